@@ -1,0 +1,287 @@
+"""The contract every backend keeps: what it can run, with which options, and how it compiles it.
+
+A backend is one instance of :class:`ExternalBackend` (brings a library; Relax BYOC code generation)
+or :class:`NativeBackend` (compiles through TVM itself). Third parties subclass the former, see
+``examples/``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import tvm
+from tvm import relax
+from tvm.relax.dpl import DFPattern
+
+from collage.backends.errors import TargetError
+
+NUM_THREADS_ALL = 0
+"""Value of ``num_threads`` that stands for every core the process may use."""
+
+
+class Granularity(enum.Enum):
+    """How far a backend may join its composites (DESIGN: operator or graph)."""
+
+    OPERATOR = "operator"
+    """Every composite is a partition of its own."""
+    GRAPH = "graph"
+    """Adjacent composites may be joined into one region."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A predicate's answer: yes, or no with a reason a user can read."""
+
+    accepted: bool
+    reason: str = ""
+
+    @classmethod
+    def yes(cls) -> Verdict:
+        return cls(True)
+
+    @classmethod
+    def no(cls, reason: str) -> Verdict:
+        return cls(False, reason)
+
+    def __bool__(self) -> bool:
+        return self.accepted
+
+
+@dataclass(frozen=True)
+class Match:
+    """What a pattern matched, as a predicate sees it.
+
+    Attributes
+    ----------
+    root : relax.Expr
+        The expression the whole pattern matched.
+    annotated : mapping of str to relax.Expr
+        The expressions matched by the triple's named sub-patterns. A variable bound inside the
+        dataflow block stands for itself; constants are ``relax.Constant``.
+    """
+
+    root: relax.Expr
+    annotated: Mapping[str, relax.Expr]
+
+
+Predicate = Callable[[Match], Verdict]
+
+
+def always(_: Match) -> Verdict:
+    """Predicate that accepts every match."""
+    return Verdict.yes()
+
+
+@dataclass(frozen=True)
+class PatternTriple:
+    """(name, Relax dataflow pattern, predicate), as in TVM's pattern tables.
+
+    ``name`` is ``<backend>.<what>``; ``annotations`` names sub-patterns for the predicate. In a
+    backend's list a later triple has a higher priority, as in ``relax.backend.register_patterns``.
+    """
+
+    name: str
+    pattern: DFPattern
+    predicate: Predicate = always
+    annotations: Mapping[str, DFPattern] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Availability:
+    """Whether a backend can be used on this machine.
+
+    ``versions`` maps each library to its version; they are part of every measurement's key.
+    ``remedy`` is a command line that mends an absence, for example ``pip install ...``.
+    """
+
+    usable: bool
+    versions: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class BuildContext:
+    """Where and how native code is built.
+
+    Attributes
+    ----------
+    cache_dir : Path
+        Objects compiled once per content; survives the process.
+    work_dir : Path
+        Scratch folder of one compilation; must exist until the final link.
+    num_threads : int
+        Threads every backend's kernels use; ``NUM_THREADS_ALL`` for all cores.
+    cxx : str
+        The C++ compiler driver, also used to link.
+    """
+
+    cache_dir: Path
+    work_dir: Path
+    num_threads: int = NUM_THREADS_ALL
+    cxx: str = "g++"
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """Options of a backend that has none."""
+
+
+@dataclass(frozen=True)
+class BackendTarget:
+    """A backend, its validated options, and the TVM target of the device it refines.
+
+    Attributes
+    ----------
+    backend : str
+        Name of a registered backend.
+    device : tvm.target.Target
+        The TVM target compiled for, for example ``llvm -mcpu=...``.
+    options : object
+        An instance of the backend's ``options_type`` (a frozen dataclass).
+    """
+
+    backend: str
+    device: tvm.target.Target
+    options: Any = field(default_factory=NoOptions)
+
+    def option_dict(self) -> dict[str, Any]:
+        """The options as plain values, for logs and for ``RunCodegen``'s target options."""
+        return dataclasses.asdict(self.options)
+
+    def key(self) -> str:
+        """Canonical one-line JSON of everything in this target; equal targets give equal text."""
+        device = {str(k): str(v) for k, v in self.device.export().items()}
+        value = {"backend": self.backend, "options": self.option_dict(), "device": device}
+        return json.dumps(value, sort_keys=True, default=str)
+
+    def __hash__(self) -> int:
+        return hash(self.key())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BackendTarget) and self.key() == other.key()
+
+
+class Backend(ABC):
+    """What every backend has; subclass :class:`ExternalBackend` or :class:`NativeBackend`."""
+
+    name: ClassVar[str]
+    device: ClassVar[str] = "cpu"
+    """``cpu`` or ``cuda``: the device kind that this backend refines."""
+    granularity: ClassVar[Granularity] = Granularity.OPERATOR
+    options_type: ClassVar[type] = NoOptions
+
+    @abstractmethod
+    def probe(self) -> Availability:
+        """Whether the library is here, its versions, or the reason and the line that mends it."""
+
+    @abstractmethod
+    def patterns(self, target: BackendTarget) -> Sequence[PatternTriple]:
+        """The pattern table; later entries have a higher priority."""
+
+    def parse_options(self, attributes: Mapping[str, Any]) -> Any:
+        """Turn a target's attributes into this backend's options.
+
+        Raises
+        ------
+        TargetError
+            On an unknown attribute (the valid ones are listed) or a value of the wrong type.
+        """
+        fields = {f.name: f for f in dataclasses.fields(self.options_type)}
+        valid = ", ".join(sorted(fields)) or "none"
+        for name, value in attributes.items():
+            if name not in fields:
+                raise TargetError(
+                    f"target '{self.name}' has no attribute '{name}'; valid attributes: {valid}",
+                    value=name,
+                )
+            wanted = str(fields[name].type)
+            if not _has_type(value, wanted):
+                raise TargetError(
+                    f"attribute '{name}' of target '{self.name}' must be {wanted}, "
+                    f"not {type(value).__name__} {value!r}",
+                    value=value,
+                )
+        try:
+            return self.options_type(**attributes)
+        except ValueError as err:
+            raise TargetError(f"target '{self.name}': {err}", value=dict(attributes)) from err
+
+
+def _has_type(value: object, wanted: str) -> bool:
+    """Whether ``value`` fits a field annotation made of bool, int, float, str and None."""
+    for name in (part.strip() for part in wanted.split("|")):
+        if name == "None" and value is None:
+            return True
+        if name == "bool" and isinstance(value, bool):
+            return True
+        if name == "int" and isinstance(value, int) and not isinstance(value, bool):
+            return True
+        if name == "float" and isinstance(value, int | float) and not isinstance(value, bool):
+            return True
+        if name == "str" and isinstance(value, str):
+            return True
+    return False
+
+
+class ExternalBackend(Backend):
+    """A backend with its own code generator, reached as Relax BYOC's ``relax.ext.<name>``."""
+
+    @abstractmethod
+    def codegen(
+        self,
+        functions: Sequence[relax.Function],
+        target: BackendTarget,
+        context: BuildContext,
+    ) -> list[tvm.runtime.Module]:
+        """Compile every function of this backend in one IRModule.
+
+        Parameters
+        ----------
+        functions : sequence of relax.Function
+            Each has a ``global_symbol`` and ``Codegen`` attribute; its body calls ``Composite``
+            functions. Called destination-passing: the inputs, then one tensor per output.
+        target : BackendTarget
+            With this backend's options.
+        context : BuildContext
+            Where to build, and with how many threads to run.
+
+        Returns
+        -------
+        list of tvm.runtime.Module
+            Static libraries (``tvm.runtime.load_static_library``) that export one TVM FFI symbol
+            per function.
+
+        Raises
+        ------
+        CodegenError
+            When a function cannot be compiled after all: the candidate is then recorded as invalid.
+        """
+
+    def shared_libraries(self, target: BackendTarget) -> Sequence[Path]:
+        """Shared libraries to link against and to ship in the bundle's ``lib/``."""
+        return ()
+
+
+class NativeBackend(Backend):
+    """A backend that compiles through TVM: its partitions become scheduled tensor programs."""
+
+    @abstractmethod
+    def lower(
+        self, mod: tvm.IRModule, target: BackendTarget, context: BuildContext
+    ) -> tvm.IRModule:
+        """Replace the calls to this backend's partition functions by calls to scheduled PrimFuncs.
+
+        Partition functions of this backend carry the attribute ``PARTITION_ATTR`` with its name.
+        """
+
+
+PARTITION_ATTR = "collage.backend"
+"""Function attribute that names the native backend of a partition function."""

@@ -1,0 +1,80 @@
+"""Every error this project raises, in one small hierarchy.
+
+Two branches matter to a caller: :class:`UserError` is a mistake that the message tells how to mend
+(the command line prints it as one line and exits with 2), everything else is a failure of a tool or
+of this project. Each error carries the value that broke the rule as ``value``.
+"""
+
+from __future__ import annotations
+
+
+class CollageError(Exception):
+    """Root of all errors raised by this project.
+
+    Parameters
+    ----------
+    message : str
+        One line: what is wrong, where, and how to mend it.
+    value : object, optional
+        The value that broke the rule.
+    """
+
+    def __init__(self, message: str, *, value: object = None) -> None:
+        super().__init__(message)
+        self.value = value
+
+
+class UserError(CollageError):
+    """Something the user gave is wrong; the message says how to mend it."""
+
+
+class TargetError(UserError):
+    """An unknown target, an unknown or ill-typed attribute, or a target without a matching device."""
+
+
+class BackendUnavailableError(TargetError):
+    """A known backend whose library is not installed here."""
+
+
+class ModelError(UserError):
+    """A file that is no model, or a model with operators that cannot be imported."""
+
+
+class ShapeError(UserError):
+    """A missing, ill-formed or contradictory input shape."""
+
+
+class InputError(UserError):
+    """An input array of the wrong name, shape or dtype was given to a compiled model."""
+
+
+class OutputError(UserError):
+    """A place that cannot be written."""
+
+
+class LogError(UserError):
+    """A benchmark log that cannot be read or written."""
+
+
+class ReplayMissError(LogError):
+    """A strict replay asked for a measurement that the log does not hold."""
+
+
+class BundleError(UserError):
+    """A folder that is no bundle, or a bundle whose needs are not met on this machine."""
+
+
+class CompileError(CollageError):
+    """A native compiler or linker failed; ``value`` is its standard error."""
+
+
+class CodegenError(CollageError):
+    """A backend's code generator cannot compile a function that its patterns accepted."""
+
+
+class SearchError(CollageError):
+    """No partitioning covers the graph, or a partitioning breaks an invariant."""
+
+
+class MeasurementError(CollageError):
+    """Measuring itself failed (not a candidate: those are recorded as invalid)."""

@@ -1,0 +1,168 @@
+"""Native building blocks shared by the backends: compile, pool constants, merge objects, link.
+
+Everything goes through the C++ compiler driver, the only tool besides Python that a user must have.
+Objects are cached by content: sources, flags and compiler version name the file.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import tvm_ffi
+
+from collage.backends.base import BuildContext
+from collage.backends.errors import CompileError
+
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+
+
+def ffi_include_flags() -> list[str]:
+    """``-I`` flags for ``tvm/ffi/c_api.h`` and ``dlpack/dlpack.h``."""
+    return [
+        f"-I{tvm_ffi.libinfo.find_include_path()}",
+        f"-I{tvm_ffi.libinfo.find_dlpack_include_path()}",
+    ]
+
+
+@functools.cache
+def compiler_version(cxx: str) -> str:
+    """First line of ``<cxx> --version``; part of every measurement's key."""
+    return run_tool([cxx, "--version"]).splitlines()[0]
+
+
+def run_tool(command: Sequence[str], cwd: Path | None = None) -> str:
+    """Run a compiler or linker and return its standard output.
+
+    Raises
+    ------
+    CompileError
+        When the tool is missing or fails; carries its standard error.
+    """
+    try:
+        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    except FileNotFoundError as err:
+        raise CompileError(
+            f"'{command[0]}' was not found: install a C++17 compiler (Debian: apt install g++)",
+            value=command[0],
+        ) from err
+    if done.returncode != 0:
+        first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr)
+        raise CompileError(
+            f"{command[0]} failed with exit status {done.returncode}: {first.strip()}",
+            value=done.stderr,
+        )
+    return done.stdout
+
+
+def compile_cached(
+    source: Path, context: BuildContext, flags: Sequence[str] = (), depends: Iterable[Path] = ()
+) -> Path:
+    """Compile one C or C++ file to a position-independent object, once per content.
+
+    Parameters
+    ----------
+    source : Path
+        The file; its suffix tells the language.
+    flags : sequence of str
+        Compiler flags besides ``-O3 -fPIC``.
+    depends : iterable of Path
+        Files that the source includes and whose content therefore counts.
+    """
+    digest = hashlib.sha256()
+    for path in (source, *depends):
+        digest.update(path.read_bytes())
+    digest.update("\0".join([*flags, compiler_version(context.cxx), source.suffix]).encode())
+    output = context.cache_dir / "objects" / f"{source.stem}-{digest.hexdigest()[:20]}.o"
+    if not output.exists():
+        output.parent.mkdir(parents=True, exist_ok=True)
+        # Compiled beside its place and renamed: two processes may compile the same file at once.
+        handle, temporary = tempfile.mkstemp(dir=output.parent, suffix=".o")
+        os.close(handle)
+        try:
+            compile_object(source, Path(temporary), context, flags)
+            os.replace(temporary, output)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+    return output
+
+
+def compile_object(
+    source: Path, output: Path, context: BuildContext, flags: Sequence[str] = ()
+) -> Path:
+    """Compile one C, C++ or assembler file, not cached."""
+    language = ["-x", "c"] if source.suffix == ".c" else []
+    language = language or (["-std=c++17"] if source.suffix in (".cc", ".cpp") else [])
+    run_tool(
+        [context.cxx, *language, "-O3", "-fPIC", "-c", str(source), "-o", str(output), *flags]
+    )
+    return output
+
+
+def num_threads_object(context: BuildContext) -> Path:
+    """The object with ``collage_num_threads`` and ``collage_use_thread_pool``.
+
+    A library backend merges it into its own, so that its static library is whole by itself.
+    """
+    source = TEMPLATES / "num_threads.c"
+    return compile_cached(
+        source, context, ["-fopenmp", f"-DCOLLAGE_NUM_THREADS={context.num_threads}"]
+    )
+
+
+def thread_pool_object(context: BuildContext) -> Path:
+    """The object that puts TVM's parallel loops on the OpenMP pool."""
+    return compile_cached(TEMPLATES / "thread_pool.c", context, ["-fopenmp"])
+
+
+def constant_symbol(array: np.ndarray) -> str:
+    """The C symbol of a constant: named by content, so equal constants share one copy."""
+    digest = hashlib.sha256(f"{array.dtype}{array.shape}".encode())
+    digest.update(np.ascontiguousarray(array).data)
+    return f"collage_const_{digest.hexdigest()[:24]}"
+
+
+def constant_object(constants: Mapping[str, np.ndarray], output: Path, context: BuildContext) -> Path:
+    """Make an object that holds constants as read-only data, 64-byte aligned.
+
+    Each constant stands in a COMDAT group of its own, so that the final link keeps one copy however
+    many objects bring it. The file is mapped, not read, when the library is loaded.
+
+    Parameters
+    ----------
+    constants : mapping of str to ndarray
+        By symbol, see :func:`constant_symbol`.
+    """
+    lines = []
+    for index, (symbol, array) in enumerate(constants.items()):
+        data = output.with_name(f"{output.stem}.{index}.bin")
+        np.ascontiguousarray(array).tofile(data)
+        lines += [
+            f'.section .rodata.{symbol},"aG",@progbits,{symbol},comdat',
+            f".weak {symbol}",
+            f".hidden {symbol}",
+            ".balign 64",
+            f'{symbol}: .incbin "{data}"',
+            f".size {symbol}, {max(array.nbytes, 1)}",
+        ]
+        if array.nbytes == 0:
+            lines.append(".byte 0")
+    lines.append('.section .note.GNU-stack,"",@progbits')
+    source = output.with_suffix(".s")
+    source.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    compile_object(source, output, context)
+    for index in range(len(constants)):
+        output.with_name(f"{output.stem}.{index}.bin").unlink()
+    return output
+
+
+def merge_objects(objects: Sequence[Path], output: Path, context: BuildContext) -> Path:
+    """Merge objects into one relocatable object (``ld -r``), as a static library wants it."""
+    run_tool([context.cxx, "-r", "-nostdlib", "-o", str(output), *map(str, objects)])
+    return output

@@ -1,0 +1,140 @@
+"""The one registry of backends: built-in ones, entry points, and those registered at run time.
+
+Registering also tells Relax: the patterns go into its pattern registry and the code generator
+becomes ``relax.ext.<name>``, so ``FuseOpsByPattern``, ``MergeCompositeFunctions`` and
+``RunCodegen`` work with a registered backend unchanged.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import relax
+from tvm.relax.backend.pattern_registry import register_patterns
+
+from collage.backends.base import (
+    NUM_THREADS_ALL,
+    Backend,
+    BackendTarget,
+    BuildContext,
+    ExternalBackend,
+    Match,
+    PatternTriple,
+)
+from collage.backends.errors import TargetError
+
+ENTRY_POINT_GROUP = "collage.backends"
+BUILTIN = ("tvm", "onednn", "openblas")
+
+_backends: dict[str, Backend] = {}
+
+
+def register_backend(backend: Backend) -> None:
+    """Add a backend under its name.
+
+    Raises
+    ------
+    TargetError
+        When the name is taken, or is one that TVM uses for a device target.
+    """
+    name = backend.name
+    if name in _backends:
+        raise TargetError(f"a backend named '{name}' is already registered", value=name)
+    if name != "tvm" and name in tvm.target.Target.list_kinds():
+        raise TargetError(f"'{name}' is the name of a TVM target kind", value=name)
+    _backends[name] = backend
+    if isinstance(backend, ExternalBackend):
+        _register_codegen(backend)
+
+
+def get_backend(name: str) -> Backend:
+    """The backend of that name.
+
+    Raises
+    ------
+    TargetError
+        When there is none; lists those there are.
+    """
+    _load_builtin_and_entry_points()
+    if name not in _backends:
+        known = ", ".join(sorted(_backends))
+        raise TargetError(f"there is no backend '{name}'; known backends: {known}", value=name)
+    return _backends[name]
+
+
+def backend_names() -> list[str]:
+    """Names of all backends, built-in first, then in order of registration."""
+    _load_builtin_and_entry_points()
+    return list(_backends)
+
+
+def register_relax_patterns(backend: Backend, target: BackendTarget) -> list[str]:
+    """Put a backend's patterns into Relax's registry and return their names, by priority."""
+    triples = list(backend.patterns(target))
+    register_patterns([_relax_pattern(triple) for triple in triples])
+    return [triple.name for triple in reversed(triples)]
+
+
+def _relax_pattern(triple: PatternTriple) -> tuple[str, Any, Mapping[str, Any], Callable[..., bool]]:
+    def check(context: Any) -> bool:
+        return bool(triple.predicate(Match(context.matched_expr, context.annotated_expr)))
+
+    return (triple.name, triple.pattern, triple.annotations, check)
+
+
+def _register_codegen(backend: ExternalBackend) -> None:
+    def codegen(
+        functions: Sequence[relax.Function], options: Mapping[str, Any], _names: Mapping[Any, str]
+    ) -> list[tvm.runtime.Module]:
+        target, context = decode_codegen_options(backend, dict(options))
+        return backend.codegen(list(functions), target, context)
+
+    tvm_ffi.register_global_func(f"relax.ext.{backend.name}", codegen, override=True)
+
+
+def encode_codegen_options(target: BackendTarget, context: BuildContext) -> dict[str, Any]:
+    """What ``RunCodegen``'s ``target_options`` carry to a backend (plain strings and numbers)."""
+    return {
+        "attributes": {k: v for k, v in target.option_dict().items() if v is not None},
+        "device": target.device,
+        "cache_dir": str(context.cache_dir),
+        "work_dir": str(context.work_dir),
+        "num_threads": context.num_threads,
+        "cxx": context.cxx,
+    }
+
+
+def decode_codegen_options(
+    backend: Backend, options: Mapping[str, Any]
+) -> tuple[BackendTarget, BuildContext]:
+    """The inverse of :func:`encode_codegen_options`; all of it may be absent (plain Relax BYOC)."""
+    attributes = {str(k): _plain(v) for k, v in dict(options.get("attributes", {})).items()}
+    device = options.get("device") or tvm.target.Target("llvm")
+    home = Path.home() / ".cache" / "collage"
+    context = BuildContext(
+        cache_dir=Path(str(options.get("cache_dir", home))),
+        work_dir=Path(str(options.get("work_dir", home / "work"))),
+        num_threads=int(options.get("num_threads", NUM_THREADS_ALL)),
+        cxx=str(options.get("cxx", "g++")),
+    )
+    return BackendTarget(backend.name, device, backend.parse_options(attributes)), context
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, str) else value
+
+
+def _load_builtin_and_entry_points() -> None:
+    for name in BUILTIN:
+        if name not in _backends:
+            module = importlib.import_module(f"collage.backends.{name}")
+            register_backend(module.backend())
+    for entry in metadata.entry_points(group=ENTRY_POINT_GROUP):
+        if entry.name not in _backends:
+            register_backend(entry.load()())

@@ -1,0 +1,54 @@
+"""Candidate partitions: a set of bindings and the target that would run it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from collage.backends.base import BackendTarget
+
+
+@dataclass(frozen=True)
+class Composite:
+    """One pattern match inside a candidate: it becomes a Relax ``Composite`` function.
+
+    Attributes
+    ----------
+    name : str
+        The pattern triple's name, for example ``onednn.conv2d_bias_relu``.
+    nodes : int
+        Bit set of dataflow-graph indices.
+    """
+
+    name: str
+    nodes: int
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A sub-graph and the target that would run it.
+
+    Attributes
+    ----------
+    nodes : int
+        Bit set of dataflow-graph indices.
+    target : BackendTarget
+        Who would run it.
+    composites : tuple of Composite
+        For an external backend, how the nodes divide into pattern matches, in topological order.
+        Empty for native partitions.
+    rule : str
+        The partition rule that found it, for explanations.
+    inline : bool
+        Host-side bindings (tuples, tuple items, shape arithmetic) that stay in ``main`` and cost
+        nothing.
+    """
+
+    nodes: int
+    target: BackendTarget
+    composites: tuple[Composite, ...] = ()
+    rule: str = ""
+    inline: bool = False
+
+    @property
+    def backend(self) -> str:
+        return self.target.backend
