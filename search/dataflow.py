@@ -1,0 +1,238 @@
+"""The dataflow graph of one function: bindings by post-dfs index, edges from definition to use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import networkx as nx
+import tvm
+from tvm import relax
+
+from collage.backends.errors import SearchError
+from collage.search.op_kinds import OpKind, kind_of
+
+__all__ = ["DataflowGraph", "OpKind", "bits"]
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The indices in a bit mask, ascending."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+class DataflowGraph:
+    """Bindings of a function's one dataflow block, numbered in post-dfs order from its outputs.
+
+    The numbering is topological and depends on nothing but the function. Bindings that no output
+    needs are left out. Node sets are ``int`` bit masks: bit ``i`` stands for binding ``i``.
+
+    Build one with :meth:`from_function`.
+    """
+
+    def __init__(
+        self,
+        bindings: tuple[relax.Binding, ...],
+        uses: tuple[tuple[int, ...], ...],
+        outputs: int,
+        kinds: tuple[OpKind, ...],
+        op_names: tuple[str, ...],
+        function: relax.Function | None = None,
+    ) -> None:
+        self.bindings = bindings
+        self.function = function
+        """The function it was made from."""
+        self.outputs = outputs
+        """Bit mask of the bindings whose values the function returns."""
+        self._kinds = kinds
+        self._op_names = op_names
+        self.graph = nx.DiGraph()
+        """Def-use edges over the indices; each node has its operator's name as ``op``."""
+        for index, name in enumerate(op_names):
+            self.graph.add_node(index, op=name)
+        size = len(op_names)
+        preds, succs = [0] * size, [0] * size
+        for user, used in enumerate(uses):
+            for index in used:
+                self.graph.add_edge(index, user)
+                preds[user] |= 1 << index
+                succs[index] |= 1 << user
+        self._preds, self._succs = tuple(preds), tuple(succs)
+        self._index = {binding.var: index for index, binding in enumerate(bindings)}
+
+    @classmethod
+    def from_function(cls, func: relax.Function, mod: tvm.IRModule | None = None) -> DataflowGraph:
+        """Read the graph off a function in canonical form.
+
+        Parameters
+        ----------
+        func : relax.Function
+            A-normal form, with at most one (dataflow) block.
+        mod : tvm.IRModule, optional
+            Where ``func`` stands: tells the kinds of the PrimFuncs that it calls, if they are
+            annotated (``op_pattern``); without it they count as opaque.
+
+        Raises
+        ------
+        SearchError
+            When the body is not a sequence of at most one dataflow block.
+        """
+        body = func.body
+        if not isinstance(body, relax.SeqExpr):
+            raise SearchError("the function is not in A-normal form", value=type(body).__name__)
+        if len(body.blocks) > 1:
+            raise SearchError(
+                f"the function has {len(body.blocks)} binding blocks; only one dataflow block can "
+                "be partitioned",
+                value=len(body.blocks),
+            )
+        block = list(body.blocks[0].bindings) if body.blocks else []
+        if body.blocks and not isinstance(body.blocks[0], relax.DataflowBlock):
+            raise SearchError("the function's bindings are not in a dataflow block", value=block)
+        by_var = {binding.var: binding for binding in block}
+        results = [v for v in used_vars(body.body) if v in by_var]
+        order = _post_dfs(results, by_var)
+        index = {binding.var: i for i, binding in enumerate(order)}
+        names = tuple(_op_name(binding) for binding in order)
+        return cls(
+            bindings=tuple(order),
+            uses=tuple(
+                tuple(index[v] for v in used_vars(binding.value) if v in index) for binding in order
+            ),
+            outputs=sum(1 << index[v] for v in dict.fromkeys(results)),
+            kinds=tuple(
+                _op_kind(binding, name, mod) for binding, name in zip(order, names, strict=True)
+            ),
+            op_names=names,
+            function=func,
+        )
+
+    def __len__(self) -> int:
+        return len(self._op_names)
+
+    @property
+    def all_nodes(self) -> int:
+        """Bit mask of every binding."""
+        return (1 << len(self)) - 1
+
+    def op_name(self, index: int) -> str:
+        """The operator of a binding.
+
+        For example ``nn.conv2d``, ``tuple``, ``tuple_get_item``, ``call_tir:<PrimFunc>``,
+        ``call_dps_packed:<symbol>``, ``call:<function>``, ``constant``, ``shape``, ``match_cast``.
+        """
+        return self._op_names[index]
+
+    def op_kind(self, index: int) -> OpKind:
+        """The operator's kind, as TVM's fusion sees it."""
+        return self._kinds[index]
+
+    def preds(self, index: int) -> int:
+        """Bit mask of the bindings that this one uses."""
+        return self._preds[index]
+
+    def succs(self, index: int) -> int:
+        """Bit mask of the bindings that use this one."""
+        return self._succs[index]
+
+    def is_output(self, index: int) -> bool:
+        """Whether the function returns this binding's value, alone or in a tuple."""
+        return bool(self.outputs >> index & 1)
+
+    def index_of(self, var: relax.Var) -> int:
+        """The index of the binding that defines a variable.
+
+        Raises
+        ------
+        SearchError
+            When no binding of this graph does.
+        """
+        if var not in self._index:
+            raise SearchError(f"'{var.name_hint}' is not bound in this graph", value=var.name_hint)
+        return self._index[var]
+
+    def find(self, var: relax.Var) -> int | None:
+        """As :meth:`index_of`, but None for parameters and other variables from elsewhere."""
+        return self._index.get(var)
+
+
+def used_vars(expr: relax.Expr) -> list[relax.Var]:
+    """The variables an A-normal expression uses, in order of appearance, nested tuples included."""
+    found: list[relax.Var] = []
+    stack = [expr]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, relax.Var):
+            found.append(item)
+        elif isinstance(item, relax.Call):
+            stack.extend(reversed([item.op, *item.args]))
+        elif isinstance(item, relax.Tuple):
+            stack.extend(reversed(list(item.fields)))
+        elif isinstance(item, relax.TupleGetItem):
+            stack.append(item.tuple_value)
+        elif isinstance(item, relax.Function | relax.If | relax.SeqExpr):
+            found.extend(relax.analysis.free_vars(item))
+    return found
+
+
+def _post_dfs(
+    results: list[relax.Var], by_var: dict[relax.Var, relax.Binding]
+) -> list[relax.Binding]:
+    order: list[relax.Binding] = []
+    seen: set[relax.Var] = set()
+    stack: list[tuple[relax.Var, bool]] = [(var, False) for var in reversed(results)]
+    while stack:
+        var, done = stack.pop()
+        if done:
+            order.append(by_var[var])
+        elif var not in seen:
+            seen.add(var)
+            stack.append((var, True))
+            below = [v for v in used_vars(by_var[var].value) if v in by_var and v not in seen]
+            stack.extend((v, False) for v in reversed(below))
+    return order
+
+
+def _op_name(binding: relax.Binding) -> str:
+    if isinstance(binding, relax.MatchCast):
+        return "match_cast"
+    value = binding.value
+    if isinstance(value, relax.Call):
+        op = value.op
+        if isinstance(op, tvm.ir.Op):
+            name = str(op.name).removeprefix("relax.")
+            if name.startswith("call_") and value.args:
+                callee = value.args[0]
+                if isinstance(callee, tvm.ir.GlobalVar):
+                    return f"{name}:{callee.name_hint}"
+                if isinstance(callee, relax.ExternFunc):
+                    return f"{name}:{callee.global_symbol}"
+            return name
+        if isinstance(op, tvm.ir.GlobalVar | relax.Var):
+            return f"call:{op.name_hint}"
+        if isinstance(op, relax.ExternFunc):
+            return f"call_packed:{op.global_symbol}"
+        return "call"
+    named = {
+        relax.Tuple: "tuple",
+        relax.TupleGetItem: "tuple_get_item",
+        relax.ShapeExpr: "shape",
+        tvm.ir.Constant: "constant",
+        relax.Function: "function",
+        relax.If: "if",
+    }
+    for kind, name in named.items():
+        if isinstance(value, kind):
+            return name
+    if isinstance(value, relax.Var):
+        return "var"
+    return type(value).__name__.lower()
+
+
+def _op_kind(binding: relax.Binding, name: str, mod: tvm.IRModule | None) -> OpKind:
+    if name.startswith("call_tir:") and mod is not None:
+        attrs = mod[name.removeprefix("call_tir:")].attrs
+        if attrs and "op_pattern" in attrs:
+            return OpKind(int(attrs["op_pattern"]))
+    return kind_of(name)
