@@ -1,0 +1,220 @@
+"""What a search found out, as plain values: the report's data, without its looks.
+
+Everything here is text, numbers, lists and dictionaries, so a report travels as one JSON file
+inside a bundle and is read without TVM.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from collage.backends.errors import BundleError
+from collage.report.codec import decode, encode
+
+SCHEMA_VERSION = 1
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """A tensor's shape as the report shows it, for example ``1x64x56x56``; a scalar is ``()``."""
+    return "x".join(str(int(extent)) for extent in shape) or "()"
+
+
+@dataclass(frozen=True)
+class NodeInfo:
+    """One binding of the dataflow block.
+
+    Attributes
+    ----------
+    index : int
+        Its dataflow-graph index.
+    name : str
+        The bound variable's name.
+    op : str
+        The operator, without the ``relax.`` prefix, for example ``nn.conv2d``.
+    shape, dtype : str
+        Of the output, as :func:`shape_text` writes them; several outputs are joined by ``, ``.
+    inputs : list of int
+        Indices of the bindings it reads, without the model's inputs and constants.
+    """
+
+    index: int
+    name: str
+    op: str
+    shape: str
+    dtype: str
+    inputs: list[int]
+
+
+@dataclass(frozen=True)
+class PartitionInfo:
+    """One chosen partition.
+
+    Attributes
+    ----------
+    id : int
+        Position in execution order.
+    backend : str
+        The backend's name; with its options when two targets share a backend.
+    nodes : list of int
+        Node indices, ascending.
+    composites : list of str
+        Names of the pattern triples that matched, in topological order.
+    rule : str
+        The partition rule that found it.
+    median_sec, spread_sec : float
+        Measured cost of one call on its own; the median is None when it was never measured.
+    workload_key : str
+        Partitions with the same key were measured once.
+    inline : bool
+        Host-side bindings that cost nothing and belong to no backend.
+    """
+
+    id: int
+    backend: str
+    nodes: list[int]
+    composites: list[str]
+    rule: str
+    median_sec: float | None
+    spread_sec: float
+    workload_key: str
+    inline: bool = False
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """One candidate that the search considered, chosen or not.
+
+    ``status`` is a ``CostStatus`` value; ``reason`` says why an invalid one is invalid.
+    """
+
+    backend: str
+    nodes: list[int]
+    composites: list[str]
+    rule: str
+    status: str
+    median_sec: float | None
+    spread_sec: float
+    reason: str = ""
+    chosen: bool = False
+
+
+@dataclass(frozen=True)
+class RejectionInfo:
+    """A pattern that matched at a node, and the reason its predicate gave for saying no."""
+
+    node: int
+    backend: str
+    pattern: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class EndToEnd:
+    """The whole model's time under one partitioning, or in another engine.
+
+    Attributes
+    ----------
+    name : str
+        For example ``search``, ``onednn only``, ``onednn greedy``, ``onnxruntime``.
+    median_sec, spread_sec : float
+        Over ``n`` samples, interleaved with the others; the median is None when it did not run.
+    chosen : bool
+        Whether this is what the bundle holds.
+    note : str
+        Why it did not run, or what else to know.
+    """
+
+    name: str
+    median_sec: float | None
+    spread_sec: float
+    n: int
+    chosen: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class SearchStats:
+    """How much work the search was. Times in seconds; building and running add up over workers."""
+
+    candidates: int = 0
+    distinct_workloads: int = 0
+    measured: int = 0
+    from_log: int = 0
+    invalid: int = 0
+    wall_sec: float = 0.0
+    building_sec: float = 0.0
+    running_sec: float = 0.0
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything there is to say about one optimization.
+
+    Attributes
+    ----------
+    model : str
+        What was optimized: a file name or the module's own name.
+    created : str
+        ISO 8601, with the time zone.
+    device : dict
+        The machine: ``name``, ``cores``, ``threads`` ...
+    versions : dict
+        Of the compiler and the libraries.
+    targets : list of str
+        ``BackendTarget.key()`` of every target given.
+    outputs_max_rel_diff : float or None
+        Largest difference to the reference's outputs, relative to the largest value of each.
+    """
+
+    model: str
+    created: str
+    device: dict[str, str]
+    versions: dict[str, str]
+    targets: list[str]
+    nodes: list[NodeInfo]
+    partitions: list[PartitionInfo]
+    alternatives: list[Alternative] = field(default_factory=list)
+    rejections: list[RejectionInfo] = field(default_factory=list)
+    end_to_end: list[EndToEnd] = field(default_factory=list)
+    search: SearchStats = field(default_factory=SearchStats)
+    outputs_max_rel_diff: float | None = None
+
+    def to_json(self) -> str:
+        """This report as a JSON document, one key per field and ``schema_version``."""
+        value = {"schema_version": SCHEMA_VERSION, **encode(dataclasses.asdict(self))}
+        return json.dumps(value, indent=1, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Report:
+        """The inverse of :meth:`to_json`.
+
+        Raises
+        ------
+        BundleError
+            When the text is no JSON, of another schema version, or lacks a field.
+        """
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError as err:
+            raise BundleError(f"the report is no JSON document: {err}", value=text[:80]) from err
+        version = value.pop("schema_version", None) if isinstance(value, dict) else None
+        if version != SCHEMA_VERSION:
+            raise BundleError(
+                f"the report has schema version {version!r}; this program reads {SCHEMA_VERSION}",
+                value=version,
+            )
+        try:
+            return decode(cls, value)
+        except (TypeError, ValueError) as err:
+            raise BundleError(f"the report is damaged: {err}", value=None) from err
+
+    def backend_labels(self) -> list[str]:
+        """Every backend this report speaks of, in order of first mention (targets first)."""
+        labels = [str(json.loads(key).get("backend", key)) for key in self.targets]
+        labels += [p.backend for p in self.partitions if not p.inline]
+        labels += [a.backend for a in self.alternatives]
+        labels += [r.backend for r in self.rejections]
+        return list(dict.fromkeys(labels))
