@@ -1,0 +1,50 @@
+"""The only place that reads environment variables."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from collage.backends.errors import UserError
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings that come from the environment.
+
+    Attributes
+    ----------
+    cache_dir : Path
+        Native objects compiled once per content (``COLLAGE_CACHE_DIR``; by default
+        ``$XDG_CACHE_HOME/collage`` or ``~/.cache/collage``).
+    num_threads : int
+        Default number of threads (``COLLAGE_NUM_THREADS``; 0 is all cores).
+    cxx : str
+        C++ compiler driver (``CXX``; by default ``g++``).
+    """
+
+    cache_dir: Path
+    num_threads: int
+    cxx: str
+
+    @classmethod
+    def from_environment(cls) -> Config:
+        """Read the environment.
+
+        Raises
+        ------
+        UserError
+            When ``COLLAGE_NUM_THREADS`` is no number.
+        """
+        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        threads = os.environ.get("COLLAGE_NUM_THREADS", "0")
+        if not threads.isdigit():
+            raise UserError(
+                f"COLLAGE_NUM_THREADS must be a number of threads, not '{threads}'", value=threads
+            )
+        return cls(
+            cache_dir=Path(os.environ.get("COLLAGE_CACHE_DIR") or Path(base) / "collage"),
+            num_threads=int(threads),
+            cxx=os.environ.get("CXX") or "g++",
+        )

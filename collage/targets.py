@@ -1,0 +1,183 @@
+"""Targets as a user writes them: names, dicts, JSON text and ``tvm.target.Target`` alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tvm
+
+from collage.backends.base import BackendTarget
+from collage.backends.errors import BackendUnavailableError, TargetError
+from collage.backends.registry import backend_names, get_backend
+
+TargetLike = str | Mapping[str, Any] | tvm.target.Target | BackendTarget
+
+_DEVICE_KIND = {"llvm": "cpu", "cuda": "cuda"}
+
+
+def resolve_targets(targets: Sequence[TargetLike]) -> tuple[BackendTarget, ...]:
+    """Turn what the user gave into validated backend targets, TVM's own first.
+
+    TVM itself always takes part: where no device target is given, the host CPU is meant.
+
+    Parameters
+    ----------
+    targets : sequence
+        TVM targets (``"llvm"``, ``tvm.target.Target(...)``) and external codegen targets
+        (``"onednn"``, ``{"kind": "onednn", "layout": "nhwc"}``).
+
+    Raises
+    ------
+    TargetError
+        Unknown kind or attribute, a target given twice, or no matching device.
+    BackendUnavailableError
+        The backend's library is not installed; the message has the line that mends it.
+    """
+    if isinstance(targets, str | Mapping | tvm.target.Target):
+        targets = [targets]
+    device: tvm.target.Target | None = None
+    external: list[tuple[str, dict[str, Any]]] = []
+    native_options: dict[str, Any] = {}
+    for target in targets:
+        if isinstance(target, BackendTarget):
+            target = {"kind": target.backend, **target.option_dict()}
+        if isinstance(target, tvm.target.Target):
+            device = _one_device(device, target)
+            continue
+        kind, attributes = _split(target)
+        if kind in _DEVICE_KIND or kind in tvm.target.Target.list_kinds():
+            device = _one_device(device, _device_target(kind, attributes))
+        elif kind == "tvm":
+            native_options = attributes
+        elif kind in backend_names():
+            if kind in (name for name, _ in external):
+                raise TargetError(f"target '{kind}' is given twice", value=kind)
+            external.append((kind, attributes))
+        else:
+            known = ", ".join([*_DEVICE_KIND, *backend_names()])
+            raise TargetError(f"unknown target '{kind}'; known targets: {known}", value=kind)
+    device = _check_device(device or _device_target("llvm", {}), external)
+    tvm_options = get_backend("tvm").parse_options(native_options)
+    resolved = [BackendTarget("tvm", device, tvm_options)]
+    for kind, attributes in external:
+        backend = get_backend(kind)
+        options = backend.parse_options(attributes)
+        available = backend.probe()
+        if not available.usable:
+            raise BackendUnavailableError(
+                f"target '{kind}' cannot be used here: {available.reason}; {available.remedy}",
+                value=kind,
+            )
+        resolved.append(BackendTarget(kind, device, options))
+    return tuple(resolved)
+
+
+def parse_target_text(text: str) -> TargetLike:
+    """A target from the command line: ``name``, ``name:attr=value,...`` or a JSON object.
+
+    Raises
+    ------
+    TargetError
+        When the text is none of these.
+    """
+    text = text.strip()
+    if text.startswith("{"):
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError as err:
+            raise TargetError(f"target {text} is not valid JSON: {err}", value=text) from err
+        return dict(value)
+    name, colon, rest = text.partition(":")
+    if not name:
+        raise TargetError("a target needs a name, for example 'llvm' or 'onednn'", value=text)
+    if not colon:
+        return name
+    attributes: dict[str, Any] = {"kind": name}
+    for pair in rest.split(","):
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise TargetError(
+                f"target '{text}': expected attribute=value, got '{pair}'", value=text
+            )
+        attributes[key] = _plain_value(value)
+    return attributes
+
+
+def _plain_value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _split(target: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    if isinstance(target, str):
+        if target.lstrip().startswith("{") or ":" in target:
+            return _split(parse_target_text(target))
+        if " " in target.strip():
+            raise TargetError(
+                f"target '{target}': write attributes as a dict, for example "
+                f"{{'kind': '{target.split()[0]}', ...}}",
+                value=target,
+            )
+        return target.strip(), {}
+    if not isinstance(target, Mapping):
+        raise TargetError(
+            f"a target is a name, a dict or a tvm.target.Target, not {type(target).__name__}",
+            value=target,
+        )
+    attributes = dict(target)
+    kind = attributes.pop("kind", None)
+    if not isinstance(kind, str):
+        raise TargetError(f"target {dict(target)!r} has no 'kind'", value=target)
+    return kind, attributes
+
+
+def _device_target(kind: str, attributes: Mapping[str, Any]) -> tvm.target.Target:
+    attributes = {"kind": kind, **attributes}
+    if kind == "llvm" and not {"mcpu", "mtriple", "tag"} & set(attributes):
+        # A bare "llvm" means this machine: without a CPU name LLVM would emit SSE2 code.
+        attributes["mcpu"] = str(tvm.target.codegen.llvm_get_system_cpu())
+    try:
+        return tvm.target.Target(attributes)
+    except (ValueError, TypeError, RuntimeError, tvm.error.TVMError) as err:
+        reason = str(err).strip().splitlines()[-1]
+        raise TargetError(f"target {dict(attributes)!r} is not valid: {reason}") from err
+
+
+def _one_device(
+    device: tvm.target.Target | None, other: tvm.target.Target
+) -> tvm.target.Target:
+    if device is not None:
+        raise TargetError(
+            f"two device targets are given, '{device.kind.name}' and '{other.kind.name}'; "
+            "give one and any number of external targets",
+            value=other,
+        )
+    return other
+
+
+def _check_device(
+    device: tvm.target.Target, external: Sequence[tuple[str, Mapping[str, Any]]]
+) -> tvm.target.Target:
+    kind = device.kind.name
+    if kind not in _DEVICE_KIND:
+        raise TargetError(
+            f"device target '{kind}' is not supported; supported: {', '.join(_DEVICE_KIND)}",
+            value=kind,
+        )
+    for name, _ in external:
+        needed = get_backend(name).device
+        if needed != _DEVICE_KIND[kind]:
+            wanted = next(k for k, d in _DEVICE_KIND.items() if d == needed)
+            raise TargetError(
+                f"target '{name}' runs on {needed} and needs the device target '{wanted}', "
+                f"but '{kind}' is given",
+                value=name,
+            )
+    needed = _DEVICE_KIND[kind]
+    if get_backend("tvm").device != _DEVICE_KIND[kind] or not tvm.device(needed).exist:
+        raise TargetError(f"there is no device for target '{kind}' on this machine", value=kind)
+    return device
