@@ -1,0 +1,54 @@
+# Everything here works in .venv inside the checkout; nothing is installed elsewhere.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PIP := $(BIN)/pip install --disable-pip-version-check -q
+
+# PyTorch is only needed for .pt2 inputs and for building the benchmark models; name a CPU build.
+TORCH ?= torch==2.13.0
+
+.PHONY: demo test lint test-slow test-torch bench bench-pool report clean
+
+demo: $(STAMP)
+	$(BIN)/python examples/demo.py
+
+test: lint
+	$(BIN)/python -m pytest -m "not slow and not torch"
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy -p collage
+	$(BIN)/lint-imports
+
+# Whole networks, minutes each.
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -m slow
+
+# PyTorch exported programs as input.
+test-torch: $(VENV)/.torch
+	$(BIN)/python -m pytest -m torch
+
+bench: $(VENV)/.bench
+	$(BIN)/python -m benchmarks.run
+
+bench-pool: $(STAMP)
+	$(BIN)/python -m benchmarks.thread_pool
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) -e '.[cpu,dev]'
+	touch $@
+
+$(VENV)/.torch: $(STAMP)
+	$(PIP) '$(TORCH)'
+	touch $@
+
+$(VENV)/.bench: $(VENV)/.torch
+	$(PIP) -e '.[bench]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) out build dist *.egg-info
