@@ -1,0 +1,1 @@
+"""Models and peers that this project is measured against; not part of the installed package."""
