@@ -1,0 +1,75 @@
+"""One operator through TVM's plain LLVM code, for those without a numpy implementation.
+
+Unscheduled, with TVM's own legalization: no code of any backend takes part, so the result is still
+independent of what is measured, only slow.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from collage.backends.errors import MeasurementError
+from collage.cost.reference.values import Value
+
+
+def _parametrize(arg: relax.Expr, params: list[relax.Var]) -> relax.Expr:
+    """Turn every tensor in a call's argument into a parameter."""
+    if isinstance(arg, relax.Tuple):
+        return relax.Tuple([_parametrize(field, params) for field in arg.fields])
+    if not isinstance(arg.ty, relax.TensorType):
+        return arg
+    params.append(relax.Var(f"p{len(params)}", arg.ty))
+    return params[-1]
+
+
+def _leaves(value: Value) -> list[Value]:
+    if isinstance(value, tuple) and not all(isinstance(item, int) for item in value):
+        return [leaf for item in value for leaf in _leaves(item)]
+    return [value]
+
+
+def evaluate_call(mod: tvm.IRModule | None, call: relax.Call, args: list[Value]) -> Value:
+    """Run one call with TVM.
+
+    Parameters
+    ----------
+    mod : IRModule or None
+        Holds the PrimFuncs that a ``call_tir`` refers to.
+    args : list
+        The evaluated arguments.
+
+    Raises
+    ------
+    MeasurementError
+        When TVM cannot run it either; ``value`` is the operator's name.
+    """
+    name = call.op.name if isinstance(call.op, tvm.ir.Op) else str(call.op)
+    arrays = [a for arg in args for a in _leaves(arg) if isinstance(a, np.ndarray)]
+    try:
+        params: list[relax.Var] = []
+        new_args = [_parametrize(arg, params) for arg in call.args]
+        body = relax.Call(call.op, new_args, call.attrs, call.ty_args)
+        if len(params) != len(arrays):
+            raise MeasurementError(f"the reference cannot take {name} apart", value=name)
+        builder = relax.BlockBuilder()
+        with builder.function("main", params):
+            builder.emit_func_output(builder.emit(body))
+        alone = builder.get()
+        if mod is not None:
+            for var, func in mod.functions.items():
+                if isinstance(func, tvm.tirx.PrimFunc):
+                    alone[var] = func
+        executable = tvm.compile(alone, target="llvm")
+        machine = relax.VirtualMachine(executable, tvm.cpu())
+        return _to_numpy(machine["main"](*(tvm.runtime.tensor(a) for a in arrays)))
+    except (tvm.error.TVMError, RuntimeError, TypeError, ValueError, AttributeError) as err:
+        first = str(err).strip().splitlines()[-1] if str(err).strip() else type(err).__name__
+        raise MeasurementError(f"the reference cannot run {name}: {first}", value=name) from err
+
+
+def _to_numpy(value: object) -> Value:
+    if isinstance(value, tvm.runtime.Tensor):
+        return value.numpy()
+    return tuple(_to_numpy(item) for item in value)  # type: ignore[attr-defined]
