@@ -1,0 +1,97 @@
+"""The bridge between search and cost: a search asks about candidates, a cost model about workloads.
+
+The two packages do not know each other; this adapter extracts each candidate's workload (once) and
+keeps the full cost of everything asked, for the report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tvm
+
+from collage.cost.base import Cost, CostModel, CostStatus
+from collage.cost.workload import Workload
+from collage.lower import extract
+from collage.search.candidates import Candidate
+from collage.search.dataflow import DataflowGraph
+
+_FREE = Cost(CostStatus.VALID, median_sec=0.0)
+
+
+class MeasuredCandidateCosts:
+    """Implements the search's ``CandidateCosts`` on a :class:`CostModel`.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        The normalized module.
+    graph : DataflowGraph
+        Of its ``main``.
+    model : CostModel
+        Who answers.
+    transition_sec : float
+        What crossing into one more partition costs, added to every partition.
+    overhead_sec : float
+        What a stand-alone measurement holds besides the partition itself, taken off.
+    """
+
+    def __init__(
+        self,
+        mod: tvm.IRModule,
+        graph: DataflowGraph,
+        model: CostModel,
+        *,
+        transition_sec: float = 0.0,
+        overhead_sec: float = 0.0,
+    ) -> None:
+        self._mod = mod
+        self._graph = graph
+        self._model = model
+        self._correction_sec = transition_sec - overhead_sec
+        self._workloads: dict[Candidate, Workload] = {}
+        self._costs: dict[Candidate, Cost] = {}
+
+    @property
+    def costs(self) -> dict[Candidate, Cost]:
+        """Everything that was asked so far."""
+        return dict(self._costs)
+
+    @property
+    def num_workloads(self) -> int:
+        """Distinct workloads among the candidates asked about."""
+        return len({workload.key for workload in self._workloads.values()})
+
+    def workload(self, candidate: Candidate) -> Workload:
+        """The candidate's workload, extracted on first use."""
+        if candidate not in self._workloads:
+            module = extract(self._mod, self._graph, candidate)
+            self._workloads[candidate] = Workload.from_module(module)
+        return self._workloads[candidate]
+
+    def seconds(self, candidates: Sequence[Candidate]) -> list[float]:
+        """Seconds per call of each candidate, its transition included; ``inf`` when invalid."""
+        missing = [c for c in dict.fromkeys(candidates) if c not in self._costs]
+        measured = [c for c in missing if not c.inline]
+        self._costs.update((c, _FREE) for c in missing if c.inline)
+        if measured:
+            workloads = [self.workload(c) for c in measured]
+            costs = self._model.estimate(workloads, [c.target for c in measured])
+            self._costs.update(zip(measured, costs, strict=True))
+        return [self._corrected(c) for c in candidates]
+
+    def known(self, candidate: Candidate) -> float | None:
+        """The cost if it was asked before (or is free), without measuring."""
+        if candidate.inline:
+            return 0.0
+        return self._corrected(candidate) if candidate in self._costs else None
+
+    def lower_bound(self, candidate: Candidate) -> float:
+        """An admissible bound: a partition takes at least its transition."""
+        return 0.0 if candidate.inline else max(self._correction_sec, 0.0)
+
+    def _corrected(self, candidate: Candidate) -> float:
+        cost = self._costs[candidate]
+        if candidate.inline:
+            return 0.0
+        return max(cost.median_sec + self._correction_sec, 0.0)

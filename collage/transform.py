@@ -1,0 +1,40 @@
+"""Collage as a TVM pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+
+from collage.api import optimize
+from collage.targets import TargetLike
+
+
+def CollagePartition(  # noqa: N802 - named as TVM names its passes
+    targets: Sequence[TargetLike], **options: Any
+) -> tvm.transform.Pass:
+    """Partition a module for the given targets, as a pass.
+
+    Parameters
+    ----------
+    targets : sequence
+        As :func:`collage.optimize` takes them.
+    **options
+        Every keyword of :func:`collage.optimize`, for example ``log``.
+
+    Returns
+    -------
+    tvm.transform.Pass
+        A module pass whose result is ordinary Relax BYOC: external partitions carry ``Codegen``.
+
+    Examples
+    --------
+    >>> seq = tvm.transform.Sequential([CollagePartition(["llvm", "onednn"], log="log.jsonl")])
+    """
+
+    @tvm.transform.module_pass(opt_level=0, name="CollagePartition")
+    def partition(mod: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
+        return optimize(mod, targets, **options).module
+
+    return partition
