@@ -1,0 +1,76 @@
+"""From partition functions to calls of scheduled PrimFuncs.
+
+Each partition function is legalized and fused by itself, so what was measured alone is what runs in
+the whole module; then its body is inlined into ``main``. Functions of other backends are set aside
+while Relax's passes run, because those passes would legalize their operators too.
+"""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relax, tirx
+
+from collage.backends.base import PARTITION_ATTR
+from collage.backends.tvm.schedules import Machine, schedule_function
+
+OP_PATTERN_OPAQUE = 8
+"""``kOpaque`` of ``relax::OpPatternKind``: keeps later passes from fusing a scheduled kernel."""
+
+
+def lower_module(
+    mod: tvm.IRModule, device: tvm.target.Target, machine: Machine, schedule: str
+) -> tvm.IRModule:
+    """Lower partitions of this backend and the operators left in ``main``.
+
+    Parameters
+    ----------
+    schedule : str
+        As :class:`~collage.backends.tvm.options.TVMOptions` has it.
+    """
+    foreign = {gv: func for gv, func in mod.functions.items() if _is_foreign(func)}
+    own = tvm.IRModule(
+        {gv: func for gv, func in mod.functions.items() if gv not in foreign}, attrs=mod.attrs
+    )
+    scheduled_before = {gv.name_hint for gv, func in own.functions.items() if _is_kernel(func)}
+    with device:
+        own = tvm.transform.Sequential(
+            [
+                relax.transform.LegalizeOps(),
+                relax.transform.AnnotateTIROpPattern(),
+                relax.transform.FoldConstant(),
+                relax.transform.FuseOps(),
+                relax.transform.FuseTIR(),
+            ]
+        )(own)
+    own = _inline_partitions(own)
+    own = tvm.IRModule(own.functions, attrs=own.attrs)
+    for gv, func in own.functions.items():
+        if _is_kernel(func) and gv.name_hint not in scheduled_before:
+            if schedule != "none":
+                func = schedule_function(func, machine)
+            own[gv] = func.with_attr("op_pattern", OP_PATTERN_OPAQUE)
+    for gv, func in foreign.items():
+        own[gv] = func
+    return own
+
+
+def _is_kernel(func: tvm.ir.BaseFunc) -> bool:
+    return isinstance(func, tirx.PrimFunc)
+
+
+def _is_foreign(func: tvm.ir.BaseFunc) -> bool:
+    attrs = func.attrs
+    return attrs is not None and ("Codegen" in attrs or "Composite" in attrs)
+
+
+def _inline_partitions(mod: tvm.IRModule) -> tvm.IRModule:
+    """Inline the bodies of this backend's partition functions where they are called."""
+    partitions = {
+        gv
+        for gv, func in mod.functions.items()
+        if func.attrs is not None and PARTITION_ATTR in func.attrs
+    }
+    if not partitions:
+        return mod
+    mod = relax.transform.InlinePrivateFunctions()(mod)
+    return relax.transform.DeadCodeElimination()(mod)

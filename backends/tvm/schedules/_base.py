@@ -1,0 +1,186 @@
+"""What every schedule family needs: the machine's figures and questions about blocks and loops."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import s_tir, sym, tirx
+from tvm.target import codegen
+
+TASKS_PER_THREAD = 4
+"""Parallel iterations wanted per thread: enough to even out unequal finishing times."""
+
+PARALLEL_MIN_WORK = 16384
+"""Scalar operations below which starting a parallel region costs more than it saves (about 2 µs)."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a schedule must know of the machine.
+
+    Attributes
+    ----------
+    vector_bytes : int
+        Width of a vector register.
+    num_registers : int
+        Vector registers that a kernel may name.
+    num_threads : int
+        Threads that parallel loops run with.
+    """
+
+    vector_bytes: int
+    num_registers: int
+    num_threads: int
+
+    @classmethod
+    def of_target(cls, target: tvm.target.Target, num_threads: int) -> Machine:
+        """Ask LLVM about the target; ``num_threads`` 0 stands for every core of this process."""
+        threads = num_threads or len(os.sched_getaffinity(0))
+        vector_bytes = int(codegen.llvm_get_vector_width(target)) // 8
+        wide_file = vector_bytes >= 64 or "aarch64" in _triple(target)
+        return cls(max(vector_bytes, 16), 32 if wide_file else 16, threads)
+
+    def lanes(self, dtype: str) -> int:
+        """Elements of ``dtype`` in a vector register."""
+        return max(1, self.vector_bytes * 8 // _bits(dtype))
+
+
+def _triple(target: tvm.target.Target) -> str:
+    triple = target.attrs.get("mtriple", None)
+    return str(triple) if triple else str(codegen.llvm_get_system_triple())
+
+
+def _bits(dtype: str) -> int:
+    return max(8, int(tvm.DataType(dtype).bits))
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A family's "no", with the reason."""
+
+    reason: str
+
+
+Family = Callable[[tirx.PrimFunc, Machine], "tirx.PrimFunc | Refusal"]
+
+SpatialBlock = tirx.IterVar.DataPar
+ReduceBlock = tirx.IterVar.CommReduce
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a block: its variable, its extent, and whether it is reduced over."""
+
+    var: Any
+    extent: int
+    reduce: bool
+
+
+def axes_of(sch: s_tir.Schedule, block: Any) -> list[Axis] | None:
+    """The axes of a block, or None where one is neither spatial nor a reduction, or not static."""
+    axes = []
+    for iter_var in sch.get(block).iter_vars:
+        extent = iter_var.dom.extent
+        if iter_var.iter_type not in (SpatialBlock, ReduceBlock) or not isinstance(
+            extent, tirx.IntImm
+        ):
+            return None
+        axes.append(Axis(iter_var.var, int(extent), iter_var.iter_type == ReduceBlock))
+    return axes
+
+
+def size_of(axes: Sequence[Axis]) -> int:
+    """Number of points of an iteration space."""
+    return math.prod(axis.extent for axis in axes)
+
+
+def loop_extent(sch: s_tir.Schedule, loop: Any) -> int:
+    """Extent of a loop; every loop here is static."""
+    return int(sch.get(loop).extent)
+
+
+def stride_of(index: Any, var: Any) -> int | None:
+    """How far ``index`` moves when ``var`` moves by one; None when that is not a constant."""
+    parts = sym.detect_linear_equation(index, [var])
+    if len(parts) != 2 or not isinstance(parts[0], tirx.IntImm):
+        return None
+    return int(parts[0])
+
+
+def buffer_stride(region: Any, var: Any) -> int | None:
+    """How many elements an access moves in memory when ``var`` moves by one; None if not fixed."""
+    total = 0
+    step = 1
+    shape = [int(dim) for dim in region.source.shape]
+    for dim, rng in zip(reversed(shape), reversed(list(region.region)), strict=True):
+        stride = stride_of(rng.min, var)
+        if stride is None:
+            return None
+        total += stride * step
+        step *= dim
+    return total
+
+
+def mergeable(region: Any, outer: Axis, inner: Axis) -> bool:
+    """Whether an access stays linear when two adjacent axes are fused to one loop."""
+    first = buffer_stride(region, outer.var)
+    second = buffer_stride(region, inner.var)
+    return first is not None and second is not None and first == second * inner.extent
+
+
+def root_blocks(sch: s_tir.Schedule) -> list[Any]:
+    """The blocks right under the root block, in order."""
+    return list(sch.get_child_blocks(sch.get_sblock("root")))
+
+
+def element_dtype(sch: s_tir.Schedule, block: Any) -> str:
+    """Data type of what a block writes."""
+    return str(sch.get(block).writes[0].source.dtype)
+
+
+def fuse_all(sch: s_tir.Schedule, loops: Sequence[Any]) -> Any:
+    """Fuse adjacent loops to one."""
+    return loops[0] if len(loops) == 1 else sch.fuse(*loops)
+
+
+def vectorize(sch: s_tir.Schedule, loop: Any, lanes: int) -> Any | None:
+    """Vectorize a loop by ``lanes``; a remainder is peeled off and runs scalar.
+
+    Returns
+    -------
+    The loop over whole vectors, or None where the extent is a single vector.
+    """
+    extent = loop_extent(sch, loop)
+    if extent <= lanes:
+        if extent > 1:
+            sch.vectorize(loop)
+        return None
+    outer, inner = sch.split(loop, [None, lanes])
+    sch.vectorize(inner)
+    if extent % lanes:
+        sch.annotate(outer, "pragma_loop_partition_hint", 1)
+    return outer
+
+
+def parallelize(sch: s_tir.Schedule, loop: Any, machine: Machine, work: int) -> Any:
+    """Run a loop in parallel, in a few chunks per thread, when there is enough work for it.
+
+    Returns
+    -------
+    The loop that runs inside of one task.
+    """
+    extent = loop_extent(sch, loop)
+    if work < PARALLEL_MIN_WORK or extent == 1 or machine.num_threads == 1:
+        return loop
+    chunks = machine.num_threads * TASKS_PER_THREAD
+    if extent <= 2 * chunks:
+        sch.parallel(loop)
+        return loop
+    outer, inner = sch.split(loop, [chunks, None])
+    sch.parallel(outer)
+    return inner

@@ -1,0 +1,68 @@
+"""Which stages of a fused kernel are folded into the stages that read them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm_ffi
+from tvm import s_tir, tirx
+
+from collage.backends.tvm.schedules._base import axes_of, root_blocks, size_of
+
+
+def inline_stages(sch: s_tir.Schedule) -> None:
+    """Inline elementwise stages wherever that does not repeat expensive work."""
+    outputs = {sch.get(block).name_hint for block in sch.get_output_blocks("root")}
+    for block in root_blocks(sch):
+        if sch.get(block).name_hint not in outputs and worth_inlining(sch, block):
+            sch.compute_inline(block)
+
+
+def worth_inlining(sch: s_tir.Schedule, block: Any) -> bool:
+    """Whether folding a stage into its readers saves memory traffic without repeating much work."""
+    stmt = sch.get(block)
+    axes = axes_of(sch, block)
+    if axes is None or any(axis.reduce for axis in axes) or not is_elementwise(stmt):
+        return False
+    consumers = list(sch.get_consumers(block))
+    if not consumers:
+        return False
+    reads = 0
+    for consumer in consumers:
+        consumer_axes = axes_of(sch, consumer)
+        if consumer_axes is None:
+            return False
+        reads += size_of(consumer_axes)
+    produced = max(size_of(axes), 1)
+    return reads <= produced or not is_expensive(stmt)
+
+
+def is_elementwise(stmt: Any) -> bool:
+    """One store at an index made of the block's own variables, each once, in order."""
+    body = stmt.body
+    if stmt.init is not None or not isinstance(body, tirx.BufferStore) or len(stmt.writes) != 1:
+        return False
+    variables = [iter_var.var for iter_var in stmt.iter_vars]
+    return len(body.indices) == len(variables) and all(
+        isinstance(index, tirx.IntImm) or index.same_as(var)
+        for index, var in zip(body.indices, variables, strict=True)
+    )
+
+
+def is_expensive(stmt: Any) -> bool:
+    """Whether a stage does more than a few additions and multiplications per element."""
+    found = tvm_ffi.structural_walk(
+        stmt.body,
+        [((tirx.Div, tirx.FloorDiv, tirx.FloorMod), _interrupt), (_call_type(), _interrupt)],
+    )
+    return found is not None
+
+
+def _call_type() -> type:
+    from tvm.ir import Call
+
+    return Call
+
+
+def _interrupt(_: Any) -> Any:
+    return tvm_ffi.VisitInterrupt()

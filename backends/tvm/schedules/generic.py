@@ -1,0 +1,146 @@
+"""The schedule that takes any kernel: each stage parallel over its outer axes, vectorized inside.
+
+Cheap elementwise stages are inlined into their consumers; every other stage gets a loop nest of its
+own. Families for particular kernels do better; this one has to be correct for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import s_tir, tirx
+
+from collage.backends.tvm.schedules._base import (
+    Axis,
+    Machine,
+    Refusal,
+    axes_of,
+    buffer_stride,
+    element_dtype,
+    fuse_all,
+    loop_extent,
+    mergeable,
+    parallelize,
+    root_blocks,
+    size_of,
+    vectorize,
+)
+from collage.backends.tvm.schedules._inline import inline_stages
+
+
+def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
+    """Inline what is cheap, then schedule stage by stage."""
+    sch = s_tir.Schedule(func)
+    inline_stages(sch)
+    scheduled = 0
+    for block in root_blocks(sch):
+        axes = axes_of(sch, block)
+        loops = sch.get_loops(block)
+        if axes is None or len(loops) != len(axes) or not axes:
+            continue
+        if any(axis.reduce for axis in axes):
+            schedule_reduction(sch, block, axes, machine)
+        else:
+            schedule_spatial(sch, block, axes, machine)
+        scheduled += 1
+    if not scheduled:
+        return Refusal("no stage has static, independent axes")
+    return sch.mod["main"]
+
+
+def schedule_spatial(
+    sch: s_tir.Schedule, block: Any, axes: Sequence[Axis], machine: Machine
+) -> None:
+    """One stage without a reduction: fuse what is linear in memory, split, vectorize inside."""
+    loops = list(sch.get_loops(block))
+    regions = [*sch.get(block).reads, *sch.get(block).writes]
+    lanes = machine.lanes(element_dtype(sch, block))
+    work = size_of(axes)
+    first = len(axes) - 1
+    while first > 0 and all(mergeable(r, axes[first - 1], axes[first]) for r in regions):
+        first -= 1
+    inner = fuse_all(sch, loops[first:])
+    if first == 0:
+        outer, inner = _split_chunks(sch, inner, lanes, machine)
+    else:
+        outer = fuse_all(sch, loops[:first])
+    vectorize(sch, inner, lanes)
+    parallelize(sch, outer, machine, work)
+
+
+def _split_chunks(sch: s_tir.Schedule, loop: Any, lanes: int, machine: Machine) -> tuple[Any, Any]:
+    """Cut one linear loop to chunks of whole vectors."""
+    extent = loop_extent(sch, loop)
+    wanted = machine.num_threads * 4
+    size = max(lanes, -(-extent // (wanted * lanes)) * lanes)
+    outer, inner = sch.split(loop, [None, min(size, extent)])
+    return outer, inner
+
+
+def schedule_reduction(
+    sch: s_tir.Schedule, block: Any, axes: Sequence[Axis], machine: Machine
+) -> None:
+    """One stage with a reduction: vectorize a contiguous spatial axis, or the reduction itself."""
+    loops = list(sch.get_loops(block))
+    spatial = [(axis, loop) for axis, loop in zip(axes, loops, strict=True) if not axis.reduce]
+    reduce = [(axis, loop) for axis, loop in zip(axes, loops, strict=True) if axis.reduce]
+    work = size_of(axes)
+    lanes = machine.lanes(element_dtype(sch, block))
+    if len(sch.get(block).writes) > 1:
+        _parallel_only(sch, [loop for _, loop in spatial], machine, work)
+        return
+    if spatial and _lanes_move_together(sch, block, spatial[-1][0]):
+        _vectorize_spatial(sch, block, spatial, reduce, lanes, machine)
+    else:
+        _parallel_only(sch, [loop for _, loop in spatial], machine, work)
+
+
+def _parallel_only(sch: s_tir.Schedule, loops: Sequence[Any], machine: Machine, work: int) -> None:
+    if loops:
+        parallelize(sch, fuse_all(sch, loops), machine, work)
+
+
+def _lanes_move_together(sch: s_tir.Schedule, block: Any, axis: Axis) -> bool:
+    """Whether neighbours along ``axis`` are neighbours in memory wherever they differ."""
+    stmt = sch.get(block)
+    strides = [buffer_stride(region, axis.var) for region in stmt.reads]
+    own = [buffer_stride(region, axis.var) for region in stmt.writes]
+    return all(stride in (0, 1) for stride in strides) and own == [1] and axis.extent > 1
+
+
+def _vectorize_spatial(
+    sch: s_tir.Schedule,
+    block: Any,
+    spatial: Sequence[tuple[Axis, Any]],
+    reduce: Sequence[tuple[Axis, Any]],
+    lanes: int,
+    machine: Machine,
+) -> None:
+    last_axis, last_loop = spatial[-1]
+    outer_loops = [loop for _, loop in spatial[:-1]]
+    reduce_loops = [loop for _, loop in reduce]
+    work = size_of([axis for axis, _ in [*spatial, *reduce]])
+    if last_axis.extent > lanes:
+        chunk, vector = sch.split(last_loop, [None, lanes])
+        if last_axis.extent % lanes:
+            sch.annotate(chunk, "pragma_loop_partition_hint", 1)
+        outer_loops.append(chunk)
+    else:
+        vector = last_loop
+    sch.reorder(*outer_loops, *reduce_loops, vector)
+    if loop_extent(sch, vector) > 1:
+        sch.vectorize(vector)
+    peeled = last_axis.extent > lanes and last_axis.extent % lanes
+    parallel_loops = outer_loops[:-1] if peeled else outer_loops
+    if parallel_loops:
+        parallelize(sch, fuse_all(sch, parallel_loops), machine, work)
+    # Last: after it the stage is two blocks, which no other primitive takes.
+    init = sch.decompose_reduction(block, reduce_loops[0])
+    _vectorize_init(sch, init)
+
+
+def _vectorize_init(sch: s_tir.Schedule, init: Any) -> None:
+    loops = sch.get_loops(init)
+    if loops and sch.get(loops[-1]).kind == tirx.ForKind.SERIAL and loop_extent(sch, loops[-1]) > 1:
+        sch.vectorize(loops[-1])
