@@ -39,6 +39,7 @@ LIGHT_PREFIX = "light_"
 # share the variance.
 _RESIDUAL_GAIN = 0.3
 _PROJECTED_GAIN = 0.8
+_UNRECTIFIED = {"BatchNormalization", "Conv", "Gemm", "Add"}
 
 
 def light_model_names() -> tuple[str, ...]:
@@ -87,7 +88,7 @@ def refill_weights(model: ModelProto, seed: int) -> None:
     """
     graph = model.graph
     random = np.random.default_rng(seed)
-    kept = {i.name: i for i in graph.initializer if i.data_type != TensorProto.FLOAT}
+    kept = {i.name: i for i in graph.initializer if not _is_weight(i)}
     shapes = {i.name: tuple(i.dims) for i in graph.initializer if i.name not in kept}
     nodes: list[NodeProto] = []
     for node in graph.node:
@@ -154,7 +155,7 @@ def random_inputs(model: ModelProto, seed: int, vocabulary: int = 1000) -> dict[
 
     Images (rank 4) are coarse blobs under fine noise: networks that average over all positions
     would answer white noise with nearly the same output whatever the seed. Integer inputs are token
-    numbers below ``vocabulary``, except masks, which are ones.
+    numbers below ``vocabulary``; masks are ones, then an eighth of zeros for padding.
     """
     random = np.random.default_rng(seed)
     shapes = input_shapes(model)
@@ -165,9 +166,10 @@ def random_inputs(model: ModelProto, seed: int, vocabulary: int = 1000) -> dict[
         shape = shapes[value.name]
         dtype = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
         if np.issubdtype(dtype, np.integer):
-            is_mask = "mask" in value.name
             high = 2 if "type" in value.name else vocabulary
-            array = np.ones(shape) if is_mask else random.integers(0, high, shape)
+            array: Array = random.integers(0, high, shape)
+            if "mask" in value.name:
+                array = np.broadcast_to(np.arange(shape[-1]) < shape[-1] * 7 / 8, shape)
         elif len(shape) == 4:
             array = _image(shape, random)
         else:
@@ -178,6 +180,11 @@ def random_inputs(model: ModelProto, seed: int, vocabulary: int = 1000) -> dict[
 
 def _light_dir() -> Path:
     return Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+
+
+def _is_weight(tensor: TensorProto) -> bool:
+    """Whether an initializer is a weight: shapes are integers, and bounds of a clip scalars."""
+    return tensor.data_type == TensorProto.FLOAT and len(tensor.dims) > 0
 
 
 def _replace(field: object, values: Iterable[object]) -> None:
@@ -217,9 +224,11 @@ def _weight(
     if node.op_type == "Unsqueeze":  # per-channel scale and shift reach Mul and Add through it
         node, index = links.users[node.output[0]][0]
     if node.op_type in ("Conv", "Gemm") and index == 1:
-        rectified = not links.made_by(node.input[0], {"BatchNormalization", "Conv", "Gemm"})
+        rectified = not links.made_by(node.input[0], _UNRECTIFIED)
         gain = 2.0 if rectified else 1.0
         array = random.standard_normal(shape, np.float32) * math.sqrt(gain / _fan_in(node, shape))
+        if links.reader(node, "Add") and len(links.users[node.output[0]]) == 1:
+            array *= np.float32(_RESIDUAL_GAIN)
         if links.reader(node, "Softmax"):
             array *= np.float32(
                 0.5
