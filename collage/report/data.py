@@ -125,6 +125,9 @@ class EndToEnd:
         Whether this is what the bundle holds.
     note : str
         Why it did not run, or what else to know.
+    kind : str
+        ``search``, ``single`` (one backend, TVM for the rest), ``greedy`` or ``peer`` (another
+        engine); says what the headline compares with.
     """
 
     name: str
@@ -133,6 +136,7 @@ class EndToEnd:
     n: int
     chosen: bool = False
     note: str = ""
+    kind: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,196 @@
+"""Why this backend and not that one, operator by operator.
+
+Costs belong to candidates of different sizes, so they are compared over equal ground: a rival
+candidate together with the cheapest measured cover of what it leaves over, against the chosen
+partitions of the very same operators.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from collage.report.cover import Cover, CoverFinder, Piece, mask_of
+from collage.report.data import Alternative, PartitionInfo, Report
+from collage.report.units import format_time
+
+NEVER_MEASURED = "unknown"
+VALID = "valid"
+
+
+@dataclass(frozen=True)
+class Way:
+    """The cheapest way found to run an operator on a backend that was not chosen for it.
+
+    Attributes
+    ----------
+    backend : str
+        Who would run the operator.
+    region_size : int
+        How many operators the comparison is over.
+    median_sec, spread_sec : float
+        Cost of that way over the region.
+    chosen_median_sec, chosen_spread_sec : float
+        Cost of the chosen partitions over the same region.
+    backends : tuple of str
+        Every backend with a part in this way, the operator's own first.
+    """
+
+    backend: str
+    region_size: int
+    median_sec: float
+    spread_sec: float
+    chosen_median_sec: float
+    chosen_spread_sec: float
+    backends: tuple[str, ...]
+
+    @property
+    def slower_by(self) -> float:
+        """Relative to the chosen partitions: 0.12 is 12 % slower, negative is faster."""
+        if self.chosen_median_sec <= 0:
+            return 0.0
+        return self.median_sec / self.chosen_median_sec - 1.0
+
+    @property
+    def within_noise(self) -> bool:
+        """Whether the difference is no larger than both spreads together."""
+        noise = math.hypot(self.spread_sec, self.chosen_spread_sec)
+        return abs(self.median_sec - self.chosen_median_sec) <= noise
+
+    def verdict(self) -> str:
+        """One phrase, for example ``12.0 % slower``."""
+        if self.within_noise:
+            return f"equal within the noise ({self.slower_by:+.1%})"
+        if self.slower_by < 0:
+            return f"{-self.slower_by:.1%} faster alone, but not end to end"
+        if self.slower_by >= 1:
+            return f"{self.slower_by + 1:.1f} times the cost"
+        return f"{self.slower_by:.1%} slower"
+
+
+@dataclass(frozen=True)
+class WhyNot:
+    """Why a backend does not run an operator; ``way`` is None when no fair cost is known."""
+
+    backend: str
+    reason: str
+    way: Way | None = None
+
+
+@dataclass(frozen=True)
+class NodeExplanation:
+    """One operator: who runs it, as part of what, and why nobody else does.
+
+    ``runner_up`` is the cheapest way to run it on another backend, when one was measured.
+    """
+
+    node: int
+    partition: PartitionInfo
+    runner_up: Way | None
+    others: tuple[WhyNot, ...]
+
+
+def explain(report: Report) -> list[NodeExplanation]:
+    """Explain every operator that a backend runs, by index, without inline bindings."""
+    return _Explainer(report).explain()
+
+
+class _Explainer:
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._outside = [p for p in report.partitions if not p.inline]
+        self._inline = mask_of(n for p in report.partitions if p.inline for n in p.nodes)
+        self._partition_of = {n: p for p in self._outside for n in p.nodes}
+        self._pieces = [piece for a in report.alternatives if (piece := self._piece(a))]
+        self._finder = CoverFinder(self._pieces)
+        self._backends = report.backend_labels()
+        self._by_node: dict[int, list[Alternative]] = {}
+        for alternative in report.alternatives:
+            for node in alternative.nodes:
+                self._by_node.setdefault(node, []).append(alternative)
+        self._ways = self._cheapest_ways()
+
+    def explain(self) -> list[NodeExplanation]:
+        return [self._explain_node(node) for node in sorted(self._partition_of)]
+
+    def _piece(self, alternative: Alternative) -> Piece | None:
+        if alternative.status != VALID or alternative.median_sec is None:
+            return None
+        nodes = mask_of(alternative.nodes) & ~self._inline
+        if not nodes:
+            return None
+        return Piece(nodes, alternative.backend, alternative.median_sec, alternative.spread_sec)
+
+    def _cheapest_ways(self) -> dict[tuple[int, str], Way]:
+        best: dict[tuple[int, str], Way] = {}
+        for piece in self._pieces:
+            way = self._way(piece)
+            if way is None:
+                continue
+            for node, partition in self._partition_of.items():
+                if not piece.nodes >> node & 1 or partition.backend == piece.backend:
+                    continue
+                known = best.get((node, piece.backend))
+                if known is None or _extra_sec(way) < _extra_sec(known):
+                    best[node, piece.backend] = way
+        return best
+
+    def _way(self, piece: Piece) -> Way | None:
+        """``piece`` and the cheapest rest, against the chosen partitions that ``piece`` touches."""
+        touched = [p for p in self._outside if mask_of(p.nodes) & piece.nodes]
+        medians = [p.median_sec for p in touched if p.median_sec is not None]
+        if len(medians) < len(touched) or all(p.backend == piece.backend for p in touched):
+            return None
+        region = mask_of(n for p in touched for n in p.nodes) & ~self._inline
+        if piece.nodes & ~region:
+            return None
+        rest = self._finder.cheapest(region & ~piece.nodes)
+        if rest is None:
+            return None
+        cover = Cover((piece, *rest.pieces))
+        return Way(
+            backend=piece.backend,
+            region_size=region.bit_count(),
+            median_sec=cover.median_sec,
+            spread_sec=cover.spread_sec,
+            chosen_median_sec=math.fsum(medians),
+            chosen_spread_sec=math.sqrt(math.fsum(p.spread_sec**2 for p in touched)),
+            backends=tuple(dict.fromkeys(p.backend for p in cover.pieces)),
+        )
+
+    def _explain_node(self, node: int) -> NodeExplanation:
+        partition = self._partition_of[node]
+        others = [self._why_not(node, b) for b in self._backends if b != partition.backend]
+        others.sort(key=lambda o: _extra_sec(o.way) if o.way else math.inf)
+        runner_up = next((o.way for o in others if o.way), None)
+        return NodeExplanation(node, partition, runner_up, tuple(others))
+
+    def _why_not(self, node: int, backend: str) -> WhyNot:
+        way = self._ways.get((node, backend))
+        if way is not None:
+            return WhyNot(backend, way.verdict(), way)
+        candidates = [a for a in self._by_node.get(node, []) if a.backend == backend]
+        measured = [a for a in candidates if a.status == VALID and a.median_sec is not None]
+        if measured:
+            cheapest = min(measured, key=lambda a: a.median_sec or math.inf)
+            return WhyNot(
+                backend,
+                f"measured only as part of {len(cheapest.nodes)} operators "
+                f"({format_time(cheapest.median_sec, cheapest.spread_sec)}); "
+                "no measured cover of the same operators to compare with",
+            )
+        failed = [a for a in candidates if a.status not in (VALID, NEVER_MEASURED)]
+        if failed:
+            return WhyNot(backend, f"{failed[0].status.replace('_', ' ')}: {failed[0].reason}")
+        if candidates:
+            return WhyNot(backend, "not measured: no cover that could still win needed it")
+        reasons = dict.fromkeys(
+            f"{r.pattern}: {r.reason}"
+            for r in self._report.rejections
+            if r.node == node and r.backend == backend
+        )
+        return WhyNot(backend, "; ".join(reasons) or "no pattern matches")
+
+
+def _extra_sec(way: Way) -> float:
+    return way.median_sec - way.chosen_median_sec

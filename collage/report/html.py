@@ -1,0 +1,70 @@
+"""The report as one HTML file that needs nothing beside it: no network, fonts or scripts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from collage.backends.errors import OutputError
+from collage.report.data import Report
+from collage.report.explain import explain
+from collage.report.figure import operator_figure, partition_figure
+from collage.report.palette import INLINE, backend_colors
+from collage.report.units import format_sec, format_time
+from collage.report.views import (
+    candidate_rows,
+    end_to_end_bars,
+    headline,
+    partition_bars,
+    refusals,
+    shares,
+)
+
+
+def render_html(report: Report) -> str:
+    """The report as an HTML document; every string that comes from the model is escaped."""
+    environment = Environment(
+        loader=PackageLoader("collage.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    colors = backend_colors(report.backend_labels())
+    explanations = explain(report)
+    nodes = {node.index: node for node in report.nodes}
+    return environment.get_template("report.html.j2").render(
+        report=report,
+        colors=colors,
+        inline_color=INLINE,
+        nodes=nodes,
+        tiles=headline(report),
+        end_to_end=end_to_end_bars(report.end_to_end, colors),
+        shares=shares(report, colors),
+        partition_bars=partition_bars(report, colors),
+        figures=[
+            partition_figure(report, colors),
+            operator_figure(report, colors, explanations),
+        ],
+        explanations=explanations,
+        candidates=candidate_rows(report),
+        refusals=refusals(report),
+        format_sec=format_sec,
+        format_time=format_time,
+    )
+
+
+def write_html(report: Report, path: Path) -> None:
+    """Write :func:`render_html` to ``path``.
+
+    Raises
+    ------
+    OutputError
+        When the file cannot be written.
+    """
+    text = render_html(report)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as err:
+        raise OutputError(f"cannot write the report '{path}': {err.strerror}", value=path) from err

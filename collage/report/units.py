@@ -1,0 +1,32 @@
+"""How times are written in reports and on the terminal."""
+
+from __future__ import annotations
+
+_UNITS = ((1.0, "s"), (1e3, "ms"), (1e6, "µs"))
+
+
+def format_sec(seconds: float | None) -> str:
+    """Seconds in the unit a reader wants, three significant digits: ``1.24 ms``, ``87.0 µs``."""
+    if seconds is None:
+        return "–"
+    factor, unit = _unit(seconds)
+    scaled = seconds * factor
+    digits = 0 if abs(scaled) >= 100 else 1 if abs(scaled) >= 10 else 2
+    return f"{scaled:.{digits}f} {unit}"
+
+
+def format_time(median_sec: float | None, spread_sec: float) -> str:
+    """A median and its spread in one unit: ``1.24 ms ± 0.03``."""
+    if median_sec is None:
+        return "–"
+    factor, _ = _unit(median_sec)
+    text = format_sec(median_sec)
+    digits = len(text.split(" ")[0].partition(".")[2])
+    return f"{text} ± {spread_sec * factor:.{max(digits, 1)}f}"
+
+
+def _unit(seconds: float) -> tuple[float, str]:
+    for factor, unit in _UNITS:
+        if abs(seconds) * factor >= 1:
+            return factor, unit
+    return _UNITS[-1]

@@ -1,0 +1,209 @@
+"""What the report's page shows, worked out of the data: headline, bars, shares and table rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from collage.report.data import Alternative, EndToEnd, Report
+from collage.report.figure import operator_summary
+from collage.report.units import format_sec, format_time
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A horizontal bar; positions are percent of the chart's width."""
+
+    label: str
+    text: str
+    width: float
+    low: float = 0.0
+    high: float = 0.0
+    color: str = ""
+    note: str = ""
+    chosen: bool = False
+    partition: int = -1
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one backend does of the whole: operators, partitions and seconds."""
+
+    backend: str
+    color: str
+    operators: int
+    partitions: int
+    sec: float
+    percent: float
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One figure of the headline row."""
+
+    value: str
+    label: str
+    note: str = ""
+
+
+def headline(report: Report) -> list[Tile]:
+    """The figures a reader looks for first; those that were not measured are left out."""
+    tiles = []
+    chosen = next((e for e in report.end_to_end if e.chosen and e.median_sec), None)
+    if chosen is not None:
+        time = format_time(chosen.median_sec, chosen.spread_sec)
+        tiles.append(Tile(time, "per call, end to end", chosen.name))
+        for kinds, label in ((("single", "greedy"), "best single backend"), (("peer",), "peer")):
+            rivals = [e for e in report.end_to_end if e.kind in kinds and e.median_sec]
+            if rivals:
+                best = min(rivals, key=lambda e: e.median_sec or math.inf)
+                tiles.append(_ratio(best, chosen, best.name if label == "peer" else label))
+    outside = [p for p in report.partitions if not p.inline]
+    operators = sum(len(p.nodes) for p in outside)
+    backends = len({p.backend for p in outside})
+    tiles.append(
+        Tile(
+            str(len(outside)),
+            "partitions",
+            f"{operators} operators on {_plural(backends, 'backend')}",
+        )
+    )
+    if report.outputs_max_rel_diff is not None:
+        tiles.append(
+            Tile(f"{report.outputs_max_rel_diff:.1e}", "largest output difference", "relative")
+        )
+    stats = report.search
+    note = f"{stats.measured} measured, {stats.from_log} from the log"
+    tiles.append(Tile(format_sec(stats.wall_sec), "search", note))
+    return tiles
+
+
+def _ratio(rival: EndToEnd, chosen: EndToEnd, label: str) -> Tile:
+    ratio = (rival.median_sec or 0.0) / (chosen.median_sec or math.inf)
+    return Tile(f"{ratio:.2f}×", f"as fast as {label}", rival.name if label != rival.name else "")
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def end_to_end_bars(rows: Sequence[EndToEnd], colors: dict[str, str]) -> list[Bar]:
+    """Fastest first; whiskers span the spread; what did not run comes last, with its note."""
+    chosen = next((e.median_sec for e in rows if e.chosen and e.median_sec), None)
+    tops = [(e.median_sec or 0.0) + e.spread_sec for e in rows]
+    scale = 100 / max(tops) if tops and max(tops) > 0 else 0.0
+    bars = []
+    for row in sorted(rows, key=lambda e: e.median_sec or math.inf):
+        text = format_time(row.median_sec, row.spread_sec)
+        if row.median_sec and chosen and not row.chosen:
+            text += f" ({row.median_sec / chosen:.2f}×)"
+        median = row.median_sec or 0.0
+        bars.append(
+            Bar(
+                label=row.name,
+                text=text if row.median_sec else "did not run",
+                width=median * scale,
+                low=max(median - row.spread_sec, 0.0) * scale,
+                high=(median + row.spread_sec) * scale,
+                color=colors.get(row.name.split(" ")[0], ""),
+                note="; ".join(
+                    part for part in (row.note, f"n = {row.n}" if row.n else "") if part
+                ),
+                chosen=row.chosen,
+            )
+        )
+    return bars
+
+
+def shares(report: Report, colors: dict[str, str]) -> list[Share]:
+    """What each chosen backend does, dearest first."""
+    outside = [p for p in report.partitions if not p.inline]
+    total = math.fsum(p.median_sec or 0.0 for p in outside)
+    sec = {b: math.fsum(p.median_sec or 0.0 for p in outside if p.backend == b) for b in colors}
+    rows = [
+        Share(
+            backend=backend,
+            color=colors[backend],
+            operators=sum(len(p.nodes) for p in outside if p.backend == backend),
+            partitions=sum(p.backend == backend for p in outside),
+            sec=sec[backend],
+            percent=100 * sec[backend] / total if total else 0.0,
+        )
+        for backend in colors
+        if any(p.backend == backend for p in outside)
+    ]
+    return sorted(rows, key=lambda share: -share.sec)
+
+
+def partition_bars(report: Report, colors: dict[str, str]) -> list[Bar]:
+    """Cost of every partition, dearest first."""
+    nodes = {node.index: node for node in report.nodes}
+    measured = [p for p in report.partitions if not p.inline and p.median_sec is not None]
+    measured.sort(key=lambda p: -(p.median_sec or 0.0))
+    tops = [(p.median_sec or 0.0) + p.spread_sec for p in measured]
+    scale = 100 / max(tops) if tops and max(tops) > 0 else 0.0
+    return [
+        Bar(
+            label=f"{p.id} · {p.backend}",
+            text=format_time(p.median_sec, p.spread_sec),
+            width=(p.median_sec or 0.0) * scale,
+            low=max((p.median_sec or 0.0) - p.spread_sec, 0.0) * scale,
+            high=((p.median_sec or 0.0) + p.spread_sec) * scale,
+            color=colors[p.backend],
+            note=operator_summary([nodes[i] for i in p.nodes]),
+            partition=p.id,
+        )
+        for p in measured
+    ]
+
+
+def candidate_rows(report: Report) -> list[list[Any]]:
+    """The candidates table as plain rows, which the page's script filters, sorts and shows.
+
+    Columns: backend, operators, number of operators, node indices, rule, status, median in
+    seconds or None, that time as text, reason, whether it was chosen.
+    """
+    nodes = {node.index: node for node in report.nodes}
+
+    def row(a: Alternative) -> list[Any]:
+        summary = operator_summary([nodes[i] for i in a.nodes])
+        time = format_time(a.median_sec, a.spread_sec)
+        where = index_ranges(a.nodes)
+        reason = a.reason
+        return [
+            a.backend,
+            summary,
+            len(a.nodes),
+            where,
+            a.rule,
+            a.status.replace("_", " "),
+            a.median_sec,
+            time,
+            reason,
+            a.chosen,
+        ]
+
+    order = sorted(report.alternatives, key=lambda a: (not a.chosen, min(a.nodes, default=-1)))
+    return [row(a) for a in order]
+
+
+def index_ranges(indices: Iterable[int]) -> str:
+    """``[1, 2, 3, 7]`` as ``1–3, 7``."""
+    parts: list[list[int]] = []
+    for index in sorted(indices):
+        if parts and index == parts[-1][1] + 1:
+            parts[-1][1] = index
+        else:
+            parts.append([index, index])
+    return ", ".join(f"{a}–{b}" if b > a else str(a) for a, b in parts)
+
+
+def refusals(report: Report) -> list[tuple[str, str, str, int, str]]:
+    """Predicates' refusals, grouped: backend, pattern, reason, how often, at which nodes."""
+    at: dict[tuple[str, str, str], set[int]] = {}
+    for r in report.rejections:
+        at.setdefault((r.backend, r.pattern, r.reason), set()).add(r.node)
+    order = sorted(at, key=lambda key: -len(at[key]))
+    return [(*key, len(at[key]), index_ranges(at[key])) for key in order]
