@@ -59,6 +59,15 @@ class DataflowGraph:
                 preds[user] |= 1 << index
                 succs[index] |= 1 << user
         self._preds, self._succs = tuple(preds), tuple(succs)
+        # Transitive closures; the numbering is topological, so one sweep each way is enough.
+        above, below = [0] * size, [0] * size
+        for i in range(size):
+            for j in bits(preds[i]):
+                above[i] |= above[j] | 1 << j
+        for i in reversed(range(size)):
+            for j in bits(succs[i]):
+                below[i] |= below[j] | 1 << j
+        self._ancestors, self._descendants = tuple(above), tuple(below)
         self._index = {binding.var: index for index, binding in enumerate(bindings)}
 
     @classmethod
@@ -135,6 +144,14 @@ class DataflowGraph:
     def succs(self, index: int) -> int:
         """Bit mask of the bindings that use this one."""
         return self._succs[index]
+
+    def ancestors(self, index: int) -> int:
+        """Bit mask of everything this binding depends on, itself not included."""
+        return self._ancestors[index]
+
+    def descendants(self, index: int) -> int:
+        """Bit mask of everything that depends on this binding, itself not included."""
+        return self._descendants[index]
 
     def is_output(self, index: int) -> bool:
         """Whether the function returns this binding's value, alone or in a tuple."""

@@ -1,0 +1,84 @@
+"""What a search needs to know of costs: the caller hands it in, usually over a cost model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from collage.backends.errors import SearchError
+from collage.search.candidates import Candidate
+
+
+class CandidateCosts(Protocol):
+    """Seconds per call of candidates; never asked for inline ones, which cost nothing."""
+
+    def seconds(self, candidates: Sequence[Candidate]) -> list[float]:
+        """Find out, by measuring if need be; ``inf`` for a candidate that cannot be used.
+
+        A batch, so that the caller can build in parallel and measure equal workloads once.
+        """
+
+    def known(self, candidate: Candidate) -> float | None:
+        """The seconds if no measuring is needed, else None; cheap."""
+
+    def lower_bound(self, candidate: Candidate) -> float:
+        """Seconds that the candidate surely takes; cheap. 0 is always right.
+
+        The closer, the fewer candidates are measured. A bound above the true cost makes the search
+        inexact, by at most the excess summed over the best cover.
+        """
+
+
+class TableCosts:
+    """Costs from a table, for tests and what-if questions; counts what was asked.
+
+    Parameters
+    ----------
+    table : mapping of Candidate to float
+        Seconds; a candidate that is missing is invalid.
+    bounds : mapping of Candidate to float, optional
+        Lower bounds; 0 where missing.
+    """
+
+    def __init__(
+        self, table: Mapping[Candidate, float], bounds: Mapping[Candidate, float] | None = None
+    ) -> None:
+        self._table = table
+        self._bounds = bounds or {}
+        self._known: dict[Candidate, float] = {}
+        self.asked: list[Candidate] = []
+        """Every candidate evaluated, in order."""
+        self.batches = 0
+
+    def seconds(self, candidates: Sequence[Candidate]) -> list[float]:
+        self.batches += 1
+        self.asked += candidates
+        found = [self._table.get(candidate, math.inf) for candidate in candidates]
+        self._known.update(zip(candidates, found, strict=True))
+        return found
+
+    def known(self, candidate: Candidate) -> float | None:
+        return self._known.get(candidate)
+
+    def lower_bound(self, candidate: Candidate) -> float:
+        return self._bounds.get(candidate, 0.0)
+
+
+def checked_seconds(costs: CandidateCosts, candidates: Sequence[Candidate]) -> list[float]:
+    """Ask for costs and refuse answers that would spoil a search.
+
+    Raises
+    ------
+    SearchError
+        For a cost that is negative or not a number, or the wrong number of costs.
+    """
+    found = costs.seconds(candidates)
+    if len(found) != len(candidates):
+        raise SearchError(
+            f"{len(candidates)} costs were asked for, {len(found)} came", value=len(found)
+        )
+    for value in found:
+        if math.isnan(value) or value < 0:
+            raise SearchError(f"a candidate's cost is {value}", value=value)
+    return found

@@ -1,0 +1,158 @@
+"""Partitionings: disjoint candidates that cover a graph, and the check that they really do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import networkx as nx
+
+from collage.backends.errors import SearchError
+from collage.search.candidates import Candidate
+from collage.search.dataflow import DataflowGraph, bits
+from collage.search.subgraph import SubGraph
+
+
+@dataclass(frozen=True)
+class Partitioning:
+    """A cover of a graph.
+
+    Attributes
+    ----------
+    candidates : tuple of Candidate
+        In an order in which they can run.
+    seconds : float or None
+        What they cost together per call: a sum or an end-to-end time, as ``origin`` tells; None
+        when nobody has asked.
+    origin : str
+        Who made it: ``optimal``, ``greedy``, ``single:onednn``, ``refined`` …
+    """
+
+    candidates: tuple[Candidate, ...]
+    seconds: float | None = None
+    origin: str = ""
+
+    def key(self) -> tuple[tuple[int, str], ...]:
+        """What tells two partitionings apart, whatever their order."""
+        return tuple(sorted((c.nodes, "" if c.inline else c.target.key()) for c in self.candidates))
+
+
+def quotient(graph: DataflowGraph, blocks: Sequence[int]) -> nx.DiGraph:
+    """The graph of blocks: an edge where one uses another's value; nodes are positions.
+
+    Parameters
+    ----------
+    blocks : sequence of int
+        Disjoint bit masks.
+    """
+    owner = {index: number for number, block in enumerate(blocks) for index in bits(block)}
+    result = nx.DiGraph()
+    result.add_nodes_from(range(len(blocks)))
+    for number, block in enumerate(blocks):
+        for index in bits(block):
+            for used in bits(graph.preds(index) & ~block):
+                if used in owner:
+                    result.add_edge(owner[used], number)
+    return result
+
+
+def quotient_order(graph: DataflowGraph, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Disjoint candidates in an order in which they can run: earliest binding first where free.
+
+    Raises
+    ------
+    SearchError
+        When two or more candidates wait for each other.
+    """
+    blocks = [candidate.nodes for candidate in candidates]
+    between = quotient(graph, blocks)
+    try:
+        order = list(
+            nx.lexicographical_topological_sort(between, key=lambda n: blocks[n] & -blocks[n])
+        )
+    except nx.NetworkXUnfeasible:
+        cycle = [edge[0] for edge in nx.find_cycle(between)]
+        names = " -> ".join(describe(graph, candidates[n]) for n in cycle)
+        raise SearchError(
+            f"partitions wait for each other in a circle: {names}",
+            value=[candidates[n] for n in cycle],
+        ) from None
+    return [candidates[number] for number in order]
+
+
+def make_partitioning(
+    graph: DataflowGraph,
+    candidates: Sequence[Candidate],
+    seconds: float | None = None,
+    origin: str = "",
+) -> Partitioning:
+    """Order candidates, check them, and wrap them.
+
+    Raises
+    ------
+    SearchError
+        When they are no partitioning of the graph.
+    """
+    made = Partitioning(tuple(quotient_order(graph, candidates)), seconds, origin)
+    validate(graph, made)
+    return made
+
+
+def validate(graph: DataflowGraph, partitioning: Partitioning) -> None:
+    """Check the certificate: disjoint, covering, convex, free of circles, in an order that runs.
+
+    Raises
+    ------
+    SearchError
+        Names what is wrong and where.
+    """
+    covered = 0
+    for candidate in partitioning.candidates:
+        name = describe(graph, candidate)
+        if not candidate.nodes or candidate.nodes & ~graph.all_nodes:
+            raise SearchError(f"{name} is empty or reaches outside the graph", value=candidate)
+        if candidate.nodes & covered:
+            twice = bits(candidate.nodes & covered)
+            raise SearchError(f"{name} covers binding {next(twice)} a second time", value=candidate)
+        covered |= candidate.nodes
+        if not SubGraph(graph, candidate.nodes).is_convex:
+            raise SearchError(f"{name} is not convex: it needs its own output", value=candidate)
+        _validate_composites(graph, candidate)
+    if covered != graph.all_nodes:
+        missing = next(bits(graph.all_nodes & ~covered))
+        raise SearchError(
+            f"binding {missing} ({graph.op_name(missing)}) is not covered", value=missing
+        )
+    quotient_order(graph, partitioning.candidates)
+    done = 0
+    for candidate in partitioning.candidates:
+        if SubGraph(graph, candidate.nodes).input & ~done:
+            raise SearchError(
+                f"{describe(graph, candidate)} stands before what it needs", value=candidate
+            )
+        done |= candidate.nodes
+
+
+def _validate_composites(graph: DataflowGraph, candidate: Candidate) -> None:
+    inside = 0
+    for composite in candidate.composites:
+        needs = SubGraph(graph, composite.nodes).input & candidate.nodes
+        if composite.nodes & inside or needs & ~inside:
+            raise SearchError(
+                f"{describe(graph, candidate)}: composite '{composite.name}' overlaps another or "
+                "stands before what it needs",
+                value=composite,
+            )
+        inside |= composite.nodes
+    if candidate.composites and inside != candidate.nodes:
+        raise SearchError(
+            f"{describe(graph, candidate)}: its composites are not all of it", value=candidate
+        )
+
+
+def describe(graph: DataflowGraph, candidate: Candidate) -> str:
+    """A candidate for a message: backend, bindings, operators."""
+    indices = list(bits(candidate.nodes & graph.all_nodes))
+    shown = ", ".join(f"{i}:{graph.op_name(i)}" for i in indices[:4])
+    more = ", …" if len(indices) > 4 else ""
+    return f"{candidate.backend}[{shown}{more}]"
