@@ -92,10 +92,18 @@ class NodeExplanation:
 
 def explain(report: Report) -> list[NodeExplanation]:
     """Explain every operator that a backend runs, by index, without inline bindings."""
-    return _Explainer(report).explain()
+    return Explainer(report).nodes()
 
 
-class _Explainer:
+class Explainer:
+    """Answers for one report; builds its index of candidates once.
+
+    Parameters
+    ----------
+    report : Report
+        Whose partitions and alternatives are compared.
+    """
+
     def __init__(self, report: Report) -> None:
         self._report = report
         self._outside = [p for p in report.partitions if not p.inline]
@@ -110,8 +118,19 @@ class _Explainer:
                 self._by_node.setdefault(node, []).append(alternative)
         self._ways = self._cheapest_ways()
 
-    def explain(self) -> list[NodeExplanation]:
+    def nodes(self) -> list[NodeExplanation]:
+        """As :func:`explain`."""
         return [self._explain_node(node) for node in sorted(self._partition_of)]
+
+    def verdict(self, alternative: Alternative) -> str:
+        """Why a candidate was not chosen, in one phrase; empty when nothing is known."""
+        if alternative.chosen or alternative.reason:
+            return alternative.reason
+        if alternative.status == NEVER_MEASURED:
+            return "no cover that could still win needed it"
+        piece = self._piece(alternative)
+        way = self._way(piece) if piece else None
+        return way.verdict() if way else ""
 
     def _piece(self, alternative: Alternative) -> Piece | None:
         if alternative.status != VALID or alternative.median_sec is None:
@@ -139,7 +158,7 @@ class _Explainer:
         """``piece`` and the cheapest rest, against the chosen partitions that ``piece`` touches."""
         touched = [p for p in self._outside if mask_of(p.nodes) & piece.nodes]
         medians = [p.median_sec for p in touched if p.median_sec is not None]
-        if len(medians) < len(touched) or all(p.backend == piece.backend for p in touched):
+        if len(medians) < len(touched):
             return None
         region = mask_of(n for p in touched for n in p.nodes) & ~self._inline
         if piece.nodes & ~region:

@@ -15,7 +15,7 @@ from collage.report.palette import INLINE
 from collage.report.units import format_time
 
 PARTITION_WIDTH, PARTITION_HEIGHT = 236.0, 58.0
-OPERATOR_WIDTH, OPERATOR_HEIGHT = 176.0, 26.0
+OPERATOR_WIDTH, OPERATOR_HEIGHT, FIRST_HEIGHT = 176.0, 26.0, 42.0
 INLINE_HEIGHT = 24.0
 MARGIN = 20.0
 
@@ -137,7 +137,10 @@ def partition_figure(report: Report, colors: dict[str, str]) -> Figure:
 def operator_figure(
     report: Report, colors: dict[str, str], explanations: Sequence[NodeExplanation]
 ) -> Figure:
-    """One box per operator, coloured by who runs it; edges inside a partition are drawn thick."""
+    """One box per operator, coloured by who runs it; edges inside a partition are drawn thick.
+
+    A partition's first operator tells its number and cost.
+    """
     owner = {index: p for p in report.partitions for index in p.nodes}
     first = {min(p.nodes) for p in report.partitions if not p.inline}
     why = {e.node: e for e in explanations}
@@ -147,6 +150,7 @@ def operator_figure(
 
     def box(node: NodeInfo) -> Box:
         p = owner[node.index]
+        leads = node.index in first
         tip = [f"{node.index} {node.name}", f"{node.op}", f"{node.shape} {node.dtype}"]
         if not p.inline:
             cost = format_time(p.median_sec, p.spread_sec)
@@ -159,7 +163,7 @@ def operator_figure(
             partition=p.id,
             title=short_op(node.op),
             subtitle=node.shape,
-            cost=format_time(p.median_sec, p.spread_sec) if node.index in first else "",
+            cost=f"{p.id} · {format_time(p.median_sec, p.spread_sec)}" if leads else "",
             tip="\n".join(tip),
             color=INLINE if p.inline else colors[p.backend],
             inline=p.inline,
@@ -167,7 +171,7 @@ def operator_figure(
             x=0.0,
             y=0.0,
             width=OPERATOR_WIDTH,
-            height=OPERATOR_HEIGHT,
+            height=FIRST_HEIGHT if leads else OPERATOR_HEIGHT,
         )
 
     boxes = {node.index: box(node) for node in report.nodes}

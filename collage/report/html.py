@@ -40,7 +40,7 @@ def render_html(report: Report) -> str:
         inline_color=INLINE,
         nodes=nodes,
         tiles=headline(report),
-        end_to_end=end_to_end_bars(report.end_to_end, colors),
+        end_to_end=end_to_end_bars(report, colors),
         shares=shares(report, colors),
         partition_bars=partition_bars(report, colors),
         figures=[

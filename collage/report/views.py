@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from collage.report.data import Alternative, EndToEnd, Report
+from collage.report.explain import Explainer
 from collage.report.figure import operator_summary
 from collage.report.units import format_sec, format_time
 
@@ -55,7 +56,10 @@ def headline(report: Report) -> list[Tile]:
     if chosen is not None:
         time = format_time(chosen.median_sec, chosen.spread_sec)
         tiles.append(Tile(time, "per call, end to end", chosen.name))
-        for kinds, label in ((("single", "greedy"), "best single backend"), (("peer",), "peer")):
+        for kinds, label in (
+            (("single", "greedy"), "the best single backend"),
+            (("peer",), "peer"),
+        ):
             rivals = [e for e in report.end_to_end if e.kind in kinds and e.median_sec]
             if rivals:
                 best = min(rivals, key=lambda e: e.median_sec or math.inf)
@@ -82,15 +86,20 @@ def headline(report: Report) -> list[Tile]:
 
 def _ratio(rival: EndToEnd, chosen: EndToEnd, label: str) -> Tile:
     ratio = (rival.median_sec or 0.0) / (chosen.median_sec or math.inf)
-    return Tile(f"{ratio:.2f}×", f"as fast as {label}", rival.name if label != rival.name else "")
+    return Tile(f"{ratio:.2f}×", f"the speed of {label}", rival.name if label != rival.name else "")
 
 
 def _plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def end_to_end_bars(rows: Sequence[EndToEnd], colors: dict[str, str]) -> list[Bar]:
-    """Fastest first; whiskers span the spread; what did not run comes last, with its note."""
+def end_to_end_bars(report: Report, colors: dict[str, str]) -> list[Bar]:
+    """Fastest first; whiskers span the spread; what did not run comes last, with its note.
+
+    The chosen one's bar is divided in proportion to its partitions' costs by backend.
+    """
+    rows = report.end_to_end
+    mixed = _stripes(shares(report, colors))
     chosen = next((e.median_sec for e in rows if e.chosen and e.median_sec), None)
     tops = [(e.median_sec or 0.0) + e.spread_sec for e in rows]
     scale = 100 / max(tops) if tops and max(tops) > 0 else 0.0
@@ -107,7 +116,7 @@ def end_to_end_bars(rows: Sequence[EndToEnd], colors: dict[str, str]) -> list[Ba
                 width=median * scale,
                 low=max(median - row.spread_sec, 0.0) * scale,
                 high=(median + row.spread_sec) * scale,
-                color=colors.get(row.name.split(" ")[0], ""),
+                color=mixed if row.chosen else colors.get(row.name.split(" ")[0], ""),
                 note="; ".join(
                     part for part in (row.note, f"n = {row.n}" if row.n else "") if part
                 ),
@@ -115,6 +124,15 @@ def end_to_end_bars(rows: Sequence[EndToEnd], colors: dict[str, str]) -> list[Ba
             )
         )
     return bars
+
+
+def _stripes(parts: Sequence[Share]) -> str:
+    """A CSS gradient without blending."""
+    stops, left = [], 0.0
+    for part in parts:
+        stops.append(f"{part.color} {left:.2f}% {left + part.percent:.2f}%")
+        left += part.percent
+    return f"linear-gradient(to right, {', '.join(stops)})" if stops else ""
 
 
 def shares(report: Report, colors: dict[str, str]) -> list[Share]:
@@ -166,12 +184,13 @@ def candidate_rows(report: Report) -> list[list[Any]]:
     seconds or None, that time as text, reason, whether it was chosen.
     """
     nodes = {node.index: node for node in report.nodes}
+    explainer = Explainer(report)
 
     def row(a: Alternative) -> list[Any]:
         summary = operator_summary([nodes[i] for i in a.nodes])
         time = format_time(a.median_sec, a.spread_sec)
         where = index_ranges(a.nodes)
-        reason = a.reason
+        reason = explainer.verdict(a)
         return [
             a.backend,
             summary,
