@@ -64,7 +64,7 @@ class Match:
         The expression the whole pattern matched.
     annotated : mapping of str to relax.Expr
         The expressions matched by the triple's named sub-patterns. A variable bound inside the
-        dataflow block stands for itself; constants are ``relax.Constant``.
+        dataflow block stands for itself; constants are ``tvm.ir.GenericConst``.
     """
 
     root: relax.Expr

@@ -97,6 +97,8 @@ def link(
         if isinstance(backend, ExternalBackend):
             libraries.update({path.name: path for path in backend.shared_libraries(target)})
     flags = ["-shared", "-fPIC", "-fopenmp", "-Wl,-rpath,$ORIGIN/lib", "-Wl,--build-id=none"]
+    # TVM names options before objects, where a linker that defaults to --as-needed drops libraries.
+    flags += ["-Wl,--push-state,--no-as-needed", *map(str, libraries.values()), "-Wl,--pop-state"]
     pool = (native.thread_pool_object(context), native.num_threads_object(context))
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +107,7 @@ def link(
                 str(output),
                 addons=[str(path) for path in pool],
                 workspace_dir=workspace,
-                options=flags + [str(path) for path in libraries.values()],
+                options=flags,
                 cc=context.cxx,
             )
     except OSError as err:

@@ -15,17 +15,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import tvm
 import tvm_ffi
 
 from collage.backends.base import BuildContext
 from collage.backends.errors import CompileError
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
+FFI_HEADER = TEMPLATES / "collage_ffi.h"
+"""Tensors, errors and threads for entry points in C and C++; see the file's first lines."""
 
 
 def ffi_include_flags() -> list[str]:
-    """``-I`` flags for ``tvm/ffi/c_api.h`` and ``dlpack/dlpack.h``."""
+    """``-I`` flags for ``collage_ffi.h``, ``tvm/ffi/c_api.h`` and ``dlpack/dlpack.h``."""
     return [
+        f"-I{TEMPLATES}",
         f"-I{tvm_ffi.libinfo.find_include_path()}",
         f"-I{tvm_ffi.libinfo.find_dlpack_include_path()}",
     ]
@@ -166,3 +170,54 @@ def merge_objects(objects: Sequence[Path], output: Path, context: BuildContext) 
     """Merge objects into one relocatable object (``ld -r``), as a static library wants it."""
     run_tool([context.cxx, "-r", "-nostdlib", "-o", str(output), *map(str, objects)])
     return output
+
+
+def static_library(
+    source: str,
+    symbols: Sequence[str],
+    context: BuildContext,
+    *,
+    suffix: str = ".cc",
+    constants: Mapping[str, np.ndarray] | None = None,
+    flags: Sequence[str] = (),
+    objects: Sequence[Path] = (),
+) -> tvm.runtime.Module:
+    """Compile generated C or C++ into a static library that the final link takes: a whole codegen.
+
+    Parameters
+    ----------
+    source : str
+        Source text that defines one ``COLLAGE_EXPORT(<symbol>)`` per symbol; it may include
+        ``collage_ffi.h``. OpenMP is on.
+    symbols : sequence of str
+        Global symbols of the partitions that the source defines.
+    suffix : str
+        Language of the source: ``.c``, ``.cc`` or ``.cpp``.
+    constants : mapping of str to ndarray, optional
+        Data that the source declares as ``extern const``, by :func:`constant_symbol`.
+    flags : sequence of str
+        More compiler flags.
+    objects : sequence of Path
+        More objects to take in, for example a runtime from :func:`compile_cached`.
+
+    Raises
+    ------
+    CompileError
+        When the compiler or linker fails; carries its standard error.
+    """
+    context.work_dir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=context.work_dir) as folder:
+        text = Path(folder, f"kernels{suffix}")
+        text.write_text(source, encoding="utf-8")
+        parts = [
+            compile_object(
+                text, text.with_suffix(".o"), context, ["-fopenmp", *ffi_include_flags(), *flags]
+            ),
+            num_threads_object(context),
+            *objects,
+        ]
+        if constants:
+            parts.append(constant_object(constants, Path(folder, "constants.o"), context))
+        merged = merge_objects(parts, Path(folder, "library.o"), context)
+        # Loading copies the file's bytes, so the folder need not outlive this call.
+        return tvm.runtime.load_static_library(str(merged), list(symbols))
