@@ -162,7 +162,8 @@ def test_no_operator_tested_here_is_answered_by_tvm(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    ("left", "right"), [((5, 7), (7, 3)), ((2, 3, 5, 7), (3, 7, 4)), ((7,), (7, 3)), ((2, 5, 7), (7,))]
+    ("left", "right"),
+    [((5, 7), (7, 3)), ((2, 3, 5, 7), (3, 7, 4)), ((7,), (7, 3)), ((2, 5, 7), (7,))],
 )
 def test_matmul_agrees_with_tvm(left: tuple[int, ...], right: tuple[int, ...]) -> None:
     a, b = tensor(*left), tensor(*right)
@@ -239,7 +240,9 @@ def test_unknown_operators_go_through_tvm() -> None:
 
 def test_an_operator_nobody_runs_is_a_typed_error() -> None:
     x = tensor(4)
-    call = relax.op.call_pure_packed("no.such.function", x, ty_args=relax.TensorType((4,), "float32"))
+    call = relax.op.call_pure_packed(
+        "no.such.function", x, ty_args=relax.TensorType((4,), "float32")
+    )
     with pytest.raises(MeasurementError):
         evaluate(function([x], call), [np.zeros(4, "float32")])
 

@@ -1,0 +1,126 @@
+"""Random data that stands for a model's weights and inputs when a workload is measured.
+
+Layers that differ only in their weights are one workload, so a measuring worker never sees the real
+ones. It regenerates data of the same sign and scale instead: magnitudes decide whether sums
+cancel, whether activations saturate and whether roots and logarithms are defined.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+
+_BLOCK = 1_048_573
+"""Elements drawn at random; larger arrays repeat them. A prime, so no two rows are alike."""
+
+_SAMPLE = 1 << 16
+"""Elements that mean and deviation are taken from."""
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Shape and dtype of one tensor."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    @classmethod
+    def of(cls, ty: tvm.ir.Type) -> TensorSpec:
+        return cls(tuple(int(d) for d in ty.shape), str(ty.dtype))
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        return self.size * np.dtype(self.dtype).itemsize
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether the elements are integers or booleans."""
+        return np.dtype(self.dtype).kind in "biu"
+
+    def __str__(self) -> str:
+        return f"{'x'.join(map(str, self.shape)) or 'scalar'}:{self.dtype}"
+
+
+@dataclass(frozen=True)
+class DataSpec(TensorSpec):
+    """A tensor and how its elements are distributed.
+
+    Attributes
+    ----------
+    low, high : float
+        Smallest and largest finite element; both included.
+    mean, deviation : float
+        Of the elements. A deviation of infinity stands for evenly spread between ``low`` and
+        ``high``, as integers are.
+    """
+
+    low: float
+    high: float
+    mean: float = 0.0
+    deviation: float = math.inf
+
+    @classmethod
+    def measure(cls, array: NDArray[np.generic]) -> DataSpec:
+        """Describe an existing array."""
+        shape, dtype = array.shape, array.dtype.name
+        if array.dtype.kind in "biu":
+            return cls(shape, dtype, int(array.min()), int(array.max()))
+        flat = array.reshape(-1)
+        low, high = float(np.min(flat)), float(np.max(flat))
+        sample = flat[:: max(1, flat.size // _SAMPLE)].astype(np.float64)
+        if not (math.isfinite(low) and math.isfinite(high)):
+            # Masks hold infinities: keep the finite range, or the largest finite number's side.
+            finite = flat[np.isfinite(flat)]
+            low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+            sample = sample[np.isfinite(sample)]
+        mean = float(sample.mean()) if sample.size else 0.0
+        deviation = float(sample.std()) if sample.size else 0.0
+        return cls(shape, dtype, low, high, mean, deviation)
+
+    @property
+    def range_key(self) -> str:
+        """What of the distribution tells workloads apart: the range of integers (an index must
+        stay valid), nothing of floats."""
+        if self.is_integer:
+            return f"{self}[{self.low:.0f},{self.high:.0f}]"
+        return str(self)
+
+    def generate(self, seed: int) -> NDArray[np.generic]:
+        """Seeded data of this distribution, the same in every process."""
+        rng = np.random.default_rng(seed)
+        count = min(self.size, _BLOCK)
+        block: NDArray[np.generic]
+        if self.is_integer:
+            block = rng.integers(int(self.low), int(self.high), count, np.int64, endpoint=True)
+        elif math.isinf(self.deviation):
+            block = rng.uniform(self.low, self.high, count)
+        else:
+            drawn = rng.standard_normal(count, np.float32) * self.deviation + self.mean
+            block = np.clip(drawn, self.low, self.high)
+        return np.resize(block.astype(self.dtype), self.shape)
+
+
+def input_spec(spec: TensorSpec, index_bound: int | None, *, positive: bool = False) -> DataSpec:
+    """How an activation is made up.
+
+    Parameters
+    ----------
+    index_bound : int or None
+        For integers that select elements, the size of the axis.
+    positive : bool
+        Floats in [0.1, 1] instead of normally distributed ones, for functions that are undefined
+        below zero.
+    """
+    if spec.is_integer:
+        return DataSpec(spec.shape, spec.dtype, 0, 1 if index_bound is None else index_bound - 1)
+    if positive:
+        return DataSpec(spec.shape, spec.dtype, 0.1, 1.0)
+    return DataSpec(spec.shape, spec.dtype, -8.0, 8.0, 0.0, 1.0)
