@@ -68,9 +68,7 @@ def build_executable(
     context.work_dir.mkdir(parents=True, exist_ok=True)
     mod = lower_native(mod, targets, context)
     used = codegen_names(mod)
-    options = {
-        t.backend: encode_codegen_options(t, context) for t in targets if t.backend in used
-    }
+    options = {t.backend: encode_codegen_options(t, context) for t in targets if t.backend in used}
     mod = relax.transform.RunCodegen(options)(mod)
     # The code generators embed their own constants; TVM would pack every one of them once more.
     if mod.attrs and "const_name_to_constant" in mod.attrs:

@@ -29,7 +29,7 @@ class UserError(CollageError):
 
 
 class TargetError(UserError):
-    """An unknown target, an unknown or ill-typed attribute, or a target without a matching device."""
+    """An unknown target, an unknown or ill-typed attribute, or one without a matching device."""
 
 
 class BackendUnavailableError(TargetError):

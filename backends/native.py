@@ -91,7 +91,7 @@ def compile_cached(
         os.close(handle)
         try:
             compile_object(source, Path(temporary), context, flags)
-            os.replace(temporary, output)
+            Path(temporary).replace(output)
         finally:
             Path(temporary).unlink(missing_ok=True)
     return output
@@ -103,9 +103,7 @@ def compile_object(
     """Compile one C, C++ or assembler file, not cached."""
     language = ["-x", "c"] if source.suffix == ".c" else []
     language = language or (["-std=c++17"] if source.suffix in (".cc", ".cpp") else [])
-    run_tool(
-        [context.cxx, *language, "-O3", "-fPIC", "-c", str(source), "-o", str(output), *flags]
-    )
+    run_tool([context.cxx, *language, "-O3", "-fPIC", "-c", str(source), "-o", str(output), *flags])
     return output
 
 
@@ -132,7 +130,9 @@ def constant_symbol(array: np.ndarray) -> str:
     return f"collage_const_{digest.hexdigest()[:24]}"
 
 
-def constant_object(constants: Mapping[str, np.ndarray], output: Path, context: BuildContext) -> Path:
+def constant_object(
+    constants: Mapping[str, np.ndarray], output: Path, context: BuildContext
+) -> Path:
     """Make an object that holds constants as read-only data, 64-byte aligned.
 
     Each constant stands in a COMDAT group of its own, so that the final link keeps one copy however

@@ -81,7 +81,9 @@ def register_relax_patterns(backend: Backend, target: BackendTarget) -> list[str
     return [triple.name for triple in reversed(triples)]
 
 
-def _relax_pattern(triple: PatternTriple) -> tuple[str, Any, Mapping[str, Any], Callable[..., bool]]:
+def _relax_pattern(
+    triple: PatternTriple,
+) -> tuple[str, Any, Mapping[str, Any], Callable[..., bool]]:
     def check(context: Any) -> bool:
         return bool(triple.predicate(Match(context.matched_expr, context.annotated_expr)))
 

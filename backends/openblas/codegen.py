@@ -74,7 +74,6 @@ def compile_functions(
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         undefined=jinja2.StrictUndefined,
-        autoescape=False,  # noqa: S701 -- C, not HTML
     )
     stubs = environment.get_template("stubs.c.jinja").render(
         entries=entries, constants=list(constants)

@@ -101,7 +101,7 @@ def read_partition(function: relax.Function) -> Partition:
         len(function.params),
         source(at.args[0]),
         source(at.args[1]),
-        result_view(at, root),
+        result_view(root),
         bias,
         activation,
     )

@@ -49,7 +49,7 @@ def pattern_table(options: OpenBLASOptions) -> list[PatternTriple]:
 def _matmul(lhs: DFPattern | None = None, rhs: DFPattern | None = None) -> Chain:
     left, right = lhs or wildcard(), rhs or wildcard()
     product = is_op("relax.matmul")(left, right)
-    return Chain(product, {"matmul": product, "lhs": left, "rhs": right})
+    return Chain(product, {"lhs": left, "rhs": right})
 
 
 def _permuted(lhs: bool, rhs: bool, result: bool) -> PatternTriple:
@@ -83,9 +83,8 @@ def _bias_of_matmul(match: Match) -> Verdict:
 
 def _fits_blas(match: Match) -> Verdict:
     try:
-        matmul = match.annotated["matmul"]
         lhs, rhs = (operand_view(match.annotated[name]) for name in ("lhs", "rhs"))
-        plan(*matmul_views(lhs, rhs, result_view(matmul, match.root)))
+        plan(*matmul_views(lhs, rhs, result_view(match.root)))
     except UnsupportedProblemError as err:
         return Verdict.no(str(err))
     return Verdict.yes()
@@ -110,11 +109,11 @@ def operand_view(expr: relax.Expr) -> View:
     return View.dense(shape) if axes is None else View.dense(shape).permuted(axes)
 
 
-def result_view(matmul: relax.Expr, root: relax.Expr) -> View | None:
-    """Where the product goes when a ``permute_dims`` follows it, as a view in the product's axes."""
+def result_view(root: relax.Expr) -> View | None:
+    """Where the product goes when a ``permute_dims`` follows it: a view in the product's axes."""
     axes = permutation(root)
     shape = tensor_shape(root)
-    if axes is None or shape is None or root is matmul:
+    if axes is None or shape is None:
         return None
     inverse = sorted(range(len(axes)), key=axes.__getitem__)
     return View.dense(shape).permuted(inverse)
