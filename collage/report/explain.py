@@ -192,11 +192,12 @@ class Explainer:
         measured = [a for a in candidates if a.status == VALID and a.median_sec is not None]
         if measured:
             cheapest = min(measured, key=lambda a: a.median_sec or math.inf)
+            size = len(cheapest.nodes)
             return WhyNot(
                 backend,
-                f"measured only as part of {len(cheapest.nodes)} operators "
-                f"({format_time(cheapest.median_sec, cheapest.spread_sec)}); "
-                "no measured cover of the same operators to compare with",
+                f"measured over {size} operator{'s' * (size > 1)} "
+                f"({format_time(cheapest.median_sec, cheapest.spread_sec)}), "
+                "but nothing measured covers the rest to compare with",
             )
         failed = [a for a in candidates if a.status not in (VALID, NEVER_MEASURED)]
         if failed:

@@ -48,8 +48,8 @@ def explanation(report: Report) -> RenderableType:
             rival += f"\nover {way.region_size} ops, chosen {format_sec(way.chosen_median_sec)}"
         table.add_row(
             str(e.node),
-            nodes[e.node].op,
-            nodes[e.node].shape,
+            Text(nodes[e.node].op),
+            Text(nodes[e.node].shape),
             Text(p.backend, style=colors[p.backend]),
             f"{cost}\npartition {p.id}, {len(p.nodes)} ops",
             Text(way.backend, style=colors[way.backend]) if way else Text("none measured"),

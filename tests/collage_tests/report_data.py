@@ -78,6 +78,8 @@ def resnet_report(seed: int = 0) -> Report:
     for number, group in enumerate(joined):
         ops = {g.nodes[i].op for i in group}
         backend = "onednn" if "nn.conv2d" in ops else "openblas" if "matmul" in ops else "tvm"
+        if number % 7 == 5:
+            backend = "tvm"
         inline = ops == {"reshape"}
         composites = [] if backend == "tvm" else [_composite(backend, ops)]
         cost = rng.uniform(2e-4, 1.2e-3) if "nn.conv2d" in ops else rng.uniform(3e-6, 4e-4)
