@@ -1,0 +1,103 @@
+"""The benchmark's results as JSON and as a Markdown page made from it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.engines import ENGINES, REFERENCE
+from benchmarks.interleave import EngineResult
+from benchmarks.statistics import Spread, ratio_spread
+
+
+@dataclass
+class Record:
+    """One run of the benchmark."""
+
+    created: str
+    commit: str
+    machine: Mapping[str, str]
+    conditions: Mapping[str, Any]
+    results: dict[str, list[EngineResult]] = field(default_factory=dict)
+    """Per model, in the order of the engines."""
+
+
+def write(record: Record, folder: Path, name: str) -> None:
+    """Write ``<name>.json`` and ``<name>.md``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(dataclasses.asdict(record), indent=1) + "\n"
+    (folder / f"{name}.json").write_text(text, encoding="utf-8")
+    (folder / f"{name}.md").write_text(markdown(record), encoding="utf-8")
+
+
+def markdown(record: Record) -> str:
+    """The page: what was measured how, one table per model, how each engine was set up."""
+    machine = record.machine
+    lines = [
+        "# CPU benchmark",
+        "",
+        f"Time of each engine **relative to {REFERENCE}** (below 1 is faster): the median over "
+        f"{record.conditions['rounds']} interleaved rounds of the ratio within the round, and its "
+        "quartiles. The time in milliseconds is the median of the rounds' medians. The output "
+        f"difference is the largest to {REFERENCE}'s, relative to the largest value, before a "
+        "final softmax. How it is measured: [README](../README.md).",
+        "",
+        f"- Machine: {machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, "
+        f"{machine['system']}, Python {machine['python']}",
+        f"- Conditions: {record.conditions['threads']} threads each, batch 1, float32; load "
+        f"average before the start {machine['load_average_before']}",
+        f"- Commit {record.commit or 'unknown'}, {record.created}",
+        f"- Versions: {_versions(record)}",
+    ]
+    for model, results in record.results.items():
+        lines += ["", f"## {model}", "", *model_table(results)]
+    lines += ["", "## How the engines were set up", ""]
+    shown = dict.fromkeys(r.engine for results in record.results.values() for r in results)
+    lines += [f"- `{name}`: {ENGINES[name].settings}" for name in shown]
+    return "\n".join(lines) + "\n"
+
+
+def model_table(results: Sequence[EngineResult]) -> list[str]:
+    """One model's rows, fastest first, failures last."""
+    reference = next((r for r in results if r.engine == REFERENCE and not r.failure), None)
+    lines = [
+        f"| engine | time / {REFERENCE} | quartiles | ms | output difference | prepared in |",
+        "| --- | ---: | :---: | ---: | ---: | ---: |",
+    ]
+    done = [r for r in results if not r.failure]
+    for result in sorted(done, key=lambda r: Spread.of(r.round_sec).median):
+        ratio, quartiles = "", ""
+        if reference:
+            spread = ratio_spread(result.round_sec, reference.round_sec)
+            ratio = f"{spread.median:.3f}"
+            quartiles = f"{spread.lower_quartile:.3f} to {spread.upper_quartile:.3f}"
+        time_ms = Spread.of(result.round_sec).median * 1e3
+        difference = "" if result.max_rel_diff is None else f"{result.max_rel_diff:.1e}"
+        lines.append(
+            f"| {result.engine} | {ratio} | {quartiles} | {time_ms:.2f} | {difference} | "
+            f"{_prepared(result)} |"
+        )
+    for result in results:
+        if result.failure:
+            word = "not run" if result.missing else "failed"
+            reason = result.failure.replace("|", "\\|")
+            lines.append(f"| {result.engine} | {word}: {reason} | | | | |")
+    return lines
+
+
+def _prepared(result: EngineResult) -> str:
+    """Seconds before the first answer: searching and building, then loading."""
+    total = result.figures.get("prepare_sec", 0.0) + result.figures.get("load_sec", 0.0)
+    return f"{total:.1f} s"
+
+
+def _versions(record: Record) -> str:
+    versions: dict[str, str] = {}
+    for results in record.results.values():
+        for result in results:
+            versions.update(result.versions)
+    return ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
