@@ -252,4 +252,21 @@ def _op_kind(binding: relax.Binding, name: str, mod: tvm.IRModule | None) -> OpK
         attrs = mod[name.removeprefix("call_tir:")].attrs
         if attrs and "op_pattern" in attrs:
             return OpKind(int(attrs["op_pattern"]))
-    return kind_of(name)
+    kind = kind_of(name)
+    if kind is OpKind.ELEMWISE and not _keeps_a_shape(binding):
+        return OpKind.BROADCAST
+    return kind
+
+
+def _keeps_a_shape(binding: relax.Binding) -> bool:
+    """Whether some operand of a call has the result's shape, or there are none to compare."""
+    shapes = [_shape(arg) for arg in binding.value.args]
+    result = _shape(binding.var)
+    return result is None or not any(shapes) or result in shapes
+
+
+def _shape(expr: relax.Expr) -> tuple[int, ...] | None:
+    shape = getattr(expr.ty, "shape", None)
+    if not isinstance(shape, relax.ShapeExpr):
+        return None
+    return tuple(int(getattr(size, "value", -1)) for size in shape.values)

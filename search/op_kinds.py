@@ -42,10 +42,14 @@ _KINDS: dict[str, OpKind] = {
         OpKind.ELEMWISE,
     ),
     **_names(
+        # Binary operators: BROADCAST where no operand has the result's shape.
         "add subtract multiply divide floor_divide mod floor_mod power maximum minimum atan2"
         " log_add_exp equal not_equal less less_equal greater greater_equal logical_and logical_or"
-        " logical_xor bitwise_and bitwise_or bitwise_xor left_shift right_shift broadcast_to"
-        " expand_dims squeeze stack one_hot outer",
+        " logical_xor bitwise_and bitwise_or bitwise_xor left_shift right_shift",
+        OpKind.ELEMWISE,
+    ),
+    **_names(
+        "broadcast_to expand_dims squeeze stack one_hot outer",
         OpKind.BROADCAST,
     ),
     **_names(

@@ -1,0 +1,204 @@
+"""The cheapest exact cover of a graph by blocks of given costs: Dijkstra over covered sets.
+
+As in tvm-rfcs 0062, a state is the set of bindings covered so far and a step must cover the next
+uncovered binding, so every cover is reached in one order only. Two things are added:
+
+- Potentials. A price per binding such that no block costs less than its bindings together is a
+  feasible dual of the set-partitioning program; Dijkstra over ``cost - prices`` (A*, in other
+  words) visits the states near the optimum instead of all of them.
+- Circles. Disjoint convex blocks can still wait for each other. The cover is first sought without
+  minding that; only if the optimum has a circle is it sought again with states that also hold how
+  the unfinished blocks depend on each other, which makes the search exact.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import networkx as nx
+
+from collage.search.dataflow import DataflowGraph, bits
+from collage.search.partitioning import quotient
+from collage.search.subgraph import union_of
+
+Unfinished = tuple[tuple[int, int], ...]
+"""Blocks that reach beyond the first uncovered binding, each with the covered bindings that depend
+on it; only those that something uncovered may still use."""
+
+State = tuple[int, Unfinished]
+
+ASCENT_ROUNDS = 3
+DEFAULT_MAX_STATES = 200_000
+
+
+@dataclass(frozen=True)
+class Cover:
+    """A set of blocks that covers the graph and whose quotient has no circle.
+
+    Attributes
+    ----------
+    blocks : tuple of int
+        Bit masks, in the order in which the search placed them.
+    cost : float
+        Their sum.
+    expanded : int
+        States visited.
+    optimal : bool
+        False when the limit on states was hit: then a good cover, not surely the best.
+    """
+
+    blocks: tuple[int, ...]
+    cost: float
+    expanded: int
+    optimal: bool
+
+
+def cheapest_cover(
+    graph: DataflowGraph, costs: Mapping[int, float], max_states: int = DEFAULT_MAX_STATES
+) -> Cover | None:
+    """The cheapest cover of a graph, or None if the blocks admit none.
+
+    Parameters
+    ----------
+    costs : mapping of int to float
+        Seconds by block (bit mask of a convex set); ``inf`` blocks are left out. The result depends
+        on nothing but these, ties included.
+    max_states : int
+        After so many states the search goes for the next complete cover instead of the best.
+
+    Notes
+    -----
+    Time is O(S B log S) for S visited states and B blocks that begin at one binding. S is linear in
+    the graph for chains and narrow branches and exponential in the number of blocks that overlap
+    the same stretch of the numbering without being nested, at worst; the potentials keep it small.
+    """
+    finite = {block: cost for block, cost in sorted(costs.items()) if cost < math.inf}
+    problem = _Problem(graph, finite)
+    relaxed = problem.solve(track=False, max_states=max_states)
+    if relaxed is None or nx.is_directed_acyclic_graph(quotient(graph, relaxed.blocks)):
+        return relaxed
+    return problem.solve(track=True, max_states=max_states)
+
+
+class _Problem:
+    """One instance: blocks by their first binding, with costs reduced by the potentials."""
+
+    def __init__(self, graph: DataflowGraph, costs: Mapping[int, float]) -> None:
+        self.graph = graph
+        self.costs = costs
+        self.steps: list[list[tuple[int, float]]] = [[] for _ in range(len(graph))]
+        for block, reduced in _reduced_costs(len(graph), costs).items():
+            self.steps[(block & -block).bit_length() - 1].append((block, reduced))
+        # What bindings from an index on use: the rest of a dependency set can be forgotten.
+        self.needed = [0] * (len(graph) + 1)
+        for index in reversed(range(len(graph))):
+            self.needed[index] = self.needed[index + 1] | graph.preds(index)
+
+    def solve(self, *, track: bool, max_states: int) -> Cover | None:
+        """Search once; ``track`` forbids circles."""
+        full = self.graph.all_nodes
+        start: State = (0, ())
+        distance: dict[State, float] = {start: 0.0}
+        came: dict[State, tuple[State, int]] = {}
+        closed: set[State] = set()
+        # Among equals the state that is furthest on comes first.
+        heap: list[tuple[float, int, State]] = [(0.0, 0, start)]
+        hurry = False
+        while heap:
+            *_, state = heapq.heappop(heap)
+            if state in closed:
+                continue
+            closed.add(state)
+            covered = state[0]
+            if covered == full:
+                return self._cover(state, came, len(closed), not hurry)
+            if not hurry and len(closed) >= max_states:
+                hurry = True
+                heap = [(float(key), 0, entry) for _, key, entry in heap]
+                heapq.heapify(heap)
+            first = _first_uncovered(covered)
+            for block, reduced in self.steps[first]:
+                if block & covered:
+                    continue
+                unfinished = self._place(state, block) if track else ()
+                if unfinished is None:
+                    continue
+                following: State = (covered | block, unfinished)
+                reached = distance[state] + reduced
+                if reached < distance.get(following, math.inf):
+                    distance[following] = reached
+                    came[following] = (state, block)
+                    progress = -_first_uncovered(following[0])
+                    key = float(progress) if hurry else reached
+                    heapq.heappush(heap, (key, progress, following))
+        return None
+
+    def _place(self, state: State, block: int) -> Unfinished | None:
+        """The unfinished blocks once ``block`` is placed, or None if that closes a circle.
+
+        Any circle through ``block`` leaves it towards a block that uses its values, thus one with
+        bindings beyond the first uncovered one: an unfinished block.
+        """
+        covered, unfinished = state
+        used = union_of(self.graph.preds, block) & ~block
+        users = union_of(self.graph.succs, block) & ~block
+        dependent = block
+        for other, below in unfinished:
+            if other & users:
+                if below & used:
+                    return None
+                dependent |= below
+        covered |= block
+        frontier = _first_uncovered(covered)
+        keep = self.needed[frontier]
+        following = []
+        for other, below in (*unfinished, (block, dependent)):
+            if other >> frontier:
+                grown = below | dependent if below & used else below
+                following.append((other, grown & keep))
+        return tuple(sorted(following))
+
+    def _cover(
+        self, state: State, came: Mapping[State, tuple[State, int]], expanded: int, optimal: bool
+    ) -> Cover:
+        blocks = []
+        while state in came:
+            state, block = came[state]
+            blocks.append(block)
+        blocks.reverse()
+        return Cover(
+            tuple(blocks), math.fsum(self.costs[block] for block in blocks), expanded, optimal
+        )
+
+
+def _first_uncovered(covered: int) -> int:
+    return (~covered & (covered + 1)).bit_length() - 1
+
+
+def _reduced_costs(size: int, costs: Mapping[int, float]) -> dict[int, float]:
+    """Costs less the prices of the covered bindings; all non-negative.
+
+    Prices begin at the cheapest share any block offers a binding and are raised one at a time until
+    some block through each binding is tight (dual coordinate ascent).
+    """
+    members = {block: list(bits(block)) for block in costs}
+    through: list[list[int]] = [[] for _ in range(size)]
+    share = [math.inf] * size
+    for block, inside in members.items():
+        for index in inside:
+            through[index].append(block)
+            share[index] = min(share[index], costs[block] / len(inside))
+    reduced = {
+        block: max(0.0, costs[block] - math.fsum(share[i] for i in inside))
+        for block, inside in members.items()
+    }
+    for _ in range(ASCENT_ROUNDS):
+        for index in range(size):
+            slack = min((reduced[block] for block in through[index]), default=0.0)
+            if slack > 0:
+                for block in through[index]:
+                    reduced[block] -= slack
+    return reduced

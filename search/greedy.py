@@ -1,0 +1,105 @@
+"""Partitionings made without any cost: greedy BYOC, one backend alone, TVM alone.
+
+They are what users get today, what the end-to-end gate compares the search's result with, and good
+seeds for a search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from collage.backends.base import BackendTarget, Granularity
+from collage.backends.errors import SearchError
+from collage.backends.registry import get_backend
+from collage.search.byoc import choose_matches, merge_composites
+from collage.search.candidates import Candidate
+from collage.search.dataflow import DataflowGraph, bits
+from collage.search.fusion import fuse_ops_groups
+from collage.search.partitioning import Partitioning, make_partitioning
+from collage.search.rules.combine import join
+from collage.search.rules.default import is_native, match_rule
+from collage.search.rules.host import is_host
+
+
+def greedy(
+    graph: DataflowGraph,
+    targets: Sequence[BackendTarget],
+    priority: Sequence[str] | None = None,
+    origin: str = "greedy",
+) -> Partitioning:
+    """What ``FuseOpsByPattern`` and ``MergeCompositeFunctions`` give; TVM's fusion gets the rest.
+
+    Parameters
+    ----------
+    targets : sequence of BackendTarget
+        Exactly those to use, at least one of them native.
+    priority : sequence of str, optional
+        Names of external backends, the first to choose first; in the order of ``targets`` if left
+        out. Backends that are not named get nothing.
+
+    Raises
+    ------
+    SearchError
+        When there is no native target, or a name in ``priority`` is no target's.
+    """
+    native = next((target for target in targets if is_native(target)), None)
+    if native is None:
+        raise SearchError("no target compiles through TVM; add one, for example 'llvm'", value=None)
+    external = {target.backend: target for target in targets if not is_native(target)}
+    order = list(external) if priority is None else list(priority)
+    for name in order:
+        if name not in external:
+            raise SearchError(f"'{name}' is none of the external targets", value=name)
+    chosen: list[Candidate] = []
+    taken = 0
+    for name in order:
+        fresh = choose_matches(graph, match_rule(external[name]).find(graph).candidates, taken)
+        taken |= sum(match.nodes for match in fresh)
+        chosen += fresh
+    regions = _merge(graph, chosen)
+    return make_partitioning(graph, [*regions, *_rest(graph, regions, native)], None, origin)
+
+
+def single_backend(
+    graph: DataflowGraph, target: BackendTarget, native: BackendTarget
+) -> Partitioning:
+    """All that one backend can take, greedily; TVM's fusion gets the rest.
+
+    Parameters
+    ----------
+    target : BackendTarget
+        External, or the native one itself.
+    native : BackendTarget
+        Runs the rest.
+    """
+    targets = [native] if is_native(target) else [target, native]
+    return greedy(graph, targets, origin=f"single:{target.backend}")
+
+
+def _merge(graph: DataflowGraph, chosen: Sequence[Candidate]) -> list[Candidate]:
+    """Join the composites of graph backends; those of operator backends stay alone."""
+    by_nodes = {match.nodes: match for match in chosen}
+    joinable = {}
+    for number, match in enumerate(chosen):
+        graph_wide = get_backend(match.backend).granularity is Granularity.GRAPH
+        joinable[match.nodes] = match.backend if graph_wide else f"{match.backend}:{number}"
+    regions = []
+    for group in merge_composites(graph, joinable):
+        parts = [by_nodes[nodes] for nodes in group]
+        regions.append(join(parts, graph, "greedy") if len(parts) > 1 else parts[0])
+    return regions
+
+
+def _rest(
+    graph: DataflowGraph, regions: Sequence[Candidate], native: BackendTarget
+) -> list[Candidate]:
+    """What no region took, as ``FuseOps`` groups; tuples and the like inline."""
+    rest = []
+    for group in fuse_ops_groups(graph, [region.nodes for region in regions]):
+        if all(is_host(graph, index) for index in bits(group)):
+            rest += [
+                Candidate(1 << index, native, rule="host", inline=True) for index in bits(group)
+            ]
+        else:
+            rest.append(Candidate(group, native, rule="fuse_ops"))
+    return rest

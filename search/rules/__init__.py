@@ -1,0 +1,40 @@
+"""Partition rules: how candidates are found in a dataflow graph (the algebra of tvm-rfcs 0062)."""
+
+from collage.search.rules._base import Found, PartitionRule, Rejection
+from collage.search.rules.combine import (
+    CombineLimits,
+    CombineRule,
+    JoinAdjacent,
+    JoinByKind,
+    Joiner,
+)
+from collage.search.rules.composite import CompositeRule
+from collage.search.rules.default import default_rules
+from collage.search.rules.dfpattern import DFPatternRule
+from collage.search.rules.fuse_ops import FuseOpsRule
+from collage.search.rules.host import HostRule
+from collage.search.rules.only_valid import OnlyValidRule
+from collage.search.rules.op_kind import OpKindRule
+from collage.search.rules.regions import RegionLimits, RegionsRule
+from collage.search.rules.union import UnionRule
+
+__all__ = [
+    "CombineLimits",
+    "CombineRule",
+    "CompositeRule",
+    "DFPatternRule",
+    "Found",
+    "FuseOpsRule",
+    "HostRule",
+    "JoinAdjacent",
+    "JoinByKind",
+    "Joiner",
+    "OnlyValidRule",
+    "OpKindRule",
+    "PartitionRule",
+    "RegionLimits",
+    "RegionsRule",
+    "Rejection",
+    "UnionRule",
+    "default_rules",
+]

@@ -1,0 +1,166 @@
+"""Joining adjacent candidates into larger ones."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+from collage.search.candidates import Candidate
+from collage.search.dataflow import DataflowGraph, OpKind, bits
+from collage.search.rules._base import Found, PartitionRule, distinct
+from collage.search.rules.host import is_host
+from collage.search.subgraph import SubGraph, SubGraphLimits, union_of
+
+
+class Joiner(ABC):
+    """Says which unions of adjacent candidates make sense (a combiner rule of the RFC)."""
+
+    @abstractmethod
+    def allows(self, graph: DataflowGraph, nodes: int) -> bool:
+        """Whether the union, a connected set, may be one partition. Convexity is seen to."""
+
+
+class JoinByKind(Joiner):
+    """TVM's fusion rules on operator kinds, for one kernel with one output.
+
+    - one convolution, matmul, pooling … with element-wise and broadcast operators after it,
+      and whatever is injective on the side;
+    - element-wise, broadcast and injective operators among themselves;
+    - the same before a reduction.
+    """
+
+    def allows(self, graph: DataflowGraph, nodes: int) -> bool:
+        sub = SubGraph(graph, nodes)
+        if sub.exit.bit_count() != 1:
+            return False
+        kinds = {index: _fusion_kind(graph, index) for index in bits(nodes)}
+        anchors = [
+            index
+            for index, kind in kinds.items()
+            if kind in (OpKind.OUT_EWISE_FUSABLE, OpKind.COMM_REDUCE)
+        ]
+        if any(kind in (OpKind.OPAQUE, OpKind.TUPLE, OpKind.HOST) for kind in kinds.values()):
+            return False
+        if not anchors:
+            return True
+        if len(anchors) > 1:
+            return False
+        anchor = anchors[0]
+        if kinds[anchor] is OpKind.COMM_REDUCE:
+            return nodes >> anchor == 1
+        after = graph.descendants(anchor) & nodes
+        return not graph.ancestors(anchor) & nodes and all(
+            kinds[index] <= OpKind.BROADCAST for index in bits(after)
+        )
+
+
+class JoinAdjacent(Joiner):
+    """Any adjacent composites of a backend with graph granularity."""
+
+    def allows(self, graph: DataflowGraph, nodes: int) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class CombineLimits:
+    """How far to combine.
+
+    Attributes
+    ----------
+    max_parts : int
+        Candidates joined into one.
+    max_per_seed : int
+        Unions grown from one candidate; later ones are dropped.
+    sub_graph : SubGraphLimits
+    """
+
+    max_parts: int
+    max_per_seed: int
+    sub_graph: SubGraphLimits = field(default_factory=SubGraphLimits)
+
+
+class CombineRule(PartitionRule):
+    """The unions of adjacent candidates of a rule, grown breadth first one candidate at a time.
+
+    Time is linear in the number of unions tried, at most ``max_per_seed`` times the number of
+    neighbours of each.
+
+    Parameters
+    ----------
+    rule : PartitionRule
+        Finds what is joined; of one target.
+    name : str
+        For explanations.
+    """
+
+    def __init__(
+        self, rule: PartitionRule, joiner: Joiner, limits: CombineLimits, name: str
+    ) -> None:
+        self.rule = rule
+        self.joiner = joiner
+        self.limits = limits
+        self.name = name
+
+    def find(self, graph: DataflowGraph) -> Found:
+        found = self.rule.find(graph)
+        return Found(
+            distinct(join_adjacent(graph, found.candidates, self.joiner, self.limits, self.name)),
+            found.rejections,
+        )
+
+
+def join_adjacent(
+    graph: DataflowGraph,
+    parts: tuple[Candidate, ...],
+    joiner: Joiner,
+    limits: CombineLimits,
+    name: str,
+) -> list[Candidate]:
+    """All unions that :class:`CombineRule` finds of at least two parts."""
+    owners: dict[int, list[int]] = {}
+    for number, part in enumerate(parts):
+        for index in bits(part.nodes):
+            owners.setdefault(index, []).append(number)
+    seen: set[int] = {part.nodes for part in parts}
+    unions: list[Candidate] = []
+    for seed in range(len(parts)):
+        grown = 0
+        queue: deque[tuple[int, tuple[int, ...]]] = deque([(parts[seed].nodes, (seed,))])
+        while queue and grown < limits.max_per_seed:
+            nodes, members = queue.popleft()
+            if len(members) == limits.max_parts:
+                break
+            around = union_of(graph.preds, nodes) | union_of(graph.succs, nodes)
+            beside = {n for i in bits(around & ~nodes) for n in owners.get(i, ())}
+            for number in sorted(beside):
+                union = nodes | parts[number].nodes
+                if parts[number].nodes & nodes or union in seen:
+                    continue
+                if not SubGraph(graph, union).is_valid(limits.sub_graph):
+                    continue
+                if not joiner.allows(graph, union):
+                    continue
+                seen.add(union)
+                grown += 1
+                chosen = (*members, number)
+                queue.append((union, chosen))
+                unions.append(join([parts[n] for n in chosen], graph, name))
+    return unions
+
+
+def join(parts: list[Candidate], graph: DataflowGraph, name: str) -> Candidate:
+    """One candidate of disjoint ones, its composites in topological order."""
+    composites = [composite for part in parts for composite in part.composites]
+    # A composite is convex and has one output, its last node: those nodes are in order.
+    composites.sort(key=lambda composite: composite.nodes.bit_length())
+    nodes = 0
+    for part in parts:
+        nodes |= part.nodes
+    return replace(parts[0], nodes=nodes, composites=tuple(composites), rule=name)
+
+
+def _fusion_kind(graph: DataflowGraph, index: int) -> OpKind:
+    if graph.op_name(index) == "tuple_get_item":
+        return OpKind.INJECTIVE
+    return OpKind.OPAQUE if is_host(graph, index) else graph.op_kind(index)

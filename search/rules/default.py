@@ -1,0 +1,82 @@
+"""The rules that a search uses unless told otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from collage.backends.base import BackendTarget, Granularity, NativeBackend
+from collage.backends.errors import SearchError
+from collage.backends.registry import get_backend
+from collage.search.rules._base import PartitionRule
+from collage.search.rules.combine import CombineLimits, CombineRule, JoinByKind
+from collage.search.rules.composite import CompositeRule
+from collage.search.rules.dfpattern import DFPatternRule
+from collage.search.rules.fuse_ops import FuseOpsRule
+from collage.search.rules.host import HostRule
+from collage.search.rules.only_valid import OnlyValidRule
+from collage.search.rules.op_kind import OpKindRule
+from collage.search.rules.regions import RegionLimits, RegionsRule
+from collage.search.rules.union import UnionRule
+from collage.search.subgraph import SubGraphLimits
+
+FUSION_LIMITS = CombineLimits(max_parts=6, max_per_seed=24)
+TVM = "tvm"
+
+
+def default_rules(
+    targets: Sequence[BackendTarget], region_limits: RegionLimits | None = None
+) -> PartitionRule:
+    """Everything worth trying for these targets.
+
+    For a native backend: single operators, the groups ``FuseOps`` would make, and smaller ones. For
+    an external one: each pattern match, and regions of them if its granularity allows.
+
+    Parameters
+    ----------
+    targets : sequence of BackendTarget
+        At least one native; the first native one also runs what stays in ``main``.
+
+    Raises
+    ------
+    SearchError
+        When there is no native target.
+    """
+    native = [target for target in targets if is_native(target)]
+    if not native:
+        raise SearchError("no target compiles through TVM; add one, for example 'llvm'", value=None)
+    rules: list[PartitionRule] = [HostRule(native[0])]
+    for target in targets:
+        if is_native(target):
+            rules.append(native_rule(target))
+        else:
+            rules.append(external_rule(target, region_limits))
+    # Whatever a rule of a backend does: nothing that is not convex gets through.
+    return OnlyValidRule(UnionRule(rules), SubGraphLimits())
+
+
+def native_rule(target: BackendTarget) -> PartitionRule:
+    """Candidates of a backend that compiles through TVM."""
+    single = OpKindRule(target)
+    fused = CombineRule(single, JoinByKind(), FUSION_LIMITS, "fused_by_kind")
+    return UnionRule([single, FuseOpsRule(target), fused])
+
+
+def external_rule(
+    target: BackendTarget, region_limits: RegionLimits | None = None
+) -> PartitionRule:
+    """Candidates of a backend that brings a library."""
+    matches = match_rule(target)
+    if get_backend(target.backend).granularity is Granularity.GRAPH:
+        return RegionsRule(matches, region_limits)
+    return matches
+
+
+def match_rule(target: BackendTarget) -> PartitionRule:
+    """Each match of each of a backend's patterns, the highest priority first."""
+    triples = list(get_backend(target.backend).patterns(target))
+    return UnionRule([CompositeRule(DFPatternRule(t, target), t.name) for t in reversed(triples)])
+
+
+def is_native(target: BackendTarget) -> bool:
+    """Whether a target's backend compiles through TVM itself."""
+    return target.backend == TVM or isinstance(get_backend(target.backend), NativeBackend)

@@ -1,0 +1,62 @@
+"""Matches of one backend pattern."""
+
+from __future__ import annotations
+
+from tvm import relax
+from tvm.relax.dpl import CallPattern, TupleGetItemPattern
+
+from collage.backends.base import BackendTarget, Match, PatternTriple
+from collage.backends.errors import SearchError
+from collage.search.candidates import Candidate
+from collage.search.dataflow import DataflowGraph, bits
+from collage.search.rules._base import Found, PartitionRule, Rejection
+from collage.search.subgraph import SubGraph
+
+
+class DFPatternRule(PartitionRule):
+    """Every place where a pattern triple matches and its predicate says yes.
+
+    The nodes of a match are the bindings that call patterns and tuple-item patterns matched, as in
+    ``FuseOpsByPattern``. A match whose inner values are used outside is turned down, which TVM
+    leaves to each predicate.
+    """
+
+    def __init__(self, triple: PatternTriple, target: BackendTarget) -> None:
+        self.triple = triple
+        self.target = target
+
+    def find(self, graph: DataflowGraph) -> Found:
+        if graph.function is None:
+            raise SearchError("patterns need a graph made from a function", value=None)
+        values = relax.analysis.get_var2val(graph.function)
+        index_of = {binding.value: index for index, binding in enumerate(graph.bindings)}
+        candidates, rejections = [], []
+        for root, binding in enumerate(graph.bindings):
+            matched = self.triple.pattern.extract_matched_expr(binding.value, values)
+            if not matched:
+                continue
+            nodes = 1 << root
+            for pattern, expr in matched.items():
+                if isinstance(pattern, CallPattern | TupleGetItemPattern) and expr in index_of:
+                    nodes |= 1 << index_of[expr]
+            annotated = {
+                name: matched[p] for name, p in self.triple.annotations.items() if p in matched
+            }
+            verdict = self.triple.predicate(Match(binding.value, annotated))
+            reason = verdict.reason if not verdict else self._obstacle(graph, root, nodes)
+            if verdict and not reason:
+                candidates.append(Candidate(nodes, self.target, rule=self.triple.name))
+            else:
+                rejections.append(
+                    Rejection(root, self.target.backend, self.triple.name, reason or "refused")
+                )
+        return Found(tuple(candidates), tuple(rejections))
+
+    @staticmethod
+    def _obstacle(graph: DataflowGraph, root: int, nodes: int) -> str:
+        sub = SubGraph(graph, nodes)
+        for index in bits(sub.exit & ~(1 << root)):
+            return (
+                f"the value of its {graph.op_name(index)} (binding {index}) is used elsewhere too"
+            )
+        return "" if sub.is_convex else "it needs its own output through other operators"

@@ -1,0 +1,26 @@
+"""The groups TVM's own fusion would make."""
+
+from __future__ import annotations
+
+from collage.backends.base import BackendTarget
+from collage.search.candidates import Candidate
+from collage.search.dataflow import DataflowGraph, bits
+from collage.search.fusion import fuse_ops_groups
+from collage.search.rules._base import Found, PartitionRule
+from collage.search.rules.host import is_host
+
+
+class FuseOpsRule(PartitionRule):
+    """Each group that ``FuseOps`` would make of the whole graph, for a native backend."""
+
+    def __init__(self, target: BackendTarget) -> None:
+        self.target = target
+
+    def find(self, graph: DataflowGraph) -> Found:
+        return Found(
+            tuple(
+                Candidate(group, self.target, rule="fuse_ops")
+                for group in fuse_ops_groups(graph)
+                if not all(is_host(graph, index) for index in bits(group))
+            )
+        )

@@ -1,0 +1,39 @@
+"""Bindings that stay in ``main`` and cost nothing."""
+
+from __future__ import annotations
+
+from collage.backends.base import BackendTarget
+from collage.search.candidates import Candidate
+from collage.search.dataflow import DataflowGraph, OpKind
+from collage.search.rules._base import Found, PartitionRule
+
+RESHAPES = frozenset({"reshape", "flatten", "nn.batch_flatten", "squeeze", "expand_dims"})
+"""Only change a shape: Relax turns them into views of the same memory (``RewriteDataflowReshape``)
+as long as they are not fused into a kernel."""
+
+
+class HostRule(PartitionRule):
+    """Tuples, tuple items, shapes, compiled functions' calls and reshapes, inline in ``main``.
+
+    Parameters
+    ----------
+    target : BackendTarget
+        Whose device runs ``main``.
+    """
+
+    def __init__(self, target: BackendTarget) -> None:
+        self.target = target
+
+    def find(self, graph: DataflowGraph) -> Found:
+        return Found(
+            tuple(
+                Candidate(1 << index, self.target, rule="host", inline=True)
+                for index in range(len(graph))
+                if is_host(graph, index) or graph.op_name(index) in RESHAPES
+            )
+        )
+
+
+def is_host(graph: DataflowGraph, index: int) -> bool:
+    """Whether a binding computes no tensor and so can only be inline."""
+    return graph.op_kind(index) in (OpKind.HOST, OpKind.TUPLE)
