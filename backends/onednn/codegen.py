@@ -1,0 +1,73 @@
+"""From partition functions to a static library: stubs with static data over one runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import jinja2
+import numpy as np
+import tvm
+from tvm import relax
+
+from collage.backends import native
+from collage.backends.base import BuildContext
+from collage.backends.onednn.options import OnednnOptions
+from collage.backends.onednn.plan import plan_function
+
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+HEADERS = (
+    "collage_onednn.h",
+    "plan.h",
+    "storage.h",
+    "region.h",
+    "ops_fused.h",
+    "ops_simple.h",
+    "ops_movement.h",
+)
+
+
+def compile_functions(
+    functions: Sequence[relax.Function],
+    options: OnednnOptions,
+    include: Path,
+    context: BuildContext,
+) -> tvm.runtime.Module:
+    """Compile all partitions of one IRModule.
+
+    Parameters
+    ----------
+    include : Path
+        Folder of oneDNN's headers.
+
+    Raises
+    ------
+    CodegenError
+        When a function holds something that this backend does not run.
+    """
+    plans = [plan_function(function, options) for function in functions]
+    constants: dict[str, np.ndarray] = {}
+    for plan in plans:
+        constants.update(plan.constants)
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,
+    )
+    stubs = environment.get_template("stubs.c.jinja").render(plans=plans, constants=list(constants))
+    return native.static_library(
+        stubs,
+        [plan.symbol for plan in plans],
+        context,
+        suffix=".c",
+        constants=constants,
+        flags=[f"-I{TEMPLATES}"],
+        objects=[runtime_object(include, context)],
+    )
+
+
+def runtime_object(include: Path, context: BuildContext) -> Path:
+    """The runtime that every region shares, compiled once."""
+    flags = ["-fopenmp", "-fvisibility=hidden", f"-I{include}", *native.ffi_include_flags()]
+    depends = [*(TEMPLATES / name for name in HEADERS), include / "oneapi" / "dnnl" / "dnnl.hpp"]
+    return native.compile_cached(TEMPLATES / "runtime.cc", context, flags, depends)

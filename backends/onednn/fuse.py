@@ -1,0 +1,161 @@
+"""Fusing a region's graph: what a kernel can apply to its own result becomes part of it."""
+
+from __future__ import annotations
+
+import math
+
+from collage.backends.onednn.graph import (
+    COMMUTATIVE,
+    Binary,
+    Graph,
+    Node,
+    OpKind,
+    PostOp,
+    Tensor,
+)
+from collage.backends.onednn.idioms import simplify
+
+FUSABLE = frozenset({OpKind.CONV, OpKind.MATMUL, OpKind.BINARY, OpKind.ELTWISE})
+"""Nodes whose kernels (or the runtime on their behalf) take post-operators."""
+
+MAX_POST_OPS = 16
+"""oneDNN takes 32; chains this long do not occur."""
+
+
+def optimize(graph: Graph) -> None:
+    """Rewrite a freshly imported graph into the one that the runtime should run."""
+    graph.drop_dead()
+    simplify(graph)
+    _fuse_post_ops(graph)
+    _extract_bias(graph)
+    _flatten_matmuls(graph)
+    _order_matmul_results(graph)
+    graph.drop_dead()
+
+
+def _fuse_post_ops(graph: Graph) -> None:
+    """Let each kernel absorb the chain of single users that follows it.
+
+    The fused node runs where the last absorbed one stood: all its operands are there by then, and
+    nobody else reads what it computed before.
+    """
+    consumers = graph.consumers()
+    outputs = set(graph.outputs)
+    position = {node: index for index, node in enumerate(graph.nodes)}
+    absorbed: set[Node] = set()
+    for node in graph.nodes:
+        if node in absorbed or node.kind not in FUSABLE:
+            continue
+        while len(node.post_ops) < MAX_POST_OPS:
+            users = consumers.get(node.output, [])
+            if len(users) != 1 or node.output in outputs:
+                break
+            user = users[0]
+            post_op = _as_post_op(node, user)
+            if post_op is None:
+                break
+            if post_op.tensor is not None:
+                readers = consumers[post_op.tensor]
+                readers[readers.index(user)] = node
+            node.post_ops.append(post_op)
+            # A user that had absorbed others already brings them along.
+            node.post_ops.extend(user.post_ops)
+            for tensor in (p.tensor for p in user.post_ops if p.tensor is not None):
+                consumers[tensor][consumers[tensor].index(user)] = node
+            node.output = user.output
+            position[node] = position[user]
+            absorbed.add(user)
+    kept = (node for node in graph.nodes if node not in absorbed)
+    graph.nodes = sorted(kept, key=position.__getitem__)
+
+
+def _as_post_op(node: Node, user: Node) -> PostOp | None:
+    """The user as a post-operator of the node that computes one of its operands."""
+    if user.kind is OpKind.ELTWISE:
+        return PostOp(user.ints[0], alpha=user.floats[0], beta=user.floats[1])
+    if user.kind is not OpKind.BINARY or node.kind is OpKind.ELTWISE:
+        return None
+    algorithm = Binary(user.ints[0])
+    a, b = user.inputs
+    if a is node.output:
+        other = b
+    elif algorithm in COMMUTATIVE and a.shape == b.shape:
+        other = a
+    else:
+        return None
+    if not _kernel_broadcasts(node, other.shape):
+        return None
+    return PostOp(algorithm, tensor=other)
+
+
+def _kernel_broadcasts(node: Node, shape: tuple[int, ...]) -> bool:
+    """Whether kernels of this kind read an operand of this shape while writing the result."""
+    result = node.output.shape
+    if shape == result:
+        return True
+    if node.kind is OpKind.MATMUL:
+        if len(node.inputs[1].shape) == 2:  # will be flattened to two dimensions
+            return shape == (1,) * (len(result) - 1) + result[-1:]
+        return True
+    per_channel = (1, *result[1:2], *(1,) * (len(result) - 2))
+    return shape == per_channel
+
+
+def _extract_bias(graph: Graph) -> None:
+    """A constant added first, one value per channel or column, becomes the kernel's own bias."""
+    for node in graph.nodes:
+        if node.kind not in (OpKind.CONV, OpKind.MATMUL) or not node.post_ops:
+            continue
+        first = node.post_ops[0]
+        if first.tensor is None or first.tensor.array is None or first.algorithm != Binary.ADD:
+            continue
+        result = node.output.shape
+        if node.kind is OpKind.CONV:
+            shape: tuple[int, ...] = (1, result[1], 1, 1)
+            bias: tuple[int, ...] = (result[1],)
+        else:
+            shape = bias = (1,) * (len(result) - 1) + result[-1:]
+        if first.tensor.shape == shape:
+            node.inputs.append(graph.reshape(first.tensor, bias))
+            del node.post_ops[0]
+
+
+def _flatten_matmuls(graph: Graph) -> None:
+    """Products with a matrix of weights run on two dimensions, so that rows are one loop."""
+    nodes, graph.nodes = graph.nodes, []
+    for node in nodes:
+        result = node.output.shape
+        if node.kind is OpKind.MATMUL and len(node.inputs[1].shape) == 2 and len(result) > 2:
+            flat = (math.prod(result[:-1]), result[-1])
+            x = node.inputs[0]
+            node.inputs[0] = graph.reshape(x, (flat[0], x.shape[-1]))
+            if len(node.inputs) > 2:
+                node.inputs[2] = graph.reshape(node.inputs[2], (1, flat[1]))
+            node.post_ops = [_flat_post_op(graph, p, result, flat) for p in node.post_ops]
+            node.ints = [0, 1]
+            output, node.output = node.output, Tensor(flat)
+            graph.nodes += [node, Node(OpKind.RESHAPE, [node.output], output)]
+        else:
+            graph.nodes.append(node)
+
+
+def _flat_post_op(
+    graph: Graph, post_op: PostOp, result: tuple[int, ...], flat: tuple[int, int]
+) -> PostOp:
+    if post_op.tensor is None:
+        return post_op
+    shape = flat if post_op.tensor.shape == result else (1, flat[1])
+    return PostOp(post_op.algorithm, tensor=graph.reshape(post_op.tensor, shape))
+
+
+def _order_matmul_results(graph: Graph) -> None:
+    """A batched product that is only permuted afterwards writes its result in that order."""
+    consumers = graph.consumers()
+    for node in graph.nodes:
+        users = consumers.get(node.output, [])
+        plain = node.kind is OpKind.MATMUL and node.output not in graph.outputs
+        if not plain or len(users) != 1 or users[0].kind is not OpKind.PERMUTE:
+            continue
+        # A whole tensor read along would have to lie in the same order.
+        if all(p.tensor is None or p.tensor.shape != node.output.shape for p in node.post_ops):
+            node.ints = list(users[0].ints)

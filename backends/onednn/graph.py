@@ -1,0 +1,216 @@
+"""A region as a flat graph of oneDNN-like operators: what the plan is made from.
+
+Composite functions say what may run together; how a region's operators are fused is decided anew
+over the whole region (``fuse.py``), because a joined region shows more than one composite does.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+class OpKind(enum.IntEnum):
+    """Operators of the runtime; same order as in ``templates/plan.h``."""
+
+    CONV = 0
+    MATMUL = 1
+    POOL = 2
+    SOFTMAX = 3
+    LAYER_NORM = 4
+    LRN = 5
+    BINARY = 6
+    ELTWISE = 7
+    REDUCTION = 8
+    RESHAPE = 9
+    PERMUTE = 10
+    SLICE = 11
+    CONCAT = 12
+    SHUFFLE = 13
+    PAD = 14
+    DECONV = 15
+
+
+class Source(enum.IntEnum):
+    """Where a tensor comes from."""
+
+    COMPUTED = 0
+    INPUT = 1
+    CONSTANT = 2
+
+
+class Eltwise(enum.IntEnum):
+    """Elementwise functions with their parameters alpha and beta, as oneDNN defines them."""
+
+    RELU = 0
+    """``max(x, alpha * x)``"""
+    CLIP = 1
+    """``min(max(x, alpha), beta)``"""
+    LOGISTIC = 2
+    TANH = 3
+    GELU_ERF = 4
+    GELU_TANH = 5
+    SWISH = 6
+    """``x * logistic(alpha * x)``"""
+    HARD_SWISH = 7
+    """``x * min(max(alpha * x + beta, 0), 1)``"""
+    HARD_SIGMOID = 8
+    """``min(max(alpha * x + beta, 0), 1)``"""
+    EXP = 9
+    SQRT = 10
+    SQUARE = 11
+    LINEAR = 12
+    """``alpha * x + beta``"""
+    POW = 13
+    """``alpha * x ** beta``"""
+    ABS = 14
+    LOG = 15
+    ELU = 16
+    ROUND = 17
+    SOFT_RELU = 18
+    """``log(1 + exp(alpha * x)) / alpha``"""
+
+
+class Binary(enum.IntEnum):
+    """Two-operand functions."""
+
+    ADD = 0
+    SUB = 1
+    MUL = 2
+    DIV = 3
+    MAX = 4
+    MIN = 5
+
+
+COMMUTATIVE = frozenset({Binary.ADD, Binary.MUL, Binary.MAX, Binary.MIN})
+
+
+class Pool(enum.IntEnum):
+    """Pooling functions; an average counts padding or does not."""
+
+    MAX = 0
+    AVERAGE_WITH_PADDING = 1
+    AVERAGE = 2
+
+
+class Reduction(enum.IntEnum):
+    """Reductions."""
+
+    MEAN = 0
+    SUM = 1
+    MAX = 2
+    MIN = 3
+
+
+@dataclass(eq=False)
+class Tensor:
+    """A float32 tensor, compared by identity.
+
+    ``index`` is the argument's position for an input; ``array`` the value of a constant.
+    """
+
+    shape: tuple[int, ...]
+    source: Source = Source.COMPUTED
+    index: int = 0
+    array: np.ndarray | None = None
+
+    @classmethod
+    def constant(cls, array: np.ndarray) -> Tensor:
+        """A constant tensor; row-major float32."""
+        array = np.ascontiguousarray(array, dtype=np.float32)
+        return cls(tuple(array.shape), Source.CONSTANT, array=array)
+
+    def is_scalar_constant(self) -> bool:
+        return self.array is not None and self.array.size == 1
+
+    def scalar(self) -> float:
+        assert self.array is not None
+        return float(self.array.reshape(-1)[0])
+
+
+@dataclass(frozen=True)
+class PostOp:
+    """An operator that a kernel applies to its result before writing it.
+
+    ``tensor`` is the other operand of a binary one, None for an elementwise one.
+    """
+
+    algorithm: int
+    alpha: float = 0.0
+    beta: float = 0.0
+    tensor: Tensor | None = None
+
+
+@dataclass(eq=False)
+class Node:
+    """One operator; what ``ints`` and ``floats`` mean stands with its kernel in ``templates/``."""
+
+    kind: OpKind
+    inputs: list[Tensor]
+    output: Tensor
+    ints: list[int] = field(default_factory=list)
+    floats: list[float] = field(default_factory=list)
+    post_ops: list[PostOp] = field(default_factory=list)
+
+    def reads(self) -> list[Tensor]:
+        """Every tensor it reads, those of its post-operators included."""
+        return [*self.inputs, *(p.tensor for p in self.post_ops if p.tensor is not None)]
+
+
+@dataclass
+class Graph:
+    """Nodes in an order in which they can run."""
+
+    inputs: list[Tensor] = field(default_factory=list)
+    outputs: list[Tensor] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+
+    def add(
+        self,
+        kind: OpKind,
+        inputs: Sequence[Tensor],
+        shape: Sequence[int],
+        ints: Sequence[int] = (),
+        floats: Sequence[float] = (),
+    ) -> Tensor:
+        """Append a node and return its result."""
+        output = Tensor(tuple(shape))
+        self.nodes.append(Node(kind, list(inputs), output, list(ints), list(floats)))
+        return output
+
+    def eltwise(
+        self, x: Tensor, algorithm: Eltwise, alpha: float = 0.0, beta: float = 0.0
+    ) -> Tensor:
+        return self.add(OpKind.ELTWISE, [x], x.shape, [algorithm], [alpha, beta])
+
+    def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
+        """A view of another shape; of a constant, a constant."""
+        if tuple(shape) == x.shape:
+            return x
+        if x.array is not None:
+            return Tensor.constant(x.array.reshape(shape))
+        return self.add(OpKind.RESHAPE, [x], shape)
+
+    def consumers(self) -> dict[Tensor, list[Node]]:
+        """The nodes that read each tensor, once per reading."""
+        result: dict[Tensor, list[Node]] = {}
+        for node in self.nodes:
+            for tensor in node.reads():
+                result.setdefault(tensor, []).append(node)
+        return result
+
+    def producers(self) -> dict[Tensor, Node]:
+        return {node.output: node for node in self.nodes}
+
+    def drop_dead(self) -> None:
+        """Remove nodes whose results nobody reads."""
+        live = set(self.outputs)
+        kept = []
+        for node in reversed(self.nodes):
+            if node.output in live:
+                live.update(node.reads())
+                kept.append(node)
+        self.nodes = kept[::-1]

@@ -1,0 +1,173 @@
+"""Chains of simple operators that oneDNN has one operator for, found in a region's graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from collage.backends.onednn.graph import Binary, Eltwise, Graph, Node, OpKind, Pool, Tensor
+
+TOLERANCE = 1e-6
+"""Relative difference at which two constants of a chain count as equal (they are float32)."""
+
+
+class Rewriter:
+    """One sweep over a graph; ``producer`` and ``single`` look at it as it stands."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.producers = graph.producers()
+        self.consumers = graph.consumers()
+        self._outputs = set(graph.outputs)
+
+    def producer(self, tensor: Tensor, kind: OpKind) -> Node | None:
+        """The node of this kind that computes a tensor."""
+        node = self.producers.get(tensor)
+        return node if node is not None and node.kind is kind else None
+
+    def eltwise(self, tensor: Tensor, algorithm: Eltwise) -> Node | None:
+        node = self.producer(tensor, OpKind.ELTWISE)
+        return node if node is not None and node.ints[0] == algorithm else None
+
+    def single(self, tensor: Tensor) -> bool:
+        """Whether one node reads the tensor and the region does not return it."""
+        return len(self.consumers.get(tensor, ())) == 1 and tensor not in self._outputs
+
+
+Rule = Callable[[Rewriter, Node], bool]
+"""Changes a node in place to compute its result in a shorter way; says whether it did."""
+
+
+def simplify(graph: Graph) -> None:
+    """Apply every rule until none applies, then drop what nobody reads any more."""
+    changed = True
+    while changed:
+        changed = False
+        for rule in (_merge_linear, _hard_sigmoid, _gate, _lrn, _shuffle, _pad_into_conv):
+            rewriter = Rewriter(graph)
+            # Each rule changes nodes only after looking: stop at the first change and look anew.
+            hits = [node for node in graph.nodes if rule(rewriter, node)]
+            changed = changed or bool(hits)
+        graph.drop_dead()
+
+
+def _equal(a: float, b: float) -> bool:
+    return abs(a - b) <= TOLERANCE * max(abs(a), abs(b), 1e-30)
+
+
+def _is_eltwise(node: Node, algorithm: Eltwise) -> bool:
+    return node.kind is OpKind.ELTWISE and node.ints[0] == algorithm
+
+
+def _set_eltwise(node: Node, x: Tensor, algorithm: Eltwise, alpha: float, beta: float) -> bool:
+    node.kind, node.inputs = OpKind.ELTWISE, [x]
+    node.ints, node.floats = [algorithm], [alpha, beta]
+    return True
+
+
+def _merge_linear(rewriter: Rewriter, node: Node) -> bool:
+    """``c * (a * x + b) + d`` is linear too."""
+    if not _is_eltwise(node, Eltwise.LINEAR):
+        return False
+    inner = rewriter.eltwise(node.inputs[0], Eltwise.LINEAR)
+    if inner is None:
+        return False
+    (a, b), (c, d) = inner.floats, node.floats
+    return _set_eltwise(node, inner.inputs[0], Eltwise.LINEAR, a * c, b * c + d)
+
+
+def _hard_sigmoid(rewriter: Rewriter, node: Node) -> bool:
+    """``clip(a * x + b, 0, 1)``, and ``clip(a * x + b, 0, h) / h``."""
+    if _is_eltwise(node, Eltwise.CLIP):
+        inner = rewriter.eltwise(node.inputs[0], Eltwise.LINEAR)
+        if inner is None or node.floats != [0.0, 1.0]:
+            return False
+        return _set_eltwise(node, inner.inputs[0], Eltwise.HARD_SIGMOID, *inner.floats)
+    if not _is_eltwise(node, Eltwise.LINEAR) or node.floats[1] != 0.0:
+        return False
+    clip = rewriter.eltwise(node.inputs[0], Eltwise.CLIP)
+    if clip is None or clip.floats[0] != 0.0 or not _equal(node.floats[0] * clip.floats[1], 1.0):
+        return False
+    inner = rewriter.eltwise(clip.inputs[0], Eltwise.LINEAR)
+    if inner is None:
+        return False
+    height = clip.floats[1]
+    a, b = inner.floats
+    return _set_eltwise(node, inner.inputs[0], Eltwise.HARD_SIGMOID, a / height, b / height)
+
+
+def _gate(rewriter: Rewriter, node: Node) -> bool:
+    """``x * logistic(x)`` and ``x * hard_sigmoid(x)``."""
+    if node.kind is not OpKind.BINARY or node.ints[0] != Binary.MUL:
+        return False
+    for x, gate in (node.inputs, node.inputs[::-1]):
+        logistic = rewriter.eltwise(gate, Eltwise.LOGISTIC)
+        if logistic is not None and logistic.inputs[0] is x:
+            return _set_eltwise(node, x, Eltwise.SWISH, 1.0, 0.0)
+        hard = rewriter.eltwise(gate, Eltwise.HARD_SIGMOID)
+        if hard is not None and hard.inputs[0] is x:
+            return _set_eltwise(node, x, Eltwise.HARD_SWISH, *hard.floats)
+    return False
+
+
+def _through(rewriter: Rewriter, tensor: Tensor, kind: OpKind) -> Tensor | None:
+    node = rewriter.producer(tensor, kind)
+    return node.inputs[0] if node is not None else None
+
+
+def _lrn(rewriter: Rewriter, node: Node) -> bool:
+    """``x / (k + alpha * mean of squares over neighbouring channels) ** beta``."""
+    if node.kind is not OpKind.BINARY or node.ints[0] != Binary.DIV:
+        return False
+    x, divisor = node.inputs
+    power = rewriter.eltwise(divisor, Eltwise.POW)
+    linear = rewriter.eltwise(power.inputs[0], Eltwise.LINEAR) if power is not None else None
+    if power is None or linear is None or power.floats[0] != 1.0 or len(x.shape) != 4:
+        return False
+    pooled = _through(rewriter, linear.inputs[0], OpKind.RESHAPE)
+    pool = rewriter.producer(pooled, OpKind.POOL) if pooled is not None else None
+    squared = _through(rewriter, pool.inputs[0], OpKind.RESHAPE) if pool is not None else None
+    square = rewriter.eltwise(squared, Eltwise.SQUARE) if squared is not None else None
+    if pool is None or square is None or square.inputs[0] is not x:
+        return False
+    size = pool.ints[1]
+    batch, channels, height, width = x.shape
+    wanted = [Pool.AVERAGE_WITH_PADDING, size, 1, 1, 1, 0, 0, size // 2, 0, size // 2, 0]
+    over_channels = pool.inputs[0].shape == (batch, 1, channels, height * width)
+    if size % 2 == 0 or pool.ints != wanted or not over_channels:
+        return False
+    alpha, k = linear.floats
+    node.kind, node.inputs, node.ints = OpKind.LRN, [x], [size]
+    node.floats = [alpha, power.floats[1], k]
+    return True
+
+
+def _shuffle(rewriter: Rewriter, node: Node) -> bool:
+    """Channels regrouped by reshape, permute, reshape."""
+    if node.kind is not OpKind.RESHAPE:
+        return False
+    permute = rewriter.producer(node.inputs[0], OpKind.PERMUTE)
+    if permute is None or permute.ints != [0, 2, 1, 3, 4]:
+        return False
+    x = _through(rewriter, permute.inputs[0], OpKind.RESHAPE)
+    if x is None or len(x.shape) != 4 or x.shape != node.output.shape:
+        return False
+    batch, channels, height, width = x.shape
+    groups = permute.inputs[0].shape[1]
+    if permute.inputs[0].shape != (batch, groups, channels // groups, height, width):
+        return False
+    node.kind, node.inputs = OpKind.SHUFFLE, [x]
+    node.ints = [1, channels // groups]
+    return True
+
+
+def _pad_into_conv(rewriter: Rewriter, node: Node) -> bool:
+    """Zero padding of the picture just before a convolution becomes the convolution's own."""
+    if node.kind is not OpKind.CONV:
+        return False
+    pad = rewriter.producer(node.inputs[0], OpKind.PAD)
+    if pad is None or len(pad.ints) != 8 or any(pad.ints[:4]) or min(pad.ints) < 0:
+        return False
+    top, bottom, left, right = pad.ints[4:]
+    node.inputs[0] = pad.inputs[0]
+    node.ints[4:] = [v + w for v, w in zip(node.ints[4:], (top, left, bottom, right), strict=True)]
+    return True

@@ -1,0 +1,75 @@
+"""Importers of operators that only move data."""
+
+from __future__ import annotations
+
+from tvm import relax
+
+from collage.backends.onednn.graph import OpKind, Tensor
+from collage.backends.onednn.importer import Importer, flatten, handles
+from collage.backends.onednn.operators_elementwise import number
+
+
+@handles("reshape", "squeeze", "expand_dims", "flatten", "nn.batch_flatten")
+def reshape(imp: Importer, call: relax.Call) -> Tensor:
+    return imp.graph.reshape(imp.tensor(call.args[0]), imp.shape(call))
+
+
+@handles("permute_dims")
+def permute_dims(imp: Importer, call: relax.Call) -> Tensor:
+    x = imp.tensor(call.args[0])
+    rank = len(x.shape)
+    axes = call.attrs.axes
+    order = list(range(rank))[::-1] if axes is None else [int(a) % rank for a in axes]
+    if x.array is not None:
+        return Tensor.constant(x.array.transpose(order))
+    return imp.add(OpKind.PERMUTE, [x], imp.shape(call), order)
+
+
+@handles("concat")
+def concat(imp: Importer, call: relax.Call) -> Tensor:
+    parts = flatten(imp.item(call.args[0]))
+    axis = int(call.attrs.axis or 0) % len(parts[0].shape)
+    return imp.add(OpKind.CONCAT, parts, imp.shape(call), [axis])
+
+
+def part(imp: Importer, x: Tensor, begin: list[int], shape: tuple[int, ...]) -> Tensor:
+    """The piece of a tensor that begins at ``begin``."""
+    if shape == x.shape:
+        return x
+    return imp.add(OpKind.SLICE, [x], shape, begin)
+
+
+@handles("split")
+def split(imp: Importer, call: relax.Call) -> list[Tensor]:
+    x = imp.tensor(call.args[0])
+    axis = int(call.attrs.axis) % len(x.shape)
+    parts = []
+    start = 0
+    for field in call.ty.fields:
+        shape = tuple(int(extent) for extent in field.shape.values)
+        begin = [start if i == axis else 0 for i in range(len(shape))]
+        parts.append(part(imp, x, begin, shape))
+        start += shape[axis]
+    return parts
+
+
+@handles("strided_slice")
+def strided_slice(imp: Importer, call: relax.Call) -> Tensor:
+    x = imp.tensor(call.args[0])
+    axes, begins = ([int(number(v)) for v in call.args[i].fields] for i in (1, 2))
+    steps = [int(number(v)) for v in call.args[4].fields] if len(call.args) > 4 else []
+    if any(step != 1 for step in steps):
+        raise imp.error(f"strided_slice with steps {steps}")
+    begin = [0] * len(x.shape)
+    for axis, start in zip(axes, begins, strict=True):
+        extent = x.shape[axis]
+        begin[axis] = min(max(start + extent if start < 0 else start, 0), extent)
+    return part(imp, x, begin, imp.shape(call))
+
+
+@handles("nn.pad")
+def pad(imp: Importer, call: relax.Call) -> Tensor:
+    x = imp.tensor(call.args[0])
+    if str(call.attrs.pad_mode) != "constant" or float(call.attrs.pad_value) != 0.0:
+        raise imp.error("only padding with zeros is supported")
+    return imp.add(OpKind.PAD, [x], imp.shape(call), [int(v) for v in call.attrs.pad_width])

@@ -1,0 +1,240 @@
+"""What oneDNN runs, as pattern triples.
+
+A region is fused anew as a whole (``fuse.py``), so these patterns say what may stand in a region
+and which chains are worth being one candidate; they need not list every chain.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator
+
+from tvm import relax
+from tvm.relax.dpl import is_op, wildcard
+
+from collage.backends.base import Match, PatternTriple, Predicate, Verdict
+from collage.backends.onednn.operators_elementwise import BINARY, UNARY
+from collage.backends.patterns import (
+    Chain,
+    all_of,
+    bias_per_channel,
+    either_order,
+    float32_tensors,
+    hard_sigmoid,
+    hard_swish,
+    operator,
+    residual_same_shape,
+    silu_chain,
+    tensor_shape,
+    with_activation,
+    with_bias,
+    with_residual,
+)
+
+MAX_RANK = 6
+"""oneDNN's kernels are made for at most this many dimensions."""
+
+CHAINS = (
+    "sigmoid", "tanh", "leakyrelu", "hardsigmoid", "gelu", "gelu_tanh", "silu", "hardswish",
+    "clip", "relu",
+)  # fmt: skip
+"""Activations that end a fused chain, in rising priority."""
+
+
+def pattern_table() -> list[PatternTriple]:
+    """All triples; later ones have a higher priority."""
+    return [*_movement(), *_elementwise(), *_simple(), *_chains()]
+
+
+def _triple(name: str, chain: Chain, *predicates: Predicate) -> PatternTriple:
+    check = all_of(float32_tensors, _ranks, *predicates)
+    return PatternTriple(f"onednn.{name}", chain.pattern, check, dict(chain.annotations))
+
+
+def _ranks(match: Match) -> Verdict:
+    for name, expr in {"result": match.root, **match.annotated}.items():
+        shape = tensor_shape(expr)
+        if shape is not None and len(shape) > MAX_RANK:
+            return Verdict.no(f"{name} has {len(shape)} dimensions, more than {MAX_RANK}")
+    if tensor_shape(match.root) == ():
+        return Verdict.no("the result has no dimensions")
+    return Verdict.yes()
+
+
+def _call(match: Match) -> relax.Call:
+    call = match.annotated["root"]
+    assert isinstance(call, relax.Call)
+    return call
+
+
+def _movement() -> Iterator[PatternTriple]:
+    yield _triple("reshape", operator("relax.reshape", 2))
+    for name in ("squeeze", "expand_dims", "flatten", "nn.batch_flatten"):
+        yield _triple(name.removeprefix("nn."), operator(f"relax.{name}", 1))
+    yield _triple("permute_dims", operator("relax.permute_dims", 1))
+    yield _triple("concat", operator("relax.concat", 1), _tuple_of_float32)
+    yield _triple("split", operator("relax.split", 1))
+    x = wildcard()
+    # The strides, its last argument, may be absent.
+    sliced = is_op("relax.strided_slice")(x, varg_default_wildcard=True)
+    yield _triple("strided_slice", Chain(sliced, {"root": sliced, "arg0": x}), _unit_steps)
+    yield _triple("pad", operator("relax.nn.pad", 1), _zero_padding)
+
+
+def _tuple_of_float32(match: Match) -> Verdict:
+    ty = match.annotated["arg0"].ty
+    for field in getattr(ty, "fields", ()):
+        if not isinstance(field, relax.TensorType) or str(field.dtype) != "float32":
+            return Verdict.no(f"an operand has type {field}; only float32 is supported")
+    return Verdict.yes()
+
+
+def _unit_steps(match: Match) -> Verdict:
+    args = _call(match).args
+    steps = [int(step) for step in args[4].fields] if len(args) > 4 else []
+    if any(step != 1 for step in steps):
+        return Verdict.no(f"steps {steps} are not all 1")
+    return Verdict.yes()
+
+
+def _zero_padding(match: Match) -> Verdict:
+    attrs = _call(match).attrs
+    if str(attrs.pad_mode) != "constant" or float(attrs.pad_value) != 0.0:
+        return Verdict.no(f"padding is {attrs.pad_mode} with {attrs.pad_value}, not zeros")
+    if any(int(width) < 0 for width in attrs.pad_width):
+        return Verdict.no(f"negative padding {list(attrs.pad_width)}")
+    return Verdict.yes()
+
+
+def _elementwise() -> Iterator[PatternTriple]:
+    for name in UNARY:
+        yield _triple(name.removeprefix("nn."), operator(f"relax.{name}", 1))
+    yield _triple("leakyrelu", operator("relax.nn.leakyrelu", 1))
+    yield _triple("clip", operator("relax.clip", 3))
+    yield _triple("power", operator("relax.power", 2, constants=[1]), _number_exponent)
+    for name in BINARY:
+        yield _triple(name, operator(f"relax.{name}", 2), _one_side_broadcast)
+    multiplied = operator("relax.multiply", 2, constants=[1])
+    shifted = with_bias(multiplied)
+    yield _triple("multiply_add", shifted, _one_side_broadcast)
+    yield _triple("multiply_add_relu", with_activation(shifted, "relu"), _one_side_broadcast)
+    x = wildcard()
+    for name, chain in (
+        ("silu_chain", silu_chain(x)),
+        ("hardsigmoid", hard_sigmoid(x)),
+        ("hardswish", hard_swish(x)),
+    ):
+        yield _triple(name, Chain(chain, {"x": x}))
+
+
+def _number_exponent(match: Match) -> Verdict:
+    shape = tensor_shape(match.annotated["arg1"])
+    if shape is None or math.prod(shape) != 1:
+        return Verdict.no(f"the exponent has shape {shape}; only a single number is supported")
+    return Verdict.yes()
+
+
+def _one_side_broadcast(match: Match) -> Verdict:
+    call = _call(match)
+    result = tensor_shape(call)
+    shapes = [tensor_shape(arg) for arg in call.args]
+    if result not in shapes:
+        return Verdict.no(f"both operands {shapes} are broadcast to {result}")
+    return Verdict.yes()
+
+
+def _simple() -> Iterator[PatternTriple]:
+    for name in ("max_pool2d", "avg_pool2d"):
+        yield _triple(name, operator(f"relax.nn.{name}", 1), _nchw)
+    adaptive = operator("relax.nn.adaptive_avg_pool2d", 1)
+    yield _triple("adaptive_avg_pool2d", adaptive, _nchw, _even_windows)
+    for name in ("mean", "sum", "max", "min"):
+        yield _triple(name, operator(f"relax.{name}", 1))
+    yield _triple("softmax", operator("relax.nn.softmax", 1))
+    layer_norm = operator("relax.nn.layer_norm", 3)
+    yield _triple("layer_norm", layer_norm, _last_axes)
+    yield _triple("lrn", _lrn_chain())
+    yield _triple("channel_shuffle", _shuffle_chain())
+
+
+def _nchw(match: Match) -> Verdict:
+    attrs = _call(match).attrs
+    layout = str(getattr(attrs, "data_layout", getattr(attrs, "layout", "NCHW")))
+    if layout != "NCHW" or str(attrs.out_layout) not in ("NCHW", ""):
+        return Verdict.no(f"layout {layout} to {attrs.out_layout}; only NCHW is supported")
+    return Verdict.yes()
+
+
+def _even_windows(match: Match) -> Verdict:
+    given, wanted = tensor_shape(match.annotated["arg0"]), tensor_shape(match.root)
+    if given is None or wanted is None or given[2] % wanted[2] or given[3] % wanted[3]:
+        return Verdict.no(f"windows of adaptive pooling {given} to {wanted} are uneven")
+    return Verdict.yes()
+
+
+def _last_axes(match: Match) -> Verdict:
+    rank = len(tensor_shape(match.root) or ())
+    axes = sorted(int(axis) % rank for axis in _call(match).attrs.axes)
+    if axes != list(range(rank - len(axes), rank)):
+        return Verdict.no(f"normalized axes {axes} are not the last ones")
+    return Verdict.yes()
+
+
+def _lrn_chain() -> Chain:
+    x = wildcard()
+    square = is_op("relax.multiply")(x, x) | is_op("relax.square")(x)
+    rows = is_op("relax.reshape")(square, wildcard())
+    pooled = is_op("relax.reshape")(is_op("relax.nn.avg_pool2d")(rows), wildcard())
+    scaled = either_order("relax.multiply", pooled, wildcard())
+    shifted = either_order("relax.add", scaled, wildcard())
+    chain = is_op("relax.divide")(x, is_op("relax.power")(shifted, wildcard()))
+    return Chain(chain, {"x": x})
+
+
+def _shuffle_chain() -> Chain:
+    x = wildcard()
+    grouped = is_op("relax.reshape")(x, wildcard())
+    chain = is_op("relax.reshape")(is_op("relax.permute_dims")(grouped), wildcard())
+    return Chain(chain, {"x": x})
+
+
+def _chains() -> Iterator[PatternTriple]:
+    for name, constants, axis, predicates in (
+        ("matmul", (), -1, [_matmul]),
+        ("nn.conv2d", (1,), -3, [_nchw, _conv2d]),
+    ):
+        bias = bias_per_channel(axis)
+        base = functools.partial(operator, f"relax.{name}", 2, constants)
+        name = name.removeprefix("nn.")
+        yield _triple(name, base(), *predicates)
+        for activation in CHAINS:
+            yield _triple(f"{name}_{activation}", with_activation(base(), activation), *predicates)
+        biased = [*predicates, bias]
+        yield _triple(f"{name}_add", with_residual(base()), *predicates, residual_same_shape)
+        yield _triple(f"{name}_bias", with_bias(base()), *biased)
+        for activation in CHAINS:
+            chain = with_activation(with_bias(base()), activation)
+            yield _triple(f"{name}_bias_{activation}", chain, *biased)
+        added = [*biased, residual_same_shape]
+        yield _triple(f"{name}_bias_add", with_residual(with_bias(base())), *added)
+        for activation in ("clip", "relu"):
+            chain = with_activation(with_residual(with_bias(base())), activation)
+            yield _triple(f"{name}_bias_add_{activation}", chain, *added)
+
+
+def _matmul(match: Match) -> Verdict:
+    call = _call(match)
+    shapes = [tensor_shape(arg) for arg in call.args]
+    if any(shape is None or len(shape) < 2 for shape in shapes):
+        return Verdict.no(f"operands of shapes {shapes}; at least two dimensions are needed")
+    return Verdict.yes()
+
+
+def _conv2d(match: Match) -> Verdict:
+    attrs = _call(match).attrs
+    if str(attrs.kernel_layout) != "OIHW":
+        return Verdict.no(f"weights are laid out {attrs.kernel_layout}, not OIHW")
+    if any(int(width) < 0 for width in attrs.padding):
+        return Verdict.no(f"negative padding {list(attrs.padding)}")
+    return Verdict.yes()

@@ -1,0 +1,252 @@
+// Convolution and matmul with their fused chains.
+#pragma once
+
+#include "region.h"
+
+namespace collage_onednn {
+
+inline dnnl::algorithm eltwise_algorithm(int64_t index) {
+  using a = dnnl::algorithm;  // same order as Eltwise in graph.py
+  static const a table[] = {a::eltwise_relu,     a::eltwise_clip_v2,  a::eltwise_logistic,
+                            a::eltwise_tanh,     a::eltwise_gelu_erf, a::eltwise_gelu_tanh,
+                            a::eltwise_swish,    a::eltwise_hardswish, a::eltwise_hardsigmoid,
+                            a::eltwise_exp,      a::eltwise_sqrt,     a::eltwise_square,
+                            a::eltwise_linear,   a::eltwise_pow,      a::eltwise_abs,
+                            a::eltwise_log,      a::eltwise_elu,      a::eltwise_round,
+                            a::eltwise_soft_relu};
+  return table[index];
+}
+
+inline dnnl::algorithm binary_algorithm(int64_t index) {
+  using a = dnnl::algorithm;  // same order as Binary in graph.py
+  static const a table[] = {a::binary_add, a::binary_sub, a::binary_mul,
+                            a::binary_div, a::binary_max, a::binary_min};
+  return table[index];
+}
+
+constexpr int64_t kBinaryAdd = 0;
+
+// Where the first `fused` post-operators hold an addition of a whole tensor, which could be done in
+// place on that tensor's memory.
+inline int Region::find_sum(const Op& op, size_t fused) const {
+  for (size_t i = 0; i < fused; ++i) {
+    const PostOp& p = op.post_ops[i];
+    if (p.is_binary && p.algorithm == kBinaryAdd && !is_constant(p.tensor) &&
+        tensor_dims(p.tensor) == tensor_dims(op.outputs[0]))
+      return static_cast<int>(i);
+  }
+  return -1;
+}
+
+// Whether another post-operator reads the memory that the one at `sum_at` would be done in place on.
+inline bool Region::read_twice(const Op& op, int sum_at) {
+  int tensor = op.post_ops[static_cast<size_t>(sum_at)].tensor;
+  for (size_t i = 0; i < op.post_ops.size(); ++i) {
+    const PostOp& p = op.post_ops[i];
+    if (!p.is_binary || static_cast<int>(i) == sum_at) continue;
+    if (storage_.group_id(value_of(p.tensor)) == storage_.group_id(value_of(tensor))) return true;
+  }
+  return false;
+}
+
+// Attributes for the first `fused` post-operators. Operands of the full shape take the layout of the
+// result: `full_any` leaves it open; their arguments are then added once the layout is known.
+inline dnnl::primitive_attr Region::attributes(const Op& op, size_t fused, int sum_at,
+                                               bool full_any, Arguments* arguments) {
+  dnnl::post_ops ops;
+  for (size_t i = 0; i < fused; ++i) {
+    const PostOp& p = op.post_ops[i];
+    if (!p.is_binary) {
+      ops.append_eltwise(eltwise_algorithm(p.algorithm), p.alpha, p.beta);
+    } else if (static_cast<int>(i) == sum_at) {
+      ops.append_sum(1.f);
+    } else if (full_any && tensor_dims(p.tensor) == tensor_dims(op.outputs[0])) {
+      ops.append_binary(binary_algorithm(p.algorithm), any_layout(tensor_dims(p.tensor)));
+    } else {
+      int value = plain(p.tensor);
+      ops.append_binary(binary_algorithm(p.algorithm), storage_.md(value));
+      if (arguments)
+        arguments->emplace_back(
+            DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(i)) | DNNL_ARG_SRC_1, value);
+    }
+  }
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  attr.set_post_ops(ops);
+  return attr;
+}
+
+// Post-operators that the kernel could not take, as primitives of their own, in place.
+inline void Region::apply_rest(const Op& op, size_t fused, int value) {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const desc& md = storage_.md(value);
+  for (size_t i = fused; i < op.post_ops.size(); ++i) {
+    const PostOp& p = op.post_ops[i];
+    if (!p.is_binary) {
+      dnnl::eltwise_forward::primitive_desc pd(engine_, dnnl::prop_kind::forward_inference,
+                                               eltwise_algorithm(p.algorithm), md, md, p.alpha,
+                                               p.beta, attr);
+      emit(pd, dnnl::eltwise_forward(pd), {{DNNL_ARG_SRC, value}, {DNNL_ARG_DST, value}});
+      continue;
+    }
+    bool full = tensor_dims(p.tensor) == md.get_dims();
+    int other = full ? in_layout(p.tensor, md) : plain(p.tensor);
+    dnnl::binary::primitive_desc pd(engine_, binary_algorithm(p.algorithm), md,
+                                    storage_.md(other), md, attr);
+    emit(pd, dnnl::binary(pd),
+         {{DNNL_ARG_SRC_0, value}, {DNNL_ARG_SRC_1, other}, {DNNL_ARG_DST, value}});
+  }
+}
+
+// inputs: x, weights (grouped ones have a leading group dimension), [bias];
+// ints: strides, dilations (oneDNN's, from 0), padding before, padding after (two each)
+inline void Region::conv(const Op& op, size_t at) {
+  using PD = dnnl::convolution_forward::primitive_desc;
+  auto pair = [&](size_t i) { return dims{op.ints[i], op.ints[i + 1]}; };
+  const dims strides = pair(0), dilations = pair(2), before = pair(4), after = pair(6);
+  const int x = op.inputs[0], w = op.inputs[1];
+  const bool biased = op.inputs.size() > 2;
+  const dims& out = tensor_dims(op.outputs[0]);
+  const desc wd = any_layout(tensor_dims(w));
+  const desc bd = biased ? row_major(tensor_dims(op.inputs[2])) : desc();
+  auto make = [&](const desc& src, const desc& dst, const dnnl::primitive_attr& attr) {
+    auto kind = dnnl::prop_kind::forward_inference;
+    auto algorithm = dnnl::algorithm::convolution_direct;
+    return biased ? PD(engine_, kind, algorithm, src, wd, bd, dst, strides, dilations, before,
+                       after, attr, true)
+                  : PD(engine_, kind, algorithm, src, wd, dst, strides, dilations, before, after,
+                       attr, true);
+  };
+  auto good = [](const PD& pd) {
+    if (!pd.get(true)) return false;
+    std::string name = pd.impl_info_str();
+    return name.rfind("ref", 0) != 0 && name.find("gemm:") != 0;
+  };
+  // The layout the input has, unless the kernel would be a bad one in it: then whatever is best.
+  auto choose = [&](const dnnl::primitive_attr& attr) {
+    if (plan_.layout == Layout::blocked || plan_.layout == Layout::nhwc) {
+      tag t = plan_.layout == Layout::nhwc ? tag::nhwc : tag::nChw16c;
+      PD forced = make(with_tag(tensor_dims(x), t), with_tag(out, t), attr);
+      if (good(forced)) return forced;
+    } else if (plan_.layout == Layout::plain) {
+      PD forced = make(row_major(tensor_dims(x)), row_major(out), attr);
+      if (forced.get(true) && !is_reference(forced.impl_info_str())) return forced;
+    }
+    PD best = make(any_layout(tensor_dims(x)), any_layout(out), attr);
+    // There are kernels for plain NCHW, but with more than a picture's channels they are slow.
+    bool slow_here = md_of(x) == row_major(tensor_dims(x)) && tensor_dims(x)[1] > 4;
+    if (best.get(true) && best.src_desc() != md_of(x) && !slow_here) {
+      PD here = make(md_of(x), any_layout(out), attr);
+      if (good(here)) return here;
+    }
+    return best;
+  };
+  size_t fused = op.post_ops.size();
+  int sum_at = find_sum(op, fused);
+  PD pd = choose(attributes(op, fused, sum_at, true, nullptr));
+  while (fused > 0 && (!pd.get(true) || is_reference(pd.impl_info_str()))) {
+    --fused;
+    sum_at = find_sum(op, fused);
+    pd = choose(attributes(op, fused, sum_at, true, nullptr));
+  }
+  if (!pd.get(true)) throw std::runtime_error("oneDNN has no such convolution");
+
+  int src = in_layout(x, pd.src_desc());
+  int dst = -1;
+  if (sum_at >= 0) {
+    int residual = in_layout(op.post_ops[sum_at].tensor, pd.dst_desc());
+    if (overwritable(residual, at, {src}) && !read_twice(op, sum_at)) {
+      dst = storage_.view(residual, pd.dst_desc());
+    } else {
+      sum_at = -1;
+      PD other = make(pd.src_desc(), pd.dst_desc(), attributes(op, fused, -1, true, nullptr));
+      if (!other.get(true) || is_reference(other.impl_info_str())) {
+        // The kernel cannot read a second tensor: sum onto a copy of it.
+        dst = storage_.fresh(pd.dst_desc());
+        copy(residual, dst);
+        sum_at = find_sum(op, fused);
+      } else {
+        pd = other;
+      }
+    }
+  }
+  if (dst < 0) dst = storage_.fresh(pd.dst_desc());
+  Arguments arguments{{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}};
+  arguments.emplace_back(DNNL_ARG_WEIGHTS, in_layout(w, pd.weights_desc()));
+  if (biased) arguments.emplace_back(DNNL_ARG_BIAS, in_layout(op.inputs[2], bd));
+  attributes(op, fused, sum_at, true, &arguments);
+  for (size_t i = 0; i < fused; ++i) {
+    const PostOp& p = op.post_ops[i];
+    if (p.is_binary && static_cast<int>(i) != sum_at && tensor_dims(p.tensor) == out)
+      arguments.emplace_back(DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(i)) | DNNL_ARG_SRC_1,
+                             in_layout(p.tensor, pd.dst_desc()));
+  }
+  emit(pd, dnnl::convolution_forward(pd), arguments);
+  apply_rest(op, fused, dst);
+  bind(op.outputs[0], dst);
+}
+
+// inputs: a, b, [bias of the result's rank]; ints: the order of the result's dimensions in memory
+inline void Region::matmul(const Op& op, size_t at) {
+  using PD = dnnl::matmul::primitive_desc;
+  const int a = op.inputs[0], b = op.inputs[1];
+  const bool biased = op.inputs.size() > 2;
+  const dims& out = tensor_dims(op.outputs[0]);
+  dims ordered, strides(out.size());
+  for (auto axis : op.ints) ordered.push_back(out[static_cast<size_t>(axis)]);
+  int64_t stride = 1;
+  for (size_t i = out.size(); i-- > 0; stride *= ordered[i])
+    strides[static_cast<size_t>(op.ints[i])] = stride;
+  const desc dst_md(out, memory::data_type::f32, strides);
+  // Rows or columns without gaps can be read as they are; anything else is copied first.
+  auto readable = [&](int tensor) {
+    const desc& md = md_of(tensor);
+    size_t rank = tensor_dims(tensor).size();
+    dims s = md.get_strides();
+    bool strided = md.get_inner_nblks() == 0 && md.get_submemory_offset() == 0;
+    if (strided && rank >= 2 && (s[rank - 1] == 1 || s[rank - 2] == 1)) return value_of(tensor);
+    return plain(tensor);
+  };
+  const int src = readable(a);
+  const bool packed = is_constant(b);
+  const int weights = packed ? value_of(b) : readable(b);
+  const desc wd = packed ? any_layout(tensor_dims(b)) : storage_.md(weights);
+  const desc bd = biased ? row_major(tensor_dims(op.inputs[2])) : desc();
+  auto make = [&](const dnnl::primitive_attr& attr) {
+    return biased ? PD(engine_, storage_.md(src), wd, bd, dst_md, attr, true)
+                  : PD(engine_, storage_.md(src), wd, dst_md, attr, true);
+  };
+  size_t fused = op.post_ops.size();
+  int sum_at = find_sum(op, fused);
+  int dst = -1;
+  if (sum_at >= 0) {
+    int residual = in_layout(op.post_ops[sum_at].tensor, dst_md);
+    if (overwritable(residual, at, {src, weights}) && !read_twice(op, sum_at))
+      dst = storage_.view(residual, dst_md);
+    else
+      sum_at = -1;
+  }
+  Arguments arguments;
+  auto attempt = [&] {
+    arguments.clear();
+    if (sum_at >= static_cast<int>(fused)) sum_at = dst = -1;
+    return make(attributes(op, fused, sum_at, false, &arguments));
+  };
+  PD pd = attempt();
+  while (fused > 0 && (!pd.get(true) || is_reference(pd.impl_info_str()))) {
+    --fused;
+    pd = attempt();
+  }
+  if (!pd.get(true)) throw std::runtime_error("oneDNN has no such matmul");
+  if (dst < 0) dst = storage_.fresh(dst_md);
+  arguments.emplace_back(DNNL_ARG_SRC, src);
+  arguments.emplace_back(DNNL_ARG_WEIGHTS, packed ? in_layout(b, pd.weights_desc()) : weights);
+  if (biased) arguments.emplace_back(DNNL_ARG_BIAS, in_layout(op.inputs[2], bd));
+  arguments.emplace_back(DNNL_ARG_DST, dst);
+  emit(pd, dnnl::matmul(pd), arguments);
+  apply_rest(op, fused, dst);
+  bind(op.outputs[0], dst);
+}
+
+}  // namespace collage_onednn

@@ -1,0 +1,166 @@
+// Operators that only move data; most of them become views.
+#pragma once
+
+#include <cstring>
+
+#include "ops_simple.h"
+
+namespace collage_onednn {
+
+// Layouts a concatenation may have, for tensors of four dimensions; row-major serves the others.
+inline std::vector<desc> concat_layouts(const dims& d) {
+  if (d.size() == 4)
+    return {with_tag(d, tag::nChw16c), with_tag(d, tag::nChw8c), with_tag(d, tag::nhwc),
+            row_major(d)};
+  return {row_major(d)};
+}
+
+// The slice of `md`, as a dense layout and a distance in bytes where the slice has no gaps.
+struct Slice {
+  desc md;
+  size_t offset;
+  bool contiguous;
+};
+
+inline bool slice_of(const desc& md, const dims& extent, const dims& begin, const desc& dense,
+                     Slice* result) {
+  desc sub = md.submemory_desc(extent, begin, true);
+  if (!sub.get(true)) return false;
+  dims sub_strides = sub.get_strides(), dense_strides = dense.get_strides();
+  bool same = sub.get_padded_dims() == dense.get_padded_dims() &&
+              sub.get_inner_blks() == dense.get_inner_blks() &&
+              sub.get_inner_idxs() == dense.get_inner_idxs();
+  dims blocks(extent.size(), 1);
+  auto inner = dense.get_inner_blks();
+  auto index = dense.get_inner_idxs();
+  for (size_t i = 0; i < inner.size(); ++i) blocks[static_cast<size_t>(index[i])] *= inner[i];
+  auto padded = dense.get_padded_dims();
+  for (size_t i = 0; same && i < extent.size(); ++i)
+    same = padded[i] == blocks[i] || sub_strides[i] == dense_strides[i];
+  size_t offset = static_cast<size_t>(sub.get_submemory_offset()) * sizeof(float);
+  if (same) *result = {dense, offset, true};
+  else *result = {sub, 0, false};
+  return true;
+}
+
+inline void Region::reshape(const Op& op) {
+  const dims& out = tensor_dims(op.outputs[0]);
+  int value = value_of(op.inputs[0]);
+  desc md = storage_.md(value).reshape(out, true);
+  if (!md.get(true)) {
+    value = plain(op.inputs[0]);
+    md = row_major(out);
+  }
+  bind(op.outputs[0], storage_.view(value, md));
+}
+
+// ints: for each dimension of the result, which one of the input it is
+inline void Region::permute(const Op& op) {
+  std::vector<int> inverse(op.ints.size());
+  for (size_t i = 0; i < op.ints.size(); ++i)
+    inverse[static_cast<size_t>(op.ints[i])] = static_cast<int>(i);
+  int value = value_of(op.inputs[0]);
+  bind(op.outputs[0], storage_.view(value, storage_.md(value).permute_axes(inverse)));
+}
+
+// ints: begins
+inline void Region::slice(const Op& op) {
+  const dims& extent = tensor_dims(op.outputs[0]);
+  const dims begin(op.ints.begin(), op.ints.end());
+  int source = dense(op.inputs[0]);
+  desc like = row_major(extent);
+  auto wholes = concat_layouts(tensor_dims(op.inputs[0]));
+  auto parts = concat_layouts(extent);
+  for (size_t i = 0; i < wholes.size(); ++i)
+    if (wholes[i] == storage_.md(source)) like = parts[i];
+  Slice part;
+  if (!slice_of(storage_.md(source), extent, begin, like, &part)) {
+    source = plain(op.inputs[0]);
+    like = row_major(extent);
+    slice_of(storage_.md(source), extent, begin, like, &part);
+  }
+  if (part.contiguous) {
+    bind(op.outputs[0], storage_.view(source, part.md, part.offset));
+    return;
+  }
+  int strided = storage_.view(source, part.md);
+  int dst = storage_.fresh(like);
+  copy(strided, dst);
+  bind(op.outputs[0], dst);
+}
+
+// ints: axis. The result is one piece of memory; inputs that can live in it do, others are copied.
+inline void Region::concat(const Op& op) {
+  const dims& out = tensor_dims(op.outputs[0]);
+  const size_t axis = static_cast<size_t>(op.ints[0]);
+  auto layouts = concat_layouts(out);
+  size_t best = layouts.size(), best_score = 0;
+  for (size_t l = 0; l < layouts.size(); ++l) {
+    dims begin(out.size(), 0);
+    size_t score = 0;
+    bool possible = true;
+    for (int t : op.inputs) {
+      desc like = concat_layouts(tensor_dims(t))[l];
+      Slice part;
+      possible = possible && slice_of(layouts[l], tensor_dims(t), begin, like, &part);
+      if (md_of(t) == like) score += 1;
+      begin[axis] += tensor_dims(t)[axis];
+    }
+    if (possible && (best == layouts.size() || score > best_score)) {
+      best = l;
+      best_score = score;
+    }
+  }
+  int whole = storage_.fresh(layouts[best]);
+  dims begin(out.size(), 0);
+  for (int t : op.inputs) {
+    desc like = concat_layouts(tensor_dims(t))[best];
+    Slice part;
+    slice_of(layouts[best], tensor_dims(t), begin, like, &part);
+    int value = value_of(t);
+    if (part.contiguous && storage_.md(value) == like &&
+        storage_.group(value).kind == Group::arena && storage_.whole(value) &&
+        storage_.group_id(value) != storage_.group_id(whole)) {
+      storage_.adopt(value, whole, part.offset);
+    } else {
+      copy(value, storage_.view(whole, part.md, part.offset));
+    }
+    begin[axis] += tensor_dims(t)[axis];
+  }
+  bind(op.outputs[0], whole);
+}
+
+// ints: axis, group size of oneDNN
+inline void Region::shuffle(const Op& op) {
+  int src = dense(op.inputs[0]);
+  int dst = storage_.fresh(storage_.md(src));
+  dnnl::shuffle_forward::primitive_desc pd(
+      engine_, dnnl::prop_kind::forward_inference, storage_.md(src), storage_.md(dst),
+      static_cast<int>(op.ints[0]), static_cast<int>(op.ints[1]), user_scratchpad());
+  emit(pd, dnnl::shuffle_forward(pd), {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
+  bind(op.outputs[0], dst);
+}
+
+inline void Region::build(const Op& op, size_t at) {
+  switch (op.kind) {
+    case OpKind::conv: return conv(op, at);
+    case OpKind::matmul: return matmul(op, at);
+    case OpKind::pool: return pool(op);
+    case OpKind::softmax: return softmax(op);
+    case OpKind::layer_norm: return layer_norm(op);
+    case OpKind::lrn: return lrn(op);
+    case OpKind::binary: return binary(op);
+    case OpKind::eltwise: return eltwise(op);
+    case OpKind::reduction: return reduction(op);
+    case OpKind::reshape: return reshape(op);
+    case OpKind::permute: return permute(op);
+    case OpKind::slice: return slice(op);
+    case OpKind::concat: return concat(op);
+    case OpKind::shuffle: return shuffle(op);
+    case OpKind::pad:
+    case OpKind::deconv: break;
+  }
+  throw std::runtime_error("unknown operator in the plan");
+}
+
+}  // namespace collage_onednn

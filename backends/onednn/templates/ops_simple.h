@@ -1,0 +1,137 @@
+// Operators that keep the layout their input has: pooling, normalizations, elementwise.
+#pragma once
+
+#include "ops_fused.h"
+
+namespace collage_onednn {
+
+inline dnnl::primitive_attr user_scratchpad() {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attr;
+}
+
+// ints: algorithm (max, average with padding, without), kernel, strides, dilations, before, after
+inline void Region::pool(const Op& op) {
+  using PD = dnnl::pooling_forward::primitive_desc;
+  static const dnnl::algorithm algorithms[] = {dnnl::algorithm::pooling_max,
+                                               dnnl::algorithm::pooling_avg_include_padding,
+                                               dnnl::algorithm::pooling_avg_exclude_padding};
+  auto pair = [&](size_t i) { return dims{op.ints[i], op.ints[i + 1]}; };
+  auto make = [&](const desc& src) {
+    return PD(engine_, dnnl::prop_kind::forward_inference, algorithms[op.ints[0]], src,
+              any_layout(tensor_dims(op.outputs[0])), pair(3), pair(1), pair(5), pair(7), pair(9),
+              user_scratchpad(), true);
+  };
+  int src = dense(op.inputs[0]);
+  PD pd = make(storage_.md(src));
+  if (!pd.get(true) || is_reference(pd.impl_info_str())) {
+    PD blocked = make(with_tag(tensor_dims(op.inputs[0]), tag::nChw16c));
+    if (blocked.get(true) && !is_reference(blocked.impl_info_str())) pd = blocked;
+  }
+  if (!pd.get(true)) throw std::runtime_error("oneDNN has no such pooling");
+  src = in_layout(op.inputs[0], pd.src_desc());
+  int dst = storage_.fresh(pd.dst_desc());
+  emit(pd, dnnl::pooling_forward(pd), {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
+  bind(op.outputs[0], dst);
+}
+
+// ints: axis
+inline void Region::softmax(const Op& op) {
+  int src = dense(op.inputs[0]);
+  int dst = storage_.fresh(storage_.md(src));
+  dnnl::softmax_forward::primitive_desc pd(
+      engine_, dnnl::prop_kind::forward_inference, dnnl::algorithm::softmax_accurate,
+      storage_.md(src), storage_.md(dst), static_cast<int>(op.ints[0]), user_scratchpad());
+  emit(pd, dnnl::softmax_forward(pd), {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
+  bind(op.outputs[0], dst);
+}
+
+// Over the last dimension. inputs: x, scale, shift; floats: epsilon
+inline void Region::layer_norm(const Op& op) {
+  using flags = dnnl::normalization_flags;
+  int src = plain(op.inputs[0]);
+  int dst = storage_.fresh(storage_.md(src));
+  dnnl::layer_normalization_forward::primitive_desc pd(
+      engine_, dnnl::prop_kind::forward_inference, storage_.md(src), storage_.md(dst),
+      op.floats[0], flags::use_scale | flags::use_shift, user_scratchpad());
+  emit(pd, dnnl::layer_normalization_forward(pd),
+       {{DNNL_ARG_SRC, src},
+        {DNNL_ARG_DST, dst},
+        {DNNL_ARG_SCALE, plain(op.inputs[1])},
+        {DNNL_ARG_SHIFT, plain(op.inputs[2])}});
+  bind(op.outputs[0], dst);
+}
+
+// Across channels. ints: size; floats: alpha, beta, k (of oneDNN: alpha is divided by the size)
+inline void Region::lrn(const Op& op) {
+  int src = dense(op.inputs[0]);
+  int dst = storage_.fresh(storage_.md(src));
+  dnnl::lrn_forward::primitive_desc pd(
+      engine_, dnnl::prop_kind::forward_inference, dnnl::algorithm::lrn_across_channels,
+      storage_.md(src), storage_.md(dst), op.ints[0], op.floats[0], op.floats[1], op.floats[2],
+      user_scratchpad());
+  emit(pd, dnnl::lrn_forward(pd), {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
+  bind(op.outputs[0], dst);
+}
+
+// inputs: a of the result's shape, b that may be broadcast; ints: algorithm
+inline void Region::binary(const Op& op) {
+  const int a = op.inputs[0], b = op.inputs[1];
+  const bool full = tensor_dims(a) == tensor_dims(b);
+  int first = dense(a);
+  int second = full ? in_layout(b, storage_.md(first)) : plain(b);
+  size_t fused = op.post_ops.size();
+  Arguments arguments;
+  auto make = [&] {
+    arguments.clear();
+    return dnnl::binary::primitive_desc(
+        engine_, binary_algorithm(op.ints[0]), storage_.md(first), storage_.md(second),
+        any_layout(tensor_dims(op.outputs[0])), attributes(op, fused, -1, true, &arguments), true);
+  };
+  auto pd = make();
+  while (fused > 0 && (!pd.get(true) || is_reference(pd.impl_info_str()))) {
+    --fused;
+    pd = make();
+  }
+  if (!pd.get(true)) throw std::runtime_error("oneDNN has no such binary operator");
+  int dst = storage_.fresh(pd.dst_desc());
+  for (size_t i = 0; i < fused; ++i) {
+    const PostOp& p = op.post_ops[i];
+    if (p.is_binary && tensor_dims(p.tensor) == tensor_dims(op.outputs[0]))
+      arguments.emplace_back(DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(i)) | DNNL_ARG_SRC_1,
+                             in_layout(p.tensor, pd.dst_desc()));
+  }
+  arguments.insert(arguments.end(),
+                   {{DNNL_ARG_SRC_0, first}, {DNNL_ARG_SRC_1, second}, {DNNL_ARG_DST, dst}});
+  emit(pd, dnnl::binary(pd), arguments);
+  apply_rest(op, fused, dst);
+  bind(op.outputs[0], dst);
+}
+
+// ints: algorithm; floats: alpha, beta
+inline void Region::eltwise(const Op& op) {
+  int src = dense(op.inputs[0]);
+  int dst = storage_.fresh(storage_.md(src));
+  dnnl::eltwise_forward::primitive_desc pd(
+      engine_, dnnl::prop_kind::forward_inference, eltwise_algorithm(op.ints[0]),
+      storage_.md(src), storage_.md(dst), op.floats[0], op.floats[1], user_scratchpad());
+  emit(pd, dnnl::eltwise_forward(pd), {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
+  apply_rest(op, 0, dst);
+  bind(op.outputs[0], dst);
+}
+
+// Extents of the result that are 1 are reduced over. ints: algorithm (mean, sum, max, min)
+inline void Region::reduction(const Op& op) {
+  static const dnnl::algorithm algorithms[] = {
+      dnnl::algorithm::reduction_mean, dnnl::algorithm::reduction_sum,
+      dnnl::algorithm::reduction_max, dnnl::algorithm::reduction_min};
+  int src = plain(op.inputs[0]);
+  int dst = storage_.fresh(row_major(tensor_dims(op.outputs[0])));
+  dnnl::reduction::primitive_desc pd(engine_, algorithms[op.ints[0]], storage_.md(src),
+                                     storage_.md(dst), 0.f, 0.f, user_scratchpad());
+  emit(pd, dnnl::reduction(pd), {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
+  bind(op.outputs[0], dst);
+}
+
+}  // namespace collage_onednn

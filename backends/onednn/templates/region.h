@@ -1,0 +1,262 @@
+// A region: its plan turned into oneDNN primitives, packed weights and one arena; built once, run often.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plan.h"
+#include "storage.h"
+
+namespace collage_onednn {
+
+using dims = dnnl::memory::dims;
+using tag = dnnl::memory::format_tag;
+using Arguments = std::vector<std::pair<int, int>>;  // (oneDNN argument, value)
+
+inline desc row_major(const dims& d) {
+  dims strides(d.size());
+  int64_t stride = 1;
+  for (size_t i = d.size(); i-- > 0; stride *= d[i]) strides[i] = stride;
+  return desc(d, memory::data_type::f32, strides);
+}
+inline desc with_tag(const dims& d, tag t) { return desc(d, memory::data_type::f32, t); }
+inline desc any_layout(const dims& d) { return with_tag(d, tag::any); }
+
+class Region {
+ public:
+  Region(const Plan& plan, const void* const* constants);
+
+  size_t num_inputs() const { return static_cast<size_t>(plan_.num_inputs); }
+  size_t num_outputs() const { return plan_.outputs.size(); }
+  const dims& argument_dims(size_t argument) const {
+    return argument < num_inputs() ? input_dims_[argument]
+                                   : tensor_dims(plan_.outputs[argument - num_inputs()]);
+  }
+  // One dense float32 pointer per argument, inputs first.
+  void run(const std::vector<void*>& arguments);
+  dnnl::engine& engine() { return engine_; }
+  std::mutex& mutex() { return mutex_; }
+
+ private:
+  struct Step {
+    dnnl::primitive primitive;
+    Arguments arguments;
+    std::vector<dnnl_exec_arg_t> exec;
+  };
+  struct External {
+    dnnl_memory_t memory;
+    size_t argument, offset;
+  };
+
+  // region.h: building blocks
+  const dims& tensor_dims(int tensor) const { return plan_.tensors[tensor].dims; }
+  bool is_constant(int tensor) const { return plan_.tensors[tensor].source == Source::constant; }
+  int value_of(int tensor) const { return primary_[tensor]; }
+  const desc& md_of(int tensor) const { return storage_.md(primary_[tensor]); }
+  void bind(int tensor, int value) {
+    primary_[tensor] = value;
+    storage_.group(value).members.push_back(tensor);
+  }
+  int in_layout(int tensor, const desc& md);
+  int plain(int tensor);
+  int dense(int tensor);
+  void copy(int from, int to);
+  bool overwritable(int value, size_t op_index, const std::vector<int>& read);
+  template <class PD>
+  void emit(const PD& pd, const dnnl::primitive& primitive, Arguments arguments);
+  void finish();
+  void bind_outputs();
+
+  // ops_fused.h
+  dnnl::primitive_attr attributes(const Op& op, size_t fused, int sum_at, bool full_any,
+                                  Arguments* arguments);
+  int find_sum(const Op& op, size_t fused) const;
+  bool read_twice(const Op& op, int sum_at);
+  void apply_rest(const Op& op, size_t fused, int value);
+  void conv(const Op& op, size_t at);
+  void matmul(const Op& op, size_t at);
+  // ops_simple.h
+  void pool(const Op& op);
+  void softmax(const Op& op);
+  void layer_norm(const Op& op);
+  void lrn(const Op& op);
+  void binary(const Op& op);
+  void eltwise(const Op& op);
+  void reduction(const Op& op);
+  // ops_movement.h
+  void reshape(const Op& op);
+  void permute(const Op& op);
+  void slice(const Op& op);
+  void concat(const Op& op);
+  void shuffle(const Op& op);
+  void pad(const Op& op);
+  void build(const Op& op, size_t at);
+
+  Plan plan_;
+  std::mutex mutex_;
+  dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream_{engine_};
+  Storage storage_;
+  std::vector<dims> input_dims_;
+  std::vector<int> primary_;              // value of each logical tensor
+  std::vector<std::vector<int>> copies_;  // the same in other layouts
+  std::vector<size_t> last_use_;          // last operator that reads a logical tensor
+  std::vector<Step> steps_;
+  std::vector<dnnl::memory> memories_;
+  std::vector<External> externals_;
+};
+
+inline bool is_reference(const char* implementation) {
+  return std::string(implementation).rfind("ref", 0) == 0;
+}
+
+// The tensor in a given layout: as it is, a copy made before, or a new copy.
+inline int Region::in_layout(int tensor, const desc& md) {
+  int value = primary_[tensor];
+  if (storage_.md(value) == md) return value;
+  for (int other : copies_[tensor])
+    if (storage_.md(other) == md) return other;
+  int result;
+  if (is_constant(tensor)) {
+    result = storage_.owned(md);
+    memory from(storage_.md(value), engine_,
+                storage_.group(value).data + storage_.at(value).offset);
+    memory to(md, engine_, storage_.group(result).data);
+    dnnl::reorder(from, to).execute(stream_, from, to);
+    stream_.wait();
+  } else {
+    result = storage_.fresh(md);
+    copy(value, result);
+  }
+  copies_[tensor].push_back(result);
+  storage_.group(result).members.push_back(tensor);
+  return result;
+}
+
+// Row-major. A blocked vector (every other extent 1, nothing padded) already is: only relabel it.
+inline int Region::plain(int tensor) {
+  int value = primary_[tensor];
+  const desc& md = storage_.md(value);
+  desc wanted = row_major(tensor_dims(tensor));
+  if (md == wanted) return value;
+  int extended = 0;
+  for (auto d : md.get_dims()) extended += d != 1;
+  if (extended <= 1 && md.get_size() == wanted.get_size() && md.get_submemory_offset() == 0)
+    return storage_.view(value, wanted);
+  return in_layout(tensor, wanted);
+}
+
+// Without gaps, in whatever order: what elementwise kernels want.
+inline int Region::dense(int tensor) {
+  const desc& md = md_of(tensor);
+  size_t elements = 1;
+  for (auto d : md.get_padded_dims()) elements *= static_cast<size_t>(d);
+  if (md.get_submemory_offset() == 0 && md.get_size() == elements * sizeof(float))
+    return primary_[tensor];
+  return plain(tensor);
+}
+
+inline void Region::copy(int from, int to) {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  dnnl::reorder::primitive_desc pd(engine_, storage_.md(from), engine_, storage_.md(to), attr);
+  emit(pd, dnnl::reorder(pd), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+}
+
+// Whether a value may be written over by the operator at `op_index`, which also reads `read`.
+inline bool Region::overwritable(int value, size_t op_index, const std::vector<int>& read) {
+  const Group& g = storage_.group(value);
+  if (g.kind != Group::arena) return false;
+  for (int member : g.members)
+    if (last_use_[member] > op_index) return false;
+  for (int other : read)
+    if (storage_.group_id(other) == storage_.group_id(value)) return false;
+  return true;
+}
+
+template <class PD>
+void Region::emit(const PD& pd, const dnnl::primitive& primitive, Arguments arguments) {
+  desc scratchpad = pd.scratchpad_desc();
+  if (scratchpad.get_size() > 0)
+    arguments.emplace_back(DNNL_ARG_SCRATCHPAD, storage_.fresh(scratchpad));
+  for (auto& [_, value] : arguments) storage_.touch(value, static_cast<int>(steps_.size()));
+  steps_.push_back({primitive, std::move(arguments), {}});
+}
+
+inline Region::Region(const Plan& plan, const void* const* constants) : plan_(plan) {
+  size_t count = plan_.tensors.size();
+  primary_.assign(count, -1);
+  copies_.resize(count);
+  last_use_.assign(count, 0);
+  input_dims_.resize(num_inputs());
+  for (size_t i = 0; i < plan_.ops.size(); ++i) {
+    for (int t : plan_.ops[i].inputs) last_use_[t] = i;
+    for (auto& p : plan_.ops[i].post_ops)
+      if (p.is_binary) last_use_[p.tensor] = i;
+  }
+  for (int t : plan_.outputs) last_use_[t] = SIZE_MAX;
+  for (size_t i = 0; i < count; ++i) {
+    const PlanTensor& t = plan_.tensors[i];
+    int id = static_cast<int>(i);
+    if (t.source == Source::input) {
+      input_dims_[static_cast<size_t>(t.index)] = t.dims;
+      bind(id, storage_.external(Group::input, t.index, row_major(t.dims)));
+    } else if (t.source == Source::constant) {
+      bind(id, storage_.fixed(constants[t.index], row_major(t.dims)));
+    }
+  }
+  for (size_t i = 0; i < plan_.ops.size(); ++i) build(plan_.ops[i], i);
+  bind_outputs();
+  finish();
+}
+
+// Results go straight into the caller's tensors where nothing prevents it.
+inline void Region::bind_outputs() {
+  for (size_t k = 0; k < plan_.outputs.size(); ++k) {
+    int tensor = plan_.outputs[k];
+    int value = plain(tensor);
+    Group& g = storage_.group(value);
+    int argument = static_cast<int>(num_inputs() + k);
+    if (g.kind == Group::arena && storage_.whole(value)) {
+      g.kind = Group::output;
+      g.index = argument;
+    } else {
+      copy(value, storage_.external(Group::output, argument, row_major(tensor_dims(tensor))));
+    }
+  }
+}
+
+inline void Region::finish() {
+  storage_.plan_arena();
+  memories_.resize(storage_.count());
+  for (auto& step : steps_) {
+    for (auto& [argument, value] : step.arguments) {
+      memory& m = memories_[static_cast<size_t>(value)];
+      if (!m.get(true)) {
+        const Group& g = storage_.group(value);
+        size_t offset = storage_.at(value).offset;
+        bool outside = g.kind == Group::input || g.kind == Group::output;
+        m = memory(storage_.md(value), engine_, outside ? nullptr : g.data + offset);
+        if (outside) externals_.push_back({m.get(), static_cast<size_t>(g.index), offset});
+      }
+      step.exec.push_back({argument, m.get()});
+    }
+  }
+}
+
+inline void Region::run(const std::vector<void*>& arguments) {
+  for (auto& e : externals_) {
+    char* data = static_cast<char*>(arguments[e.argument]) + e.offset;
+    dnnl::error::wrap_c_api(dnnl_memory_set_data_handle(e.memory, data), "cannot set a buffer");
+  }
+  for (auto& step : steps_)
+    dnnl::error::wrap_c_api(
+        dnnl_primitive_execute(step.primitive.get(), stream_.get(),
+                               static_cast<int>(step.exec.size()), step.exec.data()),
+        "a primitive failed");
+  stream_.wait();
+}
+
+}  // namespace collage_onednn
