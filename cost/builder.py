@@ -1,0 +1,192 @@
+"""The builder: compiles workloads in warm worker processes, two at a time.
+
+The role of MetaSchedule's builder. Building never overlaps timing: :class:`MeasuredCostModel` calls
+the one, then the other.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from collage.backends.base import BackendTarget, BuildContext
+from collage.cost.base import CostStatus
+from collage.cost.build_task import target_to_json
+from collage.cost.measure_config import MeasureConfig
+from collage.cost.process import WorkerFailure, WorkerProcess
+from collage.cost.workload import Workload
+
+_RETIRE_AFTER = 400
+"""Builds after which a worker is replaced: TVM and LLVM never give all of their memory back."""
+
+
+@dataclass(frozen=True)
+class BuildJob:
+    """A workload, the target to compile it for, and the folder for the result."""
+
+    workload: Workload
+    target: BackendTarget
+    folder: Path
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """A library on disk with its test data in ``inputs/`` and ``expected/``, or why there is none.
+
+    Attributes
+    ----------
+    status : CostStatus
+        ``VALID`` when built.
+    reason : str
+        One line, when not built.
+    library : Path or None
+        The linked shared library.
+    build_sec : float
+        Wall time in the worker, the reference's evaluation included.
+    """
+
+    status: CostStatus
+    reason: str = ""
+    library: Path | None = None
+    build_sec: float = 0.0
+
+
+class Builder:
+    """Compiles in parallel worker processes; use as a context manager.
+
+    Parameters
+    ----------
+    context : BuildContext
+        Cache folder, threads and compiler; ``work_dir`` is not used, each job has its folder.
+    config : MeasureConfig
+        Time and memory limits, seed.
+    plugins : sequence of str
+        For backends registered at run time, see :mod:`collage.cost.plugins`.
+    parallel : int
+        Worker processes.
+    """
+
+    def __init__(
+        self,
+        context: BuildContext,
+        config: MeasureConfig,
+        plugins: Sequence[str] = (),
+        parallel: int = 2,
+    ) -> None:
+        self._context = context
+        self._config = config
+        self._plugins = list(plugins)
+        self._workers: list[WorkerProcess | None] = [None] * parallel
+
+    def __enter__(self) -> Builder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the worker processes; the next build starts new ones."""
+        for slot in range(len(self._workers)):
+            self._drop(slot)
+
+    def warm_up(self) -> None:
+        """Start the worker processes now; they import while the caller does other things."""
+        for slot in range(len(self._workers)):
+            self._worker(slot)
+
+    def build(
+        self, jobs: Sequence[BuildJob], done: Callable[[int], None] | None = None
+    ) -> list[BuildResult]:
+        """Compile each job; one that fails, hangs or crashes gives an invalid result.
+
+        Parameters
+        ----------
+        done : callable, optional
+            Told the index of each job as it ends.
+        """
+        results: list[BuildResult | None] = [None] * len(jobs)
+        waiting: Iterator[int] = iter(range(len(jobs)))
+        running: dict[int, int] = {}
+        self.warm_up()
+        try:
+            for slot in range(min(len(self._workers), len(jobs))):
+                self._start(slot, jobs, waiting, running)
+            while running:
+                for slot, result in self._finished(running):
+                    index = running.pop(slot)
+                    results[index] = result
+                    if done is not None:
+                        done(index)
+                    self._start(slot, jobs, waiting, running)
+        except BaseException:
+            # An interrupt leaves answers under way that nobody will read.
+            self.close()
+            raise
+        return [result for result in results if result is not None]
+
+    def _start(
+        self,
+        slot: int,
+        jobs: Sequence[BuildJob],
+        waiting: Iterator[int],
+        running: dict[int, int],
+    ) -> None:
+        index = next(waiting, None)
+        if index is None:
+            return
+        self._worker(slot).send(self._request(jobs[index]), self._config.build_timeout_sec)
+        running[slot] = index
+
+    def _finished(self, running: dict[int, int]) -> list[tuple[int, BuildResult]]:
+        workers = {slot: self._worker(slot) for slot in running}
+        select.select(list(workers.values()), [], [], 0.02)
+        ended = []
+        for slot, worker in workers.items():
+            try:
+                answer = worker.poll(0.0)
+            except WorkerFailure as err:
+                self._drop(slot)
+                ended.append((slot, BuildResult(err.status, f"the compiler {err.reason}")))
+            else:
+                if answer is not None:
+                    ended.append((slot, _result(answer)))
+        return ended
+
+    def _worker(self, slot: int) -> WorkerProcess:
+        worker = self._workers[slot]
+        if worker is not None and worker.requests >= _RETIRE_AFTER and worker.idle:
+            self._drop(slot)
+            worker = None
+        if worker is None:
+            limit = self._config.memory_limit_bytes
+            worker = WorkerProcess(self._plugins, memory_limit_bytes=limit)
+            self._workers[slot] = worker
+        return worker
+
+    def _drop(self, slot: int) -> None:
+        worker = self._workers[slot]
+        if worker is not None:
+            worker.close()
+        self._workers[slot] = None
+
+    def _request(self, job: BuildJob) -> dict[str, Any]:
+        return {
+            "task": "build",
+            "workload": job.workload.to_json(),
+            "target": target_to_json(job.target),
+            "folder": str(job.folder),
+            "cache_dir": str(self._context.cache_dir),
+            "num_threads": self._context.num_threads,
+            "cxx": self._context.cxx,
+            "seed": self._config.seed,
+        }
+
+
+def _result(answer: dict[str, Any]) -> BuildResult:
+    status = CostStatus(answer["status"])
+    if status is not CostStatus.VALID:
+        return BuildResult(status, answer["reason"])
+    return BuildResult(status, "", Path(answer["library"]), answer["build_sec"])

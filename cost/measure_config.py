@@ -1,0 +1,74 @@
+"""How candidates are measured: repetitions, limits, tolerances. All of it is part of the key."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from collage.cost.reference import DEFAULT_RTOL
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class MeasureConfig:
+    """Measuring configuration.
+
+    The defaults take about 0.2 s for a workload of 1 ms: ten samples of ten milliseconds each,
+    fewer when they agree. Shorter samples are disturbed by the scheduler's ticks.
+
+    Attributes
+    ----------
+    repeat : int
+        Samples at the most.
+    min_repeat : int
+        Samples after which measuring stops when the spread is below ``target_spread``.
+    min_repeat_sec : float
+        Each sample is the mean over enough calls to take this long.
+    warmup_sec : float
+        Calls before timing starts, so that caches, thread pool and clock have settled.
+    target_spread : float
+        Half the distance of the 10th and 90th percentile, relative to the median, that is
+        small enough.
+    slow_call_sec : float
+        A candidate whose single call takes longer is timed once: it will not be chosen.
+    build_timeout_sec, run_timeout_sec : float
+        Limits of wall time for one workload; checking is part of running.
+    memory_limit_bytes : int
+        Memory that building or running one workload may add to a worker.
+    rtol : float
+        Largest difference to the reference, relative to the largest value (float32, float64).
+    rtol_half : float
+        The same for float16 and bfloat16 outputs.
+    seed : int
+        Of weights and inputs.
+    """
+
+    repeat: int = 10
+    min_repeat: int = 4
+    min_repeat_sec: float = 0.01
+    warmup_sec: float = 0.01
+    target_spread: float = 0.01
+    slow_call_sec: float = 1.0
+    build_timeout_sec: float = 60.0
+    run_timeout_sec: float = 20.0
+    memory_limit_bytes: int = 4096 * _MIB
+    rtol: float = DEFAULT_RTOL
+    rtol_half: float = 1e-2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.min_repeat <= self.repeat:
+            raise ValueError("1 <= min_repeat <= repeat must hold")
+        for name in ("min_repeat_sec", "build_timeout_sec", "run_timeout_sec"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be positive")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for the log and for workers."""
+        return dataclasses.asdict(self)
+
+    def tolerance(self, dtype: str) -> float:
+        """The relative tolerance for outputs of one dtype."""
+        return self.rtol_half if dtype in ("float16", "bfloat16") else self.rtol

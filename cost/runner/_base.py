@@ -1,0 +1,75 @@
+"""The runner's contract: check a library and time it, whatever it does."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+
+from collage.cost.base import Cost
+
+
+@dataclass(frozen=True)
+class RunJob:
+    """A linked library and its test data.
+
+    Attributes
+    ----------
+    library : Path
+        Its ``main`` is called; what it needs lies in ``lib/`` beside it.
+    inputs, expected : Path
+        Folders of ``.npy`` files, one per input and output, see
+        :func:`collage.cost.build_task.save_arrays`.
+    """
+
+    library: Path
+    inputs: Path
+    expected: Path
+
+    @classmethod
+    def in_folder(cls, folder: Path) -> RunJob:
+        """The files that a build leaves in its folder."""
+        return cls(folder / "model.so", folder / "inputs", folder / "expected")
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A cost, and what else was seen.
+
+    Attributes
+    ----------
+    cost : Cost
+        Valid only when the outputs agree with the expected ones, before and after timing.
+    largest_error : float
+        Relative to the largest value of an output; 0 when nothing was compared.
+    first_call_sec : float
+        The call that makes primitives and packs weights.
+    run_sec : float
+        Wall time of it all.
+    """
+
+    cost: Cost
+    largest_error: float = 0.0
+    first_call_sec: float = 0.0
+    run_sec: float = 0.0
+
+
+class Runner(ABC):
+    """Times one library at a time on one device. ``tests/contracts`` has a suite for any runner."""
+
+    @abstractmethod
+    def run(self, job: RunJob) -> RunResult:
+        """Check and time a library.
+
+        A library that crashes, hangs, takes too much memory or computes a wrong result gives an
+        invalid cost with a one-line reason; the runner stays usable.
+
+        Raises
+        ------
+        MeasurementError
+            When measuring itself is impossible: no worker can be started.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """End what this runner started; the next run starts anew."""

@@ -1,0 +1,100 @@
+"""Times libraries on this machine's CPU, in a warm child process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from collage.cost.base import Cost, CostStatus
+from collage.cost.measure_config import MeasureConfig
+from collage.cost.process import WorkerFailure, WorkerProcess
+from collage.cost.runner._base import RunJob, Runner, RunResult
+from collage.cost.timing import summarize
+
+_RETIRE_AFTER = 200
+"""Runs after which the worker is replaced: libraries leave threads and memory behind."""
+
+
+class LocalRunner(Runner):
+    """A runner on this machine; use as a context manager.
+
+    Parameters
+    ----------
+    config : MeasureConfig
+        Repetitions, limits and tolerances.
+    fresh_process : bool
+        Start a new process for every run. Right for whole models, whose thread pools would
+        otherwise still spin when the next one is timed; too slow for thousands of candidates.
+    """
+
+    def __init__(self, config: MeasureConfig, *, fresh_process: bool = False) -> None:
+        self._config = config
+        self._fresh_process = fresh_process
+        self._worker: WorkerProcess | None = None
+        self._initial_bytes = 0
+
+    def __enter__(self) -> LocalRunner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def run(self, job: RunJob) -> RunResult:
+        begin = time.perf_counter()
+        worker = self._ready_worker()
+        first = worker.requests == 0
+        result = self._ask(worker, job)
+        if result.cost.status is CostStatus.CRASHED and not first:
+            # An earlier candidate may have corrupted the process; only a fresh one can accuse.
+            result = self._ask(self._ready_worker(), job)
+        if self._fresh_process:
+            self.close()
+        elapsed = time.perf_counter() - begin
+        return RunResult(result.cost, result.largest_error, result.first_call_sec, elapsed)
+
+    def warm_up(self) -> None:
+        """Start the worker process now."""
+        if self._worker is None:
+            limit = self._config.memory_limit_bytes
+            self._worker = WorkerProcess(memory_limit_bytes=limit)
+
+    def close(self) -> None:
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+    def _ready_worker(self) -> WorkerProcess:
+        worker = self._worker
+        if worker is not None and worker.requests:
+            grown = worker.resident_bytes - self._initial_bytes
+            if worker.requests >= _RETIRE_AFTER or grown > self._config.memory_limit_bytes // 2:
+                self.close()
+        self.warm_up()
+        assert self._worker is not None
+        if self._worker.requests == 0:
+            self._worker.wait_until_ready()
+            self._initial_bytes = self._worker.resident_bytes
+        return self._worker
+
+    def _ask(self, worker: WorkerProcess, job: RunJob) -> RunResult:
+        request = {
+            "task": "run",
+            "library": str(job.library),
+            "inputs": str(job.inputs),
+            "expected": str(job.expected),
+            "config": self._config.to_dict(),
+        }
+        try:
+            worker.send(request, self._config.run_timeout_sec)
+            answer = worker.receive()
+        except WorkerFailure as err:
+            self.close()
+            return RunResult(Cost(err.status, reason=f"the candidate {err.reason}"))
+        except BaseException:
+            self.close()  # An interrupt: the answer under way must not meet the next request.
+            raise
+        status = CostStatus(answer["status"])
+        if status is not CostStatus.VALID:
+            return RunResult(Cost(status, reason=answer["reason"]))
+        samples: Sequence[float] = answer["samples_sec"]
+        return RunResult(summarize(samples), answer["largest_error"], answer["first_call_sec"])

@@ -1,0 +1,76 @@
+"""The program of a worker process: reads requests from its standard input, answers on its output.
+
+Started by :class:`collage.cost.process.WorkerProcess`. It imports nothing heavy before it has made
+sure to die with its parent.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import sys
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main(settings: dict[str, Any]) -> None:
+    """Serve requests until the input ends.
+
+    Parameters
+    ----------
+    settings : dict
+        ``parent`` (its process id), ``plugins``, ``data_limit_bytes``.
+    """
+    _die_with_parent(settings["parent"])
+    answers = _claim_standard_output()
+    from collage.cost.plugins import load_plugins
+    from collage.cost.tasks import TASKS, failure
+
+    try:
+        load_plugins(settings["plugins"])
+    except (ImportError, AttributeError, TypeError, ValueError) as err:
+        _answer(answers, {"ready": False, "reason": f"{type(err).__name__}: {err}"})
+        return
+    _limit_memory(settings["data_limit_bytes"])
+    _answer(answers, {"ready": True})
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = TASKS[request["task"]](request)
+        except Exception as err:  # noqa: BLE001 (every failure of a candidate becomes a typed reason)
+            answer = failure(request["task"], err)
+        _answer(answers, answer)
+
+
+def _die_with_parent(parent: int) -> None:
+    """Linux kills this process when the thread that started it ends; elsewhere the end of the
+    input must do."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)  # The parent died before that.
+
+
+def _claim_standard_output() -> int:
+    """Keep the answer pipe to ourselves: what libraries print goes to standard error."""
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    return answers
+
+
+def _limit_memory(data_limit_bytes: int) -> None:
+    """Stop allocations that outrun the parent's watch; counted from what is held now."""
+    with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123
+        data_pages = int(statm.read().split()[5])
+    limit = data_pages * resource.getpagesize() + data_limit_bytes
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
+def _answer(answers: int, value: dict[str, Any]) -> None:
+    data = json.dumps(value).encode() + b"\n"
+    while data:
+        data = data[os.write(answers, data) :]
