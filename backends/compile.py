@@ -24,7 +24,7 @@ from collage.backends.base import (
     NativeBackend,
 )
 from collage.backends.errors import CompileError, OutputError
-from collage.backends.registry import encode_codegen_options, get_backend
+from collage.backends.registry import CodegenFailures, encode_codegen_options, get_backend
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,29 @@ def codegen_names(mod: tvm.IRModule) -> set[str]:
 def build_executable(
     mod: tvm.IRModule, targets: Sequence[BackendTarget], context: BuildContext
 ) -> relax.VMExecutable:
-    """Compile a partitioned module in memory; the result still has to be linked."""
+    """Compile a partitioned module in memory; the result still has to be linked.
+
+    Raises
+    ------
+    CodegenError, CompileError
+        As a backend's code generator raised them.
+    """
     device = targets[0].device
     context.work_dir.mkdir(parents=True, exist_ok=True)
     mod = lower_native(mod, targets, context)
     used = codegen_names(mod)
-    options = {t.backend: encode_codegen_options(t, context) for t in targets if t.backend in used}
-    mod = relax.transform.RunCodegen(options)(mod)
+    failures = CodegenFailures()
+    options = {
+        t.backend: encode_codegen_options(t, context, failures)
+        for t in targets
+        if t.backend in used
+    }
+    try:
+        mod = relax.transform.RunCodegen(options)(mod)
+    except RuntimeError as err:
+        if failures.errors:
+            raise failures.errors[0] from err
+        raise
     # The code generators embed their own constants; TVM would pack every one of them once more.
     if mod.attrs and "const_name_to_constant" in mod.attrs:
         mod = mod.without_attr("const_name_to_constant")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from collage.backends.base import (
     Match,
     PatternTriple,
 )
-from collage.backends.errors import TargetError
+from collage.backends.errors import CollageError, TargetError
 
 ENTRY_POINT_GROUP = "collage.backends"
 BUILTIN = ("tvm", "onednn", "openblas")
@@ -95,14 +96,29 @@ def _register_codegen(backend: ExternalBackend) -> None:
         functions: Sequence[relax.Function], options: Mapping[str, Any], _names: Mapping[Any, str]
     ) -> list[tvm.runtime.Module]:
         target, context = decode_codegen_options(backend, dict(options))
-        return backend.codegen(list(functions), target, context)
+        try:
+            return backend.codegen(list(functions), target, context)
+        except CollageError as err:
+            # An error loses its type on its way through TVM: the caller finds it here instead.
+            if "failures" in options:
+                options["failures"].errors.append(err)
+            raise
 
     tvm_ffi.register_global_func(f"relax.ext.{backend.name}", codegen, override=True)
 
 
-def encode_codegen_options(target: BackendTarget, context: BuildContext) -> dict[str, Any]:
-    """What ``RunCodegen``'s ``target_options`` carry to a backend (plain strings and numbers)."""
-    return {
+@dataclass
+class CodegenFailures:
+    """Errors that code generators raised under ``RunCodegen``, with their types and values."""
+
+    errors: list[CollageError] = field(default_factory=list)
+
+
+def encode_codegen_options(
+    target: BackendTarget, context: BuildContext, failures: CodegenFailures | None = None
+) -> dict[str, Any]:
+    """What ``RunCodegen``'s ``target_options`` carry to a backend."""
+    return ({} if failures is None else {"failures": failures}) | {
         "attributes": {k: v for k, v in target.option_dict().items() if v is not None},
         "device": target.device,
         "cache_dir": str(context.cache_dir),

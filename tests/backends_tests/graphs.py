@@ -1,0 +1,35 @@
+"""Small Relax modules for the backends' tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tvm
+from tvm import relax
+
+Emit = Callable[[relax.Expr], relax.Var]
+
+
+def graph(
+    shapes: Sequence[Sequence[int]], body: Callable[..., relax.Expr], dtype: str = "float32"
+) -> tvm.IRModule:
+    """A module whose ``main`` takes inputs of the given shapes.
+
+    ``body(emit, x0, x1, ...)`` builds the result; ``emit`` binds one operator to a variable.
+    """
+    params = [relax.Var(f"x{i}", relax.TensorType(shape, dtype)) for i, shape in enumerate(shapes)]
+    builder = relax.BlockBuilder()
+    with builder.function("main", params):
+        with builder.dataflow():
+            result = builder.emit_output(body(builder.emit, *params))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def constant(
+    *shape: int, rng: np.random.Generator | None = None, scale: float = 1.0, dtype: str = "float32"
+) -> relax.Expr:
+    """A constant of normally distributed values, new ones at every call."""
+    values = (rng or np.random.default_rng()).standard_normal(shape) * scale
+    return relax.const(values.astype(dtype), dtype)

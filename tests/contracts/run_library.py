@@ -1,0 +1,52 @@
+"""Runs a compiled library in a process of its own and says which threads worked.
+
+    python run_library.py LIBRARY INPUTS.npz FUNCTION SECONDS
+
+Prints one JSON object: ``busy_threads`` (threads that used more than a tenth of the elapsed time)
+and ``digest`` (of the output's bytes). Needs only TVM's runtime and numpy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import tvm
+from tvm import relax
+
+
+def thread_seconds() -> dict[str, float]:
+    """CPU seconds that every thread of this process has used."""
+    tick_sec = 1.0 / os.sysconf("SC_CLK_TCK")
+    seconds = {}
+    for task in Path("/proc/self/task").iterdir():
+        fields = (task / "stat").read_text().rpartition(")")[2].split()
+        seconds[task.name] = (int(fields[11]) + int(fields[12])) * tick_sec
+    return seconds
+
+
+def main() -> None:
+    library, inputs_file, function, seconds = sys.argv[1:]
+    with np.load(inputs_file) as stored:
+        inputs = [tvm.runtime.tensor(stored[name]) for name in stored.files]
+    vm = relax.VirtualMachine(tvm.runtime.load_module(library), tvm.cpu())
+    run = vm[function]
+    output = run(*inputs)
+    # Libraries may start threads when they are loaded and let them spin for a moment.
+    time.sleep(0.5)
+    before, start = thread_seconds(), time.perf_counter()
+    while time.perf_counter() - start < float(seconds):
+        output = run(*inputs)
+    elapsed = time.perf_counter() - start
+    used = {name: sec - before.get(name, 0.0) for name, sec in thread_seconds().items()}
+    busy = sum(sec > 0.1 * elapsed for sec in used.values())
+    print(json.dumps({"busy_threads": busy, "digest": hashlib.sha256(output.numpy()).hexdigest()}))
+
+
+if __name__ == "__main__":
+    main()
