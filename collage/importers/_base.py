@@ -1,0 +1,149 @@
+"""What an importer gives, and the protocol that each format's importer keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import tvm
+from tvm import relax
+
+from collage.backends.errors import ModelError, ShapeError
+
+Shapes = Mapping[str, Sequence[int]]
+"""Concrete shapes of inputs, by input name."""
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Name, static shape and element type (as numpy names it) of one input or output."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class ImportedModel:
+    """A model as a Relax module.
+
+    Attributes
+    ----------
+    name : str
+        The file's stem or the graph's name.
+    mod : tvm.IRModule
+        Function ``main``, weights bound as inline constants, not yet normalized.
+    inputs, outputs : tuple of TensorSpec
+        In the order of ``main``'s parameters and results, under the model's own names.
+    source_format : str
+        ``onnx``, ``pt2``, ``relax-json``, ``tvmscript`` or ``module``.
+    """
+
+    name: str
+    mod: tvm.IRModule
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    source_format: str
+
+
+class FileImporter(Protocol):
+    """Reads one file format."""
+
+    @property
+    def source_format(self) -> str:
+        """The format's name, see :class:`ImportedModel`."""
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """Usual suffixes; only a hint, which formats are tried first."""
+
+    def recognizes(self, path: Path) -> bool:
+        """Whether the file's content is of this format."""
+
+    def load(self, path: Path, shapes: Shapes) -> ImportedModel:
+        """Import the file.
+
+        Raises
+        ------
+        ModelError, ShapeError
+            See :func:`collage.importers.load_model`.
+        """
+
+
+def from_module(
+    mod: tvm.IRModule,
+    *,
+    name: str,
+    source_format: str,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+) -> ImportedModel:
+    """Describe a module whose ``main`` has static shapes.
+
+    Raises
+    ------
+    ModelError
+        When there is no Relax function ``main``, or it takes or gives something else than tensors.
+    ShapeError
+        When a parameter or a result has an open dimension.
+    """
+    names = [str(gv.name_hint) for gv in mod.get_global_vars()]
+    if "main" not in names or not isinstance(mod["main"], relax.Function):
+        found = ", ".join(names) or "none"
+        raise ModelError(f"the module has no Relax function 'main'; functions: {found}", value=name)
+    main = mod["main"]
+    wanted = input_names or [str(p.name) for p in main.params]
+    inputs = tuple(_spec(n, p.ty, "input") for n, p in zip(wanted, main.params, strict=True))
+    result = main.ret_ty
+    fields = list(result.fields) if isinstance(result, relax.TupleType) else [result]
+    labels = output_names or [f"output_{i}" for i in range(len(fields))]
+    outputs = tuple(_spec(n, ty, "output") for n, ty in zip(labels, fields, strict=True))
+    return ImportedModel(name, mod, inputs, outputs, source_format)
+
+
+def _spec(name: str, ty: tvm.ir.Type, role: str) -> TensorSpec:
+    if not isinstance(ty, relax.TensorType):
+        raise ModelError(f"{role} '{name}' is no tensor but {ty}", value=name)
+    if not isinstance(ty.shape, relax.ShapeExpr):
+        raise ShapeError(f"the shape of {role} '{name}' depends on data", value=name)
+    dims = list(ty.shape.values)
+    if not all(isinstance(d, tvm.tirx.IntImm) for d in dims):
+        text = ",".join(str(d) for d in dims)
+        raise ShapeError(
+            f"{role} '{name}' has the open shape ({text}); only static shapes can be optimized",
+            value=text,
+        )
+    return TensorSpec(name, tuple(int(d) for d in dims), str(ty.dtype.dtype))
+
+
+def reject_shapes(shapes: Shapes, model: ImportedModel) -> ImportedModel:
+    """For formats whose shapes are fixed: the given ones may only repeat them.
+
+    Raises
+    ------
+    ShapeError
+        For an unknown input or another shape.
+    """
+    known = {spec.name: spec.shape for spec in model.inputs}
+    for name, shape in shapes.items():
+        if name not in known:
+            raise unknown_input(name, known)
+        if tuple(shape) != known[name]:
+            raise ShapeError(
+                f"input '{name}' has the fixed shape {show(known[name])}, not {show(shape)}",
+                value=tuple(shape),
+            )
+    return model
+
+
+def unknown_input(name: str, known: Sequence[str] | Mapping[str, object]) -> ShapeError:
+    """The error for a shape given to an input that is not there."""
+    listed = ", ".join(known) or "none"
+    return ShapeError(f"the model has no input '{name}'; its inputs: {listed}", value=name)
+
+
+def show(shape: Sequence[object]) -> str:
+    """A shape as the command line takes it: ``1,3,224,224``."""
+    return ",".join(str(d) for d in shape) or "()"

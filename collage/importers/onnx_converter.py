@@ -1,0 +1,198 @@
+"""TVM's ONNX importer with what it gets silently wrong mended or refused.
+
+Every operator's result is bound to a variable that bears the node's name, so that reports can speak
+of the model's own layers. All nodes that cannot be converted are collected and named at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import tvm
+from tvm import relax
+from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
+
+from collage.backends.errors import ModelError
+from collage.importers.onnx_support import node_label
+
+Attributes = dict[str, Any]
+Inputs = Sequence[relax.Expr | None]
+
+
+class Refused(Exception):
+    """A node that TVM's importer would take and get wrong; the message says why."""
+
+
+class CheckedImporter(ONNXGraphImporter):
+    """Converts one graph; :meth:`convert` is the entry."""
+
+    def __init__(self) -> None:
+        super().__init__({}, "float32", sanitize=True)
+        self._failures: list[str] = []
+        self._lost: set[relax.Var] = set()
+
+    def convert(self, model: onnx.ModelProto) -> tvm.IRModule:
+        """Import a graph with static input shapes.
+
+        Raises
+        ------
+        ModelError
+            Names every node that cannot be converted, with the reason.
+        """
+        versions = [o.version for o in model.opset_import if o.domain in ("", "ai.onnx")]
+        for node in model.graph.node:
+            node.name = node_label(node)
+        mod = self.from_onnx(model.graph, versions[0] if versions else 1)
+        if self._failures:
+            raise ModelError(
+                "these nodes cannot be imported: " + "; ".join(self._failures),
+                value=list(self._failures),
+            )
+        return mod
+
+    def _convert_operator(
+        self, op_name: str, inputs: Inputs, attrs: Attributes, opset: int
+    ) -> relax.Expr:
+        name = str(attrs["tvm_custom"]["name"])
+        if any(isinstance(x, relax.Var) and x in self._lost for x in inputs):
+            return self._placeholder(attrs)
+        try:
+            check = CHECKS.get(op_name)
+            if check is not None:
+                check(inputs, attrs, opset)
+            mended = MENDED.get(op_name)
+            found = mended(self.bb, inputs, attrs) if mended is not None else None
+            if found is None:
+                found = super()._convert_operator(op_name, inputs, attrs, opset)
+            return self._named(found, name)
+        except Exception as err:  # noqa: BLE001 - converters raise anything; each is reported below
+            reason = str(err).strip().splitlines()
+            self._failures.append(f"{name} ({op_name}: {reason[-1] if reason else type(err)})")
+            return self._placeholder(attrs)
+
+    def _named(self, expr: Any, name: str) -> Any:
+        if isinstance(expr, relax.Call) and not tvm.ir.is_prim_expr(expr):
+            expr = self.bb.normalize(expr)
+            if isinstance(expr.ty, relax.TensorType):
+                return self.bb.emit(expr, name_hint=name)
+        return expr
+
+    def _placeholder(self, attrs: Attributes) -> relax.Expr:
+        """Stands for the results of a node that failed, so that the others can still be tried."""
+        count = int(attrs["tvm_custom"]["num_outputs"])
+        lost = [relax.Var("lost", relax.TensorType(dtype="float32", ndim=-1)) for _ in range(count)]
+        self._lost.update(lost)
+        return lost[0] if count == 1 else relax.Tuple(lost)
+
+
+def _text(attrs: Attributes, name: str, default: str) -> str:
+    value = attrs.get(name, default)
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _shape(expr: relax.Expr | None) -> tuple[int, ...] | None:
+    ty = getattr(expr, "ty", None)
+    if not isinstance(ty, relax.TensorType) or not isinstance(ty.shape, relax.ShapeExpr):
+        return None
+    dims = list(ty.shape.values)
+    return (
+        tuple(int(d) for d in dims) if all(isinstance(d, tvm.tirx.IntImm) for d in dims) else None
+    )
+
+
+def _check_reduction(inputs: Inputs, attrs: Attributes, opset: int) -> None:
+    shape = _shape(inputs[0])
+    if shape is not None and 0 in shape:
+        raise Refused("a reduction over an empty set")
+
+
+def _check_conv_transpose(inputs: Inputs, attrs: Attributes, opset: int) -> None:
+    if attrs.get("output_shape"):
+        raise Refused("output_shape is not honoured by TVM's importer; give pads instead")
+
+
+def _check_resize(inputs: Inputs, attrs: Attributes, opset: int) -> None:
+    if attrs.get("antialias", 0):
+        raise Refused("antialias is not supported")
+    mode = _text(attrs, "mode", "nearest")
+    scales = _constant(inputs, 2)
+    sizes = _constant(inputs, 3)
+    shape = _shape(inputs[0])
+    if shape is None or (scales is None and sizes is None):
+        return
+    ratios = scales if sizes is None else np.asarray(sizes) / np.asarray(shape[-len(sizes) :])
+    if mode in ("linear", "cubic") and np.any(np.asarray(ratios) < 1):
+        raise Refused(f"{mode} downsampling is computed otherwise by TVM than ONNX defines it")
+
+
+def _constant(inputs: Inputs, index: int) -> np.ndarray | None:
+    expr = inputs[index] if index < len(inputs) else None
+    if isinstance(expr, relax.ShapeExpr):
+        return np.asarray([int(d) for d in expr.values])
+    value = expr.value.numpy() if isinstance(expr, tvm.ir.GenericConst) else None
+    return value if value is not None and value.size else None
+
+
+def _check_lrn(inputs: Inputs, attrs: Attributes, opset: int) -> None:
+    if int(attrs["size"]) % 2 == 0:
+        raise Refused("an even window is placed otherwise by TVM than ONNX defines it")
+
+
+def _depth_to_space(bb: relax.BlockBuilder, inputs: Inputs, attrs: Attributes) -> relax.Expr | None:
+    shape = _shape(inputs[0])
+    if shape is None:
+        return None
+    b = int(attrs["blocksize"])
+    n, c, h, w = shape
+    if _text(attrs, "mode", "DCR") == "CRD":
+        split, order = (n, c // (b * b), b, b, h, w), [0, 1, 4, 2, 5, 3]
+    else:
+        split, order = (n, b, b, c // (b * b), h, w), [0, 3, 4, 1, 5, 2]
+    x = bb.emit(relax.op.permute_dims(bb.emit(relax.op.reshape(inputs[0], split)), order))
+    return relax.op.reshape(x, (n, c // (b * b), h * b, w * b))
+
+
+def _space_to_depth(bb: relax.BlockBuilder, inputs: Inputs, attrs: Attributes) -> relax.Expr | None:
+    shape = _shape(inputs[0])
+    if shape is None:
+        return None
+    b = int(attrs["blocksize"])
+    n, c, h, w = shape
+    # In CRD order (from opset 25 on) the channel comes before its place in the block.
+    order = [0, 1, 3, 5, 2, 4] if _text(attrs, "mode", "DCR") == "CRD" else [0, 3, 5, 1, 2, 4]
+    x = bb.emit(relax.op.reshape(inputs[0], (n, c, h // b, b, w // b, b)))
+    return relax.op.reshape(
+        bb.emit(relax.op.permute_dims(x, order)), (n, c * b * b, h // b, w // b)
+    )
+
+
+CHECKS: dict[str, Callable[[Inputs, Attributes, int], None]] = {
+    **{
+        f"Reduce{kind}": _check_reduction
+        for kind in (
+            "Max",
+            "Min",
+            "Sum",
+            "Mean",
+            "Prod",
+            "LogSumExp",
+            "LogSum",
+            "SumSquare",
+            "L1",
+            "L2",
+        )
+    },
+    "ArgMax": _check_reduction,
+    "ArgMin": _check_reduction,
+    "ConvTranspose": _check_conv_transpose,
+    "Resize": _check_resize,
+    "LRN": _check_lrn,
+}
+
+MENDED: dict[str, Callable[[relax.BlockBuilder, Inputs, Attributes], relax.Expr | None]] = {
+    "DepthToSpace": _depth_to_space,
+    "SpaceToDepth": _space_to_depth,
+}

@@ -1,0 +1,94 @@
+"""ONNX models: concrete shapes, folded shape computations, then TVM's importer."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import onnx
+import onnx.version_converter
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+from collage.backends.errors import ModelError
+from collage.importers._base import ImportedModel, Shapes, from_module
+from collage.importers.onnx_converter import CheckedImporter
+from collage.importers.onnx_fold import attach_weights, detach_weights, fold, weight_inputs
+from collage.importers.onnx_shapes import concretize, real_inputs
+from collage.importers.onnx_support import expand_functions, require_supported
+
+OLDEST_OPSET = 7
+"""Older graphs broadcast by attribute, which TVM's importer does not know; they are converted."""
+
+
+class OnnxImporter:
+    """Reads ONNX protobuf files, with or without external data."""
+
+    source_format = "onnx"
+    suffixes = (".onnx", ".pb", ".onnxproto")
+
+    def recognizes(self, path: Path) -> bool:
+        return self._parse(path) is not None
+
+    def load(self, path: Path, shapes: Shapes) -> ImportedModel:
+        model = self._parse(path)
+        assert model is not None
+        try:
+            onnx.load_external_data_for_model(model, str(path.parent))
+        except (OSError, ValueError, onnx.checker.ValidationError) as err:
+            raise ModelError(
+                f"the external weights of '{path}' cannot be read: {err}", value=str(path)
+            ) from err
+        return import_onnx(model, path.stem, shapes)
+
+    def _parse(self, path: Path) -> onnx.ModelProto | None:
+        try:
+            model = onnx.load_model(str(path), format="protobuf", load_external_data=False)
+        except DecodeError:
+            return None
+        return model if model.ir_version > 0 and len(model.graph.output) > 0 else None
+
+
+def import_onnx(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedModel:
+    """Import an ONNX model; the given one is not changed.
+
+    Raises
+    ------
+    ModelError
+        For operators or nodes that cannot be imported; all of them are named.
+    ShapeError
+        See :func:`collage.importers.onnx_shapes.concretize`.
+    """
+    small, weights = detach_weights(model)
+    inputs = real_inputs(small.graph)
+    concretize(inputs, shapes)
+    input_names = [value.name for value in inputs]
+    output_names = [value.name for value in small.graph.output]
+    small.graph.input.extend(weight_inputs(weights))
+    small = fold(expand_functions(_at_least(small, OLDEST_OPSET)))
+    attach_weights(small, weights)
+    require_supported(small)
+    with warnings.catch_warnings():
+        # Renamed inputs and the like; the names are given back below.
+        warnings.simplefilter("ignore")
+        mod = CheckedImporter().convert(small)
+    return from_module(
+        mod,
+        name=name,
+        source_format="onnx",
+        input_names=input_names,
+        output_names=output_names,
+    )
+
+
+def _at_least(model: onnx.ModelProto, version: int) -> onnx.ModelProto:
+    versions = [o.version for o in model.opset_import if o.domain in ("", "ai.onnx")]
+    if not versions or versions[0] >= version:
+        return model
+    try:
+        return onnx.version_converter.convert_version(model, version)
+    except (RuntimeError, onnx.version_converter.ConvertError) as err:
+        raise ModelError(
+            f"the model uses opset {versions[0]}, which cannot be converted to {version}: "
+            f"{str(err).splitlines()[0]}",
+            value=versions[0],
+        ) from err

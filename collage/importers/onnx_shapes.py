@@ -1,0 +1,117 @@
+"""Concrete shapes for an ONNX graph's inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx
+
+from collage.backends.errors import ModelError, ShapeError
+from collage.importers._base import Shapes, show, unknown_input
+
+
+def real_inputs(graph: onnx.GraphProto, weights: Sequence[str] = ()) -> list[onnx.ValueInfoProto]:
+    """The graph's inputs that no initializer fills."""
+    filled = {tensor.name for tensor in graph.initializer} | set(weights)
+    filled |= {tensor.values.name for tensor in graph.sparse_initializer}
+    return [value for value in graph.input if value.name not in filled]
+
+
+def concretize(inputs: Sequence[onnx.ValueInfoProto], shapes: Shapes) -> None:
+    """Write a static shape into every input, in place.
+
+    A named dimension that two inputs share needs to be given once only.
+
+    Raises
+    ------
+    ShapeError
+        For a shape of an unknown input, one that contradicts the declared rank, a static or a
+        shared dimension, one that is not positive, or an open dimension that nobody gave.
+    """
+    known = {value.name: value for value in inputs}
+    for name in shapes:
+        if name not in known:
+            raise unknown_input(name, known)
+    named: dict[str, tuple[int, str]] = {}
+    for name, shape in shapes.items():
+        _apply_given(known[name], list(shape), named)
+    for value in inputs:
+        _apply_named(value, named)
+
+
+def _declared(value: onnx.ValueInfoProto) -> list[int | str]:
+    """Each dimension as a number or a name; ``?`` for one with neither."""
+    dims = value.type.tensor_type.shape.dim
+    return [d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in dims]
+
+
+def _apply_given(
+    value: onnx.ValueInfoProto, shape: list[int], named: dict[str, tuple[int, str]]
+) -> None:
+    tensor = _tensor_type(value)
+    if any(isinstance(d, bool) or not isinstance(d, int) or d < 1 for d in shape):
+        raise ShapeError(
+            f"input '{value.name}': '{show(shape)}' is no shape; give positive whole numbers, "
+            f"for example --shape {value.name}=1,3,224,224",
+            value=tuple(shape),
+        )
+    if not tensor.HasField("shape"):
+        for size in shape:
+            tensor.shape.dim.add().dim_value = size
+        tensor.shape.SetInParent()
+        return
+    declared = _declared(value)
+    if len(declared) != len(shape):
+        raise ShapeError(
+            f"input '{value.name}' has {len(declared)} dimensions ({show(declared)}), "
+            f"but the shape {show(shape)} has {len(shape)}",
+            value=tuple(shape),
+        )
+    for dim, old, new in zip(tensor.shape.dim, declared, shape, strict=True):
+        if isinstance(old, int) and old > 0 and old != new:
+            raise ShapeError(
+                f"input '{value.name}' is declared as ({show(declared)}); "
+                f"{show(shape)} contradicts its dimension of {old}",
+                value=tuple(shape),
+            )
+        if isinstance(old, str) and old != "?":
+            size, owner = named.setdefault(old, (new, value.name))
+            if size != new:
+                raise ShapeError(
+                    f"inputs '{owner}' and '{value.name}' share the dimension '{old}', "
+                    f"but were given {size} and {new} for it",
+                    value=tuple(shape),
+                )
+        dim.dim_value = new
+
+
+def _apply_named(value: onnx.ValueInfoProto, named: dict[str, tuple[int, str]]) -> None:
+    tensor = _tensor_type(value)
+    if not tensor.HasField("shape"):
+        raise ShapeError(
+            f"input '{value.name}' declares no shape; give one, for example "
+            f"--shape {value.name}=1,3,224,224",
+            value=value.name,
+        )
+    declared = _declared(value)
+    for dim, old in zip(tensor.shape.dim, declared, strict=True):
+        if isinstance(old, str) and old in named:
+            dim.dim_value = named[old][0]
+    missing = [d for d in _declared(value) if isinstance(d, str) or d <= 0]
+    if missing:
+        example = [d if isinstance(d, int) and d > 0 else 1 for d in _declared(value)]
+        raise ShapeError(
+            f"input '{value.name}' has open dimensions ({show(declared)}); "
+            f"give its shape, for example --shape {value.name}={show(example)}",
+            value=tuple(declared),
+        )
+
+
+def _tensor_type(value: onnx.ValueInfoProto) -> onnx.TypeProto.Tensor:
+    if value.type.WhichOneof("value") != "tensor_type":
+        kind = value.type.WhichOneof("value") or "nothing"
+        raise ModelError(
+            f"input '{value.name}' is no tensor ({kind}); only tensors can be given to a model",
+            value=value.name,
+        )
+    return value.type.tensor_type

@@ -1,0 +1,101 @@
+"""Which ONNX operators can be imported, and the names of all those that cannot."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import onnx
+import onnx.inliner
+from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
+
+from collage.backends.errors import ModelError
+
+_MICROSOFT_ONLY = frozenset(
+    [
+        "AllClassNMS",
+        "Attention",
+        "BiasGelu",
+        "EmbedLayerNormalization",
+        "FastGelu",
+        "MatMulInteger16",
+        "SkipLayerNormalization",
+    ]
+)
+"""TVM looks operators up by name alone; these names mean onnxruntime's own operators to it."""
+
+_MICROSOFT = "com.microsoft"
+_MAX_NODES_NAMED = 5
+
+
+def is_supported(node: onnx.NodeProto) -> bool:
+    """Whether TVM's importer has a converter for this node's operator."""
+    if node.domain in ("", "ai.onnx"):
+        known = node.op_type in _get_convert_map() and node.op_type not in _MICROSOFT_ONLY
+        return known or node.op_type == "Constant"
+    return node.domain == _MICROSOFT and node.op_type in _MICROSOFT_ONLY | {"Gelu"}
+
+
+def expand_functions(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Inline the model's own functions, and standard operators that are unknown but defined by one.
+
+    Celu, Swish or GroupNormalization, say, are written in the standard as graphs of simpler
+    operators.
+    """
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
+    unknown = sorted(
+        {(node.domain, node.op_type) for node in model.graph.node if not is_supported(node)}
+    )
+    standard = [(domain, name) for domain, name in unknown if domain in ("", "ai.onnx")]
+    if not standard:
+        return model
+    return onnx.inliner.inline_selected_functions(model, standard, inline_schema_functions=True)
+
+
+def require_supported(model: onnx.ModelProto) -> None:
+    """Refuse a graph with operators that have no converter.
+
+    Raises
+    ------
+    ModelError
+        Names every operator with its nodes.
+    """
+    refused: dict[str, list[str]] = defaultdict(list)
+    for node in all_nodes(model.graph):
+        if not is_supported(node):
+            domain = f"{node.domain}." if node.domain not in ("", "ai.onnx") else ""
+            refused[domain + node.op_type].append(node_label(node))
+    if refused:
+        raise ModelError(
+            "these operators cannot be imported: " + "; ".join(_listed(refused)),
+            value=sorted(refused),
+        )
+
+
+def _listed(refused: dict[str, list[str]]) -> Iterator[str]:
+    for operator in sorted(refused):
+        yield f"{operator} ({join_names(refused[operator])})"
+
+
+def join_names(names: Sequence[str]) -> str:
+    """A few names, and how many more there are."""
+    shown = ", ".join(names[:_MAX_NODES_NAMED])
+    more = len(names) - _MAX_NODES_NAMED
+    return shown if more <= 0 else f"{shown} and {more} more"
+
+
+def node_label(node: onnx.NodeProto) -> str:
+    """The node's name, or that of its first output when it has none."""
+    return str(node.name or next((name for name in node.output if name), node.op_type))
+
+
+def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """Every node, those in branches and loops included."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from all_nodes(attribute.g)
+            for inner in attribute.graphs:
+                yield from all_nodes(inner)

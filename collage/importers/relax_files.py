@@ -1,0 +1,83 @@
+"""Relax modules from files: saved JSON, and TVMScript, which is Python code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import tvm
+import tvm.script
+
+from collage.backends.errors import ModelError
+from collage.importers._base import ImportedModel, Shapes, from_module, reject_shapes
+
+_HEAD_BYTES = 4096
+
+
+class RelaxJsonImporter:
+    """Reads what ``tvm.ir.save_json`` writes."""
+
+    source_format = "relax-json"
+    suffixes = (".json",)
+
+    def recognizes(self, path: Path) -> bool:
+        head = _head(path).lstrip()
+        return head.startswith(b"{") and b'"root_index"' in head
+
+    def load(self, path: Path, shapes: Shapes) -> ImportedModel:
+        try:
+            mod = tvm.ir.load_json(path.read_text(encoding="utf-8"))
+        except (ValueError, TypeError, KeyError, RuntimeError, AttributeError) as err:
+            # json.JSONDecodeError and UnicodeDecodeError are ValueErrors.
+            raise ModelError(
+                f"'{path}' looks like a saved Relax module but cannot be read: {_first_line(err)}",
+                value=str(path),
+            ) from err
+        return _describe(mod, path, self.source_format, shapes)
+
+
+class TvmScriptImporter:
+    """Reads TVMScript, which runs: only when the user said so."""
+
+    source_format = "tvmscript"
+    suffixes = (".py",)
+
+    def __init__(self, allow_code: bool) -> None:
+        self._allow_code = allow_code
+
+    def recognizes(self, path: Path) -> bool:
+        if path.suffix in self.suffixes:
+            return True
+        return b"ir_module" in _head(path) and b"tvm.script" in _head(path)
+
+    def load(self, path: Path, shapes: Shapes) -> ImportedModel:
+        if not self._allow_code:
+            raise ModelError(
+                f"'{path}' is Python code (TVMScript), which would be run; allow it with "
+                "--allow-code (allow_code=True) when you trust it",
+                value=str(path),
+            )
+        try:
+            mod = tvm.script.from_source(path.read_text(encoding="utf-8"))
+        except Exception as err:  # the file is foreign code and may raise anything
+            raise ModelError(
+                f"'{path}' is no TVMScript module: {_first_line(err)}", value=str(path)
+            ) from err
+        return _describe(mod, path, self.source_format, shapes)
+
+
+def _describe(mod: object, path: Path, source_format: str, shapes: Shapes) -> ImportedModel:
+    if not isinstance(mod, tvm.IRModule):
+        raise ModelError(
+            f"'{path}' holds a {type(mod).__name__}, not an IRModule", value=type(mod).__name__
+        )
+    return reject_shapes(shapes, from_module(mod, name=path.stem, source_format=source_format))
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_HEAD_BYTES)
+
+
+def _first_line(err: BaseException) -> str:
+    lines = str(err).strip().splitlines()
+    return lines[0] if lines else type(err).__name__

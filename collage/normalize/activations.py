@@ -1,0 +1,137 @@
+"""Chains that exporters write out for GELU, SiLU and their like become one operator.
+
+A chain is compared as mathematics, not as a tree: products are taken apart into factors, sums of
+powers are read as a polynomial. So every order of operands and every place of the 0.5 is the same.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tvm import relax
+
+from collage.normalize._base import Rules, Scope, is_constant, is_float, is_tensor, op_name, scalar
+from collage.normalize.clipping import factors
+
+Polynomial = dict[int, float]
+"""Coefficient by degree."""
+
+_TOLERANCE = 1e-3
+"""Exporters write constants like 0.044715 and 1.702 with few digits."""
+
+ERF_GELU: Polynomial = {1: 1 / math.sqrt(2)}
+TANH_GELU: Polynomial = {1: math.sqrt(2 / math.pi), 3: math.sqrt(2 / math.pi) * 0.044715}
+
+
+def polynomial(scope: Scope, expr: relax.Expr, x: relax.Expr, depth: int = 8) -> Polynomial | None:
+    """Read ``expr`` as a polynomial in ``x`` of degree up to 3; None when it is none."""
+    if expr.same_as(x):
+        return {1: 1.0}
+    value = scalar(expr) if is_constant(expr) else None
+    if value is not None:
+        return {0: value}
+    call = scope.call(expr, "add", "multiply", "power")
+    if call is None or depth == 0:
+        return None
+    left = polynomial(scope, call.args[0], x, depth - 1)
+    right = polynomial(scope, call.args[1], x, depth - 1)
+    if left is None or right is None:
+        return None
+    if op_name(call) == "add":
+        return {d: left.get(d, 0.0) + right.get(d, 0.0) for d in left.keys() | right.keys()}
+    if op_name(call) == "power":
+        cube = right == {0: 3.0} and left == {1: 1.0}
+        return {3: 1.0} if cube else None
+    product: Polynomial = {}
+    for a, p in left.items():
+        for b, q in right.items():
+            product[a + b] = product.get(a + b, 0.0) + p * q
+    return product if max(product) <= 3 else None
+
+
+def _is_close(found: Polynomial | None, wanted: Polynomial) -> bool:
+    if found is None:
+        return False
+    degrees = found.keys() | wanted.keys()
+    return all(
+        math.isclose(found.get(d, 0.0), wanted.get(d, 0.0), rel_tol=_TOLERANCE, abs_tol=1e-9)
+        for d in degrees
+    )
+
+
+def gelu(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``0.5 * x * (1 + erf(x / sqrt(2)))``, or its tanh approximation, is GELU."""
+    if not is_tensor(call) or not is_float(call):
+        return None
+    scale, terms = factors(scope, call)
+    if len(terms) != 2 or not math.isclose(scale, 0.5, rel_tol=_TOLERANCE):
+        return None
+    for x, gate in (terms, terms[::-1]):
+        inner = _one_plus(scope, gate)
+        call_inner = scope.call(inner, "erf", "tanh") if inner is not None else None
+        if call_inner is None:
+            continue
+        found = polynomial(scope, call_inner.args[0], x)
+        if op_name(call_inner) == "erf" and _is_close(found, ERF_GELU):
+            return relax.op.nn.gelu(x)
+        if op_name(call_inner) == "tanh" and _is_close(found, TANH_GELU):
+            return relax.op.nn.gelu_tanh(x)
+    return None
+
+
+def _one_plus(scope: Scope, expr: relax.Expr) -> relax.Expr | None:
+    """``y`` when ``expr`` is ``y + 1``."""
+    call = scope.call(expr, "add")
+    if call is None or not is_constant(call.args[1]) or scalar(call.args[1]) != 1.0:
+        return None
+    return call.args[0]
+
+
+def silu(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``x * sigmoid(x)`` is SiLU (Swish)."""
+    for x, gate in (call.args, call.args[::-1]):
+        inner = scope.call(gate, "sigmoid")
+        if inner is not None and inner.args[0].same_as(x):
+            return relax.op.nn.silu(x)
+    return None
+
+
+def logistic(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``1 / (1 + exp(-x))`` is the sigmoid."""
+    if not is_constant(call.args[0]) or scalar(call.args[0]) != 1.0 or not is_tensor(call):
+        return None
+    inner = _one_plus(scope, call.args[1])
+    exponential = scope.call(inner, "exp") if inner is not None else None
+    negative = scope.call(exponential.args[0], "negative") if exponential is not None else None
+    return relax.op.sigmoid(negative.args[0]) if negative is not None else None
+
+
+def softplus(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``log(exp(x) + 1)`` is softplus."""
+    inner = _one_plus(scope, call.args[0])
+    exponential = scope.call(inner, "exp") if inner is not None else None
+    return relax.op.nn.softplus(exponential.args[0]) if exponential is not None else None
+
+
+def written_out_softmax(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``exp(x - max(x)) / sum(exp(x - max(x)))`` over one axis is softmax."""
+    total = scope.call(call.args[1], "sum")
+    if total is None or not total.args[0].same_as(call.args[0]) or not total.attrs.keepdims:
+        return None
+    exponential = scope.call(call.args[0], "exp")
+    axes = total.attrs.axis
+    if exponential is None or axes is None or len(axes) != 1:
+        return None
+    shifted = scope.call(exponential.args[0], "subtract")
+    largest = scope.call(shifted.args[1], "max") if shifted is not None else None
+    x = exponential.args[0]
+    if largest is not None and largest.args[0].same_as(shifted.args[0]):
+        x = shifted.args[0]
+    return relax.op.nn.softmax(x, axis=int(axes[0]))
+
+
+RULES: Rules = {
+    "multiply": (gelu, silu),
+    "divide": (logistic, written_out_softmax),
+    "log": (softplus,),
+}

@@ -1,0 +1,145 @@
+"""One spelling for each piece of elementwise arithmetic.
+
+Constants stand second, scalars are 0-d, per-channel constants are ``(1, C, 1, 1)`` and per-feature
+ones ``(N,)``; division and subtraction of constants become multiplication and addition. Backends'
+patterns then need one form each.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm import relax
+
+from collage.normalize._base import (
+    Rules,
+    Scope,
+    constant,
+    dtype_of,
+    is_constant,
+    is_float,
+    is_tensor,
+    make_constant,
+    op_name,
+    operand_pair,
+    scalar,
+    shape_of,
+)
+
+COMMUTATIVE = ("add", "multiply", "maximum", "minimum")
+CONVOLUTIONS = tuple(f"nn.conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", "_transpose"))
+_BINARY = {
+    "add": relax.op.add,
+    "subtract": relax.op.subtract,
+    "multiply": relax.op.multiply,
+    "divide": relax.op.divide,
+    "maximum": relax.op.maximum,
+    "minimum": relax.op.minimum,
+    "power": relax.op.power,
+}
+
+
+def constant_second(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``c + x`` is ``x + c``."""
+    a, b = call.args
+    if is_constant(a) and not is_constant(b):
+        return _BINARY[op_name(call)](b, a)
+    return None
+
+
+def canonical_constant(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """Give the constant operand its one shape (see the module's text)."""
+    pair = operand_pair(call)
+    if pair is None or not is_tensor(call) or shape_of(call) != shape_of(pair[0]):
+        return None
+    x, const = pair
+    wanted = _constant_shape(scope, x, shape_of(const))
+    if wanted == shape_of(const):
+        return None
+    value = constant(const)
+    assert value is not None
+    return _BINARY[op_name(call)](x, make_constant(value.reshape(wanted), dtype_of(const)))
+
+
+def _constant_shape(scope: Scope, x: relax.Expr, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The canonical shape of a constant of this shape that is combined with ``x``."""
+    rank = len(shape_of(x))
+    full = (1,) * (rank - len(shape)) + shape
+    wide = [axis for axis, size in enumerate(full) if size != 1]
+    channels = (1, shape_of(x)[1]) + (1,) * (rank - 2) if rank > 2 else ()
+    if scope.comes_from(x, *CONVOLUTIONS) and full == channels:
+        return channels
+    if not wide:
+        # A bias of one feature is still a bias.
+        one_feature = scope.comes_from(x, "matmul") and shape_of(x)[-1:] == (1,) and shape != ()
+        return (1,) if one_feature else ()
+    if rank > 2 and wide == [1]:
+        return full
+    return full[wide[0] :]
+
+
+def divide_to_multiply(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``x / c`` is ``x * (1 / c)`` for a finite, non-zero constant."""
+    pair = operand_pair(call)
+    if pair is None or not is_float(call):
+        return None
+    value = constant(pair[1])
+    assert value is not None
+    with np.errstate(all="ignore"):
+        inverse = (1 / value.astype("float64")).astype(value.dtype)
+    if not np.all(np.isfinite(inverse)) or np.any(inverse == 0):
+        return None
+    return relax.op.multiply(pair[0], make_constant(inverse, dtype_of(call)))
+
+
+def subtract_to_add(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``x - c`` is ``x + (-c)``."""
+    pair = operand_pair(call)
+    if pair is None or not is_float(call):
+        return None
+    value = constant(pair[1])
+    assert value is not None
+    return relax.op.add(pair[0], make_constant(-value, dtype_of(call)))
+
+
+def simple_power(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """Squares and square roots have operators of their own."""
+    exponent = scalar(call.args[1])
+    x = call.args[0]
+    if exponent is None or not is_tensor(call) or shape_of(x) != shape_of(call):
+        return None
+    if exponent == 2.0:
+        return relax.op.multiply(x, x)
+    return relax.op.sqrt(x) if exponent == 0.5 and is_float(x) else None
+
+
+def square_to_multiply(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``square(x)`` is ``x * x``."""
+    return relax.op.multiply(call.args[0], call.args[0])
+
+
+def merge_scalars(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``(x * a) * b`` is ``x * (a * b)``, and the same for sums; ``(x + a) * b`` stays."""
+    name = op_name(call)
+    outer = scalar(call.args[1])
+    inner = scope.call(call.args[0], name)
+    if outer is None or inner is None or not is_float(call) or not scope.only_use(call.args[0]):
+        return None
+    first = scalar(inner.args[1])
+    if first is None or not is_constant(inner.args[1]) or not is_constant(call.args[1]):
+        return None
+    if shape_of(inner.args[0]) != shape_of(call):
+        return None
+    value = first + outer if name == "add" else first * outer
+    return _BINARY[name](inner.args[0], make_constant(value, dtype_of(call)))
+
+
+RULES: Rules = {
+    "add": (constant_second, canonical_constant, merge_scalars),
+    "multiply": (constant_second, canonical_constant, merge_scalars),
+    "maximum": (constant_second, canonical_constant),
+    "minimum": (constant_second, canonical_constant),
+    "subtract": (subtract_to_add, canonical_constant),
+    "divide": (divide_to_multiply, canonical_constant),
+    "power": (simple_power, canonical_constant),
+    "square": (square_to_multiply,),
+}

@@ -1,0 +1,189 @@
+"""Operators that do nothing at inference, and the canonical spelling of pure data movement."""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm import relax
+
+from collage.normalize._base import (
+    TUPLE_ITEM,
+    Rules,
+    Scope,
+    constant,
+    dtype_of,
+    is_constant,
+    is_tensor,
+    op_name,
+    scalar,
+    shape_of,
+)
+
+RESHAPES = ("reshape", "expand_dims", "squeeze", "flatten", "nn.batch_flatten")
+"""Operators that keep the elements in order and change the shape alone."""
+
+_ARITHMETIC = ("add", "subtract", "multiply", "divide", "power", "maximum", "minimum", "floor_mod")
+_LOGIC = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and")
+BROADCASTING = (*_ARITHMETIC, *_LOGIC, "logical_or", "logical_xor", "where", "mod", "floor_divide")
+
+
+def reshape(x: relax.Expr, shape: tuple[int, ...]) -> relax.Expr:
+    """``reshape`` with the shape spelled out."""
+    return relax.op.reshape(x, relax.ShapeExpr(shape))
+
+
+def drop_dropout(scope: Scope, item: relax.TupleGetItem) -> relax.Expr | None:
+    """``dropout(x)[0]`` is ``x`` at inference."""
+    dropout = scope.call(item.tuple_value, "nn.dropout")
+    return dropout.args[0] if dropout is not None and item.index == 0 else None
+
+
+def drop_same_type(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """A cast or broadcast that changes nothing is its operand."""
+    x = call.args[0]
+    if not (is_tensor(x) and is_tensor(call)):
+        return None
+    same = shape_of(x) == shape_of(call) and dtype_of(x) == dtype_of(call)
+    return x if same else None
+
+
+def one_reshape(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """Any chain of reshaping operators becomes one ``reshape``, or nothing."""
+    if not is_tensor(call):
+        return None
+    shape = shape_of(call)
+    inner = scope.call(call.args[0], *RESHAPES)
+    x = inner.args[0] if inner is not None and is_tensor(inner.args[0]) else call.args[0]
+    if shape_of(x) == shape:
+        return x
+    spelled_out = op_name(call) == "reshape"
+    return None if spelled_out and x.same_as(call.args[0]) else reshape(x, shape)
+
+
+def one_permute(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """Chains of ``permute_dims`` become one; one that moves only unit dimensions, a reshape."""
+    x = call.args[0]
+    if not is_tensor(x):
+        return None
+    shape = shape_of(x)
+    axes = _permutation(call, len(shape))
+    inner = scope.call(x, "permute_dims")
+    if inner is not None:
+        first = _permutation(inner, len(shape))
+        return relax.op.permute_dims(inner.args[0], [first[a] for a in axes])
+    moved = [a for a in axes if shape[a] != 1]
+    if moved == sorted(moved):
+        return reshape(x, shape_of(call))
+    return relax.op.permute_dims(x, axes) if call.attrs.axes is None else None
+
+
+def _permutation(call: relax.Call, rank: int) -> list[int]:
+    axes = call.attrs.axes
+    return list(range(rank))[::-1] if axes is None else [int(a) % rank for a in axes]
+
+
+def implicit_broadcast(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """An operand that was broadcast first is used as it is, when the result stays the same."""
+    if not is_tensor(call):
+        return None
+    args = list(call.args)
+    for index, arg in enumerate(args):
+        inner = scope.call(arg, "broadcast_to")
+        if inner is not None and is_tensor(inner.args[0]):
+            trial = [*args[:index], inner.args[0], *args[index + 1 :]]
+            if np.broadcast_shapes(*(shape_of(a) for a in trial)) == shape_of(call):
+                args = trial
+    if all(a.same_as(b) for a, b in zip(args, call.args, strict=True)):
+        return None
+    return relax.Call(call.op, args, call.attrs)
+
+
+def decided_where(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``where`` over a constant condition of one value is one of its branches."""
+    condition = constant(call.args[0])
+    if condition is None or condition.size == 0 or condition.min() != condition.max():
+        return None
+    chosen = call.args[1] if condition.flat[0] else call.args[2]
+    if shape_of(chosen) == shape_of(call):
+        return chosen
+    return relax.op.broadcast_to(chosen, relax.ShapeExpr(shape_of(call)))
+
+
+def neutral_element(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``x + 0``, ``x - 0``, ``x * 1``, ``x / 1`` and ``x ** 1`` are ``x``."""
+    x, other = call.args
+    neutral = 0.0 if op_name(call) in ("add", "subtract") else 1.0
+    if not is_constant(other) or shape_of(x) != shape_of(call):
+        return None
+    value = constant(other)
+    return x if value is not None and value.size and bool(np.all(value == neutral)) else None
+
+
+def whole_slice(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """A slice of everything in order is its operand."""
+    if not is_tensor(call) or shape_of(call) != shape_of(call.args[0]):
+        return None
+    if len(call.args) > 4 and any(int(s) < 0 for s in call.args[4].fields):
+        return None
+    return call.args[0]
+
+
+def single_concat(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``concat`` of one tensor is that tensor; the tuple is written inline."""
+    fields = scope.definition(call.args[0])
+    if not isinstance(fields, relax.Tuple):
+        return None
+    if len(fields.fields) == 1:
+        return fields.fields[0]
+    if isinstance(call.args[0], relax.Tuple):
+        return None
+    return relax.op.concat(list(fields.fields), axis=int(call.attrs.axis))
+
+
+def single_split(scope: Scope, item: relax.TupleGetItem) -> relax.Expr | None:
+    """The only part of a split into one is the tensor itself."""
+    split = scope.call(item.tuple_value, "split")
+    if split is None or len(split.ty.fields) != 1:
+        return None
+    return split.args[0]
+
+
+def stack_to_concat(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``stack`` is a ``concat`` of reshaped tensors."""
+    fields = scope.definition(call.args[0])
+    if not isinstance(fields, relax.Tuple) or not is_tensor(call):
+        return None
+    axis = int(call.attrs.axis) % len(shape_of(call))
+    unit = tuple(1 if i == axis else d for i, d in enumerate(shape_of(call)))
+    return relax.op.concat([scope.emit(reshape(x, unit)) for x in fields.fields], axis=axis)
+
+
+def scalar_take(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``take`` of one known place is a slice, which no backend takes for an embedding lookup."""
+    index = scalar(call.args[1])
+    x = call.args[0]
+    if index is None or call.attrs.axis is None or not is_tensor(call) or is_constant(x):
+        return None
+    axis = int(call.attrs.axis) % len(shape_of(x))
+    start = int(index) % shape_of(x)[axis]
+    sliced = relax.op.strided_slice(x, axes=[axis], begin=[start], end=[start + 1])
+    return reshape(scope.emit(sliced), shape_of(call))
+
+
+RULES: Rules = {
+    TUPLE_ITEM: (drop_dropout, single_split),
+    **dict.fromkeys(RESHAPES, (one_reshape,)),
+    **dict.fromkeys(BROADCASTING, (implicit_broadcast,)),
+    "add": (implicit_broadcast, neutral_element),
+    "subtract": (implicit_broadcast, neutral_element),
+    "multiply": (implicit_broadcast, neutral_element),
+    "divide": (implicit_broadcast, neutral_element),
+    "power": (implicit_broadcast, neutral_element),
+    "where": (decided_where, implicit_broadcast),
+    "permute_dims": (one_permute,),
+    "astype": (drop_same_type,),
+    "broadcast_to": (drop_same_type,),
+    "strided_slice": (whole_slice,),
+    "concat": (single_concat,),
+    "stack": (stack_to_concat,),
+    "take": (scalar_take,),
+}

@@ -1,0 +1,166 @@
+"""Bounds: ``maximum`` and ``minimum`` by constants become ``clip`` or ``nn.relu``.
+
+Hard-sigmoid has one form, ``clip(x * a + b, 0, 1)``, and hard-swish is ``x`` times that.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from collage.normalize._base import (
+    Rules,
+    Scope,
+    constant,
+    dtype_of,
+    is_constant,
+    is_float,
+    is_tensor,
+    make_constant,
+    op_name,
+    scalar,
+    shape_of,
+)
+
+
+def clip(x: relax.Expr, low: float, high: float) -> relax.Expr:
+    """``clip`` with bounds as floating-point immediates; NaN and infinite bounds do not bound."""
+    low = -math.inf if math.isnan(low) else low
+    high = math.inf if math.isnan(high) else high
+    if low == 0.0 and high == math.inf:
+        return relax.op.nn.relu(x)
+    if low == -math.inf and high == math.inf:
+        return x
+    if high == math.inf:
+        return relax.op.maximum(x, make_constant(low, dtype_of(x)))
+    if low == -math.inf:
+        return relax.op.minimum(x, make_constant(high, dtype_of(x)))
+    return relax.op.clip(x, float(low), float(high))
+
+
+def bounds(scope: Scope, expr: relax.Expr) -> tuple[relax.Expr, float, float] | None:
+    """(x, low, high) when ``expr`` is ``x`` limited to an interval."""
+    call = scope.call(expr, "clip", "nn.relu", "nn.relu6", "maximum", "minimum")
+    if call is None or not is_tensor(call) or not is_float(call):
+        return None
+    x = call.args[0]
+    name = op_name(call)
+    if name == "nn.relu":
+        return x, 0.0, math.inf
+    if name == "nn.relu6":
+        return x, 0.0, 6.0
+    limits = [scalar(arg) for arg in call.args[1:]]
+    if shape_of(x) != shape_of(call) or any(v is None for v in limits):
+        return None
+    values = [float(v) for v in limits if v is not None]
+    if name == "clip":
+        return x, values[0], values[1]
+    return (x, values[0], math.inf) if name == "maximum" else (x, -math.inf, values[0])
+
+
+def merge_bounds(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """One bounding operator in its canonical form, taken together with one before it."""
+    found = bounds(scope, call)
+    if found is None:
+        return None
+    x, low, high = found
+    if math.isnan(low) or math.isnan(high):
+        return clip(x, low, high)
+    inner = bounds(scope, x) if scope.only_use(x) else None
+    if inner is not None:
+        low, high = (min(max(v, low), high) for v in inner[1:])
+        return clip(inner[0], low, high)
+    made = clip(x, low, high)
+    if op_name(made) != op_name(call):
+        return made
+    immediate = all(isinstance(a, tvm.tirx.FloatImm) for a in call.args[1:])
+    return made if op_name(call) == "clip" and not immediate else None
+
+
+def hard_swish(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``x * clip(x + 3, 0, 6) * (1/6)``, in any order of factors, is ``x * hard_sigmoid(x)``."""
+    scale, terms = factors(scope, call)
+    if scale == 1.0 or len(terms) > 2:
+        return None
+    for index, term in enumerate(terms):
+        found = bounds(scope, term)
+        if found is None or not np.allclose([found[1] * scale, found[2] * scale], [0, 1]):
+            continue
+        affine = _affine(scope, found[0])
+        if affine is None:
+            continue
+        x, slope, offset = affine
+        line = relax.op.multiply(x, make_constant(slope * scale, dtype_of(call)))
+        line = relax.op.add(line, make_constant(offset * scale, dtype_of(call)))
+        gate = scope.emit(relax.op.clip(scope.emit(line), 0.0, 1.0))
+        others = terms[:index] + terms[index + 1 :]
+        return relax.op.multiply(others[0], gate) if others else gate
+    return None
+
+
+def factors(scope: Scope, expr: relax.Expr) -> tuple[float, list[relax.Expr]]:
+    """A product taken apart: the product of its scalar constants, and the other factors.
+
+    Only intermediate products without another user are taken apart.
+    """
+    call = expr if isinstance(expr, relax.Call) else scope.call(expr, "multiply")
+    if call is None or op_name(call) != "multiply":
+        return 1.0, [expr]
+    scale, terms = 1.0, []
+    for arg in call.args:
+        value = scalar(arg) if is_constant(arg) else None
+        if value is not None:
+            scale *= value
+        elif scope.only_use(arg) and scope.comes_from(arg, "multiply"):
+            inner_scale, inner_terms = factors(scope, arg)
+            scale *= inner_scale
+            terms += inner_terms
+        else:
+            terms.append(arg)
+    return scale, terms
+
+
+def _affine(scope: Scope, expr: relax.Expr) -> tuple[relax.Expr, float, float] | None:
+    """(x, a, b) when ``expr`` is ``x * a + b`` with scalars ``a`` and ``b``; b may not be 0."""
+    call = scope.call(expr, "add")
+    offset = scalar(call.args[1]) if call is not None and is_constant(call.args[1]) else None
+    if call is None or offset is None:
+        return None
+    product = scope.call(call.args[0], "multiply")
+    slope = scalar(product.args[1]) if product is not None else None
+    if product is None or slope is None or not is_constant(product.args[1]):
+        return call.args[0], 1.0, offset
+    return product.args[0], slope, offset
+
+
+def leaky_relu(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``where(x < 0, a * x, x)`` is a leaky ReLU."""
+    condition = scope.call(call.args[0], "less", "greater", "less_equal", "greater_equal")
+    if condition is None or scalar(condition.args[1]) != 0.0:
+        return None
+    x = condition.args[0]
+    negative, positive = call.args[1], call.args[2]
+    if op_name(condition).startswith("greater"):
+        negative, positive = positive, negative
+    product = scope.call(negative, "multiply")
+    if product is None or not positive.same_as(x) or not product.args[0].same_as(x):
+        return None
+    slope = scalar(product.args[1])
+    value = constant(product.args[1])
+    if slope is None or value is None or shape_of(call) != shape_of(x):
+        return None
+    return relax.op.nn.leakyrelu(x, slope)
+
+
+RULES: Rules = {
+    "clip": (merge_bounds,),
+    "nn.relu": (merge_bounds,),
+    "nn.relu6": (merge_bounds,),
+    "maximum": (merge_bounds,),
+    "minimum": (merge_bounds,),
+    "multiply": (hard_swish,),
+    "where": (leaky_relu,),
+}

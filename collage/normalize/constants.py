@@ -1,0 +1,211 @@
+"""Constant folding with numpy, and constants in one canonical shape.
+
+TVM's own ``FoldConstant`` compiles every operator that it folds; on a network's weights that takes
+minutes. What importers leave on constants is a handful of operators that numpy does at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from collage.normalize._base import (
+    ANY_CALL,
+    TUPLE_ITEM,
+    Rules,
+    Scope,
+    constant,
+    dtype_of,
+    is_constant,
+    is_float,
+    is_tensor,
+    make_constant,
+    map_constants,
+    op_name,
+    scalar,
+    shape_of,
+)
+
+MAX_MATERIALIZED = 1 << 20
+"""Elements up to which a folded constant may be larger than its operands together."""
+
+Fold = Callable[..., np.ndarray]
+
+
+def _axes(call: relax.Call) -> list[int] | None:
+    return None if call.attrs.axes is None else [int(a) for a in call.attrs.axes]
+
+
+def _axis(call: relax.Call) -> int:
+    return int(call.attrs.axis)
+
+
+def _reshape(call: relax.Call, x: np.ndarray) -> np.ndarray:
+    return x.reshape(shape_of(call))
+
+
+def _reduction(function: Callable[..., np.ndarray]) -> Fold:
+    def fold(call: relax.Call, x: np.ndarray) -> np.ndarray:
+        axes = None if call.attrs.axis is None else tuple(int(a) for a in call.attrs.axis)
+        return np.asarray(function(x, axis=axes, keepdims=bool(call.attrs.keepdims)))
+
+    return fold
+
+
+def _strided_slice(call: relax.Call, x: np.ndarray, *_: np.ndarray) -> np.ndarray:
+    fields = [[int(v) for v in arg.fields] for arg in call.args[1:]]
+    axes, begin, end = fields[:3]
+    strides = fields[3] if len(fields) > 3 else [1] * len(axes)
+    index = [slice(None)] * x.ndim
+    for axis, b, e, s in zip(axes, begin, end, strides, strict=True):
+        stop = None if s < 0 and e < -x.shape[axis] else e
+        index[axis] = slice(b, stop, s)
+    return x[tuple(index)]
+
+
+def _plain(function: Callable[..., np.ndarray]) -> Fold:
+    return lambda call, *args: np.asarray(function(*args))
+
+
+FOLDERS: dict[str, Fold] = {
+    "reshape": _reshape,
+    "expand_dims": _reshape,
+    "squeeze": _reshape,
+    "flatten": _reshape,
+    "nn.batch_flatten": _reshape,
+    "permute_dims": lambda call, x: np.transpose(x, _axes(call)),
+    "broadcast_to": lambda call, x: np.broadcast_to(x, shape_of(call)),
+    "astype": lambda call, x: x.astype(dtype_of(call)),
+    "concat": lambda call, *xs: np.concatenate(xs, axis=_axis(call)),
+    "stack": lambda call, *xs: np.stack(xs, axis=_axis(call)),
+    "strided_slice": _strided_slice,
+    "take": lambda call, x, i: np.take(x, i, axis=None if call.attrs.axis is None else _axis(call)),
+    "sum": _reduction(np.sum),
+    "mean": _reduction(np.mean),
+    "max": _reduction(np.max),
+    "min": _reduction(np.min),
+    "variance": _reduction(np.var),
+    "zeros_like": _plain(np.zeros_like),
+    "ones_like": _plain(np.ones_like),
+    "where": _plain(np.where),
+    "isnan": _plain(np.isnan),
+    "isinf": _plain(np.isinf),
+    "add": _plain(np.add),
+    "subtract": _plain(np.subtract),
+    "multiply": _plain(np.multiply),
+    "maximum": _plain(np.maximum),
+    "minimum": _plain(np.minimum),
+    "power": _plain(np.power),
+    "sqrt": _plain(np.sqrt),
+    "rsqrt": lambda call, x: 1 / np.sqrt(x),
+    "exp": _plain(np.exp),
+    "log": _plain(np.log),
+    "abs": _plain(np.abs),
+    "negative": _plain(np.negative),
+    "square": _plain(np.square),
+    "equal": _plain(np.equal),
+    "not_equal": _plain(np.not_equal),
+    "less": _plain(np.less),
+    "less_equal": _plain(np.less_equal),
+    "greater": _plain(np.greater),
+    "greater_equal": _plain(np.greater_equal),
+    "logical_not": _plain(np.logical_not),
+    "logical_and": _plain(np.logical_and),
+    "logical_or": _plain(np.logical_or),
+    "matmul": _plain(np.matmul),
+}
+FLOAT_ONLY: dict[str, Fold] = {"divide": _plain(np.divide)}
+"""Integer division rounds differently in numpy, ONNX and TVM."""
+
+
+def _operands(scope: Scope, call: relax.Call) -> list[relax.Expr]:
+    """The tensor operands of a call; an inline or bound tuple counts as its fields."""
+    found: list[relax.Expr] = []
+    for arg in call.args:
+        bound = scope.definition(arg)
+        if isinstance(bound, relax.Tuple) and op_name(call) in ("concat", "stack"):
+            found += list(bound.fields)
+        elif is_tensor(arg):
+            found.append(arg)
+    return found
+
+
+def fold_constants(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """Evaluate a call whose tensor operands are all constants."""
+    name = op_name(call)
+    if not is_tensor(call):
+        return None
+    fold = FOLDERS.get(name) or (FLOAT_ONLY.get(name) if is_float(call) else None)
+    if fold is None:
+        return None
+    operands = _operands(scope, call)
+    if not operands or not all(is_constant(x) for x in operands):
+        return None
+    shape = shape_of(call)
+    size_in = sum(int(np.prod(shape_of(x))) for x in operands)
+    if int(np.prod(shape)) > max(size_in, MAX_MATERIALIZED):
+        return None
+    with np.errstate(all="ignore"):
+        value = fold(call, *(constant(x) for x in operands))
+    return make_constant(value.reshape(shape), dtype_of(call))
+
+
+def fold_filled(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``zeros``, ``ones``, ``full`` and their ``_like`` forms become a broadcast scalar."""
+    name = op_name(call)
+    if not is_tensor(call):
+        return None
+    if name in ("full", "full_like"):
+        filler = call.args[1]
+        value = scalar(filler)
+        if value is None:
+            return None
+    else:
+        value = 1.0 if name.startswith("ones") else 0.0
+    filled = make_constant(np.asarray(value), dtype_of(call))
+    shape = shape_of(call)
+    return filled if shape == () else relax.op.broadcast_to(filled, relax.ShapeExpr(shape))
+
+
+def tuple_item_of_tuple(scope: Scope, item: relax.TupleGetItem) -> relax.Expr | None:
+    """An item of a tuple made here is that field."""
+    bound = scope.definition(item.tuple_value)
+    return bound.fields[item.index] if isinstance(bound, relax.Tuple) else None
+
+
+def share_constants(mod: tvm.IRModule) -> tvm.IRModule:
+    """Let equal constants be one object, so that every later pass sees and keeps one copy."""
+    kinds: Counter[tuple[str, tuple[int, ...]]] = Counter()
+
+    def count(expr: relax.Expr) -> relax.Expr:
+        kinds[dtype_of(expr), shape_of(expr)] += 1
+        return expr
+
+    seen: dict[tuple[str, tuple[int, ...], bytes], relax.Expr] = {}
+
+    def shared(expr: relax.Expr) -> relax.Expr:
+        kind = (dtype_of(expr), shape_of(expr))
+        if kinds[kind] == 1:
+            return expr
+        value = constant(expr)
+        assert value is not None
+        return seen.setdefault((*kind, hashlib.blake2b(value.data).digest()), expr)
+
+    return map_constants(map_constants(mod, count), shared)
+
+
+RULES: Rules = {
+    ANY_CALL: (fold_constants,),
+    "zeros": (fold_filled,),
+    "ones": (fold_filled,),
+    "full": (fold_filled,),
+    "zeros_like": (fold_filled,),
+    "ones_like": (fold_filled,),
+    "full_like": (fold_filled,),
+    TUPLE_ITEM: (tuple_item_of_tuple,),
+}

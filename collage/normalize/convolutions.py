@@ -1,0 +1,134 @@
+"""Convolutions: scales and shifts go into the weights and the bias, pads into the attributes."""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm import relax
+
+from collage.normalize._base import (
+    Rules,
+    Scope,
+    constant,
+    dtype_of,
+    make_constant,
+    op_name,
+    operand_pair,
+    shape_of,
+)
+
+_CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
+_CHANNEL_FIRST = ("NCW", "NCHW", "NCDHW")
+_OUTPUT_FIRST = ("OIW", "OIHW", "OIDHW")
+
+
+def _channel_vector(expr: relax.Expr, shape: tuple[int, ...]) -> np.ndarray | None:
+    """A constant that varies along axis 1 alone, as one value per channel of ``shape``."""
+    value = constant(expr)
+    if value is None or value.ndim > len(shape):
+        return None
+    value = value.reshape((1,) * (len(shape) - value.ndim) + value.shape)
+    if any(size != 1 for axis, size in enumerate(value.shape) if axis != 1):
+        return None
+    return np.broadcast_to(value.reshape(-1), (shape[1],)) if value.size in (1, shape[1]) else None
+
+
+def _convolution(scope: Scope, expr: relax.Expr) -> relax.Call | None:
+    """The convolution behind ``expr``: constant weights, channels first, no other user."""
+    call = scope.call(expr, *_CONVOLUTIONS)
+    if call is None or constant(call.args[1]) is None or not scope.only_use(expr):
+        return None
+    first = call.attrs.data_layout in _CHANNEL_FIRST and call.attrs.kernel_layout in _OUTPUT_FIRST
+    same = call.attrs.out_layout in ("", call.attrs.data_layout)
+    return call if first and same else None
+
+
+def scale_into_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``conv(x, W) * s`` is ``conv(x, s * W)``; a bias in between is scaled as well."""
+    pair = operand_pair(call)
+    if pair is None or shape_of(pair[0]) != shape_of(call):
+        return None
+    x = pair[0]
+    scale = _channel_vector(pair[1], shape_of(call))
+    if scale is None:
+        return None
+    bias = scope.call(x, "add")
+    shift = None
+    if bias is not None and scope.only_use(x):
+        shift = _channel_vector(bias.args[1], shape_of(call))
+        x = bias.args[0]
+    convolution = _convolution(scope, x)
+    if convolution is None or (bias is not None and shift is None):
+        return None
+    weights = constant(convolution.args[1])
+    assert weights is not None
+    wide = scale.astype("float64").reshape((-1,) + (1,) * (weights.ndim - 1))
+    dtype = dtype_of(convolution.args[1])
+    scaled = _with_args(convolution, convolution.args[0], make_constant(weights * wide, dtype))
+    if shift is None:
+        return scaled
+    return relax.op.add(scope.emit(scaled), _bias(shift * scale, call))
+
+
+def merge_biases(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``conv(x, W) + b + c`` is ``conv(x, W) + (b + c)``."""
+    pair = operand_pair(call)
+    inner = scope.call(pair[0], "add") if pair is not None else None
+    if pair is None or inner is None or not scope.only_use(pair[0]):
+        return None
+    first, second = (_channel_vector(e, shape_of(call)) for e in (inner.args[1], pair[1]))
+    if first is None or second is None or not scope.comes_from(inner.args[0], *_CONVOLUTIONS):
+        return None
+    if shape_of(inner.args[0]) != shape_of(call):
+        return None
+    return relax.op.add(inner.args[0], _bias(first + second, call))
+
+
+def _bias(value: np.ndarray, like: relax.Call) -> relax.Expr:
+    shape = (1, -1) + (1,) * (len(shape_of(like)) - 2)
+    return make_constant(value.reshape(shape), dtype_of(like))
+
+
+def _with_args(call: relax.Call, data: relax.Expr, weight: relax.Expr) -> relax.Call:
+    return relax.Call(call.op, [data, weight], call.attrs)
+
+
+def pad_into_convolution(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """Zeros padded around the planes before a convolution become its own padding."""
+    padding = spatial_padding(scope, call.args[0], 0.0)
+    if padding is None or call.attrs.data_layout not in _CHANNEL_FIRST:
+        return None
+    attrs = call.attrs
+    operator = getattr(relax.op.nn, op_name(call).removeprefix("nn."))
+    own = [int(p) for p in attrs.padding]
+    return operator(
+        padding[0],
+        call.args[1],
+        strides=list(attrs.strides),
+        padding=[a + b for a, b in zip(own, padding[1], strict=True)],
+        dilation=list(attrs.dilation),
+        groups=int(attrs.groups),
+        data_layout=str(attrs.data_layout),
+        kernel_layout=str(attrs.kernel_layout),
+        out_layout=str(attrs.out_layout),
+        out_dtype=attrs.out_dtype,
+    )
+
+
+def spatial_padding(
+    scope: Scope, expr: relax.Expr, fill: float
+) -> tuple[relax.Expr, list[int]] | None:
+    """(x, [before..., after...]) when ``expr`` pads the spatial axes of ``x`` with ``fill``."""
+    pad = scope.call(expr, "nn.pad")
+    if pad is None or pad.attrs.pad_mode != "constant" or float(pad.attrs.pad_value) != fill:
+        return None
+    width = [int(p) for p in pad.attrs.pad_width]
+    if any(width[:4]) or min(width) < 0:
+        return None
+    return pad.args[0], width[4::2] + width[5::2]
+
+
+RULES: Rules = {
+    "multiply": (scale_into_weights,),
+    "add": (merge_biases,),
+    **dict.fromkeys(_CONVOLUTIONS, (pad_into_convolution,)),
+}

@@ -1,0 +1,151 @@
+"""Dense layers: ``matmul`` by a constant ``(K, N)``, scales in the weights, bias ``(N,)`` last."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from tvm import relax
+
+from collage.normalize._base import (
+    Rules,
+    Scope,
+    constant,
+    dtype_of,
+    is_constant,
+    is_float,
+    is_tensor,
+    make_constant,
+    operand_pair,
+    scalar,
+    shape_of,
+)
+from collage.normalize.cleanup import RESHAPES
+
+
+def _weights(scope: Scope, expr: relax.Expr) -> tuple[relax.Call, np.ndarray] | None:
+    """The ``matmul`` behind ``expr`` and its 2-D constant weights, when nothing else uses it."""
+    call = scope.call(expr, "matmul")
+    if call is None or not is_constant(call.args[1]) or not scope.only_use(expr):
+        return None
+    weights = constant(call.args[1])
+    return None if weights is None or weights.ndim != 2 else (call, weights)
+
+
+def scale_into_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``matmul(x, W) * s`` is ``matmul(x, W * s)`` for a scale per feature; so with a bias."""
+    pair = operand_pair(call)
+    if pair is None or not is_float(call) or shape_of(call) != shape_of(pair[0]):
+        return None
+    scale = constant(pair[1])
+    assert scale is not None
+    if scale.size != 1 and scale.shape != shape_of(call)[-1:]:
+        return None
+    bias = scope.call(pair[0], "add")
+    shift = constant(bias.args[1]) if bias is not None and scope.only_use(pair[0]) else None
+    if bias is not None and (shift is None or shift.shape != shape_of(call)[-1:]):
+        return None
+    found = _weights(scope, pair[0] if bias is None else bias.args[0])
+    if found is None:
+        return None
+    matmul, weights = found
+    dtype = dtype_of(call)
+    product = relax.op.matmul(matmul.args[0], make_constant(weights * scale.reshape(-1), dtype))
+    if shift is None:
+        return product
+    return relax.op.add(scope.emit(product), make_constant(shift * scale.reshape(-1), dtype))
+
+
+def scaled_operand(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``matmul(x * s, W)`` is ``matmul(x, s * W)``: the alpha of a Gemm."""
+    product = scope.call(call.args[0], "multiply")
+    weights = constant(call.args[1])
+    if product is None or weights is None or weights.ndim != 2 or not is_float(call):
+        return None
+    scale = scalar(product.args[1]) if is_constant(product.args[1]) else None
+    if scale is None or not scope.only_use(call.args[0]):
+        return None
+    if shape_of(product.args[0]) != shape_of(call.args[0]):
+        return None
+    return relax.op.matmul(product.args[0], make_constant(weights * scale, dtype_of(call)))
+
+
+def merge_biases(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``matmul(x, W) + b + c`` is ``matmul(x, W) + (b + c)``."""
+    pair = operand_pair(call)
+    inner = scope.call(pair[0], "add") if pair is not None else None
+    if pair is None or inner is None or not scope.only_use(pair[0]):
+        return None
+    first, second = constant(inner.args[1]), constant(pair[1])
+    features = shape_of(call)[-1:]
+    if first is None or second is None or not scope.comes_from(inner.args[0], "matmul"):
+        return None
+    if first.shape != features or second.shape not in (features, ()):
+        return None
+    if shape_of(inner.args[0]) != shape_of(call):
+        return None
+    return relax.op.add(inner.args[0], make_constant(first + second, dtype_of(call)))
+
+
+def plain_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """Weights ``(1, ..., K, N)`` lose their leading unit dimensions."""
+    weights = constant(call.args[1])
+    x = call.args[0]
+    if weights is None or weights.ndim <= 2 or weights.shape[:-2] != (1,) * (weights.ndim - 2):
+        return None
+    if len(shape_of(x)) < weights.ndim:
+        return None
+    flat = make_constant(weights.reshape(weights.shape[-2:]), dtype_of(call.args[1]))
+    return relax.op.matmul(x, flat)
+
+
+def unflatten_dense(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``reshape(reshape(x, (-1, K)) @ W [+ b])`` back to the rows of ``x`` is ``x @ W [+ b]``.
+
+    PyTorch exports dense layers on sequences so.
+    """
+    if not is_tensor(call):
+        return None
+    bias = scope.call(call.args[0], "add")
+    shift = constant(bias.args[1]) if bias is not None else None
+    if bias is not None and (shift is None or shift.shape != shape_of(call)[-1:]):
+        return None
+    matmul = scope.call(call.args[0] if bias is None else bias.args[0], "matmul")
+    if matmul is None or not is_constant(matmul.args[1]) or len(shape_of(matmul.args[1])) != 2:
+        return None
+    flat = scope.call(matmul.args[0], *RESHAPES)
+    if flat is None or not scope.only_use(call.args[0]):
+        return None
+    rows = shape_of(flat.args[0])
+    features = shape_of(call)
+    if rows[:-1] != features[:-1] or shape_of(flat)[-1:] != rows[-1:] or len(rows) < 2:
+        return None
+    if features[-1] != shape_of(matmul)[-1] or len(shape_of(flat)) != 2:
+        return None
+    product = relax.op.matmul(flat.args[0], matmul.args[1])
+    return product if bias is None else relax.op.add(scope.emit(product), bias.args[1])
+
+
+def joint_scale(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """Attention's ``q * sqrt(s)`` and ``k * sqrt(s)`` become one scale of their product."""
+    left, right = (scope.call(arg, "multiply") for arg in call.args)
+    if left is None or right is None or not is_float(call):
+        return None
+    scales = [scalar(m.args[1]) if is_constant(m.args[1]) else None for m in (left, right)]
+    if scales[0] is None or scales[1] is None:
+        return None
+    if not all(scope.only_use(arg) for arg in call.args):
+        return None
+    scale = scales[0] * scales[1]
+    if not math.isfinite(scale):
+        return None
+    product = scope.emit(relax.op.matmul(left.args[0], right.args[0]))
+    return relax.op.multiply(product, make_constant(scale, dtype_of(call)))
+
+
+RULES: Rules = {
+    "matmul": (plain_weights, scaled_operand, joint_scale),
+    "multiply": (scale_into_weights,),
+    "add": (merge_biases,),
+    "reshape": (unflatten_dense,),
+}

@@ -1,0 +1,227 @@
+"""Normalization layers: batch norm vanishes, layer norm gets its operator, LRN a plain 2-D pool."""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm import relax
+
+from collage.normalize._base import (
+    TUPLE_ITEM,
+    Rules,
+    Scope,
+    constant,
+    dtype_of,
+    is_constant,
+    is_float,
+    is_tensor,
+    make_constant,
+    op_name,
+    operand_pair,
+    scalar,
+    shape_of,
+)
+from collage.normalize.cleanup import reshape
+
+
+def batch_norm_to_affine(scope: Scope, item: relax.TupleGetItem) -> relax.Expr | None:
+    """Inference ``batch_norm`` is ``x * s + t`` per channel; a convolution before it takes both in.
+
+    ``s = gamma / sqrt(var + eps)`` and ``t = beta - mean * s``, computed in float64.
+    """
+    norm = scope.call(item.tuple_value, "nn.batch_norm")
+    if norm is None or item.index != 0 or bool(norm.attrs.training):
+        return None
+    x = norm.args[0]
+    values = [constant(arg) for arg in norm.args[1:]]
+    if any(v is None for v in values) or not is_tensor(x):
+        return None
+    gamma, beta, mean, variance = (v.astype("float64") for v in values if v is not None)
+    slope = 1.0 / np.sqrt(variance + float(norm.attrs.epsilon))
+    if norm.attrs.scale:
+        slope = slope * gamma
+    offset = -mean * slope
+    if norm.attrs.center:
+        offset = offset + beta
+    rank = len(shape_of(x))
+    shape = [1] * rank
+    shape[int(norm.attrs.axis) % rank] = -1
+    product = relax.op.multiply(x, make_constant(slope.reshape(shape), dtype_of(x)))
+    return relax.op.add(scope.emit(product), make_constant(offset.reshape(shape), dtype_of(x)))
+
+
+def layer_norm(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``(x - mean) / sqrt(var + eps)`` over the last axes is ``nn.layer_norm`` without affine part.
+
+    Gains and offsets that follow are taken in by :func:`affine_into_layer_norm`.
+    """
+    if not is_tensor(call):
+        return None
+    found = _normalized(scope, call)
+    if found is None:
+        return None
+    centered, epsilon_sum = found
+    shifted = scope.call(centered, "subtract")
+    spread = scope.call(epsilon_sum, "add")
+    if shifted is None or spread is None or not is_constant(spread.args[1]):
+        return None
+    epsilon = scalar(spread.args[1])
+    x = shifted.args[0]
+    axes = _mean_axes(scope, shifted.args[1], x)
+    variance = _variance_axes(scope, spread.args[0], centered, x)
+    if epsilon is None or axes is None or variance != axes:
+        return None
+    features = tuple(shape_of(x)[a] for a in axes)
+    dtype = dtype_of(x)
+    return relax.op.nn.layer_norm(
+        x,
+        make_constant(np.ones(features), dtype),
+        make_constant(np.zeros(features), dtype),
+        axes=[a - len(shape_of(x)) for a in axes],
+        epsilon=epsilon,
+    )
+
+
+def _normalized(scope: Scope, call: relax.Call) -> tuple[relax.Expr, relax.Expr] | None:
+    """(d, v) of ``d / sqrt(v)`` or ``d * rsqrt(v)`` or ``d * (1 / sqrt(v))``."""
+    if op_name(call) == "divide":
+        root = scope.call(call.args[1], "sqrt")
+        return None if root is None else (call.args[0], root.args[0])
+    for centered, inverse in (call.args, call.args[::-1]):
+        reciprocal = scope.call(inverse, "divide")
+        if reciprocal is not None and scalar(reciprocal.args[0]) == 1.0:
+            root = scope.call(reciprocal.args[1], "sqrt")
+        else:
+            root = scope.call(inverse, "rsqrt")
+        if root is not None:
+            return centered, root.args[0]
+    return None
+
+
+def _mean_axes(scope: Scope, expr: relax.Expr, x: relax.Expr) -> list[int] | None:
+    """The axes of ``mean(x, axes, keepdims)`` when they are the last ones of ``x``."""
+    mean = scope.call(expr, "mean")
+    if mean is None or not mean.args[0].same_as(x) or not mean.attrs.keepdims:
+        return None
+    return _trailing_axes(mean.attrs.axis, len(shape_of(x)))
+
+
+def _variance_axes(
+    scope: Scope, expr: relax.Expr, centered: relax.Expr, x: relax.Expr
+) -> list[int] | None:
+    """The axes when ``expr`` is the variance of ``x``: written so, or as the mean of squares."""
+    variance = scope.call(expr, "variance")
+    if variance is not None and variance.args[0].same_as(x) and variance.attrs.keepdims:
+        return _trailing_axes(variance.attrs.axis, len(shape_of(x)))
+    mean = scope.call(expr, "mean")
+    square = scope.call(mean.args[0], "multiply") if mean is not None else None
+    if mean is None or square is None or not mean.attrs.keepdims:
+        return None
+    if not all(_same_value(scope, arg, centered) for arg in square.args):
+        return None
+    return _trailing_axes(mean.attrs.axis, len(shape_of(x)))
+
+
+def _same_value(scope: Scope, a: relax.Expr, b: relax.Expr) -> bool:
+    """Whether two variables are the same, or differences of the same two variables."""
+    if a.same_as(b):
+        return True
+    x, y = scope.call(a, "subtract"), scope.call(b, "subtract")
+    return (
+        x is not None
+        and y is not None
+        and all(p.same_as(q) for p, q in zip(x.args, y.args, strict=True))
+    )
+
+
+def _trailing_axes(axes: list[int] | None, rank: int) -> list[int] | None:
+    found = sorted(int(a) % rank for a in axes) if axes is not None else list(range(rank))
+    return found if found and found == list(range(found[0], rank)) else None
+
+
+def affine_into_layer_norm(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """A gain or offset after ``nn.layer_norm`` becomes its gamma or beta."""
+    pair = operand_pair(call)
+    norm = scope.call(pair[0], "nn.layer_norm") if pair is not None else None
+    if pair is None or norm is None or not scope.only_use(pair[0]):
+        return None
+    gamma, beta, value = (constant(c) for c in (norm.args[1], norm.args[2], pair[1]))
+    if gamma is None or beta is None or value is None or shape_of(call) != shape_of(pair[0]):
+        return None
+    while value.ndim > gamma.ndim and value.shape[0] == 1:
+        value = value[0]
+    if value.ndim > gamma.ndim:
+        return None
+    value = np.broadcast_to(value, gamma.shape)
+    if op_name(call) == "multiply":
+        gamma, beta = gamma * value, beta * value
+    else:
+        beta = beta + value
+    return relax.op.nn.layer_norm(
+        norm.args[0],
+        make_constant(gamma, dtype_of(call)),
+        make_constant(beta, dtype_of(call)),
+        axes=[int(a) for a in norm.attrs.axes],
+        epsilon=float(norm.attrs.epsilon),
+    )
+
+
+def layer_norm_axes(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """Axes are counted from the back, so that equal layers are equal at every rank."""
+    axes = [int(a) for a in call.attrs.axes]
+    rank = len(shape_of(call.args[0]))
+    if all(a < 0 for a in axes):
+        return None
+    return relax.op.nn.layer_norm(
+        *call.args[:3],
+        axes=[a - rank if a >= 0 else a for a in axes],
+        epsilon=float(call.attrs.epsilon),
+        center=bool(call.attrs.center),
+        scale=bool(call.attrs.scale),
+    )
+
+
+def flatten_3d_pool(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """A 3-D average pool along one axis alone, as in LRN, is a 2-D one over flattened planes.
+
+    ``(N, C, D, H, W)`` with window ``(size, 1, 1)`` becomes ``(N, C, D, H * W)`` with window
+    ``(size, 1)``: 2-D pools are what libraries and layout passes know.
+    """
+    attrs = call.attrs
+    window, strides, dilation, padding = (
+        [int(v) for v in values]
+        for values in (attrs.pool_size, attrs.strides, attrs.dilation, attrs.padding)
+    )
+    plain = window[1:] == strides[1:] == dilation[1:] == [1, 1]
+    flat = padding[1:3] == padding[4:] == [0, 0]
+    if str(attrs.layout) != "NCDHW" or not (plain and flat) or not is_tensor(call.args[0]):
+        return None
+    n, c, d, h, w = shape_of(call.args[0])
+    pooled = relax.op.nn.avg_pool2d(
+        scope.emit(reshape(call.args[0], (n, c, d, h * w))),
+        pool_size=(window[0], 1),
+        strides=(strides[0], 1),
+        padding=(padding[0], 0, padding[3], 0),
+        dilation=(dilation[0], 1),
+        ceil_mode=bool(attrs.ceil_mode),
+        count_include_pad=bool(attrs.count_include_pad),
+    )
+    return reshape(scope.emit(pooled), shape_of(call))
+
+
+def reciprocal_root(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``1 / sqrt(x)`` is ``rsqrt(x)``."""
+    root = scope.call(call.args[1], "sqrt")
+    one = is_constant(call.args[0]) and scalar(call.args[0]) == 1.0
+    if root is None or not one or not is_float(call) or shape_of(call) != shape_of(root):
+        return None
+    return relax.op.rsqrt(root.args[0])
+
+
+RULES: Rules = {
+    TUPLE_ITEM: (batch_norm_to_affine,),
+    "divide": (layer_norm, reciprocal_root),
+    "multiply": (layer_norm, affine_into_layer_norm),
+    "add": (affine_into_layer_norm,),
+    "nn.layer_norm": (layer_norm_axes,),
+    "nn.avg_pool3d": (flatten_3d_pool,),
+}
