@@ -1,0 +1,30 @@
+"""The command line: ``collage``, also ``python -m collage``.
+
+Each command imports what it needs when it runs, so that ``collage --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from collage.cli import _backends, _bench, _explain, _log, _optimize, _run
+from collage.cli._errors import run
+
+app = typer.Typer(
+    name="collage",
+    help="Cut a model into partitions and give each to the backend that runs it fastest, "
+    "by measurement.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+)
+for _module in (_optimize, _run, _bench, _backends, _explain, _log):
+    _module.add_to(app)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    return run(app, sys.argv[1:] if arguments is None else arguments)

@@ -1,0 +1,56 @@
+"""``collage bench``: how long a bundle takes."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+import typer
+
+from collage.cli._console import out, print_json
+from collage.cli._options import BundleFolder, Debug, Json, example
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(epilog=example("collage bench resnet50.bundle --repeat 100"))(bench)
+
+
+def bench(
+    bundle: BundleFolder,
+    repeat: Annotated[int, typer.Option(min=1, help="Timed calls.")] = 50,
+    warmup: Annotated[int, typer.Option(min=0, help="Calls before those.")] = 5,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Time calls of a bundle on random inputs: median, spread and number of calls.
+
+    The spread is half the distance between the 10th and the 90th percentile.
+    """
+    import numpy as np
+
+    from collage.bundle import load
+    from collage.report.units import format_sec, format_time
+
+    loaded = load(bundle)
+    samples_sec = loaded.benchmark(repeat=repeat, warmup=warmup)
+    low, median, high = (float(q) for q in np.percentile(samples_sec, (10, 50, 90)))
+    result = {
+        "bundle": str(bundle),
+        "model": loaded.manifest.get("model", ""),
+        "median_sec": median,
+        "spread_sec": (high - low) / 2,
+        "mean_sec": math.fsum(samples_sec) / len(samples_sec),
+        "min_sec": min(samples_sec),
+        "max_sec": max(samples_sec),
+        "n": len(samples_sec),
+        "num_threads": loaded.manifest.get("num_threads"),
+        "samples_sec": list(samples_sec),
+    }
+    if json:
+        print_json(result)
+        return
+    out().print(
+        f"median {format_time(median, (high - low) / 2)} (n = {len(samples_sec)}, "
+        f"fastest {format_sec(min(samples_sec))}, slowest {format_sec(max(samples_sec))})",
+        highlight=False,
+    )

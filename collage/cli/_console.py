@@ -1,0 +1,27 @@
+"""Where commands print: results on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from rich.console import Console
+
+PIPE_WIDTH = 160
+"""Columns of a table that goes into a pipe or a file, where there is no terminal to ask."""
+
+
+def out() -> Console:
+    """For results."""
+    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+
+
+def err() -> Console:
+    """For progress and remarks."""
+    return Console(file=sys.stderr, width=None if sys.stderr.isatty() else PIPE_WIDTH)
+
+
+def print_json(value: Any) -> None:
+    """One JSON object on standard output, and nothing else."""
+    sys.stdout.write(json.dumps(value, indent=1, allow_nan=False, default=str) + "\n")

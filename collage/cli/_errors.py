@@ -1,0 +1,75 @@
+"""How commands end: one line on standard error and an exit code, never a traceback by surprise.
+
+0 is success, 2 the user's mistake, 1 anything else that failed, 130 an interruption (128 + SIGINT).
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+
+import typer
+
+from collage.backends.errors import CollageError, UserError
+
+EXIT_FAILURE = 1
+EXIT_USER = 2
+EXIT_INTERRUPTED = 130
+
+# Typer brings its own copy of Click since 0.26; this is Click's base class in either.
+_UsageError = typer.BadParameter.__mro__[1]
+
+
+class Interrupted(CollageError):
+    """The user pressed Ctrl-C; the message says what was kept."""
+
+
+def run(app: typer.Typer, arguments: Sequence[str]) -> int:
+    """Run a command and return its exit code.
+
+    With ``--debug`` among the arguments an error's traceback is printed before its line.
+    """
+    try:
+        code = typer.main.get_command(app).main(
+            args=list(arguments), prog_name="collage", standalone_mode=False
+        )
+    except Exception as error:  # noqa: BLE001 - the outermost border: every error ends here, as a line
+        if "--debug" in arguments:
+            traceback.print_exc()
+        line, code = _line_and_code(error)
+        _print_line(line)
+        return code
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    if code == EXIT_INTERRUPTED:
+        _print_line("interrupted")
+    return code if isinstance(code, int) else 0
+
+
+def _line_and_code(error: Exception) -> tuple[str, int]:
+    if isinstance(error, Interrupted):
+        return str(error), EXIT_INTERRUPTED
+    if isinstance(error, UserError):
+        return f"error: {error}", EXIT_USER
+    if isinstance(error, CollageError):
+        return f"error: {error}", EXIT_FAILURE
+    if isinstance(error, _UsageError):
+        return f"error: {_usage(error)}", EXIT_USER
+    if isinstance(error, typer.Abort):
+        return "interrupted", EXIT_INTERRUPTED
+    return (
+        f"error: unexpected {type(error).__name__}: {error} (--debug prints the traceback)",
+        EXIT_FAILURE,
+    )
+
+
+def _usage(error: Exception) -> str:
+    message = str(getattr(error, "format_message", error.__str__)())
+    context = getattr(error, "ctx", None)
+    return f"{message} (see '{context.command_path} --help')" if context else message
+
+
+def _print_line(text: str) -> None:
+    sys.stdout.flush()
+    sys.stderr.write(" ".join(text.split()) + "\n")

@@ -1,0 +1,57 @@
+"""``collage explain``: why this backend and not that one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from collage.backends.errors import BundleError
+from collage.cli._console import out
+from collage.cli._options import Debug, example
+
+if TYPE_CHECKING:
+    from collage.report import Report
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(
+        epilog=example("collage explain resnet50.bundle", "collage explain resnet50.jsonl")
+    )(explain)
+
+
+def explain(
+    source: Annotated[Path, typer.Argument(metavar="BUNDLE|LOG", help="A bundle, or a log.")],
+    debug: Debug = False,
+) -> None:
+    """Per operator of a bundle: chosen backend, runner-up, both costs, and why not the others.
+
+    Of a log: the backends' costs for each workload, cheapest first.
+    """
+    if source.is_file():
+        from collage.cli._log import ranking
+
+        out().print(ranking(source))
+        return
+    if not source.is_dir():
+        raise BundleError(f"there is no bundle or log '{source}'", value=source)
+
+    from collage.report.text import explanation, summary
+
+    report = _read_report(source)
+    out().print(summary(report))
+    out().print(explanation(report))
+
+
+def _read_report(folder: Path) -> Report:
+    """A bundle's report; the bundle itself is not loaded, so it may be another machine's."""
+    from collage.bundle import REPORT, read_manifest
+    from collage.report import Report
+
+    read_manifest(folder)
+    place = folder / REPORT
+    try:
+        return Report.from_json(place.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise BundleError(f"cannot read report '{place}': {error}", value=place) from error

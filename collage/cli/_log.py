@@ -1,0 +1,192 @@
+"""``collage log``: what a log holds, and logs put together."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from collage.backends.errors import LogError, OutputError
+from collage.cli._console import err, out, print_json
+from collage.cli._options import Debug, Json, check_log, example
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from collage.cost.record import Record
+
+
+class _SummaryByDefault(typer.core.TyperGroup):
+    """``collage log FILE`` is ``collage log summary FILE``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            args = ["summary", *args]
+        return super().parse_args(ctx, args)
+
+
+def add_to(app: typer.Typer) -> None:
+    log = typer.Typer(
+        cls=_SummaryByDefault,
+        help="Summarize a log ('collage log FILE') or merge several.",
+        no_args_is_help=True,
+        epilog=example(
+            "collage log resnet50.jsonl", "collage log merge a.jsonl b.jsonl -o all.jsonl"
+        ),
+    )
+    log.command(epilog=example("collage log resnet50.jsonl"))(summary)
+    log.command(epilog=example("collage log merge a.jsonl b.jsonl -o all.jsonl"))(merge)
+    app.add_typer(log, name="log")
+
+
+LogFile = Annotated[Path, typer.Argument(metavar="FILE", help="A log of measurements.")]
+
+
+def summary(file: LogFile, json: Json = False, debug: Debug = False) -> None:
+    """What a log holds: records, workloads, backends, devices, failures, unreadable lines."""
+    from collage.cost.database import Database
+
+    check_log(file, must_exist=True)
+    database = Database(file, read_only=True)
+    records = database.records()
+    invalid = Counter(
+        (r.backend, r.cost.status.value, r.cost.reason) for r in records if not r.cost.is_valid
+    )
+    value = {
+        "log": str(file),
+        "records": len(records),
+        "distinct_workloads": len({_workload(r) for r in records}),
+        "kinds": dict(Counter(r.key.kind for r in records)),
+        "backends": dict(Counter(r.backend for r in records)),
+        "devices": dict(Counter(f"{r.key.device}, {r.key.num_threads} threads" for r in records)),
+        "invalid": [
+            {"backend": backend, "status": status, "reason": reason, "records": count}
+            for (backend, status, reason), count in invalid.most_common()
+        ],
+        "problems": [str(problem) for problem in database.problems],
+    }
+    if json:
+        print_json(value)
+        return
+    console = out()
+
+    def line(text: str) -> None:
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    line(f"{file}: {len(records)} records of {value['distinct_workloads']} distinct workloads")
+    for name in ("kinds", "backends", "devices"):
+        counts = value[name]
+        assert isinstance(counts, dict)
+        line(f"{name}: " + ", ".join(f"{key} ({count})" for key, count in counts.items()))
+    line(f"invalid: {sum(invalid.values())}")
+    for (backend, status, reason), count in invalid.most_common():
+        line(f"  {count} × {backend} {status.replace('_', ' ')}: {reason}")
+    line(f"lines that could not be read: {len(database.problems)}")
+    for problem in database.problems:
+        line(f"  {problem}")
+
+
+def merge(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Logs to put together.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The new log.")],
+    debug: Debug = False,
+) -> None:
+    """Put logs together: every distinct record once, in order; a later one of a key counts."""
+    from collage.cost.record import Record
+
+    if output.exists() and not any(output.samefile(file) for file in files if file.exists()):
+        raise LogError(f"'{output}' exists; merge it too, or choose another file", value=output)
+    kept: dict[str, None] = {}
+    repeated = skipped = 0
+    for file in files:
+        check_log(file, must_exist=True)
+        for number, line in enumerate(file.read_bytes().split(b"\n"), start=1):
+            if not line.strip():
+                continue
+            try:
+                text = line.decode().strip()
+                Record.from_json(text)
+            except ValueError as error:
+                reason = "is no text" if isinstance(error, UnicodeDecodeError) else str(error)
+                err().print(f"{file} line {number} {reason}: left out", markup=False)
+                skipped += 1
+                continue
+            repeated += text in kept
+            kept[text] = None
+    _write(output, list(kept))
+    out().print(
+        f"{output}: {len(kept)} records from {len(files)} logs "
+        f"({repeated} repeated, {skipped} unreadable lines left out)",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def ranking(file: Path) -> RenderableType:
+    """For each workload of a log, what it costs on every backend, cheapest first.
+
+    A workload's key belongs to one backend's partition, so what several backends did is told by
+    the operators' description and the tensors' shapes.
+    """
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from collage.cost.database import Database
+    from collage.report.units import format_time
+
+    check_log(file, must_exist=True)
+    groups: dict[tuple[str, ...], list[Record]] = {}
+    for record in Database(file, read_only=True).records():
+        groups.setdefault(_workload(record), []).append(record)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("workload", "tensors", "backend", "cost", "against the cheapest"):
+        table.add_column(column)
+
+    def dearest_first(group: tuple[str, ...]) -> float:
+        valid = [r.cost.median_sec for r in groups[group] if r.cost.is_valid]
+        return -min(valid, default=0.0)
+
+    order = sorted(groups, key=dearest_first)
+    for group in order:
+        records = sorted(groups[group], key=lambda r: r.cost.median_sec)
+        best_sec = records[0].cost.median_sec
+        for i, record in enumerate(records):
+            cost = record.cost
+            if not cost.is_valid:
+                note = f"{cost.status.value.replace('_', ' ')}: {cost.reason}"
+            else:
+                note = "cheapest" if i == 0 else f"{cost.median_sec / best_sec:.2f}×"
+            time = format_time(cost.median_sec, cost.spread_sec) if cost.is_valid else ""
+            table.add_row(
+                Text(record.description if i == 0 else ""),
+                Text(record.key.tensors if i == 0 else ""),
+                Text(record.backend),
+                time,
+                Text(note),
+                end_section=i == len(records) - 1,
+            )
+    return table
+
+
+def _workload(record: Record) -> tuple[str, ...]:
+    key = record.key
+    name = record.description or key.workload
+    return (key.kind, name, key.tensors, key.device, str(key.num_threads))
+
+
+def _write(path: Path, lines: list[str]) -> None:
+    """Replace a log as a whole: it may be one of those that were read."""
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in lines)
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except OSError as error:
+        raise OutputError(f"cannot write '{path}': {error.strerror}", value=path) from error

@@ -1,0 +1,173 @@
+"""``collage optimize``: a model file in, a bundle out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from collage.backends.errors import LogError, ModelError
+from collage.cli._console import out, print_json
+from collage.cli._errors import Interrupted
+from collage.cli._options import Debug, Json, check_log, example, parse_shapes
+from collage.cli._progress import progress_display
+
+if TYPE_CHECKING:
+    from collage.report import Report
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(
+        epilog=example(
+            "collage optimize resnet50.onnx -t llvm -t onednn -t openblas "
+            "--log resnet50.jsonl -o resnet50.bundle",
+            "collage optimize bert.onnx -t onednn:layout=plain --shape ids=1,128 -o bert.bundle",
+        )
+    )(optimize)
+
+
+def optimize(
+    model: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL",
+            help="ONNX, PyTorch exported program (.pt2), or Relax (.json; .py with --allow-code).",
+        ),
+    ],
+    target: Annotated[
+        list[str],
+        typer.Option(
+            "--target",
+            "-t",
+            metavar="TARGET",
+            help="A name, NAME:ATTRIBUTE=VALUE,... or a JSON object with a 'kind'; repeatable. "
+            "TVM itself always takes part. See 'collage backends'.",
+        ),
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="BUNDLE", help="Folder of the bundle.")
+    ],
+    log: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Measurements: read first, then appended to."),
+    ] = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=1,3,224,224", help="An input's shape; repeatable."),
+    ] = None,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Measure nothing: what the log lacks is an error.")
+    ] = False,
+    time_budget: Annotated[
+        float | None, typer.Option(min=0.0, metavar="SECONDS", help="Stop measuring after this.")
+    ] = None,
+    single_backend: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="No search: this backend wherever it can, TVM elsewhere."
+        ),
+    ] = None,
+    refine: Annotated[
+        int, typer.Option(min=0, metavar="TRIALS", help="Refine on end-to-end time afterwards.")
+    ] = 0,
+    refine_storage: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Keeps the refinement's trials, e.g. sqlite:///r.db."),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Threads of every kernel; 0: all cores.")
+    ] = None,
+    allow_code: Annotated[
+        bool, typer.Option("--allow-code", help="Run MODEL.py, which is code, to get its module.")
+    ] = False,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Find the fastest partitioning of a model by measurement, and write it as a bundle."""
+    shapes = parse_shapes(shape or [])
+    if not model.exists():
+        raise ModelError(f"there is no file '{model}'", value=model)
+    if replay and log is None:
+        raise LogError("--replay needs --log FILE", value=None)
+    if log is not None:
+        check_log(log, must_exist=replay)
+
+    from collage.bundle import prepare_folder
+
+    # An hour of measuring must not end at a folder that cannot be written.
+    prepare_folder(output)
+
+    from collage.api import optimize as search
+    from collage.targets import parse_target_text
+
+    targets = [parse_target_text(text) for text in target]
+    try:
+        with progress_display() as progress:
+            result = search(
+                model,
+                targets,
+                shapes=shapes or None,
+                log=log,
+                replay=replay,
+                time_budget_sec=time_budget,
+                strategy=f"single:{single_backend}" if single_backend else "search",
+                refine_trials=refine,
+                refine_storage=refine_storage,
+                num_threads=threads,
+                allow_code=allow_code,
+                progress=progress,
+            )
+    except KeyboardInterrupt as error:
+        kept = f"measurements so far are in {log}" if log else "nothing was kept without --log"
+        raise Interrupted(f"interrupted; {kept}") from error
+    folder = result.export(output)
+    if json:
+        print_json(_as_json(result.report, folder, log))
+    else:
+        _print(result.report, folder, log)
+
+
+def _print(report: Report, folder: Path, log: Path | None) -> None:
+    from collage.report.text import summary
+
+    console = out()
+    console.print(summary(report))
+    for name, place in _places(folder, log).items():
+        console.print(f"{name:<7} {place}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _as_json(report: Report, folder: Path, log: Path | None) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from collage.report.codec import encode
+    from collage.report.palette import backend_colors
+    from collage.report.views import shares
+
+    backends = [
+        {
+            "backend": share.backend,
+            "operators": share.operators,
+            "partitions": share.partitions,
+            "sum_sec": share.sec,
+        }
+        for share in shares(report, backend_colors(report.backend_labels()))
+    ]
+    value = {
+        **_places(folder, log),
+        "model": report.model,
+        "backends": backends,
+        "end_to_end": [asdict(row) for row in report.end_to_end],
+        "search": asdict(report.search),
+        "outputs_max_rel_diff": report.outputs_max_rel_diff,
+    }
+    return dict(encode(value))
+
+
+def _places(folder: Path, log: Path | None) -> dict[str, str]:
+    from collage.result import REPORT_HTML
+
+    places = {"bundle": str(folder), "report": str(folder / REPORT_HTML)}
+    if log is not None:
+        places["log"] = str(log)
+    return places

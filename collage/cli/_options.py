@@ -1,0 +1,59 @@
+"""Options that several commands share, and how their text is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from collage.backends.errors import LogError, ShapeError
+
+Debug = Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+BundleFolder = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle's folder.")]
+
+
+def example(*lines: str) -> str:
+    """The epilogue of a command's help: one paragraph per line."""
+    return "\n\n".join(["Example:" if len(lines) == 1 else "Examples:", *lines])
+
+
+def parse_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """``name=1,3,224,224`` for each input; a scalar is ``name=``.
+
+    Raises
+    ------
+    ShapeError
+        For any other text, an extent below 1, or an input given twice.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        name, equals, extents = text.rpartition("=")
+        fields = [field.strip() for field in extents.split(",")] if extents.strip() else []
+        if not equals or not name or not all(f.isascii() and f.isdigit() for f in fields):
+            raise ShapeError(f"shape '{text}': write name=1,3,224,224", value=text)
+        if name in shapes:
+            raise ShapeError(f"shape of input '{name}' is given twice", value=text)
+        shapes[name] = tuple(int(field) for field in fields)
+        if 0 in shapes[name]:
+            raise ShapeError(f"shape '{text}': every extent must be at least 1", value=text)
+    return shapes
+
+
+def check_log(path: Path, *, must_exist: bool = False) -> None:
+    """See that a log can be appended to, before anything is measured for it.
+
+    Raises
+    ------
+    LogError
+        When it cannot be opened, or has to exist and does not.
+    """
+    if must_exist and not path.is_file():
+        raise LogError(f"there is no log '{path}'", value=path)
+    try:
+        path.open("rb" if must_exist else "ab").close()
+    except OSError as err:
+        verb = "read" if must_exist else "write"
+        raise LogError(f"cannot {verb} log '{path}': {err.strerror}", value=path) from err

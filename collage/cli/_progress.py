@@ -1,0 +1,124 @@
+"""A search's progress on standard error: a live bar in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from collage.progress import ProgressEvent
+
+PLAIN_INTERVAL_SEC = 10.0
+"""Least time between two plain lines of one stage."""
+
+
+class LiveProgress:
+    """One bar per stage, with the time left, on a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self._progress = Progress(
+            TextColumn("{task.fields[stage]:<14}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.description}", markup=False),
+            console=console,
+        )
+        self._tasks: dict[str, TaskID] = {}
+
+    def __call__(self, event: ProgressEvent) -> None:
+        if event.stage not in self._tasks:
+            self._tasks[event.stage] = self._progress.add_task("", stage=event.stage, total=None)
+        self._progress.update(
+            self._tasks[event.stage],
+            completed=event.done,
+            total=event.total or None,
+            description=event.message[:60],
+        )
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+
+class PlainProgress:
+    """A line at a stage's beginning and end, and every so often in between.
+
+    Parameters
+    ----------
+    write : callable
+        Takes one line, without its end.
+    clock : callable
+        Seconds that only grow.
+    """
+
+    def __init__(
+        self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._write = write
+        self._clock = clock
+        self._stage = ""
+        self._began_sec = 0.0
+        self._first_done = 0
+        self._shown_sec = 0.0
+
+    def __call__(self, event: ProgressEvent) -> None:
+        now = self._clock()
+        begins = event.stage != self._stage
+        if begins:
+            self._stage, self._began_sec, self._first_done = event.stage, now, event.done
+        ends = event.total > 0 and event.done >= event.total
+        if not begins and not ends and now - self._shown_sec < PLAIN_INTERVAL_SEC:
+            return
+        self._shown_sec = now
+        count = f" {event.done}/{event.total}" if event.total else ""
+        message = f" {event.message}" if event.message else ""
+        self._write(f"[{event.stage}]{count}{message}{self._time_left(event, now)}")
+
+    def _time_left(self, event: ProgressEvent, now: float) -> str:
+        finished = event.done - self._first_done
+        left = event.total - event.done
+        if finished <= 0 or left <= 0:
+            return ""
+        return f" (about {(now - self._began_sec) / finished * left:.0f} s left)"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        return None
+
+
+def progress_display() -> LiveProgress | PlainProgress:
+    """What fits standard error."""
+    if sys.stderr.isatty():
+        return LiveProgress(Console(stderr=True))
+    return PlainProgress(lambda line: print(line, file=sys.stderr, flush=True))
