@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 import numpy as np
 import tvm
-from numpy.typing import NDArray
 from tvm import ir, relax
 from tvm.relax.expr import _update_type
 
@@ -44,14 +43,14 @@ class ConstantCollector:
 
     Attributes
     ----------
-    arrays : list of ndarray
+    constants : list of GenericConst
         What the placeholders stand for, by index; one constant used twice has one index.
     inline_digests : list of str
         The content of constants that stay, in order: TVMScript does not print it.
     """
 
     def __init__(self) -> None:
-        self.arrays: list[NDArray[np.generic]] = []
+        self.constants: list[ir.GenericConst] = []
         self.inline_digests: list[str] = []
         self._index: dict[ir.GenericConst, int] = {}
 
@@ -64,8 +63,8 @@ class ConstantCollector:
             digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
             self.inline_digests.append(digest)
             return constant
-        self._index[constant] = len(self.arrays)
-        self.arrays.append(array)
+        self._index[constant] = len(self.constants)
+        self.constants.append(constant)
         return placeholder(self._index[constant], constant.ty)
 
 

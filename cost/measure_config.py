@@ -24,6 +24,8 @@ class MeasureConfig:
         Samples at the most.
     min_repeat : int
         Samples after which measuring stops when the spread is below ``target_spread``.
+    timing_budget_sec : float
+        No further sample is taken after this time, once there are ``min_repeat``.
     min_repeat_sec : float
         Each sample is the mean over enough calls to take this long.
     warmup_sec : float
@@ -47,6 +49,7 @@ class MeasureConfig:
 
     repeat: int = 10
     min_repeat: int = 4
+    timing_budget_sec: float = 0.3
     min_repeat_sec: float = 0.01
     warmup_sec: float = 0.01
     target_spread: float = 0.01

@@ -217,6 +217,15 @@ class WorkerProcess:
         lines = self._stderr.read().decode(errors="replace").strip().splitlines()
         return lines[-1].strip()[:200] if lines else ""
 
+    def suspend(self) -> None:
+        """Stop the child where it stands, its threads too; it keeps its memory."""
+        os.killpg(self._process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a suspended child go on; nothing for one that runs."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGCONT)
+
     def kill(self) -> None:
         """End the child and everything it started."""
         with contextlib.suppress(ProcessLookupError):

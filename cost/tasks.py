@@ -8,9 +8,21 @@ from typing import Any
 from collage.backends.errors import CollageError
 from collage.cost.base import CostStatus
 from collage.cost.build_task import build
-from collage.cost.run_task import run
+from collage.cost.run_task import RunService
 
-TASKS: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {"build": build, "run": run}
+Task = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def make_tasks() -> Mapping[str, Task]:
+    """The requests that one worker answers, by name."""
+    runs = RunService()
+    return {
+        "build": build,
+        "run": runs.run,
+        "load": runs.load,
+        "time": runs.time,
+        "check": runs.check,
+    }
 
 
 def failure(task: str, error: Exception) -> dict[str, Any]:

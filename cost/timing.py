@@ -18,8 +18,8 @@ def take_samples(time_calls: TimeCalls, config: MeasureConfig) -> tuple[float, .
     """Seconds per call, one mean per sample.
 
     Each sample spans enough calls to last ``min_repeat_sec``. Sampling ends early when the spread
-    is below ``target_spread`` after ``min_repeat`` samples. A call slower than ``slow_call_sec`` is
-    sampled once.
+    is below ``target_spread``, or the time is spent, after ``min_repeat`` samples. A call slower
+    than ``slow_call_sec`` is sampled once.
     """
     number, elapsed = 1, time_calls(1)
     if elapsed > config.slow_call_sec:
@@ -34,9 +34,14 @@ def take_samples(time_calls: TimeCalls, config: MeasureConfig) -> tuple[float, .
         elapsed = time_calls(number)
         warm += elapsed
     samples: list[float] = []
+    spent_sec = 0.0
     while len(samples) < config.repeat:
-        samples.append(time_calls(number) / number)
+        elapsed = time_calls(number)
+        spent_sec += elapsed
+        samples.append(elapsed / number)
         if len(samples) >= config.min_repeat:
+            if spent_sec >= config.timing_budget_sec:
+                break
             cost = summarize(samples)
             if cost.spread_sec <= config.target_spread * cost.median_sec:
                 break

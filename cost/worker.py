@@ -28,7 +28,7 @@ def main(settings: dict[str, Any]) -> None:
     _die_with_parent(settings["parent"])
     answers = _claim_standard_output()
     from collage.cost.plugins import load_plugins
-    from collage.cost.tasks import TASKS, failure
+    from collage.cost.tasks import failure, make_tasks
 
     try:
         load_plugins(settings["plugins"])
@@ -37,10 +37,11 @@ def main(settings: dict[str, Any]) -> None:
         return
     _limit_memory(settings["data_limit_bytes"])
     _answer(answers, {"ready": True})
+    tasks = make_tasks()
     for line in sys.stdin:
         request = json.loads(line)
         try:
-            answer = TASKS[request["task"]](request)
+            answer = tasks[request["task"]](request)
         except Exception as err:  # noqa: BLE001 (every failure of a candidate becomes a typed reason)
             answer = failure(request["task"], err)
         _answer(answers, answer)

@@ -74,7 +74,7 @@ class Workload:
         """
         collector = ConstantCollector()
         canonical = Rebuilder(collector).module(mod)
-        constants = tuple(DataSpec.measure(array) for array in collector.arrays)
+        constants = tuple(DataSpec.measure(c.value.numpy()) for c in collector.constants)
         main = canonical["main"]
         try:
             inputs = tuple(TensorSpec.of(param.ty) for param in main.params)

@@ -1,0 +1,48 @@
+"""One measurement at a time per device, among all processes of a user."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from collage.backends.errors import MeasurementError
+
+_PATIENCE_SEC = 3600.0
+
+
+def lock_path(device_kind: str) -> Path:
+    """The lock's file. The system frees the lock when its holder ends, however that happens."""
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    return Path(tempfile.gettempdir()) / f"collage-{user}-{device_kind}.lock"
+
+
+@contextmanager
+def exclusive(device_kind: str, waiting: Callable[[], None]) -> Iterator[None]:
+    """Hold the device; ``waiting`` is told once when another process has it.
+
+    Raises
+    ------
+    MeasurementError
+        When the other one does not let go within an hour.
+    """
+    lock = FileLock(lock_path(device_kind))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        waiting()
+        try:
+            lock.acquire(timeout=_PATIENCE_SEC, poll_interval=0.02)
+        except Timeout as err:
+            raise MeasurementError(
+                f"another process holds the device since an hour ('{lock.lock_file}')",
+                value=lock.lock_file,
+            ) from err
+    try:
+        yield
+    finally:
+        lock.release()

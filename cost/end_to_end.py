@@ -1,0 +1,166 @@
+"""Times whole models against each other, in alternation.
+
+Each model lives in a process of its own: the thread pools of two in one process would disturb each
+other. All but the one that is being timed are stopped (SIGSTOP), since a pool goes on
+spinning for a while after its last call. Going round several times spreads slow drifts of the
+machine over all models alike.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from collage.backends.base import BackendTarget
+from collage.cost.base import Cost, CostStatus
+from collage.cost.build_task import save_arrays
+from collage.cost.measure_config import MeasureConfig
+from collage.cost.process import WorkerFailure, WorkerProcess
+from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
+from collage.cost.runner import RunResult
+from collage.cost.timing import summarize
+
+HOPELESS_RATIO = 2.0
+"""A model this much slower than the best of the first round gets no further turns."""
+
+_TIMEOUT_SEC = 300.0
+"""For loading a whole model and for one turn: minutes for one without any schedule."""
+
+
+@dataclass(frozen=True)
+class WholeModel:
+    """A linked library that runs a whole model.
+
+    Attributes
+    ----------
+    key : str
+        Of the partitioned module, see :class:`collage.cost.keys.ModuleKeys`.
+    description : str
+        For the log and for messages, for example ``greedy onednn``.
+    targets : tuple of BackendTarget
+        Every target that the model was compiled for.
+    library : callable
+        Gives the library's path; called only when it has to be measured.
+    """
+
+    key: str
+    description: str
+    targets: tuple[BackendTarget, ...]
+    library: Callable[[], Path]
+
+
+@dataclass
+class _Contestant:
+    model: WholeModel
+    worker: WorkerProcess
+    samples: list[float] = field(default_factory=list)
+    failure: Cost | None = None
+    first_call_sec: float = 0.0
+    largest_error: float = 0.0
+    run_sec: float = 0.0
+
+
+class EndToEndTimer:
+    """Times libraries in alternation.
+
+    Parameters
+    ----------
+    config : MeasureConfig
+        Samples per turn, tolerances. Memory is limited to four times a candidate's limit.
+    scratch : Path
+        An existing folder for test data.
+    progress : callable, optional
+        Told about each turn.
+    """
+
+    def __init__(
+        self, config: MeasureConfig, scratch: Path, progress: ProgressCallback = ignore
+    ) -> None:
+        self._config = config
+        self._scratch = scratch
+        self._progress = progress
+
+    def measure(
+        self,
+        models: Sequence[WholeModel],
+        inputs: Sequence[NDArray[Any]],
+        expected: Sequence[NDArray[Any]],
+        rounds: int,
+    ) -> list[RunResult]:
+        """Check and time each model; see :meth:`MeasuredCostModel.measure_end_to_end`."""
+        libraries = [model.library() for model in models]
+        contestants: list[_Contestant] = []
+        with tempfile.TemporaryDirectory(dir=self._scratch, prefix="model-") as name:
+            folder = Path(name)
+            save_arrays(folder / "inputs", list(inputs))
+            save_arrays(folder / "expected", list(expected))
+            try:
+                for model, library in zip(models, libraries, strict=True):
+                    contestants.append(self._enter(model, library, folder))
+                for turn in range(rounds):
+                    self._turn(contestants, turn, rounds)
+                for contestant in contestants:
+                    self._ask(contestant, {"task": "check"})
+            finally:
+                for contestant in contestants:
+                    contestant.worker.close()
+        return [_result(contestant) for contestant in contestants]
+
+    def _enter(self, model: WholeModel, library: Path, folder: Path) -> _Contestant:
+        limit = 4 * self._config.memory_limit_bytes
+        contestant = _Contestant(model, WorkerProcess(memory_limit_bytes=limit))
+        request = {
+            "task": "load",
+            "library": str(library),
+            "inputs": str(folder / "inputs"),
+            "expected": str(folder / "expected"),
+            "config": self._config.to_dict(),
+        }
+        answer = self._ask(contestant, request)
+        contestant.first_call_sec = answer.get("first_call_sec", 0.0)
+        contestant.largest_error = answer.get("largest_error", 0.0)
+        return contestant
+
+    def _turn(self, contestants: list[_Contestant], turn: int, rounds: int) -> None:
+        medians = [min(c.samples) for c in contestants if c.samples and c.failure is None]
+        for contestant in contestants:
+            if contestant.failure is not None:
+                continue
+            if turn and min(contestant.samples) > HOPELESS_RATIO * min(medians):
+                continue
+            answer = self._ask(contestant, {"task": "time"})
+            contestant.samples += answer.get("samples_sec", [])
+            self._progress(
+                ProgressEvent("end to end", turn + 1, rounds, contestant.model.description)
+            )
+
+    def _ask(self, contestant: _Contestant, request: dict[str, Any]) -> dict[str, Any]:
+        """Let one model run; the others stand still. A failure ends its part."""
+        if contestant.failure is not None:
+            return {}
+        begin = time.perf_counter()
+        try:
+            contestant.worker.resume()
+            contestant.worker.send(request, _TIMEOUT_SEC)
+            answer = contestant.worker.receive()
+            contestant.worker.suspend()
+        except WorkerFailure as err:
+            contestant.failure = Cost(err.status, reason=f"the model {err.reason}")
+            return {}
+        finally:
+            contestant.run_sec += time.perf_counter() - begin
+        status = CostStatus(answer["status"])
+        if status is not CostStatus.VALID:
+            contestant.failure = Cost(status, reason=answer["reason"])
+        return answer
+
+
+def _result(contestant: _Contestant) -> RunResult:
+    cost = contestant.failure or summarize(contestant.samples)
+    return RunResult(cost, contestant.largest_error, contestant.first_call_sec, contestant.run_sec)

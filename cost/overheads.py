@@ -1,0 +1,81 @@
+"""What crossing into a partition costs besides the partition: the virtual machine's own work.
+
+A stand-alone measurement contains one entry into the virtual machine; a model with many partitions
+pays it once. Subtracting ``call_sec`` from each measurement makes costs additive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import tvm
+from tvm import ir, relax
+
+from collage.backends.base import PARTITION_ATTR
+from collage.backends.errors import MeasurementError
+from collage.cost.base import Cost
+from collage.cost.workload import Workload
+
+_CHAINS = (0, 4, 16)
+
+
+@dataclass(frozen=True)
+class Overheads:
+    """Measured once per device and kept in the log.
+
+    Attributes
+    ----------
+    call_sec : float
+        One call of a module that does nothing: part of every stand-alone measurement.
+    partition_sec : float
+        What one more partition that does next to nothing adds to a call: allocation, dispatch.
+        Also part of that partition's own measurement; a lower bound for any partition.
+    """
+
+    call_sec: float
+    partition_sec: float
+
+
+def probe_workloads(backend: str) -> list[Workload]:
+    """Chains of 0, 4 and 16 native partitions on one element."""
+    return [Workload.from_module(_chain(length, backend)) for length in _CHAINS]
+
+
+def overheads_from(costs: Sequence[Cost]) -> Overheads:
+    """Overheads from the costs of :func:`probe_workloads`.
+
+    Raises
+    ------
+    MeasurementError
+        When one of them is not valid.
+    """
+    for cost in costs:
+        if not cost.is_valid:
+            raise MeasurementError(f"the overheads cannot be measured: {cost.reason}")
+    empty, short, long = (cost.median_sec for cost in costs)
+    slope = (long - short) / (_CHAINS[2] - _CHAINS[1])
+    return Overheads(empty, max(slope, 0.0))
+
+
+def _chain(length: int, backend: str) -> tvm.IRModule:
+    builder = relax.BlockBuilder()
+    ty = relax.TensorType((1,), "float32")
+    partitions = []
+    for index in range(length):
+        x = relax.Var("x", ty)
+        name = f"step{index}"
+        with builder.function(name, [x], attrs={PARTITION_ATTR: backend}, private=True):
+            with builder.dataflow():
+                out = builder.emit_output(relax.op.negative(x))
+            builder.emit_func_output(out)
+        partitions.append(builder.get().get_global_var(name))
+    x = relax.Var("x", ty)
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            value: relax.Expr = x
+            for partition in partitions:
+                value = builder.emit(ir.Call(partition, [value]))
+            out = builder.emit_output(value)
+        builder.emit_func_output(out)
+    return builder.get()
