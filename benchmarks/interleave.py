@@ -103,12 +103,12 @@ def measure(
                 running[result.engine] = process
                 _guard(result, partial(_load, result, process, outputs, plan))
         _compare(results, outputs)
-        _run_rounds([r for r in results if not r.failure], running, plan, progress)
+        _run_rounds(results, running, plan, progress)
     return results
 
 
 def steps(engines: int, plan: Plan) -> int:
-    """How often :func:`measure` calls its progress function when nothing fails."""
+    """How often :func:`measure` calls its progress function."""
     return engines * (2 + plan.rounds)
 
 

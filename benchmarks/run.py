@@ -13,8 +13,8 @@ from typing import Annotated
 import onnx
 import typer
 from rich.console import Console
-from rich.markdown import Markdown
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 from benchmarks import machine, table
 from benchmarks.engines import ENGINES, REFERENCE, Job
@@ -74,9 +74,18 @@ def main(
             shutil.rmtree(work_dir, ignore_errors=True)
         job = Job(path.resolve(), work_dir, threads)
         record.results[model_name] = _measure(job, model_name, engines, plan, console)
-        console.print(Markdown("\n".join(table.model_table(record.results[model_name]))))
+        _show(record.results[model_name], model_name, console)
         table.write(record, out, name)  # after each model: an interrupted run keeps what it has
     console.print(f"tables: {out / name}.md and .json; logs and bundles: {work}")
+
+
+def _show(results: list[EngineResult], title: str, console: Console) -> None:
+    shown = Table(*table.COLUMNS, title=title, title_justify="left")
+    for row in table.rows(results):
+        shown.add_row(*row)
+    console.print(shown)
+    for line in table.failures(results):
+        console.print(line, markup=False)
 
 
 def _measure(

@@ -61,32 +61,44 @@ def markdown(record: Record) -> str:
     return "\n".join(lines) + "\n"
 
 
+COLUMNS = ("engine", f"time / {REFERENCE}", "quartiles", "ms", "output difference", "prepared in")
+
+
 def model_table(results: Sequence[EngineResult]) -> list[str]:
-    """One model's rows, fastest first, failures last."""
-    reference = next((r for r in results if r.engine == REFERENCE and not r.failure), None)
+    """One model's rows in Markdown, fastest first, and below it what failed and why."""
     lines = [
-        f"| engine | time / {REFERENCE} | quartiles | ms | output difference | prepared in |",
+        "| " + " | ".join(COLUMNS) + " |",
         "| --- | ---: | :---: | ---: | ---: | ---: |",
+        *("| " + " | ".join(row) + " |" for row in rows(results)),
     ]
+    problems = failures(results)
+    return [*lines, "", *(f"- {line}" for line in problems)] if problems else lines
+
+
+def rows(results: Sequence[EngineResult]) -> list[tuple[str, ...]]:
+    """The cells of one model's table, fastest engine first, without those that failed."""
     done = [r for r in results if not r.failure]
+    reference = next((r for r in done if r.engine == REFERENCE), None)
+    cells: list[tuple[str, ...]] = []
     for result in sorted(done, key=lambda r: Spread.of(r.round_sec).median):
         ratio, quartiles = "", ""
         if reference:
             spread = ratio_spread(result.round_sec, reference.round_sec)
             ratio = f"{spread.median:.3f}"
             quartiles = f"{spread.lower_quartile:.3f} to {spread.upper_quartile:.3f}"
-        time_ms = Spread.of(result.round_sec).median * 1e3
+        time_ms = f"{Spread.of(result.round_sec).median * 1e3:.2f}"
         difference = "" if result.max_rel_diff is None else f"{result.max_rel_diff:.1e}"
-        lines.append(
-            f"| {result.engine} | {ratio} | {quartiles} | {time_ms:.2f} | {difference} | "
-            f"{_prepared(result)} |"
-        )
-    for result in results:
-        if result.failure:
-            word = "not run" if result.missing else "failed"
-            reason = result.failure.replace("|", "\\|")
-            lines.append(f"| {result.engine} | {word}: {reason} | | | | |")
-    return lines
+        cells.append((result.engine, ratio, quartiles, time_ms, difference, _prepared(result)))
+    return cells
+
+
+def failures(results: Sequence[EngineResult]) -> list[str]:
+    """One line per engine that has no times."""
+    return [
+        f"{r.engine} {'was not run' if r.missing else 'failed'}: {r.failure}"
+        for r in results
+        if r.failure
+    ]
 
 
 def _prepared(result: EngineResult) -> str:

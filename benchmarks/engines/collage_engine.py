@@ -47,6 +47,7 @@ class CollageEngine(Engine):
             list(self.targets),
             log=job.work_dir / "collage.jsonl",
             strategy=self.strategy,
+            num_threads=job.threads,
         )
         prepare_sec = time.perf_counter() - start
         result.export(self._bundle(job))

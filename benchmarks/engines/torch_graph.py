@@ -99,7 +99,7 @@ def _batch_norm(
     return F.batch_norm(x, mean, var, scale, bias, eps=a.get("epsilon", 1e-5))
 
 
-def _gemm(a: Attributes, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def _gemm(a: Attributes, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return F.linear(x, weight if a.get("transB") else weight.T, bias)
 
 
