@@ -56,10 +56,15 @@ def with_bias(chain: Chain) -> Chain:
     return chain.then(either_order("relax.add", chain.pattern, bias), bias=bias)
 
 
-def with_residual(chain: Chain) -> Chain:
-    """``add`` of the chain and another value, in either order; the other is named ``residual``."""
+def with_residual(chain: Chain, *, swapped: bool = False) -> Chain:
+    """``add`` of the chain and another value, which is named ``residual``.
+
+    Each operand order is a pattern of its own: where both operands match the chain, a pattern of
+    either order would only ever find the first, though only the second may be free to be fused.
+    """
     residual = wildcard()
-    return chain.then(either_order("relax.add", chain.pattern, residual), residual=residual)
+    operands = (residual, chain.pattern) if swapped else (chain.pattern, residual)
+    return chain.then(is_op("relax.add")(*operands), residual=residual)
 
 
 def clip(x: DFPattern) -> DFPattern:

@@ -18,6 +18,7 @@ import tvm
 import tvm_ffi
 from tvm import relax
 from tvm.relax.backend.pattern_registry import register_patterns
+from tvm.relax.backend.utils import has_leaking_intermediate_variables
 
 from collage.backends.base import (
     NUM_THREADS_ALL,
@@ -86,6 +87,10 @@ def _relax_pattern(
     triple: PatternTriple,
 ) -> tuple[str, Any, Mapping[str, Any], Callable[..., bool]]:
     def check(context: Any) -> bool:
+        # FuseOpsByPattern would return an inner value to its other users as well, which can close a
+        # cycle: a convolution fused with an addition that depends on the convolution twice.
+        if has_leaking_intermediate_variables(context):
+            return False
         return bool(triple.predicate(Match(context.matched_expr, context.annotated_expr)))
 
     return (triple.name, triple.pattern, triple.annotations, check)
