@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from collage.report.cover import Cover, CoverFinder, Piece, mask_of
+from collage.report.cover import CoverFinder, Piece, mask_of, nodes_of
 from collage.report.data import Alternative, PartitionInfo, Report
 from collage.report.units import format_time
 
@@ -108,7 +108,9 @@ class Explainer:
         self._report = report
         self._outside = [p for p in report.partitions if not p.inline]
         self._inline = mask_of(n for p in report.partitions if p.inline for n in p.nodes)
+        self._masks = {p.id: mask_of(p.nodes) for p in self._outside}
         self._partition_of = {n: p for p in self._outside for n in p.nodes}
+        self._known_ways: dict[Piece, Way | None] = {}
         self._pieces = [piece for a in report.alternatives if (piece := self._piece(a))]
         self._finder = CoverFinder(self._pieces)
         self._backends = report.backend_labels()
@@ -146,8 +148,8 @@ class Explainer:
             way = self._way(piece)
             if way is None:
                 continue
-            for node, partition in self._partition_of.items():
-                if not piece.nodes >> node & 1 or partition.backend == piece.backend:
+            for node in nodes_of(piece.nodes):
+                if self._partition_of[node].backend == piece.backend:
                     continue
                 known = best.get((node, piece.backend))
                 if known is None or _extra_sec(way) < _extra_sec(known):
@@ -156,17 +158,23 @@ class Explainer:
 
     def _way(self, piece: Piece) -> Way | None:
         """``piece`` and the cheapest rest, against the chosen partitions that ``piece`` touches."""
-        touched = [p for p in self._outside if mask_of(p.nodes) & piece.nodes]
+        if piece not in self._known_ways:
+            self._known_ways[piece] = self._compare(piece)
+        return self._known_ways[piece]
+
+    def _compare(self, piece: Piece) -> Way | None:
+        touched = [p for p in self._outside if self._masks[p.id] & piece.nodes]
         medians = [p.median_sec for p in touched if p.median_sec is not None]
         if len(medians) < len(touched):
             return None
-        region = mask_of(n for p in touched for n in p.nodes) & ~self._inline
+        region = 0
+        for partition in touched:
+            region |= self._masks[partition.id]
         if piece.nodes & ~region:
             return None
-        rest = self._finder.cheapest(region & ~piece.nodes)
-        if rest is None:
+        cover = self._finder.cheapest_with(piece, region)
+        if cover is None:
             return None
-        cover = Cover((piece, *rest.pieces))
         return Way(
             backend=piece.backend,
             region_size=region.bit_count(),

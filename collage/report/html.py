@@ -8,7 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from collage.backends.errors import OutputError
 from collage.report.data import Report
-from collage.report.explain import explain
+from collage.report.explain import Explainer
 from collage.report.figure import operator_figure, partition_figure
 from collage.report.palette import INLINE, backend_colors
 from collage.report.units import format_sec, format_time
@@ -32,7 +32,8 @@ def render_html(report: Report) -> str:
         lstrip_blocks=True,
     )
     colors = backend_colors(report.backend_labels())
-    explanations = explain(report)
+    explainer = Explainer(report)
+    explanations = explainer.nodes()
     nodes = {node.index: node for node in report.nodes}
     return environment.get_template("report.html.j2").render(
         report=report,
@@ -48,7 +49,7 @@ def render_html(report: Report) -> str:
             operator_figure(report, colors, explanations),
         ],
         explanations=explanations,
-        candidates=candidate_rows(report),
+        candidates=candidate_rows(report, explainer),
         refusals=refusals(report),
         format_sec=format_sec,
         format_time=format_time,

@@ -177,14 +177,13 @@ def partition_bars(report: Report, colors: dict[str, str]) -> list[Bar]:
     ]
 
 
-def candidate_rows(report: Report) -> list[list[Any]]:
+def candidate_rows(report: Report, explainer: Explainer) -> list[list[Any]]:
     """The candidates table as plain rows, which the page's script filters, sorts and shows.
 
     Columns: backend, operators, number of operators, node indices, rule, status, median in
     seconds or None, that time as text, reason, whether it was chosen.
     """
     nodes = {node.index: node for node in report.nodes}
-    explainer = Explainer(report)
 
     def row(a: Alternative) -> list[Any]:
         summary = operator_summary([nodes[i] for i in a.nodes])

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collage.report import Alternative, NodeInfo, PartitionInfo, RejectionInfo, Report
+from collage.report import cover as cover_module
 from collage.report.cover import CoverFinder, Piece, mask_of, nodes_of
 from collage.report.explain import Explainer, explain
 from tests.collage_tests.report_data import resnet_report
@@ -174,23 +175,24 @@ _pieces = st.lists(
 )
 
 
+def _brute_force(rest: int, usable: list[Piece]) -> float:
+    if not rest:
+        return 0.0
+    return min(
+        (
+            p.median_sec + _brute_force(rest & ~p.nodes, usable[i + 1 :])
+            for i, p in enumerate(usable)
+            if not p.nodes & ~rest
+        ),
+        default=math.inf,
+    )
+
+
 @settings(max_examples=200, deadline=None)
 @given(_pieces, st.integers(1, 2**_SIZE - 1))
 def test_cheapest_cover_agrees_with_trying_everything(pieces: list[Piece], region: int) -> None:
-    def brute_force(rest: int, usable: list[Piece]) -> float:
-        if not rest:
-            return 0.0
-        return min(
-            (
-                p.median_sec + brute_force(rest & ~p.nodes, usable[i + 1 :])
-                for i, p in enumerate(usable)
-                if not p.nodes & ~rest
-            ),
-            default=math.inf,
-        )
-
     cover = CoverFinder(pieces).cheapest(region)
-    expected = brute_force(region, pieces)
+    expected = _brute_force(region, pieces)
     if cover is None:
         assert math.isinf(expected)
         return
@@ -201,6 +203,25 @@ def test_cheapest_cover_agrees_with_trying_everything(pieces: list[Piece], regio
         assert not union & piece.nodes
         union |= piece.nodes
     assert union == region
+
+
+@settings(max_examples=200, deadline=None)
+@given(_pieces, st.integers(1, 2**_SIZE - 1), st.sampled_from([0, 2, 12]))
+def test_cheapest_cover_with_a_piece_agrees_with_trying_everything(
+    pieces: list[Piece], region: int, small_rest: int
+) -> None:
+    finder = CoverFinder(pieces)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cover_module, "SMALL_REST", small_rest)
+        for piece in pieces:
+            if piece.nodes & ~region:
+                continue
+            cover = finder.cheapest_with(piece, region)
+            expected = piece.median_sec + _brute_force(region & ~piece.nodes, pieces)
+            assert (math.inf if cover is None else cover.median_sec) == expected
+            if cover is not None:
+                assert cover.pieces[0] is piece
+                assert sum(p.nodes for p in cover.pieces) == region
 
 
 def test_too_many_states_count_as_unknown() -> None:

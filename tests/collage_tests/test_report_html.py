@@ -16,6 +16,7 @@ from rich.console import Console
 
 from collage.backends.errors import OutputError
 from collage.report import Report
+from collage.report.explain import Explainer
 from collage.report.html import render_html, write_html
 from collage.report.palette import backend_colors
 from collage.report.text import explanation, summary
@@ -107,7 +108,7 @@ def test_headline_compares_with_the_fastest_rival(report: Report) -> None:
 
 
 def test_candidate_rows_are_complete(report: Report) -> None:
-    rows = candidate_rows(report)
+    rows = candidate_rows(report, Explainer(report))
     assert len(rows) == len(report.alternatives)
     assert sum(row[9] for row in rows) == sum(a.chosen for a in report.alternatives)
     assert all(row[8] for row in rows if row[5] == "wrong result")
@@ -225,7 +226,9 @@ def test_browser_opens_sorts_and_filters(report: Report, page: Path) -> None:
     assert result["grown"] == 16 * result["lines"] + 8
     assert result["connected"]
     assert result["switched"]
-    times = {row[6]: row[7] for row in candidate_rows(report) if row[6] is not None}
+    times = {
+        row[6]: row[7] for row in candidate_rows(report, Explainer(report)) if row[6] is not None
+    }
     assert result["cheapest"] == times[min(times)]
     assert result["dearest"] == times[max(times)]
     openblas = [a for a in report.alternatives if a.backend == "openblas"]
