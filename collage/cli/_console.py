@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
@@ -25,3 +28,17 @@ def err() -> Console:
 def print_json(value: Any) -> None:
     """One JSON object on standard output, and nothing else."""
     sys.stdout.write(json.dumps(value, indent=1, allow_nan=False, default=str) + "\n")
+
+
+@contextmanager
+def results_only() -> Iterator[None]:
+    """Send what compilers and libraries print meanwhile, children too, to standard error."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)

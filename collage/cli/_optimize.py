@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from collage.backends.errors import LogError, ModelError
-from collage.cli._console import out, print_json
+from collage.cli._console import out, print_json, results_only
 from collage.cli._errors import Interrupted
 from collage.cli._options import Debug, Json, check_log, example, parse_shapes
 from collage.cli._progress import progress_display
@@ -103,7 +103,7 @@ def optimize(
 
     targets = [parse_target_text(text) for text in target]
     try:
-        with progress_display() as progress:
+        with results_only(), progress_display() as progress:
             result = search(
                 model,
                 targets,
@@ -118,10 +118,10 @@ def optimize(
                 allow_code=allow_code,
                 progress=progress,
             )
+            folder = result.export(output)
     except KeyboardInterrupt as error:
         kept = f"measurements so far are in {log}" if log else "nothing was kept without --log"
         raise Interrupted(f"interrupted; {kept}") from error
-    folder = result.export(output)
     if json:
         print_json(_as_json(result.report, folder, log))
     else:
