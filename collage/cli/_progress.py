@@ -23,6 +23,8 @@ from collage.progress import ProgressEvent
 
 PLAIN_INTERVAL_SEC = 10.0
 """Least time between two plain lines of one stage."""
+END_INTERVAL_SEC = 1.0
+"""The same for a line that tells of a stage's end."""
 
 
 class LiveProgress:
@@ -43,7 +45,13 @@ class LiveProgress:
 
     def __call__(self, event: ProgressEvent) -> None:
         if event.stage not in self._tasks:
-            self._tasks[event.stage] = self._progress.add_task("", stage=event.stage, total=None)
+            for earlier in self._progress.tasks:
+                # A stage may end before its total: the search found out that it needs no more.
+                done = max(earlier.completed, 1)
+                self._progress.update(earlier.id, total=done, completed=done)
+            self._tasks[event.stage] = self._progress.add_task(
+                "", stage=event.stage, total=event.total or None
+            )
         self._progress.update(
             self._tasks[event.stage],
             completed=event.done,
@@ -80,30 +88,31 @@ class PlainProgress:
     ) -> None:
         self._write = write
         self._clock = clock
-        self._stage = ""
-        self._began_sec = 0.0
-        self._first_done = 0
-        self._shown_sec = 0.0
+        self._began: dict[str, tuple[float, int]] = {}
+        self._shown_sec: dict[str, float] = {}
 
     def __call__(self, event: ProgressEvent) -> None:
         now = self._clock()
-        begins = event.stage != self._stage
+        begins = event.stage not in self._began
         if begins:
-            self._stage, self._began_sec, self._first_done = event.stage, now, event.done
+            self._began[event.stage] = (now, event.done)
+        # A stage whose total grows as it goes is at its end many times.
         ends = event.total > 0 and event.done >= event.total
-        if not begins and not ends and now - self._shown_sec < PLAIN_INTERVAL_SEC:
+        wait_sec = END_INTERVAL_SEC if ends else PLAIN_INTERVAL_SEC
+        if not begins and now - self._shown_sec[event.stage] < wait_sec:
             return
-        self._shown_sec = now
+        self._shown_sec[event.stage] = now
         count = f" {event.done}/{event.total}" if event.total else ""
         message = f" {event.message}" if event.message else ""
         self._write(f"[{event.stage}]{count}{message}{self._time_left(event, now)}")
 
     def _time_left(self, event: ProgressEvent, now: float) -> str:
-        finished = event.done - self._first_done
+        began_sec, first_done = self._began[event.stage]
+        finished = event.done - first_done
         left = event.total - event.done
         if finished <= 0 or left <= 0:
             return ""
-        return f" (about {(now - self._began_sec) / finished * left:.0f} s left)"
+        return f" (about {(now - began_sec) / finished * left:.0f} s left)"
 
     def __enter__(self) -> Self:
         return self

@@ -207,3 +207,15 @@ def test_plain_progress_is_sparse_and_tells_the_time_left() -> None:
     assert lines[1] == "[measure] 10/100 workload 10 (about 90 s left)"
     assert lines[-2] == "[measure] 100/100 workload 100"
     assert lines[-1] == "[end to end]"
+
+
+def test_plain_progress_of_stages_that_take_turns_is_sparse_too() -> None:
+    lines: list[str] = []
+    now = 0.0
+    progress = PlainProgress(lines.append, clock=lambda: now)
+    for done in range(1, 200):
+        progress(ProgressEvent("build", done, done))
+        progress(ProgressEvent("measure", done - 1, done))
+        now += 0.05
+    assert lines[:2] == ["[build] 1/1", "[measure] 0/1"]
+    assert len(lines) <= 2 + 10
