@@ -143,6 +143,7 @@ def constant_object(
     constants : mapping of str to ndarray
         By symbol, see :func:`constant_symbol`.
     """
+    output.parent.mkdir(parents=True, exist_ok=True)
     lines = []
     for index, (symbol, array) in enumerate(constants.items()):
         data = output.with_name(f"{output.stem}.{index}.bin")
@@ -152,7 +153,7 @@ def constant_object(
             f".weak {symbol}",
             f".hidden {symbol}",
             ".balign 64",
-            f'{symbol}: .incbin "{data}"',
+            f'{symbol}: .incbin "{_assembler_text(data)}"',
             f".size {symbol}, {max(array.nbytes, 1)}",
         ]
         if array.nbytes == 0:
@@ -164,6 +165,10 @@ def constant_object(
     for index in range(len(constants)):
         output.with_name(f"{output.stem}.{index}.bin").unlink()
     return output
+
+
+def _assembler_text(path: Path) -> str:
+    return str(path).replace("\\", "\\\\").replace('"', '\\"')
 
 
 def merge_objects(objects: Sequence[Path], output: Path, context: BuildContext) -> Path:

@@ -7,6 +7,7 @@ becomes ``relax.ext.<name>``, so ``FuseOpsByPattern``, ``MergeCompositeFunctions
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,8 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import relax
-from tvm.relax.backend.pattern_registry import register_patterns
+from tvm.relax.backend import _ffi_api as _relax_registry
+from tvm.relax.backend.pattern_registry import get_patterns_with_prefix, register_patterns
 from tvm.relax.backend.utils import has_leaking_intermediate_variables
 
 from collage.backends.base import (
@@ -38,21 +40,30 @@ _backends: dict[str, Backend] = {}
 
 
 def register_backend(backend: Backend) -> None:
-    """Add a backend under its name.
+    """Add a backend under its name, beside the built-in ones and those of entry points.
 
     Raises
     ------
     TargetError
-        When the name is taken, or is one that TVM uses for a device target.
+        When the name is taken, is one that TVM uses for a device target, or is no identifier.
     """
+    _load_builtin_and_entry_points()
+    _register(backend)
+
+
+def _register(backend: Backend) -> None:
     name = backend.name
     if name in _backends:
         raise TargetError(f"a backend named '{name}' is already registered", value=name)
-    if name != "tvm" and name in tvm.target.Target.list_kinds():
+    if not name.isidentifier():
+        raise TargetError(f"'{name}' cannot name a backend: it is no identifier", value=name)
+    if name in tvm.target.Target.list_kinds():
         raise TargetError(f"'{name}' is the name of a TVM target kind", value=name)
     _backends[name] = backend
     if isinstance(backend, ExternalBackend):
         _register_codegen(backend)
+        device = tvm.target.Target("llvm" if backend.device == "cpu" else backend.device)
+        register_relax_patterns(backend, BackendTarget(name, device, backend.parse_options({})))
 
 
 def get_backend(name: str) -> Backend:
@@ -77,7 +88,17 @@ def backend_names() -> list[str]:
 
 
 def register_relax_patterns(backend: Backend, target: BackendTarget) -> list[str]:
-    """Put a backend's patterns into Relax's registry and return their names, by priority."""
+    """Put a backend's patterns for ``target`` into Relax's registry, in place of earlier ones.
+
+    Registering a backend does this with its default options.
+
+    Returns
+    -------
+    list of str
+        The patterns' names, by falling priority: what ``FuseOpsByPattern`` takes.
+    """
+    earlier = [pattern.name for pattern in get_patterns_with_prefix(f"{backend.name}.")]
+    _relax_registry.RemovePatterns(earlier)
     triples = list(backend.patterns(target))
     register_patterns([_relax_pattern(triple) for triple in triples])
     return [triple.name for triple in reversed(triples)]
@@ -124,7 +145,7 @@ def encode_codegen_options(
 ) -> dict[str, Any]:
     """What ``RunCodegen``'s ``target_options`` carry to a backend."""
     return ({} if failures is None else {"failures": failures}) | {
-        "attributes": {k: v for k, v in target.option_dict().items() if v is not None},
+        "attributes": target.option_dict(),
         "device": target.device,
         "cache_dir": str(context.cache_dir),
         "work_dir": str(context.work_dir),
@@ -153,11 +174,22 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, str) else value
 
 
+@functools.cache
 def _load_builtin_and_entry_points() -> None:
     for name in BUILTIN:
         if name not in _backends:
-            module = importlib.import_module(f"collage.backends.{name}")
-            register_backend(module.backend())
+            _register(importlib.import_module(f"collage.backends.{name}").backend())
     for entry in metadata.entry_points(group=ENTRY_POINT_GROUP):
-        if entry.name not in _backends:
-            register_backend(entry.load()())
+        where = f"entry point '{entry.name} = {entry.value}'"
+        try:
+            backend = entry.load()()
+        except Exception as err:
+            raise TargetError(f"{where} cannot be loaded: {err!r}", value=entry.value) from err
+        if not isinstance(backend, Backend) or backend.name != entry.name:
+            raise TargetError(f"{where} gives no backend of that name", value=entry.value)
+        if _backends.get(entry.name) is None:
+            _register(backend)
+        elif type(_backends[entry.name]) is not type(backend):
+            raise TargetError(
+                f"{where}: a backend of that name is already registered", value=entry.value
+            )
