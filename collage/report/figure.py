@@ -15,7 +15,7 @@ from collage.report.palette import INLINE
 from collage.report.units import format_time
 
 PARTITION_WIDTH, PARTITION_HEIGHT = 236.0, 58.0
-OPERATOR_WIDTH, OPERATOR_HEIGHT, FIRST_HEIGHT = 176.0, 26.0, 42.0
+OPERATOR_WIDTH, OPERATOR_HEIGHT, FIRST_HEIGHT = 196.0, 26.0, 42.0
 INLINE_HEIGHT = 24.0
 MARGIN = 20.0
 
@@ -111,7 +111,7 @@ def partition_figure(report: Report, colors: dict[str, str]) -> Figure:
         return Box(
             id=p.id,
             partition=p.id,
-            title=f"{p.id} · inline" if p.inline else f"{p.id} · {p.backend}",
+            title=f"{p.id} · inline" if p.inline else _clip(f"{p.id} · {p.backend}", 20),
             subtitle=_clip(summary, 38),
             cost="" if p.inline else format_time(p.median_sec, p.spread_sec),
             tip="\n".join(tip),
@@ -151,6 +151,7 @@ def operator_figure(
     def box(node: NodeInfo) -> Box:
         p = owner[node.index]
         leads = node.index in first
+        shape = _clip(node.shape, 15)
         tip = [f"{node.index} {node.name}", f"{node.op}", f"{node.shape} {node.dtype}"]
         if not p.inline:
             cost = format_time(p.median_sec, p.spread_sec)
@@ -161,8 +162,8 @@ def operator_figure(
         return Box(
             id=node.index,
             partition=p.id,
-            title=short_op(node.op),
-            subtitle=node.shape,
+            title=_clip(short_op(node.op), 23 - len(shape)),
+            subtitle=shape,
             cost=f"{p.id} · {format_time(p.median_sec, p.spread_sec)}" if leads else "",
             tip="\n".join(tip),
             color=INLINE if p.inline else colors[p.backend],
