@@ -79,32 +79,34 @@ def merge_composites(graph: DataflowGraph, blocks: Mapping[int, str]) -> list[li
     items = [*blocks, *(1 << index for index in bits(graph.all_nodes & ~claimed))]
     between = quotient(graph, items)
     last = [max(position[index] for index in bits(item)) for item in items]
-    region = list(range(len(items)))  # The region's first member stands for it.
-    needs: dict[int, set[int]] = {number: set() for number in region}
-    for number in nx.lexicographical_topological_sort(between, key=lambda n: last[n]):
-        parents = {region[other] for other in between.predecessors(number)}
+    order = list(nx.lexicographical_topological_sort(between, key=lambda n: last[n]))
+    region = list(range(len(items)))
+    """By item its region; a region's first member stands for it."""
+    needs = [0] * len(items)
+    """By region the regions it waits for, as a bit mask."""
+    for number in order:
+        parents = sorted({region[other] for other in between.predecessors(number)})
         name = blocks.get(items[number])
-        behind = set().union(*(needs[parent] for parent in parents))
+        behind = 0
+        for parent in parents:
+            behind |= needs[parent]
         # A parent that another parent waits for cannot be joined: that would close a circle.
-        joined = sorted(
+        joined = [
             parent
             for parent in parents
-            if name is not None and blocks.get(items[parent]) == name and parent not in behind
-        )
+            if name is not None and blocks.get(items[parent]) == name and not behind >> parent & 1
+        ]
         home = joined[0] if joined else number
-        members = {number, *joined}
-        region = [home if own in members or n == number else own for n, own in enumerate(region)]
-        for parent in joined[1:]:
-            needs[home] |= needs.pop(parent)
-        for parent in parents - members:
-            needs[home] |= {parent} | needs[parent]
-        for other in needs.values():
-            if other & members:
-                other -= members
-                other.add(home)
-        needs[home].discard(home)
+        waits = behind
+        for parent in parents:
+            waits |= 1 << parent
+        gone = sum(1 << member for member in {number, *joined})
+        region = [home if gone >> own & 1 else own for own in region]
+        needs[home] = waits & ~gone
+        if len(joined) > 1:
+            needs = [mask & ~gone | 1 << home if mask & gone else mask for mask in needs]
     merged: dict[int, list[int]] = {}
-    for number in nx.lexicographical_topological_sort(between, key=lambda n: last[n]):
+    for number in order:
         if items[number] in blocks:
             merged.setdefault(region[number], []).append(items[number])
     return list(merged.values())

@@ -16,6 +16,10 @@ from collage.search.subgraph import SubGraph, SubGraphLimits, union_of
 class Joiner(ABC):
     """Says which unions of adjacent candidates make sense (a combiner rule of the RFC)."""
 
+    def beside(self, graph: DataflowGraph, nodes: int) -> int:
+        """Where a union may grow to: by default to whatever it uses or is used by."""
+        return (union_of(graph.preds, nodes) | union_of(graph.succs, nodes)) & ~nodes
+
     @abstractmethod
     def allows(self, graph: DataflowGraph, nodes: int) -> bool:
         """Whether the union, a connected set, may be one partition. Convexity is seen to."""
@@ -29,6 +33,10 @@ class JoinByKind(Joiner):
     - element-wise, broadcast and injective operators among themselves;
     - the same before a reduction.
     """
+
+    def beside(self, graph: DataflowGraph, nodes: int) -> int:
+        """Only to what the union uses, so that each is grown from its one output."""
+        return union_of(graph.preds, nodes) & ~nodes
 
     def allows(self, graph: DataflowGraph, nodes: int) -> bool:
         sub = SubGraph(graph, nodes)
@@ -131,9 +139,10 @@ def join_adjacent(
             nodes, members = queue.popleft()
             if len(members) == limits.max_parts:
                 break
-            around = union_of(graph.preds, nodes) | union_of(graph.succs, nodes)
-            beside = {n for i in bits(around & ~nodes) for n in owners.get(i, ())}
+            beside = {n for i in bits(joiner.beside(graph, nodes)) for n in owners.get(i, ())}
             for number in sorted(beside):
+                if grown == limits.max_per_seed:
+                    break
                 union = nodes | parts[number].nodes
                 if parts[number].nodes & nodes or union in seen:
                     continue
