@@ -11,6 +11,7 @@ import tvm
 from tvm import relax, tirx
 
 from collage.backends.base import PARTITION_ATTR
+from collage.backends.tvm.legalize import legalizations
 from collage.backends.tvm.schedules import Machine, schedule_function
 
 OP_PATTERN_OPAQUE = 8
@@ -35,22 +36,21 @@ def lower_module(
     with device:
         own = tvm.transform.Sequential(
             [
-                relax.transform.LegalizeOps(),
+                relax.transform.LegalizeOps(legalizations(machine) if schedule != "none" else None),
                 relax.transform.AnnotateTIROpPattern(),
                 relax.transform.FoldConstant(),
                 relax.transform.FuseOps(),
                 relax.transform.FuseTIR(),
             ]
         )(own)
-    own = _inline_partitions(own)
+    # Inlining looks every call's target up, so the other backends' functions must be back by then.
+    own = _inline_partitions(tvm.IRModule({**own.functions, **foreign}, attrs=own.attrs))
     own = tvm.IRModule(own.functions, attrs=own.attrs)
     for gv, func in own.functions.items():
         if _is_kernel(func) and gv.name_hint not in scheduled_before:
             if schedule != "none":
                 func = schedule_function(func, machine)
             own[gv] = func.with_attr("op_pattern", OP_PATTERN_OPAQUE)
-    for gv, func in foreign.items():
-        own[gv] = func
     return own
 
 

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from tvm import s_tir, tirx
 
-from collage.backends.tvm.schedules import generic
+from collage.backends.tvm.schedules import conv2d, generic
 from collage.backends.tvm.schedules._base import Family, Machine, Refusal
 
 __all__ = ["Machine", "Refusal", "schedule_function"]
 
-FAMILIES: tuple[tuple[str, Family], ...] = (("generic", generic.schedule),)
+FAMILIES: tuple[tuple[str, Family], ...] = (
+    ("conv2d", conv2d.schedule),
+    ("generic", generic.schedule),
+)
 SCHEDULE_ATTR = "collage.schedule"
 
 
 def schedule_function(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
     """Schedule one fused kernel with the first family that takes it."""
-    refusals = []
+    refusals: list[str] = []
     for name, family in FAMILIES:
         answer = _try_family(family, func, machine)
         if not isinstance(answer, Refusal):

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 import tvm_ffi
 from tvm import s_tir, tirx
+from tvm.ir import Call
 
 from collage.backends.tvm.schedules._base import axes_of, root_blocks, size_of
 
 
-def inline_stages(sch: s_tir.Schedule) -> None:
-    """Inline elementwise stages wherever that does not repeat expensive work."""
+def inline_stages(sch: s_tir.Schedule, kept: Set[str] = frozenset()) -> None:
+    """Inline elementwise stages, but those named in ``kept``, where it repeats no expensive work."""
     outputs = {sch.get(block).name_hint for block in sch.get_output_blocks("root")}
     for block in root_blocks(sch):
-        if sch.get(block).name_hint not in outputs and worth_inlining(sch, block):
+        name = sch.get(block).name_hint
+        if name not in outputs and name not in kept and worth_inlining(sch, block):
             sch.compute_inline(block)
 
 
@@ -51,18 +54,9 @@ def is_elementwise(stmt: Any) -> bool:
 
 def is_expensive(stmt: Any) -> bool:
     """Whether a stage does more than a few additions and multiplications per element."""
-    found = tvm_ffi.structural_walk(
-        stmt.body,
-        [((tirx.Div, tirx.FloorDiv, tirx.FloorMod), _interrupt), (_call_type(), _interrupt)],
-    )
-    return found is not None
+    expensive = (Call, tirx.Div, tirx.FloorDiv, tirx.FloorMod)
+    return tvm_ffi.structural_walk(stmt.body, [(expensive, _interrupt)]) is not None
 
 
-def _call_type() -> type:
-    from tvm.ir import Call
-
-    return Call
-
-
-def _interrupt(_: Any) -> Any:
+def _interrupt(_: object) -> tvm_ffi.VisitInterrupt:
     return tvm_ffi.VisitInterrupt()

@@ -33,20 +33,22 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     """Inline what is cheap, then schedule stage by stage."""
     sch = s_tir.Schedule(func)
     inline_stages(sch)
-    scheduled = 0
-    for block in root_blocks(sch):
-        axes = axes_of(sch, block)
-        loops = sch.get_loops(block)
-        if axes is None or len(loops) != len(axes) or not axes:
-            continue
-        if any(axis.reduce for axis in axes):
-            schedule_reduction(sch, block, axes, machine)
-        else:
-            schedule_spatial(sch, block, axes, machine)
-        scheduled += 1
-    if not scheduled:
+    stages = root_blocks(sch)
+    if not any([schedule_stage(sch, block, machine) for block in stages]):
         return Refusal("no stage has static, independent axes")
     return sch.mod["main"]
+
+
+def schedule_stage(sch: s_tir.Schedule, block: Any, machine: Machine) -> bool:
+    """Schedule one stage in a loop nest of its own; False where its axes do not allow it."""
+    axes = axes_of(sch, block)
+    if not axes or len(sch.get_loops(block)) != len(axes):
+        return False
+    if any(axis.reduce for axis in axes):
+        schedule_reduction(sch, block, axes, machine)
+    else:
+        schedule_spatial(sch, block, axes, machine)
+    return True
 
 
 def schedule_spatial(
