@@ -157,9 +157,11 @@ def stage_libraries(library: CompiledLibrary, *, copy: bool) -> list[Path]:
     for path in library.shared_libraries:
         folder.mkdir(parents=True, exist_ok=True)
         place = folder / path.name
+        # Never written through: what lies there may be a link to the very library.
+        place.unlink(missing_ok=True)
         if copy:
             shutil.copy2(path, place)
-        elif not place.exists():
-            place.symlink_to(path)
+        else:
+            place.symlink_to(path.resolve())
         staged.append(place)
     return staged
