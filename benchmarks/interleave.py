@@ -101,7 +101,7 @@ def measure(
             if not result.failure:
                 process = stack.enter_context(EngineProcess(result.engine, job))
                 running[result.engine] = process
-                _guard(result, partial(_load, result, process, outputs, plan))
+                _guard(result, partial(_load, result, process, outputs, plan), process)
         _compare(results, outputs)
         _run_rounds(results, running, plan, progress)
     return results
@@ -112,14 +112,18 @@ def steps(engines: int, plan: Plan) -> int:
     return engines * (2 + plan.rounds)
 
 
-def _guard(result: EngineResult, step: Callable[[], None]) -> None:
-    """Run a step; a failure becomes the row's text."""
+def _guard(
+    result: EngineResult, step: Callable[[], None], process: EngineProcess | None = None
+) -> None:
+    """Run a step; a failure becomes the row's text, and ends the engine's process."""
     try:
         step()
     except EngineMissingError as err:
         result.failure, result.missing = str(err), True
     except (EngineError, ValueError) as err:
         result.failure = str(err)
+    if result.failure and process:
+        process.close()  # it would disturb the others
 
 
 def _prepare(result: EngineResult, job: Job, plan: Plan) -> None:
@@ -164,7 +168,8 @@ def _run_rounds(
         for result in order.sample(list(results), len(results)):
             progress(f"{result.engine}: round {number + 1} of {plan.rounds}")
             if not result.failure:
-                _guard(result, partial(_take_turn, result, running[result.engine], plan))
+                process = running[result.engine]
+                _guard(result, partial(_take_turn, result, process, plan), process)
 
 
 def _take_turn(result: EngineResult, process: EngineProcess, plan: Plan) -> None:

@@ -54,7 +54,8 @@ class EngineProcess:
     Raises
     ------
     EngineError
-        From every method, when the engine fails, its process ends or the time limit passes.
+        From every method, when the engine fails, its process ends or the time limit passes; after
+        the latter it may still be at work, and can only be closed.
     EngineMissingError
         When the engine is not installed.
     """
@@ -77,6 +78,7 @@ class EngineProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                bufsize=0,
                 cwd=_ROOT,
                 env=environment,
                 start_new_session=True,  # its own group: stopped and killed with its children
@@ -88,6 +90,11 @@ class EngineProcess:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def pid(self) -> int:
+        """Of the worker, and of its process group."""
+        return self._process.pid
 
     def versions(self) -> dict[str, str]:
         """Versions of the engine's libraries."""
@@ -136,7 +143,6 @@ class EngineProcess:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            self._process.stdin.flush()
         except BrokenPipeError as err:
             raise EngineError(self._how_it_ended()) from err
         answer: dict[str, Any] = json.loads(self._read_line(limit_sec))
@@ -153,7 +159,6 @@ class EngineProcess:
             left = max(0.0, end - time.monotonic())
             ready, _, _ = select.select([self._process.stdout], [], [], left)
             if not ready:
-                self.close()
                 raise EngineError(f"no answer within {limit_sec:.0f} s")
             data = os.read(self._process.stdout.fileno(), 1 << 20)
             if not data:

@@ -27,7 +27,7 @@ class CollageEngine(Engine):
 
         from collage.backends.registry import get_backend
 
-        versions = {"collage": version("collage"), "apache-tvm": version("apache-tvm")}
+        versions = {name: version(name) for name in ("apache-tvm", "apache-tvm-ffi")}
         for name in self.targets[1:]:
             available = get_backend(name).probe()
             if not available.usable:
@@ -38,28 +38,36 @@ class CollageEngine(Engine):
     def prepare(self, job: Job) -> dict[str, float]:
         from collage.api import optimize
 
-        if self._bundle(job).exists():
+        bundle = self.bundle(job)
+        if bundle.exists():
             return {}
         start = time.perf_counter()
         # One log for all of them: what the search has measured, the others need not.
         result = optimize(
             job.model,
             list(self.targets),
-            log=job.work_dir / "collage.jsonl",
+            log=self.log_file(job),
             strategy=self.strategy,
             num_threads=job.threads,
         )
         prepare_sec = time.perf_counter() - start
-        result.export(self._bundle(job))
+        result.export(bundle)
         return {"prepare_sec": prepare_sec}
 
     def load(self, job: Job, inputs: Mapping[str, Array]) -> Session:
         import collage
 
-        return _Loaded(collage.load(self._bundle(job)), inputs)
+        return _Loaded(collage.load(self.bundle(job)), inputs)
 
-    def _bundle(self, job: Job) -> Path:
-        return job.work_dir / f"bundle-{self.name.replace(':', '-')}"
+    @classmethod
+    def bundle(cls, job: Job) -> Path:
+        """Where the bundle is; one that exists is used as it is."""
+        return job.work_dir / f"bundle-{cls.name.replace(':', '-')}"
+
+    @staticmethod
+    def log_file(job: Job) -> Path:
+        """The log of every strategy on this model."""
+        return job.work_dir / f"{job.model.stem}.jsonl"
 
 
 class OneDnnEngine(CollageEngine):

@@ -1,0 +1,92 @@
+"""The examples run as a user would run them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import collage
+
+_ROOT = Path(__file__).resolve().parents[2]
+_EXAMPLES = _ROOT / "examples"
+
+
+def run(script: str, *arguments: str, cwd: Path, limit_sec: float = 300.0) -> str:
+    """Standard output of an example."""
+    done = subprocess.run(
+        [sys.executable, str(_EXAMPLES / script), *arguments],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=limit_sec,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that quickstart.py filled."""
+    folder = tmp_path_factory.mktemp("quickstart")
+    assert "[" in run("quickstart.py", str(folder), cwd=folder)
+    return folder
+
+
+def test_quickstart_bundle_computes_the_model(quickstart: Path) -> None:
+    features = np.random.default_rng(11).standard_normal((8, 64), np.float32)
+    session = onnxruntime.InferenceSession(str(quickstart / "classifier.onnx"))
+    (expected,) = session.run(None, {"features": features})
+    actual = collage.load(quickstart / "bundle")(features=features)
+    np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-3)
+
+
+def test_load_bundle_needs_only_the_runtime(quickstart: Path, tmp_path: Path) -> None:
+    moved = (quickstart / "bundle").rename(tmp_path / "elsewhere")
+    try:
+        script = _EXAMPLES / "load_bundle.py"
+        # None in sys.modules makes an import fail as if the package were not installed.
+        blocked = (
+            "import runpy, sys\n"
+            "sys.modules.update(collage=None, onnx=None, onnxruntime=None)\n"
+            f"sys.argv = ['load_bundle.py', {str(moved)!r}]\n"
+            f"runpy.run_path({str(script)!r}, run_name='__main__')\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", blocked],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-4000:]
+        assert "float32[8, 10]" in done.stdout
+    finally:
+        moved.rename(quickstart / "bundle")
+
+
+def test_relax_pass_prints_a_module(tmp_path: Path) -> None:
+    script = run("relax_pass.py", str(tmp_path), cwd=tmp_path)
+    assert "@R.function" in script
+    assert (tmp_path / "log.jsonl").stat().st_size > 0
+
+
+@pytest.mark.slow
+def test_demo_twice(tmp_path: Path) -> None:
+    first = run("demo.py", cwd=tmp_path, limit_sec=1200)
+    second = run("demo.py", cwd=tmp_path, limit_sec=300)
+    assert "no log yet" in first
+    assert "0 measured now" in second
+    for shown in (first, second):
+        assert "Largest output difference" in shown
+        assert "onnxruntime" in shown
+        assert "onednn" in shown
+    assert (tmp_path / "out" / "demo" / "bundle-collage" / "report.html").exists()
