@@ -45,7 +45,11 @@ class CheckedImporter(ONNXGraphImporter):
         versions = [o.version for o in model.opset_import if o.domain in ("", "ai.onnx")]
         for node in model.graph.node:
             node.name = node_label(node)
-        mod = self.from_onnx(model.graph, versions[0] if versions else 1)
+        try:
+            mod = self.from_onnx(model.graph, versions[0] if versions else 1)
+        except (ValueError, AssertionError, tvm.error.InternalError, tvm.error.OpError) as err:
+            # Raised between operators; the message names the node.
+            raise ModelError(f"the graph cannot be imported: {err}", value=str(err)) from err
         if self._failures:
             raise ModelError(
                 "these nodes cannot be imported: " + "; ".join(self._failures),
@@ -169,6 +173,33 @@ def _space_to_depth(bb: relax.BlockBuilder, inputs: Inputs, attrs: Attributes) -
     )
 
 
+def _check_batch_norm(inputs: Inputs, attrs: Attributes, opset: int) -> None:
+    if attrs.get("training_mode", 0):
+        raise Refused("training mode")
+
+
+def _check_isinf(inputs: Inputs, attrs: Attributes, opset: int) -> None:
+    if not (attrs.get("detect_negative", 1) and attrs.get("detect_positive", 1)):
+        raise Refused("one-sided detection is ignored by TVM's importer")
+
+
+def _check_mod(inputs: Inputs, attrs: Attributes, opset: int) -> None:
+    ty = getattr(inputs[0], "ty", None)
+    if isinstance(ty, relax.TensorType) and "float" in str(ty.dtype) and not attrs.get("fmod", 0):
+        raise Refused("the floored remainder of floating-point numbers")
+
+
+def _check_roi_align(inputs: Inputs, attrs: Attributes, opset: int) -> None:
+    if _text(attrs, "mode", "avg") != "avg":
+        raise Refused("TVM's maximum is not the one ONNX defines")
+
+
+def _check_rms_norm(inputs: Inputs, attrs: Attributes, opset: int) -> None:
+    shape = _shape(inputs[0])
+    if shape is None or int(attrs.get("axis", -1)) % len(shape) == 0:
+        raise Refused("TVM cannot compile a normalization over all axes")
+
+
 CHECKS: dict[str, Callable[[Inputs, Attributes, int], None]] = {
     **{
         f"Reduce{kind}": _check_reduction
@@ -187,6 +218,11 @@ CHECKS: dict[str, Callable[[Inputs, Attributes, int], None]] = {
     },
     "ArgMax": _check_reduction,
     "ArgMin": _check_reduction,
+    "BatchNormalization": _check_batch_norm,
+    "IsInf": _check_isinf,
+    "Mod": _check_mod,
+    "RoiAlign": _check_roi_align,
+    "RMSNormalization": _check_rms_norm,
     "ConvTranspose": _check_conv_transpose,
     "Resize": _check_resize,
     "LRN": _check_lrn,

@@ -20,6 +20,8 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 LARGE_BYTES = 64 * 1024
 """Initializers above this stay out of the folding."""
 
+MAX_PASSES = 4
+
 _log = logging.getLogger(__name__)
 
 _FOLDING_FAILED = (
@@ -74,6 +76,16 @@ def fold(model: onnx.ModelProto) -> onnx.ModelProto:
     A graph that onnxruntime cannot load, or to which it adds operators of its own, is returned as
     it was: the importer then says which of its operators it cannot take.
     """
+    for _ in range(MAX_PASSES):
+        folded = _fold_once(model)
+        # Standard functions are expanded after a pass; their shape computations need another one.
+        if len(folded.graph.node) == len(model.graph.node):
+            return folded
+        model = folded
+    return model
+
+
+def _fold_once(model: onnx.ModelProto) -> onnx.ModelProto:
     before = operator_domains(model)
     with tempfile.TemporaryDirectory(prefix="collage-fold-") as folder:
         path = Path(folder) / "folded.onnx"

@@ -14,7 +14,7 @@ from collage.importers._base import ImportedModel, Shapes, from_module
 from collage.importers.onnx_converter import CheckedImporter
 from collage.importers.onnx_fold import attach_weights, detach_weights, fold, weight_inputs
 from collage.importers.onnx_shapes import concretize, real_inputs
-from collage.importers.onnx_support import expand_functions, require_supported
+from collage.importers.onnx_support import drop_unused_outputs, expand_functions, require_supported
 
 OLDEST_OPSET = 7
 """Older graphs broadcast by attribute, which TVM's importer does not know; they are converted."""
@@ -66,6 +66,7 @@ def import_onnx(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedMo
     small.graph.input.extend(weight_inputs(weights))
     small = fold(expand_functions(_at_least(small, OLDEST_OPSET)))
     attach_weights(small, weights)
+    drop_unused_outputs(small)
     require_supported(small)
     with warnings.catch_warnings():
         # Renamed inputs and the like; the names are given back below.

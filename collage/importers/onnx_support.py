@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
@@ -10,6 +11,8 @@ import onnx.inliner
 from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
 
 from collage.backends.errors import ModelError
+
+_log = logging.getLogger(__name__)
 
 _MICROSOFT_ONLY = frozenset(
     [
@@ -24,12 +27,23 @@ _MICROSOFT_ONLY = frozenset(
 )
 """TVM looks operators up by name alone; these names mean onnxruntime's own operators to it."""
 
+_DATA_DEPENDENT = frozenset(
+    ["AllClassNMS", "Compress", "If", "Loop", "NonMaxSuppression", "NonZero", "Scan", "Unique"]
+)
+"""The shape of their results depends on data; only static shapes can be optimized."""
+
+_FIRST_OUTPUT_ONLY = frozenset(
+    ["BatchNormalization", "Dropout", "LayerNormalization", "MaxPool", "SkipLayerNormalization"]
+)
+
 _MICROSOFT = "com.microsoft"
 _MAX_NODES_NAMED = 5
 
 
 def is_supported(node: onnx.NodeProto) -> bool:
     """Whether TVM's importer has a converter for this node's operator."""
+    if node.op_type in _DATA_DEPENDENT:
+        return False
     if node.domain in ("", "ai.onnx"):
         known = node.op_type in _get_convert_map() and node.op_type not in _MICROSOFT_ONLY
         return known or node.op_type == "Constant"
@@ -50,7 +64,33 @@ def expand_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     standard = [(domain, name) for domain, name in unknown if domain in ("", "ai.onnx")]
     if not standard:
         return model
-    return onnx.inliner.inline_selected_functions(model, standard, inline_schema_functions=True)
+    try:
+        return onnx.inliner.inline_selected_functions(model, standard, inline_schema_functions=True)
+    except RuntimeError as err:
+        # It cannot expand calls with absent optional inputs; they are named as unknown operators.
+        _log.info("the standard's functions %s were not expanded: %s", standard, err)
+        return model
+
+
+def _extra_outputs(model: onnx.ModelProto) -> dict[str, list[str]]:
+    """Nodes whose second or later output is used where the importer does not compute it."""
+    used = {name for node in all_nodes(model.graph) for name in node.input}
+    used |= {value.name for value in model.graph.output}
+    found: dict[str, list[str]] = defaultdict(list)
+    for node in all_nodes(model.graph):
+        if node.op_type in _FIRST_OUTPUT_ONLY and used.intersection(node.output[1:]):
+            what = f"{node.op_type} with its output {node.output[1] or node.output[2]}"
+            found[what].append(node_label(node))
+    return found
+
+
+def drop_unused_outputs(model: onnx.ModelProto) -> None:
+    """Cut trailing outputs that nobody uses, in place: the importer counts them."""
+    used = {name for node in all_nodes(model.graph) for name in node.input}
+    used |= {value.name for value in model.graph.output}
+    for node in model.graph.node:
+        while len(node.output) > 1 and node.output[-1] not in used:
+            node.output.pop()
 
 
 def require_supported(model: onnx.ModelProto) -> None:
@@ -66,6 +106,7 @@ def require_supported(model: onnx.ModelProto) -> None:
         if not is_supported(node):
             domain = f"{node.domain}." if node.domain not in ("", "ai.onnx") else ""
             refused[domain + node.op_type].append(node_label(node))
+    refused.update(_extra_outputs(model))
     if refused:
         raise ModelError(
             "these operators cannot be imported: " + "; ".join(_listed(refused)),

@@ -122,11 +122,13 @@ def written_out_softmax(scope: Scope, call: relax.Call) -> relax.Expr | None:
     axes = total.attrs.axis
     if exponential is None or axes is None or len(axes) != 1:
         return None
-    shifted = scope.call(exponential.args[0], "subtract")
-    largest = scope.call(shifted.args[1], "max") if shifted is not None else None
     x = exponential.args[0]
-    if largest is not None and largest.args[0].same_as(shifted.args[0]):
-        x = shifted.args[0]
+    shifted = scope.call(x, "subtract")
+    if shifted is not None:
+        largest = scope.call(shifted.args[1], "max")
+        along = largest.attrs.axis if largest is not None else None
+        if along is not None and [int(a) for a in along] == [int(axes[0])]:
+            x = shifted.args[0]
     return relax.op.nn.softmax(x, axis=int(axes[0]))
 
 

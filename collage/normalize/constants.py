@@ -194,7 +194,7 @@ def share_constants(mod: tvm.IRModule) -> tvm.IRModule:
             return expr
         value = constant(expr)
         assert value is not None
-        return seen.setdefault((*kind, hashlib.blake2b(value.data).digest()), expr)
+        return seen.setdefault((*kind, hashlib.blake2b(value.tobytes()).digest()), expr)
 
     return map_constants(map_constants(mod, count), shared)
 

@@ -29,7 +29,9 @@ def _channel_vector(expr: relax.Expr, shape: tuple[int, ...]) -> np.ndarray | No
     value = value.reshape((1,) * (len(shape) - value.ndim) + value.shape)
     if any(size != 1 for axis, size in enumerate(value.shape) if axis != 1):
         return None
-    return np.broadcast_to(value.reshape(-1), (shape[1],)) if value.size in (1, shape[1]) else None
+    if len(shape) < 2 or value.size not in (1, shape[1]):
+        return None
+    return np.broadcast_to(value.reshape(-1), (shape[1],))
 
 
 def _convolution(scope: Scope, expr: relax.Expr) -> relax.Call | None:

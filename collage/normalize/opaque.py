@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import tvm_ffi
 from tvm import relax, te, tirx, topi
@@ -53,8 +54,7 @@ def _guesses(
         return []
     if kind == "flip":
         return [
-            Guess(topi.flip, (axis,), lambda axis=axis: relax.op.flip(x, axis))
-            for axis in range(len(shape))
+            Guess(topi.flip, (axis,), partial(relax.op.flip, x, axis)) for axis in range(len(shape))
         ]
     if kind == "tile" and all(i and o % i == 0 for o, i in zip(shape, shape_of(x), strict=True)):
         repeats = [o // i for o, i in zip(shape, shape_of(x), strict=True)]
@@ -114,28 +114,22 @@ def _same_program(program: tirx.PrimFunc, guess: Guess, tensors: list[relax.Expr
     return len(made) == 1 and bool(tvm_ffi.structural_equal(made[0], program))
 
 
+def _nodes(root: object, kind: type) -> list[tirx.Expr]:
+    """Every node of this kind below ``root``."""
+    found: list[tirx.Expr] = []
+    tvm_ffi.structural_walk(root, (kind, found.append))
+    return found
+
+
 def _stored_value(program: tirx.PrimFunc) -> tirx.Expr | None:
     """What the program's only store writes; None when it has several."""
-    stores: list[tirx.BufferStore] = []
-
-    def visit(node: object) -> None:
-        if isinstance(node, tirx.BufferStore):
-            stores.append(node)
-
-    tirx.stmt_functor.post_order_visit(program.body, visit)
+    stores = _nodes(program.body, tirx.BufferStore)
     return stores[0].value if len(stores) == 1 else None
 
 
 def _pad_before(stored: tirx.Expr | None, rank: int) -> list[int]:
     """Leading pad of each axis: the offset in the one load ``x[i0 - 1, i1, ...]``."""
-    loads: list[tirx.BufferLoad] = []
-
-    def visit(node: object) -> None:
-        if isinstance(node, tirx.BufferLoad):
-            loads.append(node)
-
-    if stored is not None:
-        tirx.stmt_functor.post_order_visit(stored, visit)
+    loads = _nodes(stored, tirx.BufferLoad) if stored is not None else []
     if len(loads) != 1 or len(loads[0].indices) != rank:
         return [0] * rank
     return [_offset(index) for index in loads[0].indices]
@@ -143,14 +137,10 @@ def _pad_before(stored: tirx.Expr | None, rank: int) -> list[int]:
 
 def _offset(index: tirx.Expr) -> int:
     """The number subtracted from the loop variable in an index expression."""
-    offsets: list[int] = []
-
-    def visit(node: object) -> None:
-        if isinstance(node, tirx.Sub) and isinstance(node.a, tirx.Var):
-            offsets.append(int(node.b.value))
-
-    tirx.stmt_functor.post_order_visit(index, visit)
-    return offsets[0] if offsets else 0
+    for difference in _nodes(index, tirx.Sub):
+        if isinstance(difference.a, tirx.Var):
+            return int(difference.b.value)
+    return 0
 
 
 def _fill_value(stored: tirx.Expr | None) -> float:
