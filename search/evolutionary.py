@@ -1,0 +1,246 @@
+"""Refine a partitioning on end-to-end time, which no sum of parts tells exactly.
+
+A trial makes one move from the best partitioning so far: it puts in one other candidate and fills
+what that leaves uncovered with as few candidates as possible. Optuna proposes which move, remembers
+in its storage what was tried, and so can go on where an earlier study stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import optuna
+
+from collage.backends.errors import SearchError
+from collage.search.candidates import Candidate
+from collage.search.cover import cheapest_cover
+from collage.search.dataflow import DataflowGraph
+from collage.search.partitioning import Partitioning, make_partitioning, validate
+
+MOVES = ("merge", "split", "switch", "shift")
+"""Join whole partitions into one; cut one; give one to another backend; move a border."""
+
+
+@dataclass(frozen=True)
+class RefineProgress:
+    """One finished trial.
+
+    Attributes
+    ----------
+    trial : int
+        Its number in the study, counting from 0.
+    move : str
+        One of ``MOVES``, or ``start``.
+    seconds : float
+        End-to-end time; ``inf`` if it could not be run.
+    best_sec : float
+        The best so far.
+    """
+
+    trial: int
+    move: str
+    seconds: float
+    best_sec: float
+
+
+def refine(
+    graph: DataflowGraph,
+    start: Partitioning,
+    candidates: Sequence[Candidate],
+    evaluate: Callable[[Partitioning], float],
+    trials: int,
+    storage: str | None = None,
+    study_name: str = "collage",
+    seed: int = 0,
+    callback: Callable[[RefineProgress], None] | None = None,
+) -> Partitioning:
+    """Search around a partitioning by measuring whole programs.
+
+    Parameters
+    ----------
+    start : Partitioning
+        Where to begin; measured first.
+    candidates : sequence of Candidate
+        What moves may put in.
+    evaluate : callable
+        End-to-end seconds per call of a partitioning; ``inf`` if it cannot be run. Called once per
+        distinct partitioning, and twice more at the end to confirm the winner against the start.
+    trials : int
+        New partitionings to measure in this call; fewer if there are no other neighbours.
+    storage : str, optional
+        Where Optuna keeps the study, for example ``sqlite:///refine.db``; in memory if left out.
+        An existing study of that name is continued.
+    seed : int
+        Of the sampler.
+
+    Returns
+    -------
+    Partitioning
+        With its end-to-end seconds; ``start`` unless a better one was confirmed.
+
+    Raises
+    ------
+    SearchError
+        When the study in the storage is of another graph or other candidates.
+    """
+    validate(graph, start)
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        study = optuna.create_study(
+            storage=storage, study_name=study_name, direction="minimize", load_if_exists=True
+        )
+        done = len(study.trials)
+        # A continued study must not propose the same again: its sampler starts from another seed.
+        study.sampler = optuna.samplers.TPESampler(seed=seed + done, n_startup_trials=8)
+        run = _Refinement(graph, start, candidates, evaluate, study, callback)
+        run.restore()
+        for _ in range(trials):
+            if not run.step():
+                break
+        return run.confirmed()
+    finally:
+        optuna.logging.set_verbosity(verbosity)
+
+
+class _Refinement:
+    """The state of one call: the best so far, and what was measured before."""
+
+    def __init__(
+        self,
+        graph: DataflowGraph,
+        start: Partitioning,
+        candidates: Sequence[Candidate],
+        evaluate: Callable[[Partitioning], float],
+        study: optuna.Study,
+        callback: Callable[[RefineProgress], None] | None,
+    ) -> None:
+        self.graph = graph
+        self.start = start
+        self.pool = [*start.candidates, *candidates]
+        self.evaluate = evaluate
+        self.study = study
+        self.callback = callback
+        self.measured: dict[str, float] = {}
+        self.best = start
+        self.best_sec = math.inf
+
+    def restore(self) -> None:
+        """Take over a study's finished trials, then measure the start if none of them did."""
+        by_key = {_candidate_key(candidate): candidate for candidate in reversed(self.pool)}
+        for trial in self.study.get_trials(deepcopy=False):
+            text = trial.user_attrs.get("partitioning")
+            if text is None or trial.state != optuna.trial.TrialState.COMPLETE:
+                continue
+            try:
+                found = [by_key[key] for key in json.loads(text)]
+                known = make_partitioning(self.graph, found)
+            except (KeyError, SearchError) as err:
+                raise SearchError(
+                    f"study '{self.study.study_name}' is of another graph or other targets; name "
+                    "another study or storage",
+                    value=self.study.study_name,
+                ) from err
+            seconds = float(trial.user_attrs["seconds"])
+            self.measured[text] = seconds
+            if seconds < self.best_sec:
+                self.best, self.best_sec = replace(known, origin="refined"), seconds
+        if signature(self.start) not in self.measured:
+            self._measure(self.study.ask(), self.start, "start")
+
+    def step(self) -> bool:
+        """Make and measure one move; False when every neighbour has been measured."""
+        trial = self.study.ask()
+        kind = trial.suggest_categorical("move", MOVES)
+        where = trial.suggest_float("where", 0.0, 1.0)
+        tried = self._moves()
+        # The proposed kind first, from the proposed place on; then whatever else is left.
+        kinds = [kind, *(other for other in MOVES if other != kind)]
+        for name in kinds:
+            moves = tried[name]
+            offset = min(int(where * len(moves)), max(len(moves) - 1, 0))
+            for candidate in moves[offset:] + moves[:offset]:
+                neighbour = self._apply(candidate)
+                if neighbour is not None and signature(neighbour) not in self.measured:
+                    self._measure(trial, neighbour, name)
+                    return True
+        self.study.tell(trial, state=optuna.trial.TrialState.FAIL)
+        return False
+
+    def confirmed(self) -> Partitioning:
+        """The best, if it still beats the start when both are measured once more."""
+        start = signature(self.start)
+        if signature(self.best) == start:
+            return replace(self.start, seconds=self.measured[start])
+        start_sec = self.evaluate(self.start)
+        best_sec = self.evaluate(self.best)
+        if best_sec < start_sec:
+            return replace(self.best, seconds=best_sec)
+        return replace(self.start, seconds=start_sec)
+
+    def _measure(self, trial: optuna.Trial, partitioning: Partitioning, move: str) -> None:
+        seconds = self.evaluate(partitioning)
+        if math.isnan(seconds) or seconds < 0:
+            raise SearchError(f"an end-to-end time is {seconds}", value=seconds)
+        text = signature(partitioning)
+        self.measured[text] = seconds
+        trial.set_user_attr("partitioning", text)
+        trial.set_user_attr("seconds", str(seconds))
+        trial.set_user_attr("applied", move)
+        # Optuna stores no infinity in every storage; a huge time says the same to its sampler.
+        self.study.tell(trial, min(seconds, 1e9))
+        if seconds < self.best_sec:
+            self.best, self.best_sec = replace(partitioning, seconds=seconds), seconds
+        if self.callback is not None:
+            self.callback(RefineProgress(trial.number, move, seconds, self.best_sec))
+
+    def _moves(self) -> dict[str, list[Candidate]]:
+        """Candidates that are not in the best partitioning, by what putting them in would do."""
+        present = {_candidate_key(candidate) for candidate in self.best.candidates}
+        moves: dict[str, list[Candidate]] = {kind: [] for kind in MOVES}
+        for candidate in self.pool:
+            if _candidate_key(candidate) in present:
+                continue
+            touched = [c for c in self.best.candidates if c.nodes & candidate.nodes]
+            union = sum(c.nodes for c in touched)
+            if len(touched) == 1:
+                same = touched[0].nodes == candidate.nodes
+                moves["switch" if same else "split"].append(candidate)
+            else:
+                moves["merge" if union == candidate.nodes else "shift"].append(candidate)
+        return moves
+
+    def _apply(self, candidate: Candidate) -> Partitioning | None:
+        """The best partitioning with a candidate put in, or None where that cannot be."""
+        kept = [c for c in self.best.candidates if not c.nodes & candidate.nodes]
+        fixed = {c.nodes: c for c in [*kept, candidate]}
+        open_nodes = self.graph.all_nodes & ~sum(fixed)
+        fill: dict[int, Candidate] = {}
+        for other in self.pool:
+            if other.nodes & ~open_nodes == 0:
+                # The candidate's own backend first: fewer borders between backends.
+                present = fill.get(other.nodes)
+                if present is None or (
+                    present.backend != candidate.backend and other.backend == candidate.backend
+                ):
+                    fill[other.nodes] = other
+        costs = {nodes: 0.0 if c.inline else 1.0 for nodes, c in fill.items()}
+        cover = cheapest_cover(self.graph, costs | dict.fromkeys(fixed, 0.0))
+        if cover is None:
+            return None
+        chosen = [fixed.get(nodes) or fill[nodes] for nodes in cover.blocks]
+        return make_partitioning(self.graph, chosen, None, "refined")
+
+
+def signature(partitioning: Partitioning) -> str:
+    """A partitioning as one line of JSON; equal ones give equal text."""
+    return json.dumps(sorted(_candidate_key(c) for c in partitioning.candidates))
+
+
+def _candidate_key(candidate: Candidate) -> str:
+    composites = ",".join(f"{c.name}:{c.nodes:x}" for c in candidate.composites)
+    where = "inline" if candidate.inline else candidate.target.key()
+    return f"{candidate.nodes:x} {where} {composites}"

@@ -1,0 +1,291 @@
+"""The exact search against all covers, and its laziness."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+
+import networkx as nx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collage.backends.errors import SearchError
+from collage.search.candidates import Candidate
+from collage.search.costs import TableCosts
+from collage.search.cover import cheapest_cover
+from collage.search.dataflow import DataflowGraph, bits
+from collage.search.dijkstra import SearchProgress, search
+from collage.search.exhaustive import exhaustive_search
+from collage.search.partitioning import Partitioning, make_partitioning, quotient, validate
+from collage.search.subgraph import SubGraph
+from tests.contracts.search_contract import (
+    TARGETS,
+    SearchContract,
+    graph_of,
+    singles,
+    table_of,
+)
+
+
+class TestDijkstraContract(SearchContract):
+    def search(
+        self, graph: DataflowGraph, candidates: Sequence[Candidate], costs: TableCosts
+    ) -> Partitioning:
+        found = search(graph, candidates, costs)
+        assert found.complete and found.partitioning is not None
+        return found.partitioning
+
+
+class TestExhaustiveContract(SearchContract):
+    def search(
+        self, graph: DataflowGraph, candidates: Sequence[Candidate], costs: TableCosts
+    ) -> Partitioning:
+        return exhaustive_search(graph, candidates, costs)
+
+
+Instance = tuple[DataflowGraph, dict[Candidate, float]]
+
+
+@st.composite
+def instances(draw: st.DrawFn, max_nodes: int = 8, coverable: bool = True) -> Instance:
+    """Random graphs with random convex candidates, connected or not, some of them invalid."""
+    size = draw(st.integers(1, max_nodes))
+    uses = [
+        sorted(draw(st.sets(st.integers(0, i - 1), max_size=3)) if i else []) for i in range(size)
+    ]
+    graph = graph_of(uses)
+    seconds = st.one_of(st.integers(0, 12).map(float), st.just(math.inf))
+    table: dict[Candidate, float] = {}
+    for index in range(size):
+        if coverable or draw(st.booleans()):
+            table[Candidate(1 << index, TARGETS[0])] = float(draw(st.integers(1, 12)))
+    for _ in range(draw(st.integers(0, 14))):
+        nodes = sum(1 << i for i in draw(st.sets(st.integers(0, size - 1), min_size=1, max_size=4)))
+        if SubGraph(graph, nodes).is_convex:
+            target = TARGETS[draw(st.integers(0, 2))]
+            table.setdefault(Candidate(nodes, target), draw(seconds))
+    return graph, table
+
+
+@settings(max_examples=300, deadline=None)
+@given(instances(), st.integers(0, 6), st.integers(1, 4))
+def test_costs_what_the_best_of_all_covers_costs(
+    instance: Instance, prefetch: int, batch_size: int
+) -> None:
+    graph, table = instance
+    best = exhaustive_search(graph, list(table), TableCosts(table))
+    bounds = {c: 0.5 * s for c, s in table.items() if s < math.inf}
+    for costs in (TableCosts(table), TableCosts(table, bounds)):
+        found = search(graph, list(table), costs, prefetch=prefetch, batch_size=batch_size)
+        assert found.complete and found.partitioning is not None
+        validate(graph, found.partitioning)
+        assert found.partitioning.seconds == best.seconds
+        assert len(costs.asked) == len(set(costs.asked)) == found.evaluated
+
+
+@settings(max_examples=100, deadline=None)
+@given(instances(coverable=False))
+def test_finds_a_cover_exactly_when_there_is_one(instance: Instance) -> None:
+    graph, table = instance
+    try:
+        best: float | None = exhaustive_search(graph, list(table), TableCosts(table)).seconds
+    except SearchError:
+        best = None
+    if best is None:
+        with pytest.raises(SearchError):
+            search(graph, list(table), TableCosts(table))
+    else:
+        found = search(graph, list(table), TableCosts(table)).partitioning
+        assert found is not None and found.seconds == best
+
+
+def butterflies(count: int) -> Instance:
+    """Pairs of cheap candidates that wait for each other, one after another."""
+    uses: list[list[int]] = [[]]
+    table = {((0,), 0): 1.0}
+    for _ in range(count):
+        a = len(uses)
+        source = [a - 1]
+        uses += [source, source, [a, a + 1], [a, a + 1], [a + 2, a + 3]]
+        for i in range(5):
+            table[(a + i,), 0] = 3.0
+        table[(a, a + 2), 1] = 1.0
+        table[(a + 1, a + 3), 1] = 1.0
+        # Alone among singles the other diagonal is a little better.
+        table[(a, a + 3), 2] = 0.5
+    return graph_of(uses), table_of(table)
+
+
+def test_optimum_without_circles_where_the_relaxed_one_has_one() -> None:
+    graph, table = butterflies(2)
+    relaxed = {c.nodes for c, s in table.items() if c.nodes.bit_count() == 2 and s == 1.0}
+    rest = [1 << i for i in range(len(graph)) if not sum(relaxed) >> i & 1]
+    assert not nx.is_directed_acyclic_graph(quotient(graph, [*relaxed, *rest]))
+    found = search(graph, list(table), TableCosts(table)).partitioning
+    best = exhaustive_search(graph, list(table), TableCosts(table))
+    assert found is not None and found.seconds == best.seconds
+    # One pair per butterfly, the other two bindings alone.
+    assert found.seconds == 1.0 + 2 * (0.5 + 3 * 3.0)
+
+
+def test_many_circles_do_not_multiply() -> None:
+    graph, table = butterflies(40)
+    found = search(graph, list(table), TableCosts(table))
+    assert found.partitioning is not None
+    assert found.partitioning.seconds == 1.0 + 40 * (0.5 + 3 * 3.0)
+    assert found.expanded < 100_000
+
+
+def test_a_circle_of_three() -> None:
+    # a0->b1, b0->c1, c0->a1: any two of the pairs may stand, not all three.
+    graph = graph_of([[], [], [], [0, 2], [1, 0], [2, 1]])
+    pairs = {((0, 3), 1): 1.0, ((1, 4), 1): 1.0, ((2, 5), 1): 1.0}
+    table = table_of({**singles(6, 2.0), **pairs})
+    best = exhaustive_search(graph, list(table), TableCosts(table))
+    found = search(graph, list(table), TableCosts(table)).partitioning
+    assert best.seconds == 1.0 + 1.0 + 4.0
+    assert found is not None and found.seconds == best.seconds
+
+
+def chain(size: int, widths: Sequence[int], seed: int) -> Instance:
+    """A chain with a candidate for each interval of certain widths."""
+    rng = random.Random(seed)
+    table = {}
+    for width in widths:
+        for first in range(size - width + 1):
+            nodes = tuple(range(first, first + width))
+            table[nodes, 1 if width > 1 else 0] = width * rng.uniform(0.9, 1.3)
+    return graph_of([[i - 1] if i else [] for i in range(size)]), table_of(table)
+
+
+def test_measures_only_what_can_matter() -> None:
+    graph, table = chain(40, (1, 2, 3, 4), seed=1)
+    tight = TableCosts(table, {c: 0.95 * s for c, s in table.items()})
+    loose = TableCosts(table)
+    found = search(graph, list(table), tight)
+    assert found.partitioning is not None
+    assert len(tight.asked) < len(table) / 2
+    assert found.partitioning.seconds == pytest.approx(
+        search(graph, list(table), loose).partitioning.seconds  # type: ignore[union-attr]
+    )
+    # What was not asked for could not have helped: a bound proves it.
+    assert len(tight.asked) < len(loose.asked) <= len(table)
+
+
+def test_known_costs_are_not_asked_for_again() -> None:
+    graph, table = chain(20, (1, 2, 3), seed=2)
+    costs = TableCosts(table)
+    first = search(graph, list(table), costs)
+    asked = len(costs.asked)
+    second = search(graph, list(table), costs)
+    assert len(costs.asked) == asked and second.evaluated == 0
+    assert first.partitioning == second.partitioning
+
+
+def test_inline_candidates_are_never_asked_for() -> None:
+    graph = graph_of([[], [0]])
+    inline = Candidate(2, TARGETS[0], inline=True)
+    table = {Candidate(1, TARGETS[0]): 1.0, Candidate(2, TARGETS[0]): 1.0}
+    costs = TableCosts(table)
+    found = search(graph, [*table, inline], costs).partitioning
+    assert found is not None and found.seconds == 1.0
+    assert inline not in costs.asked
+
+
+def test_stopped_at_once_returns_the_best_seed_known() -> None:
+    graph, table = chain(10, (1, 2), seed=3)
+    costs = TableCosts(table)
+    alone = [c for c in table if c.nodes.bit_count() == 1]
+    seed = make_partitioning(graph, alone)
+    asked_to_stop = iter([False])
+    found = search(
+        graph,
+        list(table),
+        costs,
+        seeds=[seed],
+        should_stop=lambda: next(asked_to_stop, True),
+    )
+    assert not found.complete
+    assert found.partitioning is not None
+    validate(graph, found.partitioning)
+    assert set(found.partitioning.candidates) == set(alone)
+    assert set(costs.asked) == set(alone)
+    assert found.optimistic_sec <= (found.partitioning.seconds or 0.0)
+
+
+def test_stopped_with_nothing_known_returns_none() -> None:
+    graph, table = chain(5, (1,), seed=3)
+    costs = TableCosts(table)
+    found = search(graph, list(table), costs, should_stop=lambda: True)
+    assert found.partitioning is None and not found.complete and not costs.asked
+
+
+def test_progress_rises_to_the_optimum() -> None:
+    graph, table = chain(12, (1, 2, 3), seed=4)
+    seen: list[SearchProgress] = []
+    found = search(graph, list(table), TableCosts(table), on_round=seen.append)
+    assert [p.optimistic_sec for p in seen] == sorted(p.optimistic_sec for p in seen)
+    assert seen[-1].pending == 0 and seen[-1].optimistic_sec == found.optimistic_sec
+
+
+@pytest.mark.parametrize("bad", [math.nan, -1.0])
+def test_impossible_costs_are_refused(bad: float) -> None:
+    graph = graph_of([[]])
+    table = {Candidate(1, TARGETS[0]): bad}
+    with pytest.raises(SearchError) as caught:
+        search(graph, list(table), TableCosts(table))
+    assert caught.value.value is bad
+
+
+def test_names_a_binding_that_nothing_covers() -> None:
+    graph = graph_of([[], [0]])
+    with pytest.raises(SearchError, match="binding 1 \\(op1\\)"):
+        search(graph, [Candidate(1, TARGETS[0])], TableCosts({Candidate(1, TARGETS[0]): 1.0}))
+
+
+def test_limit_on_states_still_gives_a_valid_cover() -> None:
+    graph, table = chain(30, (1, 2, 3, 4, 5), seed=5)
+    costs = {c.nodes: s for c, s in table.items()}
+    best = cheapest_cover(graph, costs)
+    hurried = cheapest_cover(graph, costs, max_states=3)
+    assert best is not None and hurried is not None
+    assert best.optimal and not hurried.optimal
+    assert sum(hurried.blocks) == graph.all_nodes
+    assert hurried.cost >= best.cost
+
+
+def test_crossing_chains_stay_tractable() -> None:
+    """Parallel chains numbered in turn, with candidates along each: every step leaves holes."""
+    width, depth = 12, 20
+    uses = [[i - width] if i >= width else [] for i in range(width * depth)]
+    graph = graph_of(uses)
+    rng = random.Random(6)
+    table = {}
+    for lane in range(width):
+        for row in range(depth):
+            for length in (1, 2, 3):
+                if row + length <= depth:
+                    nodes = sum(1 << ((row + k) * width + lane) for k in range(length))
+                    table[nodes] = length * rng.uniform(0.8, 1.3)
+    cover = cheapest_cover(graph, table)
+    assert cover is not None and cover.optimal
+    # The chains do not touch, so the optimum is the sum of theirs.
+    total = 0.0
+    for lane in range(width):
+        best = [0.0] + [math.inf] * depth
+        for row in range(depth):
+            for length in (1, 2, 3):
+                if row + length <= depth:
+                    nodes = sum(1 << ((row + k) * width + lane) for k in range(length))
+                    best[row + length] = min(best[row + length], best[row] + table[nodes])
+        total += best[depth]
+    assert cover.cost == pytest.approx(total)
+    assert all(SubGraph(graph, block).is_convex for block in cover.blocks)
+    assert sum(1 for _ in bits(sum(cover.blocks))) == len(graph)
+
+
+def test_an_empty_graph_has_an_empty_cover() -> None:
+    found = search(graph_of([]), [], TableCosts({})).partitioning
+    assert found == Partitioning((), 0.0, "optimal")
