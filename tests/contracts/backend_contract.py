@@ -21,6 +21,7 @@ import json
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -171,6 +172,12 @@ class BackendContract:
 
     @pytest.fixture(scope="class")
     @classmethod
+    def needing_context(cls) -> set[str]:
+        """Override with patterns that never win in a graph of their own, so have no case."""
+        return set()
+
+    @pytest.fixture(scope="class")
+    @classmethod
     def parallel_case(cls) -> PatternCase | None:
         """Override with a case large enough to use every thread."""
         return None
@@ -275,16 +282,23 @@ class BackendContract:
         assert all(name.startswith(f"{backend.name}.") for name in names)
 
     def test_every_pattern_has_a_case(
-        self, backend: ExternalBackend, target: BackendTarget, cases: list[PatternCase]
+        self,
+        backend: ExternalBackend,
+        target: BackendTarget,
+        cases: list[PatternCase],
+        needing_context: set[str],
     ) -> None:
         patterns = {triple.name for triple in backend.patterns(target)}
-        assert patterns == {case.pattern for case in cases}
+        assert needing_context <= patterns
+        assert patterns - needing_context == {case.pattern for case in cases}
 
     def test_cases_are_accepted_whole(
         self, backend: ExternalBackend, target: BackendTarget, cases: list[PatternCase]
     ) -> None:
         mod = partition(backend, target, cases)
-        assert sorted(composite_names(mod)) == sorted(case.pattern for case in cases)
+        found = Counter(composite_names(mod))
+        wanted = Counter(case.pattern for case in cases)
+        assert found == wanted, f"not made: {wanted - found}; made instead: {found - wanted}"
         for index, case in enumerate(cases):
             values = [b.value for block in mod[f"case{index}"].body.blocks for b in block.bindings]
             calls = [value for value in values if isinstance(value, relax.Call)]
@@ -318,14 +332,22 @@ class BackendContract:
 
     def test_results_agree_with_the_reference(self, compiled: CompiledCases) -> None:
         rng = np.random.default_rng()
+        wrong = []
         for index, case in enumerate(compiled.cases):
             inputs = case.inputs(rng)
             expected = evaluate(case.mod, inputs)
-            actual = compiled.run(index, inputs)
+            try:
+                actual = compiled.run(index, inputs)
+            except (RuntimeError, ValueError, TypeError) as err:
+                wrong.append(f"{case.pattern}: {err}")
+                continue
             assert len(actual) == len(expected)
             for got, wanted in zip(actual, expected, strict=True):
                 assert np.ptp(wanted) > 0, f"{case.pattern}: a constant output proves nothing"
-                assert largest_error(got, wanted) < DEFAULT_RTOL, case.pattern
+                error = largest_error(got, wanted)
+                if error >= DEFAULT_RTOL:
+                    wrong.append(f"{case.pattern}: error {error:.2e}")
+        assert not wrong, "\n".join(wrong)
 
     def test_same_inputs_give_the_same_bits(self, compiled: CompiledCases) -> None:
         rng = np.random.default_rng()
