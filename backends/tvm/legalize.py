@@ -5,13 +5,14 @@ Weights that are constants are packed here, at compile time, into the layout tha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tvm import relax
 from tvm.ir import GenericConst, Op
 
-from collage.backends.tvm.schedules import Machine, conv2d
+from collage.backends.tvm.schedules import Machine, conv2d, matmul
 
 Legalization = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
 
@@ -25,7 +26,10 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
     def convolution(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         return legalize_conv2d(builder, call, machine)
 
-    return {"relax.nn.conv2d": convolution}
+    def product(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        return legalize_matmul(builder, call, machine)
+
+    return {"relax.nn.conv2d": convolution, "relax.matmul": product}
 
 
 def legalize_conv2d(
@@ -43,6 +47,26 @@ def legalize_conv2d(
         data,
         packed,
         primfunc_name_hint="conv2d",
+        primfunc_attrs={"op_pattern": OP_PATTERN_OUT_FUSABLE},
+    )
+
+
+def legalize_matmul(
+    builder: relax.BlockBuilder, call: relax.Call, machine: Machine
+) -> relax.Expr:
+    """Tiled product of float32 matrices, with constant right operands packed."""
+    shape = matmul_shape(call)
+    if shape is None:
+        return default_legalization(builder, call)
+    left, right = call.args
+    tile = matmul.choose_tile(shape, machine)
+    if shape.constant_b:
+        right = relax.const(matmul.pack_b(right.value.numpy(), tile))
+    return builder.call_te(
+        lambda a, b: matmul.compute(a, b, shape, tile),
+        left,
+        right,
+        primfunc_name_hint="matmul",
         primfunc_attrs={"op_pattern": OP_PATTERN_OUT_FUSABLE},
     )
 
@@ -79,6 +103,23 @@ def conv_shape(call: relax.Call) -> conv2d.ConvShape | None:
         dilation=(dilation[0], dilation[1]),
         groups=int(attrs.groups),
     )
+
+
+def matmul_shape(call: relax.Call) -> matmul.MatmulShape | None:
+    """The figures of a matrix product that the tiled kernel takes, else None."""
+    left, right = call.args
+    a, b, out = static_shape(left), static_shape(right), static_shape(call)
+    if a is None or b is None or out is None or len(a) < 2 or len(b) < 2 or 0 in (*a, *b):
+        return None
+    if any(str(expr.ty.dtype) != "float32" for expr in (left, right, call)):
+        return None
+    constant = isinstance(right, GenericConst) and len(b) == 2
+    lead = out[:-1]
+    # A B without batch axes is shared by the whole of A, which then is one tall matrix, unless its
+    # fused axes would have to be cut unevenly: TVM cannot follow such indices.
+    whole = sum(dim > 1 for dim in lead) <= 1 or math.prod(lead) % matmul.MOST_ROWS == 0
+    batch_axes = 0 if len(b) == 2 and whole else len(lead) - 1
+    return matmul.MatmulShape(lead, batch_axes, a[-1], b[-1], constant)
 
 
 def static_shape(expr: relax.Expr) -> tuple[int, ...] | None:

@@ -11,6 +11,7 @@ import tvm
 from tvm import relax, tirx
 
 from collage.backends.base import PARTITION_ATTR
+from collage.backends.tvm.fast_math import use_fast_math
 from collage.backends.tvm.legalize import legalizations
 from collage.backends.tvm.schedules import Machine, schedule_function
 
@@ -49,7 +50,7 @@ def lower_module(
     for gv, func in own.functions.items():
         if _is_kernel(func) and gv.name_hint not in scheduled_before:
             if schedule != "none":
-                func = schedule_function(func, machine)
+                func = use_fast_math(schedule_function(func, machine))
             own[gv] = func.with_attr("op_pattern", OP_PATTERN_OPAQUE)
     return own
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from tvm import s_tir, tirx
 
-from collage.backends.tvm.schedules import conv2d, generic
+from collage.backends.tvm.schedules import conv2d, generic, matmul
 from collage.backends.tvm.schedules._base import Family, Machine, Refusal
 
 __all__ = ["Machine", "Refusal", "schedule_function"]
 
 FAMILIES: tuple[tuple[str, Family], ...] = (
     ("conv2d", conv2d.schedule),
+    ("matmul", matmul.schedule),
     ("generic", generic.schedule),
 )
 SCHEDULE_ATTR = "collage.schedule"
