@@ -85,6 +85,9 @@ class MeasuredCostModel(CostModel):
         What ``runner`` times on; by default this machine's CPU.
     parallel_builds : int
         Builder processes.
+    plugins : sequence of str
+        ``module:Class`` of backends that workers must register; those of the targets that are
+        asked about are found without.
     """
 
     def __init__(
@@ -99,6 +102,7 @@ class MeasuredCostModel(CostModel):
         runner: Runner | None = None,
         device: Device | None = None,
         parallel_builds: int = 2,
+        plugins: Sequence[str] = (),
     ) -> None:
         self._context = context
         self._database = database if database is not None else Database()
@@ -111,7 +115,7 @@ class MeasuredCostModel(CostModel):
         self._runner = runner if runner is not None else LocalRunner(self._config)
         self._parallel_builds = parallel_builds
         self._builder: Builder | None = None
-        self._plugins: list[str] = []
+        self._plugins = list(plugins)
         self._done = 0
         self._wanted = 0
         self._own: set[RecordKey] = set()
@@ -256,6 +260,9 @@ class MeasuredCostModel(CostModel):
         waiting = list(misses.items())
         while waiting and not self._time_is_up():
             batch, waiting = waiting[:_BATCH], waiting[_BATCH:]
+            # Another search may have measured some of them meanwhile.
+            self._database.refresh()
+            batch = [miss for miss in batch if self._database.lookup(miss[0]) is None]
             scratch = self._scratch()
             with tempfile.TemporaryDirectory(dir=scratch, prefix="measure-") as folder:
                 self._measure_batch(batch, Path(folder))

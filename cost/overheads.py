@@ -61,21 +61,19 @@ def overheads_from(costs: Sequence[Cost]) -> Overheads:
 def _chain(length: int, backend: str) -> tvm.IRModule:
     builder = relax.BlockBuilder()
     ty = relax.TensorType((1,), "float32")
-    partitions = []
-    for index in range(length):
-        x = relax.Var("x", ty)
-        name = f"step{index}"
-        with builder.function(name, [x], attrs={PARTITION_ATTR: backend}, private=True):
-            with builder.dataflow():
-                out = builder.emit_output(relax.op.negative(x))
-            builder.emit_func_output(out)
-        partitions.append(builder.get().get_global_var(name))
+    # One function called many times: the builder would merge equal ones anyway.
+    x = relax.Var("x", ty)
+    with builder.function("step", [x], attrs={PARTITION_ATTR: backend}, private=True):
+        with builder.dataflow():
+            out = builder.emit_output(relax.op.negative(x))
+        builder.emit_func_output(out)
+    step = builder.get().get_global_var("step")
     x = relax.Var("x", ty)
     with builder.function("main", [x]):
         with builder.dataflow():
             value: relax.Expr = x
-            for partition in partitions:
-                value = builder.emit(ir.Call(partition, [value]))
+            for _ in range(length):
+                value = builder.emit(ir.Call(step, [value]))
             out = builder.emit_output(value)
         builder.emit_func_output(out)
     return builder.get()

@@ -64,7 +64,9 @@ Build = Callable[[relax.Var], Any]
 
 ON_IMAGE: dict[str, Build] = {
     "conv": lambda x: op.nn.conv2d(x, weight(6, 8, 3, 3), padding=1),
-    "conv_strided": lambda x: op.nn.conv2d(x, weight(6, 8, 3, 2), strides=(2, 1), padding=(1, 0, 2, 1)),
+    "conv_strided": lambda x: op.nn.conv2d(
+        x, weight(6, 8, 3, 2), strides=(2, 1), padding=(1, 0, 2, 1)
+    ),
     "conv_dilated": lambda x: op.nn.conv2d(x, weight(4, 8, 3, 3), dilation=(2, 3), padding=2),
     "conv_pointwise": lambda x: op.nn.conv2d(x, weight(16, 8, 1, 1)),
     "conv_grouped": lambda x: op.nn.conv2d(x, weight(12, 2, 3, 3), groups=4, padding=1),
