@@ -30,7 +30,8 @@ on it; only those that something uncovered may still use."""
 
 State = tuple[int, Unfinished]
 
-ASCENT_ROUNDS = 3
+EASY_STATES = 5_000
+DIFFUSION_ROUNDS = 80
 DEFAULT_MAX_STATES = 200_000
 
 
@@ -76,21 +77,35 @@ def cheapest_cover(
     the same stretch of the numbering without being nested, at worst; the potentials keep it small.
     """
     finite = {block: cost for block, cost in sorted(costs.items()) if cost < math.inf}
-    problem = _Problem(graph, finite)
-    relaxed = problem.solve(track=False, max_states=max_states)
+    relaxed = _solve(graph, finite, track=False, max_states=max_states)
     if relaxed is None or nx.is_directed_acyclic_graph(quotient(graph, relaxed.blocks)):
         return relaxed
-    return problem.solve(track=True, max_states=max_states)
+    return _solve(graph, finite, track=True, max_states=max_states)
+
+
+def _solve(
+    graph: DataflowGraph, costs: Mapping[int, float], *, track: bool, max_states: int
+) -> Cover | None:
+    """With quick potentials if the graph is easy, else with good ones."""
+    easy = min(EASY_STATES, max_states)
+    problem = _Problem(graph, costs, _reduced_costs(len(graph), costs, 0))
+    cover = problem.solve(track=track, max_states=easy)
+    if cover is None or cover.optimal or max_states == easy:
+        return cover
+    problem = _Problem(graph, costs, _reduced_costs(len(graph), costs, DIFFUSION_ROUNDS))
+    return problem.solve(track=track, max_states=max_states)
 
 
 class _Problem:
     """One instance: blocks by their first binding, with costs reduced by the potentials."""
 
-    def __init__(self, graph: DataflowGraph, costs: Mapping[int, float]) -> None:
+    def __init__(
+        self, graph: DataflowGraph, costs: Mapping[int, float], reduced_costs: Mapping[int, float]
+    ) -> None:
         self.graph = graph
         self.costs = costs
         self.steps: list[list[tuple[int, float]]] = [[] for _ in range(len(graph))]
-        for block, reduced in _reduced_costs(len(graph), costs).items():
+        for block, reduced in reduced_costs.items():
             self.steps[(block & -block).bit_length() - 1].append((block, reduced))
         # What bindings from an index on use: the rest of a dependency set can be forgotten.
         self.needed = [0] * (len(graph) + 1)
@@ -178,27 +193,32 @@ def _first_uncovered(covered: int) -> int:
     return (~covered & (covered + 1)).bit_length() - 1
 
 
-def _reduced_costs(size: int, costs: Mapping[int, float]) -> dict[int, float]:
+def _reduced_costs(size: int, costs: Mapping[int, float], rounds: int) -> dict[int, float]:
     """Costs less the prices of the covered bindings; all non-negative.
 
-    Prices begin at the cheapest share any block offers a binding and are raised one at a time until
-    some block through each binding is tight (dual coordinate ascent).
+    One sweep of dual coordinate ascent raises each binding's price until some block through it is
+    tight; where all blocks are intervals of the numbering that is optimal. ``rounds`` sweeps before
+    it balance the prices where blocks have holes: each binding's price is set between what its
+    cheapest and its second cheapest block allow (min-sum diffusion), in alternating directions.
+    Each sweep takes time linear in the blocks' sizes together.
     """
-    members = {block: list(bits(block)) for block in costs}
     through: list[list[int]] = [[] for _ in range(size)]
-    share = [math.inf] * size
-    for block, inside in members.items():
-        for index in inside:
+    for block in costs:
+        for index in bits(block):
             through[index].append(block)
-            share[index] = min(share[index], costs[block] / len(inside))
-    reduced = {
-        block: max(0.0, costs[block] - math.fsum(share[i] for i in inside))
-        for block, inside in members.items()
-    }
-    for _ in range(ASCENT_ROUNDS):
-        for index in range(size):
-            slack = min((reduced[block] for block in through[index]), default=0.0)
-            if slack > 0:
+    reduced = dict(costs)
+    used = [index for index in range(size) if through[index]]
+    for number in range(rounds):
+        for index in used if number % 2 == 0 else reversed(used):
+            ordered = heapq.nsmallest(2, (reduced[block] for block in through[index]))
+            change = math.fsum(ordered) / len(ordered)
+            for block in through[index]:
+                reduced[block] -= change
+    # Diffusion leaves the chosen blocks negative: first lower prices where need be, then raise.
+    for sign in (-1.0, 1.0):
+        for index in used:
+            slack = min(reduced[block] for block in through[index])
+            if slack * sign > 0:
                 for block in through[index]:
                     reduced[block] -= slack
-    return reduced
+    return {block: max(0.0, value) for block, value in reduced.items()}
