@@ -23,6 +23,8 @@ from collage.progress import ProgressEvent
 
 PLAIN_INTERVAL_SEC = 10.0
 """Least time between two plain lines of one stage."""
+MESSAGE_WIDTH = 90
+"""Columns of a plain line's message; a joined region's description can be very long."""
 END_INTERVAL_SEC = 1.0
 """The same for a line that tells of a stage's end."""
 
@@ -103,7 +105,10 @@ class PlainProgress:
             return
         self._shown_sec[event.stage] = now
         count = f" {event.done}/{event.total}" if event.total else ""
-        message = f" {event.message}" if event.message else ""
+        message = event.message
+        if len(message) > MESSAGE_WIDTH:
+            message = f"{message[: MESSAGE_WIDTH - 26]} … {message[-23:]}"
+        message = f" {message}" if message else ""
         self._write(f"[{event.stage}]{count}{message}{self._time_left(event, now)}")
 
     def _time_left(self, event: ProgressEvent, now: float) -> str:

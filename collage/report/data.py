@@ -127,7 +127,7 @@ class EndToEnd:
         Why it did not run, or what else to know.
     kind : str
         ``search``, ``single`` (one backend, TVM for the rest), ``greedy`` or ``peer`` (another
-        engine); says what the headline compares with.
+        engine); by default what stands before a colon in the name, as in ``single:onednn``.
     """
 
     name: str
@@ -137,6 +137,10 @@ class EndToEnd:
     chosen: bool = False
     note: str = ""
     kind: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.kind:
+            object.__setattr__(self, "kind", self.name.partition(":")[0])
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ def end_to_end_bars(report: Report, colors: dict[str, str]) -> list[Bar]:
                 width=median * scale,
                 low=max(median - row.spread_sec, 0.0) * scale,
                 high=(median + row.spread_sec) * scale,
-                color=mixed if row.chosen else colors.get(row.name.split(" ")[0], ""),
+                color=mixed if row.chosen else colors.get(row.name.rpartition(":")[2], ""),
                 note="; ".join(
                     part for part in (row.note, f"n = {row.n}" if row.n else "") if part
                 ),

@@ -122,14 +122,12 @@ def resnet_report(seed: int = 0) -> Report:
         ],
         end_to_end=[
             EndToEnd("search", best, best * 0.01, 40, True, "", "search"),
-            EndToEnd("onednn only", best * 1.09, best * 0.02, 40, False, "", "single"),
-            EndToEnd("openblas only", best * 6.4, best * 0.1, 40, False, "", "single"),
-            EndToEnd("tvm only", best * 7.2, best * 0.2, 40, False, "", "single"),
-            EndToEnd("onednn greedy", best * 1.11, best * 0.02, 40, False, "", "greedy"),
+            EndToEnd("single:onednn", best * 1.09, best * 0.02, 40, False),
+            EndToEnd("single:openblas", best * 6.4, best * 0.1, 40, False),
+            EndToEnd("single:tvm", best * 7.2, best * 0.2, 40, False),
+            EndToEnd("greedy", best * 1.11, best * 0.02, 40, False),
             EndToEnd("onnxruntime", best * 1.04, best * 0.03, 40, False, "2 threads", "peer"),
-            EndToEnd(
-                "openblas greedy", None, 0.0, 0, False, "build failed: undefined symbol", "greedy"
-            ),
+            EndToEnd("single:cutlass", None, 0.0, 0, False, "build failed: undefined symbol"),
         ],
         search=SearchStats(412, 63, 57, 6, 2, 141.2, 96.0, 81.5),
         outputs_max_rel_diff=3.4e-6,

@@ -219,3 +219,12 @@ def test_plain_progress_of_stages_that_take_turns_is_sparse_too() -> None:
         now += 0.05
     assert lines[:2] == ["[build] 1/1", "[measure] 0/1"]
     assert len(lines) <= 2 + 10
+
+
+def test_plain_progress_keeps_both_ends_of_a_long_message() -> None:
+    lines: list[str] = []
+    progress = PlainProgress(lines.append, clock=lambda: 0.0)
+    progress(ProgressEvent("measure", 1, 2, f"conv2d {'+ relu ' * 100} on onednn: 1.0 ms"))
+    assert len(lines[0]) < 110
+    assert lines[0].startswith("[measure] 1/2 conv2d + relu")
+    assert lines[0].endswith("on onednn: 1.0 ms")

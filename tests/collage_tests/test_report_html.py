@@ -102,7 +102,7 @@ def test_unwritable_place_is_the_user_s_error(report: Report, tmp_path: Path) ->
 def test_headline_compares_with_the_fastest_rival(report: Report) -> None:
     tiles = {tile.label: tile for tile in headline(report)}
     assert tiles["the speed of the best single backend"].value == "1.09×"
-    assert tiles["the speed of the best single backend"].note == "onednn only"
+    assert tiles["the speed of the best single backend"].note == "single:onednn"
     assert tiles["the speed of onnxruntime"].value == "1.04×"
     assert tiles["largest output difference"].value == "3.4e-06"
 
