@@ -97,8 +97,16 @@ def link(
     used: Sequence[BackendTarget],
     output: Path,
     context: BuildContext,
+    *,
+    one_pool: bool = True,
 ) -> CompiledLibrary:
     """Link an executable into a shared library that finds its needs in ``lib/`` beside it.
+
+    Parameters
+    ----------
+    one_pool : bool
+        Run TVM's parallel loops on the OpenMP pool of the libraries. False leaves them on TVM's
+        own pool, which is only of use to measure what two pools cost.
 
     Raises
     ------
@@ -113,7 +121,9 @@ def link(
     flags = ["-shared", "-fPIC", "-fopenmp", "-Wl,-rpath,$ORIGIN/lib", "-Wl,--build-id=none"]
     # TVM names options before objects, where a linker that defaults to --as-needed drops libraries.
     flags += ["-Wl,--push-state,--no-as-needed", *map(str, libraries.values()), "-Wl,--pop-state"]
-    pool = (native.thread_pool_object(context), native.num_threads_object(context))
+    pool = [native.num_threads_object(context)]
+    if one_pool:
+        pool.append(native.thread_pool_object(context))
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=context.work_dir) as workspace:
