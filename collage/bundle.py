@@ -340,8 +340,7 @@ def _to_tensor(value: Any, info: TensorInfo) -> tvm.runtime.Tensor:
     shape, dtype = tuple(value.shape), str(value.dtype).removeprefix("torch.")
     if shape != info.shape or dtype != info.dtype:
         raise InputError(
-            f"input '{info.name}' must be {info.dtype}{list(info.shape)}, "
-            f"not {dtype}{list(shape)}",
+            f"input '{info.name}' must be {info.dtype}{list(info.shape)}, not {dtype}{list(shape)}",
             value=shape,
         )
     if isinstance(value, np.ndarray):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import tvm
 
 from collage.cost.base import Cost, CostModel, CostStatus
+from collage.cost.overheads import Overheads
 from collage.cost.workload import Workload
 from collage.lower import extract
 from collage.search.candidates import Candidate
@@ -30,25 +31,13 @@ class MeasuredCandidateCosts:
         Of its ``main``.
     model : CostModel
         Who answers.
-    transition_sec : float
-        What crossing into one more partition costs, added to every partition.
-    overhead_sec : float
-        What a stand-alone measurement holds besides the partition itself, taken off.
     """
 
-    def __init__(
-        self,
-        mod: tvm.IRModule,
-        graph: DataflowGraph,
-        model: CostModel,
-        *,
-        transition_sec: float = 0.0,
-        overhead_sec: float = 0.0,
-    ) -> None:
+    def __init__(self, mod: tvm.IRModule, graph: DataflowGraph, model: CostModel) -> None:
         self._mod = mod
         self._graph = graph
         self._model = model
-        self._correction_sec = transition_sec - overhead_sec
+        self._overheads = Overheads(0.0, 0.0)
         self._workloads: dict[Candidate, Workload] = {}
         self._costs: dict[Candidate, Cost] = {}
 
@@ -56,6 +45,19 @@ class MeasuredCandidateCosts:
     def costs(self) -> dict[Candidate, Cost]:
         """Everything that was asked so far."""
         return dict(self._costs)
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether something was asked that there was no time to measure."""
+        return any(cost.status is CostStatus.UNKNOWN for cost in self._costs.values())
+
+    def set_overheads(self, overheads: Overheads) -> None:
+        """What the virtual machine adds to every call and every partition.
+
+        A stand-alone measurement holds one entry into the virtual machine, a model with many
+        partitions pays it once; without it, costs add up.
+        """
+        self._overheads = overheads
 
     @property
     def num_workloads(self) -> int:
@@ -87,11 +89,11 @@ class MeasuredCandidateCosts:
         return self._corrected(candidate) if candidate in self._costs else None
 
     def lower_bound(self, candidate: Candidate) -> float:
-        """An admissible bound: a partition takes at least its transition."""
-        return 0.0 if candidate.inline else max(self._correction_sec, 0.0)
+        """A partition takes at least what the virtual machine needs to call it."""
+        return 0.0 if candidate.inline else self._overheads.partition_sec
 
     def _corrected(self, candidate: Candidate) -> float:
-        cost = self._costs[candidate]
         if candidate.inline:
             return 0.0
-        return max(cost.median_sec + self._correction_sec, 0.0)
+        measured_sec = self._costs[candidate].median_sec - self._overheads.call_sec
+        return max(measured_sec, self._overheads.partition_sec)

@@ -41,9 +41,7 @@ def extract(mod: tvm.IRModule, graph: DataflowGraph, candidate: Candidate) -> tv
     return writer.finish(params, outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
 
 
-def lower(
-    mod: tvm.IRModule, graph: DataflowGraph, partitioning: Partitioning
-) -> tvm.IRModule:
+def lower(mod: tvm.IRModule, graph: DataflowGraph, partitioning: Partitioning) -> tvm.IRModule:
     """Rewrite ``main`` so that every partition is a function of its own.
 
     Parameters
@@ -177,7 +175,10 @@ class _MainWriter:
         self.bindings.append(relax.VarBinding(result, value))
         seq = relax.SeqExpr([relax.DataflowBlock(self.bindings)], result)
         main = relax.Function(
-            list(params), seq, result.ty, attrs=tvm.ir.make_node("ir.DictAttrs", global_symbol="main")
+            list(params),
+            seq,
+            result.ty,
+            attrs=tvm.ir.make_node("ir.DictAttrs", global_symbol="main"),
         )
         functions = {relax.GlobalVar("main"): main, **self.functions}
         primitive = {g: f for g, f in self.mod.functions.items() if g.name_hint != "main"}

@@ -147,9 +147,7 @@ def _device_target(kind: str, attributes: Mapping[str, Any]) -> tvm.target.Targe
         raise TargetError(f"target {dict(attributes)!r} is not valid: {reason}") from err
 
 
-def _one_device(
-    device: tvm.target.Target | None, other: tvm.target.Target
-) -> tvm.target.Target:
+def _one_device(device: tvm.target.Target | None, other: tvm.target.Target) -> tvm.target.Target:
     if device is not None:
         raise TargetError(
             f"two device targets are given, '{device.kind.name}' and '{other.kind.name}'; "

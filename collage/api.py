@@ -1,0 +1,337 @@
+"""``collage.optimize``: the whole way, wiring only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from numpy.typing import NDArray
+
+from collage.backends.base import BackendTarget, BuildContext
+from collage.backends.errors import SearchError, TargetError
+from collage.backends.registry import get_backend
+from collage.bundle import TensorInfo, random_array
+from collage.candidate_costs import MeasuredCandidateCosts
+from collage.config import Config
+from collage.cost.database import Database
+from collage.cost.device import detect
+from collage.cost.measured import MeasuredCostModel
+from collage.cost.progress import ProgressEvent as MeasureEvent
+from collage.cost.reference import evaluate
+from collage.gate import Contender, Gate, Standing, best
+from collage.importers import ImportedModel, load_model
+from collage.normalize import normalize
+from collage.progress import ProgressCallback, ProgressEvent
+from collage.report.assemble import assemble_report
+from collage.report.data import EndToEnd, SearchStats
+from collage.result import Result
+from collage.search.dataflow import DataflowGraph
+from collage.search.dijkstra import SearchProgress, search
+from collage.search.evolutionary import refine
+from collage.search.greedy import greedy, single_backend
+from collage.search.partitioning import Partitioning
+from collage.search.rules import Found, default_rules
+from collage.targets import TargetLike, resolve_targets
+
+
+def optimize(
+    model: Any,
+    targets: Sequence[TargetLike] = ("llvm",),
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    log: str | Path | None = None,
+    replay: bool = False,
+    time_budget_sec: float | None = None,
+    strategy: str = "search",
+    refine_trials: int = 0,
+    refine_storage: str | None = None,
+    num_threads: int | None = None,
+    allow_code: bool = False,
+    seed: int = 0,
+    progress: ProgressCallback | None = None,
+) -> Result:
+    """Find the fastest partitioning of a model by measurement, and compile it.
+
+    Parameters
+    ----------
+    model : tvm.IRModule, path, onnx.ModelProto or torch.export.ExportedProgram
+        See :func:`collage.importers.load_model`.
+    targets : sequence
+        TVM targets and external codegen targets, as names, dicts or ``tvm.target.Target``. TVM
+        itself always takes part.
+    shapes : mapping of str to sequence of int, optional
+        For inputs with open dimensions.
+    log : path, optional
+        JSON Lines; measurements found there are not made again, new ones are appended as they are
+        made.
+    replay : bool
+        Measure nothing: what the log lacks is an error.
+    time_budget_sec : float, optional
+        No new candidate is measured after this; the end-to-end comparison is made all the same.
+    strategy : str
+        ``search``; or, without a search, ``greedy`` or ``single:<backend>``.
+    refine_trials : int
+        Afterwards, this many trials of changes to the best partitioning, on end-to-end time.
+    refine_storage : str, optional
+        An Optuna storage URL that keeps those trials, so that they can be resumed.
+    num_threads : int, optional
+        Threads of every backend's kernels; 0 for all cores, which is the default.
+    allow_code : bool
+        Whether a TVMScript ``.py`` file may be run.
+    seed : int
+        Of the inputs that are run on, and of the refinement.
+    progress : callable, optional
+        Told about every step.
+
+    Returns
+    -------
+    Result
+        The fastest, by measurement, of the search's answer, every single backend and greedy.
+
+    Raises
+    ------
+    UserError
+        Something given is wrong; its subclasses say what.
+    """
+    begin = time.monotonic()
+    tell = progress if progress is not None else _ignore
+    resolved = resolve_targets(targets)
+    _check_strategy(strategy, resolved)
+    config = Config.from_environment()
+    threads = config.num_threads if num_threads is None else num_threads
+    database = Database(Path(log) if log is not None else None, read_only=replay)
+    for problem in database.problems:
+        tell(ProgressEvent("log", 0, 0, f"{log}: {problem}; skipped"))
+
+    tell(ProgressEvent("import", 0, 2, _model_text(model)))
+    imported = load_model(model, shapes=shapes, allow_code=allow_code)
+    tell(ProgressEvent("import", 1, 2, "normalizing"))
+    mod = normalize(imported.mod)
+    graph = DataflowGraph.from_function(mod["main"], mod)
+    tell(ProgressEvent("import", 2, 2, f"{len(graph)} operators"))
+
+    folder = TemporaryDirectory(prefix="collage-")
+    context = BuildContext(config.cache_dir, Path(folder.name), threads, config.cxx)
+    cost_model = MeasuredCostModel(
+        context,
+        database,
+        time_budget_sec=time_budget_sec,
+        replay_only=replay,
+        progress=lambda event: tell(_translate(event)),
+    )
+    with cost_model:
+        costs = MeasuredCandidateCosts(mod, graph, cost_model)
+        contenders, found = _contenders(graph, resolved, strategy, costs, cost_model, tell)
+        inputs = _inputs(imported, seed)
+        expected = evaluate(mod, inputs)
+        gate = Gate(mod, graph, resolved, context, cost_model, inputs, expected)
+        standings = gate.measure(contenders)
+        winner = best(standings)
+        if refine_trials > 0:
+            refined = _refine(graph, winner, found, gate, refine_trials, refine_storage, seed, tell)
+            standings = gate.measure([*contenders, Contender("refined", refined)])
+            winner = best(standings)
+        library = gate.library(winner.key, winner.module)
+        overview = cost_model.stats
+    stats = SearchStats(
+        candidates=len(found.candidates),
+        distinct_workloads=costs.num_workloads,
+        measured=overview.measured,
+        from_log=overview.from_log,
+        invalid=overview.invalid,
+        wall_sec=time.monotonic() - begin,
+        building_sec=overview.seconds_building,
+        running_sec=overview.seconds_running,
+    )
+    versions = _versions(resolved)
+    report = assemble_report(
+        model=imported.name,
+        device=_device(threads),
+        versions=versions,
+        targets=resolved,
+        graph=graph,
+        chosen=winner.contender.partitioning,
+        costs=costs,
+        rejections=found.rejections,
+        end_to_end=_end_to_end(standings, winner),
+        stats=stats,
+        outputs_max_rel_diff=None,
+    )
+    return Result(
+        model=imported.name,
+        module=winner.module,
+        partitioning=replace(winner.contender.partitioning, seconds=winner.cost.median_sec),
+        report=report,
+        targets=resolved,
+        inputs=tuple(TensorInfo(s.name, s.shape, s.dtype) for s in imported.inputs),
+        outputs=tuple(TensorInfo(s.name, s.shape, s.dtype) for s in imported.outputs),
+        library=library,
+        context=context,
+        versions=versions,
+        _folder=folder,
+    )
+
+
+def _contenders(
+    graph: DataflowGraph,
+    targets: Sequence[BackendTarget],
+    strategy: str,
+    costs: MeasuredCandidateCosts,
+    cost_model: MeasuredCostModel,
+    tell: ProgressCallback,
+) -> tuple[list[Contender], Found]:
+    """What goes through the gate, the search's answer first."""
+    if strategy != "search":
+        return [Contender(strategy, _without_search(graph, targets, strategy))], Found()
+    native = targets[0]
+    baselines = [
+        Contender(f"single:{t.backend}", single_backend(graph, t, native)) for t in targets
+    ]
+    if len(targets) > 2:
+        baselines.append(Contender("greedy", greedy(graph, targets)))
+    costs.set_overheads(cost_model.overheads(native))
+    tell(ProgressEvent("enumerate", 0, 1, "looking for candidates"))
+    found = default_rules(targets).find(graph)
+    tell(ProgressEvent("enumerate", 1, 1, f"{len(found.candidates)} candidates"))
+    partitioning = _search(graph, found, [b.partitioning for b in baselines], costs, tell)
+    if partitioning is None:
+        return baselines, found
+    return [Contender("search", partitioning), *baselines], found
+
+
+def _search(
+    graph: DataflowGraph,
+    found: Found,
+    seeds: Sequence[Partitioning],
+    costs: MeasuredCandidateCosts,
+    tell: ProgressCallback,
+) -> Partitioning | None:
+    """The cheapest cover; None when the time was up before one was measured throughout."""
+
+    def on_round(step: SearchProgress) -> None:
+        done, total = step.evaluated, step.evaluated + step.pending
+        message = f"round {step.rounds}: at best {step.optimistic_sec * 1e3:.2f} ms"
+        tell(ProgressEvent("search", done, total, message))
+
+    try:
+        result = search(
+            graph,
+            found.candidates,
+            costs,
+            seeds=seeds,
+            should_stop=lambda: costs.out_of_time,
+            on_round=on_round,
+        )
+    except SearchError:
+        # With the time spent, candidates that were not measured count as unusable.
+        if not costs.out_of_time:
+            raise
+        return None
+    return result.partitioning
+
+
+def _without_search(
+    graph: DataflowGraph, targets: Sequence[BackendTarget], strategy: str
+) -> Partitioning:
+    if strategy == "greedy":
+        return greedy(graph, targets)
+    name = strategy.removeprefix("single:")
+    chosen = next(target for target in targets if target.backend == name)
+    return single_backend(graph, chosen, targets[0])
+
+
+def _check_strategy(strategy: str, targets: Sequence[BackendTarget]) -> None:
+    names = [target.backend for target in targets]
+    valid = ["search", "greedy", *(f"single:{name}" for name in names)]
+    if strategy not in valid:
+        raise TargetError(
+            f"unknown strategy '{strategy}'; with these targets: {', '.join(valid)}",
+            value=strategy,
+        )
+
+
+def _refine(
+    graph: DataflowGraph,
+    winner: Standing,
+    found: Found,
+    gate: Gate,
+    trials: int,
+    storage: str | None,
+    seed: int,
+    tell: ProgressCallback,
+) -> Partitioning:
+    """Refine on end-to-end time, each trial against the start in alternation."""
+    start = winner.contender
+    start_sec = winner.cost.median_sec
+    done = 0
+
+    def seconds(partitioning: Partitioning) -> float:
+        nonlocal done
+        done += 1
+        tell(ProgressEvent("refine", min(done, trials), trials, partitioning.origin))
+        reference, trial = gate.measure([start, Contender("trial", partitioning)])
+        # Times of different minutes do not compare; ratios to the same start do.
+        return start_sec * trial.cost.median_sec / reference.cost.median_sec
+
+    known = Partitioning(start.partitioning.candidates, start_sec, start.partitioning.origin)
+    return refine(
+        graph,
+        known,
+        found.candidates,
+        seconds,
+        trials=trials,
+        storage=storage,
+        study_name=f"collage-{winner.key[:16]}",
+        seed=seed,
+    )
+
+
+def _inputs(imported: ImportedModel, seed: int) -> list[NDArray[Any]]:
+    infos = [TensorInfo(s.name, s.shape, s.dtype) for s in imported.inputs]
+    return [np.asarray(random_array(info, seed + i)) for i, info in enumerate(infos)]
+
+
+def _end_to_end(standings: Sequence[Standing], winner: Standing) -> list[EndToEnd]:
+    return [
+        EndToEnd(
+            name=standing.contender.name,
+            median_sec=standing.cost.median_sec if standing.cost.is_valid else None,
+            spread_sec=standing.cost.spread_sec if standing.cost.is_valid else 0.0,
+            n=len(standing.cost.samples_sec),
+            chosen=standing is winner,
+            note=standing.cost.reason,
+        )
+        for standing in standings
+    ]
+
+
+def _versions(targets: Sequence[BackendTarget]) -> dict[str, str]:
+    versions = {"apache-tvm": tvm.__version__, "apache-tvm-ffi": tvm_ffi.__version__}
+    for target in targets:
+        versions.update(get_backend(target.backend).probe().versions)
+    return versions
+
+
+def _device(num_threads: int) -> dict[str, str]:
+    device = detect("cpu")
+    threads = str(num_threads or device.cores)
+    return {"name": device.name, "cores": str(device.cores), "threads": threads}
+
+
+def _translate(event: MeasureEvent) -> ProgressEvent:
+    return ProgressEvent(event.stage, event.done, event.total, event.message)
+
+
+def _ignore(_: ProgressEvent) -> None:
+    """The callback of those who do not want to know."""
+
+
+def _model_text(model: Any) -> str:
+    return str(model) if isinstance(model, str | Path) else type(model).__name__

@@ -1,0 +1,114 @@
+"""From what a search left behind to the report's plain values."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+
+from tvm import relax
+
+from collage.backends.base import BackendTarget
+from collage.candidate_costs import MeasuredCandidateCosts
+from collage.cost.base import Cost, CostStatus
+from collage.report.data import (
+    Alternative,
+    EndToEnd,
+    NodeInfo,
+    PartitionInfo,
+    RejectionInfo,
+    Report,
+    SearchStats,
+    shape_text,
+)
+from collage.search.candidates import Candidate
+from collage.search.dataflow import DataflowGraph, bits
+from collage.search.partitioning import Partitioning
+from collage.search.rules import Rejection
+
+
+def assemble_report(
+    *,
+    model: str,
+    device: Mapping[str, str],
+    versions: Mapping[str, str],
+    targets: Sequence[BackendTarget],
+    graph: DataflowGraph,
+    chosen: Partitioning,
+    costs: MeasuredCandidateCosts,
+    rejections: Sequence[Rejection],
+    end_to_end: Sequence[EndToEnd],
+    stats: SearchStats,
+    outputs_max_rel_diff: float | None,
+) -> Report:
+    """Put a report together; see :class:`Report` for its parts."""
+    known = costs.costs
+    return Report(
+        model=model,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        device=dict(device),
+        versions=dict(versions),
+        targets=[target.key() for target in targets],
+        nodes=[_node(graph, index) for index in range(len(graph))],
+        partitions=[
+            _partition(i, candidate, known.get(candidate), costs)
+            for i, candidate in enumerate(chosen.candidates)
+        ],
+        alternatives=_alternatives(known, chosen),
+        rejections=[RejectionInfo(r.node, r.backend, r.pattern, r.reason) for r in rejections],
+        end_to_end=list(end_to_end),
+        search=stats,
+        outputs_max_rel_diff=outputs_max_rel_diff,
+    )
+
+
+def _node(graph: DataflowGraph, index: int) -> NodeInfo:
+    var = graph.bindings[index].var
+    shape, dtype = _type_text(var.ty)
+    return NodeInfo(
+        index, var.name, graph.op_name(index), shape, dtype, list(bits(graph.preds(index)))
+    )
+
+
+def _type_text(ty: relax.Type) -> tuple[str, str]:
+    if isinstance(ty, relax.TupleType):
+        parts = [_type_text(field) for field in ty.fields]
+        return ", ".join(p[0] for p in parts), ", ".join(p[1] for p in parts)
+    if isinstance(ty, relax.TensorType) and ty.shape is not None:
+        return shape_text([int(extent) for extent in ty.shape.values]), str(ty.dtype)
+    return str(ty), ""
+
+
+def _partition(
+    number: int, candidate: Candidate, cost: Cost | None, costs: MeasuredCandidateCosts
+) -> PartitionInfo:
+    valid = cost is not None and cost.is_valid and not candidate.inline
+    return PartitionInfo(
+        id=number,
+        backend=candidate.backend,
+        nodes=list(bits(candidate.nodes)),
+        composites=[composite.name for composite in candidate.composites],
+        rule=candidate.rule,
+        median_sec=cost.median_sec if cost is not None and valid else None,
+        spread_sec=cost.spread_sec if cost is not None and valid else 0.0,
+        workload_key="" if candidate.inline else costs.workload(candidate).key,
+        inline=candidate.inline,
+    )
+
+
+def _alternatives(known: Mapping[Candidate, Cost], chosen: Partitioning) -> list[Alternative]:
+    picked = {(c.nodes, c.target.key()) for c in chosen.candidates}
+    return [
+        Alternative(
+            backend=candidate.backend,
+            nodes=list(bits(candidate.nodes)),
+            composites=[composite.name for composite in candidate.composites],
+            rule=candidate.rule,
+            status=cost.status.value,
+            median_sec=cost.median_sec if cost.is_valid else None,
+            spread_sec=cost.spread_sec if cost.is_valid else 0.0,
+            reason=cost.reason,
+            chosen=(candidate.nodes, candidate.target.key()) in picked,
+        )
+        for candidate, cost in known.items()
+        if not candidate.inline and cost.status is not CostStatus.UNKNOWN
+    ]

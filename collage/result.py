@@ -1,0 +1,97 @@
+"""What an optimization returns."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import tvm
+from tvm import relax
+
+from collage.backends.base import BackendTarget, BuildContext
+from collage.backends.compile import CompiledLibrary, build_executable
+from collage.backends.errors import OutputError
+from collage.bundle import TensorInfo, prepare_folder, write_bundle
+from collage.report.html import write_html
+from collage.report.data import Report
+from collage.search.partitioning import Partitioning
+
+LIBRARY = "model.so"
+REPORT_HTML = "report.html"
+
+
+@dataclass(frozen=True)
+class Result:
+    """The fastest partitioning found, compiled.
+
+    Attributes
+    ----------
+    module : tvm.IRModule
+        The partitioned module: ordinary Relax BYOC, printable and savable.
+    partitioning : Partitioning
+        Which backend runs which operators.
+    report : Report
+        Costs, alternatives and why-nots.
+    targets : tuple of BackendTarget
+        What was searched over.
+    inputs, outputs : tuple of TensorInfo
+        Of the compiled function.
+    """
+
+    model: str
+    module: tvm.IRModule
+    partitioning: Partitioning
+    report: Report
+    targets: tuple[BackendTarget, ...]
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    library: CompiledLibrary
+    context: BuildContext
+    versions: Mapping[str, str]
+    _folder: TemporaryDirectory[str] = field(repr=False)
+
+    @cached_property
+    def executable(self) -> relax.VMExecutable:
+        """The executable in memory, before linking; build it into a library with :meth:`export`."""
+        return build_executable(self.module, self.targets, self.context)
+
+    def export(self, folder: str | Path) -> Path:
+        """Write the deployable bundle: ``model.so``, ``lib/``, ``manifest.json``, the report.
+
+        Parameters
+        ----------
+        folder : path
+            New, empty, or an earlier bundle, which is replaced.
+
+        Raises
+        ------
+        OutputError
+            When it cannot be written.
+        """
+        folder = Path(folder)
+        prepare_folder(folder)
+        place = folder / LIBRARY
+        try:
+            # Replaced, not overwritten: a running program may have the old file mapped.
+            temporary = folder / f".{LIBRARY}.new"
+            shutil.copyfile(self.library.path, temporary)
+            temporary.chmod(0o755)
+            temporary.replace(place)
+        except OSError as err:
+            raise OutputError(f"cannot write '{place}': {err.strerror}", value=place) from err
+        write_bundle(
+            folder,
+            CompiledLibrary(place, self.library.shared_libraries),
+            model=self.model,
+            inputs=self.inputs,
+            outputs=self.outputs,
+            num_threads=self.context.num_threads,
+            versions=self.versions,
+            report=self.report,
+        )
+        write_html(self.report, folder / REPORT_HTML)
+        return folder
