@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from collage.backends.onednn.affine import merge_affine
 from collage.backends.onednn.graph import (
     COMMUTATIVE,
     Binary,
@@ -27,6 +28,7 @@ def optimize(graph: Graph) -> None:
     graph.drop_dead()
     simplify(graph)
     _fuse_post_ops(graph)
+    merge_affine(graph)
     _extract_bias(graph)
     _flatten_matmuls(graph)
     _order_matmul_results(graph)

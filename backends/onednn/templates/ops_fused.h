@@ -91,7 +91,7 @@ inline void Region::apply_rest(const Op& op, size_t fused, int value) {
       continue;
     }
     bool full = tensor_dims(p.tensor) == md.get_dims();
-    int other = full ? in_layout(p.tensor, md) : plain(p.tensor);
+    int other = full ? in_layout(p.tensor, md) : broadcast(p.tensor, md);
     dnnl::binary::primitive_desc pd(engine_, binary_algorithm(p.algorithm), md,
                                     storage_.md(other), md, attr);
     emit(pd, dnnl::binary(pd),

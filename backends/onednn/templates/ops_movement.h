@@ -7,14 +7,6 @@
 
 namespace collage_onednn {
 
-// Layouts a concatenation may have, for tensors of four dimensions; row-major serves the others.
-inline std::vector<desc> concat_layouts(const dims& d) {
-  if (d.size() == 4)
-    return {with_tag(d, tag::nChw16c), with_tag(d, tag::nChw8c), with_tag(d, tag::nhwc),
-            row_major(d)};
-  return {row_major(d)};
-}
-
 // The slice of `md`, as a dense layout and a distance in bytes where the slice has no gaps.
 struct Slice {
   desc md;
@@ -68,11 +60,7 @@ inline void Region::slice(const Op& op) {
   const dims& extent = tensor_dims(op.outputs[0]);
   const dims begin(op.ints.begin(), op.ints.end());
   int source = dense(op.inputs[0]);
-  desc like = row_major(extent);
-  auto wholes = concat_layouts(tensor_dims(op.inputs[0]));
-  auto parts = concat_layouts(extent);
-  for (size_t i = 0; i < wholes.size(); ++i)
-    if (wholes[i] == storage_.md(source)) like = parts[i];
+  desc like = same_layout(storage_.md(source), tensor_dims(op.inputs[0]), extent);
   Slice part;
   if (!slice_of(storage_.md(source), extent, begin, like, &part)) {
     source = plain(op.inputs[0]);
@@ -93,14 +81,14 @@ inline void Region::slice(const Op& op) {
 inline void Region::concat(const Op& op) {
   const dims& out = tensor_dims(op.outputs[0]);
   const size_t axis = static_cast<size_t>(op.ints[0]);
-  auto layouts = concat_layouts(out);
+  auto layouts = layouts_of(out);
   size_t best = layouts.size(), best_score = 0;
   for (size_t l = 0; l < layouts.size(); ++l) {
     dims begin(out.size(), 0);
     size_t score = 0;
     bool possible = true;
     for (int t : op.inputs) {
-      desc like = concat_layouts(tensor_dims(t))[l];
+      desc like = layouts_of(tensor_dims(t))[l];
       Slice part;
       possible = possible && slice_of(layouts[l], tensor_dims(t), begin, like, &part);
       if (md_of(t) == like) score += 1;
@@ -114,7 +102,7 @@ inline void Region::concat(const Op& op) {
   int whole = storage_.fresh(layouts[best]);
   dims begin(out.size(), 0);
   for (int t : op.inputs) {
-    desc like = concat_layouts(tensor_dims(t))[best];
+    desc like = layouts_of(tensor_dims(t))[best];
     Slice part;
     slice_of(layouts[best], tensor_dims(t), begin, like, &part);
     int value = value_of(t);

@@ -80,7 +80,7 @@ inline void Region::binary(const Op& op) {
   const int a = op.inputs[0], b = op.inputs[1];
   const bool full = tensor_dims(a) == tensor_dims(b);
   int first = dense(a);
-  int second = full ? in_layout(b, storage_.md(first)) : plain(b);
+  int second = full ? in_layout(b, storage_.md(first)) : broadcast(b, storage_.md(first));
   size_t fused = op.post_ops.size();
   Arguments arguments;
   auto make = [&] {

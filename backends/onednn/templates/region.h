@@ -24,6 +24,23 @@ inline desc row_major(const dims& d) {
 inline desc with_tag(const dims& d, tag t) { return desc(d, memory::data_type::f32, t); }
 inline desc any_layout(const dims& d) { return with_tag(d, tag::any); }
 
+// Layouts that values between operators may have: those kernels choose for pictures, else row-major.
+inline std::vector<desc> layouts_of(const dims& d) {
+  if (d.size() == 4)
+    return {with_tag(d, tag::nChw16c), with_tag(d, tag::nChw8c), with_tag(d, tag::nhwc),
+            row_major(d)};
+  return {row_major(d)};
+}
+
+// The layout of `md`, a tensor of extents `from`, for a tensor of other extents; row-major where it
+// has no name here.
+inline desc same_layout(const desc& md, const dims& from, const dims& to) {
+  auto known = layouts_of(from), wanted = layouts_of(to);
+  for (size_t i = 0; i < known.size() && known.size() == wanted.size(); ++i)
+    if (known[i] == md) return wanted[i];
+  return row_major(to);
+}
+
 class Region {
  public:
   Region(const Plan& plan, const void* const* constants);
@@ -62,6 +79,7 @@ class Region {
   int in_layout(int tensor, const desc& md);
   int plain(int tensor);
   int dense(int tensor);
+  int broadcast(int tensor, const desc& md);
   void copy(int from, int to);
   bool overwritable(int value, size_t op_index, const std::vector<int>& read);
   template <class PD>
@@ -156,6 +174,13 @@ inline int Region::dense(int tensor) {
   if (md.get_submemory_offset() == 0 && md.get_size() == elements * sizeof(float))
     return primary_[tensor];
   return plain(tensor);
+}
+
+// An operand that is broadcast to a tensor of layout `md`: kernels want it in the same layout.
+inline int Region::broadcast(int tensor, const desc& md) {
+  const dims& d = tensor_dims(tensor);
+  dims whole = md.get_dims();
+  return whole.size() == d.size() ? in_layout(tensor, same_layout(md, whole, d)) : plain(tensor);
 }
 
 inline void Region::copy(int from, int to) {
