@@ -36,9 +36,11 @@ _ALIGNMENT_BYTES = 64
 """TVM's generated code loads vectors with this alignment."""
 
 _ISA_FLAGS = (
-    "sse4_2 avx avx2 fma f16c bmi1 bmi2 avx512f avx512bw avx512dq avx512vl avx512cd avx512ifma "
-    "avx512vbmi avx512_vbmi2 avx512_vnni avx512_bf16 avx512_bitalg avx512_vpopcntdq amx_tile"
-).split()
+    *("sse4_2", "avx", "avx2", "fma", "f16c", "bmi1", "bmi2"),
+    *("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd", "avx512ifma", "avx512vbmi"),
+    *("avx512_vbmi2", "avx512_vnni", "avx512_bf16", "avx512_bitalg", "avx512_vpopcntdq"),
+    "amx_tile",
+)
 """Instruction set flags, as Linux names them, that compiled code may depend on."""
 
 

@@ -1,8 +1,8 @@
 """The end-to-end gate: whole partitionings, compiled and timed against each other.
 
-Additive costs miss what crosses partition borders: caches, layouts, memory traffic. So what the search
-found has to win, end to end, against every single backend and against greedy partitioning
-before a user gets it, and whoever wins is what the user gets.
+Additive costs miss what crosses partition borders: caches, layouts, memory traffic. So what the
+search found has to win, end to end, against every single backend and against greedy partitioning,
+and whoever wins is what the user gets.
 """
 
 from __future__ import annotations

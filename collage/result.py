@@ -16,8 +16,8 @@ from collage.backends.base import BackendTarget, BuildContext
 from collage.backends.compile import CompiledLibrary, build_executable
 from collage.backends.errors import OutputError
 from collage.bundle import TensorInfo, prepare_folder, write_bundle
-from collage.report.html import write_html
 from collage.report.data import Report
+from collage.report.html import write_html
 from collage.search.partitioning import Partitioning
 
 LIBRARY = "model.so"

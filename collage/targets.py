@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import tvm
 
@@ -12,7 +12,7 @@ from collage.backends.base import BackendTarget
 from collage.backends.errors import BackendUnavailableError, TargetError
 from collage.backends.registry import backend_names, get_backend
 
-TargetLike = str | Mapping[str, Any] | tvm.target.Target | BackendTarget
+TargetLike: TypeAlias = str | Mapping[str, Any] | tvm.target.Target | BackendTarget
 
 _DEVICE_KIND = {"llvm": "cpu", "cuda": "cuda"}
 
@@ -112,7 +112,7 @@ def _plain_value(text: str) -> Any:
         return text
 
 
-def _split(target: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def _split(target: Any) -> tuple[str, dict[str, Any]]:
     if isinstance(target, str):
         if target.lstrip().startswith("{") or ":" in target:
             return _split(parse_target_text(target))

@@ -11,9 +11,7 @@ from collage.api import optimize
 from collage.targets import TargetLike
 
 
-def CollagePartition(  # noqa: N802 - named as TVM names its passes
-    targets: Sequence[TargetLike], **options: Any
-) -> tvm.transform.Pass:
+def CollagePartition(targets: Sequence[TargetLike], **options: Any) -> tvm.transform.Pass:
     """Partition a module for the given targets, as a pass.
 
     Parameters
@@ -33,8 +31,7 @@ def CollagePartition(  # noqa: N802 - named as TVM names its passes
     >>> seq = tvm.transform.Sequential([CollagePartition(["llvm", "onednn"], log="log.jsonl")])
     """
 
-    @tvm.transform.module_pass(opt_level=0, name="CollagePartition")
     def partition(mod: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
         return optimize(mod, targets, **options).module
 
-    return partition
+    return tvm.transform.module_pass(partition, opt_level=0, name="CollagePartition")
