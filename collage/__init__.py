@@ -6,11 +6,38 @@
 >>> outputs = collage.load(folder)(image)
 """
 
-from collage import transform
-from collage.api import optimize
-from collage.backends.registry import register_backend
-from collage.bundle import load
-from collage.result import Result
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collage import transform
+    from collage.api import optimize
+    from collage.backends.registry import register_backend
+    from collage.bundle import load
+    from collage.result import Result
 
 __all__ = ["Result", "load", "optimize", "register_backend", "transform"]
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Result": "collage.result",
+    "load": "collage.bundle",
+    "optimize": "collage.api",
+    "register_backend": "collage.backends.registry",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # On demand: the command line's help and every measuring worker import this package too, and
+    # need neither importers nor TVM.
+    if name == "transform":
+        return importlib.import_module("collage.transform")
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'collage' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])
