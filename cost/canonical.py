@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
-import numpy as np
 import tvm
 from tvm import ir, relax
 from tvm.relax.expr import _update_type
 
 from collage.backends.errors import MeasurementError
+from collage.cost.data import TensorSpec, array_of
 
 PLACEHOLDER = "collage.constant"
 """Name of the packed function whose call stands for a constant, with its index; never run."""
@@ -57,11 +57,10 @@ class ConstantCollector:
     def __call__(self, constant: ir.GenericConst) -> relax.Expr:
         if constant in self._index:
             return placeholder(self._index[constant], constant.ty)
-        array = constant.value.numpy()
-        is_integer = array.dtype.kind in "biu"
-        if array.size <= 1 or (is_integer and array.size <= INLINE_INTEGERS):
-            digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
-            self.inline_digests.append(digest)
+        spec = TensorSpec.of(constant.ty)
+        if spec.size <= 1 or (spec.is_integer and spec.size <= INLINE_INTEGERS):
+            digest = hashlib.sha256(array_of(constant).tobytes())
+            self.inline_digests.append(digest.hexdigest())
             return constant
         self._index[constant] = len(self.constants)
         self.constants.append(constant)

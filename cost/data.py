@@ -11,14 +11,22 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import tvm
 from numpy.typing import NDArray
+from tvm import ir
 
 _BLOCK = 1_048_573
 """Elements drawn at random; larger arrays repeat them. A prime, so no two rows are alike."""
 
 _SAMPLE = 1 << 16
 """Elements that mean and deviation are taken from."""
+
+
+def array_of(constant: ir.GenericConst) -> NDArray[np.generic]:
+    """A constant's data, not copied where numpy knows the dtype: models hold gigabytes of it."""
+    if str(constant.ty.dtype) == "bfloat16":
+        copied: NDArray[np.generic] = constant.value.numpy()
+        return copied
+    return np.from_dlpack(constant.value)
 
 
 @dataclass(frozen=True)
@@ -29,7 +37,7 @@ class TensorSpec:
     dtype: str
 
     @classmethod
-    def of(cls, ty: tvm.ir.Type) -> TensorSpec:
+    def of(cls, ty: ir.Type) -> TensorSpec:
         return cls(tuple(int(d) for d in ty.shape), str(ty.dtype))
 
     @property

@@ -101,8 +101,11 @@ class EndToEndTimer:
             save_arrays(folder / "inputs", list(inputs))
             save_arrays(folder / "expected", list(expected))
             try:
-                for model, library in zip(models, libraries, strict=True):
-                    contestants.append(self._enter(model, library, folder))
+                # All processes start at once; none is timed before the last one has loaded.
+                for model in models:
+                    contestants.append(self._enter(model))
+                for contestant, library in zip(contestants, libraries, strict=True):
+                    self._load(contestant, library, folder)
                 for turn in range(rounds):
                     self._turn(contestants, turn, rounds)
                 for contestant in contestants:
@@ -112,9 +115,11 @@ class EndToEndTimer:
                     contestant.worker.close()
         return [_result(contestant) for contestant in contestants]
 
-    def _enter(self, model: WholeModel, library: Path, folder: Path) -> _Contestant:
+    def _enter(self, model: WholeModel) -> _Contestant:
         limit = 4 * self._config.memory_limit_bytes
-        contestant = _Contestant(model, WorkerProcess(memory_limit_bytes=limit))
+        return _Contestant(model, WorkerProcess(memory_limit_bytes=limit))
+
+    def _load(self, contestant: _Contestant, library: Path, folder: Path) -> None:
         request = {
             "task": "load",
             "library": str(library),
@@ -125,7 +130,6 @@ class EndToEndTimer:
         answer = self._ask(contestant, request)
         contestant.first_call_sec = answer.get("first_call_sec", 0.0)
         contestant.largest_error = answer.get("largest_error", 0.0)
-        return contestant
 
     def _turn(self, contestants: list[_Contestant], turn: int, rounds: int) -> None:
         medians = [min(c.samples) for c in contestants if c.samples and c.failure is None]

@@ -17,7 +17,7 @@ from collage.backends.base import Backend, BackendTarget, BuildContext
 from collage.backends.native import compiler_version
 from collage.backends.registry import get_backend
 from collage.cost.canonical import ConstantCollector, Rebuilder
-from collage.cost.data import TensorSpec
+from collage.cost.data import TensorSpec, array_of
 from collage.cost.device import Device, resolve_threads
 from collage.cost.measure_config import MeasureConfig
 from collage.cost.record import PARTITION, RecordKey, canonical_json
@@ -137,6 +137,6 @@ class ModuleKeys:
 
     def _digest(self, constant: ir.GenericConst) -> str:
         if constant not in self._digests:
-            array = np.ascontiguousarray(constant.value.numpy())
-            self._digests[constant] = hashlib.sha256(array.data).hexdigest()
+            data = np.ascontiguousarray(array_of(constant)).view(np.uint8).data
+            self._digests[constant] = hashlib.sha256(data).hexdigest()
         return self._digests[constant]

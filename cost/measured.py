@@ -301,6 +301,7 @@ class MeasuredCostModel(CostModel):
         # On a CPU the compiler would run on the very cores that another search times on.
         with self._device_lock():
             begin = time.perf_counter()
+            self._runner.warm_up()
             builds = self._builder.build(jobs)
             self.stats.seconds_building += time.perf_counter() - begin
         return builds

@@ -17,7 +17,7 @@ from tvm import ir, relax
 from collage.backends.base import PARTITION_ATTR
 from collage.backends.errors import MeasurementError
 from collage.cost.canonical import ConstantCollector, Rebuilder
-from collage.cost.data import DataSpec, TensorSpec, input_spec
+from collage.cost.data import DataSpec, TensorSpec, array_of, input_spec
 from collage.cost.describe import count_flops, describe
 from collage.cost.index_bounds import index_bounds
 
@@ -74,7 +74,7 @@ class Workload:
         """
         collector = ConstantCollector()
         canonical = Rebuilder(collector).module(mod)
-        constants = tuple(DataSpec.measure(c.value.numpy()) for c in collector.constants)
+        constants = tuple(DataSpec.measure(array_of(c)) for c in collector.constants)
         main = canonical["main"]
         try:
             inputs = tuple(TensorSpec.of(param.ty) for param in main.params)

@@ -9,6 +9,7 @@ import tvm
 from tvm import relax
 
 from collage.backends.errors import MeasurementError
+from collage.cost.data import array_of
 from collage.cost.reference.elementwise import ELEMENTWISE
 from collage.cost.reference.fallback import evaluate_call
 from collage.cost.reference.linear import LINEAR
@@ -82,7 +83,7 @@ class _Evaluator:
             case relax.Var():
                 return self.env[expr]
             case tvm.ir.GenericConst():
-                return expr.value.numpy()
+                return array_of(expr)
             case relax.SeqExpr():
                 for block in expr.blocks:
                     for binding in block.bindings:

@@ -70,6 +70,9 @@ class Runner(ABC):
             When measuring itself is impossible: no worker can be started.
         """
 
+    def warm_up(self) -> None:  # noqa: B027 (nothing to do is a good answer)
+        """Start what running needs, without waiting for it."""
+
     @abstractmethod
     def close(self) -> None:
         """End what this runner started; the next run starts anew."""
