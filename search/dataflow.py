@@ -166,7 +166,7 @@ class DataflowGraph:
             When no binding of this graph does.
         """
         if var not in self._index:
-            raise SearchError(f"'{var.name_hint}' is not bound in this graph", value=var.name_hint)
+            raise SearchError(f"'{var.name}' is not bound in this graph", value=str(var.name))
         return self._index[var]
 
     def find(self, var: relax.Var) -> int | None:
@@ -226,8 +226,10 @@ def _op_name(binding: relax.Binding) -> str:
                 if isinstance(callee, relax.ExternFunc):
                     return f"{name}:{callee.global_symbol}"
             return name
-        if isinstance(op, tvm.ir.GlobalVar | relax.Var):
+        if isinstance(op, tvm.ir.GlobalVar):
             return f"call:{op.name_hint}"
+        if isinstance(op, relax.Var):
+            return f"call:{op.name}"
         if isinstance(op, relax.ExternFunc):
             return f"call_packed:{op.global_symbol}"
         return "call"

@@ -13,6 +13,7 @@ import networkx as nx
 import tvm
 from tvm import relax
 
+from collage.search.byoc import program_positions
 from collage.search.dataflow import DataflowGraph, OpKind, bits
 from collage.search.partitioning import quotient
 
@@ -56,7 +57,10 @@ def fuse_ops_groups(graph: DataflowGraph, taken: Sequence[int] = ()) -> list[int
 
 def _stand_in(graph: DataflowGraph, blocks: Sequence[int], num_taken: int) -> tvm.IRModule:
     between = quotient(graph, blocks)
-    order = list(nx.lexicographical_topological_sort(between, key=lambda n: blocks[n] & -blocks[n]))
+    # Where two kernels compete for an operator, FuseOps lets the first of the program have it.
+    position = program_positions(graph)
+    last = [max(position[index] for index in bits(block)) for block in blocks]
+    order = list(nx.lexicographical_topological_sort(between, key=lambda n: last[n]))
     # Shapes play no part in fusion.
     some_type = relax.TensorType((1,), "float32")
     source = relax.Var("source", some_type)

@@ -57,9 +57,10 @@ _KINDS: dict[str, OpKind] = {
         " repeat flip image.resize2d layout_transform",
         OpKind.INJECTIVE,
     ),
-    **_names("sum max min prod argmax argmin", OpKind.COMM_REDUCE),
+    **_names("sum max min prod", OpKind.COMM_REDUCE),
     **_names(
-        "matmul einsum mean variance std nn.conv1d nn.conv2d nn.conv3d nn.conv1d_transpose"
+        "matmul einsum argmax argmin mean variance std nn.conv1d nn.conv2d nn.conv3d"
+        " nn.conv1d_transpose"
         " nn.conv2d_transpose nn.conv3d_transpose nn.max_pool1d nn.max_pool2d nn.max_pool3d"
         " nn.avg_pool1d nn.avg_pool2d nn.avg_pool3d nn.adaptive_avg_pool1d"
         " nn.adaptive_avg_pool2d nn.adaptive_avg_pool3d nn.softmax nn.log_softmax nn.layer_norm"

@@ -32,6 +32,9 @@ class DFPatternRule(PartitionRule):
         index_of = {binding.value: index for index, binding in enumerate(graph.bindings)}
         candidates, rejections = [], []
         for root, binding in enumerate(graph.bindings):
+            # A pattern sees through names: of two names for one value only the first counts.
+            if not isinstance(binding.value, relax.Call | relax.TupleGetItem):
+                continue
             matched = self.triple.pattern.extract_matched_expr(binding.value, values)
             if not matched:
                 continue
