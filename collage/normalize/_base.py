@@ -45,13 +45,17 @@ class Scope:
         self._builder = builder
         self._uses: dict[relax.Var, int] = {}
         self._output: relax.Expr | None = None
+        self._name = ""
         self.functions = functions
 
     def emit(self, expr: relax.Expr, name: str = "") -> relax.Expr:
-        """Bind an expression to a new variable; what needs no binding is returned as it is."""
+        """Bind an expression to a new variable; what needs no binding is returned as it is.
+
+        Without a name of its own the variable is named after the binding that is being rewritten.
+        """
         if isinstance(expr, relax.Var | tvm.ir.GenericConst | relax.ShapeExpr):
             return expr
-        return self._builder.emit(expr, name_hint=name)
+        return self._builder.emit(expr, name_hint=name or self._name)
 
     @contextmanager
     def function(self, like: relax.Function) -> Iterator[None]:
@@ -69,6 +73,10 @@ class Scope:
         """The finished function with the attributes of another."""
         function = self._builder.get()["main"]
         return function if not like.attrs else function.with_attrs(dict(like.attrs))
+
+    def begin(self, name: str) -> None:
+        """Say which variable's binding comes next."""
+        self._name = name
 
     def typed(self, expr: relax.Expr) -> relax.Expr:
         """The same expression with its type inferred."""
@@ -225,10 +233,11 @@ def _one_round(
             if var not in uses:
                 changed = True
                 continue
+            scope.begin(str(var.name))
             expr = scope.typed(_map_leaves(value, leaf))
             replaced = _first_answer(scope, expr, rules)
             changed = changed or replaced is not None
-            new[var] = scope.emit(expr if replaced is None else replaced, str(var.name))
+            new[var] = scope.emit(expr if replaced is None else replaced)
             scope.note_uses(new[var], uses[var])
         scope.finish(_map_leaves(output, leaf))
     result = mod.clone()

@@ -8,9 +8,19 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from tvm import relax
 
-from collage.normalize._base import Rules, Scope, is_constant, is_float, is_tensor, op_name, scalar
+from collage.normalize._base import (
+    Rules,
+    Scope,
+    constant,
+    is_constant,
+    is_float,
+    is_tensor,
+    op_name,
+    scalar,
+)
 from collage.normalize.clipping import factors
 
 Polynomial = dict[int, float]
@@ -132,8 +142,43 @@ def written_out_softmax(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return relax.op.nn.softmax(x, axis=int(axes[0]))
 
 
+def unneeded_nan_guard(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``where(isnan(p), 0, p)`` after a softmax that has no row of ``-inf`` is ``p``.
+
+    PyTorch guards masked attention so against rows that are masked as a whole. The guard stays
+    where the mask is an input: then a user may mask a row.
+    """
+    check = scope.call(call.args[0], "isnan")
+    p = call.args[2]
+    softmax = scope.call(p, "nn.softmax")
+    if check is None or softmax is None or not check.args[0].same_as(p):
+        return None
+    axis = int(softmax.attrs.axis)
+    return p if not _may_mask_a_row(scope, softmax.args[0], axis) else None
+
+
+def _may_mask_a_row(scope: Scope, expr: relax.Expr, axis: int) -> bool:
+    """Whether ``expr`` can be ``-inf`` along the whole axis for finite activations."""
+    value = constant(expr)
+    if value is not None:
+        masked = np.isneginf(value) if value.dtype.kind == "f" else np.zeros(value.shape, bool)
+        return bool(np.any(np.all(masked, axis=axis) if masked.ndim else masked))
+    call = scope.call(expr, "add", "multiply", "where")
+    if call is None:
+        return False
+    if op_name(call) == "where":
+        return any(_holds_infinity(branch) for branch in call.args[1:])
+    return any(_may_mask_a_row(scope, arg, axis) for arg in call.args)
+
+
+def _holds_infinity(expr: relax.Expr) -> bool:
+    value = constant(expr)
+    return value is None or bool(np.any(np.isinf(value)))
+
+
 RULES: Rules = {
     "multiply": (gelu, silu),
     "divide": (logistic, written_out_softmax),
     "log": (softplus,),
+    "where": (unneeded_nan_guard,),
 }

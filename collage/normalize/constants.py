@@ -172,6 +172,23 @@ def fold_filled(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return filled if shape == () else relax.op.broadcast_to(filled, relax.ShapeExpr(shape))
 
 
+def static_shape(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """The shape of a tensor is known."""
+    x = call.args[0]
+    return relax.ShapeExpr(shape_of(x)) if is_tensor(x) else None
+
+
+def shape_as_tensor(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """A known shape as an int64 tensor."""
+    shape = scope.definition(call.args[0])
+    if not isinstance(shape, relax.ShapeExpr):
+        return None
+    dims = list(shape.values)
+    if not all(isinstance(dim, tvm.tirx.IntImm) for dim in dims):
+        return None
+    return make_constant(np.asarray([int(dim) for dim in dims], dtype="int64"), "int64")
+
+
 def tuple_item_of_tuple(scope: Scope, item: relax.TupleGetItem) -> relax.Expr | None:
     """An item of a tuple made here is that field."""
     bound = scope.definition(item.tuple_value)
@@ -207,5 +224,7 @@ RULES: Rules = {
     "zeros_like": (fold_filled,),
     "ones_like": (fold_filled,),
     "full_like": (fold_filled,),
+    "shape_of": (static_shape,),
+    "shape_to_tensor": (shape_as_tensor,),
     TUPLE_ITEM: (tuple_item_of_tuple,),
 }

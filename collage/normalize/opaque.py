@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+import tvm
 import tvm_ffi
 from tvm import relax, te, tirx, topi
 
@@ -117,7 +118,12 @@ def _same_program(program: tirx.PrimFunc, guess: Guess, tensors: list[relax.Expr
 def _nodes(root: object, kind: type) -> list[tirx.Expr]:
     """Every node of this kind below ``root``."""
     found: list[tirx.Expr] = []
-    tvm_ffi.structural_walk(root, (kind, found.append))
+
+    def note(node: object) -> None:
+        if isinstance(node, kind):
+            found.append(node)
+
+    tvm_ffi.structural_walk(root, (object, note))
     return found
 
 
@@ -129,14 +135,17 @@ def _stored_value(program: tirx.PrimFunc) -> tirx.Expr | None:
 
 def _pad_before(stored: tirx.Expr | None, rank: int) -> list[int]:
     """Leading pad of each axis: the offset in the one load ``x[i0 - 1, i1, ...]``."""
-    loads = _nodes(stored, tirx.BufferLoad) if stored is not None else []
+    loads = _nodes(stored, tvm.ir.TensorLoad) if stored is not None else []
     if len(loads) != 1 or len(loads[0].indices) != rank:
         return [0] * rank
     return [_offset(index) for index in loads[0].indices]
 
 
 def _offset(index: tirx.Expr) -> int:
-    """The number subtracted from the loop variable in an index expression."""
+    """The number subtracted from the loop variable; ``(i + (n - b)) % n`` subtracts ``b``."""
+    for wrapped in _nodes(index, tirx.FloorMod):
+        if isinstance(wrapped.a, tirx.Add) and isinstance(wrapped.a.b, tirx.IntImm):
+            return (int(wrapped.b.value) - int(wrapped.a.b.value)) % int(wrapped.b.value)
     for difference in _nodes(index, tirx.Sub):
         if isinstance(difference.a, tirx.Var):
             return int(difference.b.value)
@@ -144,7 +153,7 @@ def _offset(index: tirx.Expr) -> int:
 
 
 def _fill_value(stored: tirx.Expr | None) -> float:
-    if isinstance(stored, tirx.Call) and len(stored.args) == 3:
+    if isinstance(stored, tvm.ir.Call) and len(stored.args) == 3:
         value = stored.args[2]
         if isinstance(value, tirx.FloatImm | tirx.IntImm):
             return float(value.value)
