@@ -225,8 +225,10 @@ def _fold_into_rows(a: View, b: View, c: View) -> tuple[View, View, View]:
 
 
 def _folded_row_stride(view: View) -> int | None:
-    """The one stride of rows across the last batch axis, or None where there is no such."""
+    """The one stride of rows across the last batch axis, or None where BLAS could not use it."""
     batch_stride, row_stride = view.strides[-3], view.strides[-2]
-    if view.shape[-2] == 1:
-        return batch_stride if batch_stride > 0 else None
-    return row_stride if row_stride > 0 and batch_stride == row_stride * view.shape[-2] else None
+    if view.shape[-2] > 1 and batch_stride != row_stride * view.shape[-2]:
+        return None
+    step = batch_stride if view.shape[-2] == 1 else row_stride
+    fits = view.strides[-1] == 1 or view.shape[-1] == 1 or step == 1
+    return step if step > 0 and fits else None
