@@ -46,8 +46,14 @@ def operator(name: str, operands: int, constants: Sequence[int] = ()) -> Chain:
 
 
 def either_order(name: str, a: DFPattern, b: DFPattern) -> DFPattern:
-    """A commutative operator with its operands in any order."""
-    return is_op(name)(a, b) | is_op(name)(b, a)
+    """``add`` or ``multiply`` with its operands in any order.
+
+    Relax's matcher tries both orders of these two by itself; an alternative here would double the
+    work at every level.
+    """
+    if name not in ("relax.add", "relax.multiply"):
+        raise ValueError(f"the matcher does not swap the operands of {name}")
+    return is_op(name)(a, b)
 
 
 def with_bias(chain: Chain) -> Chain:
@@ -56,15 +62,13 @@ def with_bias(chain: Chain) -> Chain:
     return chain.then(either_order("relax.add", chain.pattern, bias), bias=bias)
 
 
-def with_residual(chain: Chain, *, swapped: bool = False) -> Chain:
-    """``add`` of the chain and another value, which is named ``residual``.
+def with_residual(chain: Chain) -> Chain:
+    """``add`` of the chain and another value, in either order; the other is named ``residual``.
 
-    Each operand order is a pattern of its own: where both operands match the chain, a pattern of
-    either order would only ever find the first, though only the second may be free to be fused.
+    Where both operands match the chain, the matcher takes the first one as the chain.
     """
     residual = wildcard()
-    operands = (residual, chain.pattern) if swapped else (chain.pattern, residual)
-    return chain.then(is_op("relax.add")(*operands), residual=residual)
+    return chain.then(either_order("relax.add", chain.pattern, residual), residual=residual)
 
 
 def clip(x: DFPattern) -> DFPattern:

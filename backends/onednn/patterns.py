@@ -211,23 +211,16 @@ def _chains() -> Iterator[PatternTriple]:
         for activation in CHAINS:
             yield _triple(f"{name}_{activation}", with_activation(base(), activation), *predicates)
         biased = [*predicates, bias]
-        for add, swapped in (("radd", True), ("add", False)):
-            chain = with_residual(base(), swapped=swapped)
-            yield _triple(f"{name}_{add}", chain, *predicates, residual_same_shape)
+        yield _triple(f"{name}_add", with_residual(base()), *predicates, residual_same_shape)
         yield _triple(f"{name}_bias", with_bias(base()), *biased)
         for activation in CHAINS:
             chain = with_activation(with_bias(base()), activation)
             yield _triple(f"{name}_bias_{activation}", chain, *biased)
         added = [*biased, residual_same_shape]
-        for add, swapped in (("radd", True), ("add", False)):
-            chain = with_residual(with_bias(base()), swapped=swapped)
-            yield _triple(f"{name}_bias_{add}", chain, *added)
-        for add, swapped in (("radd", True), ("add", False)):
-            for activation in ("clip", "relu"):
-                chain = with_residual(with_bias(base()), swapped=swapped)
-                yield _triple(
-                    f"{name}_bias_{add}_{activation}", with_activation(chain, activation), *added
-                )
+        yield _triple(f"{name}_bias_add", with_residual(with_bias(base())), *added)
+        for activation in ("clip", "relu"):
+            chain = with_activation(with_residual(with_bias(base())), activation)
+            yield _triple(f"{name}_bias_add_{activation}", chain, *added)
 
 
 def _matmul(match: Match) -> Verdict:

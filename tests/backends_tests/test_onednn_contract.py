@@ -1,4 +1,4 @@
-"""oneDNN under the contract that every backend keeps."""
+"""oneDNN keeps the backends' contract; every pattern runs alone and refuses with a reason."""
 
 from __future__ import annotations
 
@@ -6,59 +6,93 @@ import pytest
 from tvm.relax import op
 
 from collage.backends.base import ExternalBackend
+from collage.backends.onednn.patterns import pattern_table
 from collage.backends.registry import get_backend
 from tests.backends_tests.graphs import constant, graph
-from tests.backends_tests.onednn_cases import IMAGE, all_cases
+from tests.backends_tests.onednn_cases import case
 from tests.contracts.backend_contract import BackendContract, PatternCase, Refusal
+
+PICTURE = (2, 6, 9, 8)
 
 
 class TestOnednnContract(BackendContract):
     @pytest.fixture(scope="class")
     @classmethod
     def backend(cls) -> ExternalBackend:
-        return get_backend("onednn")  # type: ignore[return-value]
+        return get_backend("onednn")
 
     @pytest.fixture(scope="class")
     @classmethod
     def cases(cls) -> list[PatternCase]:
-        return all_cases()
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def needing_context(cls) -> set[str]:
-        """A residual on the left: TVM matches ``add`` in either order, the other pattern first.
-
-        They serve graphs whose both operands are chains, of which only the right one is free.
-        """
-        adds = ("radd", "bias_radd", "bias_radd_relu", "bias_radd_clip")
-        return {f"onednn.{base}_{add}" for base in ("matmul", "conv2d") for add in adds}
+        return [case(triple.name) for triple in pattern_table()]
 
     @pytest.fixture(scope="class")
     @classmethod
     def parallel_case(cls) -> PatternCase:
-        weights = constant(64, 64, 3, 3, scale=0.05)
-        mod = graph([(1, 64, 56, 56)], lambda _, x: op.nn.conv2d(x, weights, padding=(1, 1)))
+        weights = constant(128, 128, 3, 3, scale=0.03)
+        mod = graph([(1, 128, 56, 56)], lambda emit, x: op.nn.conv2d(x, weights, padding=(1, 1)))
         return PatternCase("onednn.conv2d", mod)
 
     @pytest.fixture(scope="class")
     @classmethod
     def refusals(cls) -> list[Refusal]:
-        def per_row(emit, x):  # type: ignore[no-untyped-def]
-            return op.add(emit(op.matmul(x, constant(8, 6))), constant(4, 1))
+        def one(body, *shapes, dtype="float32"):  # type: ignore[no-untyped-def]
+            return graph(list(shapes), body, dtype)
 
-        vector = graph([(4, 8)], lambda _, x: op.matmul(x, constant(8)))
-        double = graph([IMAGE], lambda _, x: op.nn.relu(x), "float64")
-        uneven = graph([IMAGE], lambda _, x: op.nn.adaptive_avg_pool2d(x, (3, 5)))
-        both = graph([(3, 1), (1, 4)], lambda _, a, b: op.add(a, b))
-        first = graph([(4, 8)], lambda _, x: op.nn.layer_norm(x, constant(4), constant(4), [0]))
-        edge = graph([(4, 8)], lambda _, x: op.nn.pad(x, [1, 1, 0, 0], "reflect"))
         return [
-            Refusal("onednn.matmul_bias", graph([(4, 8)], per_row), "per channel"),
-            Refusal("onednn.matmul", vector, "two dimensions"),
-            Refusal("onednn.relu", double, "float64"),
-            Refusal("onednn.relu", graph([(0, 3)], lambda _, x: op.nn.relu(x)), "empty"),
-            Refusal("onednn.adaptive_avg_pool2d", uneven, "uneven"),
-            Refusal("onednn.add", both, "broadcast"),
-            Refusal("onednn.layer_norm", first, "not the last"),
-            Refusal("onednn.pad", edge, "reflect"),
+            Refusal(
+                "onednn.add", one(lambda e, a, b: op.add(a, b), (3,), (3,), dtype="int64"), "int64"
+            ),
+            Refusal(
+                "onednn.multiply",
+                one(lambda e, a, b: op.multiply(a, b), (3, 1), (1, 4)),
+                "both operands",
+            ),
+            Refusal(
+                "onednn.matmul", one(lambda e, a, b: op.matmul(a, b), (4,), (4, 2)), "dimensions"
+            ),
+            Refusal(
+                "onednn.adaptive_avg_pool2d",
+                one(lambda e, x: op.nn.adaptive_avg_pool2d(x, (4, 3)), PICTURE),
+                "uneven",
+            ),
+            Refusal(
+                "onednn.layer_norm",
+                one(lambda e, x: op.nn.layer_norm(x, constant(6), constant(6), axes=[1]), PICTURE),
+                "not the last",
+            ),
+            Refusal(
+                "onednn.strided_slice",
+                one(lambda e, x: op.strided_slice(x, [1], [0], [6], [2]), PICTURE),
+                "steps",
+            ),
+            Refusal(
+                "onednn.pad",
+                one(lambda e, x: op.nn.pad(x, (0, 0, 0, 0, 1, 1, 1, 1), "reflect"), PICTURE),
+                "reflect",
+            ),
+            Refusal(
+                "onednn.conv2d_add",
+                one(
+                    lambda e, x, r: op.add(e(op.nn.conv2d(x, constant(4, 6, 1, 1))), r),
+                    PICTURE,
+                    (1, 4, 1, 1),
+                ),
+                "broadcast",
+            ),
+            Refusal(
+                "onednn.conv2d_bias",
+                one(
+                    lambda e, x: op.add(
+                        e(op.nn.conv2d(x, constant(4, 6, 1, 1))), constant(1, 1, 9, 8)
+                    ),
+                    PICTURE,
+                ),
+                "per channel",
+            ),
+            Refusal(
+                "onednn.sigmoid",
+                one(lambda e, x: op.sigmoid(x), (1, 1, 1, 1, 1, 1, 2)),
+                "dimensions",
+            ),
         ]

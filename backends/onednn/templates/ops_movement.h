@@ -118,6 +118,27 @@ inline void Region::concat(const Op& op) {
   bind(op.outputs[0], whole);
 }
 
+// With zeros. ints: before and after, for each dimension
+inline void Region::pad(const Op& op) {
+  const dims& given = tensor_dims(op.inputs[0]);
+  const dims& out = tensor_dims(op.outputs[0]);
+  dims begin(out.size());
+  for (size_t i = 0; i < out.size(); ++i) begin[i] = op.ints[2 * i];
+  int source = dense(op.inputs[0]);
+  desc layout = same_layout(storage_.md(source), given, out);
+  Slice part;
+  if (!slice_of(layout, given, begin, storage_.md(source), &part)) {
+    source = plain(op.inputs[0]);
+    layout = row_major(out);
+    slice_of(layout, given, begin, row_major(given), &part);
+  }
+  int zeros = storage_.owned(layout), dst = storage_.fresh(layout);
+  std::memset(storage_.group(zeros).data, 0, layout.get_size());
+  copy(zeros, dst);
+  copy(source, storage_.view(dst, part.md, part.offset));
+  bind(op.outputs[0], dst);
+}
+
 // ints: axis, group size of oneDNN
 inline void Region::shuffle(const Op& op) {
   int src = dense(op.inputs[0]);
@@ -145,7 +166,7 @@ inline void Region::build(const Op& op, size_t at) {
     case OpKind::slice: return slice(op);
     case OpKind::concat: return concat(op);
     case OpKind::shuffle: return shuffle(op);
-    case OpKind::pad:
+    case OpKind::pad: return pad(op);
     case OpKind::deconv: break;
   }
   throw std::runtime_error("unknown operator in the plan");
