@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
+import tvm
+from tvm import relax
+
 from collage.backends.errors import ModelError
 from collage.importers._base import ImportedModel, Shapes, from_module, reject_shapes
+from collage.importers.torch_archive import is_archive, require_safe
 
 
 class TorchProgramImporter:
@@ -19,13 +22,7 @@ class TorchProgramImporter:
     suffixes = (".pt2",)
 
     def recognizes(self, path: Path) -> bool:
-        if not zipfile.is_zipfile(path):
-            return False
-        with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-        return any(
-            name.endswith(("archive_format", "serialized_exported_program.json")) for name in names
-        )
+        return is_archive(path)
 
     def load(self, path: Path, shapes: Shapes) -> ImportedModel:
         if importlib.util.find_spec("torch") is None:
@@ -36,10 +33,14 @@ class TorchProgramImporter:
             )
         import torch
 
+        require_safe(path)
         try:
-            program = torch.export.load(str(path))
-        except Exception as err:
-            raise ModelError(f"'{path}' cannot be read by torch: {err}", value=str(path)) from err
+            with path.open("rb") as file:
+                program = torch.export.load(file)
+        except Exception as err:  # torch raises anything, from KeyError to its own errors
+            raise ModelError(
+                f"'{path}' cannot be read by torch: {_brief(err)}", value=str(path)
+            ) from err
         return import_exported_program(program, path.stem, shapes)
 
 
@@ -50,8 +51,38 @@ def is_exported_program(source: object) -> bool:
 
 
 def import_exported_program(program: Any, name: str, shapes: Shapes) -> ImportedModel:
-    """Import an exported program, whose shapes are fixed unless it was exported with open ones."""
+    """Import an exported program, whose shapes are fixed.
+
+    Raises
+    ------
+    ModelError
+        For operators that cannot be imported, and for a program exported in training mode.
+    """
     from tvm.relax.frontend.torch import from_exported_program
 
-    mod = from_exported_program(program, unwrap_unit_return_tuple=True)
+    try:
+        mod = from_exported_program(program, unwrap_unit_return_tuple=True)
+    except Exception as err:  # the translator asserts, and raises errors of several kinds
+        raise ModelError(f"the program cannot be imported: {_brief(err)}", value=name) from err
+    _require_inference(mod, name)
     return reject_shapes(shapes, from_module(mod, name=name, source_format="pt2"))
+
+
+def _require_inference(mod: tvm.IRModule, name: str) -> None:
+    """Refuse batch norms that would normalize by the batch they are given."""
+    for block in mod["main"].body.blocks:
+        for binding in block.bindings:
+            value = binding.value
+            if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
+                continue
+            if value.op.name == "relax.nn.batch_norm" and bool(value.attrs.training):
+                raise ModelError(
+                    f"'{name}' was exported in training mode; call model.eval() before "
+                    "torch.export.export",
+                    value=name,
+                )
+
+
+def _brief(err: BaseException) -> str:
+    lines = str(err).strip().splitlines()
+    return lines[0] if lines else type(err).__name__

@@ -157,6 +157,21 @@ def unneeded_nan_guard(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return p if not _may_mask_a_row(scope, softmax.args[0], axis) else None
 
 
+def unneeded_mask_guard(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``where(not any(x != -inf), 0, softmax(x))``, another spelling of the same guard."""
+    softmax = scope.call(call.args[2], "nn.softmax")
+    if softmax is None or scalar(call.args[1]) != 0.0:
+        return None
+    condition = scope.definition(call.args[0])
+    while op_name(condition) in ("logical_not", "astype", "max"):
+        condition = scope.definition(condition.args[0])
+    if op_name(condition) != "equal" or not condition.args[0].same_as(softmax.args[0]):
+        return None
+    masked = is_constant(condition.args[1]) and scalar(condition.args[1]) == -math.inf
+    may = _may_mask_a_row(scope, softmax.args[0], int(softmax.attrs.axis))
+    return call.args[2] if masked and not may else None
+
+
 def _may_mask_a_row(scope: Scope, expr: relax.Expr, axis: int) -> bool:
     """Whether ``expr`` can be ``-inf`` along the whole axis for finite activations."""
     value = constant(expr)
@@ -180,5 +195,5 @@ RULES: Rules = {
     "multiply": (gelu, silu),
     "divide": (logistic, written_out_softmax),
     "log": (softplus,),
-    "where": (unneeded_nan_guard,),
+    "where": (unneeded_nan_guard, unneeded_mask_guard),
 }

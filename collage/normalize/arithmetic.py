@@ -117,25 +117,32 @@ def square_to_multiply(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return relax.op.multiply(call.args[0], call.args[0])
 
 
-def merge_scalars(scope: Scope, call: relax.Call) -> relax.Expr | None:
-    """``(x * a) * b`` is ``x * (a * b)``, and the same for sums; ``(x + a) * b`` stays."""
+def merge_constants(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``(x * a) * b`` is ``x * (a * b)``, and the same for sums; ``(x + a) * b`` stays.
+
+    A bias keeps its shape: nothing is merged into it that would widen it.
+    """
     name = op_name(call)
-    outer = scalar(call.args[1])
-    inner = scope.call(call.args[0], name)
-    if outer is None or inner is None or not is_float(call) or not scope.only_use(call.args[0]):
+    pair = operand_pair(call)
+    inner = scope.call(pair[0], name) if pair is not None else None
+    if pair is None or inner is None or not is_float(call) or not scope.only_use(pair[0]):
         return None
-    first = scalar(inner.args[1])
-    if first is None or not is_constant(inner.args[1]) or not is_constant(call.args[1]):
+    first, second = constant(inner.args[1]), constant(pair[1])
+    if first is None or second is None or shape_of(inner.args[0]) != shape_of(call):
         return None
-    if shape_of(inner.args[0]) != shape_of(call):
+    shape = np.broadcast_shapes(first.shape, second.shape)
+    widened = shape != first.shape
+    if widened and scope.comes_from(inner.args[0], "matmul", *CONVOLUTIONS):
         return None
-    value = first + outer if name == "add" else first * outer
+    if widened and shape != second.shape:
+        return None
+    value = first + second if name == "add" else first * second
     return _BINARY[name](inner.args[0], make_constant(value, dtype_of(call)))
 
 
 RULES: Rules = {
-    "add": (constant_second, canonical_constant, merge_scalars),
-    "multiply": (constant_second, canonical_constant, merge_scalars),
+    "add": (constant_second, canonical_constant, merge_constants),
+    "multiply": (constant_second, canonical_constant, merge_constants),
     "maximum": (constant_second, canonical_constant),
     "minimum": (constant_second, canonical_constant),
     "subtract": (subtract_to_add, canonical_constant),

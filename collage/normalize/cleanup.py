@@ -157,6 +157,29 @@ def stack_to_concat(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return relax.op.concat([scope.emit(reshape(x, unit)) for x in fields.fields], axis=axis)
 
 
+def neutral_mask(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``mask & True`` is ``mask``."""
+    for x, other in (call.args, call.args[::-1]):
+        value = constant(other)
+        if value is None or dtype_of(other) != "bool" or not bool(np.all(value)):
+            continue
+        return x if shape_of(x) == shape_of(call) else None
+    return None
+
+
+def flat_take(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``reshape(take(x, reshape(i, (-1)), axis=0))`` is ``take(x, i, axis=0)``."""
+    take = scope.call(call.args[0], "take")
+    if take is None or take.attrs.axis is None or int(take.attrs.axis) != 0:
+        return None
+    flat = scope.call(take.args[1], *RESHAPES)
+    if flat is None or not scope.only_use(call.args[0]) or not is_tensor(call):
+        return None
+    if shape_of(call) != shape_of(flat.args[0]) + shape_of(take.args[0])[1:]:
+        return None
+    return relax.op.take(take.args[0], flat.args[0], axis=0, mode=str(take.attrs.mode))
+
+
 def scalar_take(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``take`` of one known place is a slice, which no backend takes for an embedding lookup."""
     index = scalar(call.args[1])
@@ -171,13 +194,15 @@ def scalar_take(scope: Scope, call: relax.Call) -> relax.Expr | None:
 
 RULES: Rules = {
     TUPLE_ITEM: (drop_dropout, single_split),
-    **dict.fromkeys(RESHAPES, (one_reshape,)),
+    **dict.fromkeys(RESHAPES, (one_reshape, flat_take)),
+    "bitwise_and": (neutral_mask,),
     **dict.fromkeys(BROADCASTING, (implicit_broadcast,)),
     "add": (implicit_broadcast, neutral_element),
     "subtract": (implicit_broadcast, neutral_element),
     "multiply": (implicit_broadcast, neutral_element),
     "divide": (implicit_broadcast, neutral_element),
     "power": (implicit_broadcast, neutral_element),
+    "logical_and": (implicit_broadcast, neutral_mask),
     "where": (decided_where, implicit_broadcast),
     "permute_dims": (one_permute,),
     "astype": (drop_same_type,),

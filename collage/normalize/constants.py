@@ -85,6 +85,7 @@ FOLDERS: dict[str, Fold] = {
     "stack": lambda call, *xs: np.stack(xs, axis=_axis(call)),
     "strided_slice": _strided_slice,
     "take": lambda call, x, i: np.take(x, i, axis=None if call.attrs.axis is None else _axis(call)),
+    "gather_elements": lambda call, x, i: np.take_along_axis(x, i.astype("int64"), _axis(call)),
     "sum": _reduction(np.sum),
     "mean": _reduction(np.mean),
     "max": _reduction(np.max),
@@ -117,6 +118,8 @@ FOLDERS: dict[str, Fold] = {
     "logical_not": _plain(np.logical_not),
     "logical_and": _plain(np.logical_and),
     "logical_or": _plain(np.logical_or),
+    "bitwise_and": _plain(np.bitwise_and),
+    "bitwise_or": _plain(np.bitwise_or),
     "matmul": _plain(np.matmul),
 }
 FLOAT_ONLY: dict[str, Fold] = {"divide": _plain(np.divide)}
@@ -172,6 +175,15 @@ def fold_filled(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return filled if shape == () else relax.op.broadcast_to(filled, relax.ShapeExpr(shape))
 
 
+def known_range(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``arange`` between known numbers."""
+    numbers = [scalar(arg) for arg in call.args]
+    start, stop, step = (*numbers, None, None, None)[:3]
+    if start is None or stop is None or step is None or not is_tensor(call):
+        return None
+    return make_constant(np.arange(start, stop, step), dtype_of(call))
+
+
 def static_shape(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """The shape of a tensor is known."""
     x = call.args[0]
@@ -224,6 +236,7 @@ RULES: Rules = {
     "zeros_like": (fold_filled,),
     "ones_like": (fold_filled,),
     "full_like": (fold_filled,),
+    "arange": (known_range,),
     "shape_of": (static_shape,),
     "shape_to_tensor": (shape_as_tensor,),
     TUPLE_ITEM: (tuple_item_of_tuple,),

@@ -71,20 +71,6 @@ def scale_into_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return relax.op.add(scope.emit(scaled), _bias(shift * scale, call))
 
 
-def merge_biases(scope: Scope, call: relax.Call) -> relax.Expr | None:
-    """``conv(x, W) + b + c`` is ``conv(x, W) + (b + c)``."""
-    pair = operand_pair(call)
-    inner = scope.call(pair[0], "add") if pair is not None else None
-    if pair is None or inner is None or not scope.only_use(pair[0]):
-        return None
-    first, second = (_channel_vector(e, shape_of(call)) for e in (inner.args[1], pair[1]))
-    if first is None or second is None or not scope.comes_from(inner.args[0], *_CONVOLUTIONS):
-        return None
-    if shape_of(inner.args[0]) != shape_of(call):
-        return None
-    return relax.op.add(inner.args[0], _bias(first + second, call))
-
-
 def _bias(value: np.ndarray, like: relax.Call) -> relax.Expr:
     shape = (1, -1) + (1,) * (len(shape_of(like)) - 2)
     return make_constant(value.reshape(shape), dtype_of(like))
@@ -131,6 +117,5 @@ def spatial_padding(
 
 RULES: Rules = {
     "multiply": (scale_into_weights,),
-    "add": (merge_biases,),
     **dict.fromkeys(_CONVOLUTIONS, (pad_into_convolution,)),
 }

@@ -16,6 +16,7 @@ from collage.normalize._base import (
     is_float,
     is_tensor,
     make_constant,
+    op_name,
     operand_pair,
     scalar,
     shape_of,
@@ -70,23 +71,6 @@ def scaled_operand(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return relax.op.matmul(product.args[0], make_constant(weights * scale, dtype_of(call)))
 
 
-def merge_biases(scope: Scope, call: relax.Call) -> relax.Expr | None:
-    """``matmul(x, W) + b + c`` is ``matmul(x, W) + (b + c)``."""
-    pair = operand_pair(call)
-    inner = scope.call(pair[0], "add") if pair is not None else None
-    if pair is None or inner is None or not scope.only_use(pair[0]):
-        return None
-    first, second = constant(inner.args[1]), constant(pair[1])
-    features = shape_of(call)[-1:]
-    if first is None or second is None or not scope.comes_from(inner.args[0], "matmul"):
-        return None
-    if first.shape != features or second.shape not in (features, ()):
-        return None
-    if shape_of(inner.args[0]) != shape_of(call):
-        return None
-    return relax.op.add(inner.args[0], make_constant(first + second, dtype_of(call)))
-
-
 def plain_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """Weights ``(1, ..., K, N)`` lose their leading unit dimensions."""
     weights = constant(call.args[1])
@@ -126,6 +110,85 @@ def unflatten_dense(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return product if bias is None else relax.op.add(scope.emit(product), bias.args[1])
 
 
+def unflatten_batches(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``reshape(reshape(a, (B, M, K)) @ reshape(b, (B, K, N)))`` is ``a @ b``.
+
+    PyTorch joins the batch dimensions of attention so before each product.
+    """
+    matmul = scope.call(call.args[0], "matmul")
+    if matmul is None or not is_tensor(call) or not scope.only_use(call.args[0]):
+        return None
+    left, right = (scope.call(arg, *RESHAPES) for arg in matmul.args)
+    if left is None or right is None or len(shape_of(call)) < 3:
+        return None
+    a, b = left.args[0], right.args[0]
+    batch = shape_of(call)[:-2]
+    same = all(
+        shape_of(wide) == (*batch, *shape_of(flat)[-2:]) and len(shape_of(flat)) == 3
+        for wide, flat in ((a, matmul.args[0]), (b, matmul.args[1]))
+    )
+    if not same or shape_of(call)[-2:] != shape_of(matmul)[-2:]:
+        return None
+    return relax.op.matmul(a, b)
+
+
+def sink_scale(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """A scalar scale moves up through reshapes, permutes and products to a dense layer's weights.
+
+    Attention's ``1 / sqrt(d)`` then costs nothing at run time.
+    """
+    pair = operand_pair(call)
+    scale = scalar(pair[1]) if pair is not None else None
+    if pair is None or scale is None or not is_float(call) or not scope.only_use(pair[0]):
+        return None
+    if not _ends_in_dense(scope, pair[0]):
+        return None
+    moved = scope.call(pair[0], "reshape", "permute_dims", "matmul")
+    if moved is None or is_constant(moved.args[-1]):
+        return None
+    scaled = scope.emit(relax.op.multiply(moved.args[0], pair[1]))
+    return relax.Call(moved.op, [scaled, *moved.args[1:]], moved.attrs)
+
+
+def _ends_in_dense(scope: Scope, expr: relax.Expr) -> bool:
+    """Whether nothing but data movement stands between ``expr`` and a dense layer of its own."""
+    while scope.only_use(expr):
+        call = scope.call(expr, "reshape", "permute_dims", "matmul", "add")
+        if call is None:
+            return False
+        if op_name(call) == "matmul" and is_constant(call.args[1]):
+            return len(shape_of(call.args[1])) == 2
+        if op_name(call) == "add":
+            bias = is_constant(call.args[1]) and shape_of(call.args[1]) == shape_of(call)[-1:]
+            if not bias or not scope.comes_from(call.args[0], "matmul"):
+                return False
+        expr = call.args[0]
+    return False
+
+
+def implied_type(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """An output type that is the operands' own is left out of the attributes."""
+    wanted = call.attrs.out_dtype
+    if not wanted or not all(is_tensor(arg) for arg in call.args):
+        return None
+    if any(dtype_of(arg) != dtype_of(call) for arg in call.args):
+        return None
+    if op_name(call) == "matmul":
+        return relax.op.matmul(*call.args)
+    attrs = call.attrs
+    operator = getattr(relax.op.nn, op_name(call).removeprefix("nn."))
+    return operator(
+        *call.args,
+        strides=list(attrs.strides),
+        padding=list(attrs.padding),
+        dilation=list(attrs.dilation),
+        groups=int(attrs.groups),
+        data_layout=str(attrs.data_layout),
+        kernel_layout=str(attrs.kernel_layout),
+        out_layout=str(attrs.out_layout),
+    )
+
+
 def joint_scale(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """Attention's ``q * sqrt(s)`` and ``k * sqrt(s)`` become one scale of their product."""
     left, right = (scope.call(arg, "multiply") for arg in call.args)
@@ -144,8 +207,8 @@ def joint_scale(scope: Scope, call: relax.Call) -> relax.Expr | None:
 
 
 RULES: Rules = {
-    "matmul": (plain_weights, scaled_operand, joint_scale),
-    "multiply": (scale_into_weights,),
-    "add": (merge_biases,),
-    "reshape": (unflatten_dense,),
+    "matmul": (implied_type, plain_weights, scaled_operand, joint_scale),
+    "multiply": (scale_into_weights, sink_scale),
+    "reshape": (unflatten_dense, unflatten_batches),
+    **dict.fromkeys(("nn.conv1d", "nn.conv2d", "nn.conv3d"), (implied_type,)),
 }

@@ -1,0 +1,113 @@
+"""Checks a ``.pt2`` archive before torch reads it, so that reading it runs nobody's code.
+
+``torch.export.load`` unpickles: weights marked ``use_pickle``, custom and opaque objects, and sample
+inputs when their safe reading fails. It evaluates symbolic shape expressions as Python, and loads
+compiled kernels. An ordinary exported program with static shapes needs none of this, so archives
+that do are refused (torch 2.13, ``torch/export/pt2_archive/_package.py``).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from collage.backends.errors import ModelError, ShapeError
+
+_FORMAT_FILE = "archive_format"
+_PICKLED_OBJECTS = ("custom_obj_", "opaque_obj_")
+
+
+def is_archive(path: Path) -> bool:
+    """Whether the file is a zip archive of ``torch.export.save``, old or new."""
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    last_parts = {name.rsplit("/", 1)[-1] for name in names}
+    return _FORMAT_FILE in last_parts or "serialized_exported_program.json" in last_parts
+
+
+def require_safe(path: Path) -> None:
+    """Refuse an archive that torch could not read without unpickling or evaluating.
+
+    Raises
+    ------
+    ModelError
+        Says what the archive holds.
+    ShapeError
+        For a program that was exported with open dimensions.
+    """
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        if len(set(names)) != len(names):
+            raise ModelError(f"'{path}' holds two files of one name", value=str(path))
+        root = next((n.removesuffix(_FORMAT_FILE) for n in names if n.endswith(_FORMAT_FILE)), None)
+        if root is None:
+            raise ModelError(
+                f"'{path}' was saved by an old PyTorch; save it again with torch.export.save of "
+                "PyTorch 2.8 or later",
+                value=str(path),
+            )
+        relative = [name.removeprefix(root) for name in names]
+        for name in relative:
+            _require_plain(name, path)
+        for name in relative:
+            if name.endswith(".json"):
+                _require_static(json.loads(archive.read(root + name)), name, path)
+            elif name.startswith("data/sample_inputs/"):
+                _require_tensors(archive.read(root + name), path)
+
+
+def _require_plain(name: str, path: Path) -> None:
+    last = name.rsplit("/", 1)[-1]
+    if name.startswith("data/aotinductor/"):
+        raise ModelError(f"'{path}' holds compiled code ({name}), not a program", value=name)
+    legacy = last.endswith(".pt") and not name.startswith("data/sample_inputs/")
+    if legacy or last.startswith(_PICKLED_OBJECTS):
+        raise ModelError(f"'{path}' holds pickled objects ({name}), which are not read", value=name)
+
+
+def _require_static(value: Any, name: str, path: Path) -> None:
+    for key, inner in _pairs(value):
+        if key == "use_pickle" and inner:
+            raise ModelError(
+                f"'{path}' holds pickled tensors (see {name}), which are not read", value=name
+            )
+        if key == "expr_str":
+            raise ShapeError(
+                f"'{path}' was exported with open dimensions ({inner}); export it again with "
+                "example inputs of the shapes to optimize for, without dynamic_shapes",
+                value=inner,
+            )
+
+
+def _pairs(value: Any) -> Iterator[tuple[str, Any]]:
+    """Every key and value in nested JSON."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield key, inner
+            yield from _pairs(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _pairs(inner)
+
+
+def _require_tensors(data: bytes, path: Path) -> None:
+    """Sample inputs must be readable without running anything: torch falls back to running it."""
+    import torch
+
+    if not data:
+        return
+    try:
+        torch.load(io.BytesIO(data), weights_only=True)
+    except Exception as err:  # pickle errors of many kinds; all mean that this is not plain data
+        reason = str(err).strip().splitlines()
+        raise ModelError(
+            f"the sample inputs in '{path}' are not plain tensors: "
+            f"{reason[0] if reason else type(err).__name__}",
+            value=str(path),
+        ) from err
