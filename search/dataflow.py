@@ -43,6 +43,8 @@ class DataflowGraph:
         self.bindings = bindings
         self.function = function
         """The function it was made from."""
+        self.memo: dict[tuple[str, str], object] = {}
+        """What rules found out about this graph and want to keep as long as it lives."""
         self.outputs = outputs
         """Bit mask of the bindings whose values the function returns."""
         self._kinds = kinds

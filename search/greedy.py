@@ -17,7 +17,7 @@ from collage.search.dataflow import DataflowGraph, bits
 from collage.search.fusion import fuse_ops_groups
 from collage.search.partitioning import Partitioning, make_partitioning
 from collage.search.rules.combine import join
-from collage.search.rules.default import is_native, match_rule
+from collage.search.rules.default import MatchRule, is_native
 from collage.search.rules.host import is_host
 
 
@@ -53,7 +53,7 @@ def greedy(
     chosen: list[Candidate] = []
     taken = 0
     for name in order:
-        fresh = choose_matches(graph, match_rule(external[name]).find(graph).candidates, taken)
+        fresh = choose_matches(graph, MatchRule(external[name]).find(graph).candidates, taken)
         taken |= sum(match.nodes for match in fresh)
         chosen += fresh
     regions = _merge(graph, chosen)

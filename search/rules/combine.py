@@ -12,6 +12,9 @@ from collage.search.rules._base import Found, PartitionRule, distinct
 from collage.search.rules.host import is_host
 from collage.search.subgraph import SubGraph, SubGraphLimits, union_of
 
+WIDE = 4
+"""An operator with more neighbours than this on one side is wide."""
+
 
 class Joiner(ABC):
     """Says which unions of adjacent candidates make sense (a combiner rule of the RFC)."""
@@ -64,9 +67,17 @@ class JoinByKind(Joiner):
 
 
 class JoinAdjacent(Joiner):
-    """Any adjacent composites of a backend with graph granularity."""
+    """Adjacent composites of a backend with graph granularity.
+
+    A wide operator (a concat of many branches, a value with many users) is not joined with some of
+    its neighbours on a side: all choices among them would be as good as equal, and far too many.
+    """
 
     def allows(self, graph: DataflowGraph, nodes: int) -> bool:
+        for index in bits(nodes):
+            for beside in (graph.preds(index), graph.succs(index)):
+                if beside.bit_count() > WIDE and beside & nodes and beside & ~nodes:
+                    return False
         return True
 
 

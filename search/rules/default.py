@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from collage.backends.base import BackendTarget, Granularity, NativeBackend
 from collage.backends.errors import SearchError
 from collage.backends.registry import get_backend
-from collage.search.rules._base import PartitionRule
+from collage.search.dataflow import DataflowGraph
+from collage.search.rules._base import Found, PartitionRule
 from collage.search.rules.combine import CombineLimits, CombineRule, JoinByKind
 from collage.search.rules.composite import CompositeRule
 from collage.search.rules.dfpattern import DFPatternRule
@@ -65,16 +66,33 @@ def external_rule(
     target: BackendTarget, region_limits: RegionLimits | None = None
 ) -> PartitionRule:
     """Candidates of a backend that brings a library."""
-    matches = match_rule(target)
+    matches = MatchRule(target)
     if get_backend(target.backend).granularity is Granularity.GRAPH:
         return RegionsRule(matches, region_limits)
     return matches
 
 
-def match_rule(target: BackendTarget) -> PartitionRule:
-    """Each match of each of a backend's patterns, the highest priority first."""
-    triples = list(get_backend(target.backend).patterns(target))
-    return UnionRule([CompositeRule(DFPatternRule(t, target), t.name) for t in reversed(triples)])
+class MatchRule(PartitionRule):
+    """Each match of each of a backend's patterns, the highest priority first.
+
+    Kept with the graph once found: greedy, single-backend and full searches all begin with them.
+    """
+
+    def __init__(self, target: BackendTarget) -> None:
+        self.target = target
+
+    def find(self, graph: DataflowGraph) -> Found:
+        key = ("matches", self.target.key())
+        found = graph.memo.get(key)
+        if not isinstance(found, Found):
+            triples = get_backend(self.target.backend).patterns(self.target)
+            rules = [
+                CompositeRule(DFPatternRule(triple, self.target), triple.name)
+                for triple in reversed(list(triples))
+            ]
+            found = UnionRule(rules).find(graph)
+            graph.memo[key] = found
+        return found
 
 
 def is_native(target: BackendTarget) -> bool:

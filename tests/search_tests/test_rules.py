@@ -57,7 +57,8 @@ def ops(graph: DataflowGraph, nodes: int) -> list[str]:
 
 @pytest.mark.parametrize("name", BUILDS)
 def test_every_candidate_can_stand_alone(name: str) -> None:
-    graph = DataflowGraph.from_function(BUILDS[name]())
+    func = BUILDS[name]()
+    graph = DataflowGraph.from_function(func)
     found = default_rules(ALL_TARGETS).find(graph)
     covered = 0
     for candidate in found.candidates:
@@ -75,7 +76,7 @@ def test_every_candidate_can_stand_alone(name: str) -> None:
     assert covered == graph.all_nodes
     keys = [(c.nodes, c.target, c.inline) for c in found.candidates]
     assert len(keys) == len(set(keys))
-    assert default_rules(ALL_TARGETS).find(graph) == found
+    assert default_rules(ALL_TARGETS).find(DataflowGraph.from_function(func)) == found
 
 
 @pytest.mark.parametrize("name", BUILDS)
@@ -143,6 +144,16 @@ def test_region_limits_bound_the_number() -> None:
         found = default_rules([TVM_TARGET, REGION_TARGET], limits).find(graph)
         counts.append(sum(len(c.composites) > 1 for c in found.candidates))
     assert 0 < counts[0] < counts[1] < 300
+
+
+def test_wide_operators_are_not_joined_with_some_of_their_branches() -> None:
+    graph = DataflowGraph.from_function(networks.wide(4))
+    wider = DataflowGraph.from_function(networks.wide(20))
+    for case, concat_joined in ((graph, True), (wider, False)):
+        found = default_rules([TVM_TARGET, REGION_TARGET]).find(case)
+        joined = [ops(case, c.nodes) for c in found.candidates if c.rule == "joined"]
+        assert any("concat" in names[:-1] and len(names) > 4 for names in joined) == concat_joined
+        assert len(found.candidates) < 60 * len(case)
 
 
 def test_a_thousand_bindings_take_seconds() -> None:
