@@ -138,11 +138,14 @@ def ranking(file: Path) -> RenderableType:
     from rich.text import Text
 
     from collage.cost.database import Database
+    from collage.cost.record import TRANSITION
     from collage.report.units import format_time
 
     check_log(file, must_exist=True)
     groups: dict[tuple[str, ...], list[Record]] = {}
     for record in Database(file, read_only=True).records():
+        if record.key.kind == TRANSITION:
+            continue
         groups.setdefault(_workload(record), []).append(record)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("workload", "tensors", "backend", "cost", "against the cheapest"):
@@ -154,7 +157,7 @@ def ranking(file: Path) -> RenderableType:
 
     order = sorted(groups, key=dearest_first)
     for group in order:
-        records = sorted(groups[group], key=lambda r: r.cost.median_sec)
+        records = sorted(_newest(groups[group]), key=lambda r: r.cost.median_sec)
         best_sec = records[0].cost.median_sec
         for i, record in enumerate(records):
             cost = record.cost
@@ -172,6 +175,14 @@ def ranking(file: Path) -> RenderableType:
                 end_section=i == len(records) - 1,
             )
     return table
+
+
+def _newest(records: list[Record]) -> list[Record]:
+    """Of measurements that only differ in versions or configuration, the last."""
+    newest: dict[tuple[str, ...], Record] = {}
+    for record in sorted(records, key=lambda r: r.measured_at):
+        newest[record.backend, record.key.target, record.key.workload] = record
+    return list(newest.values())
 
 
 def _workload(record: Record) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import pytest
 from collage.cli import main
 from collage.cost.base import Cost, CostStatus
 from collage.cost.database import Database
-from collage.cost.record import PARTITION, Record, RecordKey
+from collage.cost.record import PARTITION, TRANSITION, Record, RecordKey
 
 
 def _record(workload: str, backend: str, cost: Cost, device: str = "cpu A, 2 cores") -> Record:
@@ -42,6 +42,8 @@ def log(tmp_path: Path) -> Path:
     database.append(_record("conv2d", "onednn", _valid(0.001)))
     database.append(_record("conv2d", "tvm", _valid(0.003)))
     database.append(_record("matmul", "tvm", _valid(0.0002)))
+    probe = _record("nothing", "tvm", _valid(1e-6))
+    database.append(dataclasses.replace(probe, key=dataclasses.replace(probe.key, kind=TRANSITION)))
     crash = Cost(CostStatus.CRASHED, reason="signal 11")
     database.append(_record("matmul", "openblas", crash))
     return path
@@ -52,21 +54,21 @@ def test_summary_counts_what_was_written(log: Path, capsys: pytest.CaptureFixtur
         file.write('{"foreign": 1}\n{"schema": 1, "torn')
     assert main(["log", str(log), "--json"]) == 0
     value = json.loads(capsys.readouterr().out)
-    assert value["records"] == 4
-    assert value["distinct_workloads"] == 2
-    assert value["backends"] == {"onednn": 1, "tvm": 2, "openblas": 1}
-    assert value["devices"] == {"cpu A, 2 cores, 2 threads": 4}
+    assert value["records"] == 5
+    assert value["distinct_workloads"] == 3
+    assert value["backends"] == {"onednn": 1, "tvm": 3, "openblas": 1}
+    assert value["devices"] == {"cpu A, 2 cores, 2 threads": 5}
     assert value["invalid"] == [
         {"backend": "openblas", "status": "crashed", "reason": "signal 11", "records": 1}
     ]
-    assert [p.split()[:2] for p in value["problems"]] == [["line", "5"], ["line", "6"]]
+    assert [p.split()[:2] for p in value["problems"]] == [["line", "6"], ["line", "7"]]
 
 
 def test_summary_in_words(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = log.read_bytes()
     assert main(["log", str(log)]) == 0
     text = capsys.readouterr().out
-    assert "4 records of 2 distinct workloads" in text
+    assert "5 records of 3 distinct workloads" in text
     assert "1 × openblas crashed: signal 11" in text
     assert log.read_bytes() == before
 
@@ -80,12 +82,12 @@ def test_merge_keeps_distinct_records_in_order(
     other.write_text(lines[1] + "not json\n" + added.to_json() + "\n" + lines[0][:40])
     assert main(["log", "merge", str(log), str(other), "-o", str(merged)]) == 0
     captured = capsys.readouterr()
-    assert "5 records from 2 logs (1 repeated, 2 unreadable lines left out)" in captured.out
+    assert "6 records from 2 logs (1 repeated, 2 unreadable lines left out)" in captured.out
     assert f"{other} line 2 is no JSON" in captured.err
     database = Database(merged, read_only=True)
     assert database.problems == []
     assert database.records() == [*Database(log, read_only=True).records(), added]
-    assert merged.read_text().splitlines()[:4] == log.read_text().splitlines()
+    assert merged.read_text().splitlines()[:5] == log.read_text().splitlines()
 
 
 def test_merge_into_one_of_its_sources(log: Path, tmp_path: Path) -> None:
@@ -126,12 +128,12 @@ def test_missing_log_is_the_user_s_mistake(
 
 def test_explain_ranks_backends_of_a_log(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", str(log)]) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines() if "ms" in line]
-    rows = [row for row in rows if row]
-    text = [" ".join(row) for row in rows]
+    text = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    text = [line for line in text if " ms " in line or " µs " in line]
     assert text[0].startswith("conv2d 1x8 float32 -> 1x8 float32 onednn 1.00 ms ± 0.02")
     assert text[0].endswith("cheapest")
     assert text[1] == "tvm 3.00 ms ± 0.06 3.00×"
+    assert not [line for line in text if "nothing" in line]
 
 
 def test_explain_says_why_a_candidate_is_invalid(
@@ -140,3 +142,17 @@ def test_explain_says_why_a_candidate_is_invalid(
     assert main(["explain", str(log)]) == 0
     (line,) = [x for x in capsys.readouterr().out.splitlines() if "openblas" in x]
     assert line.split() == ["openblas", "crashed:", "signal", "11"]
+
+
+def test_explain_shows_the_newest_of_several_versions(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = _record("conv2d", "tvm", _valid(0.003))
+    key = dataclasses.replace(old.key, versions=(("tvm", "0.26.0"),))
+    Database(log).append(
+        dataclasses.replace(old, key=key, cost=_valid(0.009), measured_at="2025-01-01")
+    )
+    assert main(["explain", str(log)]) == 0
+    text = capsys.readouterr().out
+    assert "3.00 ms" in text
+    assert "9.00 ms" not in text
