@@ -53,6 +53,5 @@ class SiluBackend(ExternalBackend):
 
     def codegen(self, functions, target, context):
         sizes = {str(f.attrs["global_symbol"]): prod(tensor_shape(f.body)) for f in functions}
-        entries = [ENTRY % {"symbol": s, "elements": n} for s, n in sizes.items()]
-        return [native.static_library(KERNEL + "".join(entries), list(sizes), context,
-                                      flags=["-ffast-math"])]
+        source = KERNEL + "".join(ENTRY % {"symbol": s, "elements": n} for s, n in sizes.items())
+        return [native.static_library(source, list(sizes), context, flags=["-ffast-math"])]
