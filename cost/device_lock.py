@@ -13,6 +13,7 @@ from filelock import FileLock, Timeout
 from collage.backends.errors import MeasurementError
 
 _PATIENCE_SEC = 3600.0
+_POLL_SEC = 0.02
 
 
 def lock_path(device_kind: str) -> Path:
@@ -31,17 +32,25 @@ def exclusive(device_kind: str, waiting: Callable[[], None]) -> Iterator[None]:
         When the other one does not let go within an hour.
     """
     lock = FileLock(lock_path(device_kind))
+    # Whoever wants the device stands in line holding the turnstile. A process that lets go and at
+    # once comes back has to stand in line behind it: without that, it would win every time, since
+    # the others only look every few milliseconds.
+    turnstile = FileLock(lock_path(device_kind).with_suffix(".turnstile"))
     try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        waiting()
         try:
-            lock.acquire(timeout=_PATIENCE_SEC, poll_interval=0.02)
-        except Timeout as err:
-            raise MeasurementError(
-                f"another process holds the device since an hour ('{lock.lock_file}')",
-                value=lock.lock_file,
-            ) from err
+            turnstile.acquire(timeout=0)
+            lock.acquire(timeout=0)
+        except Timeout:
+            waiting()
+            turnstile.acquire(timeout=_PATIENCE_SEC, poll_interval=_POLL_SEC)
+            lock.acquire(timeout=_PATIENCE_SEC, poll_interval=_POLL_SEC)
+    except Timeout as err:
+        raise MeasurementError(
+            f"another process holds the device since an hour ('{lock.lock_file}')",
+            value=lock.lock_file,
+        ) from err
+    finally:
+        turnstile.release(force=True)
     try:
         yield
     finally:
