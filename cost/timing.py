@@ -10,6 +10,9 @@ import numpy as np
 from collage.cost.base import Cost, CostStatus
 from collage.cost.measure_config import MeasureConfig
 
+_SHORT = 0.8
+"""Samples may fall this far below their wanted length before their calls are counted anew."""
+
 TimeCalls = Callable[[int], float]
 """Makes that many calls and returns the seconds they took together."""
 
@@ -24,28 +27,30 @@ def take_samples(time_calls: TimeCalls, config: MeasureConfig) -> tuple[float, .
     number, elapsed = 1, time_calls(1)
     if elapsed > config.slow_call_sec:
         return (elapsed,)
-    warm = elapsed
-    # The first calls may be slow for reasons of their own, so the number of calls is settled anew
-    # while warming up.
-    while warm < config.warmup_sec or elapsed < config.min_repeat_sec:
-        if elapsed < config.min_repeat_sec:
-            per_call = max(elapsed / number, 1e-9)
-            number = max(number + 1, math.ceil(1.05 * config.min_repeat_sec / per_call))
-        elapsed = time_calls(number)
-        warm += elapsed
+    warm_sec, spent_sec = elapsed, 0.0
     samples: list[float] = []
-    spent_sec = 0.0
     while len(samples) < config.repeat:
         elapsed = time_calls(number)
-        spent_sec += elapsed
-        samples.append(elapsed / number)
-        if len(samples) >= config.min_repeat:
-            if spent_sec >= config.timing_budget_sec:
-                break
-            cost = summarize(samples)
-            if cost.spread_sec <= config.target_spread * cost.median_sec:
+        if elapsed < _SHORT * config.min_repeat_sec:
+            # Calls were disturbed when their number was settled: begin again with more of them.
+            per_call_sec = max(elapsed / number, 1e-9)
+            number = max(number + 1, math.ceil(config.min_repeat_sec / per_call_sec))
+            samples.clear()
+        elif warm_sec < config.warmup_sec:
+            warm_sec += elapsed
+        else:
+            samples.append(elapsed / number)
+            spent_sec += elapsed
+            if len(samples) >= config.min_repeat and (
+                spent_sec >= config.timing_budget_sec or _agree(samples, config)
+            ):
                 break
     return tuple(samples)
+
+
+def _agree(samples: Sequence[float], config: MeasureConfig) -> bool:
+    cost = summarize(samples)
+    return cost.spread_sec <= config.target_spread * cost.median_sec
 
 
 def summarize(samples: Sequence[float]) -> Cost:

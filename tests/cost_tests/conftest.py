@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +18,15 @@ from tests.cost_tests.support import external_partition, native_partition, tenso
 from tests.cost_tests.toy_backend import ToyBackend
 
 ToyTarget = Callable[..., BackendTarget]
+
+
+@pytest.fixture(autouse=True)
+def own_device_lock(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests look at what comes out, not at how fast: they need not wait for real searches."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("locks")))
+    monkeypatch.setattr(tempfile, "tempdir", None)
 
 
 @pytest.fixture(scope="session")

@@ -86,7 +86,7 @@ def test_everything_the_parent_knows_is_in_the_key(
     """What was measured under other circumstances is a miss."""
     database = Database()
     workload, target = toy_workload(4, 4), toy()
-    with MeasuredCostModel(context, database, config) as model:
+    with MeasuredCostModel(context, database, config, parallel_builds=1) as model:
         model.estimate([workload], [target])
 
     def hits(context: BuildContext, config: MeasureConfig, target: BackendTarget) -> bool:
@@ -126,7 +126,7 @@ def test_without_time_left_costs_are_unknown_and_the_log_still_answers(
 ) -> None:
     database = Database()
     known, other = toy_workload(4, 4), toy_workload(5, 5)
-    with MeasuredCostModel(context, database, config) as model:
+    with MeasuredCostModel(context, database, config, parallel_builds=1) as model:
         model.estimate([known], [toy()])
     with MeasuredCostModel(context, database, config, time_budget_sec=0.0) as model:
         costs = model.estimate([other, known], [toy(), toy()])
@@ -168,13 +168,14 @@ from collage.cost.measured import MeasuredCostModel
 from tests.cost_tests.conftest import toy_workload
 from tests.cost_tests.toy_backend import ToyBackend
 register_backend(ToyBackend())
-log, cache, work = map(Path, sys.argv[1:])
+log, cache, work = map(Path, sys.argv[1:4])
+count = int(sys.argv[4])
 context = BuildContext(cache, work, num_threads=1)
 config = MeasureConfig(repeat=3, min_repeat=2, min_repeat_sec=0.002, warmup_sec=0.002)
 target = BackendTarget("toy", tvm.target.Target("llvm"), get_backend("toy").parse_options({}))
-with MeasuredCostModel(context, Database(log), config) as model:
-    workloads = [toy_workload(n, 10) for n in range(1, 13)]
-    costs = model.estimate(workloads, [target] * 12)
+with MeasuredCostModel(context, Database(log), config, parallel_builds=1) as model:
+    workloads = [toy_workload(n, 10) for n in range(1, count + 1)]
+    costs = model.estimate(workloads, [target] * count)
     print(sum(cost.is_valid for cost in costs), model.stats.measured, model.stats.from_log)
 """
 
@@ -184,7 +185,8 @@ def test_an_interrupted_search_goes_on_from_its_log(
     cache_dir: Path, tmp_path: Path, how: signal.Signals
 ) -> None:
     log = tmp_path / "log.jsonl"
-    command = [sys.executable, "-c", _SEARCH, str(log), str(cache_dir), str(tmp_path / "work")]
+    command = [sys.executable, "-c", _SEARCH, str(log), str(cache_dir)]
+    command += [str(tmp_path / "work"), "12"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as search:
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
@@ -207,15 +209,15 @@ def test_two_searches_share_one_log(cache_dir: Path, tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     searches = [
         subprocess.Popen(
-            [sys.executable, "-c", _SEARCH, str(log), str(cache_dir), str(tmp_path / f"work{n}")],
+            [sys.executable, "-c", _SEARCH, log, cache_dir, tmp_path / f"work{n}", "6"],
             stdout=subprocess.PIPE,
             text=True,
         )
         for n in range(2)
     ]
     outputs = [search.communicate()[0].split() for search in searches]
-    assert [output[0] for output in outputs] == ["12", "12"]
-    assert not Database(log).problems and len(Database(log)) == 12
+    assert [output[0] for output in outputs] == ["6", "6"]
+    assert not Database(log).problems and len(Database(log)) == 6
 
 
 def test_whole_models_are_timed_in_alternation_and_replayed(
@@ -238,7 +240,7 @@ def test_whole_models_are_timed_in_alternation_and_replayed(
     names = ["right", "sleep", "wrong", "abort"]
     models = [model_of(name) for name in names]
     database = Database(tmp_path / "log.jsonl")
-    with MeasuredCostModel(context, database, config) as model:
+    with MeasuredCostModel(context, database, config, parallel_builds=1) as model:
         costs = model.measure_end_to_end(models, inputs, expected, rounds=3)
         assert model.stats.measured == 4
     assert [cost.status for cost in costs] == [
@@ -263,7 +265,7 @@ def test_whole_models_are_timed_in_alternation_and_replayed(
 def test_overheads_are_small_and_measured_once(
     context: BuildContext, config: MeasureConfig, tvm_target: BackendTarget
 ) -> None:
-    with MeasuredCostModel(context, Database(), config) as model:
+    with MeasuredCostModel(context, Database(), config, parallel_builds=1) as model:
         overheads = model.overheads(tvm_target)
         assert 0 < overheads.call_sec < 1e-3
         assert 0 <= overheads.partition_sec < 1e-4
