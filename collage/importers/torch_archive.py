@@ -1,6 +1,6 @@
 """Checks a ``.pt2`` archive before torch reads it, so that reading it runs nobody's code.
 
-``torch.export.load`` unpickles: weights marked ``use_pickle``, custom and opaque objects, and sample
+``torch.export.load`` unpickles: weights with ``use_pickle``, custom and opaque objects, and sample
 inputs when their safe reading fails. It evaluates symbolic shape expressions as Python, and loads
 compiled kernels. An ordinary exported program with static shapes needs none of this, so archives
 that do are refused (torch 2.13, ``torch/export/pt2_archive/_package.py``).
