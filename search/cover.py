@@ -30,8 +30,9 @@ on it; only those that something uncovered may still use."""
 
 State = tuple[int, Unfinished]
 
-EASY_STATES = 5_000
-DIFFUSION_ROUNDS = 80
+EFFORTS = ((0, 10_000), (20, 30_000), (80, None))
+"""Rounds spent on the potentials, and after how many states more are worth their while."""
+
 DEFAULT_MAX_STATES = 200_000
 
 
@@ -72,9 +73,12 @@ def cheapest_cover(
 
     Notes
     -----
-    Time is O(S B log S) for S visited states and B blocks that begin at one binding. S is linear in
-    the graph for chains and narrow branches and exponential in the number of blocks that overlap
-    the same stretch of the numbering without being nested, at worst; the potentials keep it small.
+    Time is O(S B log S) for S visited states and B blocks that begin at one binding, after O(R L)
+    for R rounds on the potentials and L bindings in all blocks together. S is linear in the graph
+    for chains and narrow branches; at worst it is exponential in the number of disjoint blocks that
+    reach over the same border of the numbering. Measured on 2 cores: networks of 200 to 600
+    bindings with up to 3,000 candidates take 100 to 6,500 states and 0.01 to 0.2 s; random graphs
+    with 3,000 random blocks that cross everywhere take up to 100,000 states and 20 s.
     """
     finite = {block: cost for block, cost in sorted(costs.items()) if cost < math.inf}
     relaxed = _solve(graph, finite, track=False, max_states=max_states)
@@ -86,14 +90,15 @@ def cheapest_cover(
 def _solve(
     graph: DataflowGraph, costs: Mapping[int, float], *, track: bool, max_states: int
 ) -> Cover | None:
-    """With quick potentials if the graph is easy, else with good ones."""
-    easy = min(EASY_STATES, max_states)
-    problem = _Problem(graph, costs, _reduced_costs(len(graph), costs, 0))
-    cover = problem.solve(track=track, max_states=easy)
-    if cover is None or cover.optimal or max_states == easy:
-        return cover
-    problem = _Problem(graph, costs, _reduced_costs(len(graph), costs, DIFFUSION_ROUNDS))
-    return problem.solve(track=track, max_states=max_states)
+    """With quick potentials if the graph is easy, else with better ones."""
+    cover = None
+    for rounds, limit in EFFORTS:
+        states = max_states if limit is None else min(limit, max_states)
+        reduced = _reduced_costs(len(graph), costs, rounds)
+        cover = _Problem(graph, costs, reduced).solve(track=track, max_states=states)
+        if cover is None or cover.optimal or states == max_states:
+            break
+    return cover
 
 
 class _Problem:
