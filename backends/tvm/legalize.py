@@ -12,7 +12,7 @@ from typing import Any
 from tvm import relax
 from tvm.ir import GenericConst, Op
 
-from collage.backends.tvm.schedules import Machine, conv2d, matmul
+from collage.backends.tvm.schedules import Machine, conv2d, depthwise, matmul
 
 Legalization = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
 
@@ -32,14 +32,20 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
     return {"relax.nn.conv2d": convolution, "relax.matmul": product}
 
 
-def legalize_conv2d(
-    builder: relax.BlockBuilder, call: relax.Call, machine: Machine
-) -> relax.Expr:
+def legalize_conv2d(builder: relax.BlockBuilder, call: relax.Call, machine: Machine) -> relax.Expr:
     """Packed convolution for constant float32 weights; TVM's own for all else."""
     shape = conv_shape(call)
     if shape is None:
         return default_legalization(builder, call)
     data, weights = call.args
+    if depthwise.applies(shape):
+        return builder.call_te(
+            lambda x, w: depthwise.compute(x, w, shape),
+            data,
+            weights,
+            primfunc_name_hint="depthwise_conv2d",
+            primfunc_attrs={"op_pattern": OP_PATTERN_OUT_FUSABLE},
+        )
     cut = conv2d.plan(shape, machine)
     packed = relax.const(conv2d.pack_weights(weights.value.numpy(), shape, cut.tile))
     return builder.call_te(
@@ -51,9 +57,7 @@ def legalize_conv2d(
     )
 
 
-def legalize_matmul(
-    builder: relax.BlockBuilder, call: relax.Call, machine: Machine
-) -> relax.Expr:
+def legalize_matmul(builder: relax.BlockBuilder, call: relax.Call, machine: Machine) -> relax.Expr:
     """Tiled product of float32 matrices, with constant right operands packed."""
     shape = matmul_shape(call)
     if shape is None:
@@ -88,14 +92,20 @@ def conv_shape(call: relax.Call) -> conv2d.ConvShape | None:
     if not isinstance(weights, GenericConst):
         return None
     dims = static_shape(data)
-    if dims is None or str(data.ty.dtype) != "float32" or str(call.ty.dtype) != "float32":
+    if dims is None or len(dims) != 4 or 0 in dims:
+        return None
+    if str(data.ty.dtype) != "float32" or str(call.ty.dtype) != "float32":
         return None
     out, _, kernel_h, kernel_w = (int(v) for v in weights.value.shape)
     padding = [int(v) for v in attrs.padding]
     strides = [int(v) for v in attrs.strides]
     dilation = [int(v) for v in attrs.dilation]
+    batch, channels, height, width = dims
     return conv2d.ConvShape(
-        *dims,
+        batch=batch,
+        channels=channels,
+        height=height,
+        width=width,
         out_channels=out,
         kernel=(kernel_h, kernel_w),
         strides=(strides[0], strides[1]),

@@ -23,6 +23,5 @@ class TVMOptions:
     def __post_init__(self) -> None:
         if self.schedule not in SCHEDULES:
             raise ValueError(
-                f"attribute 'schedule' must be one of {', '.join(SCHEDULES)}, "
-                f"not '{self.schedule}'"
+                f"attribute 'schedule' must be one of {', '.join(SCHEDULES)}, not '{self.schedule}'"
             )

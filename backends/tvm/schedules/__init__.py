@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from tvm import s_tir, tirx
 
-from collage.backends.tvm.schedules import conv2d, generic, matmul
+from collage.backends.tvm.schedules import conv2d, depthwise, generic, matmul, rowwise
 from collage.backends.tvm.schedules._base import Family, Machine, Refusal
 
 __all__ = ["Machine", "Refusal", "schedule_function"]
 
 FAMILIES: tuple[tuple[str, Family], ...] = (
     ("conv2d", conv2d.schedule),
+    ("depthwise", depthwise.schedule),
     ("matmul", matmul.schedule),
+    ("rowwise", rowwise.schedule),
     ("generic", generic.schedule),
 )
 SCHEDULE_ATTR = "collage.schedule"
@@ -29,7 +31,8 @@ def schedule_function(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
         answer = _try_family(family, func, machine)
         if not isinstance(answer, Refusal):
             return answer.with_attr(SCHEDULE_ATTR, "; ".join([name, *refusals]))
-        refusals.append(f"not {name}: {answer.reason}")
+        if answer.reason:
+            refusals.append(f"not {name}: {answer.reason}")
     return func.with_attr(SCHEDULE_ATTR, "; ".join(["none", *refusals]))
 
 

@@ -16,7 +16,7 @@ TASKS_PER_THREAD = 4
 """Parallel iterations wanted per thread: enough to even out unequal finishing times."""
 
 PARALLEL_MIN_WORK = 16384
-"""Scalar operations below which starting a parallel region costs more than it saves (about 2 µs)."""
+"""Scalar operations below which a parallel region (about 2 µs to start) does not pay."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,12 @@ def _bits(dtype: str) -> int:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A family's "no", with the reason."""
+    """A family's "no", with the reason; no reason where the kernel is plainly of another kind."""
 
     reason: str
 
 
+OTHER_KIND = Refusal("")
 Family = Callable[[tirx.PrimFunc, Machine], "tirx.PrimFunc | Refusal"]
 
 SpatialBlock = tirx.IterVar.DataPar

@@ -35,7 +35,8 @@ def fold_epilogue(sch: s_tir.Schedule, view: Any, kept: set[str]) -> Any:
     """
     inline_stages(sch, kept)
     consumers = list(sch.get_consumers(view))
-    is_output = any(sch.get(block).same_as(sch.get(view)) for block in sch.get_output_blocks("root"))
+    outputs = [sch.get(block) for block in sch.get_output_blocks("root")]
+    is_output = any(sch.get(view).same_as(output) for output in outputs)
     if is_output or len(consumers) != 1 or not _reads_in_order(sch, view, consumers[0]):
         return view
     sch.compute_inline(view)

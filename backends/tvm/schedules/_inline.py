@@ -13,7 +13,7 @@ from collage.backends.tvm.schedules._base import axes_of, root_blocks, size_of
 
 
 def inline_stages(sch: s_tir.Schedule, kept: Set[str] = frozenset()) -> None:
-    """Inline elementwise stages, but those named in ``kept``, where it repeats no expensive work."""
+    """Inline elementwise stages, but not ``kept`` ones, where that repeats no expensive work."""
     outputs = {sch.get(block).name_hint for block in sch.get_output_blocks("root")}
     for block in root_blocks(sch):
         name = sch.get(block).name_hint

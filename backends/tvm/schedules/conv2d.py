@@ -19,6 +19,7 @@ from tvm import s_tir, te, tirx
 
 from collage.backends.tvm.schedules import generic
 from collage.backends.tvm.schedules._base import (
+    OTHER_KIND,
     Machine,
     Refusal,
     fuse_all,
@@ -249,7 +250,7 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     sch = s_tir.Schedule(func)
     product = find_block(sch, ANNOTATION)
     if product is None:
-        return Refusal("no packed convolution in it")
+        return OTHER_KIND
     figures: Sequence[int] = [int(v) for v in sch.get(product).annotations[ANNOTATION]]
     tile, (rows, panels, pitch, blocks) = Tile(*figures[:3]), figures[3:]
     sch.unannotate(product, ANNOTATION)
@@ -257,7 +258,8 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     view = sch.get_consumers(product)[0]
     names = {sch.get(block).name_hint for block in (product, panel, view)}
     last = fold_epilogue(sch, view, names)
-    rest = [b for b in root_blocks(sch) if not any(_same(sch, b, o) for o in (product, panel, last))]
+    own = [sch.get(block) for block in (product, panel, last)]
+    rest = [b for b in root_blocks(sch) if not any(sch.get(b).same_as(o) for o in own)]
 
     n, channel, height, width = sch.get_loops(last)
     block, _row = sch.split(channel, [blocks, tile.rows])
@@ -278,10 +280,6 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     for stage in rest:
         generic.schedule_stage(sch, stage, machine)
     return sch.mod["main"]
-
-
-def _same(sch: s_tir.Schedule, one: Any, other: Any) -> bool:
-    return bool(sch.get(one).same_as(sch.get(other)))
 
 
 def _vectorize_lines(

@@ -33,8 +33,8 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     """Inline what is cheap, then schedule stage by stage."""
     sch = s_tir.Schedule(func)
     inline_stages(sch)
-    stages = root_blocks(sch)
-    if not any([schedule_stage(sch, block, machine) for block in stages]):
+    scheduled = [schedule_stage(sch, block, machine) for block in root_blocks(sch)]
+    if not any(scheduled):
         return Refusal("no stage has static, independent axes")
     return sch.mod["main"]
 

@@ -18,6 +18,7 @@ from tvm import s_tir, te, tirx
 
 from collage.backends.tvm.schedules import generic
 from collage.backends.tvm.schedules._base import (
+    OTHER_KIND,
     Machine,
     Refusal,
     fuse_all,
@@ -92,9 +93,7 @@ def pack_b(b: np.ndarray, tile: Tile) -> np.ndarray:
     return np.ascontiguousarray(padded.reshape(k, blocks, tile.columns).transpose(1, 0, 2))
 
 
-def compute(
-    a: te.Tensor, b: te.Tensor, shape: MatmulShape, tile: Tile
-) -> te.Tensor:
+def compute(a: te.Tensor, b: te.Tensor, shape: MatmulShape, tile: Tile) -> te.Tensor:
     """The product as tensor expressions: panels where needed, product, view.
 
     Parameters
@@ -204,7 +203,7 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     sch = s_tir.Schedule(func)
     product = find_block(sch, ANNOTATION)
     if product is None:
-        return Refusal("no tiled matrix product in it")
+        return OTHER_KIND
     figures = [int(v) for v in sch.get(product).annotations[ANNOTATION]]
     tile, (blocks_m, blocks_n, batch_axes) = Tile(*figures[:3]), figures[3:]
     sch.unannotate(product, ANNOTATION)
