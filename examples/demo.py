@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -90,14 +90,8 @@ def main() -> None:
         sys.exit(1)
 
 
-@dataclass
-class _Step:
-    task: TaskID
-    stage: str
-
-
 class _Bars:
-    """One progress bar per stage of the search."""
+    """One progress bar per stage of the search; lines of text where there is no terminal."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -108,8 +102,10 @@ class _Bars:
             TimeElapsedColumn(),
             TextColumn("{task.description}"),
             console=console,
+            disable=not console.is_terminal,
         )
-        self._step: _Step | None = None
+        self._tasks: dict[str, TaskID] = {}
+        self._last_line_sec = 0.0
 
     def __enter__(self) -> _Bars:
         self._progress.start()
@@ -120,15 +116,20 @@ class _Bars:
 
     def show(self, event: ProgressEvent) -> None:
         """Draw one event."""
-        if self._step is None or self._step.stage != event.stage:
-            task = self._progress.add_task("", total=None, stage=event.stage)
-            self._step = _Step(task, event.stage)
+        is_new = event.stage not in self._tasks
+        if is_new:
+            self._tasks[event.stage] = self._progress.add_task("", total=None, stage=event.stage)
         self._progress.update(
-            self._step.task,
+            self._tasks[event.stage],
             completed=event.done,
             total=event.total or None,
             description=event.message[:60],
         )
+        now = time.monotonic()
+        if not self._console.is_terminal and (is_new or now - self._last_line_sec > 10):
+            self._last_line_sec = now
+            line = f"{event.stage} {event.done}/{event.total} {event.message}"
+            self._console.print(line[:100], markup=False, highlight=False)
 
 
 def _peer(report: Report, ours: EngineResult, theirs: EngineResult) -> EndToEnd:

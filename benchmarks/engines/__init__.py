@@ -14,7 +14,7 @@ from benchmarks.engines.onnxruntime_engine import OnnxRuntimeEngine
 from benchmarks.engines.openvino_engine import OpenVinoEngine
 from benchmarks.engines.torch_engine import TorchCompileEngine
 
-__all__ = ["ENGINES", "REFERENCE", "Engine", "Job", "Session"]
+__all__ = ["ENGINES", "REFERENCE", "CollageEngine", "Engine", "Job", "Session"]
 
 ENGINES: dict[str, type[Engine]] = {
     engine.name: engine
