@@ -156,7 +156,7 @@ def _shuffle(rewriter: Rewriter, node: Node) -> bool:
     if permute.inputs[0].shape != (batch, groups, channels // groups, height, width):
         return False
     node.kind, node.inputs = OpKind.SHUFFLE, [x]
-    node.ints = [1, channels // groups]
+    node.ints = [groups]
     return True
 
 

@@ -121,7 +121,7 @@ inline void Region::conv(const Op& op, size_t at) {
   auto good = [](const PD& pd) {
     if (!pd.get(true)) return false;
     std::string name = pd.impl_info_str();
-    return name.rfind("ref", 0) != 0 && name.find("gemm:") != 0;
+    return name.rfind("ref", 0) != 0 && name.find("gemm:") == std::string::npos;
   };
   // The layout the input has, unless the kernel would be a bad one in it: then whatever is best.
   auto choose = [&](const dnnl::primitive_attr& attr) {
@@ -139,6 +139,11 @@ inline void Region::conv(const Op& op, size_t at) {
     if (best.get(true) && best.src_desc() != md_of(x) && !slow_here) {
       PD here = make(md_of(x), any_layout(out), attr);
       if (good(here)) return here;
+    }
+    if (!good(best)) {
+      // Grouped ones of odd width: oneDNN offers a product per group before its NHWC kernel.
+      PD nhwc = make(with_tag(tensor_dims(x), tag::nhwc), with_tag(out, tag::nhwc), attr);
+      if (good(nhwc)) return nhwc;
     }
     return best;
   };
