@@ -149,6 +149,7 @@ def _as_json(report: Report, folder: Path, log: Path | None) -> dict[str, Any]:
             "backend": share.backend,
             "operators": share.operators,
             "partitions": share.partitions,
+            "unmeasured": share.unmeasured,
             "sum_sec": share.sec,
         }
         for share in shares(report, backend_colors(report.backend_labels()))

@@ -62,14 +62,13 @@ def explanation(report: Report) -> RenderableType:
 def _backends(report: Report) -> Table:
     colors = backend_colors(report.backend_labels())
     nodes = {node.index: node for node in report.nodes}
-    table = _table("backend", "partitions", "time", "share", "operators")
+    table = _table("backend", "partitions", "time", "operators")
     for share in shares(report, colors):
         mine = [p for p in report.partitions if p.backend == share.backend and not p.inline]
         table.add_row(
             Text(share.backend, style=share.color),
             str(share.partitions),
-            format_sec(share.sec),
-            f"{share.percent:.1f} %",
+            share.time,
             Text(operator_summary([nodes[i] for p in mine for i in p.nodes])),
         )
     return table

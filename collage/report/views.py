@@ -30,14 +30,27 @@ class Bar:
 
 @dataclass(frozen=True)
 class Share:
-    """What one backend does of the whole: operators, partitions and seconds."""
+    """What one backend does of the whole: operators, partitions and seconds.
+
+    ``unmeasured`` of its partitions have no cost of their own: a search that ran out of time, or
+    none at all, has only the whole model's time.
+    """
 
     backend: str
     color: str
     operators: int
     partitions: int
+    unmeasured: int
     sec: float
     percent: float
+
+    @property
+    def time(self) -> str:
+        """The seconds in words, frank about what is missing."""
+        if self.unmeasured == self.partitions:
+            return "not measured alone"
+        rest = f" and {self.unmeasured} not measured" if self.unmeasured else ""
+        return f"{format_sec(self.sec)} ({self.percent:.1f} %){rest}"
 
 
 @dataclass(frozen=True)
@@ -127,11 +140,14 @@ def end_to_end_bars(report: Report, colors: dict[str, str]) -> list[Bar]:
 
 
 def _stripes(parts: Sequence[Share]) -> str:
-    """A CSS gradient without blending."""
+    """A CSS gradient without blending; by operators where no time is known."""
+    timed = any(part.percent for part in parts)
+    operators = sum(part.operators for part in parts)
     stops, left = [], 0.0
     for part in parts:
-        stops.append(f"{part.color} {left:.2f}% {left + part.percent:.2f}%")
-        left += part.percent
+        percent = part.percent if timed else 100 * part.operators / operators
+        stops.append(f"{part.color} {left:.2f}% {left + percent:.2f}%")
+        left += percent
     return f"linear-gradient(to right, {', '.join(stops)})" if stops else ""
 
 
@@ -146,6 +162,7 @@ def shares(report: Report, colors: dict[str, str]) -> list[Share]:
             color=colors[backend],
             operators=sum(len(p.nodes) for p in outside if p.backend == backend),
             partitions=sum(p.backend == backend for p in outside),
+            unmeasured=sum(p.backend == backend and p.median_sec is None for p in outside),
             sec=sec[backend],
             percent=100 * sec[backend] / total if total else 0.0,
         )

@@ -20,7 +20,7 @@ from collage.report.explain import Explainer
 from collage.report.html import render_html, write_html
 from collage.report.palette import backend_colors
 from collage.report.text import explanation, summary
-from collage.report.views import candidate_rows, headline, index_ranges, refusals
+from collage.report.views import candidate_rows, headline, index_ranges, refusals, shares
 from tests.collage_tests.chromium import dump_dom, screenshot
 from tests.collage_tests.report_data import resnet_report
 
@@ -105,6 +105,30 @@ def test_headline_compares_with_the_fastest_rival(report: Report) -> None:
     assert tiles["the speed of the best single backend"].note == "single:onednn"
     assert tiles["the speed of onnxruntime"].value == "1.04×"
     assert tiles["largest output difference"].value == "3.4e-06"
+
+
+def test_partitions_without_a_cost_are_told_apart_from_free_ones(report: Report) -> None:
+    colors = backend_colors(report.backend_labels())
+    assert all("not measured" not in share.time for share in shares(report, colors))
+    partitions = [
+        dataclasses.replace(p, median_sec=None, spread_sec=0.0)
+        if p.backend == "openblas" or p.id < 2
+        else p
+        for p in report.partitions
+    ]
+    times = {
+        share.backend: share.time
+        for share in shares(dataclasses.replace(report, partitions=partitions), colors)
+    }
+    assert times["openblas"] == "not measured alone"
+    assert times["onednn"].endswith("%) and 2 not measured")
+    bare = [dataclasses.replace(p, median_sec=None) for p in report.partitions]
+    document = render_html(dataclasses.replace(report, partitions=bare))
+    assert document.count("not measured alone") == 3 * 2
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(summary(dataclasses.replace(report, partitions=bare)))
+    assert captured.get().count("not measured alone") == 3
 
 
 def test_candidate_rows_are_complete(report: Report) -> None:
