@@ -12,7 +12,7 @@ from collage.search.rules._base import Found, PartitionRule, distinct
 from collage.search.rules.host import is_host
 from collage.search.subgraph import SubGraph, SubGraphLimits, union_of
 
-WIDE = 4
+WIDE = 2
 """An operator with more neighbours than this on one side is wide."""
 
 
@@ -43,7 +43,7 @@ class JoinByKind(Joiner):
 
     def allows(self, graph: DataflowGraph, nodes: int) -> bool:
         sub = SubGraph(graph, nodes)
-        if sub.exit.bit_count() != 1:
+        if sub.exit.bit_count() != 1 or splits_a_side(graph, nodes):
             return False
         kinds = {index: _fusion_kind(graph, index) for index in bits(nodes)}
         anchors = [
@@ -69,16 +69,24 @@ class JoinByKind(Joiner):
 class JoinAdjacent(Joiner):
     """Adjacent composites of a backend with graph granularity.
 
-    A wide operator (a concat of many branches, a value with many users) is not joined with some of
-    its neighbours on a side: all choices among them would be as good as equal, and far too many.
+    A wide operator is not joined with some of its neighbours on a side, see :func:`splits_a_side`.
     """
 
     def allows(self, graph: DataflowGraph, nodes: int) -> bool:
-        for index in bits(nodes):
-            for beside in (graph.preds(index), graph.succs(index)):
-                if beside.bit_count() > WIDE and beside & nodes and beside & ~nodes:
-                    return False
-        return True
+        return not splits_a_side(graph, nodes)
+
+
+def splits_a_side(graph: DataflowGraph, nodes: int) -> bool:
+    """Whether a set holds some of a wide operator's neighbours on one side but not all of them.
+
+    All choices among the branches of a concat, or the users of one value, would be about as good as
+    each other, and far too many; larger regions and fusion groups hold all of them.
+    """
+    for index in bits(nodes):
+        for beside in (graph.preds(index), graph.succs(index)):
+            if beside.bit_count() > WIDE and beside & nodes and beside & ~nodes:
+                return True
+    return False
 
 
 @dataclass(frozen=True)
