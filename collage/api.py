@@ -159,6 +159,7 @@ def optimize(
         graph=graph,
         chosen=winner.contender.partitioning,
         costs=costs,
+        candidates=found.candidates,
         rejections=found.rejections,
         end_to_end=_end_to_end(standings, winner),
         stats=stats,

@@ -25,6 +25,8 @@ from collage.search.dataflow import DataflowGraph, bits
 from collage.search.partitioning import Partitioning
 from collage.search.rules import Rejection
 
+_UNASKED = Cost(CostStatus.UNKNOWN, reason="not measured: the search ended without needing it")
+
 
 def assemble_report(
     *,
@@ -35,6 +37,7 @@ def assemble_report(
     graph: DataflowGraph,
     chosen: Partitioning,
     costs: MeasuredCandidateCosts,
+    candidates: Sequence[Candidate],
     rejections: Sequence[Rejection],
     end_to_end: Sequence[EndToEnd],
     stats: SearchStats,
@@ -53,7 +56,7 @@ def assemble_report(
             _partition(i, candidate, known.get(candidate), costs)
             for i, candidate in enumerate(chosen.candidates)
         ],
-        alternatives=_alternatives(known, chosen),
+        alternatives=_alternatives(dict.fromkeys(candidates, _UNASKED) | known, chosen),
         rejections=[RejectionInfo(r.node, r.backend, r.pattern, r.reason) for r in rejections],
         end_to_end=list(end_to_end),
         search=stats,
@@ -110,5 +113,5 @@ def _alternatives(known: Mapping[Candidate, Cost], chosen: Partitioning) -> list
             chosen=(candidate.nodes, candidate.target.key()) in picked,
         )
         for candidate, cost in known.items()
-        if not candidate.inline and cost.status is not CostStatus.UNKNOWN
+        if not candidate.inline
     ]

@@ -16,6 +16,7 @@ from collage.report.units import format_time
 
 NEVER_MEASURED = "unknown"
 VALID = "valid"
+NOT_NEEDED = "not measured: the search ended without needing it"
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ class Explainer:
         if alternative.chosen or alternative.reason:
             return alternative.reason
         if alternative.status == NEVER_MEASURED:
-            return "no cover that could still win needed it"
+            return NOT_NEEDED
         piece = self._piece(alternative)
         way = self._way(piece) if piece else None
         return way.verdict() if way else ""
@@ -201,17 +202,21 @@ class Explainer:
         if measured:
             cheapest = min(measured, key=lambda a: a.median_sec or math.inf)
             size = len(cheapest.nodes)
+            if self._partition_of[node].median_sec is None:
+                missing = "but the chosen partition was not measured alone"
+            else:
+                missing = "but nothing measured covers the rest"
             return WhyNot(
                 backend,
                 f"measured over {size} operator{'s' * (size > 1)} "
                 f"({format_time(cheapest.median_sec, cheapest.spread_sec)}), "
-                "but nothing measured covers the rest to compare with",
+                f"{missing} to compare with",
             )
         failed = [a for a in candidates if a.status not in (VALID, NEVER_MEASURED)]
         if failed:
             return WhyNot(backend, f"{failed[0].status.replace('_', ' ')}: {failed[0].reason}")
         if candidates:
-            return WhyNot(backend, "not measured: no cover that could still win needed it")
+            return WhyNot(backend, candidates[0].reason or NOT_NEEDED)
         reasons = dict.fromkeys(
             f"{r.pattern}: {r.reason}"
             for r in self._report.rejections

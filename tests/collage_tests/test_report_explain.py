@@ -106,7 +106,7 @@ def test_without_a_rest_only_the_bigger_region_is_known() -> None:
         (
             [Alternative("tvm", [0], [], "r", "unknown", None, 0.0)],
             (),
-            "not measured: no cover that could still win needed it",
+            "not measured: the search ended without needing it",
         ),
     ],
 )
@@ -128,6 +128,21 @@ def test_differences_below_the_spread_are_called_noise() -> None:
     assert "within the noise" in explain(report)[0].others[0].reason
 
 
+def test_chosen_partition_without_a_cost_cannot_be_compared_with() -> None:
+    partition = PartitionInfo(0, "lib", [0], [], "r", None, 0.0, "w")
+    report = _chain_report([partition], [_measured("tvm", [0], 1.0)])
+    (explanation,) = explain(report)
+    assert explanation.runner_up is None
+    assert "the chosen partition was not measured alone" in explanation.others[0].reason
+
+
+def test_reason_for_not_measuring_is_passed_on() -> None:
+    unknown = Alternative("tvm", [0], [], "r", "unknown", None, 0.0, "the time was up")
+    report = _chain_report([_partition(0, "lib", [0], 1.0)], [unknown])
+    assert explain(report)[0].others[0].reason == "the time was up"
+    assert Explainer(report).verdict(unknown) == "the time was up"
+
+
 def test_candidates_are_told_why_they_lost() -> None:
     report = _chain_report(
         [_partition(0, "lib", [0, 1], 2.0)],
@@ -140,7 +155,7 @@ def test_candidates_are_told_why_they_lost() -> None:
     )
     verdict = Explainer(report).verdict
     assert verdict(report.alternatives[1]) == "50.0% slower"
-    assert verdict(report.alternatives[3]) == "no cover that could still win needed it"
+    assert verdict(report.alternatives[3]) == "not measured: the search ended without needing it"
 
 
 def test_inline_bindings_cost_nothing_and_are_not_explained() -> None:
