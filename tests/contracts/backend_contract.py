@@ -418,7 +418,7 @@ class BackendContract:
         np.savez(tmp_path / "inputs.npz", *inputs)
         command = [sys.executable, str(RUNNER), str(library), str(tmp_path / "inputs.npz")]
         done = subprocess.run(
-            [*command, "case0", "0.5"], capture_output=True, text=True, check=False, timeout=120
+            [*command, "case0", "0.3"], capture_output=True, text=True, check=False, timeout=120
         )
         assert done.returncode == 0, done.stderr
         busy = json.loads(done.stdout)["busy_threads"]
