@@ -7,7 +7,7 @@ from typing import Any
 
 import tvm_ffi
 from tvm import s_tir, tirx
-from tvm.ir import Call
+from tvm.ir import Call, Op
 
 from collage.backends.tvm.schedules._base import axes_of, root_blocks, size_of
 
@@ -56,6 +56,16 @@ def is_expensive(stmt: Any) -> bool:
     """Whether a stage does more than a few additions and multiplications per element."""
     expensive = (Call, tirx.Div, tirx.FloorDiv, tirx.FloorMod)
     return tvm_ffi.structural_walk(stmt.body, [(expensive, _interrupt)]) is not None
+
+
+def has_branches(stmt: Any) -> bool:
+    """Whether an element is chosen by a condition, as in padding."""
+
+    def check(call: Call) -> tvm_ffi.VisitInterrupt | None:
+        is_branch = isinstance(call.op, Op) and str(call.op.name) == "tirx.if_then_else"
+        return tvm_ffi.VisitInterrupt() if is_branch else None
+
+    return tvm_ffi.structural_walk(stmt.body, [(Call, check)]) is not None
 
 
 def _interrupt(_: object) -> tvm_ffi.VisitInterrupt:

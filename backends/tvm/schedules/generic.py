@@ -26,7 +26,9 @@ from collage.backends.tvm.schedules._base import (
     size_of,
     vectorize,
 )
-from collage.backends.tvm.schedules._inline import inline_stages
+from collage.backends.tvm.schedules._inline import has_branches, inline_stages
+
+_WINDOW_STEP = 4
 
 
 def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
@@ -60,15 +62,31 @@ def schedule_spatial(
     lanes = machine.lanes(element_dtype(sch, block))
     work = size_of(axes)
     first = len(axes) - 1
-    while first > 0 and all(mergeable(r, axes[first - 1], axes[first]) for r in regions):
+    # Two axes at most: TVM does not find back the linear index of three fused and split axes.
+    while (
+        first > 0
+        and sum(axis.extent > 1 for axis in axes[first - 1 :]) <= 2
+        and all(mergeable(r, axes[first - 1], axes[first]) for r in regions)
+    ):
         first -= 1
     inner = fuse_all(sch, loops[first:])
     if first == 0:
         outer, inner = _split_chunks(sch, inner, lanes, machine)
     else:
         outer = fuse_all(sch, loops[:first])
-    vectorize(sch, inner, lanes)
+    if _fills_vectors(sch.get(block), axes[-1]):
+        vectorize(sch, inner, lanes)
     parallelize(sch, outer, machine, work)
+
+
+def _fills_vectors(stmt: Any, axis: Axis) -> bool:
+    """Whether neighbours along an axis make whole vectors in every access.
+
+    Where they do not, LLVM's own vectorizer finds better code for the plain loop: masked loads for
+    padding, whole loads and shuffles for strides.
+    """
+    strides = [buffer_stride(region, axis.var) for region in [*stmt.reads, *stmt.writes]]
+    return all(stride in (0, 1) for stride in strides) and not has_branches(stmt)
 
 
 def _split_chunks(sch: s_tir.Schedule, loop: Any, lanes: int, machine: Machine) -> tuple[Any, Any]:
@@ -94,8 +112,23 @@ def schedule_reduction(
         return
     if spatial and _lanes_move_together(sch, block, spatial[-1][0]):
         _vectorize_spatial(sch, block, spatial, reduce, lanes, machine)
+    elif spatial and _window_slides(sch, block, spatial[-1][0]):
+        *outer, (_, last) = spatial
+        outer_loops = [loop for _, loop in outer]
+        sch.reorder(*outer_loops, *[loop for _, loop in reduce], last)
+        _parallel_only(sch, outer_loops, machine, work)
+        sch.decompose_reduction(block, reduce[0][1])
     else:
         _parallel_only(sch, [loop for _, loop in spatial], machine, work)
+
+
+def _window_slides(sch: s_tir.Schedule, block: Any, axis: Axis) -> bool:
+    """Whether neighbours along ``axis`` read elements a few steps apart, as in strided pooling.
+
+    The reduction then runs outside of that axis, whose plain loop LLVM vectorizes.
+    """
+    strides = [buffer_stride(region, axis.var) for region in sch.get(block).reads]
+    return axis.extent >= 4 and all(s is not None and 0 <= s <= _WINDOW_STEP for s in strides)
 
 
 def _parallel_only(sch: s_tir.Schedule, loops: Sequence[Any], machine: Machine, work: int) -> None:

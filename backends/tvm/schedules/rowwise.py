@@ -34,7 +34,7 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     sch = s_tir.Schedule(func)
     inline_stages(sch)
     blocks = root_blocks(sch)
-    lead = _lead_axes(sch, blocks)
+    lead = _lead_axes(sch, blocks, machine)
     if isinstance(lead, Refusal):
         return lead
     *producers, last = blocks
@@ -65,7 +65,7 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     return sch.mod["main"]
 
 
-def _lead_axes(sch: s_tir.Schedule, blocks: list[Any]) -> int | Refusal:
+def _lead_axes(sch: s_tir.Schedule, blocks: list[Any], machine: Machine) -> int | Refusal:
     """How many leading axes all stages share, or why the kernel is not row by row."""
     counts, extents = set(), []
     for block in blocks:
@@ -81,6 +81,8 @@ def _lead_axes(sch: s_tir.Schedule, blocks: list[Any]) -> int | Refusal:
                 trailing -= 1
             counts.add(trailing)
             extents.append([axis.extent for axis in spatial[:trailing]])
+            if axes[-1].extent < machine.lanes("float32"):
+                return Refusal("a reduction is shorter than a vector")
             if not _is_contiguous(sch, block, axes):
                 return Refusal("a reduction does not run along contiguous elements")
     if not counts:
