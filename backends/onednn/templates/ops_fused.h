@@ -80,7 +80,7 @@ inline dnnl::primitive_attr Region::attributes(const Op& op, size_t fused, int s
 inline void Region::apply_rest(const Op& op, size_t fused, int value) {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  const desc& md = storage_.md(value);
+  const desc md = storage_.md(value);
   for (size_t i = fused; i < op.post_ops.size(); ++i) {
     const PostOp& p = op.post_ops[i];
     if (!p.is_binary) {
@@ -206,7 +206,7 @@ inline void Region::matmul(const Op& op, size_t at) {
   const desc dst_md(out, memory::data_type::f32, strides);
   // Rows or columns without gaps can be read as they are; anything else is copied first.
   auto readable = [&](int tensor) {
-    const desc& md = md_of(tensor);
+    const desc md = md_of(tensor);
     size_t rank = tensor_dims(tensor).size();
     dims s = md.get_strides();
     bool strided = md.get_inner_nblks() == 0 && md.get_submemory_offset() == 0;

@@ -71,7 +71,7 @@ class Region {
   const dims& tensor_dims(int tensor) const { return plan_.tensors[tensor].dims; }
   bool is_constant(int tensor) const { return plan_.tensors[tensor].source == Source::constant; }
   int value_of(int tensor) const { return primary_[tensor]; }
-  const desc& md_of(int tensor) const { return storage_.md(primary_[tensor]); }
+  desc md_of(int tensor) const { return storage_.md(primary_[tensor]); }
   void bind(int tensor, int value) {
     primary_[tensor] = value;
     storage_.group(value).members.push_back(tensor);
@@ -140,7 +140,7 @@ inline int Region::in_layout(int tensor, const desc& md) {
   if (is_constant(tensor)) {
     result = storage_.owned(md);
     memory from(storage_.md(value), engine_,
-                storage_.group(value).data + storage_.at(value).offset);
+                storage_.group(value).data + storage_.offset(value));
     memory to(md, engine_, storage_.group(result).data);
     dnnl::reorder(from, to).execute(stream_, from, to);
     stream_.wait();
@@ -156,8 +156,8 @@ inline int Region::in_layout(int tensor, const desc& md) {
 // Row-major. A blocked vector (every other extent 1, nothing padded) already is: only relabel it.
 inline int Region::plain(int tensor) {
   int value = primary_[tensor];
-  const desc& md = storage_.md(value);
-  desc wanted = row_major(tensor_dims(tensor));
+  const desc md = storage_.md(value);
+  const desc wanted = row_major(tensor_dims(tensor));
   if (md == wanted) return value;
   int extended = 0;
   for (auto d : md.get_dims()) extended += d != 1;
@@ -168,7 +168,7 @@ inline int Region::plain(int tensor) {
 
 // Without gaps, in whatever order: what elementwise kernels want.
 inline int Region::dense(int tensor) {
-  const desc& md = md_of(tensor);
+  const desc md = md_of(tensor);
   size_t elements = 1;
   for (auto d : md.get_padded_dims()) elements *= static_cast<size_t>(d);
   if (md.get_submemory_offset() == 0 && md.get_size() == elements * sizeof(float))
@@ -261,7 +261,7 @@ inline void Region::finish() {
       memory& m = memories_[static_cast<size_t>(value)];
       if (!m.get(true)) {
         const Group& g = storage_.group(value);
-        size_t offset = storage_.at(value).offset;
+        size_t offset = storage_.offset(value);
         bool outside = g.kind == Group::input || g.kind == Group::output;
         m = memory(storage_.md(value), engine_, outside ? nullptr : g.data + offset);
         if (outside) externals_.push_back({m.get(), static_cast<size_t>(g.index), offset});

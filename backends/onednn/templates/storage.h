@@ -86,11 +86,12 @@ class Storage {
     return static_cast<int>(values_.size()) - 1;
   }
 
-  const desc& md(int value) const { return values_[value].md; }
+  // By value: new values move the old ones. A descriptor is a shared handle.
+  desc md(int value) const { return values_[value].md; }
   Group& group(int value) { return groups_[values_[value].group]; }
   int group_id(int value) const { return values_[value].group; }
   size_t count() const { return values_.size(); }
-  const Value& at(int value) const { return values_[value]; }
+  size_t offset(int value) const { return values_[value].offset; }
 
   void touch(int value, int step) {
     Group& g = group(value);
