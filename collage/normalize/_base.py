@@ -151,8 +151,16 @@ def is_float(expr: relax.Expr) -> bool:
 
 
 def constant(expr: relax.Expr) -> np.ndarray | None:
-    """The value of an inline constant, or None."""
-    return expr.value.numpy() if isinstance(expr, tvm.ir.GenericConst) else None
+    """The value of an inline constant, or None; not to be written to."""
+    if not isinstance(expr, tvm.ir.GenericConst):
+        return None
+    try:
+        value = np.from_dlpack(expr.value)
+    except RuntimeError:
+        # numpy's DLPack knows no bfloat16 and the like; TVM's own copy does.
+        return np.asarray(expr.value.numpy())
+    value.flags.writeable = False
+    return value
 
 
 def is_constant(expr: relax.Expr) -> bool:

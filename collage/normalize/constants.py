@@ -34,6 +34,8 @@ from collage.normalize._base import (
 MAX_MATERIALIZED = 1 << 20
 """Elements up to which a folded constant may be larger than its operands together."""
 
+_HEAD_ELEMENTS = 64
+
 Fold = Callable[..., np.ndarray]
 
 
@@ -208,24 +210,32 @@ def tuple_item_of_tuple(scope: Scope, item: relax.TupleGetItem) -> relax.Expr | 
 
 
 def share_constants(mod: tvm.IRModule) -> tvm.IRModule:
-    """Let equal constants be one object, so that every later pass sees and keeps one copy."""
-    kinds: Counter[tuple[str, tuple[int, ...]]] = Counter()
+    """Let equal constants be one object, so that every later pass sees and keeps one copy.
 
-    def count(expr: relax.Expr) -> relax.Expr:
-        kinds[dtype_of(expr), shape_of(expr)] += 1
-        return expr
-
+    Most weights already differ in their first elements; only those that do not are hashed whole.
+    """
+    alike: Counter[tuple[str, tuple[int, ...], bytes]] = Counter()
     seen: dict[tuple[str, tuple[int, ...], bytes], relax.Expr] = {}
 
+    def count(expr: relax.Expr) -> relax.Expr:
+        alike[_head(expr)] += 1
+        return expr
+
     def shared(expr: relax.Expr) -> relax.Expr:
-        kind = (dtype_of(expr), shape_of(expr))
-        if kinds[kind] == 1:
+        head = _head(expr)
+        if alike[head] == 1:
             return expr
         value = constant(expr)
         assert value is not None
-        return seen.setdefault((*kind, hashlib.blake2b(value.tobytes()).digest()), expr)
+        return seen.setdefault((*head[:2], hashlib.blake2b(value.tobytes()).digest()), expr)
 
     return map_constants(map_constants(mod, count), shared)
+
+
+def _head(expr: relax.Expr) -> tuple[str, tuple[int, ...], bytes]:
+    value = constant(expr)
+    assert value is not None
+    return dtype_of(expr), value.shape, value.reshape(-1)[:_HEAD_ELEMENTS].tobytes()
 
 
 RULES: Rules = {

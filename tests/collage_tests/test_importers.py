@@ -190,7 +190,10 @@ def test_old_operator_sets(opset: int) -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=4)
     value = np.random.default_rng(0).standard_normal((2, 3, 4, 5), np.float32)
     (found,) = evaluate(load_model(model).mod, [value])
-    (wanted,) = by_onnxruntime(model, {"x": value})
+    bounded = np.clip(value * 0.5, -0.5, 0.75)
+    # Up to opset 12 a softmax flattens everything from its axis on.
+    powers = np.exp(bounded if opset > 12 else bounded.reshape(2, 60))
+    wanted = (powers / powers.sum(axis=1, keepdims=True)).reshape(value.shape)
     assert largest_error(found, wanted) < 1e-6
 
 

@@ -1,0 +1,161 @@
+"""PyTorch exported programs: imported right, and never a way to run somebody's code."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import sys
+import zipfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from collage.backends.errors import ModelError, ShapeError
+from collage.cost.reference import evaluate, largest_error
+from collage.importers import load_model
+from collage.normalize import normalize
+from tests.collage_tests.normalize_oracle import operators
+
+pytestmark = pytest.mark.torch
+torch = pytest.importorskip("torch")
+
+
+class Block(torch.nn.Module):  # type: ignore[misc,name-defined]
+    """A convolution with batch norm, then a dense layer with layer norm and GELU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False)
+        self.norm = torch.nn.BatchNorm2d(8)
+        self.dense = torch.nn.Linear(8, 16)
+        self.layer_norm = torch.nn.LayerNorm(16)
+        with torch.no_grad():
+            self.norm.running_mean.normal_()
+            self.norm.running_var.uniform_(0.5, 1.5)
+
+    def forward(self, image: Any) -> Any:
+        x = torch.nn.functional.relu6(self.norm(self.conv(image)))
+        x = self.layer_norm(self.dense(x.mean((2, 3))))
+        return torch.nn.functional.gelu(x)
+
+
+def exported(**kwargs: Any) -> Any:
+    torch.manual_seed(0)
+    return torch.export.export(Block().eval(), (torch.randn(2, 3, 16, 16),), **kwargs)
+
+
+def archive(folder: Path) -> Path:
+    path = folder / "block.pt2"
+    torch.export.save(exported(), path)
+    return path
+
+
+def rewritten(path: Path, change: Callable[[str, bytes], bytes], extra: dict[str, bytes]) -> Path:
+    """The archive with some of its files changed, and others added under its root folder."""
+    result = path.with_name("changed.pt2")
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(result, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, change(name, old.read(name)))
+        root = old.namelist()[0].split("/")[0]
+        for name, data in extra.items():
+            new.writestr(f"{root}/{name}", data)
+    return result
+
+
+class Bomb:
+    """Unpickling this creates a file."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (self.mark,))
+
+
+@pytest.mark.parametrize("from_file", [True, False])
+def test_program_agrees_with_torch(tmp_path: Path, from_file: bool) -> None:
+    program = exported()
+    imported = load_model(archive(tmp_path) if from_file else program)
+    assert imported.source_format == "pt2"
+    (spec,) = imported.inputs
+    assert (spec.name, spec.shape, spec.dtype) == ("image", (2, 3, 16, 16), "float32")
+    value = np.random.default_rng(0).standard_normal(spec.shape, np.float32)
+    wanted = program.module()(torch.from_numpy(value)).detach().numpy()
+    mod = normalize(imported.mod)
+    assert largest_error(evaluate(mod, [value])[0], wanted) < 1e-5
+    counts = Counter(operators(mod))
+    wanted_counts = {"nn.conv2d": 1, "add": 2, "clip": 1, "mean": 1, "matmul": 1}
+    assert counts == Counter(wanted_counts) + Counter({"nn.layer_norm": 1, "nn.gelu": 1})
+
+
+def test_training_mode_is_refused(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    program = torch.export.export(Block().train(), (torch.randn(2, 3, 16, 16),))
+    with pytest.raises(ModelError, match=r"training mode; call model\.eval\(\)"):
+        load_model(program)
+
+
+def test_open_dimensions_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "open.pt2"
+    batch = torch.export.Dim("batch", min=2, max=8)
+    torch.export.save(exported(dynamic_shapes={"image": {0: batch}}), path)
+    with pytest.raises(ShapeError, match="open dimensions"):
+        load_model(path)
+
+
+def test_pickled_weights_are_not_read(tmp_path: Path) -> None:
+    mark = tmp_path / "exploded"
+
+    def change(name: str, data: bytes) -> bytes:
+        if name.endswith("weights_config.json"):
+            config = json.loads(data)
+            next(iter(config["config"].values()))["use_pickle"] = True
+            return json.dumps(config).encode()
+        return pickle.dumps(Bomb(mark)) if "data/weights/weight_" in name else data
+
+    with pytest.raises(ModelError, match="pickled tensors"):
+        load_model(rewritten(archive(tmp_path), change, {}))
+    assert not mark.exists()
+
+
+def test_pickled_sample_inputs_are_not_read(tmp_path: Path) -> None:
+    mark = tmp_path / "exploded"
+    buffer = io.BytesIO()
+    torch.save(Bomb(mark), buffer)
+
+    def change(name: str, data: bytes) -> bytes:
+        return buffer.getvalue() if "/data/sample_inputs/" in name else data
+
+    with pytest.raises(ModelError, match="not plain tensors"):
+        load_model(rewritten(archive(tmp_path), change, {}))
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "data/constants/opaque_obj_0",
+        "data/constants/custom_obj_0",
+        "data/weights/model.pt",
+        "data/aotinductor/model/kernel.so",
+    ],
+)
+def test_objects_and_compiled_code_are_not_read(tmp_path: Path, name: str) -> None:
+    path = rewritten(archive(tmp_path), lambda _, data: data, {name: b"anything"})
+    with pytest.raises(ModelError, match=r"pickled objects|compiled code"):
+        load_model(path)
+
+
+def test_without_torch_the_line_that_mends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = archive(tmp_path)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.delitem(sys.modules, "torch")
+    with pytest.raises(ModelError, match=r"pip install 'collage\[torch\]'"):
+        load_model(path)
