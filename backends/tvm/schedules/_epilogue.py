@@ -7,7 +7,7 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from collage.backends.tvm.schedules._base import axes_of, root_blocks, size_of
-from collage.backends.tvm.schedules._inline import inline_stages, is_elementwise
+from collage.backends.tvm.schedules._inline import inline_stages, is_elementwise, reads_indices
 
 
 def find_block(sch: s_tir.Schedule, annotation: str) -> Any | None:
@@ -47,7 +47,7 @@ def _reads_in_order(sch: s_tir.Schedule, producer: Any, consumer: Any) -> bool:
     """Whether a stage is elementwise over the same axes as what it reads from ``producer``."""
     own, other = axes_of(sch, consumer), axes_of(sch, producer)
     stmt = sch.get(consumer)
-    if own is None or other is None or not is_elementwise(stmt):
+    if own is None or other is None or not is_elementwise(stmt) or reads_indices(stmt):
         return False
     if size_of(own) != size_of(other) or [a.extent for a in own] != [a.extent for a in other]:
         return False

@@ -62,10 +62,19 @@ def has_branches(stmt: Any) -> bool:
     """Whether an element is chosen by a condition, as in padding."""
 
     def check(call: Call) -> tvm_ffi.VisitInterrupt | None:
-        is_branch = isinstance(call.op, Op) and str(call.op.name) == "tirx.if_then_else"
+        is_branch = isinstance(call.op, Op) and str(call.op.name).endswith(".if_then_else")
         return tvm_ffi.VisitInterrupt() if is_branch else None
 
     return tvm_ffi.structural_walk(stmt.body, [(Call, check)]) is not None
+
+
+def reads_indices(stmt: Any) -> bool:
+    """Whether a stage reads 64-bit integers, as gathers do.
+
+    TVM narrows loop variables to 32 bits but not those loads, and then fails on a loop that has to
+    be cut into whole vectors and a remainder.
+    """
+    return any(str(region.source.dtype) == "int64" for region in stmt.reads)
 
 
 def _interrupt(_: object) -> tvm_ffi.VisitInterrupt:

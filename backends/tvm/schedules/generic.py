@@ -26,7 +26,7 @@ from collage.backends.tvm.schedules._base import (
     size_of,
     vectorize,
 )
-from collage.backends.tvm.schedules._inline import has_branches, inline_stages
+from collage.backends.tvm.schedules._inline import has_branches, inline_stages, reads_indices
 
 _WINDOW_STEP = 4
 
@@ -86,7 +86,8 @@ def _fills_vectors(stmt: Any, axis: Axis) -> bool:
     padding, whole loads and shuffles for strides.
     """
     strides = [buffer_stride(region, axis.var) for region in [*stmt.reads, *stmt.writes]]
-    return all(stride in (0, 1) for stride in strides) and not has_branches(stmt)
+    regular = all(stride in (0, 1) for stride in strides)
+    return regular and not has_branches(stmt) and not reads_indices(stmt)
 
 
 def _split_chunks(sch: s_tir.Schedule, loop: Any, lanes: int, machine: Machine) -> tuple[Any, Any]:

@@ -26,7 +26,7 @@ from collage.backends.tvm.schedules._base import (
     size_of,
     vectorize,
 )
-from collage.backends.tvm.schedules._inline import inline_stages, is_elementwise
+from collage.backends.tvm.schedules._inline import inline_stages, is_elementwise, reads_indices
 
 
 def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
@@ -72,6 +72,8 @@ def _lead_axes(sch: s_tir.Schedule, blocks: list[Any], machine: Machine) -> int 
         axes = axes_of(sch, block)
         if axes is None:
             return Refusal("a stage has axes that are not static and independent")
+        if reads_indices(sch.get(block)):
+            return Refusal("a stage reads indices")
         spatial = [axis for axis in axes if not axis.reduce]
         if len(spatial) < len(axes):
             if [axis.reduce for axis in axes] != sorted(axis.reduce for axis in axes):
