@@ -32,8 +32,13 @@ def _calls_of(func: relax.Function) -> Iterator[ir.Call]:
                 yield value
 
 
+_HEAD, _TAIL = 6, 2
+"""Operators that are named of a long chain."""
+
+
 def describe(mod: tvm.IRModule) -> str:
-    """For example ``conv2d 1x64x56x56 * 64x64x3x3 + bias + relu``."""
+    """For example ``conv2d 1x64x56x56 * 64x64x3x3 + bias + relu``; of many operators, the first and
+    the last ones."""
     words = []
     for call in operator_calls(mod):
         name = str(call.op.name).removeprefix("relax.").removeprefix("nn.")
@@ -47,6 +52,9 @@ def describe(mod: tvm.IRModule) -> str:
             words.append(str(call.args[0].name_hint))
         else:
             words.append(name if words else f"{name} {shapes[0] if shapes else ''}".strip())
+    if len(words) > _HEAD + _TAIL + 1:
+        hidden = len(words) - _HEAD - _TAIL
+        words = [*words[:_HEAD], f"{hidden} more", *words[-_TAIL:]]
     return " + ".join(words) or "nothing"
 
 

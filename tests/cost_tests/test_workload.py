@@ -162,6 +162,16 @@ def test_describe_flops_and_bytes() -> None:
     assert workload.flops == 2 * 2 * 3 * 5 * 7 + 2 * 3 * 7
 
 
+def test_a_long_chain_is_described_by_its_ends() -> None:
+    def body(x: relax.Var) -> relax.Expr:
+        for _ in range(9):
+            x = op.tanh(op.exp(x))
+        return op.nn.relu(x)
+
+    text = Workload.from_module(native_partition([tensor("x", 5)], body)).describe()
+    assert text == "exp 5 + tanh + exp + tanh + exp + tanh + 11 more + tanh + relu"
+
+
 def test_indices_stay_in_bounds() -> None:
     rng = np.random.default_rng(0)
     table = random_weight(rng, 7, 4)
