@@ -14,6 +14,7 @@ import types
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -159,6 +160,10 @@ class BackendTarget:
 
     def key(self) -> str:
         """Canonical one-line JSON of everything in this target; equal targets give equal text."""
+        return self._key
+
+    @cached_property
+    def _key(self) -> str:
         device = {str(k): str(v) for k, v in self.device.export().items()}
         value = {"backend": self.backend, "options": self.option_dict(), "device": device}
         return json.dumps(value, sort_keys=True, default=str)

@@ -6,16 +6,19 @@ keeps the full cost of everything asked, for the report.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import tvm
+from tvm import relax
 
 from collage.cost.base import Cost, CostModel, CostStatus
+from collage.cost.describe import call_flops
 from collage.cost.overheads import Overheads
 from collage.cost.workload import Workload
 from collage.lower import extract
 from collage.search.candidates import Candidate
-from collage.search.dataflow import DataflowGraph
+from collage.search.dataflow import DataflowGraph, bits
 
 _FREE = Cost(CostStatus.VALID, median_sec=0.0)
 
@@ -38,6 +41,8 @@ class MeasuredCandidateCosts:
         self._graph = graph
         self._model = model
         self._overheads = Overheads(0.0, 0.0)
+        self._flops_per_sec = math.inf
+        self._node_flops = [_multiply_adds(binding.value) for binding in graph.bindings]
         self._workloads: dict[Candidate, Workload] = {}
         self._costs: dict[Candidate, Cost] = {}
 
@@ -58,6 +63,10 @@ class MeasuredCandidateCosts:
         partitions pays it once; without it, costs add up.
         """
         self._overheads = overheads
+
+    def set_peak(self, flops_per_sec: float) -> None:
+        """The rate of multiply-adds that nothing on this device exceeds: the lower bound's base."""
+        self._flops_per_sec = flops_per_sec
 
     @property
     def num_workloads(self) -> int:
@@ -89,11 +98,24 @@ class MeasuredCandidateCosts:
         return self._corrected(candidate) if candidate in self._costs else None
 
     def lower_bound(self, candidate: Candidate) -> float:
-        """A partition takes at least what the virtual machine needs to call it."""
-        return 0.0 if candidate.inline else self._overheads.partition_sec
+        """Its multiply-adds at peak rate, and at least what the virtual machine takes to call it."""
+        if candidate.inline:
+            return 0.0
+        flops = sum(self._node_flops[index] for index in bits(candidate.nodes))
+        return max(flops / self._flops_per_sec, self._overheads.partition_sec)
 
     def _corrected(self, candidate: Candidate) -> float:
         if candidate.inline:
             return 0.0
         measured_sec = self._costs[candidate].median_sec - self._overheads.call_sec
         return max(measured_sec, self._overheads.partition_sec)
+
+
+def _multiply_adds(value: relax.Expr) -> int:
+    """Floating-point operations of convolutions and matrix products; others count nothing, since
+    memory, not arithmetic, bounds them."""
+    if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op):
+        name = str(value.op.name)
+        if name == "relax.matmul" or name.startswith("relax.nn.conv"):
+            return call_flops(value)
+    return 0

@@ -142,9 +142,11 @@ def _device_target(kind: str, attributes: Mapping[str, Any]) -> tvm.target.Targe
         attributes["mcpu"] = str(tvm.target.codegen.llvm_get_system_cpu())
     try:
         return tvm.target.Target(attributes)
-    except (ValueError, TypeError, RuntimeError, tvm.error.TVMError) as err:
+    except (ValueError, TypeError, RuntimeError) as err:
         reason = str(err).strip().splitlines()[-1]
-        raise TargetError(f"target {dict(attributes)!r} is not valid: {reason}") from err
+        raise TargetError(
+            f"target {dict(attributes)!r} is not valid: {reason}", value=attributes
+        ) from err
 
 
 def _one_device(device: tvm.target.Target | None, other: tvm.target.Target) -> tvm.target.Target:

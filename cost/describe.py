@@ -65,10 +65,11 @@ def _is_constant(expr: relax.Expr) -> bool:
 def count_flops(mod: tvm.IRModule) -> int:
     """Floating-point operations of one call, a multiply-add as two; other operators count one per
     element that they read or write, whichever is more."""
-    return sum(_flops(call) for call in operator_calls(mod))
+    return sum(call_flops(call) for call in operator_calls(mod))
 
 
-def _flops(call: ir.Call) -> int:
+def call_flops(call: ir.Call) -> int:
+    """Floating-point operations of one operator call."""
     name = str(call.op.name)
     if name in _QUIET:
         return 0

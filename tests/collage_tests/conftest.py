@@ -1,0 +1,34 @@
+"""A tiny model optimized once: real search, real backends, real bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import collage
+from benchmarks.tiny import tiny_mobilenet
+from collage.progress import ProgressEvent
+
+TARGETS = ["llvm", "onednn", "openblas"]
+
+
+@dataclass(frozen=True)
+class Optimized:
+    """What one search over a tiny network left behind."""
+
+    result: collage.Result
+    bundle: Path
+    log: Path
+    events: list[ProgressEvent]
+
+
+@pytest.fixture(scope="session")
+def optimized(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Optimized]:
+    folder = tmp_path_factory.mktemp("optimized")
+    log = folder / "log.jsonl"
+    events: list[ProgressEvent] = []
+    result = collage.optimize(tiny_mobilenet(), TARGETS, log=log, progress=events.append)
+    yield Optimized(result, result.export(folder / "bundle"), log, events)
