@@ -52,7 +52,8 @@ class Regions:
         assert isinstance(backend, ExternalBackend)
         device = tvm.target.Target("llvm")
         self.target = BackendTarget("onednn", device, backend.parse_options(options or {}))
-        context = BuildContext(folder / "cache", folder / "work", num_threads)
+        # One cache for all: the runtime takes seconds to compile.
+        context = BuildContext(folder.parent / "onednn_cache", folder / "work", num_threads)
         self.module = tvm.IRModule()
         patterns = patterns_of(self.target)
         for name, mod in graphs.items():

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import tvm
+import tvm_ffi
 from tvm import relax
 from tvm.relax import op
 
@@ -256,19 +257,35 @@ def test_inputs_are_never_written(compiled: Regions) -> None:
             np.testing.assert_array_equal(tensor.numpy(), array, err_msg=name)
 
 
-def region_function(compiled: Regions, name: str) -> tuple[tvm.runtime.Module, str]:
-    """The library and the symbol of the region that a graph's ``main`` calls."""
-    for block in compiled.module[name].body.blocks:
-        for binding in block.bindings:
-            if isinstance(binding.value, relax.Call):
-                return compiled.loaded, str(binding.value.op.name_hint)
-    raise AssertionError(f"{name} calls no region")
+def region_entry(compiled: Regions, name: str) -> Callable[..., None]:
+    """The compiled function of the region that a graph's ``main`` calls; results are arguments."""
+    (symbol,) = (
+        str(binding.value.op.name_hint)
+        for block in compiled.module[name].body.blocks
+        for binding in block.bindings
+        if isinstance(binding.value, relax.Call)
+    )
+    modules = [compiled.loaded, *compiled.loaded.imports]
+    return next(module[symbol] for module in modules if module.implements_function(symbol))
+
+
+def test_tensors_with_gaps_and_odd_addresses(compiled: Regions) -> None:
+    """A caller of the function itself may hand over views of bigger arrays."""
+    mod = GRAPHS["residual"]
+    x = random_inputs(mod, np.random.default_rng())[0]
+    memory = np.zeros((*X[:3], 2 * X[3] + 1), np.float32)
+    given = memory[..., 1::2]
+    given[...] = x
+    result = np.full((X[1], X[0], *X[2:]), -1.0, np.float32)
+    turned = result.transpose(1, 0, 2, 3)
+    entry = region_entry(compiled, "residual")
+    entry(*(tvm_ffi.from_dlpack(a, require_alignment=4) for a in (given, turned)))
+    expected = evaluate(mod, [x])[0]
+    assert largest_error(turned, expected) < DEFAULT_RTOL
 
 
 def test_a_wrong_shape_is_an_error_that_says_so(compiled: Regions) -> None:
-    library, symbol = region_function(compiled, "row_bias")
-    entry = library[symbol] if library.implements_function(symbol) else None
-    entry = entry or next(m[symbol] for m in library.imports if m.implements_function(symbol))
+    entry = region_entry(compiled, "row_bias")
     x = tvm.runtime.tensor(np.zeros((3, 5, 7), np.float32))
     y = tvm.runtime.tensor(np.zeros((3, 5, 12), np.float32))
     with pytest.raises(RuntimeError, match=r"argument 0 must be float32 \(3, 5, 8\)"):
@@ -277,12 +294,12 @@ def test_a_wrong_shape_is_an_error_that_says_so(compiled: Regions) -> None:
         entry(x)
 
 
-def test_two_libraries_side_by_side(tmp_path: Path) -> None:
+def test_two_libraries_side_by_side(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Each has a runtime of its own; unloading one leaves the other alone."""
     mod = GRAPHS["residual"]
     inputs = random_inputs(mod, np.random.default_rng())
-    first = Regions({"main": mod}, tmp_path / "first")
-    second = Regions({"main": mod}, tmp_path / "second", num_threads=1)
+    first = Regions({"main": mod}, tmp_path_factory.mktemp("first"))
+    second = Regions({"main": mod}, tmp_path_factory.mktemp("second"), num_threads=1)
     expected = evaluate(mod, inputs)
     assert largest_error(first.run("main", inputs)[0], expected[0]) < DEFAULT_RTOL
     assert largest_error(second.run("main", inputs)[0], expected[0]) < DEFAULT_RTOL

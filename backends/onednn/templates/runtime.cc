@@ -101,18 +101,19 @@ void call(collage_onednn_region* handle, const TVMFFIAny* args, size_t count) {
 
 extern "C" __attribute__((weak, visibility("hidden"))) int collage_onednn_run(
     collage_onednn_region* region, const void* args, int32_t num_args) {
-  std::string message = std::string("onednn region '") + region->name + "': ";
+  std::string reason;
   try {
     collage_onednn::call(region, static_cast<const TVMFFIAny*>(args),
                          static_cast<size_t>(num_args));
     return 0;
   } catch (const dnnl::error& err) {
-    message += std::string(err.what()) + " (oneDNN status " + std::to_string(err.status) + ")";
+    reason = std::string(err.what()) + " (oneDNN status " + std::to_string(err.status) + ")";
   } catch (const std::exception& err) {
-    message += err.what();
+    reason = err.what();
   } catch (...) {
-    message += "unknown error";
+    reason = "unknown error";
   }
+  std::string message = std::string("onednn region '") + region->name + "': " + reason;
   TVMFFIErrorSetRaisedFromCStr("RuntimeError", message.c_str());
   return -1;
 }
