@@ -14,6 +14,7 @@ import tvm
 import tvm_ffi
 from numpy.typing import NDArray
 
+import collage
 from collage.backends.base import BackendTarget, BuildContext
 from collage.backends.errors import SearchError, TargetError
 from collage.backends.registry import get_backend
@@ -164,7 +165,7 @@ def optimize(
         rejections=found.rejections,
         end_to_end=_end_to_end(standings, winner),
         stats=stats,
-        outputs_max_rel_diff=None,
+        outputs_max_rel_diff=winner.largest_error,
     )
     return Result(
         model=imported.name,
@@ -316,7 +317,11 @@ def _end_to_end(standings: Sequence[Standing], winner: Standing) -> list[EndToEn
 
 
 def _versions(targets: Sequence[BackendTarget]) -> dict[str, str]:
-    versions = {"apache-tvm": tvm.__version__, "apache-tvm-ffi": tvm_ffi.__version__}
+    versions = {
+        "collage": collage.__version__,
+        "apache-tvm": tvm.__version__,
+        "apache-tvm-ffi": tvm_ffi.__version__,
+    }
     for target in targets:
         versions.update(get_backend(target.backend).probe().versions)
     return versions

@@ -98,7 +98,7 @@ class MeasuredCandidateCosts:
         return self._corrected(candidate) if candidate in self._costs else None
 
     def lower_bound(self, candidate: Candidate) -> float:
-        """Its multiply-adds at peak rate, and at least what the virtual machine takes to call it."""
+        """Its multiply-adds at peak rate, and at least what the VM takes to call it."""
         if candidate.inline:
             return 0.0
         flops = sum(self._node_flops[index] for index in bits(candidate.nodes))

@@ -23,6 +23,7 @@ from collage.cost.base import Cost, CostStatus
 from collage.cost.end_to_end import WholeModel
 from collage.cost.keys import ModuleKeys
 from collage.cost.measured import MeasuredCostModel
+from collage.cost.record import Record
 from collage.lower import lower
 from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import Partitioning
@@ -50,12 +51,16 @@ class Standing:
         Equal for contenders that came out the same; those are timed once.
     cost : Cost
         Invalid with a reason when it cannot be compiled or computes something else.
+    largest_error : float or None
+        Difference to the reference's outputs, relative to the largest value of each; None when it
+        did not run.
     """
 
     contender: Contender
     module: tvm.IRModule
     key: str
     cost: Cost
+    largest_error: float | None
 
 
 class Gate:
@@ -106,26 +111,33 @@ class Gate:
             key: WholeModel(key, contender.name, self._targets, partial(self._path, key, module))
             for contender, module, key in zip(contenders, modules, keys, strict=True)
         }
-        costs = self._time(list(entries.values()))
-        for key, failure in self._failures.items():
-            costs[key] = Cost(CostStatus.BUILD_FAILED, reason=str(failure))
+        records = self._time(list(entries.values()))
         return [
-            Standing(contender, module, key, costs[key])
+            self._standing(contender, module, key, records.get(key))
             for contender, module, key in zip(contenders, modules, keys, strict=True)
         ]
 
-    def _time(self, models: Sequence[WholeModel]) -> dict[str, Cost]:
+    def _standing(
+        self, contender: Contender, module: tvm.IRModule, key: str, record: Record | None
+    ) -> Standing:
+        if record is None:
+            failed = Cost(CostStatus.BUILD_FAILED, reason=str(self._failures[key]))
+            return Standing(contender, module, key, failed, None)
+        error = record.largest_error if record.cost.is_valid else None
+        return Standing(contender, module, key, record.cost, error)
+
+    def _time(self, models: Sequence[WholeModel]) -> dict[str, Record]:
         """Time what can be compiled; libraries are made only when the log lacks a time."""
         while True:
             rest = [model for model in models if model.key not in self._failures]
             try:
-                costs = self._model.measure_end_to_end(rest, self._inputs, self._expected)
+                records = self._model.measure_end_to_end(rest, self._inputs, self._expected)
             except (CodegenError, CompileError):
                 # Noted by _path: that one is out, the others still count.
                 if all(model.key not in self._failures for model in rest):
                     raise
                 continue
-            return dict(zip((model.key for model in rest), costs, strict=True))
+            return dict(zip((model.key for model in rest), records, strict=True))
 
     def _path(self, key: str, module: tvm.IRModule) -> Path:
         try:

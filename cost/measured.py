@@ -182,7 +182,7 @@ class MeasuredCostModel(CostModel):
         expected: Sequence[NDArray[Any]],
         *,
         rounds: int = 5,
-    ) -> list[Cost]:
+    ) -> list[Record]:
         """Time whole models against each other, alternating between them.
 
         Answered from the log only when it holds all of them: times of different hours do not
@@ -201,8 +201,8 @@ class MeasuredCostModel(CostModel):
 
         Returns
         -------
-        list of Cost
-            In the order given.
+        list of Record
+            In the order given; each with its cost and its largest error.
         """
         self._database.refresh()
         tensors = f"{_shapes(inputs)} -> {_shapes(expected)}; {rounds} rounds"
@@ -212,7 +212,7 @@ class MeasuredCostModel(CostModel):
         if len(found) == len(models):
             for record in found:
                 self._count_replayed(record.key)
-            return [record.cost for record in found]
+            return found
         if self._replay_only:
             missing = next(m for m, r in zip(models, records, strict=True) if r is None)
             raise ReplayMissError(
@@ -223,10 +223,11 @@ class MeasuredCostModel(CostModel):
             timer = EndToEndTimer(self._config, self._scratch(), self._progress)
             results = timer.measure(models, inputs, expected, rounds)
             self.stats.seconds_running += time.perf_counter() - begin
+        made = []
         for model, key, result in zip(models, keys, results, strict=True):
             backends = ",".join(sorted({target.backend for target in model.targets}))
-            self._record(key, result, model.description, backends)
-        return [result.cost for result in results]
+            made.append(self._record(key, result, model.description, backends))
+        return made
 
     def _answer(
         self, kind: str, workloads: Sequence[Workload], targets: Sequence[BackendTarget]
@@ -313,7 +314,7 @@ class MeasuredCostModel(CostModel):
         description: str,
         backend: str,
         build: BuildResult | None = None,
-    ) -> None:
+    ) -> Record:
         record = Record(
             key,
             result.cost,
@@ -329,6 +330,7 @@ class MeasuredCostModel(CostModel):
         self._own.add(key)
         self.stats.measured += 1
         self.stats.invalid += not result.cost.is_valid
+        return record
 
     def _count_replayed(self, key: RecordKey) -> None:
         if key not in self._own and key not in self._replayed:

@@ -22,6 +22,9 @@ LARGE_BYTES = 64 * 1024
 
 MAX_PASSES = 4
 
+_DISABLED = ["TransposeOptimizer"]
+"""It moves transposes through layer norms, which then normalize over the channel axis."""
+
 _log = logging.getLogger(__name__)
 
 _FOLDING_FAILED = (
@@ -96,7 +99,10 @@ def _fold_once(model: onnx.ModelProto) -> onnx.ModelProto:
         options.intra_op_num_threads = 1
         try:
             onnxruntime.InferenceSession(
-                model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+                model.SerializeToString(),
+                options,
+                providers=["CPUExecutionProvider"],
+                disabled_optimizers=_DISABLED,
             )
         except _FOLDING_FAILED as err:
             _log.info("onnxruntime did not fold the graph: %s", err)

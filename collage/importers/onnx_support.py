@@ -64,12 +64,29 @@ def expand_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     standard = [(domain, name) for domain, name in unknown if domain in ("", "ai.onnx")]
     if not standard:
         return model
+    _spell_out_defaults(model, {name for _, name in standard})
     try:
         return onnx.inliner.inline_selected_functions(model, standard, inline_schema_functions=True)
     except RuntimeError as err:
         # It cannot expand calls with absent optional inputs; they are named as unknown operators.
         _log.info("the standard's functions %s were not expanded: %s", standard, err)
         return model
+
+
+def _spell_out_defaults(model: onnx.ModelProto, operators: set[str]) -> None:
+    """Write default attributes into nodes, in place: function bodies refer to them by name."""
+    versions = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import}
+    for node in model.graph.node:
+        if node.op_type not in operators or not onnx.defs.has(node.op_type):
+            continue
+        try:
+            schema = onnx.defs.get_schema(node.op_type, versions.get("", 1))
+        except onnx.defs.SchemaError:
+            continue  # newer than the model's operator set; it is named as unknown later
+        given = {attribute.name for attribute in node.attribute}
+        for name, attribute in schema.attributes.items():
+            if name not in given and attribute.default_value.name:
+                node.attribute.append(attribute.default_value)
 
 
 def _extra_outputs(model: onnx.ModelProto) -> dict[str, list[str]]:

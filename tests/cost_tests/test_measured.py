@@ -241,8 +241,9 @@ def test_whole_models_are_timed_in_alternation_and_replayed(
     models = [model_of(name) for name in names]
     database = Database(tmp_path / "log.jsonl")
     with MeasuredCostModel(context, database, config, parallel_builds=1) as model:
-        costs = model.measure_end_to_end(models, inputs, expected, rounds=3)
+        records = model.measure_end_to_end(models, inputs, expected, rounds=3)
         assert model.stats.measured == 4
+    costs = [record.cost for record in records]
     assert [cost.status for cost in costs] == [
         CostStatus.VALID,
         CostStatus.VALID,
@@ -254,7 +255,7 @@ def test_whole_models_are_timed_in_alternation_and_replayed(
     assert len(costs[1].samples_sec) <= config.repeat, "the hopeless one got one turn"
     assert built == names
     with MeasuredCostModel(context, database, config, replay_only=True) as model:
-        assert model.measure_end_to_end(models, inputs, expected, rounds=3) == costs
+        assert model.measure_end_to_end(models, inputs, expected, rounds=3) == records
         assert (model.stats.measured, model.stats.from_log) == (0, 4)
         more = [*models, model_of("slow")]
         with pytest.raises(ReplayMissError, match="'slow'"):
