@@ -48,14 +48,22 @@ class CheckedImporter(ONNXGraphImporter):
         try:
             mod = self.from_onnx(model.graph, versions[0] if versions else 1)
         except (ValueError, AssertionError, tvm.error.InternalError, tvm.error.OpError) as err:
-            # Raised between operators; the message names the node.
-            raise ModelError(f"the graph cannot be imported: {err}", value=str(err)) from err
+            # Raised between operators; with nodes lost, those are the reason.
+            self._require_complete()
+            reason = str(err).strip().splitlines()
+            raise ModelError(
+                f"the graph cannot be imported: {reason[-1] if reason else type(err).__name__}",
+                value=str(err),
+            ) from err
+        self._require_complete()
+        return mod
+
+    def _require_complete(self) -> None:
         if self._failures:
             raise ModelError(
                 "these nodes cannot be imported: " + "; ".join(self._failures),
                 value=list(self._failures),
             )
-        return mod
 
     def _convert_operator(
         self, op_name: str, inputs: Inputs, attrs: Attributes, opset: int

@@ -229,6 +229,18 @@ def test_functions_of_the_model_are_expanded() -> None:
     assert np.allclose(found, 2 * np.maximum(value, 0))
 
 
+@pytest.mark.parametrize("operator", ["Celu", "Swish"])
+def test_standard_operators_defined_by_others_are_expanded(operator: str) -> None:
+    model = one_node(operator, [(2, 3)])
+    model.opset_import[0].version = 24
+    value = np.random.default_rng(0).standard_normal((2, 3), np.float32)
+    (found,) = evaluate(load_model(model).mod, [value])
+    wanted = value / (1 + np.exp(-value))
+    if operator == "Celu":
+        wanted = np.maximum(value, 0) + np.minimum(0, np.exp(value) - 1)
+    assert largest_error(found, wanted) < 1e-6
+
+
 def relax_module() -> tvm.IRModule:
     return module([(2, 3)], lambda _, x: relax.op.add(relax.op.nn.relu(x), normal(3)))
 

@@ -151,6 +151,28 @@ def test_layer_norm_and_tanh_gelu_chains_from_old_exporters() -> None:
     assert operators(mod) == ["matmul", "add", "nn.layer_norm", "nn.gelu_tanh"]
 
 
+def test_layer_norm_between_transposes_stays_over_the_last_axis() -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 13]>
+        channels (float[1,6,4,5] x) => (float[1,6,4,5] y)
+        <float[6,6,3,3] w, float two = {2.0}, float eps = {1e-5}> {
+            conv = Conv<pads=[1,1,1,1]>(x, w)
+            last = Transpose<perm=[0,2,3,1]>(conv)
+            mean = ReduceMean<axes=[-1]>(last)
+            centered = Sub(last, mean)
+            square = Pow(centered, two)
+            variance = ReduceMean<axes=[-1]>(square)
+            shifted = Add(variance, eps)
+            deviation = Sqrt(shifted)
+            normed = Div(centered, deviation)
+            y = Transpose<perm=[0,3,1,2]>(normed)
+        }
+    """)
+    weights = np.random.default_rng(0).standard_normal((6, 6, 3, 3), np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    assert operators(agree(model)) == ["nn.conv2d", "permute_dims", "nn.layer_norm", "permute_dims"]
+
+
 def test_result_is_one_dataflow_block_of_plain_relax() -> None:
     mod = normalize(load_model(tiny_bert()).mod)
     (block,) = mod["main"].body.blocks
