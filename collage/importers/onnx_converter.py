@@ -129,6 +129,8 @@ def _check_conv_transpose(inputs: Inputs, attrs: Attributes, opset: int) -> None
 def _check_resize(inputs: Inputs, attrs: Attributes, opset: int) -> None:
     if attrs.get("antialias", 0):
         raise Refused("antialias is not supported")
+    if _text(attrs, "coordinate_transformation_mode", "half_pixel") == "half_pixel_symmetric":
+        raise Refused("half_pixel_symmetric is not known to TVM")
     mode = _text(attrs, "mode", "nearest")
     scales = _constant(inputs, 2)
     sizes = _constant(inputs, 3)
