@@ -11,6 +11,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from collage._version import __version__
+
 if TYPE_CHECKING:
     from collage import transform
     from collage.api import optimize
@@ -18,8 +20,7 @@ if TYPE_CHECKING:
     from collage.bundle import load
     from collage.result import Result
 
-__all__ = ["Result", "load", "optimize", "register_backend", "transform"]
-__version__ = "0.1.0"
+__all__ = ["Result", "__version__", "load", "optimize", "register_backend", "transform"]
 
 _HOMES = {
     "Result": "collage.result",

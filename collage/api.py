@@ -14,7 +14,7 @@ import tvm
 import tvm_ffi
 from numpy.typing import NDArray
 
-import collage
+from collage._version import __version__
 from collage.backends.base import BackendTarget, BuildContext
 from collage.backends.errors import SearchError, TargetError
 from collage.backends.registry import get_backend
@@ -318,7 +318,7 @@ def _end_to_end(standings: Sequence[Standing], winner: Standing) -> list[EndToEn
 
 def _versions(targets: Sequence[BackendTarget]) -> dict[str, str]:
     versions = {
-        "collage": collage.__version__,
+        "collage": __version__,
         "apache-tvm": tvm.__version__,
         "apache-tvm-ffi": tvm_ffi.__version__,
     }

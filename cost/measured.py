@@ -252,24 +252,31 @@ class MeasuredCostModel(CostModel):
                 value=workload.key,
             )
         if misses:
-            self._measure(misses)
+            # The overheads take a moment, and without them nothing else adds up: always measured.
+            self._measure(misses, within_budget=kind == PARTITION)
         records = [self._database.lookup(key) for key in keys]
         return [record.cost if record is not None else NO_TIME for record in records]
 
-    def _measure(self, misses: dict[RecordKey, tuple[Workload, BackendTarget]]) -> None:
+    def _measure(
+        self, misses: dict[RecordKey, tuple[Workload, BackendTarget]], *, within_budget: bool
+    ) -> None:
         self._wanted += len(misses)
         waiting = list(misses.items())
-        while waiting and not self._time_is_up():
+        while waiting and not (within_budget and self._time_is_up()):
             batch, waiting = waiting[:_BATCH], waiting[_BATCH:]
             # Another search may have measured some of them meanwhile.
             self._database.refresh()
             batch = [miss for miss in batch if self._database.lookup(miss[0]) is None]
             scratch = self._scratch()
             with tempfile.TemporaryDirectory(dir=scratch, prefix="measure-") as folder:
-                self._measure_batch(batch, Path(folder))
+                self._measure_batch(batch, Path(folder), within_budget=within_budget)
 
     def _measure_batch(
-        self, batch: list[tuple[RecordKey, tuple[Workload, BackendTarget]]], folder: Path
+        self,
+        batch: list[tuple[RecordKey, tuple[Workload, BackendTarget]]],
+        folder: Path,
+        *,
+        within_budget: bool,
     ) -> None:
         jobs = [
             BuildJob(workload, target, folder / str(index))
@@ -279,7 +286,7 @@ class MeasuredCostModel(CostModel):
         for (key, (workload, target)), job, build in zip(batch, jobs, builds, strict=True):
             if build.status is not CostStatus.VALID:
                 result = RunResult(Cost(build.status, reason=build.reason))
-            elif self._time_is_up():
+            elif within_budget and self._time_is_up():
                 return
             else:
                 with self._device_lock():
