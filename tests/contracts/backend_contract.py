@@ -53,6 +53,8 @@ from tests.contracts.backend_cases import (
 )
 
 RUNNER = Path(__file__).with_name("run_library.py")
+SIZE_THAT_SHOWS = 1 << 16
+"""Bytes of a constant whose second copy stands out from a library's code and page padding."""
 
 
 class BackendContract:
@@ -291,15 +293,19 @@ class BackendContract:
         target: BackendTarget,
         context: BuildContext,
         cases: list[PatternCase],
+        parallel_case: PatternCase | None,
     ) -> None:
-        case = max(cases, key=lambda c: sum(a.nbytes for a in constants_of(c.mod)))
+        every = [*cases, *([parallel_case] if parallel_case else [])]
+        case = max(every, key=lambda c: sum(a.nbytes for a in constants_of(c.mod)))
         arrays = constants_of(case.mod)
         if not arrays:
             pytest.skip("no case has a constant")
         once = self.compile(backend, target, context, [case], "once").read_bytes()
         twice = self.compile(backend, target, context, [case, case], "twice").read_bytes()
         largest = max(arrays, key=lambda array: array.nbytes)
-        assert len(twice) - len(once) < largest.nbytes, "the second use brought a second copy"
+        if largest.nbytes >= SIZE_THAT_SHOWS:
+            grown = len(twice) - len(once)
+            assert grown < largest.nbytes / 2, "the second use brought a second copy"
         for array in arrays:
             if array.nbytes >= 64:
                 assert twice.count(array.tobytes()) <= 1
