@@ -67,8 +67,8 @@ def main() -> None:
     console.print(_operators(report))
     console.print(_times(report))
     for engine in (ours, theirs):
-        if engine.failure:
-            console.print(f"[red]{engine.engine} failed: {engine.failure}[/]")
+        what = engine.failure or f"{Spread.of(engine.round_sec).median * 1e3:.2f} ms"
+        console.print(f"Just now, in turns: {engine.engine} {what}", highlight=False)
     if ours.max_rel_diff is not None:
         console.print(
             f"Largest output difference to {REFERENCE}: {ours.max_rel_diff:.1e} of the largest "
