@@ -29,7 +29,6 @@ from collage.cost.reference import evaluate
 from collage.gate import Contender, Gate, Standing, best
 from collage.importers import ImportedModel, load_model
 from collage.normalize import normalize
-from collage.peak import peak_flops_per_sec
 from collage.progress import ProgressCallback, ProgressEvent
 from collage.report.assemble import assemble_report
 from collage.report.data import EndToEnd, SearchStats
@@ -200,7 +199,6 @@ def _contenders(
     if len(targets) > 2:
         baselines.append(Contender("greedy", greedy(graph, targets)))
     costs.set_overheads(cost_model.overheads(native))
-    costs.set_peak(peak_flops_per_sec(cost_model, targets))
     tell(ProgressEvent("enumerate", 0, 1, "looking for candidates"))
     found = default_rules(targets).find(graph)
     tell(ProgressEvent("enumerate", 1, 1, f"{len(found.candidates)} candidates"))

@@ -6,7 +6,6 @@ keeps the full cost of everything asked, for the report.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import tvm
@@ -19,6 +18,10 @@ from collage.cost.workload import Workload
 from collage.lower import extract
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
+
+_PEAK_MARGIN = 1.25
+"""A candidate may be faster per operation than all before it, but by no more than this: the
+device's peak is near what whole networks reach. By more, and the search would be inexact."""
 
 _FREE = Cost(CostStatus.VALID, median_sec=0.0)
 
@@ -41,8 +44,9 @@ class MeasuredCandidateCosts:
         self._graph = graph
         self._model = model
         self._overheads = Overheads(0.0, 0.0)
-        self._flops_per_sec = math.inf
         self._node_flops = [_multiply_adds(binding.value) for binding in graph.bindings]
+        self._flops: dict[int, int] = {}
+        self._best_flops_per_sec = 0.0
         self._workloads: dict[Candidate, Workload] = {}
         self._costs: dict[Candidate, Cost] = {}
 
@@ -64,10 +68,6 @@ class MeasuredCandidateCosts:
         """
         self._overheads = overheads
 
-    def set_peak(self, flops_per_sec: float) -> None:
-        """The rate of multiply-adds that nothing on this device exceeds: the lower bound's base."""
-        self._flops_per_sec = flops_per_sec
-
     @property
     def num_workloads(self) -> int:
         """Distinct workloads among the candidates asked about."""
@@ -88,7 +88,9 @@ class MeasuredCandidateCosts:
         if measured:
             workloads = [self.workload(c) for c in measured]
             costs = self._model.estimate(workloads, [c.target for c in measured])
-            self._costs.update(zip(measured, costs, strict=True))
+            for candidate, cost in zip(measured, costs, strict=True):
+                self._costs[candidate] = cost
+                self._note_rate(candidate, cost)
         return [self._corrected(c) for c in candidates]
 
     def known(self, candidate: Candidate) -> float | None:
@@ -98,11 +100,28 @@ class MeasuredCandidateCosts:
         return self._corrected(candidate) if candidate in self._costs else None
 
     def lower_bound(self, candidate: Candidate) -> float:
-        """Its multiply-adds at peak rate, and at least what the VM takes to call it."""
+        """Its multiply-adds at the best rate that anything reached so far, with a margin.
+
+        Falls as faster candidates become known, and is at least what the VM takes to call it.
+        """
         if candidate.inline:
             return 0.0
-        flops = sum(self._node_flops[index] for index in bits(candidate.nodes))
-        return max(flops / self._flops_per_sec, self._overheads.partition_sec)
+        bound_sec = self._overheads.partition_sec
+        if self._best_flops_per_sec > 0.0:
+            peak = _PEAK_MARGIN * self._best_flops_per_sec
+            bound_sec = max(bound_sec, self._candidate_flops(candidate) / peak)
+        return bound_sec
+
+    def _candidate_flops(self, candidate: Candidate) -> int:
+        nodes = candidate.nodes
+        if nodes not in self._flops:
+            self._flops[nodes] = sum(self._node_flops[index] for index in bits(nodes))
+        return self._flops[nodes]
+
+    def _note_rate(self, candidate: Candidate, cost: Cost) -> None:
+        if cost.is_valid and cost.samples_sec:
+            rate = self._candidate_flops(candidate) / min(cost.samples_sec)
+            self._best_flops_per_sec = max(self._best_flops_per_sec, rate)
 
     def _corrected(self, candidate: Candidate) -> float:
         if candidate.inline:

@@ -23,7 +23,7 @@ class CandidateCosts(Protocol):
         """The seconds if no measuring is needed, else None; cheap."""
 
     def lower_bound(self, candidate: Candidate) -> float:
-        """Seconds that the candidate surely takes; cheap. 0 is always right.
+        """Seconds that the candidate surely takes; cheap. 0 is always right. Asked anew each round.
 
         The closer, the fewer candidates are measured. A bound above the true cost makes the search
         inexact, by at most the excess summed over the best cover.

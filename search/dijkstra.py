@@ -167,12 +167,14 @@ class _Pool:
         self.refresh()
 
     def refresh(self) -> None:
-        """Take over what became known meanwhile: equal workloads are measured once."""
+        """Take over what became known meanwhile: costs, and lower bounds that had to give way."""
         for position, candidate in enumerate(self.candidates):
             if not self.measured[position]:
                 known = self.costs.known(candidate)
                 if known is not None:
                     self.values[position], self.measured[position] = known, True
+                else:
+                    self.values[position] = self.costs.lower_bound(candidate)
 
     def evaluate(self, positions: Sequence[int]) -> None:
         wanted = [self.candidates[p] for p in positions]
