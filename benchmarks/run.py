@@ -80,7 +80,9 @@ def main(
 
 
 def _show(results: list[EngineResult], title: str, console: Console) -> None:
-    shown = Table(*table.COLUMNS, title=title, title_justify="left")
+    shown = Table(title=title, title_justify="left")
+    for column in table.COLUMNS:
+        shown.add_column(column, no_wrap=column in ("engine", "quartiles"))
     for row in table.rows(results):
         shown.add_row(*row)
     console.print(shown)

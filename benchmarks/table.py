@@ -80,10 +80,17 @@ def rows(results: Sequence[EngineResult]) -> list[tuple[str, ...]]:
     done = [r for r in results if not r.failure]
     reference = next((r for r in done if r.engine == REFERENCE), None)
     cells: list[tuple[str, ...]] = []
-    for result in sorted(done, key=lambda r: Spread.of(r.round_sec).median):
+
+    def relative(result: EngineResult) -> Spread:
+        """Of the ratios; where there is nothing to divide by, of the times."""
+        if reference is None:
+            return Spread.of(result.round_sec)
+        return ratio_spread(result.round_sec, reference.round_sec)
+
+    for result in sorted(done, key=lambda r: relative(r).median):
         ratio, quartiles = "", ""
         if reference:
-            spread = ratio_spread(result.round_sec, reference.round_sec)
+            spread = relative(result)
             ratio = f"{spread.median:.3f}"
             quartiles = f"{spread.lower_quartile:.3f} to {spread.upper_quartile:.3f}"
         time_ms = f"{Spread.of(result.round_sec).median * 1e3:.2f}"
