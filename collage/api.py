@@ -38,7 +38,7 @@ from collage.search.dijkstra import SearchProgress, search
 from collage.search.evolutionary import refine
 from collage.search.greedy import greedy, single_backend
 from collage.search.partitioning import Partitioning
-from collage.search.rules import Found, default_rules
+from collage.search.rules import Found, UndominatedRule, default_rules
 from collage.targets import TargetLike, resolve_targets
 
 
@@ -200,7 +200,7 @@ def _contenders(
         baselines.append(Contender("greedy", greedy(graph, targets)))
     costs.set_overheads(cost_model.overheads(native))
     tell(ProgressEvent("enumerate", 0, 1, "looking for candidates"))
-    found = default_rules(targets).find(graph)
+    found = UndominatedRule(default_rules(targets)).find(graph)
     tell(ProgressEvent("enumerate", 1, 1, f"{len(found.candidates)} candidates"))
     partitioning = _search(graph, found, [b.partitioning for b in baselines], costs, tell)
     if partitioning is None:

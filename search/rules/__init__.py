@@ -11,6 +11,7 @@ from collage.search.rules.combine import (
 from collage.search.rules.composite import CompositeRule
 from collage.search.rules.default import default_rules
 from collage.search.rules.dfpattern import DFPatternRule
+from collage.search.rules.dominated import UndominatedRule
 from collage.search.rules.fuse_ops import FuseOpsRule
 from collage.search.rules.host import HostRule
 from collage.search.rules.only_valid import OnlyValidRule
@@ -35,6 +36,7 @@ __all__ = [
     "RegionLimits",
     "RegionsRule",
     "Rejection",
+    "UndominatedRule",
     "UnionRule",
     "default_rules",
 ]

@@ -59,7 +59,7 @@ def native_rule(target: BackendTarget) -> PartitionRule:
     """Candidates of a backend that compiles through TVM."""
     single = OpKindRule(target)
     fused = CombineRule(single, JoinByKind(), FUSION_LIMITS, "fused_by_kind")
-    return UnionRule([single, FuseOpsRule(target), fused])
+    return UnionRule([FuseOpsRule(target), single, fused])
 
 
 def external_rule(

@@ -9,6 +9,9 @@ from collage.search.fusion import fuse_ops_groups
 from collage.search.rules._base import Found, PartitionRule
 from collage.search.rules.host import is_host
 
+FUSE_OPS = "fuse_ops"
+"""Name of the rule in its candidates."""
+
 
 class FuseOpsRule(PartitionRule):
     """Each group that ``FuseOps`` would make of the whole graph, for a native backend."""
@@ -19,7 +22,7 @@ class FuseOpsRule(PartitionRule):
     def find(self, graph: DataflowGraph) -> Found:
         return Found(
             tuple(
-                Candidate(group, self.target, rule="fuse_ops")
+                Candidate(group, self.target, rule=FUSE_OPS)
                 for group in fuse_ops_groups(graph)
                 if not all(is_host(graph, index) for index in bits(group))
             )
