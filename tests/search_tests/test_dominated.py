@@ -38,7 +38,7 @@ def test_each_candidate_left_out_has_a_kept_heir(name: str) -> None:
 def test_what_is_kept_covers_the_graph(name: str) -> None:
     graph = DataflowGraph.from_function(BUILDS[name]())
     kept = UndominatedRule(default_rules(ALL_TARGETS)).find(graph).candidates
-    result = search(graph, kept, TableCosts({c: 1.0 for c in kept})).partitioning
+    result = search(graph, kept, TableCosts(dict.fromkeys(kept, 1.0))).partitioning
     assert result is not None
     validate(graph, result)
 
