@@ -8,7 +8,7 @@ PIP := $(BIN)/pip install --disable-pip-version-check -q
 # PyTorch is only needed for .pt2 inputs and for building the benchmark models; name a CPU build.
 TORCH ?= torch==2.13.0
 
-.PHONY: demo test lint test-slow test-torch bench bench-pool report clean
+.PHONY: demo test lint test-slow test-torch bench bench-light bench-pool clean
 
 demo: $(STAMP)
 	$(BIN)/python examples/demo.py
@@ -26,12 +26,15 @@ lint: $(STAMP)
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
 
-# PyTorch exported programs as input.
-test-torch: $(VENV)/.torch
+# PyTorch exported programs as input, and the benchmark models that torch exports.
+test-torch: $(VENV)/.bench
 	$(BIN)/python -m pytest -m torch
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.run
+
+bench-light: $(STAMP)
+	$(BIN)/python -m benchmarks.light_models
 
 bench-pool: $(STAMP)
 	$(BIN)/python -m benchmarks.thread_pool

@@ -15,6 +15,7 @@ from tvm.relax.dpl import is_op, wildcard
 
 from collage.backends.base import Match, PatternTriple, Predicate, Verdict
 from collage.backends.onednn.operators_elementwise import BINARY, UNARY
+from collage.backends.onednn.operators_nn import pool_after
 from collage.backends.patterns import (
     Chain,
     all_of,
@@ -146,7 +147,7 @@ def _one_side_broadcast(match: Match) -> Verdict:
 
 def _simple() -> Iterator[PatternTriple]:
     for name in ("max_pool2d", "avg_pool2d"):
-        yield _triple(name, operator(f"relax.nn.{name}", 1), _nchw)
+        yield _triple(name, operator(f"relax.nn.{name}", 1), _nchw, _within_padding)
     adaptive = operator("relax.nn.adaptive_avg_pool2d", 1)
     yield _triple("adaptive_avg_pool2d", adaptive, _nchw, _even_windows)
     for name in ("mean", "sum", "max", "min"):
@@ -163,6 +164,30 @@ def _nchw(match: Match) -> Verdict:
     layout = str(getattr(attrs, "data_layout", getattr(attrs, "layout", "NCHW")))
     if layout != "NCHW" or str(attrs.out_layout) not in ("NCHW", ""):
         return Verdict.no(f"layout {layout} to {attrs.out_layout}; only NCHW is supported")
+    return Verdict.yes()
+
+
+def _within_padding(match: Match) -> Verdict:
+    """oneDNN counts every place of a window that includes padding; with ceil mode some lie beyond
+    the padding, and ONNX and TVM do not count those."""
+    attrs = _call(match).attrs
+    given, wanted = tensor_shape(match.annotated["arg0"]), tensor_shape(match.root)
+    if given is None or wanted is None:
+        return Verdict.no("the shapes are not static")
+    if _call(match).op.name != "relax.nn.avg_pool2d" or not attrs.count_include_pad:
+        return Verdict.yes()
+    for axis in (0, 1):
+        before, after = int(attrs.padding[axis]), int(attrs.padding[axis + 2])
+        needed = pool_after(
+            given[2 + axis],
+            int(attrs.pool_size[axis]),
+            int(attrs.strides[axis]),
+            int(attrs.dilation[axis]),
+            before,
+            wanted[2 + axis],
+        )
+        if needed > after:
+            return Verdict.no("a window reaches beyond the padding that its average includes")
     return Verdict.yes()
 
 

@@ -132,8 +132,14 @@ def _matmul(_: relax.Call, args: list[Value]) -> Value:
     return np.matmul(widen(args[0]), widen(args[1]))
 
 
-def _windows(call: relax.Call, x: Array, neutral: float) -> tuple[Array, str]:
-    """Pooling windows (N, C, *out, *kernel) of an input, padded with a neutral value."""
+def _windows(
+    call: relax.Call, x: Array, neutral: float, beyond: float | None = None
+) -> tuple[Array, str]:
+    """Pooling windows (N, C, *out, *kernel) of an input, padded with a neutral value.
+
+    With ``ceil_mode`` a last window may reach beyond the padding; what it finds there is ``beyond``
+    (the neutral value if left out).
+    """
     attrs = call.attrs
     kernel, strides, dilation = ints(attrs.pool_size), ints(attrs.strides), ints(attrs.dilation)
     rank = len(kernel)
@@ -145,14 +151,14 @@ def _windows(call: relax.Call, x: Array, neutral: float) -> tuple[Array, str]:
     wanted = dict(zip(out_layout, result_shape(call), strict=True))
     sizes = [wanted[axis] for axis in layout[2:]]
     padding = ints(attrs.padding)
-    # With ceil_mode a last window may reach beyond the padding.
-    end = [
-        max(e, (n - 1) * s + (k - 1) * d + 1 - size - b)
+    overhang = [
+        max(0, (n - 1) * s + (k - 1) * d + 1 - size - b - e)
         for e, n, s, k, d, size, b in zip(
             padding[rank:], sizes, strides, kernel, dilation, x.shape[2:], padding, strict=False
         )
     ]
-    x = _pad_spatial(x, padding[:rank], end, neutral)
+    x = _pad_spatial(x, padding[:rank], padding[rank:], neutral)
+    x = _pad_spatial(x, [0] * rank, overhang, neutral if beyond is None else beyond)
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
     windows = sliding_window_view(x, reach, axis=tuple(range(2, 2 + rank)))
     places = tuple(slice(0, (n - 1) * s + 1, s) for n, s in zip(sizes, strides, strict=True))
@@ -174,10 +180,9 @@ def _avg_pool(call: relax.Call, args: list[Value]) -> Value:
     windows, out_layout = _windows(call, x, 0.0)
     rank = len(call.attrs.pool_size)
     axes = tuple(range(-rank, 0))
-    if call.attrs.count_include_pad:
-        count: Any = int(np.prod(ints(call.attrs.pool_size)))
-    else:
-        count = _windows(call, np.ones_like(x), 0.0)[0].sum(axis=axes)
+    # Padding counts or not, as asked; places beyond it never do.
+    in_padding = 1.0 if call.attrs.count_include_pad else 0.0
+    count = _windows(call, np.ones_like(x), in_padding, beyond=0.0)[0].sum(axis=axes)
     out = windows.sum(axis=axes) / count
     return to_layout(out, f"NC{_spatial(rank)}", out_layout)
 

@@ -57,6 +57,16 @@ class TestOnednnContract(BackendContract):
                 "uneven",
             ),
             Refusal(
+                "onednn.avg_pool2d",
+                one(
+                    lambda e, x: op.nn.avg_pool2d(
+                        x, (4, 4), (2, 2), (1, 1), ceil_mode=True, count_include_pad=True
+                    ),
+                    (1, 4, 11, 9),
+                ),
+                "beyond the padding",
+            ),
+            Refusal(
                 "onednn.layer_norm",
                 one(lambda e, x: op.nn.layer_norm(x, constant(6), constant(6), axes=[1]), PICTURE),
                 "not the last",

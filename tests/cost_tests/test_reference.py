@@ -83,6 +83,9 @@ ON_IMAGE: dict[str, Build] = {
     "max_pool_dilated": lambda x: op.nn.max_pool2d(x, 3, dilation=2, padding=1),
     "avg_pool": lambda x: op.nn.avg_pool2d(x, 3, strides=2, padding=1),
     "avg_pool_include": lambda x: op.nn.avg_pool2d(x, 3, padding=1, count_include_pad=True),
+    "avg_pool_beyond": lambda x: op.nn.avg_pool2d(
+        x, 4, strides=2, padding=1, ceil_mode=True, count_include_pad=True
+    ),
     "adaptive": lambda x: op.nn.adaptive_avg_pool2d(x, (4, 3)),
     "adaptive_one": lambda x: op.nn.adaptive_avg_pool2d(x, 1),
     "mean": lambda x: op.mean(x, [2, 3], keepdims=True),
