@@ -1,4 +1,4 @@
-"""Every light model through the whole way: outputs against onnxruntime, the choice against the rest.
+"""Every light model, the whole way: outputs against onnxruntime, the choice against the rest.
 
 ``python -m benchmarks.light_models`` writes ``benchmarks/results/light_models.md``. Weights are
 random (see ``benchmarks/models.py``), outputs are compared before the last softmax, on inputs that
