@@ -50,6 +50,8 @@ class RandomGraph:
         # What nobody reads is returned, so that nothing is dead, and a few values that are read on.
         returned = [value for value in made if value not in self.read]
         returned += [value for value in made if value in self.read and self.rng.uniform() < 0.15]
+        # A step that gave up may have read the last value.
+        returned = returned or made[-1:]
         return relax.Tuple(returned) if len(returned) > 1 else returned[0]
 
     def _pick(self) -> relax.Expr:
