@@ -111,3 +111,29 @@ def test_the_pass_gives_ordinary_relax_byoc(optimized: Optimized) -> None:
     mod = load_model(tiny_mobilenet()).mod
     partitioned = CollagePartition(TARGETS, log=optimized.log)(mod)
     tvm.ir.assert_structural_equal(partitioned, optimized.result.module)
+
+
+def test_functions_that_are_partitioned_already_are_kept() -> None:
+    from tvm import relax
+    from tvm.relax.backend.pattern_registry import get_patterns_with_prefix
+
+    from collage.backends.registry import get_backend, register_relax_patterns
+    from collage.cost.reference import evaluate
+    from collage.importers import load_model
+    from collage.normalize import normalize
+    from collage.targets import resolve_targets
+
+    mod = normalize(load_model(tiny_mobilenet()).mod)
+    register_relax_patterns(get_backend("openblas"), resolve_targets(["openblas"])[1])
+    fuse = relax.transform.FuseOpsByPattern(
+        get_patterns_with_prefix("openblas"), bind_constants=True, annotate_codegen=True
+    )
+    given = fuse(mod)
+    kept = {g.name_hint for g in given.functions} - {"main"}
+    assert kept
+    result = collage.optimize(given, TARGETS, strategy="single:onednn")
+    assert kept <= {g.name_hint for g in result.module.functions}
+    image = np.random.default_rng(3).standard_normal((1, 3, 32, 32)).astype("float32")
+    for row in result.report.end_to_end:
+        assert row.median_sec is not None, row.note
+    assert evaluate(result.module, [image])[0] == pytest.approx(evaluate(mod, [image])[0], abs=1e-5)
