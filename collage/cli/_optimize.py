@@ -95,14 +95,15 @@ def optimize(
 
     from collage.bundle import prepare_folder
 
+    existed = output.exists()
     # An hour of measuring must not end at a folder that cannot be written.
     prepare_folder(output)
 
     from collage.api import optimize as search
     from collage.targets import parse_target_text
 
-    targets = [parse_target_text(text) for text in target]
     try:
+        targets = [parse_target_text(text) for text in target]
         with results_only(), progress_display() as progress:
             result = search(
                 model,
@@ -122,6 +123,10 @@ def optimize(
     except KeyboardInterrupt as error:
         kept = f"measurements so far are in {log}" if log else "nothing was kept without --log"
         raise Interrupted(f"interrupted; {kept}") from error
+    finally:
+        # What failed leaves no empty folder behind.
+        if not existed and output.is_dir() and not any(output.iterdir()):
+            output.rmdir()
     if json:
         print_json(_as_json(result.report, folder, log))
     else:

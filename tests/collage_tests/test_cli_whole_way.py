@@ -142,6 +142,7 @@ def test_mistakes_are_named_in_one_line(
     assert message in line
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+    assert not (tmp_path / "b").exists(), "nothing is left behind"
 
 
 def test_file_that_is_no_model_is_named(tmp_path: Path) -> None:
