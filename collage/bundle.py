@@ -26,6 +26,7 @@ from tvm import relax
 
 from collage.backends.compile import CompiledLibrary, stage_libraries
 from collage.backends.errors import BundleError, InputError, OutputError
+from collage.cpu_flags import cpu_flags
 from collage.report.data import Report
 
 MANIFEST = "manifest.json"
@@ -35,14 +36,6 @@ SCHEMA_VERSION = 1
 _ALIGNMENT_BYTES = 64
 """TVM's generated code loads vectors with this alignment."""
 
-_ISA_FLAGS = (
-    *("sse4_2", "avx", "avx2", "fma", "f16c", "bmi1", "bmi2"),
-    *("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd", "avx512ifma", "avx512vbmi"),
-    *("avx512_vbmi2", "avx512_vnni", "avx512_bf16", "avx512_bitalg", "avx512_vpopcntdq"),
-    "amx_tile",
-)
-"""Instruction set flags, as Linux names them, that compiled code may depend on."""
-
 
 @dataclass(frozen=True)
 class TensorInfo:
@@ -51,18 +44,6 @@ class TensorInfo:
     name: str
     shape: tuple[int, ...]
     dtype: str
-
-
-def cpu_flags() -> list[str]:
-    """The instruction set extensions of this CPU (empty where Linux does not tell)."""
-    info = Path("/proc/cpuinfo")
-    if not info.exists():
-        return []
-    for line in info.read_text(encoding="utf-8").splitlines():
-        if line.startswith(("flags", "Features")):
-            present = set(line.partition(":")[2].split())
-            return [flag for flag in _ISA_FLAGS if flag in present]
-    return []
 
 
 def prepare_folder(folder: Path) -> None:
