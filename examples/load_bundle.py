@@ -11,14 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import tvm
-from tvm import relax
+from tvm.runtime import vm
 
 
 def main(folder: Path) -> None:
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     # The libraries it needs lie in the bundle's lib/, where model.so looks for them.
     module = tvm.runtime.load_module(str((folder / manifest["library"]).resolve()))
-    machine = relax.VirtualMachine(module, tvm.cpu())
+    machine = vm.VirtualMachine(module, tvm.cpu())
     random = np.random.default_rng(0)
     inputs = [
         tvm.runtime.tensor(random.uniform(0, 2, info["shape"]).astype(info["dtype"]))
