@@ -132,6 +132,28 @@ class BuildContext:
 
 
 @dataclass(frozen=True)
+class LibraryNeed:
+    """A shared library that a compiled model needs and does not bring along.
+
+    Attributes
+    ----------
+    soname : str
+        The name it is loaded by, for example ``libcublasLt.so.13``.
+    version : str
+        What was linked against.
+    package : str
+        The Python package that brings it.
+    path : Path
+        Where it lies on this machine.
+    """
+
+    soname: str
+    version: str
+    package: str
+    path: Path
+
+
+@dataclass(frozen=True)
 class NoOptions:
     """Options of a backend that has none."""
 
@@ -245,6 +267,12 @@ def _type_name(wanted: Any) -> str:
 class ExternalBackend(Backend):
     """A backend with its own code generator, reached as Relax BYOC's ``relax.ext.<name>``."""
 
+    constants_as_arguments: ClassVar[bool] = False
+    """Whether constants of more than one element reach the functions as trailing parameters.
+
+    TVM's virtual machine then puts each distinct constant into device memory once, for all.
+    """
+
     @abstractmethod
     def codegen(
         self,
@@ -278,6 +306,13 @@ class ExternalBackend(Backend):
 
     def shared_libraries(self, target: BackendTarget) -> Sequence[Path]:
         """Shared libraries to link against and to ship in the bundle's ``lib/``."""
+        return ()
+
+    def required_libraries(self, target: BackendTarget) -> Sequence[LibraryNeed]:
+        """Shared libraries to link against that are too large or too bound to a driver to ship.
+
+        The bundle's manifest lists them; loading finds them, or names what is missing.
+        """
         return ()
 
 

@@ -41,8 +41,8 @@ def compiler_version(cxx: str) -> str:
     return run_tool([cxx, "--version"]).splitlines()[0]
 
 
-def run_tool(command: Sequence[str], cwd: Path | None = None) -> str:
-    """Run a compiler or linker and return its standard output.
+def run_tool(command: Sequence[str], cwd: Path | None = None, *, both: bool = False) -> str:
+    """Run a compiler or linker and return its standard output; ``both`` adds standard error.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def run_tool(command: Sequence[str], cwd: Path | None = None) -> str:
             f"{command[0]} failed with exit status {done.returncode}: {first.strip()}",
             value=done.stderr,
         )
-    return done.stdout
+    return done.stdout + done.stderr if both else done.stdout
 
 
 def compile_cached(

@@ -1,0 +1,36 @@
+"""One case of a CUDA backend: a module, and the pattern that must take all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import tvm
+
+
+@dataclass(frozen=True)
+class CudaCase:
+    """What must compile without a GPU, and be right on one.
+
+    Attributes
+    ----------
+    name : str
+        Unique, for example ``matmul_bias_gelu-float16-128x768x3072``.
+    backend : str
+    pattern : str
+        The triple that must match, for example ``cublas.matmul_bias_gelu``.
+    module : tvm.IRModule
+        Canonical: ``main`` with one dataflow block, seeded weights as inline constants.
+    options : mapping of str to Any
+        The target's attributes.
+    rtol : float
+        Largest difference to a float64 reference, relative to the largest value.
+    """
+
+    name: str
+    backend: str
+    pattern: str
+    module: tvm.IRModule
+    options: Mapping[str, Any] = field(default_factory=dict)
+    rtol: float = 5e-3
