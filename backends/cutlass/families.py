@@ -1,0 +1,22 @@
+"""The families of operators, by rising priority of their patterns."""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+
+from collage.backends.cutlass.family import OperatorFamily
+
+MODULES = ("matmul",)
+"""Modules of this package with a ``family()``; a later one's patterns go before an earlier one's."""
+
+
+@cache
+def families() -> tuple[OperatorFamily, ...]:
+    """Every family; modules are imported on the first call."""
+    made = []
+    for module in MODULES:
+        family = importlib.import_module(f"collage.backends.cutlass.{module}").family()
+        assert isinstance(family, OperatorFamily)
+        made.append(family)
+    return tuple(made)
