@@ -1,0 +1,141 @@
+"""Constants of external partitions become arguments, for backends that compute on a GPU.
+
+TVM's virtual machine uploads every distinct constant of ``main`` to the device once, when a library
+is loaded, whatever number of partitions use it. So a partition needs no copy of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+import tvm
+from tvm import ir, relax
+
+
+def lift_constants(mod: tvm.IRModule, backends: Collection[str]) -> tvm.IRModule:
+    """Turn constants inside the partition functions of some backends into parameters.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        ``main`` calls functions with a ``Codegen`` attribute, which hold ``Composite`` functions.
+    backends : collection of str
+        The backends whose functions are rewritten.
+
+    Returns
+    -------
+    tvm.IRModule
+        Each constant of more than one element is a trailing parameter of its composite and of its
+        partition function, in order of first use, and an argument where ``main`` calls it. Single
+        elements stay: they are scalars that code generators read.
+    """
+    lifted: dict[ir.GlobalVar, tuple[ir.GlobalVar, list[ir.GenericConst]]] = {}
+    functions: dict[ir.GlobalVar, ir.BaseFunc] = {}
+    for gvar, func in mod.functions.items():
+        attrs = func.attrs
+        if attrs is None or "Codegen" not in attrs or str(attrs["Codegen"]) not in backends:
+            continue
+        function, constants = _lift_partition(func)
+        if constants:
+            fresh = ir.GlobalVar(gvar.name_hint)
+            relax.expr._update_type(
+                fresh, relax.FuncType([p.ty for p in function.params], function.ret_ty)
+            )
+            lifted[gvar] = (fresh, constants)
+            functions[fresh] = function
+    if not lifted:
+        return mod
+    for gvar, func in mod.functions.items():
+        if gvar not in lifted:
+            functions[gvar] = _pass_constants(func, lifted)
+    return relax.transform.Normalize()(tvm.IRModule(functions, attrs=mod.attrs))
+
+
+def _pass_constants(
+    func: ir.BaseFunc, lifted: dict[ir.GlobalVar, tuple[ir.GlobalVar, list[ir.GenericConst]]]
+) -> ir.BaseFunc:
+    """The function with the constants added to its calls of rewritten functions."""
+    if not isinstance(func, relax.Function):
+        return func
+    blocks = []
+    for block in func.body.blocks:
+        bindings = []
+        for binding in block.bindings:
+            value = binding.value
+            if isinstance(value, relax.Call) and value.op in lifted:
+                callee, constants = lifted[value.op]
+                args = [*value.args, *constants]
+                value = relax.Call(callee, args, value.attrs, value.ty_args, value.span)
+                binding = relax.VarBinding(binding.var, value)
+            bindings.append(binding)
+        blocks.append(type(block)(bindings))
+    body = relax.SeqExpr(blocks, func.body.body)
+    return relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs)
+
+
+class _Parameters:
+    """Constants met so far, each with the parameter that replaces it."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self.constants: list[ir.GenericConst] = []
+        self.params: list[relax.Var] = []
+
+    def replace(self, expr: relax.Expr) -> relax.Expr:
+        """The expression with parameters for constants; calls and tuples are looked into."""
+        if isinstance(expr, ir.GenericConst) and math.prod(expr.value.shape) > 1:
+            return self._parameter(expr)
+        if isinstance(expr, relax.Tuple):
+            return relax.Tuple([self.replace(field) for field in expr.fields])
+        if isinstance(expr, relax.Call):
+            args = [self.replace(arg) for arg in expr.args]
+            return relax.Call(expr.op, args, expr.attrs, expr.ty_args, expr.span)
+        return expr
+
+    def _parameter(self, constant: ir.GenericConst) -> relax.Var:
+        for known, param in zip(self.constants, self.params, strict=True):
+            if known.same_as(constant):
+                return param
+        self.constants.append(constant)
+        self.params.append(relax.Var(f"{self._prefix}{len(self.params)}", constant.ty))
+        return self.params[-1]
+
+
+def _lift_partition(func: relax.Function) -> tuple[relax.Function, list[ir.GenericConst]]:
+    """The function with its composites' constants as trailing parameters."""
+    lifted = _Parameters("w")
+    composites: dict[relax.Var, tuple[relax.Var, list[ir.GenericConst]]] = {}
+    bindings: list[relax.VarBinding] = []
+    for binding in (b for block in func.body.blocks for b in block.bindings):
+        var, value = binding.var, binding.value
+        if isinstance(value, relax.Function):
+            value, constants = _lift_composite(value)
+            ty = relax.FuncType([p.ty for p in value.params], value.ret_ty)
+            composites[var] = (relax.Var(var.name, ty), constants)
+            var = composites[var][0]
+        elif isinstance(value, relax.Call) and value.op in composites:
+            callee, constants = composites[value.op]
+            args = [lifted.replace(arg) for arg in (*value.args, *constants)]
+            value = relax.Call(callee, args, value.attrs, value.ty_args, value.span)
+        bindings.append(relax.VarBinding(var, value))
+    return _with_parameters(func, bindings, lifted), lifted.constants
+
+
+def _lift_composite(func: relax.Function) -> tuple[relax.Function, list[ir.GenericConst]]:
+    lifted = _Parameters("k")
+    bindings = [
+        relax.VarBinding(binding.var, lifted.replace(binding.value))
+        for block in func.body.blocks
+        for binding in block.bindings
+    ]
+    return _with_parameters(func, bindings, lifted), lifted.constants
+
+
+def _with_parameters(
+    func: relax.Function, bindings: list[relax.VarBinding], lifted: _Parameters
+) -> relax.Function:
+    block = type(func.body.blocks[0])(bindings)
+    body = relax.SeqExpr([block], func.body.body)
+    params = [*func.params, *lifted.params]
+    return relax.Function(params, body, func.ret_ty, func.is_pure, func.attrs)
