@@ -315,6 +315,26 @@ class ExternalBackend(Backend):
         """
         return ()
 
+    def cuda_graph_safe(self, target: BackendTarget) -> bool:
+        """Whether its entry points may be captured into a CUDA graph after one call."""
+        return True
+
+    def runtime(self, target: BackendTarget) -> str:
+        """What besides the linked library runs its partitions; empty when nothing does.
+
+        The bundle's manifest has it, and loading hands it to :meth:`load_runtime`.
+        """
+        return ""
+
+    def load_runtime(self, name: str) -> None:
+        """Make ready what :meth:`runtime` named, before a library is loaded.
+
+        Raises
+        ------
+        BackendUnavailableError
+            When it is not installed here.
+        """
+
 
 class NativeBackend(Backend):
     """A backend that compiles through TVM: its partitions become scheduled tensor programs."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import tvm
@@ -21,9 +22,13 @@ from collage.backends.base import (
     BackendTarget,
     BuildContext,
     ExternalBackend,
+    LibraryNeed,
     NativeBackend,
 )
-from collage.backends.errors import CompileError, OutputError
+from collage.backends.cuda_runtime import load_runtime_or_stub, nvcc_compiles
+from collage.backends.cuda_toolkit import cudart
+from collage.backends.errors import CompileError, OutputError, TargetError
+from collage.backends.lift_constants import lift_constants
 from collage.backends.registry import CodegenFailures, encode_codegen_options, get_backend
 
 
@@ -37,10 +42,16 @@ class CompiledLibrary:
         The shared library, loadable with ``tvm.runtime.load_module``.
     shared_libraries : tuple of Path
         Libraries it needs; copied to ``lib/`` beside it when a bundle is made.
+    required : tuple of LibraryNeed
+        Libraries it needs that the machine must have.
+    runtimes : mapping of str to str
+        By backend, what else runs its partitions.
     """
 
     path: Path
     shared_libraries: tuple[Path, ...]
+    required: tuple[LibraryNeed, ...] = ()
+    runtimes: Mapping[str, str] = field(default_factory=dict)
 
 
 def lower_native(
@@ -61,19 +72,30 @@ def codegen_names(mod: tvm.IRModule) -> set[str]:
 
 
 def build_executable(
-    mod: tvm.IRModule, targets: Sequence[BackendTarget], context: BuildContext
+    mod: tvm.IRModule,
+    targets: Sequence[BackendTarget],
+    context: BuildContext,
+    *,
+    cuda_graph: bool = False,
 ) -> relax.VMExecutable:
     """Compile a partitioned module in memory; the result still has to be linked.
+
+    Parameters
+    ----------
+    cuda_graph : bool
+        Whether the virtual machine captures kernels into CUDA graphs.
 
     Raises
     ------
     CodegenError, CompileError
         As a backend's code generator raised them.
     """
-    device = targets[0].device
     context.work_dir.mkdir(parents=True, exist_ok=True)
+    if is_cuda(targets):
+        load_runtime_or_stub(context)
     mod = lower_native(mod, targets, context)
     used = codegen_names(mod)
+    mod = lift_constants(mod, {b.name for b in _external(targets) if b.constants_as_arguments})
     failures = CodegenFailures()
     options = {
         t.backend: encode_codegen_options(t, context, failures)
@@ -89,7 +111,52 @@ def build_executable(
     # The code generators embed their own constants; TVM would pack every one of them once more.
     if mod.attrs and "const_name_to_constant" in mod.attrs:
         mod = mod.without_attr("const_name_to_constant")
-    return tvm.compile(mod, target=device)
+    with ExitStack() as stack:
+        device = targets[0].device
+        if is_cuda(targets):
+            device = device.with_host("llvm")
+            stack.enter_context(nvcc_compiles(device, context))
+            if cuda_graph:
+                config = {"relax.backend.use_cuda_graph": True}
+                stack.enter_context(tvm.transform.PassContext(config=config))
+        return tvm.compile(mod, target=device)
+
+
+def is_cuda(targets: Sequence[BackendTarget]) -> bool:
+    """Whether a module for these targets runs on a CUDA device."""
+    return bool(targets) and targets[0].device.kind.name == "cuda"
+
+
+def _external(targets: Sequence[BackendTarget]) -> list[ExternalBackend]:
+    backends = (get_backend(target.backend) for target in targets)
+    return [backend for backend in backends if isinstance(backend, ExternalBackend)]
+
+
+def library_needs(targets: Sequence[BackendTarget]) -> tuple[LibraryNeed, ...]:
+    """Libraries that the machine must have to run what these targets compile.
+
+    Raises
+    ------
+    TargetError
+        When two targets need different libraries of the same name, which one process cannot load.
+    """
+    needs = [cudart()] if is_cuda(targets) else []
+    for target in targets:
+        backend = get_backend(target.backend)
+        if isinstance(backend, ExternalBackend):
+            needs += backend.required_libraries(target)
+    distinct: dict[str, LibraryNeed] = {}
+    for need in needs:
+        stem = need.soname.partition(".so")[0]
+        other = distinct.setdefault(stem, need)
+        if (other.soname, other.path) != (need.soname, need.path):
+            raise TargetError(
+                f"two targets need different libraries '{stem}': {other.soname} of "
+                f"{other.package} {other.version} and {need.soname} of {need.package} "
+                f"{need.version}; leave one of them out",
+                value=(other, need),
+            )
+    return tuple(distinct.values())
 
 
 def link(
@@ -114,13 +181,18 @@ def link(
         When the place cannot be written.
     """
     libraries: dict[str, Path] = {}
+    runtimes: dict[str, str] = {}
     for target in used:
         backend = get_backend(target.backend)
         if isinstance(backend, ExternalBackend):
             libraries.update({path.name: path for path in backend.shared_libraries(target)})
+            if name := backend.runtime(target):
+                runtimes[target.backend] = name
     flags = ["-shared", "-fPIC", "-fopenmp", "-Wl,-rpath,$ORIGIN/lib", "-Wl,--build-id=none"]
     # TVM names options before objects, where a linker that defaults to --as-needed drops libraries.
-    flags += ["-Wl,--push-state,--no-as-needed", *map(str, libraries.values()), "-Wl,--pop-state"]
+    required = library_needs(used)
+    paths = [*libraries.values(), *(need.path for need in required)]
+    flags += ["-Wl,--push-state,--no-as-needed", *map(str, paths), "-Wl,--pop-state"]
     pool = [native.num_threads_object(context)]
     if one_pool:
         pool.append(native.thread_pool_object(context))
@@ -138,11 +210,16 @@ def link(
         raise OutputError(f"cannot write '{output}': {err.strerror}", value=str(output)) from err
     except RuntimeError as err:
         raise CompileError(f"linking '{output.name}' failed: {err}", value=str(err)) from err
-    return CompiledLibrary(output, tuple(libraries.values()))
+    return CompiledLibrary(output, tuple(libraries.values()), required, runtimes)
 
 
 def compile_module(
-    mod: tvm.IRModule, targets: Sequence[BackendTarget], output: Path, context: BuildContext
+    mod: tvm.IRModule,
+    targets: Sequence[BackendTarget],
+    output: Path,
+    context: BuildContext,
+    *,
+    cuda_graph: bool = False,
 ) -> CompiledLibrary:
     """Compile and link a partitioned module.
 
@@ -154,10 +231,17 @@ def compile_module(
         All on one device; at least every backend that the module uses.
     output : Path
         The shared library to write.
+    cuda_graph : bool
+        Whether a CUDA library captures its kernels into graphs, as far as its backends allow.
     """
     used = codegen_names(mod)
-    executable = build_executable(mod, targets, context)
-    return link(executable, [t for t in targets if t.backend in used], output, context)
+    linked = [t for t in targets if t.backend in used]
+    for target in linked:
+        backend = get_backend(target.backend)
+        if isinstance(backend, ExternalBackend) and not backend.cuda_graph_safe(target):
+            cuda_graph = False
+    executable = build_executable(mod, targets, context, cuda_graph=cuda_graph)
+    return link(executable, linked or targets[:1], output, context)
 
 
 def stage_libraries(library: CompiledLibrary, *, copy: bool) -> list[Path]:

@@ -69,9 +69,7 @@ def load_runtime_or_stub(context: BuildContext) -> None:
 def _load_tvm_cuda() -> None:
     ctypes.CDLL(str(cudart().path), ctypes.RTLD_GLOBAL)
     folder = Path(tvm.base._LOADED_LIBS["tvm_runtime"]._name).resolve().parent
-    _keep_loaded(
-        load_lib_ctypes("tvm", "tvm_runtime_cuda", "RTLD_LOCAL", extra_lib_paths=[folder])
-    )
+    _keep_loaded(load_lib_ctypes("tvm", "tvm_runtime_cuda", "RTLD_LOCAL", extra_lib_paths=[folder]))
     if not has_cuda_runtime():
         raise CompileError("TVM's CUDA runtime library registered no device", value=str(folder))
 
