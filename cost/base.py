@@ -55,11 +55,33 @@ class Cost:
         return self.status is CostStatus.VALID
 
 
+@dataclass(frozen=True)
+class Overheads:
+    """What crossing into partitions costs besides the partitions themselves.
+
+    Attributes
+    ----------
+    call_sec : float
+        One call of a module that does nothing: part of every stand-alone measurement.
+    partition_sec : float
+        What one more partition that does next to nothing adds to a call: on a CPU allocation and
+        dispatch, on a GPU the gap between two kernels. Also part of that partition's own
+        measurement; a lower bound for any partition.
+    """
+
+    call_sec: float
+    partition_sec: float
+
+
 class CostModel(ABC):
-    """Answers what workloads cost. Implementations: measured, table (tests and replay)."""
+    """Answers what workloads cost. Implementations: measured, table, roofline."""
 
     @abstractmethod
     def estimate(
         self, workloads: Sequence[Workload], targets: Sequence[BackendTarget]
     ) -> list[Cost]:
         """The cost of each workload on the target at the same position; never raises for one."""
+
+    def overheads(self, target: BackendTarget) -> Overheads:
+        """What every call and every partition adds; nothing, unless a model knows better."""
+        return Overheads(0.0, 0.0)

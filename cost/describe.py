@@ -84,6 +84,10 @@ def call_flops(call: ir.Call) -> int:
         return 2 * out * weight.size // weight.shape[filters]
     if name == "relax.matmul":
         return 2 * out * int(call.args[0].ty.shape[-1])
+    if name.startswith("relax.nn.attention"):
+        # Queries meet every key, and the scores every value: (batch, length, heads, width) tensors.
+        query, key, value = (TensorSpec.of(arg.ty).shape for arg in call.args[:3])
+        return 2 * query[0] * query[1] * query[2] * key[1] * (query[3] + value[3])
     if "pool" in name and not name.startswith("relax.nn.adaptive"):
         return out * math.prod(int(k) for k in call.attrs.pool_size)
     return max([out, *(_size(arg.ty) for arg in call.args)])

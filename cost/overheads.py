@@ -7,34 +7,18 @@ pays it once. Subtracting ``call_sec`` from each measurement makes costs additiv
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import tvm
 from tvm import ir, relax
 
 from collage.backends.base import PARTITION_ATTR
 from collage.backends.errors import MeasurementError
-from collage.cost.base import Cost
+from collage.cost.base import Cost, Overheads
 from collage.cost.workload import Workload
 
+__all__ = ["Overheads", "overheads_from", "probe_workloads"]
+
 _CHAINS = (0, 4, 16)
-
-
-@dataclass(frozen=True)
-class Overheads:
-    """Measured once per device and kept in the log.
-
-    Attributes
-    ----------
-    call_sec : float
-        One call of a module that does nothing: part of every stand-alone measurement.
-    partition_sec : float
-        What one more partition that does next to nothing adds to a call: allocation, dispatch.
-        Also part of that partition's own measurement; a lower bound for any partition.
-    """
-
-    call_sec: float
-    partition_sec: float
 
 
 def probe_workloads(backend: str) -> list[Workload]:
