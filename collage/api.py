@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,16 +17,19 @@ from numpy.typing import NDArray
 
 from collage._version import __version__
 from collage.backends.base import BackendTarget, BuildContext
+from collage.backends.compile import is_cuda
 from collage.backends.errors import SearchError, TargetError
 from collage.backends.registry import get_backend
 from collage.bundle import TensorInfo, random_array
 from collage.candidate_costs import MeasuredCandidateCosts
 from collage.config import Config
+from collage.cost.base import CostModel
 from collage.cost.database import Database
-from collage.cost.device import detect
+from collage.cost.device import Device, detect
 from collage.cost.measured import MeasuredCostModel
 from collage.cost.progress import ProgressEvent as MeasureEvent
 from collage.cost.reference import evaluate
+from collage.estimated import EstimatedGate
 from collage.gate import Contender, Gate, Standing, best
 from collage.importers import ImportedModel, load_model
 from collage.normalize import normalize
@@ -56,6 +60,7 @@ def optimize(
     num_threads: int | None = None,
     allow_code: bool = False,
     seed: int = 0,
+    cost_model: CostModel | None = None,
     progress: ProgressCallback | None = None,
 ) -> Result:
     """Find the fastest partitioning of a model by measurement, and compile it.
@@ -88,6 +93,10 @@ def optimize(
         Whether a TVMScript ``.py`` file may be run.
     seed : int
         Of the inputs that are run on, and of the refinement.
+    cost_model : CostModel, optional
+        Asked for costs in place of measuring, for example a
+        :class:`~collage.cost.roofline.RooflineCostModel` on a machine without the device. Nothing
+        is run then, and the end-to-end comparison is between estimates.
     progress : callable, optional
         Told about every step.
 
@@ -105,6 +114,7 @@ def optimize(
     tell = progress if progress is not None else _ignore
     resolved = resolve_targets(targets)
     _check_strategy(strategy, resolved)
+    device = detect("cuda" if is_cuda(resolved) else "cpu") if cost_model is None else None
     config = Config.from_environment()
     threads = config.num_threads if num_threads is None else num_threads
     database = Database(Path(log) if log is not None else None, read_only=replay)
@@ -120,19 +130,26 @@ def optimize(
 
     folder = TemporaryDirectory(prefix="collage-")
     context = BuildContext(config.cache_dir, Path(folder.name), threads, config.cxx)
-    cost_model = MeasuredCostModel(
-        context,
-        database,
-        time_budget_sec=time_budget_sec,
-        replay_only=replay,
-        progress=lambda event: tell(_translate(event)),
-    )
-    with cost_model:
+    with ExitStack() as stack:
+        if cost_model is None:
+            measured = MeasuredCostModel(
+                context,
+                database,
+                device=device,
+                time_budget_sec=time_budget_sec,
+                replay_only=replay,
+                progress=lambda event: tell(_translate(event)),
+            )
+            cost_model = stack.enter_context(measured)
         costs = MeasuredCandidateCosts(mod, graph, cost_model)
         contenders, found = _contenders(graph, resolved, strategy, costs, cost_model, tell)
-        inputs = _inputs(imported, seed)
-        expected = evaluate(mod, inputs)
-        gate = Gate(mod, graph, resolved, context, cost_model, inputs, expected)
+        gate: Gate | EstimatedGate
+        if isinstance(cost_model, MeasuredCostModel):
+            inputs = _inputs(imported, seed)
+            expected = evaluate(mod, inputs)
+            gate = Gate(mod, graph, resolved, context, cost_model, inputs, expected)
+        else:
+            gate = EstimatedGate(mod, graph, resolved, context, costs)
         standings = gate.measure(contenders)
         winner = best(standings)
         if refine_trials > 0:
@@ -140,21 +157,21 @@ def optimize(
             standings = gate.measure([*contenders, Contender("refined", refined)])
             winner = best(standings)
         library = gate.library(winner.key, winner.module)
-        overview = cost_model.stats
+        measuring = cost_model.stats if isinstance(cost_model, MeasuredCostModel) else None
     stats = SearchStats(
         candidates=len(found.candidates),
         distinct_workloads=costs.num_workloads,
-        measured=overview.measured,
-        from_log=overview.from_log,
-        invalid=overview.invalid,
+        measured=measuring.measured if measuring else 0,
+        from_log=measuring.from_log if measuring else 0,
+        invalid=measuring.invalid if measuring else 0,
         wall_sec=time.monotonic() - begin,
-        building_sec=overview.seconds_building,
-        running_sec=overview.seconds_running,
+        building_sec=measuring.seconds_building if measuring else 0.0,
+        running_sec=measuring.seconds_running if measuring else 0.0,
     )
     versions = _versions(resolved)
     report = assemble_report(
         model=imported.name,
-        device=_device(threads),
+        device=_device(device, resolved[0], threads),
         versions=versions,
         targets=resolved,
         graph=graph,
@@ -186,7 +203,7 @@ def _contenders(
     targets: Sequence[BackendTarget],
     strategy: str,
     costs: MeasuredCandidateCosts,
-    cost_model: MeasuredCostModel,
+    cost_model: CostModel,
     tell: ProgressCallback,
 ) -> tuple[list[Contender], Found]:
     """What goes through the gate, the search's answer first."""
@@ -263,7 +280,7 @@ def _refine(
     graph: DataflowGraph,
     winner: Standing,
     found: Found,
-    gate: Gate,
+    gate: Gate | EstimatedGate,
     trials: int,
     storage: str | None,
     seed: int,
@@ -325,8 +342,9 @@ def _versions(targets: Sequence[BackendTarget]) -> dict[str, str]:
     return versions
 
 
-def _device(num_threads: int) -> dict[str, str]:
-    device = detect("cpu")
+def _device(device: Device | None, native: BackendTarget, num_threads: int) -> dict[str, str]:
+    if device is None:
+        return {"name": str(native.device.attrs.get("arch", native.device)), "estimated": "yes"}
     threads = str(num_threads or device.cores)
     return {"name": device.name, "cores": str(device.cores), "threads": threads}
 

@@ -7,7 +7,6 @@ module is the comfortable way.
 
 from __future__ import annotations
 
-import ctypes
 import datetime
 import hashlib
 import json
@@ -25,7 +24,9 @@ import tvm_ffi
 from tvm import relax
 
 from collage.backends.compile import CompiledLibrary, stage_libraries
+from collage.backends.cuda_toolkit import arch_of
 from collage.backends.errors import BundleError, InputError, OutputError
+from collage.bundle_needs import check_needs
 from collage.cpu_flags import cpu_flags
 from collage.report.data import Report
 
@@ -79,6 +80,7 @@ def write_bundle(
     outputs: Sequence[TensorInfo],
     num_threads: int,
     versions: Mapping[str, str],
+    device: tvm.target.Target,
     report: Report,
 ) -> Path:
     """Complete a bundle around a library that was linked to ``folder / 'model.so'``.
@@ -103,12 +105,18 @@ def write_bundle(
             "architecture": platform.machine(),
             "system": platform.system(),
             "cpu_flags": cpu_flags(),
+            **_device_entries(device),
             "tvm_version": tvm.__version__,
             "tvm_ffi_version": tvm_ffi.__version__,
             "backend_versions": dict(versions),
             "shared_libraries": [
                 {"file": f"lib/{path.name}", "sha256": _sha256(path)} for path in staged
             ],
+            "required_libraries": [
+                {"soname": need.soname, "version": need.version, "package": need.package}
+                for need in library.required
+            ],
+            "runtimes": dict(library.runtimes),
         }
         (folder / REPORT).write_text(report.to_json() + "\n", encoding="utf-8")
         text = json.dumps(manifest, indent=2) + "\n"
@@ -118,6 +126,12 @@ def write_bundle(
             f"cannot write bundle '{folder}': {err.strerror}", value=str(folder)
         ) from err
     return folder
+
+
+def _device_entries(device: tvm.target.Target) -> dict[str, str]:
+    if device.kind.name == "cuda":
+        return {"device": "cuda", "arch": arch_of(device)}
+    return {"device": "cpu"}
 
 
 def _sha256(path: Path) -> str:
@@ -149,47 +163,6 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def check_needs(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Check everything a bundle needs, before anything of it runs.
-
-    Raises
-    ------
-    BundleError
-        Names what is missing: another architecture, instruction set extensions, files.
-    """
-    if manifest["architecture"] != platform.machine():
-        raise BundleError(
-            f"bundle '{folder}' was built for {manifest['architecture']}, this machine is "
-            f"{platform.machine()}: optimize the model here",
-            value=manifest["architecture"],
-        )
-    present = cpu_flags()
-    missing = [flag for flag in manifest["cpu_flags"] if flag not in present]
-    if missing and present:
-        raise BundleError(
-            f"bundle '{folder}' needs the instruction sets {', '.join(missing)}, which this CPU "
-            "lacks: optimize the model here, or with a target that names an older CPU",
-            value=missing,
-        )
-    if not (folder / manifest["library"]).is_file():
-        raise BundleError(
-            f"bundle '{folder}' lacks {manifest['library']}: copy it whole",
-            value=manifest["library"],
-        )
-    for entry in manifest["shared_libraries"]:
-        path = folder / entry["file"]
-        if not path.is_file():
-            raise BundleError(
-                f"bundle '{folder}' lacks {entry['file']}: copy it whole", value=entry["file"]
-            )
-        try:
-            ctypes.CDLL(str(path))
-        except OSError as err:
-            raise BundleError(
-                f"'{path}' cannot be loaded: {err}; install what it names", value=entry["file"]
-            ) from err
-
-
 class Bundle:
     """A loaded bundle: callable with numpy arrays or DLPack tensors.
 
@@ -207,7 +180,8 @@ class Bundle:
         self.inputs = _tensor_infos(self.manifest["inputs"])
         self.outputs = _tensor_infos(self.manifest["outputs"])
         module = tvm.runtime.load_module(str((self.folder / self.manifest["library"]).resolve()))
-        self._vm = relax.VirtualMachine(module, tvm.cpu())
+        self._device = tvm.device(self.manifest.get("device", "cpu"))
+        self._vm = relax.VirtualMachine(module, self._device)
         self._entry = self.manifest["entry"]
 
     @property
@@ -242,7 +216,7 @@ class Bundle:
             A missing, unknown or ill-shaped input.
         """
         values = self._match_arguments(args, named)
-        tensors = [_to_tensor(v, i) for v, i in zip(values, self.inputs, strict=True)]
+        tensors = [self._tensor(v, i) for v, i in zip(values, self.inputs, strict=True)]
         result = self._vm[self._entry](*tensors)
         flat = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
         if all(isinstance(value, np.ndarray) for value in values):
@@ -264,14 +238,17 @@ class Bundle:
             Seconds of each of ``repeat`` calls.
         """
         arrays = list(inputs) if inputs is not None else self.random_inputs()
-        tensors = [_to_tensor(v, i) for v, i in zip(arrays, self.inputs, strict=True)]
+        tensors = [self._tensor(v, i) for v, i in zip(arrays, self.inputs, strict=True)]
         function = self._vm[self._entry]
         for _ in range(warmup):
             function(*tensors)
         samples = []
         for _ in range(repeat):
+            # A GPU works on after the call returns.
+            self._device.sync()
             start = time.perf_counter()
             function(*tensors)
+            self._device.sync()
             samples.append(time.perf_counter() - start)
         return tuple(samples)
 
@@ -293,6 +270,25 @@ class Bundle:
                 f"input '{missing[0]}' is missing; the model takes {expected}", value=missing[0]
             )
         return [given[name] for name in names]
+
+    def _tensor(self, value: Any, info: TensorInfo) -> tvm.runtime.Tensor:
+        """A TVM tensor over the value's memory where it can be used as it lies, else a copy."""
+        shape, dtype = tuple(value.shape), str(value.dtype).removeprefix("torch.")
+        if shape != info.shape or dtype != info.dtype:
+            raise InputError(
+                f"input '{info.name}' must be {info.dtype}{list(info.shape)}, "
+                f"not {dtype}{list(shape)}",
+                value=shape,
+            )
+        if isinstance(value, np.ndarray):
+            return tvm.runtime.tensor(np.ascontiguousarray(value), self._device)
+        tensor = tvm.runtime.from_dlpack(value)
+        if tensor.device != self._device or not tensor.is_contiguous():
+            return tvm.runtime.tensor(tensor.numpy(), self._device)
+        if self._device.dlpack_device_type() != tvm.cpu().dlpack_device_type():
+            return tensor
+        aligned = np.from_dlpack(value).ctypes.data % _ALIGNMENT_BYTES == 0
+        return tensor if aligned else tvm.runtime.tensor(tensor.numpy())
 
 
 def load(folder: str | Path) -> Bundle:
@@ -316,18 +312,3 @@ def random_array(info: TensorInfo, seed: int) -> np.ndarray:
 
 def _tensor_infos(entries: Sequence[Mapping[str, Any]]) -> tuple[TensorInfo, ...]:
     return tuple(TensorInfo(e["name"], tuple(e["shape"]), e["dtype"]) for e in entries)
-
-
-def _to_tensor(value: Any, info: TensorInfo) -> tvm.runtime.Tensor:
-    """A TVM tensor over the value's memory where it is aligned, else over a copy."""
-    shape, dtype = tuple(value.shape), str(value.dtype).removeprefix("torch.")
-    if shape != info.shape or dtype != info.dtype:
-        raise InputError(
-            f"input '{info.name}' must be {info.dtype}{list(info.shape)}, not {dtype}{list(shape)}",
-            value=shape,
-        )
-    if isinstance(value, np.ndarray):
-        return tvm.runtime.tensor(np.ascontiguousarray(value))
-    tensor = tvm.runtime.from_dlpack(value)
-    aligned = np.from_dlpack(value).ctypes.data % _ALIGNMENT_BYTES == 0
-    return tensor if aligned and tensor.is_contiguous() else tvm.runtime.tensor(tensor.numpy())

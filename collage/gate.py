@@ -150,7 +150,9 @@ class Gate:
         """The linked library of a partitioned module, compiled on first use."""
         if key not in self._libraries:
             folder = self._context.work_dir / f"model-{key[:16]}"
-            library = compile_module(module, self._targets, folder / LIBRARY, self._context)
+            library = compile_module(
+                module, self._targets, folder / LIBRARY, self._context, cuda_graph=True
+            )
             stage_libraries(library, copy=False)
             self._libraries[key] = library
         return self._libraries[key]

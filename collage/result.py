@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -85,12 +85,13 @@ class Result:
             raise OutputError(f"cannot write '{place}': {err.strerror}", value=place) from err
         write_bundle(
             folder,
-            CompiledLibrary(place, self.library.shared_libraries),
+            replace(self.library, path=place),
             model=self.model,
             inputs=self.inputs,
             outputs=self.outputs,
             num_threads=self.context.num_threads,
             versions=self.versions,
+            device=self.targets[0].device,
             report=self.report,
         )
         write_html(self.report, folder / REPORT_HTML)

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import tvm
 
 from collage.backends.base import BackendTarget
+from collage.backends.cuda_runtime import has_device
 from collage.backends.errors import BackendUnavailableError, TargetError
 from collage.backends.registry import backend_names, get_backend
 
@@ -137,6 +138,8 @@ def _split(target: Any) -> tuple[str, dict[str, Any]]:
 
 def _device_target(kind: str, attributes: Mapping[str, Any]) -> tvm.target.Target:
     attributes = {"kind": kind, **attributes}
+    if kind == "cuda":
+        attributes = _cuda_attributes(attributes)
     if kind == "llvm" and not {"mcpu", "mtriple", "tag"} & set(attributes):
         # A bare "llvm" means this machine: without a CPU name LLVM would emit SSE2 code.
         attributes["mcpu"] = str(tvm.target.codegen.llvm_get_system_cpu())
@@ -147,6 +150,28 @@ def _device_target(kind: str, attributes: Mapping[str, Any]) -> tvm.target.Targe
         raise TargetError(
             f"target {dict(attributes)!r} is not valid: {reason}", value=attributes
         ) from err
+
+
+def _cuda_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """A CUDA target's attributes, completed from the GPU that is here.
+
+    Raises
+    ------
+    TargetError
+        No architecture is given, and there is no GPU to ask for it.
+    """
+    limits = {"max_threads_per_block": 1024, "max_shared_memory_per_block": 49152}
+    if "arch" in attributes or "tag" in attributes:
+        return limits | dict(attributes)
+    if not has_device():
+        raise TargetError(
+            "target 'cuda' needs an architecture, for there is no GPU here to ask for it: "
+            "give for example {'kind': 'cuda', 'arch': 'sm_90a'} or cuda:arch=sm_90a",
+            value=dict(attributes),
+        )
+    arch = "sm_" + str(tvm.cuda(0).compute_version).replace(".", "")
+    # Hopper's own instructions, which its libraries use, are in the architecture-specific set.
+    return limits | {"arch": f"{arch}a" if arch == "sm_90" else arch} | dict(attributes)
 
 
 def _one_device(device: tvm.target.Target | None, other: tvm.target.Target) -> tvm.target.Target:
@@ -177,7 +202,4 @@ def _check_device(
                 f"but '{kind}' is given",
                 value=name,
             )
-    needed = _DEVICE_KIND[kind]
-    if get_backend("tvm").device != _DEVICE_KIND[kind] or not tvm.device(needed).exist:
-        raise TargetError(f"there is no device for target '{kind}' on this machine", value=kind)
     return device

@@ -38,6 +38,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
         inputs=[TensorInfo("a", SHAPE, "float32"), TensorInfo("b", SHAPE, "float32")],
         outputs=[TensorInfo("sum", SHAPE, "float32"), TensorInfo("x/max", SHAPE, "float32")],
         num_threads=2,
+        device=tvm.target.Target("llvm"),
         versions={"tvm": tvm.__version__},
         report=resnet_report(),
     )

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import tvm
 
+from collage.backends.cuda_runtime import has_device
 from collage.backends.errors import TargetError
 from collage.targets import parse_target_text, resolve_targets
 
@@ -57,10 +58,17 @@ def test_a_wrong_target_is_one_clear_line(targets: list[Any], message: str) -> N
     assert caught.value.value is not None or "not valid" in message
 
 
-@pytest.mark.skipif(bool(tvm.device("cuda").exist), reason="there is a CUDA device here")
-def test_a_target_without_its_device_is_refused() -> None:
-    with pytest.raises(TargetError, match="no device for target 'cuda'"):
-        resolve_targets([{"kind": "cuda", "arch": "sm_90"}])
+@pytest.mark.skipif(has_device(), reason="there is a CUDA device here")
+def test_a_bare_cuda_needs_a_gpu_to_ask_for_its_architecture() -> None:
+    with pytest.raises(TargetError, match="'cuda' needs an architecture"):
+        resolve_targets(["cuda"])
+
+
+def test_a_cuda_target_with_an_architecture_needs_no_gpu() -> None:
+    (resolved,) = resolve_targets(["cuda:arch=sm_90a"])
+    assert resolved.backend == "tvm"
+    assert resolved.device.attrs["arch"] == "sm_90a"
+    assert int(resolved.device.attrs["max_threads_per_block"]) == 1024
 
 
 def test_an_external_target_on_the_wrong_device_names_the_one_it_needs() -> None:
