@@ -6,11 +6,8 @@ leave on what was standard output, while anything that libraries print goes to s
 
 from __future__ import annotations
 
-import ctypes
 import gc
-import json
 import os
-import signal
 import sys
 import time
 from pathlib import Path
@@ -19,30 +16,28 @@ from typing import Any
 import numpy as np
 import onnx
 
+from benchmarks.child import claim_standard_output, die_with_parent, serve
 from benchmarks.engines import ENGINES
 from benchmarks.engines.base import EngineMissingError, Job, Session
 from benchmarks.models import random_inputs
 
-_PR_SET_PDEATHSIG = 1
-
 
 def main() -> None:
     """Answer requests until standard input closes."""
-    _die_with_parent()
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
+    die_with_parent()
+    answers = claim_standard_output()
     engine_name, model, work_dir, threads = sys.argv[1:5]
     cores = sorted(os.sched_getaffinity(0))[: int(threads)]
     os.sched_setaffinity(0, cores)
     worker = Worker(engine_name, Job(Path(model), Path(work_dir), int(threads)))
-    for line in sys.stdin:
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
         try:
-            answer = worker.answer(json.loads(line))
+            return worker.answer(request)
         except EngineMissingError as err:
-            answer = {"missing": str(err)}
-        except Exception as err:  # noqa: BLE001 - becomes the reason in this engine's row
-            answer = {"error": f"{type(err).__name__}: {err}"}
-        print(json.dumps(answer), file=answers, flush=True)
+            return {"missing": str(err)}
+
+    serve(answers, answer)
 
 
 class Worker:
@@ -105,12 +100,6 @@ class Worker:
         if self._session is None:
             raise RuntimeError("asked to run before the model was loaded")
         return self._session
-
-
-def _die_with_parent() -> None:
-    """A stopped process does not notice that its parent is gone: let the kernel end it."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 if __name__ == "__main__":

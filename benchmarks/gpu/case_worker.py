@@ -1,0 +1,150 @@
+"""The process that compiles cases, or runs them on a device: JSON requests, JSON answers.
+
+    python -m benchmarks.gpu.case_worker
+
+Whoever compiles also evaluates the reference, so that a process with a GPU context does little else
+than run kernels, and dies alone when one of them corrupts it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+from tvm import relax
+
+from benchmarks.child import claim_standard_output, die_with_parent, serve
+from benchmarks.gpu.float64 import widen, widened
+from collage.backends.base import BuildContext
+from collage.backends.registry import get_backend
+from collage.cost.build_task import load_arrays, save_arrays
+from tests.contracts.cuda_cases import CudaCase, case_of
+from tests.contracts.cuda_compile import compile_case, cuda_target
+
+Array = NDArray[Any]
+Answer = dict[str, Any]
+
+
+def main() -> None:
+    """Answer requests until standard input closes."""
+    die_with_parent()
+    tasks = {"compile": compile_and_refer, "run": run_and_compare}
+    serve(claim_standard_output(), lambda request: tasks[request["do"]](request))
+
+
+def device_target(kind: str) -> tvm.target.Target:
+    """``cpu`` stands for a rehearsal on a machine without a GPU."""
+    return cuda_target() if kind == "cuda" else tvm.target.Target("llvm")
+
+
+def compile_and_refer(request: Answer) -> Answer:
+    """Compile a case; write inputs and what must come out for each seed.
+
+    Parameters
+    ----------
+    request : dict
+        ``family``, ``name``, ``device`` (``cuda`` or ``cpu``), ``folder``, ``cache_dir``,
+        ``seeds``.
+    """
+    begin = time.perf_counter()
+    case = case_of(request["family"], request["name"])
+    folder = Path(request["folder"])
+    folder.mkdir(parents=True, exist_ok=True)
+    context = BuildContext(Path(request["cache_dir"]), folder / "work")
+    library = compile_case(case, device_target(request["device"]), folder, context)
+    compile_sec = time.perf_counter() - begin
+    begin = time.perf_counter()
+    reference = widened(case.module)
+    for seed in request["seeds"]:
+        inputs = make_inputs(case, seed)
+        expected = reference.run(inputs)
+        if not all(np.isfinite(array).all() for array in expected):
+            raise ValueError("the reference's output is not finite: the case proves nothing")
+        save_arrays(folder / f"{seed}" / "inputs", inputs)
+        save_arrays(folder / f"{seed}" / "expected", expected)
+    return {
+        "library": str(library.path),
+        "required": [str(need.path) for need in library.required],
+        "runtimes": dict(library.runtimes),
+        "compile_sec": compile_sec,
+        "reference_sec": time.perf_counter() - begin,
+    }
+
+
+def make_inputs(case: CudaCase, seed: int) -> list[Array]:
+    """Normally distributed floats, integers that are 0 or 1."""
+    rng = np.random.default_rng(seed)
+    arrays: list[Array] = []
+    for param in case.module["main"].params:
+        shape = [int(extent) for extent in param.ty.shape]
+        dtype = np.dtype(str(param.ty.dtype))
+        values = rng.integers(0, 2, shape) if dtype.kind in "biu" else rng.standard_normal(shape)
+        arrays.append(np.asarray(values).astype(dtype))
+    return arrays
+
+
+def run_and_compare(request: Answer) -> Answer:
+    """Run a compiled case on every seed's inputs, in turns, twice.
+
+    Parameters
+    ----------
+    request : dict
+        ``device``, ``folder``, ``seeds``, and the answer of :func:`compile_and_refer`.
+
+    Returns
+    -------
+    dict
+        ``error``-free runs give ``largest_error``, relative to the largest value of the output.
+    """
+    folder = Path(request["folder"])
+    for path in request["required"]:
+        ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
+    for backend, name in request["runtimes"].items():
+        get_backend(backend).load_runtime(name)  # type: ignore[attr-defined]
+    device = tvm.device(request["device"], 0)
+    machine = relax.VirtualMachine(tvm.runtime.load_module(request["library"]), device)
+    worst = 0.0
+    # Seeds in turns: an output that was not written would hold the other seed's values.
+    for _ in range(2):
+        for seed in request["seeds"]:
+            inputs = load_arrays(folder / f"{seed}" / "inputs")
+            expected = load_arrays(folder / f"{seed}" / "expected")
+            result = machine["main"](*(tvm.runtime.tensor(a, device) for a in inputs))
+            device.sync()
+            worst = max(worst, _largest_error([t.numpy() for t in _tensors(result)], expected))
+    return {"largest_error": worst}
+
+
+def _tensors(value: Any) -> list[tvm.runtime.Tensor]:
+    if isinstance(value, tvm.runtime.Tensor):
+        return [value]
+    return [leaf for item in value for leaf in _tensors(item)]
+
+
+def _largest_error(outputs: Sequence[Array], expected: Sequence[Array]) -> float:
+    """The largest difference, relative to the largest value of its output; NaN never passes."""
+    shapes = [a.shape for a in outputs], [a.shape for a in expected]
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"output shapes {shapes[0]} are not {shapes[1]}")
+    worst = 0.0
+    for got, wanted in zip(outputs, expected, strict=True):
+        if wanted.dtype.kind in "biu":
+            worst = max(worst, 0.0 if np.array_equal(got, wanted) else np.inf)
+            continue
+        wide = widen(got)
+        if not np.isfinite(wide).all():
+            raise ValueError(f"{np.sum(~np.isfinite(wide))} of {wide.size} values are not finite")
+        if np.ptp(wanted) == 0:
+            raise ValueError("a constant output proves nothing")
+        worst = max(worst, float(np.abs(wide - wanted).max() / np.abs(wanted).max()))
+    return worst
+
+
+if __name__ == "__main__":
+    main()

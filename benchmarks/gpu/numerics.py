@@ -1,0 +1,373 @@
+"""Every case of every CUDA backend, run on the GPU and compared with float64.
+
+    python -m benchmarks.gpu.numerics --out out
+
+Cases compile in parallel on all cores, each process answering one after the other; few processes
+run them. A case that corrupts the GPU's context dies with its process and the next one starts
+fresh. Each result is written as it is known.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import json
+import os
+import queue
+import secrets
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.child import ChildError, ChildProcess
+from tests.contracts.cuda_cases import CudaCase, cases_of, families
+
+_WORKER = "benchmarks.gpu.case_worker"
+_FAILURES = ("wrong", "not compiled", "not run", "out of time")
+COMPILE_LIMIT_SEC = 300.0
+RUN_LIMIT_SEC = 60.0
+
+
+@dataclass(frozen=True)
+class Task:
+    """One case to do."""
+
+    family: str
+    case: CudaCase
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """How a case did.
+
+    Attributes
+    ----------
+    status : str
+        ``ok``, ``wrong``, ``not compiled``, ``not run`` (its process failed) or ``out of time``.
+    largest_error : float or None
+        Relative to the largest value of the output, over all inputs.
+    message : str
+        Why it is not ok.
+    """
+
+    family: str
+    name: str
+    backend: str
+    pattern: str
+    status: str
+    rtol: float
+    largest_error: float | None = None
+    message: str = ""
+    compile_sec: float = 0.0
+    run_sec: float = 0.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the cases are done.
+
+    Attributes
+    ----------
+    device : str
+        ``cuda``; ``cpu`` for a rehearsal without a GPU.
+    work : Path
+        For compiled cases.
+    cache : Path
+        Of compiled objects, kept by content.
+    seeds : tuple of int
+        One set of inputs each.
+    compilers, runners : int
+        Processes of either kind.
+    time_budget_sec : float
+        No case is started after this.
+    """
+
+    device: str
+    work: Path
+    cache: Path
+    seeds: tuple[int, ...]
+    compilers: int
+    runners: int
+    time_budget_sec: float
+
+
+Report = Callable[[CaseResult], None]
+
+
+class Numerics:
+    """Compiles and runs cases; ``report`` is told about each result, from any thread."""
+
+    def __init__(self, tasks: Sequence[Task], settings: Settings, report: Report) -> None:
+        self._settings = settings
+        self._report = report
+        self._deadline = time.monotonic() + settings.time_budget_sec
+        self._to_compile: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
+        self._to_run: queue.SimpleQueue[tuple[Task, dict[str, Any]] | None] = queue.SimpleQueue()
+        for item in (*tasks, *([None] * settings.compilers)):
+            self._to_compile.put(item)
+
+    def run(self) -> None:
+        """Do every task."""
+        compilers = self._start(self._compile_all, self._settings.compilers)
+        runners = self._start(self._run_all, self._settings.runners)
+        for thread in compilers:
+            thread.join()
+        for _ in runners:
+            self._to_run.put(None)
+        for thread in runners:
+            thread.join()
+
+    def _start(self, work: Callable[[int], None], count: int) -> list[threading.Thread]:
+        # Daemons: an interrupt ends the parent, and the children die with it.
+        threads = [threading.Thread(target=work, args=(i,), daemon=True) for i in range(count)]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def _compile_all(self, number: int) -> None:
+        log = self._settings.work / f"compiler{number}.stderr"
+        with _Replaceable(log, after_any=False) as child:
+            while (task := self._to_compile.get()) is not None:
+                left = self._deadline - time.monotonic()
+                if left <= 0:
+                    self._tell(task, "out of time", message="not started within the time budget")
+                    continue
+                settings = self._settings
+                request = {
+                    "do": "compile",
+                    "family": task.family,
+                    "name": task.case.name,
+                    "device": settings.device,
+                    "folder": str(self._folder(task)),
+                    "cache_dir": str(settings.cache),
+                    "seeds": settings.seeds,
+                }
+                try:
+                    answer = child.ask(request, min(COMPILE_LIMIT_SEC, left + 30.0))
+                except ChildError as err:
+                    self._tell(task, "not compiled", message=str(err))
+                    continue
+                self._to_run.put((task, answer))
+
+    def _run_all(self, number: int) -> None:
+        settings = self._settings
+        log = settings.work / f"runner{number}.stderr"
+        # A kernel's error may have left the GPU's context unusable for the next one.
+        with _Replaceable(log, after_any=True) as child:
+            while (item := self._to_run.get()) is not None:
+                task, compiled = item
+                begin = time.perf_counter()
+                request = {
+                    **compiled,
+                    "do": "run",
+                    "device": settings.device,
+                    "folder": str(self._folder(task)),
+                    "seeds": settings.seeds,
+                }
+                try:
+                    error = float(child.ask(request, RUN_LIMIT_SEC)["largest_error"])
+                except ChildError as err:
+                    self._tell(task, "not run", message=str(err), **_seconds(compiled, begin))
+                    continue
+                good = error <= task.case.rtol
+                message = "" if good else f"off by {error:.2g}, at most {task.case.rtol:.2g}"
+                status = "ok" if good else "wrong"
+                figures = _seconds(compiled, begin)
+                self._tell(task, status, message=message, largest_error=error, **figures)
+
+    def _folder(self, task: Task) -> Path:
+        return self._settings.work / task.family.rpartition(".")[2] / _safe(task.case.name)
+
+    def _tell(self, task: Task, status: str, **rest: Any) -> None:
+        case = task.case
+        self._report(
+            CaseResult(
+                task.family, case.name, case.backend, case.pattern, status, case.rtol, **rest
+            )
+        )
+
+
+class _Replaceable:
+    """A child that is replaced by a fresh one after a failure.
+
+    Parameters
+    ----------
+    log : Path
+    after_any : bool
+        Also after an error that the child reported itself.
+    """
+
+    def __init__(self, log: Path, *, after_any: bool) -> None:
+        self._log, self._after_any = log, after_any
+        self._child: ChildProcess | None = None
+
+    def __enter__(self) -> _Replaceable:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def ask(self, request: dict[str, Any], limit_sec: float) -> dict[str, Any]:
+        if self._child is None:
+            self._child = ChildProcess([_WORKER], self._log)
+        try:
+            return self._child.ask(request, limit_sec)
+        except ChildError as err:
+            if self._after_any or not err.usable:
+                self._end()
+            raise
+
+    def _end(self) -> None:
+        if self._child is not None:
+            self._child.close()
+            self._child = None
+
+
+def _seconds(compiled: dict[str, Any], begin: float) -> dict[str, float]:
+    return {"compile_sec": compiled["compile_sec"], "run_sec": time.perf_counter() - begin}
+
+
+def _safe(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
+
+
+def collect(
+    wanted: Iterable[str], match: str, failed: Callable[[str, Exception], None]
+) -> list[Task]:
+    """Tasks of these families, in turns: every backend has results early.
+
+    Parameters
+    ----------
+    match : str
+        Only cases with this in their name.
+    failed : callable
+        Told about a family that cannot be loaded.
+    """
+    columns: list[list[Task]] = []
+    for family in wanted:
+        try:
+            cases = cases_of(family).values()
+        except Exception as err:  # noqa: BLE001 - one backend's mistake must not hide the others
+            failed(family, err)
+            continue
+        columns.append([Task(family, case) for case in cases if match in case.name])
+    rows = itertools.zip_longest(*columns)
+    return [task for row in rows for task in row if task is not None]
+
+
+class Writer:
+    """Writes each result as it comes, and the table at the end."""
+
+    def __init__(self, folder: Path, total: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lines = (folder / "numerics.jsonl").open("w", encoding="utf-8")
+        self._page = folder / "numerics.md"
+        self._lock = threading.Lock()
+        self._total = total
+        self._begin = time.monotonic()
+        self.results: list[CaseResult] = []
+
+    def __call__(self, result: CaseResult) -> None:
+        with self._lock:
+            self.results.append(result)
+            print(json.dumps(dataclasses.asdict(result)), file=self._lines, flush=True)
+            count = len(self.results)
+            spent = f"{time.monotonic() - self._begin:.0f} s, {count} of {self._total}"
+            if result.status != "ok":
+                print(f"[{spent}] {result.family}: {result.name}: {result.status}: "
+                      f"{result.message}", flush=True)  # fmt: skip
+            elif count % 25 == 0:
+                print(f"[{spent}]", flush=True)
+
+    def finish(self, settings: Settings) -> None:
+        """Write the page and print its summary."""
+        self._lines.close()
+        page = markdown(self.results, settings)
+        self._page.write_text(page, encoding="utf-8")
+        print("\n".join(summary(self.results)), flush=True)
+
+
+def summary(results: Sequence[CaseResult]) -> list[str]:
+    """One Markdown row per family."""
+    columns = ("backend", "cases", "ok", "largest error of those", *_FAILURES)
+    rows = [
+        "| " + " | ".join(columns) + " |",
+        "| --- " + "| ---: " * (len(columns) - 1) + "|",
+    ]
+    for family in sorted({r.family for r in results}):
+        mine = [r for r in results if r.family == family]
+        count = Counter(r.status for r in mine)
+        errors = [r.largest_error for r in mine if r.status == "ok" and r.largest_error is not None]
+        worst = f"{max(errors):.1e}" if errors else ""
+        rest = " | ".join(str(count[status]) for status in _FAILURES)
+        rows.append(f"| {family} | {len(mine)} | {count['ok']} | {worst} | {rest} |")
+    return rows
+
+
+def markdown(results: Sequence[CaseResult], settings: Settings) -> str:
+    """The page: a summary, then every case that is not ok with its reason, then all errors."""
+    lines = [
+        "# Numerics on the GPU",
+        "",
+        "Each case against float64 on random inputs (seeds "
+        f"{', '.join(map(str, settings.seeds))}), device `{settings.device}`.",
+        "",
+        *summary(results),
+        "",
+    ]
+    for result in sorted(results, key=lambda r: (r.family, r.name)):
+        if result.status == "ok":
+            lines.append(f"- {result.family} {result.name}: {result.largest_error:.1e}")
+        else:
+            lines.append(f"- **{result.family} {result.name}: {result.status}: {result.message}**")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Run from the command line; the exit status is 1 when a case is not ok."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("out"))
+    parser.add_argument("--work", type=Path, help="for compiled cases (default: a temporary one)")
+    parser.add_argument("--cache", type=Path, default=Path("out/gpu-cache"))
+    parser.add_argument("--families", default="", help="comma-separated; default: all")
+    parser.add_argument("--match", default="", help="only cases with this in their name")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--time-budget", type=float, default=300.0, help="seconds")
+    cores = len(os.sched_getaffinity(0))
+    parser.add_argument("--compilers", type=int, default=cores)
+    parser.add_argument("--runners", type=int, default=2)
+    args = parser.parse_args()
+    broken: list[str] = []
+
+    def failed(family: str, err: Exception) -> None:
+        broken.append(family)
+        print(f"{family}: its cases cannot be made: {type(err).__name__}: {err}", flush=True)
+
+    wanted = [f for f in args.families.split(",") if f] or families()
+    tasks = collect(wanted, args.match, failed)
+    with tempfile.TemporaryDirectory(prefix="collage-numerics-") as temporary:
+        settings = Settings(
+            args.device,
+            (args.work or Path(temporary)).resolve(),
+            args.cache.resolve(),
+            (secrets.randbelow(1 << 31), secrets.randbelow(1 << 31)),
+            max(1, min(args.compilers, len(tasks))),
+            args.runners,
+            args.time_budget,
+        )
+        print(f"{len(tasks)} cases, seeds {settings.seeds}", flush=True)
+        writer = Writer(args.out, len(tasks))
+        Numerics(tasks, settings, writer).run()
+        writer.finish(settings)
+    return int(bool(broken) or any(r.status != "ok" for r in writer.results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Everything that needs a GPU, in one command, with no network: what the machine is, whether every
+# backend's kernels are right, how fast whole networks are beside the peers.
+#
+#   bash scripts/gpu_check.sh [--stage environment|numerics|benchmarks]... [--models a,b]
+#                             [--batch 1,16] [--time-budget SEC] [--log FILE] [--out FOLDER]
+#                             [--families a,b] [--match TEXT] [--numerics-budget SEC] [--dry-run]
+#
+# Each stage writes its results into --out ($OUT, or ./out) as it goes. --log keeps the
+# measurements of the search: given again, nothing in it is measured anew. --dry-run goes the same
+# way on a CPU with tiny networks. docs/cuda.md tells more.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+begin=$(date +%s)
+
+stages=() models= batch=1,16 budget=520 numerics_budget=220 log= dry= families= match=
+out=${OUT:-out}
+usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; }
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --stage) stages+=("$2"); shift;;
+    --models) models=$2; shift;;
+    --batch) batch=$2; shift;;
+    --time-budget) budget=$2; shift;;
+    --numerics-budget) numerics_budget=$2; shift;;
+    --log) log=$2; shift;;
+    --out) out=$2; shift;;
+    --families) families=$2; shift;;
+    --match) match=$2; shift;;
+    --dry-run) dry=1;;
+    -h|--help) usage; exit 0;;
+    *) echo "unknown option '$1'" >&2; usage >&2; exit 2;;
+  esac
+  shift
+done
+[ ${#stages[@]} -gt 0 ] || stages=(environment numerics benchmarks)
+for stage in "${stages[@]}"; do
+  case "$stage" in environment|numerics|benchmarks);;
+    *) echo "unknown stage '$stage'" >&2; exit 2;; esac
+done
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+
+# A copy of the tree may have lost its relative links.
+for folder in backends search cost; do
+  [ -e "collage/$folder/__init__.py" ] || { rm -rf "collage/$folder"; ln -s "../$folder" "collage/$folder"; }
+done
+export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
+# Compiled objects, by content: later stages and calls take them from here.
+export COLLAGE_CACHE_DIR=${COLLAGE_CACHE_DIR:-/tmp/collage-gpu-cache}
+python=${PYTHON:-python3}
+device=cuda
+[ -z "$dry" ] || device=cpu
+
+left() { echo $((budget - $(date +%s) + begin)); }
+say() { echo "== $*" | tee -a "$out/check.log"; }
+worst=0
+run() {  # run NAME LIMIT_SEC COMMAND...
+  local name=$1 limit=$2; shift 2
+  say "$name ($(left) s left)"
+  [ "$limit" -gt 0 ] || { say "$name: no time left"; worst=1; return; }
+  timeout -k 10 "$limit" "$@" 2>&1 | tee -a "$out/check.log"
+  local status=${PIPESTATUS[0]}
+  [ "$status" -ne 124 ] || say "$name: stopped after $limit s"
+  say "$name: exit status $status ($(left) s left)"
+  [ "$status" -eq 0 ] || worst=1
+}
+
+for stage in "${stages[@]}"; do
+  case "$stage" in
+    environment)
+      run environment 90 "$python" -m benchmarks.gpu.environment --out "$out" ${dry:+--quick};;
+    numerics)
+      if [ -n "$dry" ] && [ -z "$families" ]; then families=tests.collage_tests.gpu_rehearsal_cases; fi
+      limit=$(left); [ "$limit" -lt "$numerics_budget" ] || limit=$numerics_budget
+      run numerics $((limit + 45)) "$python" -m benchmarks.gpu.numerics --out "$out" \
+        --cache "$COLLAGE_CACHE_DIR" --device "$device" --time-budget "$limit" \
+        ${families:+--families "$families"} ${match:+--match "$match"};;
+    benchmarks)
+      run benchmarks "$(left)" "$python" -m benchmarks.gpu.run --out "$out" --batch "$batch" \
+        --time-budget "$(($(left) - 15))" ${models:+--models "$models"} ${log:+--log "$log"} \
+        ${dry:+--dry-run};;
+  esac
+done
+exit "$worst"
