@@ -8,13 +8,13 @@ PIP := $(BIN)/pip install --disable-pip-version-check -q
 # PyTorch is only needed for .pt2 inputs and for building the benchmark models; name a CPU build.
 TORCH ?= torch==2.13.0
 
-.PHONY: demo test lint test-slow test-torch bench bench-light bench-pool clean
+.PHONY: demo test lint test-slow test-cuda test-torch bench bench-light bench-pool clean
 
 demo: $(STAMP)
 	$(BIN)/python examples/demo.py
 
 test: lint
-	$(BIN)/python -m pytest -m "not slow and not torch"
+	$(BIN)/python -m pytest -m "not slow and not torch and not cuda and not gpu"
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -24,11 +24,16 @@ lint: $(STAMP)
 
 # Whole networks, minutes each.
 test-slow: $(STAMP)
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m "slow and not gpu"
+
+# The CUDA backends on a machine without a GPU: compiled, linked, exported, not run. Compiled
+# kernels are kept by content, so a second run takes a fraction of the first.
+test-cuda: $(VENV)/.cuda
+	$(BIN)/python -m pytest -m "cuda and not slow and not torch and not gpu"
 
 # PyTorch exported programs as input, and the benchmark models that torch exports.
 test-torch: $(VENV)/.bench
-	$(BIN)/python -m pytest -m torch
+	$(BIN)/python -m pytest -m "torch and not cuda and not gpu"
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.run
@@ -43,6 +48,10 @@ $(STAMP): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) -e '.[cpu,dev]'
+	touch $@
+
+$(VENV)/.cuda: $(STAMP)
+	$(PIP) -e '.[cuda,tensorrt]'
 	touch $@
 
 $(VENV)/.torch: $(STAMP)

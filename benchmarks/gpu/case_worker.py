@@ -60,10 +60,9 @@ def compile_and_refer(request: Answer) -> Answer:
     library = compile_case(case, device_target(request["device"]), folder, context)
     compile_sec = time.perf_counter() - begin
     begin = time.perf_counter()
-    reference = widened(case.module)
     for seed in request["seeds"]:
         inputs = make_inputs(case, seed)
-        expected = reference.run(inputs)
+        expected = widened(case.module).run(inputs)
         if not all(np.isfinite(array).all() for array in expected):
             raise ValueError("the reference's output is not finite: the case proves nothing")
         save_arrays(folder / f"{seed}" / "inputs", inputs)

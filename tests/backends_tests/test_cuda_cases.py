@@ -1,0 +1,119 @@
+"""Every case of every CUDA backend: compiles for Hopper with no GPU, links, holds machine code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from threading import local
+from typing import Any
+
+import pytest
+
+from benchmarks.child import ChildProcess
+from collage.backends.base import BackendTarget
+from collage.backends.registry import backend_names, get_backend
+from collage.config import Config
+from tests.contracts.cuda_cases import case_names, case_of, cases_of, families
+from tests.contracts.cuda_compile import cuda_target
+from tests.contracts.machine_code import defined_functions, device_code, needed_libraries
+
+pytestmark = pytest.mark.cuda
+
+_LIMIT_SEC = 500.0
+_WITHOUT_DEVICE_CODE = {"cublas", "cudnn", "tensorrt"}
+"""Their kernels are in NVIDIA's libraries or engines; ours are entries on the host."""
+
+_CASES = [(family, name) for family in families() for name in case_names(family)]
+
+
+class _Compilers:
+    """Compiles cases ahead in as many processes as there are cores."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._own = local()
+        self._pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+        self._answers: dict[tuple[str, str], Future[dict[str, Any]]] = {}
+
+    def start(self, family: str, name: str) -> None:
+        self._answers[family, name] = self._pool.submit(self._compile, family, name)
+
+    def answer(self, family: str, name: str) -> dict[str, Any]:
+        return self._answers[family, name].result()
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def _compile(self, family: str, name: str) -> dict[str, Any]:
+        number = len(list(self._folder.iterdir()))
+        folder = self._folder / f"{number}-{family}-{''.join(c for c in name if c.isalnum())}"
+        folder.mkdir()
+        request = {
+            "do": "compile",
+            "family": family,
+            "name": name,
+            "device": "cuda",
+            "folder": str(folder),
+            "cache_dir": str(Config.from_environment().cache_dir),
+            "seeds": [],
+        }
+        # The child dies with the thread that started it, which the pool keeps.
+        if not hasattr(self._own, "child"):
+            log = self._folder.with_name(f"{folder.name}.stderr")
+            self._own.child = ChildProcess(["benchmarks.gpu.case_worker"], log)
+        answer: dict[str, Any] = self._own.child.ask(request, _LIMIT_SEC)
+        return answer
+
+
+@pytest.fixture(scope="module")
+def compilers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[_Compilers]:
+    compilers = _Compilers(tmp_path_factory.mktemp("cases"))
+    for item in request.session.items:
+        callspec = getattr(item, "callspec", None)
+        if callspec is not None and {"family", "name"} <= set(callspec.params):
+            compilers.start(callspec.params["family"], callspec.params["name"])
+    yield compilers
+    compilers.close()
+
+
+@pytest.mark.timeout(1500)  # the first one waits for compilers that work on all of them
+@pytest.mark.parametrize(("family", "name"), _CASES, ids=[f"{f}-{n}" for f, n in _CASES])
+def test_case_compiles_and_links(compilers: _Compilers, family: str, name: str) -> None:
+    case = case_of(family, name)
+    answer = compilers.answer(family, name)
+    library = Path(answer["library"])
+    if case.backend != "tvm" and case.backend not in answer["runtimes"]:
+        assert f"__tvm_ffi_{case.backend}_0" in defined_functions(library)
+    assert {Path(path).name for path in answer["required"]} <= needed_libraries(library)
+    code = device_code(library)
+    assert all(image.kind == "elf" for image in code), f"not machine code: {code}"
+    assert {image.arch for image in code} <= {90}
+    if case.backend not in _WITHOUT_DEVICE_CODE:
+        assert sum(image.size_bytes for image in code) > 1000
+    assert b"__global__" not in library.read_bytes(), "CUDA source was embedded, not compiled"
+
+
+@pytest.mark.parametrize("family", families())
+def test_every_pattern_has_a_case(family: str) -> None:
+    cases = cases_of(family).values()
+    backends = {case.backend for case in cases}
+    assert backends <= set(backend_names())
+    for name in backends - {"tvm"}:
+        backend = get_backend(name)
+        target = BackendTarget(name, cuda_target(), backend.parse_options({}))
+        patterns = {triple.name for triple in backend.patterns(target)}
+        tried = {case.pattern for case in cases if case.backend == name}
+        assert patterns - tried == set(), "patterns without a case"
+
+
+@pytest.mark.parametrize("family", families())
+def test_cases_prove_something(family: str) -> None:
+    for case in cases_of(family).values():
+        assert 0 < case.rtol <= 2e-2, case.name
+        dtype = str(case.module["main"].params[0].ty.dtype)
+        if dtype == "float32":
+            assert case.rtol <= 5e-3, f"{case.name}: float32 is more precise than this"
