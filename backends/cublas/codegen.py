@@ -1,0 +1,104 @@
+"""From partition functions to a static library: stubs with products as data over one runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+import tvm
+from tvm import relax
+
+from collage.backends import native
+from collage.backends.base import BackendTarget, BuildContext, LibraryNeed
+from collage.backends.cublas.algorithms import HEADERS, TEMPLATES, Choice, choose
+from collage.backends.cublas.partition import Partition, read_partition
+from collage.backends.cublas.problem import Problem
+from collage.backends.cuda_toolkit import arch_of, cudart, find_toolkit
+
+
+@dataclass(frozen=True)
+class ProductData:
+    """One distinct product, as the stub template sees it."""
+
+    problem: Problem
+    choice: Choice | None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry point: a partition, and the position of its product in the table."""
+
+    partition: Partition
+    product: int
+
+
+def compile_functions(
+    functions: Sequence[relax.Function],
+    target: BackendTarget,
+    library: LibraryNeed,
+    include: Path,
+    context: BuildContext,
+) -> tvm.runtime.Module:
+    """Compile all partitions of one IRModule.
+
+    Parameters
+    ----------
+    functions : sequence of relax.Function
+        Their constants have become parameters.
+    library : LibraryNeed
+        cublasLt.
+    include : Path
+        Folder of ``cublasLt.h``.
+
+    Raises
+    ------
+    CodegenError
+        When a function is not what the patterns match, or cublasLt has no algorithm for it.
+    """
+    partitions = [read_partition(function, target.options) for function in functions]
+    flags = runtime_flags(include)
+    choices: dict[Problem, Choice] = {}
+    if target.options.algorithm == "measured":
+        problems = [partition.problem for partition in partitions]
+        choices = choose(problems, arch_of(target.device), [library, cudart()], flags, context)
+    return native.static_library(
+        render_stubs(partitions, choices, target.options.workspace_limit),
+        [partition.symbol for partition in partitions],
+        context,
+        suffix=".c",
+        flags=[f"-I{TEMPLATES}"],
+        objects=[runtime_object(flags, context)],
+    )
+
+
+def render_stubs(
+    partitions: Sequence[Partition], choices: dict[Problem, Choice], workspace_limit: int
+) -> str:
+    """The generated C source: one table entry per distinct product, one function per partition."""
+    numbers: dict[Problem, int] = {}
+    entries = [Entry(p, numbers.setdefault(p.problem, len(numbers))) for p in partitions]
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,
+    )
+    return environment.get_template("stubs.c.jinja").render(
+        products=[ProductData(problem, choices.get(problem)) for problem in numbers],
+        entries=entries,
+        workspace_limit=workspace_limit,
+    )
+
+
+def runtime_flags(include: Path) -> list[str]:
+    """Compiler flags for the runtime's headers."""
+    folders = dict.fromkeys([include, find_toolkit().include])
+    includes = [f"-I{folder}" for folder in folders]
+    return ["-fvisibility=hidden", *includes, *native.ffi_include_flags()]
+
+
+def runtime_object(flags: list[str], context: BuildContext) -> Path:
+    """The runtime that every partition shares, compiled once."""
+    depends = [*HEADERS, native.FFI_HEADER]
+    return native.compile_cached(TEMPLATES / "cublas_runtime.cc", context, flags, depends)

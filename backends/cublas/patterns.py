@@ -1,0 +1,268 @@
+"""What cublasLt can run: matrix products and 1×1 convolutions, with its epilogues.
+
+``permute_dims`` on the operands or the result become transpose flags, leading dimensions and batch
+strides. The predicates ask the same planner that generates code.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import tvm
+from tvm import relax
+from tvm.relax.dpl import DFPattern, is_op, wildcard
+
+from collage.backends.base import Match, PatternTriple, Predicate, Verdict
+from collage.backends.cublas.options import CublasOptions
+from collage.backends.cublas.problem import (
+    DTYPES,
+    Epilogue,
+    Product,
+    UnsupportedProblemError,
+    derive,
+    matmul_views,
+)
+from collage.backends.cublas.views import View
+from collage.backends.patterns import (
+    Chain,
+    all_of,
+    bias_per_channel,
+    operator,
+    residual_same_shape,
+    tensor_dtype,
+    tensor_shape,
+    with_activation,
+    with_bias,
+    with_residual,
+)
+
+MATMUL, CONV2D = "relax.matmul", "relax.nn.conv2d"
+
+EPILOGUES = (
+    Epilogue(),
+    Epilogue(activation="relu"),
+    Epilogue(activation="gelu"),
+    Epilogue(activation="gelu_tanh"),
+    Epilogue(residual=True),
+    Epilogue(residual=True, activation="relu"),
+    Epilogue(bias=True),
+    Epilogue(bias=True, activation="relu"),
+    Epilogue(bias=True, activation="gelu"),
+    Epilogue(bias=True, activation="gelu_tanh"),
+    Epilogue(bias=True, residual=True),
+    Epilogue(bias=True, residual=True, activation="relu"),
+)
+"""By rising priority. cublasLt applies the activation last, so none comes before a residual."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a triple's name stands for."""
+
+    core: str
+    epilogue: Epilogue
+
+
+def kinds() -> dict[str, Kind]:
+    """Every triple's name, by rising priority, and what its composite holds."""
+    table = {"cublas.matmul": Kind(MATMUL, Epilogue())}
+    for lhs, rhs, result in itertools.product((False, True), repeat=3):
+        if lhs or rhs or result:
+            table[permuted_name(lhs, rhs, result)] = Kind(MATMUL, Epilogue())
+    for core, name in ((MATMUL, "cublas.matmul"), (CONV2D, "cublas.conv2d_1x1")):
+        for epilogue in EPILOGUES:
+            table[f"{name}{epilogue.suffix}"] = Kind(core, epilogue)
+    return table
+
+
+def permuted_name(lhs: bool, rhs: bool, result: bool) -> str:
+    """The name of the triple that takes in the ``permute_dims`` at these places."""
+    where = zip(("lhs", "rhs", "result"), (lhs, rhs, result), strict=True)
+    return "cublas.matmul_permuted_" + "_".join(what for what, on in where if on)
+
+
+def pattern_table(options: CublasOptions) -> list[PatternTriple]:
+    """The pattern triples, by rising priority."""
+    triples: list[PatternTriple] = []
+    for name, kind in kinds().items():
+        if name.startswith("cublas.matmul_permuted_"):
+            chain = _permuted(*(place in name for place in ("lhs", "rhs", "result")))
+        else:
+            chain = _with_epilogue(operator(kind.core, 2), kind.epilogue)
+        triples.append(_triple(name, chain, kind, options))
+    return triples
+
+
+def _permuted(lhs: bool, rhs: bool, result: bool) -> Chain:
+    named: dict[str, DFPattern] = {}
+    operands = []
+    for index, permuted in enumerate((lhs, rhs)):
+        source = wildcard()
+        operands.append(is_op("relax.permute_dims")(source) if permuted else source)
+        named |= {f"source{index}": source, f"arg{index}": operands[-1]}
+    product = is_op(MATMUL)(*operands)
+    chain = Chain(product, {"root": product, **named})
+    return chain.then(is_op("relax.permute_dims")(product)) if result else chain
+
+
+def _with_epilogue(chain: Chain, epilogue: Epilogue) -> Chain:
+    if epilogue.bias:
+        chain = with_bias(chain)
+    if epilogue.residual:
+        chain = with_residual(chain)
+    return with_activation(chain, epilogue.activation) if epilogue.activation else chain
+
+
+def _triple(name: str, chain: Chain, kind: Kind, options: CublasOptions) -> PatternTriple:
+    checks: list[Predicate] = [_floating_tensors, _operands_are_arguments]
+    if kind.epilogue.activation == "gelu" and not options.approximate_gelu:
+        checks.append(_exact_gelu)
+    if kind.core == CONV2D:
+        checks.append(_pointwise)
+    if kind.epilogue.bias:
+        checks += [_bias_of_many, bias_per_channel(-1)]
+    if kind.epilogue.residual:
+        checks.append(residual_same_shape)
+
+    def fits(match: Match) -> Verdict:
+        try:
+            operands = (match.annotated["arg0"], match.annotated["arg1"])
+            product_of(kind, operands, match.root, options)
+        except UnsupportedProblemError as err:
+            return Verdict.no(str(err))
+        return Verdict.yes()
+
+    return PatternTriple(name, chain.pattern, all_of(*checks, fits), chain.annotations)
+
+
+def _floating_tensors(match: Match) -> Verdict:
+    dtype = tensor_dtype(match.root)
+    if dtype not in DTYPES:
+        return Verdict.no(f"dtype {dtype}; cublas takes {', '.join(DTYPES)}")
+    for name, expr in {"the result": match.root, **match.annotated}.items():
+        shape = tensor_shape(expr)
+        if shape is None:
+            return Verdict.no(f"{name} has no static shape: {expr.ty}")
+        if 0 in shape:
+            return Verdict.no(f"{name} is empty: shape {shape}")
+        if tensor_dtype(expr) != dtype:
+            return Verdict.no(f"{name} has dtype {tensor_dtype(expr)}, the result {dtype}")
+    return Verdict.yes()
+
+
+def _operands_are_arguments(match: Match) -> Verdict:
+    for name, expr in match.annotated.items():
+        # Constants become arguments, in device memory; only single elements stay in the code.
+        if isinstance(expr, tvm.ir.GenericConst) and math.prod(tensor_shape(expr) or ()) == 1:
+            return Verdict.no(f"{name} is a constant of one element")
+    return Verdict.yes()
+
+
+def _exact_gelu(_: Match) -> Verdict:
+    return Verdict.no(
+        "cublasLt's GELU is the tanh approximation; approximate_gelu allows it for the exact one"
+    )
+
+
+def _bias_of_many(match: Match) -> Verdict:
+    bias, result = tensor_shape(match.annotated["bias"]), tensor_shape(match.root)
+    if result is not None and bias is not None and max(bias, default=1) != result[-1]:
+        return Verdict.no(f"bias of shape {bias} is not one value per column of {result}")
+    return Verdict.yes()
+
+
+def _pointwise(match: Match) -> Verdict:
+    conv = match.annotated["root"]
+    attrs, weights = conv.attrs, tensor_shape(match.annotated["arg1"])
+    out_layout = str(attrs.out_layout) or str(attrs.data_layout)
+    layouts = (str(attrs.data_layout), str(attrs.kernel_layout), out_layout)
+    if layouts != ("NHWC", "OHWI", "NHWC"):
+        return Verdict.no(f"layouts {', '.join(layouts)}; a product needs NHWC, OHWI, NHWC")
+    if weights is None or weights[1:3] != (1, 1):
+        return Verdict.no(f"kernel {weights} is not 1x1")
+    if int(attrs.groups) != 1:
+        return Verdict.no(f"{int(attrs.groups)} groups")
+    if any(int(s) != 1 for s in attrs.strides):
+        return Verdict.no(
+            f"strides {[int(s) for s in attrs.strides]}: rows would not be contiguous"
+        )
+    if any(int(p) != 0 for p in attrs.padding):
+        return Verdict.no(f"padding {[int(p) for p in attrs.padding]}")
+    return Verdict.yes()
+
+
+def product_of(
+    kind: Kind,
+    operands: tuple[relax.Expr, relax.Expr],
+    root: relax.Expr,
+    options: CublasOptions,
+) -> Product:
+    """The product that a matched chain asks for.
+
+    Parameters
+    ----------
+    operands : (relax.Expr, relax.Expr)
+        Of the ``matmul`` or the 1×1 ``conv2d``, seen through their variables: ``permute_dims``
+        calls where the pattern took these in.
+    root : relax.Expr
+        The chain's result, perhaps a ``permute_dims`` of the product.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        When cublasLt cannot run it.
+    """
+    if kind.core == CONV2D:
+        views = _convolution_views(*operands)
+    else:
+        lhs, rhs = (_operand_view(operand) for operand in operands)
+        views = matmul_views(lhs, rhs, _result_view(root))
+    return derive(
+        *views,
+        kind.epilogue,
+        dtype=tensor_dtype(root),
+        allow_tf32=options.allow_tf32,
+        workspace_limit=options.workspace_limit,
+    )
+
+
+def _convolution_views(x: relax.Expr, w: relax.Expr) -> tuple[View, View, View]:
+    """A 1×1 convolution's pixels by channels, its weights by columns, and its result."""
+    data, weights = tensor_shape(x), tensor_shape(w)
+    if data is None or weights is None:
+        raise UnsupportedProblemError(f"no static shape: {x.ty}, {w.ty}")
+    pixels = data[0] * data[1] * data[2]
+    return (
+        View.dense((pixels, data[3])),
+        View.dense((weights[0], weights[3])).transposed(),
+        View.dense((pixels, weights[0])),
+    )
+
+
+def permutation(expr: relax.Expr) -> list[int] | None:
+    """The axes of a ``permute_dims`` call, or None for anything else."""
+    if not isinstance(expr, relax.Call) or expr.op.name != "relax.permute_dims":
+        return None
+    rank = expr.args[0].ty.ndim
+    axes = expr.attrs.axes
+    given = list(reversed(range(rank))) if axes is None else [int(axis) for axis in axes]
+    return [axis % rank for axis in given]
+
+
+def _operand_view(expr: relax.Expr) -> View:
+    """How an operand lies in memory: through its ``permute_dims``, where it is one."""
+    axes = permutation(expr)
+    shape = tensor_shape(expr if axes is None else expr.args[0])
+    if shape is None:
+        raise UnsupportedProblemError(f"no static shape: {expr.ty}")
+    return View.dense(shape) if axes is None else View.dense(shape).permuted(axes)
+
+
+def _result_view(root: relax.Expr) -> View | None:
+    """Where the product goes when a ``permute_dims`` follows it: a view in the product's axes."""
+    axes, shape = permutation(root), tensor_shape(root)
+    if axes is None or shape is None:
+        return None
+    return View.dense(shape).permuted(sorted(range(len(axes)), key=axes.__getitem__))

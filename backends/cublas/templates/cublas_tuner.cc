@@ -1,0 +1,298 @@
+/* Times cublasLt's candidate algorithms for a product; loaded while compiling, where a GPU is there.
+ *
+ * Each candidate's launches are captured into a CUDA graph, so that short kernels are not hidden
+ * behind the time of launching them. Consecutive launches work on different copies of the data,
+ * which together exceed the L2 cache, and candidates take turns, so that a drift of the clock meets
+ * all of them alike. */
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "cublas_plan.h"
+
+namespace collage_cublas {
+namespace {
+
+constexpr int kRounds = 7;
+constexpr int kLeastLaunches = 4, kMostLaunches = 64, kMostCopies = 256;
+constexpr float kGraphMs = 1.0f;
+/* A candidate must be this much faster than cublasLt's own first choice to replace it. */
+constexpr float kWorthwhile = 0.99f;
+
+class DeviceMemory {
+ public:
+  explicit DeviceMemory(size_t bytes) {
+    check(cudaMalloc(&data_, std::max(bytes, size_t{256})), "cudaMalloc");
+  }
+  ~DeviceMemory() { cudaFree(data_); }
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+  char* data() const { return static_cast<char*>(data_); }
+
+ private:
+  void* data_ = nullptr;
+};
+
+class Stream {
+ public:
+  Stream() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate"); }
+  ~Stream() { cudaStreamDestroy(stream_); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  operator cudaStream_t() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+class Handle {
+ public:
+  Handle() { check(cublasLtCreate(&handle_), "cublasLtCreate"); }
+  ~Handle() { cublasLtDestroy(handle_); }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  operator cublasLtHandle_t() const { return handle_; }
+
+ private:
+  cublasLtHandle_t handle_ = nullptr;
+};
+
+class Event {
+ public:
+  Event() { check(cudaEventCreate(&event_), "cudaEventCreate"); }
+  ~Event() { cudaEventDestroy(event_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  operator cudaEvent_t() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+/* Copies of a product's operands, all filled with the same harmless numbers. */
+class Copies {
+ public:
+  Copies(const collage_cublas_problem& p, int device)
+      : element_(static_cast<size_t>(bits_of(p) / 8)),
+        a_(padded(elements_a(p))),
+        b_(padded(elements_b(p))),
+        bias_(p.bias ? padded(p.m) : 0),
+        residual_(p.residual ? padded(elements_d(p)) : 0),
+        one_(a_ + b_ + bias_ + residual_ + padded(elements_d(p))),
+        count_(count(device)),
+        memory_(one_ * count_) {
+    /* 0x3c3c is 1.06 in float16, 0.0115 in bfloat16 and (twice) in float32. */
+    check(cudaMemset(memory_.data(), 0x3c, one_ * count_), "cudaMemset");
+    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  }
+
+  cublasStatus_t launch_on(const Plan& plan, const collage_cublas_problem& p, size_t copy,
+                           cudaStream_t stream) const {
+    char* a = memory_.data() + one_ * (copy % count_);
+    char *b = a + a_, *bias = b + b_, *residual = bias + bias_;
+    return launch(plan, p, a, b, bias, residual, residual + residual_, stream);
+  }
+
+ private:
+  size_t padded(int64_t elements) const {
+    return (static_cast<size_t>(elements) * element_ + 255) / 256 * 256;
+  }
+  size_t count(int device) const {
+    int cache = 0;
+    check(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, device), "cache size");
+    const size_t wanted = 2 * static_cast<size_t>(cache) / one_ + 1;
+    return std::min(wanted, size_t{kMostCopies});
+  }
+
+  size_t element_, a_, b_, bias_, residual_, one_, count_;
+  DeviceMemory memory_;
+};
+
+/* One candidate: its launches as a graph, and how long they took. */
+struct Candidate {
+  Plan plan;
+  cudaGraphExec_t graph = nullptr;
+  std::vector<float> ms;
+
+  float median() const {
+    std::vector<float> sorted = ms;
+    std::nth_element(sorted.begin(), sorted.begin() + sorted.size() / 2, sorted.end());
+    return sorted[sorted.size() / 2];
+  }
+};
+
+class Tuner {
+ public:
+  Tuner(const collage_cublas_problem& problem, int device, int count)
+      : problem_(problem), copies_(problem, device) {
+    Plan plan = describe(handle_, problem_);
+    size_t workspace = 0;
+    for (const cublasLtMatmulHeuristicResult_t& found : candidates(plan, problem_, count)) {
+      Candidate candidate;
+      candidate.plan = plan;
+      candidate.plan.algorithm = found.algo;
+      candidate.plan.workspace_bytes = found.workspaceSize;
+      workspace = std::max(workspace, found.workspaceSize);
+      candidates_.push_back(candidate);
+    }
+    workspace_ = std::make_unique<DeviceMemory>(workspace);
+    for (Candidate& candidate : candidates_) candidate.plan.workspace = workspace_->data();
+  }
+  ~Tuner() {
+    for (const Candidate& candidate : candidates_)
+      if (candidate.graph != nullptr) cudaGraphExecDestroy(candidate.graph);
+  }
+  Tuner(const Tuner&) = delete;
+  Tuner& operator=(const Tuner&) = delete;
+
+  /* Times every candidate that runs, also when captured. Returns the fastest; `first` is the one
+   * that cublasLt ranks first. */
+  const Candidate& fastest(const Candidate** first, int* measured) {
+    keep_those_that([this](Candidate& candidate) { return runs(candidate); });
+    const int launches = launches_per_graph();
+    size_t copy = 0;
+    keep_those_that([&](Candidate& candidate) {
+      copy += static_cast<size_t>(launches);
+      return capture(candidate, launches, copy);
+    });
+    for (int round = 0; round < kRounds; ++round)
+      for (Candidate& candidate : candidates_) {
+        check(cudaEventRecord(begin_, stream_), "cudaEventRecord");
+        check(cudaGraphLaunch(candidate.graph, stream_), "cudaGraphLaunch");
+        candidate.ms.push_back(elapsed() / static_cast<float>(launches));
+      }
+    const Candidate* best = &candidates_.front();
+    for (const Candidate& candidate : candidates_)
+      if (candidate.median() < best->median()) best = &candidate;
+    *first = &candidates_.front();
+    if (best->median() > kWorthwhile * (*first)->median()) best = *first;
+    *measured = static_cast<int>(candidates_.size());
+    return *best;
+  }
+
+ private:
+  template <typename Condition>
+  void keep_those_that(Condition condition) {
+    std::vector<Candidate> kept;
+    for (Candidate& candidate : candidates_)
+      if (condition(candidate)) kept.push_back(candidate);
+    candidates_ = kept;
+    if (kept.empty()) throw std::runtime_error("none of cublasLt's algorithms runs this product");
+  }
+
+  /* A few calls, which also load the kernels. */
+  bool runs(const Candidate& candidate) {
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    for (size_t copy = 0; copy < 3 && status == CUBLAS_STATUS_SUCCESS; ++copy)
+      status = copies_.launch_on(candidate.plan, problem_, copy, stream_);
+    check(cudaStreamSynchronize(stream_), "running a candidate");
+    return status == CUBLAS_STATUS_SUCCESS;
+  }
+
+  /* As many as take about a millisecond, going by cublasLt's first choice. */
+  int launches_per_graph() {
+    check(cudaEventRecord(begin_, stream_), "cudaEventRecord");
+    for (size_t copy = 0; copy < kLeastLaunches; ++copy)
+      check(copies_.launch_on(candidates_.front().plan, problem_, copy, stream_), "cublasLtMatmul");
+    const float ms = std::max(elapsed() / kLeastLaunches, 1e-4f);
+    return std::clamp(static_cast<int>(kGraphMs / ms), kLeastLaunches, kMostLaunches);
+  }
+
+  bool capture(Candidate& candidate, int launches, size_t first_copy) {
+    check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "capture");
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    for (int i = 0; i < launches && status == CUBLAS_STATUS_SUCCESS; ++i)
+      status = copies_.launch_on(candidate.plan, problem_, first_copy + static_cast<size_t>(i),
+                                 stream_);
+    cudaGraph_t graph = nullptr;
+    const cudaError_t ended = cudaStreamEndCapture(stream_, &graph);
+    const bool captured = status == CUBLAS_STATUS_SUCCESS && ended == cudaSuccess;
+    if (captured) check(cudaGraphInstantiate(&candidate.graph, graph, 0), "cudaGraphInstantiate");
+    if (graph != nullptr) cudaGraphDestroy(graph);
+    if (!captured) {
+      cudaGetLastError(); /* A capture that failed leaves its error behind. */
+      return false;
+    }
+    check(cudaGraphLaunch(candidate.graph, stream_), "cudaGraphLaunch");
+    check(cudaStreamSynchronize(stream_), "running a graph");
+    return true;
+  }
+
+  float elapsed() {
+    float ms = 0.0f;
+    check(cudaEventRecord(end_, stream_), "cudaEventRecord");
+    check(cudaEventSynchronize(end_), "cudaEventSynchronize");
+    check(cudaEventElapsedTime(&ms, begin_, end_), "cudaEventElapsedTime");
+    return ms;
+  }
+
+  collage_cublas_problem problem_;
+  Copies copies_;
+  Handle handle_;
+  std::unique_ptr<DeviceMemory> workspace_;
+  Stream stream_;
+  Event begin_, end_;
+  std::vector<Candidate> candidates_;
+};
+
+/* The data of a host tensor of 64-bit words, or NULL with an error raised. */
+void* words(const TVMFFIAny* arg, int64_t count) {
+  const DLTensor* tensor = collage_tensor(arg);
+  if (tensor == nullptr || tensor->device.device_type != kDLCPU || tensor->dtype.bits != 64 ||
+      !collage_is_contiguous(tensor) || collage_num_elements(tensor) != count) {
+    collage_fail("TypeError", "expected a host tensor of %lld 64-bit words",
+                 static_cast<long long>(count));
+    return nullptr;
+  }
+  return collage_data(tensor);
+}
+
+}  // namespace
+}  // namespace collage_cublas
+
+/* (int64[4]): cublasLt's version, the driver's, compute capability and multiprocessors of device 0. */
+COLLAGE_EXPORT(collage_cublas_facts) {
+  using namespace collage_cublas;
+  COLLAGE_CHECK_ARGS(1);
+  auto* facts = static_cast<int64_t*>(words(&args[0], 4));
+  if (facts == nullptr) return -1;
+  try {
+    int driver = 0;
+    check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+    facts[0] = static_cast<int64_t>(cublasLtGetVersion());
+    facts[1] = driver;
+    device_facts(0, &facts[2], &facts[3]);
+  } catch (const std::exception& error) {
+    return collage_fail("RuntimeError", "cublas: %s", error.what());
+  }
+  return 0;
+}
+
+/* (problem int64[], candidates int, chosen int64[9], times float64[3]): the algorithm in eight words
+ * after its workspace's bytes; seconds of it and of cublasLt's first choice, candidates measured. */
+COLLAGE_EXPORT(collage_cublas_measure) {
+  using namespace collage_cublas;
+  COLLAGE_CHECK_ARGS(4);
+  const auto* given = static_cast<const int64_t*>(
+      words(&args[0], sizeof(collage_cublas_problem) / sizeof(int64_t)));
+  auto* chosen = given == nullptr ? nullptr : static_cast<int64_t*>(words(&args[2], 9));
+  auto* times = chosen == nullptr ? nullptr : static_cast<double*>(words(&args[3], 3));
+  if (times == nullptr) return -1;
+  try {
+    collage_cublas_problem problem;
+    std::memcpy(&problem, given, sizeof(problem));
+    check(cudaSetDevice(0), "cudaSetDevice");
+    Tuner tuner(problem, 0, static_cast<int>(args[1].v_int64));
+    const Candidate* first = nullptr;
+    int measured = 0;
+    const Candidate& best = tuner.fastest(&first, &measured);
+    chosen[0] = static_cast<int64_t>(best.plan.workspace_bytes);
+    std::memcpy(&chosen[1], &best.plan.algorithm, sizeof(best.plan.algorithm));
+    times[0] = best.median() * 1e-3;
+    times[1] = first->median() * 1e-3;
+    times[2] = measured;
+  } catch (const std::exception& error) {
+    return collage_fail("RuntimeError", "cublas: %s", error.what());
+  }
+  return 0;
+}
