@@ -25,6 +25,7 @@ from collage.backends.base import (
     LibraryNeed,
     NativeBackend,
 )
+from collage.backends.cuda_graph import all_capturable, copy_shared_inputs
 from collage.backends.cuda_runtime import load_runtime_or_stub, nvcc_compiles
 from collage.backends.cuda_toolkit import cudart
 from collage.backends.errors import CompileError, OutputError, TargetError
@@ -93,6 +94,8 @@ def build_executable(
     context.work_dir.mkdir(parents=True, exist_ok=True)
     if is_cuda(targets):
         load_runtime_or_stub(context)
+    if cuda_graph:
+        mod = copy_shared_inputs(mod)
     mod = lower_native(mod, targets, context)
     used = codegen_names(mod)
     mod = lift_constants(mod, {b.name for b in _external(targets) if b.constants_as_arguments})
@@ -236,11 +239,8 @@ def compile_module(
     """
     used = codegen_names(mod)
     linked = [t for t in targets if t.backend in used]
-    for target in linked:
-        backend = get_backend(target.backend)
-        if isinstance(backend, ExternalBackend) and not backend.cuda_graph_safe(target):
-            cuda_graph = False
-    executable = build_executable(mod, targets, context, cuda_graph=cuda_graph)
+    capture = cuda_graph and is_cuda(targets) and all_capturable(linked)
+    executable = build_executable(mod, targets, context, cuda_graph=capture)
     return link(executable, linked or targets[:1], output, context)
 
 

@@ -29,8 +29,13 @@ def has_cuda_runtime() -> bool:
 
 
 def has_device() -> bool:
-    """Whether there is a GPU that TVM can use."""
-    return has_cuda_runtime() and bool(tvm.cuda(0).exist)
+    """Whether there is a GPU that TVM can use; loads TVM's CUDA runtime when there may be one."""
+    if not has_cuda_runtime():
+        try:
+            load_runtime()
+        except BackendUnavailableError:
+            return False
+    return bool(tvm.cuda(0).exist)
 
 
 def load_runtime() -> None:
