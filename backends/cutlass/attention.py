@@ -1,0 +1,189 @@
+"""Fused attention: CUTLASS's example kernel, as the ``nvidia-cutlass`` wheel has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import jinja2
+from tvm import relax
+
+from collage.backends.base import PatternTriple
+from collage.backends.cutlass.attention_patterns import (
+    FORMS,
+    PREFIX,
+    ChainForm,
+    pattern_table,
+    read_chain,
+)
+from collage.backends.cutlass.attention_problem import (
+    AttentionProblem,
+    UnsupportedAttentionError,
+    read_attention,
+)
+from collage.backends.cutlass.family import (
+    DTYPE_BITS,
+    Configuration,
+    KernelSource,
+    KernelSpec,
+    OperatorFamily,
+    Reading,
+    TensorSpec,
+)
+from collage.backends.cutlass.options import CutlassOptions
+from collage.backends.errors import CodegenError
+from collage.backends.patterns import tensor_dtype, tensor_shape
+
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+
+ELEMENTS = {
+    "float16": "cutlass::half_t",
+    "bfloat16": "cutlass::bfloat16_t",
+    "float32": "float",
+}
+UNBOUNDED_DIM = 65536
+"""``max_dim`` of the kernel that keeps its sums in memory."""
+
+
+@dataclass(frozen=True)
+class AttentionConfiguration(Configuration):
+    """A block of the score matrix per thread block.
+
+    Attributes
+    ----------
+    queries, keys : int
+        Extents of the block; 1024 scores per warp.
+    max_dim : int
+        Longest head that fits; with at most ``keys`` elements a head's sums stay in registers.
+    aligned : bool
+        Operands are fetched in accesses of 16 bytes instead of four elements.
+    """
+
+    queries: int
+    keys: int
+    max_dim: int
+    aligned: bool
+
+
+class AttentionFamily(OperatorFamily):
+    """``relax.nn.attention``, with or without bias, and the chain of its parts."""
+
+    name: ClassVar[str] = "attention"
+    prefixes: ClassVar[tuple[str, ...]] = (PREFIX,)
+
+    def __init__(self) -> None:
+        self._forms = {form.name: form for form in FORMS}
+        self._templates = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(TEMPLATES),
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            keep_trailing_newline=True,
+        )
+
+    def patterns(self, options: CutlassOptions, arch: str) -> Sequence[PatternTriple]:
+        return pattern_table()
+
+    def read(
+        self, name: str, composite: relax.Function, options: CutlassOptions, arch: str
+    ) -> Reading:
+        bindings = {b.var: b.value for block in composite.body.blocks for b in block.bindings}
+        root = bindings[composite.body.body]
+        try:
+            if name in self._forms:
+                parts = _chain_parts(self._forms[name], bindings, root)
+                problem = read_chain(self._forms[name], parts, root)
+                arguments = [parts[part] for part in ("q", "k", "v", "mask") if part in parts]
+            else:
+                problem = read_attention(root)
+                arguments = list(root.args)
+        except UnsupportedAttentionError as err:
+            raise CodegenError(f"cutlass cannot compile '{name}': {err}", value=name) from err
+        if not all(any(arg.same_as(p) for p in composite.params) for arg in arguments):
+            raise CodegenError(f"'{name}': an operand is no parameter of it", value=name)
+        return Reading(_spec(problem, arguments, root), tuple(arguments))
+
+    def configurations(
+        self, spec: KernelSpec, options: CutlassOptions, arch: str
+    ) -> Sequence[Configuration]:
+        queries, dim, dim_value = spec.sizes[2], spec.sizes[4], spec.sizes[5]
+        width = 128 // DTYPE_BITS[spec.dtype]
+        aligned = dim % width == 0 and dim_value % width == 0
+        longest = max(dim, dim_value)
+        if longest <= 64:
+            blocks = [(64, 64, 64), (32, 64, 64)]
+        elif longest <= 128:
+            blocks = [(64, 128, 128), (32, 128, 128)]
+        else:
+            blocks = [(32, 128, UNBOUNDED_DIM)]
+        # Few queries leave rows of a block without work.
+        if queries <= 32:
+            blocks.reverse()
+        return [AttentionConfiguration("sm80", *block, aligned=aligned) for block in blocks]
+
+    def render(self, spec: KernelSpec, configuration: Configuration) -> KernelSource:
+        assert isinstance(configuration, AttentionConfiguration)
+        text = self._templates.get_template("attention_sm80.cu.jinja").render(
+            conf=configuration,
+            element=ELEMENTS[spec.dtype],
+            layout=spec.layout,
+            bias=spec.epilogue == "bias",
+        )
+        block = f"{configuration.queries}x{configuration.keys}"
+        return KernelSource(f"attention_{spec.dtype}_{block}", text)
+
+
+def _spec(
+    problem: AttentionProblem, arguments: Sequence[relax.Expr], root: relax.Expr
+) -> KernelSpec:
+    return KernelSpec(
+        operator="attention",
+        sizes=problem.sizes(),
+        dtype=problem.dtype,
+        math="tensor" if problem.bits == 16 else "3xtf32",
+        layout=problem.layout,
+        epilogue="bias" if problem.has_bias else "none",
+        inputs=tuple(_tensor(argument) for argument in arguments),
+        output=_tensor(root),
+        scalars=(problem.scale,),
+    )
+
+
+def _chain_parts(
+    form: ChainForm, bindings: Mapping[relax.Var, relax.Expr], root: relax.Call
+) -> dict[str, relax.Expr]:
+    """The parts of a chain, from its result back to its operands."""
+    weights, v = root.args
+    softmax = bindings[weights]
+    parts = {"v": v, "softmax": softmax}
+    at = bindings[softmax.args[0]]
+    if form.mask:
+        inner, parts["mask"] = _inner_and_other(at, bindings)
+        at = bindings[inner]
+    if form.scaling:
+        inner, parts["factor"] = _inner_and_other(at, bindings)
+        at = bindings[inner]
+    q, permuted = at.args
+    permuted = bindings[permuted]
+    return parts | {"scores": at, "q": q, "permuted": permuted, "k": permuted.args[0]}
+
+
+def _inner_and_other(
+    call: relax.Call, bindings: Mapping[relax.Var, relax.Expr]
+) -> tuple[relax.Expr, relax.Expr]:
+    """The operand that is computed in the chain, and the one that is not."""
+    left, right = call.args
+    return (left, right) if left in bindings else (right, left)
+
+
+def _tensor(expr: relax.Expr) -> TensorSpec:
+    shape = tensor_shape(expr)
+    assert shape is not None
+    return TensorSpec(shape, tensor_dtype(expr))
+
+
+def family() -> AttentionFamily:
+    """The family of attentions."""
+    return AttentionFamily()

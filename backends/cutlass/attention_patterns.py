@@ -1,0 +1,197 @@
+"""What of the graph the attention kernel takes: Relax's attention, and the chain of its parts."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import tvm
+from tvm import relax
+from tvm.relax.dpl import DFPattern, is_const, is_op, wildcard
+
+from collage.backends.base import Match, PatternTriple, Predicate, Verdict
+from collage.backends.cutlass.attention_problem import (
+    AttentionProblem,
+    Strides,
+    UnsupportedAttentionError,
+    bhsd,
+    bias_strides,
+    check,
+    read_attention,
+)
+from collage.backends.cutlass.family import DTYPE_BITS
+from collage.backends.patterns import either_order, operator, tensor_dtype, tensor_shape
+
+PREFIX = "attention"
+
+
+@dataclass(frozen=True)
+class ChainForm:
+    """How a chain ``softmax(scaled(q @ permuted(k)) + mask) @ v`` is written.
+
+    Attributes
+    ----------
+    scaling : str
+        ``multiply`` or ``divide`` by one constant number, or nothing.
+    mask : bool
+        Something is added to the scores.
+    """
+
+    scaling: str
+    mask: bool
+
+    @property
+    def name(self) -> str:
+        words = [PREFIX, "chain", self.scaling, "mask" if self.mask else ""]
+        return "cutlass." + "_".join(word for word in words if word)
+
+
+FORMS = tuple(
+    ChainForm(*form) for form in itertools.product(("", "multiply", "divide"), (False, True))
+)
+
+
+def pattern_table() -> list[PatternTriple]:
+    """The pattern triples, by rising priority."""
+    return [*_chains(), *_calls()]
+
+
+def _calls() -> Iterator[PatternTriple]:
+    for name, operands in (("attention", 3), ("attention_bias", 4)):
+        chain = operator(f"relax.nn.{name}", operands)
+        yield PatternTriple(f"cutlass.{name}", chain.pattern, _call_fits, chain.annotations)
+
+
+def _call_fits(match: Match) -> Verdict:
+    call = match.annotated["root"]
+    assert isinstance(call, relax.Call)
+    bias = call.args[3] if len(call.args) > 3 else None
+    if isinstance(bias, tvm.ir.GenericConst) and math.prod(tensor_shape(bias) or (1,)) == 1:
+        return Verdict.no("a bias of one element is not passed as a tensor")
+    try:
+        read_attention(call)
+    except UnsupportedAttentionError as err:
+        return Verdict.no(str(err))
+    return Verdict.yes()
+
+
+def _chains() -> Iterator[PatternTriple]:
+    for form in FORMS:
+        named: dict[str, DFPattern] = {"q": wildcard(), "v": wildcard()}
+        source = wildcard()
+        keys = is_op("relax.permute_dims")(source)
+        scores = is_op("relax.matmul")(named["q"], keys)
+        named |= {"k": source, "permuted": keys, "scores": scores}
+        if form.scaling:
+            factor = named["factor"] = is_const()
+            scaled = is_op("relax.divide")(scores, factor)
+            if form.scaling == "multiply":
+                scaled = either_order("relax.multiply", scores, factor)
+            scores = scaled
+        if form.mask:
+            named["mask"] = wildcard()
+            scores = either_order("relax.add", scores, named["mask"])
+        weights = named["softmax"] = is_op("relax.nn.softmax")(scores)
+        root = is_op("relax.matmul")(weights, named["v"])
+        yield PatternTriple(form.name, root, _chain_fits(form), named)
+
+
+def _chain_fits(form: ChainForm) -> Predicate:
+    def check_chain(match: Match) -> Verdict:
+        try:
+            read_chain(form, match.annotated, match.root)
+        except UnsupportedAttentionError as err:
+            return Verdict.no(str(err))
+        return Verdict.yes()
+
+    return check_chain
+
+
+def read_chain(
+    form: ChainForm, parts: Mapping[str, relax.Expr], root: relax.Expr
+) -> AttentionProblem:
+    """The problem of a chain.
+
+    Parameters
+    ----------
+    parts : mapping of str to relax.Expr
+        ``q``, ``k`` (before it is permuted), ``permuted``, ``scores``, ``softmax``, ``v``, and
+        where the form has them ``factor`` and ``mask``.
+    root : relax.Expr
+        The result.
+
+    Raises
+    ------
+    UnsupportedAttentionError
+        When the kernel cannot run it.
+    """
+    q, k, v = (tensor_shape(parts[name]) for name in ("q", "k", "v"))
+    scores, result = tensor_shape(parts["scores"]), tensor_shape(root)
+    if q is None or k is None or v is None or scores is None or result is None:
+        raise UnsupportedAttentionError("an operand has no static shape")
+    if 0 in (*q, *k, *v):
+        raise UnsupportedAttentionError(f"an operand is empty: {q}, {k}, {v}")
+    rank = len(scores)
+    if rank not in (3, 4) or {len(q), len(k), len(v)} != {rank} or q[:-2] != v[:-2]:
+        raise UnsupportedAttentionError(f"operands of shapes {q}, {k}, {v}")
+    dtypes = {tensor_dtype(expr) for name, expr in parts.items() if name != "factor"}
+    dtype = tensor_dtype(root)
+    if dtypes != {dtype} or dtype not in DTYPE_BITS:
+        raise UnsupportedAttentionError(f"dtypes {sorted(dtypes)}")
+    softmax = parts["softmax"]
+    assert isinstance(softmax, relax.Call)
+    if int(softmax.attrs.axis) % rank != rank - 1:
+        raise UnsupportedAttentionError(f"softmax over axis {int(softmax.attrs.axis)}")
+    lead = (1,) * (4 - rank)
+    (batch, heads, queries, dim), (_, _, keys, dim_value) = lead + q, lead + v
+    problem = AttentionProblem(
+        *(batch, heads, queries, keys, dim, dim_value, dtype),
+        scale=_scale(form, parts),
+        q=bhsd(lead + q),
+        k=_key_strides(parts["permuted"], lead + k, (batch, heads, keys, dim)),
+        v=bhsd(lead + v),
+        layout="bhsd",
+        bias=bias_strides(parts["mask"], batch, heads, queries, keys)
+        if form.mask
+        else Strides(0, 0, 0),
+        has_bias=form.mask,
+    )
+    check(problem)
+    return problem
+
+
+def _scale(form: ChainForm, parts: Mapping[str, relax.Expr]) -> float:
+    if not form.scaling:
+        return 1.0
+    factor = parts["factor"]
+    if not isinstance(factor, tvm.ir.GenericConst) or factor.value.numpy().size != 1:
+        raise UnsupportedAttentionError("the scores are not scaled by one number")
+    number = float(factor.value.numpy().astype("float64").reshape(-1)[0])
+    if form.scaling == "multiply":
+        return number
+    if number == 0:
+        raise UnsupportedAttentionError("the scores are divided by zero")
+    return 1 / number
+
+
+def _key_strides(permuted: relax.Expr, source: tuple[int, ...], wanted: tuple[int, ...]) -> Strides:
+    """Strides of keys that ``permute_dims`` turns to (batch, head, element, sequence)."""
+    assert isinstance(permuted, relax.Call)
+    rank = len(tensor_shape(permuted) or ())
+    given = permuted.attrs.axes
+    axes = [int(a) % rank for a in given] if given is not None else list(reversed(range(rank)))
+    # A missing head or batch stays in front.
+    lead = 4 - rank
+    axes = [*range(lead), *(axis + lead for axis in axes)]
+    step = [1] * 4
+    for axis in (2, 1, 0):
+        step[axis] = step[axis + 1] * source[axis + 1]
+    shape, steps = [source[axis] for axis in axes], [step[axis] for axis in axes]
+    batch, heads, keys, dim = wanted
+    if shape != [batch, heads, dim, keys] or (steps[2] != 1 and dim != 1):
+        raise UnsupportedAttentionError(
+            f"keys of shape {source} permuted by {axes}: their last axis must be a head's elements"
+        )
+    return Strides(row=steps[3], head=steps[1], batch=steps[0])
