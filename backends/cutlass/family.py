@@ -1,8 +1,8 @@
 """What every family of CUTLASS operators gives the frame (``codegen.py``, ``tuning.py``).
 
 A family reads a composite function into a :class:`KernelSpec`, the key by which partitions share
-kernels and tuning results; lists the configurations that could run it, best guess first; and renders
-one *kernel unit*: CUDA source text that holds one kernel and defines two C functions,
+kernels and tuning results; lists the configurations that could run it, best guess first; and
+renders one *kernel unit*: CUDA source text that holds one kernel and defines two C functions,
 
     extern "C" int COLLAGE_KERNEL(const collage_cutlass_call* call);
     extern "C" size_t COLLAGE_KERNEL_WORKSPACE(const int64_t* sizes);
@@ -167,3 +167,11 @@ class OperatorFamily(ABC):
     @abstractmethod
     def render(self, spec: KernelSpec, configuration: Configuration) -> KernelSource:
         """The kernel unit; its text depends on ``spec.sizes`` only where it must."""
+
+    def launch_sizes(self, spec: KernelSpec, configuration: Configuration) -> tuple[int, ...]:
+        """What the unit is handed as ``sizes``: the spec's, or more than those.
+
+        Numbers that a configuration adds here, such as slices of a reduced axis, need no unit of
+        their own.
+        """
+        return spec.sizes
