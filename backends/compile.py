@@ -122,7 +122,12 @@ def build_executable(
             if cuda_graph:
                 config = {"relax.backend.use_cuda_graph": True}
                 stack.enter_context(tvm.transform.PassContext(config=config))
-        return tvm.compile(mod, target=device)
+        try:
+            return tvm.compile(mod, target=device)
+        except (RuntimeError, ValueError, TypeError) as err:
+            # An error of ours has lost its type on the way through TVM's compiler.
+            lines = str(err).strip().splitlines() or [type(err).__name__]
+            raise CompileError(f"TVM cannot compile the module: {lines[0]}", value=str(err)) from err
 
 
 def is_cuda(targets: Sequence[BackendTarget]) -> bool:

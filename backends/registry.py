@@ -34,7 +34,10 @@ from collage.backends.base import (
 from collage.backends.errors import CollageError, TargetError
 
 ENTRY_POINT_GROUP = "collage.backends"
-BUILTIN = ("tvm", "onednn", "openblas")
+BUILTIN = ("tvm", "onednn", "openblas", "cublas")
+
+_ANY_DEVICE: Mapping[str, Any] = {"cpu": "llvm", "cuda": {"kind": "cuda", "arch": "sm_90a"}}
+"""Device targets to register patterns for; without an architecture TVM would look for a GPU."""
 
 _backends: dict[str, Backend] = {}
 
@@ -62,7 +65,7 @@ def _register(backend: Backend) -> None:
     _backends[name] = backend
     if isinstance(backend, ExternalBackend):
         _register_codegen(backend)
-        device = tvm.target.Target("llvm" if backend.device == "cpu" else backend.device)
+        device = tvm.target.Target(_ANY_DEVICE[backend.device])
         register_relax_patterns(backend, BackendTarget(name, device, backend.parse_options({})))
 
 

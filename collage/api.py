@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from collage._version import __version__
 from collage.backends.base import BackendTarget, BuildContext
 from collage.backends.compile import is_cuda
+from collage.backends.cuda_runtime import has_device
 from collage.backends.errors import SearchError, TargetError
 from collage.backends.registry import get_backend
 from collage.bundle import TensorInfo, random_array
@@ -114,7 +115,7 @@ def optimize(
     tell = progress if progress is not None else _ignore
     resolved = resolve_targets(targets)
     _check_strategy(strategy, resolved)
-    device = detect("cuda" if is_cuda(resolved) else "cpu") if cost_model is None else None
+    device = _measured_device(resolved) if cost_model is None else None
     config = Config.from_environment()
     threads = config.num_threads if num_threads is None else num_threads
     database = Database(Path(log) if log is not None else None, read_only=replay)
@@ -340,6 +341,19 @@ def _versions(targets: Sequence[BackendTarget]) -> dict[str, str]:
     for target in targets:
         versions.update(get_backend(target.backend).probe().versions)
     return versions
+
+
+def _measured_device(targets: Sequence[BackendTarget]) -> Device:
+    """The device here that costs are measured on."""
+    if not is_cuda(targets):
+        return detect("cpu")
+    if not has_device():
+        raise TargetError(
+            "there is no GPU here to measure on; to compile on estimated costs, give "
+            "cost_model=RooflineCostModel(), on the command line --estimate",
+            value=str(targets[0].device),
+        )
+    return detect("cuda")
 
 
 def _device(device: Device | None, native: BackendTarget, num_threads: int) -> dict[str, str]:

@@ -23,6 +23,7 @@ def add_to(app: typer.Typer) -> None:
             "collage optimize resnet50.onnx -t llvm -t onednn -t openblas "
             "--log resnet50.jsonl -o resnet50.bundle",
             "collage optimize bert.onnx -t onednn:layout=plain --shape ids=1,128 -o bert.bundle",
+            "collage optimize vit.onnx -t cuda:arch=sm_90a -t cublas --estimate -o vit.bundle",
         )
     )(optimize)
 
@@ -68,6 +69,13 @@ def optimize(
             metavar="NAME", help="No search: this backend wherever it can, TVM elsewhere."
         ),
     ] = None,
+    estimate: Annotated[
+        bool,
+        typer.Option(
+            "--estimate",
+            help="Compile for a GPU that is not here: estimate costs from its data sheet.",
+        ),
+    ] = False,
     refine: Annotated[
         int, typer.Option(min=0, metavar="TRIALS", help="Refine on end-to-end time afterwards.")
     ] = 0,
@@ -90,6 +98,10 @@ def optimize(
         raise ModelError(f"there is no file '{model}'", value=model)
     if replay and log is None:
         raise LogError("--replay needs --log FILE", value=None)
+    if estimate and (replay or log is not None or time_budget is not None):
+        raise LogError(
+            "--estimate measures nothing: leave out --log, --replay and --time-budget", value=log
+        )
     if log is not None:
         check_log(log, must_exist=replay)
 
@@ -100,6 +112,7 @@ def optimize(
     prepare_folder(output)
 
     from collage.api import optimize as search
+    from collage.cost.roofline import RooflineCostModel
     from collage.targets import parse_target_text
 
     try:
@@ -117,6 +130,7 @@ def optimize(
                 refine_storage=refine_storage,
                 num_threads=threads,
                 allow_code=allow_code,
+                cost_model=RooflineCostModel() if estimate else None,
                 progress=progress,
             )
             folder = result.export(output)
