@@ -127,7 +127,9 @@ def build_executable(
         except (RuntimeError, ValueError, TypeError) as err:
             # An error of ours has lost its type on the way through TVM's compiler.
             lines = str(err).strip().splitlines() or [type(err).__name__]
-            raise CompileError(f"TVM cannot compile the module: {lines[0]}", value=str(err)) from err
+            raise CompileError(
+                f"TVM cannot compile the module: {lines[0]}", value=str(err)
+            ) from err
 
 
 def is_cuda(targets: Sequence[BackendTarget]) -> bool:
