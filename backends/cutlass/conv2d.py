@@ -131,6 +131,10 @@ class Conv2dFamily(OperatorFamily):
         problem = Conv2dProblem.from_sizes(spec.sizes, spec.dtype)
         return candidates(problem, self._by_name[spec.epilogue], options, arch)
 
+    def launch_sizes(self, spec: KernelSpec, configuration: Configuration) -> tuple[int, ...]:
+        assert isinstance(configuration, Conv2dConfiguration)
+        return (*spec.sizes, configuration.split_k)
+
     def render(self, spec: KernelSpec, configuration: Configuration) -> KernelSource:
         assert isinstance(configuration, Conv2dConfiguration)
         epilogue = self._by_name[spec.epilogue]
