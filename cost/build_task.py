@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from pathlib import Path
@@ -12,10 +13,13 @@ import tvm
 from numpy.typing import NDArray
 
 from collage.backends.base import BackendTarget, BuildContext
-from collage.backends.compile import compile_module, stage_libraries
+from collage.backends.compile import compile_module
 from collage.backends.registry import get_backend
 from collage.cost.base import CostStatus
+from collage.cost.content import content_key
+from collage.cost.needs import stage_to_measure
 from collage.cost.reference import evaluate
+from collage.cost.references import References
 from collage.cost.workload import Workload
 
 Arrays = list[NDArray[np.generic]]
@@ -42,8 +46,8 @@ def build(request: dict[str, Any]) -> dict[str, Any]:
     Parameters
     ----------
     request : dict
-        ``workload`` (JSON text), ``target``, ``folder``, ``cache_dir``, ``num_threads``, ``cxx``,
-        ``seed``.
+        ``workload`` (JSON text), ``target``, ``folder``, ``references`` (a folder), ``cache_dir``,
+        ``num_threads``, ``cxx``, ``seed``.
 
     Returns
     -------
@@ -62,16 +66,28 @@ def build(request: dict[str, Any]) -> dict[str, Any]:
     )
     context.work_dir.mkdir(parents=True, exist_ok=True)
     mod = workload.materialize(request["seed"])
-    inputs, expected = test_data(workload, mod, request["seed"])
-    save_arrays(folder / "inputs", inputs)
-    save_arrays(folder / "expected", expected)
     library = compile_module(mod, [target], folder / "model.so", context)
-    stage_libraries(library, copy=False)
+    stage_to_measure(library)
+    write_test_data(workload, mod, request["seed"], folder, References(Path(request["references"])))
     return {
         "status": CostStatus.VALID.value,
         "library": str(library.path),
         "build_sec": time.perf_counter() - begin,
     }
+
+
+def write_test_data(
+    workload: Workload, mod: tvm.IRModule, seed: int, folder: Path, references: References
+) -> None:
+    """Inputs and expected outputs as files; computed once for all backends of a workload."""
+
+    def compute(place: Path) -> None:
+        inputs, expected = test_data(workload, mod, seed)
+        save_arrays(place / "inputs", inputs)
+        save_arrays(place / "expected", expected)
+
+    key = hashlib.sha256(f"{content_key(mod)} {workload.bounds} {seed}".encode()).hexdigest()
+    references.link(key, folder, compute)
 
 
 def test_data(workload: Workload, mod: tvm.IRModule, seed: int) -> tuple[Arrays, Arrays]:

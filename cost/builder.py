@@ -1,7 +1,7 @@
-"""The builder: compiles workloads in warm worker processes, two at a time.
+"""The builder: compiles workloads in warm worker processes, several at a time.
 
-The role of MetaSchedule's builder. Building never overlaps timing: :class:`MeasuredCostModel` calls
-the one, then the other.
+The role of MetaSchedule's builder. For a CPU, building never overlaps timing; for a GPU, what has
+been built is timed while the processor goes on building.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from collage.backends.base import BackendTarget, BuildContext
 from collage.cost.base import CostStatus
 from collage.cost.build_task import target_to_json
+from collage.cost.device import available_cores
 from collage.cost.measure_config import MeasureConfig
 from collage.cost.process import WorkerFailure, WorkerProcess
 from collage.cost.workload import Workload
@@ -60,13 +61,16 @@ class Builder:
     Parameters
     ----------
     context : BuildContext
-        Cache folder, threads and compiler; ``work_dir`` is not used, each job has its folder.
+        Cache folder, threads and compiler. Each job has its own folder; ``work_dir`` holds the
+        references that several of them share.
     config : MeasureConfig
         Time and memory limits, seed.
     plugins : sequence of str
         For backends registered at run time, see :mod:`collage.cost.plugins`.
     parallel : int
         Worker processes.
+    device : str
+        Kind of the device that is compiled for: ``cpu`` or ``cuda``.
     """
 
     def __init__(
@@ -75,11 +79,14 @@ class Builder:
         config: MeasureConfig,
         plugins: Sequence[str] = (),
         parallel: int = 2,
+        device: str = "cpu",
     ) -> None:
+        self._device = device
         self._context = context
         self._config = config
         self._plugins = list(plugins)
         self._workers: list[WorkerProcess | None] = [None] * parallel
+        self._blas_threads = max(1, available_cores() // parallel) if parallel > 2 else None
 
     def __enter__(self) -> Builder:
         return self
@@ -98,14 +105,25 @@ class Builder:
             self._worker(slot)
 
     def build(
-        self, jobs: Sequence[BuildJob], done: Callable[[int], None] | None = None
-    ) -> list[BuildResult]:
+        self,
+        jobs: Sequence[BuildJob],
+        done: Callable[[int, BuildResult], None] | None = None,
+        go_on: Callable[[], bool] = lambda: True,
+    ) -> list[BuildResult | None]:
         """Compile each job; one that fails, hangs or crashes gives an invalid result.
 
         Parameters
         ----------
         done : callable, optional
-            Told the index of each job as it ends.
+            Given each result, by the index of its job, as soon as it is there; the other workers
+            go on meanwhile.
+        go_on : callable, optional
+            Asked before each job is begun; after a no, no more of them are.
+
+        Returns
+        -------
+        list of BuildResult or None
+            None for jobs that were not begun.
         """
         results: list[BuildResult | None] = [None] * len(jobs)
         waiting: Iterator[int] = iter(range(len(jobs)))
@@ -115,17 +133,21 @@ class Builder:
             for slot in range(min(len(self._workers), len(jobs))):
                 self._start(slot, jobs, waiting, running)
             while running:
+                ended = []
                 for slot, result in self._finished(running):
                     index = running.pop(slot)
                     results[index] = result
-                    if done is not None:
-                        done(index)
-                    self._start(slot, jobs, waiting, running)
+                    ended.append((index, result))
+                    if go_on():
+                        self._start(slot, jobs, waiting, running)
+                if done is not None:
+                    for index, result in ended:
+                        done(index, result)
         except BaseException:
             # An interrupt leaves answers under way that nobody will read.
             self.close()
             raise
-        return [result for result in results if result is not None]
+        return results
 
     def _start(
         self,
@@ -137,7 +159,8 @@ class Builder:
         index = next(waiting, None)
         if index is None:
             return
-        self._worker(slot).send(self._request(jobs[index]), self._config.build_timeout_sec)
+        timeout_sec = self._config.build_timeout(self._device)
+        self._worker(slot).send(self._request(jobs[index]), timeout_sec)
         running[slot] = index
 
     def _finished(self, running: dict[int, int]) -> list[tuple[int, BuildResult]]:
@@ -162,7 +185,12 @@ class Builder:
             worker = None
         if worker is None:
             limit = self._config.memory_limit_bytes
-            worker = WorkerProcess(self._plugins, memory_limit_bytes=limit)
+            worker = WorkerProcess(
+                self._plugins,
+                memory_limit_bytes=limit,
+                device=self._device,
+                blas_threads=self._blas_threads,
+            )
             self._workers[slot] = worker
         return worker
 
@@ -178,6 +206,7 @@ class Builder:
             "workload": job.workload.to_json(),
             "target": target_to_json(job.target),
             "folder": str(job.folder),
+            "references": str(self._context.work_dir / "references"),
             "cache_dir": str(self._context.cache_dir),
             "num_threads": self._context.num_threads,
             "cxx": self._context.cxx,

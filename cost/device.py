@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from collage.backends.base import NUM_THREADS_ALL
-from collage.backends.errors import TargetError
+from collage.backends.base import NUM_THREADS_ALL, BackendTarget
+from collage.backends.errors import MeasurementError, TargetError
 
 _CPUINFO = Path("/proc/cpuinfo")
 
@@ -21,16 +22,18 @@ class Device:
     Attributes
     ----------
     kind : str
-        ``cpu``; ``cuda`` is to come and will take its name and driver from the driver API.
+        ``cpu`` or ``cuda``.
     name : str
-        The model's name, as the system gives it.
+        The model's name, as the system or the driver gives it.
     cores : int
-        Cores that this process may use.
+        Cores that this process may use; of a GPU its multiprocessors.
     features : str
         A digest of the instruction-set extensions: the same model may show fewer of them inside a
-        virtual machine.
+        virtual machine. Of a GPU its architecture, ``sm_90``.
     driver : str
         ``none`` on a CPU.
+    memory_mib : int
+        Of a GPU.
     """
 
     kind: str
@@ -38,26 +41,66 @@ class Device:
     cores: int
     features: str
     driver: str = "none"
+    memory_mib: int = 0
 
     def __str__(self) -> str:
-        return f"{self.name}, {self.cores} cores"
+        if self.kind == "cpu":
+            return f"{self.name}, {self.cores} cores"
+        return f"{self.name}, {self.cores} multiprocessors"
+
+    @property
+    def key(self) -> str:
+        """What names it in the log."""
+        if self.kind == "cpu":
+            return f"{self.name}, {self.cores} cores, isa {self.features}"
+        return f"{self.name}, {self.cores} SMs, {self.features}, {self.memory_mib} MiB"
 
 
 def detect(kind: str = "cpu") -> Device:
-    """The device of that kind on this machine.
+    """The device of that kind on this machine; of several GPUs the first.
 
     Raises
     ------
     TargetError
         When this machine cannot measure on such a device.
     """
+    if kind == "cuda":
+        return _detect_cuda()
     if kind != "cpu":
-        raise TargetError(f"measuring on '{kind}' devices is not possible here", value=kind)
+        raise TargetError(f"measuring on '{kind}' devices is not possible", value=kind)
     fields = _cpuinfo()
     name = fields.get("model name") or platform.processor() or platform.machine()
     flags = " ".join(sorted((fields.get("flags") or fields.get("features") or "").split()))
     digest = hashlib.sha256(f"{platform.machine()} {flags}".encode()).hexdigest()[:12]
     return Device("cpu", " ".join(name.split()), available_cores(), digest)
+
+
+def _detect_cuda() -> Device:
+    from collage.cost.cuda.facts import read_facts
+
+    try:
+        facts = read_facts()
+    except MeasurementError as err:
+        raise TargetError(
+            f"nothing can be measured for target 'cuda' on this machine: {err}", value="cuda"
+        ) from err
+    features = "sm_" + facts.compute_capability.replace(".", "")
+    memory_mib = facts.memory_bytes >> 20
+    return Device("cuda", facts.name, facts.multiprocessors, features, facts.driver, memory_mib)
+
+
+def device_kind(targets: Iterable[BackendTarget]) -> str:
+    """The kind of device that targets are for: ``cpu`` or ``cuda``.
+
+    Raises
+    ------
+    TargetError
+        When they are for devices of several kinds.
+    """
+    kinds = {"cuda" if t.device.kind.name == "cuda" else "cpu" for t in targets}
+    if len(kinds) > 1:
+        raise TargetError("targets of several kinds of devices cannot be measured together")
+    return kinds.pop() if kinds else "cpu"
 
 
 def available_cores() -> int:

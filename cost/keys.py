@@ -14,6 +14,7 @@ from tvm import ir
 
 import collage.backends
 from collage.backends.base import Backend, BackendTarget, BuildContext
+from collage.backends.cuda_toolkit import find_toolkit
 from collage.backends.native import compiler_version
 from collage.backends.registry import get_backend
 from collage.cost.canonical import ConstantCollector, Rebuilder
@@ -41,8 +42,10 @@ class KeyMaker:
 
     def __init__(self, context: BuildContext, config: MeasureConfig, device: Device) -> None:
         self._compiler = compiler_version(context.cxx)
-        self._num_threads = resolve_threads(context.num_threads)
-        self._config = canonical_json(config.to_dict())
+        # Kernels on a GPU do not ask how many threads the processor has.
+        on_cpu = device.kind == "cpu"
+        self._num_threads = resolve_threads(context.num_threads) if on_cpu else 0
+        self._config = canonical_json(config.key(device.kind))
         self._device = device
         self._versions: dict[str, dict[str, str]] = {}
 
@@ -60,6 +63,8 @@ class KeyMaker:
         versions: dict[str, str] = {}
         for target in targets:
             versions.update(self._backend_versions(target.backend))
+        if self._device.kind == "cuda":
+            versions["nvcc"] = find_toolkit().version
         text = keys[0] if len(keys) == 1 else f"[{', '.join(keys)}]"
         device = self._device
         return RecordKey(
@@ -70,7 +75,7 @@ class KeyMaker:
             versions=tuple(sorted(versions.items())),
             compiler=self._compiler,
             tvm=f"{tvm.__version__}, ffi {tvm_ffi.__version__}",
-            device=f"{device.name}, {device.cores} cores, isa {device.features}",
+            device=device.key,
             driver=device.driver,
             num_threads=self._num_threads,
             config=self._config,

@@ -3,12 +3,51 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from collage.cost.reference import DEFAULT_RTOL
 
 _MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class CudaConfig:
+    """What is different on CUDA devices; part of the key there, and only there.
+
+    Attributes
+    ----------
+    repeat, min_repeat : int
+        Samples of one call each, instead of those of :class:`MeasureConfig`.
+    warmup_sec : float
+        Calls and flushes before timing starts: a device that was idle has to raise its clocks.
+    flush_factor : float
+        Size of what is written before each sample, relative to the second-level cache.
+    lead_sec : float
+        How long that writing lasts at the least, which hides the launch of the call that is timed;
+        longer where launching takes longer.
+    lead_limit_sec : float
+        How long at the most.
+    build_timeout_sec, run_timeout_sec : float
+        Instead of those of :class:`MeasureConfig`: nvcc takes its time, and so does loading
+        libraries.
+    """
+
+    repeat: int = 100
+    min_repeat: int = 10
+    warmup_sec: float = 0.02
+    flush_factor: float = 2.0
+    lead_sec: float = 2e-4
+    lead_limit_sec: float = 0.02
+    build_timeout_sec: float = 600.0
+    run_timeout_sec: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.min_repeat <= self.repeat:
+            raise ValueError("1 <= min_repeat <= repeat must hold")
+        if self.flush_factor <= 0 or self.lead_sec <= 0:
+            raise ValueError("flush_factor and lead_sec must be positive")
 
 
 @dataclass(frozen=True)
@@ -45,6 +84,8 @@ class MeasureConfig:
         The same for float16 and bfloat16 outputs.
     seed : int
         Of weights and inputs.
+    cuda : CudaConfig
+        What is different on CUDA devices.
     """
 
     repeat: int = 30
@@ -60,6 +101,7 @@ class MeasureConfig:
     rtol: float = DEFAULT_RTOL
     rtol_half: float = 1e-2
     seed: int = 0
+    cuda: CudaConfig = field(default_factory=CudaConfig)
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_repeat <= self.repeat:
@@ -69,8 +111,27 @@ class MeasureConfig:
                 raise ValueError(f"{name} must be positive")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for the log and for workers."""
+        """Plain values, for workers."""
         return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> MeasureConfig:
+        """The inverse of :meth:`to_dict`."""
+        return cls(**{**value, "cuda": CudaConfig(**value["cuda"])})
+
+    def key(self, device_kind: str) -> dict[str, Any]:
+        """Plain values that count for a device of this kind, for the log."""
+        value = self.to_dict()
+        cuda = value.pop("cuda")
+        return value if device_kind == "cpu" else {**value, device_kind: cuda}
+
+    def build_timeout(self, device_kind: str) -> float:
+        """Wall time for building one workload for a device of this kind."""
+        return self.build_timeout_sec if device_kind == "cpu" else self.cuda.build_timeout_sec
+
+    def run_timeout(self, device_kind: str) -> float:
+        """Wall time for checking and timing one workload on a device of this kind."""
+        return self.run_timeout_sec if device_kind == "cpu" else self.cuda.run_timeout_sec
 
     def tolerance(self, dtype: str) -> float:
         """The relative tolerance for outputs of one dtype."""

@@ -63,16 +63,33 @@ class WorkerProcess:
         from outside rather than limited by ``RLIMIT_AS``: address space counts mapped libraries
         and thread stacks that nobody touches, and a child that hits such a limit dies in ways that
         look like a crash. ``RLIMIT_DATA``, at twice the limit, stops a child that is faster
-        than the watch.
+        than the watch; not on CUDA, whose driver maps as much as the device has.
+    device : str
+        Kind of the device that the child may use, ``cpu`` or ``cuda``.
+    open_device : bool
+        Begin to use it before the first request, so that no request is charged for that.
+    blas_threads : int, optional
+        Threads of numpy's matrix products, where many children share the cores.
     """
 
-    def __init__(self, plugins: Sequence[str] = (), *, memory_limit_bytes: int) -> None:
+    def __init__(
+        self,
+        plugins: Sequence[str] = (),
+        *,
+        memory_limit_bytes: int,
+        device: str = "cpu",
+        open_device: bool = False,
+        blas_threads: int | None = None,
+    ) -> None:
         self._memory_limit_bytes = memory_limit_bytes
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the worker)
         settings = {
             "parent": os.getpid(),
             "plugins": list(plugins),
-            "data_limit_bytes": 2 * memory_limit_bytes,
+            "data_limit_bytes": 2 * memory_limit_bytes if device == "cpu" else None,
+            "device": device,
+            "open_device": open_device,
+            "blas_threads": blas_threads,
         }
         self._process = subprocess.Popen(
             [sys.executable, "-c", _BOOT, json.dumps(sys.path), json.dumps(settings)],

@@ -72,6 +72,14 @@ class RecordKey:
 
 
 @dataclass(frozen=True)
+class Clocks:
+    """A device's clock frequencies at one moment, in MHz."""
+
+    sm_mhz: int
+    memory_mhz: int
+
+
+@dataclass(frozen=True)
 class Record:
     """One measurement.
 
@@ -91,6 +99,8 @@ class Record:
         The first call; building; checking and timing. For information.
     measured_at : str
         UTC time, ISO 8601.
+    clocks : Clocks or None
+        Those of a CUDA device right after timing, where they can be read. For information.
     """
 
     key: RecordKey
@@ -102,6 +112,7 @@ class Record:
     build_sec: float = 0.0
     run_sec: float = 0.0
     measured_at: str = field(default="", compare=False)
+    clocks: Clocks | None = None
 
     def to_json(self) -> str:
         """One line of JSON, without its end."""
@@ -126,6 +137,8 @@ class Record:
             "build_sec": self.build_sec,
             "run_sec": self.run_sec,
             "measured_at": self.measured_at,
+            "sm_clock_mhz": self.clocks.sm_mhz if self.clocks else None,
+            "memory_clock_mhz": self.clocks.memory_mhz if self.clocks else None,
             "samples_sec": list(self.cost.samples_sec),
         }
         return json.dumps(value, allow_nan=False)
@@ -171,6 +184,7 @@ class Record:
             reader.number("build_sec"),
             reader.number("run_sec"),
             reader.text("measured_at"),
+            _clocks(value),
         )
 
 
@@ -191,6 +205,12 @@ def _cost(reader: _Reader) -> Cost:
         raise ValueError("has samples that are no numbers")
     median_sec, spread_sec = reader.number("median_sec"), reader.number("spread_sec")
     return Cost(status, median_sec, spread_sec, tuple(map(float, samples)))
+
+
+def _clocks(value: dict[str, Any]) -> Clocks | None:
+    """Logs of earlier releases, and of CPUs, have none."""
+    sm, memory = value.get("sm_clock_mhz"), value.get("memory_clock_mhz")
+    return Clocks(sm, memory) if isinstance(sm, int) and isinstance(memory, int) else None
 
 
 class _Reader:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +15,43 @@ from collage.backends.errors import MeasurementError
 from collage.cost.base import CostStatus
 from collage.cost.build_task import load_arrays
 from collage.cost.measure_config import MeasureConfig
+from collage.cost.needs import load_needs
 from collage.cost.reference import largest_error
-from collage.cost.timing import take_samples
+from collage.cost.sessions import Session, open_session
 
 Answer = dict[str, Any]
 _VALID = {"status": CostStatus.VALID.value}
 
 
 class RunService:
-    """Runs one library at a time; whole models stay loaded between their turns."""
+    """Runs one library at a time; whole models stay loaded between their turns.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    device_kind : str
+        What to run on.
+    """
+
+    def __init__(self, device_kind: str = "cpu") -> None:
+        self._device_kind = device_kind
+        self._opened: Session | None = None
         self._loaded: _Loaded | None = None
+
+    @property
+    def _session(self) -> Session:
+        if self._opened is None:
+            self._opened = open_session(self._device_kind)
+        return self._opened
+
+    def open(self) -> None:
+        """Begin to use the device, so that no candidate is charged for it.
+
+        Raises
+        ------
+        MeasurementError
+            When it cannot be used.
+        """
+        self._session.synchronize()
 
     def run(self, request: Answer) -> Answer:
         """Load, check, time, check again, and let go.
@@ -40,31 +64,65 @@ class RunService:
         Returns
         -------
         dict
-            ``status``, ``samples_sec``, ``largest_error`` and ``first_call_sec``; or ``status`` and
-            ``reason`` of a wrong result.
+            ``status``, ``samples_sec``, ``largest_error``, ``first_call_sec`` and ``clocks``; or
+            ``status`` and ``reason`` of a wrong result; ``replace`` when this process is full.
         """
-        loaded = _Loaded(request)
-        before = loaded.check()
-        if "reason" in before:
-            return before
-        samples = loaded.time()
-        after = loaded.check()
-        if "reason" in after:
-            return {**after, "reason": f"{after['reason']}, after repeated calls"}
-        return {**after, "samples_sec": samples, "first_call_sec": loaded.first_call_sec}
+
+        def work() -> Answer:
+            loaded = self._load(request)
+            before = loaded.check()
+            if "reason" in before:
+                return before
+            timed = loaded.time(loaded.session.sample)
+            after = loaded.check()
+            if "reason" in after:
+                return {**after, "reason": f"{after['reason']}, after repeated calls"}
+            return {**after, **timed, "first_call_sec": loaded.first_call_sec}
+
+        answer = self._guarded(work)
+        self._loaded = None
+        if not self._session.release():
+            answer["replace"] = True
+        return answer
 
     def load(self, request: Answer) -> Answer:
         """Load a library and check it; it stays."""
-        self._loaded = _Loaded(request)
-        return {**self._loaded.check(), "first_call_sec": self._loaded.first_call_sec}
+
+        def work() -> Answer:
+            loaded = self._load(request)
+            loaded.session.settle(loaded.machine)
+            return {**loaded.check(), "first_call_sec": loaded.first_call_sec}
+
+        return self._guarded(work)
 
     def time(self, _: Answer) -> Answer:
-        """Time the library that was loaded."""
-        return {**_VALID, "samples_sec": self._current().time()}
+        """Time the whole model that was loaded."""
+        loaded = self._current()
+        return self._guarded(lambda: {**_VALID, **loaded.time(loaded.session.sample_model)})
 
     def check(self, _: Answer) -> Answer:
         """Check the loaded library once more."""
-        return self._current().check()
+        return self._guarded(self._current().check)
+
+    def _load(self, request: Answer) -> _Loaded:
+        self._loaded = _Loaded(request, self._session)
+        self._loaded.start()
+        return self._loaded
+
+    def _guarded(self, work: Callable[[], Answer]) -> Answer:
+        """Do it; when it fails and took the device along, that is what is reported.
+
+        What was loaded then stays referenced: freeing memory on a lost device ends the process,
+        which must not happen before the answer is out.
+        """
+        try:
+            return work()
+        except Exception as err:
+            lost = self._session.lost()
+            if lost is not None:
+                raise lost from err
+            self._loaded = None
+            raise
 
     def _current(self) -> _Loaded:
         if self._loaded is None:
@@ -73,43 +131,60 @@ class RunService:
 
 
 class _Loaded:
-    """A library in a virtual machine, called once."""
+    """A library in a virtual machine."""
 
-    def __init__(self, request: Answer) -> None:
-        self._config = MeasureConfig(**request["config"])
+    def __init__(self, request: Answer, session: Session) -> None:
+        self.session = session
+        self.first_call_sec = 0.0
+        self._config = MeasureConfig.from_dict(request["config"])
         self._expected = load_arrays(Path(request["expected"]))
-        self._device = tvm.cpu()
+        load_needs(Path(request["library"]))
         library = tvm.runtime.load_module(request["library"])
-        self._machine = relax.VirtualMachine(library, self._device)
-        inputs = [tvm.runtime.tensor(array) for array in load_arrays(Path(request["inputs"]))]
-        self._machine.set_input("main", *inputs)
-        self.first_call_sec = self._time_calls(1)
+        self.machine = relax.VirtualMachine(library, session.device)
+        inputs = session.upload(load_arrays(Path(request["inputs"])))
+        self.machine.set_input("main", *inputs)
+        # Weights and inputs went up outside the stream that calls are launched in.
+        session.synchronize()
+        self._checked: list[NDArray[np.generic]] = []
+        self._error = 0.0
 
-    def time(self) -> tuple[float, ...]:
-        return take_samples(self._time_calls, self._config)
+    def start(self) -> None:
+        """The first call, which makes primitives and packs weights."""
+        self.first_call_sec = self.session.call(self.machine)
+
+    def time(
+        self, sample: Callable[[relax.VirtualMachine, MeasureConfig], tuple[float, ...]]
+    ) -> Answer:
+        samples = sample(self.machine, self._config)
+        clocks = self.session.clocks()
+        return {
+            "samples_sec": samples,
+            "clocks": (clocks.sm_mhz, clocks.memory_mhz) if clocks is not None else None,
+        }
 
     def check(self) -> Answer:
         """Compare the outputs of the latest call. Before and after timing: a kernel that leaves
         something behind is right only the first time."""
-        wrong, error = _compare(
-            _flatten(self._machine.get_outputs("main")), self._expected, self._config
-        )
-        if wrong:
-            return {"status": CostStatus.WRONG_RESULT.value, "reason": wrong}
-        return {**_VALID, "largest_error": error}
+        self.session.synchronize()
+        actual = [tensor.numpy() for tensor in _flatten(self.machine.get_outputs("main"))]
+        if not _same(actual, self._checked):
+            wrong, self._error = _compare(actual, self._expected, self._config)
+            if wrong:
+                return {"status": CostStatus.WRONG_RESULT.value, "reason": wrong}
+            self._checked = actual
+        return {**_VALID, "largest_error": self._error}
 
-    def _time_calls(self, number: int) -> float:
-        if number == 1:
-            # TVM's evaluator makes one call more than it times, too dear for a slow candidate.
-            begin = time.perf_counter()
-            self._machine.invoke_stateful("main")
-            return time.perf_counter() - begin
-        evaluator = self._machine.time_evaluator("invoke_stateful", self._device, number=number)
-        return float(evaluator("main").results[0]) * number
+
+def _same(actual: Sequence[NDArray[np.generic]], earlier: Sequence[NDArray[np.generic]]) -> bool:
+    """Whether outputs are those that were compared before, bit by bit."""
+    return len(actual) == len(earlier) > 0 and all(
+        a.shape == b.shape and a.tobytes() == b.tobytes()
+        for a, b in zip(actual, earlier, strict=True)
+    )
 
 
 def _compare(
-    actual: Sequence[tvm.runtime.Tensor],
+    actual: Sequence[NDArray[np.generic]],
     expected: Sequence[NDArray[np.generic]],
     config: MeasureConfig,
 ) -> tuple[str, float]:
@@ -117,8 +192,7 @@ def _compare(
     if len(actual) != len(expected):
         return f"{len(actual)} outputs instead of {len(expected)}", np.inf
     worst = 0.0
-    for index, (got, wanted) in enumerate(zip(actual, expected, strict=True)):
-        array = got.numpy()
+    for index, (array, wanted) in enumerate(zip(actual, expected, strict=True)):
         if array.shape != wanted.shape or array.dtype != wanted.dtype:
             given = f"{array.dtype}{list(array.shape)}"
             return f"output {index} is {given}, not {wanted.dtype}{list(wanted.shape)}", np.inf

@@ -9,33 +9,60 @@ from collage.backends.errors import CollageError
 from collage.cost.base import CostStatus
 from collage.cost.build_task import build
 from collage.cost.run_task import RunService
+from collage.cost.sessions import DeviceLostError
 
 Task = Callable[[dict[str, Any]], dict[str, Any]]
 
+_OUT_OF_MEMORY = ("bad_alloc", "out of memory", "OUT_OF_MEMORY", "MemoryAllocation")
+"""How C++, the CUDA runtime and the driver say it."""
 
-def make_tasks() -> Mapping[str, Task]:
-    """The requests that one worker answers, by name."""
-    runs = RunService()
-    return {
-        "build": build,
-        "run": runs.run,
-        "load": runs.load,
-        "time": runs.time,
-        "check": runs.check,
-    }
+
+class Tasks:
+    """The requests that one worker answers.
+
+    Parameters
+    ----------
+    device_kind : str
+        What libraries are run on.
+    """
+
+    def __init__(self, device_kind: str = "cpu") -> None:
+        self._runs = RunService(device_kind)
+        self._by_name: Mapping[str, Task] = {
+            "build": build,
+            "run": self._runs.run,
+            "load": self._runs.load,
+            "time": self._runs.time,
+            "check": self._runs.check,
+        }
+
+    def open_device(self) -> None:
+        """See :meth:`RunService.open`."""
+        self._runs.open()
+
+    def __call__(self, request: dict[str, Any]) -> dict[str, Any]:
+        return self._by_name[request["task"]](request)
 
 
 def failure(task: str, error: Exception) -> dict[str, Any]:
-    """The answer that reports an exception as a typed status with a one-line reason."""
+    """The answer that reports an exception as a typed status with a one-line reason.
+
+    ``replace`` says that the process is of no further use.
+    """
     text = str(error).strip()
     reason = _telling_line(text) or type(error).__name__
     if not isinstance(error, CollageError):
         reason = f"{type(error).__name__}: {reason}"
-    if isinstance(error, MemoryError) or "bad_alloc" in text:
+    if isinstance(error, DeviceLostError) and error.crashed:
+        status = CostStatus.CRASHED
+    elif isinstance(error, MemoryError) or any(words in text for words in _OUT_OF_MEMORY):
         status = CostStatus.OUT_OF_MEMORY
     else:
         status = CostStatus.BUILD_FAILED if task == "build" else CostStatus.RUN_FAILED
-    return {"status": status.value, "reason": reason[:300]}
+    answer: dict[str, Any] = {"status": status.value, "reason": reason[:300]}
+    if isinstance(error, DeviceLostError):
+        answer["replace"] = True
+    return answer
 
 
 def _telling_line(text: str) -> str:

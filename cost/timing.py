@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -10,11 +11,17 @@ import numpy as np
 from collage.cost.base import Cost, CostStatus
 from collage.cost.measure_config import MeasureConfig
 
+_BATCH = 10
+"""Single samples taken at a time."""
+
 _SHORT = 0.8
 """Samples may fall this far below their wanted length before their calls are counted anew."""
 
 TimeCalls = Callable[[int], float]
 """Makes that many calls and returns the seconds they took together."""
+
+TimeEach = Callable[[int], Sequence[float]]
+"""Makes that many calls and returns the seconds that each of them took."""
 
 
 def take_samples(time_calls: TimeCalls, config: MeasureConfig) -> tuple[float, ...]:
@@ -45,6 +52,32 @@ def take_samples(time_calls: TimeCalls, config: MeasureConfig) -> tuple[float, .
                 spent_sec >= config.timing_budget_sec or _agree(samples, config)
             ):
                 break
+    return tuple(samples)
+
+
+def take_single_samples(time_each: TimeEach, config: MeasureConfig) -> tuple[float, ...]:
+    """Seconds per call on a device with a clock of its own: one call per sample.
+
+    Calls come in small batches, each call after a flush of the cache. Sampling ends as
+    :func:`take_samples` does, but after more samples: each of a short call is rougher.
+    """
+    cuda = config.cuda
+    begin = time.perf_counter()
+    (first,) = time_each(1)
+    if first > config.slow_call_sec:
+        return (first,)
+    batch = max(1, min(_BATCH, int(config.timing_budget_sec / max(first, 1e-9) / 4)))
+    while time.perf_counter() - begin < cuda.warmup_sec:
+        time_each(batch)
+    samples: list[float] = []
+    begin = time.perf_counter()
+    while len(samples) < cuda.repeat:
+        samples += time_each(min(batch, cuda.repeat - len(samples)))
+        spent = time.perf_counter() - begin >= config.timing_budget_sec
+        if spent and len(samples) >= config.min_repeat:
+            break
+        if len(samples) >= cuda.min_repeat and _agree(samples, config):
+            break
     return tuple(samples)
 
 

@@ -23,28 +23,45 @@ def main(settings: dict[str, Any]) -> None:
     Parameters
     ----------
     settings : dict
-        ``parent`` (its process id), ``plugins``, ``data_limit_bytes``.
+        ``parent`` (its process id), ``plugins``, ``data_limit_bytes`` (or None), ``device`` (its
+        kind), ``open_device`` (whether to begin to use it now), ``blas_threads`` (or None).
     """
     _die_with_parent(settings["parent"])
     answers = _claim_standard_output()
+    if settings["blas_threads"] is not None:
+        # Read when numpy is imported, which is below.
+        os.environ["OPENBLAS_NUM_THREADS"] = str(settings["blas_threads"])
+    from collage.backends.errors import CollageError
     from collage.cost.plugins import load_plugins
-    from collage.cost.tasks import failure, make_tasks
+    from collage.cost.tasks import Tasks, failure
 
+    tasks = Tasks(settings["device"])
     try:
         load_plugins(settings["plugins"])
+        if settings["open_device"]:
+            tasks.open_device()
+    except CollageError as err:
+        _answer(answers, {"ready": False, "reason": str(err)})
+        return
     except (ImportError, AttributeError, TypeError, ValueError) as err:
         _answer(answers, {"ready": False, "reason": f"{type(err).__name__}: {err}"})
         return
-    _limit_memory(settings["data_limit_bytes"])
+    if settings["data_limit_bytes"] is not None:
+        _limit_memory(settings["data_limit_bytes"])
     _answer(answers, {"ready": True})
-    tasks = make_tasks()
     for line in sys.stdin:
         request = json.loads(line)
         try:
-            answer = tasks[request["task"]](request)
+            answer = tasks(request)
         except Exception as err:  # noqa: BLE001 (every failure of a candidate becomes a typed reason)
-            answer = failure(request["task"], err)
+            # Answered while the exception still holds what it passed through: freeing device
+            # memory after a fault would end the process first.
+            _answer(answers, failure(request["task"], err))
+            continue
         _answer(answers, answer)
+    if settings["device"] != "cpu":
+        # Contexts and libraries of a GPU do not always survive being taken down in some order.
+        os._exit(0)
 
 
 def _die_with_parent(parent: int) -> None:

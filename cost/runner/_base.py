@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collage.cost.base import Cost
+from collage.cost.record import Clocks
 
 
 @dataclass(frozen=True)
@@ -46,12 +47,15 @@ class RunResult:
         The call that makes primitives and packs weights.
     run_sec : float
         Wall time of it all.
+    clocks : Clocks or None
+        Of a CUDA device, where they can be read.
     """
 
     cost: Cost
     largest_error: float = 0.0
     first_call_sec: float = 0.0
     run_sec: float = 0.0
+    clocks: Clocks | None = None
 
 
 class Runner(ABC):

@@ -1,13 +1,16 @@
-"""Times libraries on this machine's CPU, in a warm child process."""
+"""Times libraries on this machine's CPU or GPU, in a warm child process."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 from collage.cost.base import Cost, CostStatus
 from collage.cost.measure_config import MeasureConfig
 from collage.cost.process import WorkerFailure, WorkerProcess
+from collage.cost.record import Clocks
 from collage.cost.runner._base import RunJob, Runner, RunResult
 from collage.cost.timing import summarize
 
@@ -25,10 +28,15 @@ class LocalRunner(Runner):
     fresh_process : bool
         Start a new process for every run. Right for whole models, whose thread pools would
         otherwise still spin when the next one is timed; too slow for thousands of candidates.
+    device : str
+        Kind of the device: ``cpu`` or ``cuda``.
     """
 
-    def __init__(self, config: MeasureConfig, *, fresh_process: bool = False) -> None:
+    def __init__(
+        self, config: MeasureConfig, *, fresh_process: bool = False, device: str = "cpu"
+    ) -> None:
         self._config = config
+        self._device = device
         self._fresh_process = fresh_process
         self._worker: WorkerProcess | None = None
         self._initial_bytes = 0
@@ -50,13 +58,15 @@ class LocalRunner(Runner):
         if self._fresh_process:
             self.close()
         elapsed = time.perf_counter() - begin
-        return RunResult(result.cost, result.largest_error, result.first_call_sec, elapsed)
+        return replace(result, run_sec=elapsed)
 
     def warm_up(self) -> None:
         """Start the worker process now."""
         if self._worker is None:
             limit = self._config.memory_limit_bytes
-            self._worker = WorkerProcess(memory_limit_bytes=limit)
+            self._worker = WorkerProcess(
+                memory_limit_bytes=limit, device=self._device, open_device=True
+            )
 
     def close(self) -> None:
         if self._worker is not None:
@@ -85,7 +95,7 @@ class LocalRunner(Runner):
             "config": self._config.to_dict(),
         }
         try:
-            worker.send(request, self._config.run_timeout_sec)
+            worker.send(request, self._config.run_timeout(self._device))
             answer = worker.receive()
         except WorkerFailure as err:
             self.close()
@@ -93,8 +103,21 @@ class LocalRunner(Runner):
         except BaseException:
             self.close()  # An interrupt: the answer under way must not meet the next request.
             raise
+        if answer.get("replace", False):
+            self.close()
         status = CostStatus(answer["status"])
         if status is not CostStatus.VALID:
             return RunResult(Cost(status, reason=answer["reason"]))
         samples: Sequence[float] = answer["samples_sec"]
-        return RunResult(summarize(samples), answer["largest_error"], answer["first_call_sec"])
+        return RunResult(
+            summarize(samples),
+            answer["largest_error"],
+            answer["first_call_sec"],
+            clocks=clocks_of(answer),
+        )
+
+
+def clocks_of(answer: dict[str, Any]) -> Clocks | None:
+    """The clocks in a worker's answer."""
+    found = answer.get("clocks")
+    return Clocks(*found) if found is not None else None

@@ -44,9 +44,9 @@ def test_bad_builds_are_invalid_results_and_the_others_are_built(
     ]
     ended: list[int] = []
     with Builder(context, config, PLUGINS) as builder, LocalRunner(config) as runner:
-        results = builder.build(jobs, ended.append)
+        results = builder.build(jobs, lambda index, _: ended.append(index))
         for job, result, (_, _, status, words) in zip(jobs, results, wanted, strict=True):
-            assert result.status is status, result.reason
+            assert result is not None and result.status is status, result
             assert words in result.reason and "\n" not in result.reason
             if status is CostStatus.VALID:
                 assert result.library is not None and result.library.exists()
@@ -63,7 +63,7 @@ def test_inputs_are_positive_only_where_they_must_be(
     with Builder(context, MeasureConfig()) as builder:
         for name, workload in (("plain", plain), ("root", root)):
             (result,) = builder.build([BuildJob(workload, tvm_target, tmp_path / name)])
-            assert result.status is CostStatus.VALID, result.reason
+            assert result is not None and result.status is CostStatus.VALID, result
     (x,) = load_arrays(tmp_path / "plain" / "inputs")
     assert x.min() < 0 < x.max()
     (x,) = load_arrays(tmp_path / "root" / "inputs")

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 
-from collage.cost.device_lock import exclusive
+from collage.backends.device_lock import exclusive
 
 
 def test_the_second_waits_until_the_first_is_done() -> None:
@@ -37,7 +37,7 @@ def test_devices_do_not_wait_for_each_other() -> None:
 
 _HOLDER = """
 import time
-from collage.cost.device_lock import exclusive
+from collage.backends.device_lock import exclusive
 with exclusive("cpu", lambda: None):
     print("held", flush=True)
     time.sleep(1000)

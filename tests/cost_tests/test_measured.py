@@ -20,6 +20,7 @@ from collage.backends.compile import compile_module
 from collage.backends.errors import ReplayMissError, TargetError
 from collage.cost.base import CostStatus
 from collage.cost.database import Database
+from collage.cost.device import detect
 from collage.cost.end_to_end import WholeModel
 from collage.cost.measure_config import MeasureConfig
 from collage.cost.measured import MeasuredCostModel
@@ -64,7 +65,7 @@ def test_costs_come_from_measuring_once_and_from_the_log_ever_after(
     with MeasuredCostModel(context, Database(log), config, replay_only=True) as replay:
         assert replay.estimate(workloads, targets) == costs
         assert (replay.stats.measured, replay.stats.from_log) == (0, 4)
-        assert replay._builder is None, "no worker is started"
+        assert not replay.has_workers, "no worker is started"
     assert log.read_bytes() == before
     lines = [json.loads(line) for line in before.splitlines()]
     assert {line["backend"] for line in lines} == {"toy", "tvm"}
@@ -111,7 +112,7 @@ def test_everything_the_parent_knows_is_in_the_key(
         (
             "collage.cost.measured.detect",
             "the device",
-            lambda _: dataclasses.replace(model._device, name="another"),
+            lambda _: dataclasses.replace(detect("cpu"), name="another"),
         ),
     ):
         with monkeypatch.context() as patch:

@@ -1,4 +1,10 @@
-"""One measurement at a time per device, among all processes of a user."""
+"""One measurement at a time per device, among all processes of a user.
+
+Whoever times something on a device holds its lock meanwhile: a search that measures candidates, and
+a code generator that tries algorithms on a GPU while it builds. While candidates for a CPU are
+built, the search itself holds the CPU's lock, so code generators for the CPU must not ask for it;
+that of ``cuda`` is free during builds.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +29,15 @@ def lock_path(device_kind: str) -> Path:
 
 
 @contextmanager
-def exclusive(device_kind: str, waiting: Callable[[], None]) -> Iterator[None]:
+def exclusive(device_kind: str, waiting: Callable[[], None] | None = None) -> Iterator[None]:
     """Hold the device; ``waiting`` is told once when another process has it.
+
+    Parameters
+    ----------
+    device_kind : str
+        ``cpu`` or ``cuda``.
+    waiting : callable, optional
+        Nobody is told without one.
 
     Raises
     ------
@@ -41,7 +54,8 @@ def exclusive(device_kind: str, waiting: Callable[[], None]) -> Iterator[None]:
             turnstile.acquire(timeout=0)
             lock.acquire(timeout=0)
         except Timeout:
-            waiting()
+            if waiting is not None:
+                waiting()
             turnstile.acquire(timeout=_PATIENCE_SEC, poll_interval=_POLL_SEC)
             lock.acquire(timeout=_PATIENCE_SEC, poll_interval=_POLL_SEC)
     except Timeout as err:
