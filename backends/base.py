@@ -273,6 +273,18 @@ class ExternalBackend(Backend):
     TVM's virtual machine then puts each distinct constant into device memory once, for all.
     """
 
+    def accepts_region(self, operators: Sequence[relax.Expr], target: BackendTarget) -> Verdict:
+        """Whether operators that the patterns accepted one by one may be a partition together.
+
+        Asked whenever composites form a partition, a single one included.
+
+        Parameters
+        ----------
+        operators : sequence of relax.Expr
+            The values of the partition's bindings, in topological order.
+        """
+        return Verdict.yes()
+
     @abstractmethod
     def codegen(
         self,

@@ -16,6 +16,7 @@ from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
 from collage.search.fusion import fuse_ops_groups
 from collage.search.partitioning import Partitioning, make_partitioning
+from collage.search.rules.accepted import region_verdict
 from collage.search.rules.combine import join
 from collage.search.rules.default import MatchRule, is_native
 from collage.search.rules.host import is_host
@@ -56,7 +57,7 @@ def greedy(
         fresh = choose_matches(graph, MatchRule(external[name]).find(graph).candidates, taken)
         taken |= sum(match.nodes for match in fresh)
         chosen += fresh
-    regions = _merge(graph, chosen)
+    regions = [region for region in _merge(graph, chosen) if region_verdict(graph, region)]
     return make_partitioning(graph, [*regions, *_rest(graph, regions, native)], None, origin)
 
 

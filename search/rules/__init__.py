@@ -1,6 +1,7 @@
 """Partition rules: how candidates are found in a dataflow graph (the algebra of tvm-rfcs 0062)."""
 
 from collage.search.rules._base import Found, PartitionRule, Rejection
+from collage.search.rules.accepted import AcceptedRule
 from collage.search.rules.combine import (
     CombineLimits,
     CombineRule,
@@ -20,6 +21,7 @@ from collage.search.rules.regions import RegionLimits, RegionsRule
 from collage.search.rules.union import UnionRule
 
 __all__ = [
+    "AcceptedRule",
     "CombineLimits",
     "CombineRule",
     "CompositeRule",

@@ -9,6 +9,7 @@ from collage.backends.errors import SearchError
 from collage.backends.registry import get_backend
 from collage.search.dataflow import DataflowGraph
 from collage.search.rules._base import Found, PartitionRule
+from collage.search.rules.accepted import AcceptedRule
 from collage.search.rules.combine import CombineLimits, CombineRule, JoinByKind
 from collage.search.rules.composite import CompositeRule
 from collage.search.rules.dfpattern import DFPatternRule
@@ -68,8 +69,8 @@ def external_rule(
     """Candidates of a backend that brings a library."""
     matches = MatchRule(target)
     if get_backend(target.backend).granularity is Granularity.GRAPH:
-        return RegionsRule(matches, region_limits)
-    return matches
+        return AcceptedRule(RegionsRule(matches, region_limits))
+    return AcceptedRule(matches)
 
 
 class MatchRule(PartitionRule):

@@ -1,0 +1,104 @@
+"""From partition functions to a static library: engines as data, stubs, one runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+import numpy as np
+import tvm
+from tvm import relax
+
+from collage.backends import cuda_toolkit, native
+from collage.backends.base import BackendTarget, BuildContext
+from collage.backends.errors import CodegenError, RegionsRefusedError
+from collage.backends.tensorrt import python_runtime
+from collage.backends.tensorrt.adapter import Package
+from collage.backends.tensorrt.engine import Engine, EngineBuilder
+from collage.backends.tensorrt.runtimes import Shim, find_shim
+
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+HEADER = TEMPLATES / "collage_tensorrt.h"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry point: an engine, and the symbol of its plan's bytes."""
+
+    engine: Engine
+    plan: str
+
+
+def compile_functions(
+    functions: Sequence[relax.Function],
+    package: Package,
+    target: BackendTarget,
+    context: BuildContext,
+) -> tvm.runtime.Module:
+    """Build the engines of one IRModule and make a library of them.
+
+    Raises
+    ------
+    RegionsRefusedError
+        When TensorRT refuses regions; has each one's reason.
+    """
+    engines = make_engines(functions, EngineBuilder(package, target, context))
+    plans = {engine.symbol: np.frombuffer(engine.plan, np.uint8) for engine in engines}
+    symbols = {name: native.constant_symbol(plan) for name, plan in plans.items()}
+    shim = find_shim(package)
+    if shim is None:
+        # Whoever compiles may run the library at once, without loading a bundle.
+        python_runtime.install(package)
+    return native.static_library(
+        render_stubs([Entry(engine, symbols[engine.symbol]) for engine in engines]),
+        [engine.symbol for engine in engines],
+        context,
+        suffix=".c",
+        constants={symbols[name]: plan for name, plan in plans.items()},
+        flags=[f"-I{TEMPLATES}"],
+        objects=[runtime_object(shim, context)],
+    )
+
+
+def make_engines(functions: Sequence[relax.Function], builder: EngineBuilder) -> list[Engine]:
+    """An engine per function.
+
+    Raises
+    ------
+    RegionsRefusedError
+        After all were tried, so that all refused ones can be undone at once.
+    """
+    engines, refused = [], {}
+    for function in functions:
+        try:
+            engines.append(builder.engine(function))
+        except CodegenError as err:
+            refused[str(function.attrs["global_symbol"])] = str(err)
+    if refused:
+        raise RegionsRefusedError("; ".join(refused.values()), value=refused)
+    return engines
+
+
+def render_stubs(entries: Sequence[Entry]) -> str:
+    """The generated C source."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,
+    )
+    plans = list(dict.fromkeys(entry.plan for entry in entries))
+    return environment.get_template("stubs.c.jinja").render(entries=entries, plans=plans)
+
+
+def runtime_object(shim: Shim | None, context: BuildContext) -> Path:
+    """The runtime that every engine shares, compiled once."""
+    flags = ["-fvisibility=hidden", *native.ffi_include_flags()]
+    depends = [HEADER, native.FFI_HEADER]
+    if shim is None:
+        return native.compile_cached(TEMPLATES / "runtime_python.c", context, flags, depends)
+    toolkit = cuda_toolkit.find_toolkit()
+    flags += [f"-I{shim.include}", f"-I{toolkit.include}"]
+    depends += [cuda_toolkit.CUDA_HEADER, shim.include / "NvInferVersion.h"]
+    return native.compile_cached(TEMPLATES / "runtime_shim.cc", context, flags, depends)

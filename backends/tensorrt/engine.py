@@ -1,0 +1,199 @@
+"""Engines: built once per content, kept in the cache folder, with TensorRT's timing cache."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import filelock
+import numpy as np
+import tvm
+from tvm import relax
+
+from collage.backends import cuda_toolkit
+from collage.backends.base import BackendTarget, BuildContext
+from collage.backends.errors import CodegenError
+from collage.backends.patterns import tensor_dtype, tensor_shape
+from collage.backends.tensorrt import (  # noqa: F401 - they register their converters
+    convert_elementwise,
+    convert_linear,
+    convert_movement,
+    convert_nn,
+    convert_reductions,
+)
+from collage.backends.tensorrt.adapter import Package, build_plan, combine_timings
+from collage.backends.tensorrt.network import NetworkWriter, content_key
+from collage.backends.tensorrt.options import TensorrtOptions
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input or output of an engine: elements, and bits of each."""
+
+    num_elements: int
+    bits: int
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One partition's engine.
+
+    Attributes
+    ----------
+    symbol : str
+        The partition.
+    plan : bytes
+        The serialized engine; its tensors are ``input0``, ..., ``output0``, ....
+    inputs, outputs : tuple of Tensor
+    """
+
+    symbol: str
+    plan: bytes
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+    @property
+    def digest(self) -> str:
+        """Names the engine by content."""
+        return hashlib.sha256(self.plan).hexdigest()[:32]
+
+
+class EngineBuilder:
+    """Builds the engines of one IRModule.
+
+    Parameters
+    ----------
+    package : Package
+    target : BackendTarget
+        With this backend's options, for a CUDA device.
+    context : BuildContext
+        Engines and timings are kept under its ``cache_dir``.
+
+    Attributes
+    ----------
+    built : int
+        Engines that were not found in the cache folder.
+    """
+
+    def __init__(self, package: Package, target: BackendTarget, context: BuildContext) -> None:
+        self.built = 0
+        self._package = package
+        self._options: TensorrtOptions = target.options
+        self._arch = cuda_toolkit.arch_of(target.device)
+        self._device = package.device_text(self._arch)
+        self._folder = context.cache_dir / "tensorrt"
+
+    @property
+    def timing_cache(self) -> Path:
+        """The file of TensorRT's timings."""
+        if self._options.timing_cache:
+            return Path(self._options.timing_cache)
+        package = self._package
+        return self._folder / f"{package.name}-{package.version}-{self._device}.timing"
+
+    def engine(self, function: relax.Function) -> Engine:
+        """The engine of a partition function, from the cache folder where it was built before.
+
+        What was measured is then what is deployed, although TensorRT, timing its kernels anew,
+        might choose others.
+
+        Raises
+        ------
+        CodegenError
+            When TensorRT refuses the region; has TensorRT's logged reason.
+        """
+        path = self._folder / f"{self._content_name(function)}.plan"
+        if path.is_file():
+            plan = path.read_bytes()
+        else:
+            plan = self._build(function)
+            self.built += 1
+            _write(path, plan)
+        return Engine(
+            symbol=str(function.attrs["global_symbol"]),
+            plan=plan,
+            inputs=tuple(_tensor(parameter.ty) for parameter in function.params),
+            outputs=tuple(_tensor(ty) for ty in leaf_types(function.ret_ty)),
+        )
+
+    def _build(self, function: relax.Function) -> bytes:
+        symbol = str(function.attrs["global_symbol"])
+        writers: list[NetworkWriter] = []
+
+        def write(network: Any, logger: Any) -> None:
+            writer = NetworkWriter(self._package, network, logger, self._options, symbol)
+            # Kept until the engine is built: it holds the memory of the weights.
+            writers.append(writer)
+            writer.write(function)
+
+        timings = self.timing_cache
+        known = timings.read_bytes() if timings.is_file() else b""
+        try:
+            plan, after = build_plan(self._package, self._arch, self._options, write, known)
+        except CodegenError as err:
+            if err.value == symbol:
+                raise
+            raise CodegenError(f"tensorrt cannot compile '{symbol}': {err}", value=symbol) from err
+        if after and after != known:
+            self._keep_timings(after)
+        return plan
+
+    def _keep_timings(self, timings: bytes) -> None:
+        """Two processes may build at once; each keeps what the other found."""
+        path = self.timing_cache
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(f"{path}.lock"):
+            if path.is_file():
+                timings = combine_timings(self._package, timings, path.read_bytes())
+            _write(path, timings)
+
+    def _content_name(self, function: relax.Function) -> str:
+        """Names a region by all that its engine is made of, its own name left out."""
+        digest = hashlib.sha256(function.without_attr("global_symbol").script().encode())
+        for constant in _constants(function):
+            digest.update(content_key(constant).encode())
+        options = {k: v for k, v in asdict(self._options).items() if k != "timing_cache"}
+        what = [self._package.name, self._package.version, self._device, options]
+        digest.update(json.dumps(what, sort_keys=True).encode())
+        return digest.hexdigest()[:32]
+
+
+def _constants(function: relax.Function) -> list[np.ndarray]:
+    """Every constant of a region, in program order."""
+    found: list[np.ndarray] = []
+
+    def visit(expr: relax.Expr) -> None:
+        if isinstance(expr, tvm.ir.GenericConst) and hasattr(expr, "value"):
+            found.append(expr.value.numpy())
+
+    relax.analysis.post_order_visit(function, visit)
+    return found
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Beside its place, then renamed: another process may read or write it now."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    Path(temporary).replace(path)
+
+
+def _tensor(ty: relax.TensorType) -> Tensor:
+    var = relax.Var("t", ty)
+    shape = tensor_shape(var)
+    assert shape is not None
+    dtype = tensor_dtype(var)
+    bits = 8 if dtype == "bool" else int(tvm.DataType(dtype).bits)
+    return Tensor(int(np.prod(shape, dtype=np.int64)), bits)
+
+
+def leaf_types(ty: relax.Type) -> list[relax.TensorType]:
+    if isinstance(ty, relax.TupleType):
+        return [leaf for field in ty.fields for leaf in leaf_types(field)]
+    return [ty]

@@ -1,0 +1,46 @@
+"""Only those candidates that their backend accepts as a partition."""
+
+from __future__ import annotations
+
+from collage.backends.base import ExternalBackend, Verdict
+from collage.backends.registry import get_backend
+from collage.search.candidates import Candidate
+from collage.search.dataflow import DataflowGraph, bits
+from collage.search.rules._base import Found, PartitionRule, Rejection
+
+
+class AcceptedRule(PartitionRule):
+    """A rule's candidates that their backends accept whole; the others become rejections.
+
+    Patterns judge operators one by one; this is for what only a whole region shows, for example
+    that it holds no work worth an engine.
+    """
+
+    def __init__(self, rule: PartitionRule) -> None:
+        self.rule = rule
+
+    def find(self, graph: DataflowGraph) -> Found:
+        found = self.rule.find(graph)
+        kept: list[Candidate] = []
+        rejections: dict[tuple[int, str], Rejection] = {}
+        for candidate in found.candidates:
+            verdict = region_verdict(graph, candidate)
+            if verdict:
+                kept.append(candidate)
+                continue
+            root = candidate.nodes.bit_length() - 1
+            # The first one stands for all of a root's regions that are refused for one reason.
+            rejections.setdefault(
+                (root, verdict.reason),
+                Rejection(root, candidate.backend, candidate.rule, verdict.reason),
+            )
+        return Found(tuple(kept), (*found.rejections, *rejections.values()))
+
+
+def region_verdict(graph: DataflowGraph, candidate: Candidate) -> Verdict:
+    """What the candidate's backend says to its operators as one partition."""
+    backend = get_backend(candidate.backend)
+    if not isinstance(backend, ExternalBackend):
+        return Verdict.yes()
+    operators = [graph.bindings[index].value for index in bits(candidate.nodes)]
+    return backend.accepts_region(operators, candidate.target)
