@@ -7,27 +7,36 @@ while Relax's passes run, because those passes would legalize their operators to
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import tvm
 from tvm import relax, tirx
 
 from collage.backends.base import PARTITION_ATTR
-from collage.backends.tvm.fast_math import use_fast_math
-from collage.backends.tvm.legalize import legalizations
-from collage.backends.tvm.schedules import Machine, schedule_function
 
 OP_PATTERN_OPAQUE = 8
 """``kOpaque`` of ``relax::OpPatternKind``: keeps later passes from fusing a scheduled kernel."""
 
+ScheduleAll = Callable[[Sequence[tirx.PrimFunc]], Sequence[tirx.PrimFunc]]
+"""Schedules the fused kernels of a module, all at once so that equal ones can share the work."""
+
 
 def lower_module(
-    mod: tvm.IRModule, device: tvm.target.Target, machine: Machine, schedule: str
+    mod: tvm.IRModule,
+    device: tvm.target.Target,
+    legalize_passes: Sequence[tvm.transform.Pass],
+    schedule_all: ScheduleAll,
 ) -> tvm.IRModule:
     """Lower partitions of this backend and the operators left in ``main``.
 
     Parameters
     ----------
-    schedule : str
-        As :class:`~collage.backends.tvm.options.TVMOptions` has it.
+    device : tvm.target.Target
+        The target that passes and schedules see as the current one.
+    legalize_passes : sequence of tvm.transform.Pass
+        From operators to fused tensor programs.
+    schedule_all : callable
+        From fused tensor programs to scheduled ones.
     """
     foreign = {gv: func for gv, func in mod.functions.items() if _is_foreign(func)}
     own = tvm.IRModule(
@@ -35,23 +44,19 @@ def lower_module(
     )
     scheduled_before = {gv.name_hint for gv, func in own.functions.items() if _is_kernel(func)}
     with device:
-        own = tvm.transform.Sequential(
-            [
-                relax.transform.LegalizeOps(legalizations(machine) if schedule != "none" else None),
-                relax.transform.AnnotateTIROpPattern(),
-                relax.transform.FoldConstant(),
-                relax.transform.FuseOps(),
-                relax.transform.FuseTIR(),
-            ]
-        )(own)
+        own = tvm.transform.Sequential(list(legalize_passes))(own)
     # Inlining looks every call's target up, so the other backends' functions must be back by then.
     own = _inline_partitions(tvm.IRModule({**own.functions, **foreign}, attrs=own.attrs))
     own = tvm.IRModule(own.functions, attrs=own.attrs)
-    for gv, func in own.functions.items():
-        if _is_kernel(func) and gv.name_hint not in scheduled_before:
-            if schedule != "none":
-                func = use_fast_math(schedule_function(func, machine))
-            own[gv] = func.with_attr("op_pattern", OP_PATTERN_OPAQUE)
+    fresh = {
+        gv: func
+        for gv, func in own.functions.items()
+        if _is_kernel(func) and gv.name_hint not in scheduled_before
+    }
+    with device:
+        scheduled = schedule_all(list(fresh.values()))
+    for gv, func in zip(fresh, scheduled, strict=True):
+        own[gv] = func.with_attr("op_pattern", OP_PATTERN_OPAQUE)
     return own
 
 

@@ -23,7 +23,7 @@ def test_probe_names_every_library() -> None:
 def test_options_are_checked() -> None:
     backend = TVMBackend()
     assert backend.parse_options({"schedule": "none"}).schedule == "none"
-    with pytest.raises(TargetError, match="default, none"):
+    with pytest.raises(TargetError, match="default, dlight, metaschedule, none"):
         backend.parse_options({"schedule": "fastest"})
     with pytest.raises(TargetError, match="valid attributes: schedule"):
         backend.parse_options({"tuning": 3})

@@ -1,0 +1,171 @@
+"""How operators become tensor programs on a GPU, where TVM's own way is wrong or slow there.
+
+Half-precision operators compute in float32 (see ``widen.py``). Attention becomes its chain of
+products, so that each of them gets a schedule of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from tvm import relax, te, tirx, topi
+from tvm.ir import GenericConst, Op
+
+from collage.backends.tvm.cuda import widen
+from collage.backends.tvm.cuda.widen import Legalization
+
+
+def legalizations() -> Mapping[str, Legalization]:
+    """This device's legalizations, by operator name."""
+    wide = {f"relax.{name}": widen.widened for name in widen.WIDENED}
+    return {
+        **{name: legalize for name, legalize in wide.items() if _has_own(name)},
+        "relax.matmul": widen.wide_sums,
+        "relax.nn.conv2d": legalize_conv2d,
+        **{f"relax.nn.adaptive_avg_pool{n}d": legalize_adaptive_pool for n in (1, 2, 3)},
+        "relax.nn.attention": legalize_attention,
+        "relax.nn.attention_bias": legalize_attention,
+    }
+
+
+def _has_own(name: str) -> bool:
+    return bool(Op.get(name).has_attr("FLegalize"))
+
+
+def legalize_conv2d(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """TVM's direct convolution with float32 sums, over (rows, columns, channels) in NHWC."""
+    attrs = call.attrs
+    layout = str(attrs.data_layout)
+    if str(attrs.out_layout) not in ("", layout) or len(layout) != 4:
+        return call
+    (dtype,) = widen.result_dtypes(call)
+    wide = widen.WIDE if any(widen.is_half(arg) for arg in call.args) else dtype
+
+    data, weights = call.args
+    kernel_layout = str(attrs.kernel_layout)
+    groups = int(attrs.groups)
+    if groups > 1 and isinstance(weights, GenericConst) and layout == "NHWC":
+        # Neighbouring threads compute neighbouring channels: their weights should lie side by side.
+        array = weights.value.numpy().transpose([kernel_layout.index(c) for c in "HWIO"])
+        weights = relax.const(np.ascontiguousarray(array), str(weights.ty.dtype))
+        kernel_layout = "HWIO"
+
+    def convolution(x: te.Tensor, w: te.Tensor) -> te.Tensor:
+        sums = topi.nn.conv(
+            x,
+            w,
+            [int(v) for v in attrs.strides],
+            [int(v) for v in attrs.padding],
+            [int(v) for v in attrs.dilation],
+            groups,
+            layout,
+            kernel_layout,
+            wide,
+        )
+        return sums if wide == dtype else topi.cast(sums, dtype)
+
+    return builder.call_te(
+        convolution,
+        data,
+        weights,
+        primfunc_name_hint="conv2d",
+        primfunc_attrs={"op_pattern": widen.OP_PATTERN_OUT_FUSABLE},
+    )
+
+
+def legalize_attention(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """``softmax(q k^T * scale [+ bias]) v`` over (batch, sequence, heads, head size)."""
+    attrs = call.attrs
+    if attrs.window_size is not None:
+        return call
+
+    def emit(expr: relax.Expr) -> relax.Var:
+        inner = builder.normalize(expr)
+        legalize = legalizations().get(str(inner.op.name)) or inner.op.get_attr("FLegalize")
+        return builder.emit(legalize(builder, inner))
+
+    q, k, v = call.args[:3]
+    size = int(q.ty.shape.values[-1])
+    rows, columns = int(q.ty.shape.values[1]), int(k.ty.shape.values[1])
+    (dtype,) = widen.result_dtypes(call)
+    scale = float(attrs.scale) if attrs.scale is not None else size**-0.5
+    heads_first = [0, 2, 1, 3]
+    left = emit(relax.op.permute_dims(q, heads_first))
+    right = emit(relax.op.permute_dims(k, [0, 2, 3, 1]))
+    scores = emit(relax.op.matmul(left, right))
+    scores = emit(relax.op.multiply(scores, relax.const(scale, dtype)))
+    if len(call.args) > 3:
+        scores = emit(relax.op.add(scores, call.args[3]))
+    if attrs.causal_mask is not None:
+        offset = abs(rows - columns) if str(attrs.causal_mask) == "BottomRight" else 0
+        scores = builder.emit(_causal(builder, scores, offset))
+    weights = emit(relax.op.nn.softmax(scores, axis=-1))
+    product = emit(relax.op.matmul(weights, emit(relax.op.permute_dims(v, heads_first))))
+    result = builder.normalize(relax.op.permute_dims(product, heads_first))
+    return result.op.get_attr("FLegalize")(builder, result)
+
+
+def legalize_adaptive_pool(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """Averages over windows of one size, those shorter than it with a guard.
+
+    TVM's own has loops whose bounds depend on the place, which no schedule can take apart.
+    """
+    layout = str(call.attrs.layout)
+    if str(call.attrs.out_layout) not in ("", layout):
+        return call
+    spatial = [axis for axis, letter in enumerate(layout) if letter not in "NC"]
+    (dtype,) = widen.result_dtypes(call)
+    outs = [int(dim) for dim in call.ty.shape.values]
+    ins = [int(dim) for dim in call.args[0].ty.shape.values]
+    edges = {
+        a: [(i * ins[a] // outs[a], -(-(i + 1) * ins[a] // outs[a])) for i in range(outs[a])]
+        for a in spatial
+    }
+    longest = {a: max(end - begin for begin, end in pairs) for a, pairs in edges.items()}
+
+    def pooled(x: te.Tensor) -> te.Tensor:
+        taps = {a: te.reduce_axis((0, longest[a]), name=f"r{a}") for a in spatial}
+
+        def begin(index: tuple[tirx.Expr, ...], a: int) -> tirx.Expr:
+            return tirx.floordiv(index[a] * ins[a], outs[a])
+
+        def size(index: tuple[tirx.Expr, ...], a: int) -> tirx.Expr:
+            end = tirx.floordiv((index[a] + 1) * ins[a] + outs[a] - 1, outs[a])
+            return end - begin(index, a)
+
+        def term(*index: tirx.Expr) -> tirx.Expr:
+            place = [begin(index, a) + taps[a] if a in taps else v for a, v in enumerate(index)]
+            value = x(*place).astype(widen.WIDE)
+            inside = [taps[a] < size(index, a) for a in spatial if _uneven(edges[a])]
+            if inside:
+                value = tirx.if_then_else(tirx.all(*inside), value, tirx.const(0, widen.WIDE))
+            return te.sum(value, axis=list(taps.values()))
+
+        def mean(*index: tirx.Expr) -> tirx.Expr:
+            count = math.prod((size(index, a) for a in spatial), start=tirx.const(1, "int64"))
+            return (sums(*index) / count.astype(widen.WIDE)).astype(dtype)
+
+        sums = te.compute(outs, term, name="pool_sum")
+        return te.compute(outs, mean, name="pool_mean")
+
+    return builder.call_te(pooled, call.args[0], primfunc_name_hint="adaptive_avg_pool")
+
+
+def _uneven(edges: list[tuple[int, int]]) -> bool:
+    return len({end - begin for begin, end in edges}) > 1
+
+
+def _causal(builder: relax.BlockBuilder, scores: relax.Expr, offset: int) -> relax.Call:
+    """Scores of keys behind a query's own place (shifted by ``offset``) become minus infinity."""
+
+    def masked(x: te.Tensor) -> te.Tensor:
+        lowest = tirx.const(float("-inf"), x.dtype)
+        return te.compute(
+            x.shape,
+            lambda b, h, i, j: tirx.Select(j <= i + offset, x[b, h, i, j], lowest),
+            name="causal",
+        )
+
+    return builder.call_te(masked, scores, primfunc_name_hint="causal_mask")

@@ -1,0 +1,53 @@
+"""From partition functions to calls of PrimFuncs whose loops are bound to threads.
+
+The passes are those of Relax's CUDA pipeline, in its order; legalizations and schedules are ours
+first, DLight's after them. What is left inline in ``main`` goes the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tvm
+from tvm import relax, tirx
+
+from collage.backends.tvm.cuda.legalize import legalizations
+from collage.backends.tvm.cuda.schedules import Gpu, schedule_function
+from collage.backends.tvm.cuda.widen import drop_round_trips
+
+Scheduler = Callable[[tirx.PrimFunc], tirx.PrimFunc]
+
+
+def legalize_passes() -> list[tvm.transform.Pass]:
+    """From operators to fused, unscheduled tensor programs."""
+    return [
+        relax.backend.DispatchSampling(),
+        relax.backend.DispatchSortScan(),
+        relax.transform.LegalizeOps(dict(legalizations())),
+        relax.transform.AnnotateTIROpPattern(),
+        relax.transform.FoldConstant(),
+        relax.transform.FuseOps(),
+        relax.transform.FuseTIR(),
+    ]
+
+
+def scheduler(device: tvm.target.Target, schedule: str) -> Scheduler:
+    """Turns a fused tensor program into one that TVM can generate CUDA from.
+
+    Parameters
+    ----------
+    schedule : str
+        ``default``, ``dlight`` or ``none``, as in
+        :class:`~collage.backends.tvm.options.TVMOptions`.
+    """
+    gpu = Gpu.of_target(device)
+
+    def apply(func: tirx.PrimFunc) -> tirx.PrimFunc:
+        return finish(schedule_function(func, gpu, schedule))
+
+    return apply
+
+
+def finish(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Last touches on a scheduled program; the mark keeps TVM's own rules away from it."""
+    return drop_round_trips(func).with_attr("tirx.is_scheduled", True)

@@ -1,0 +1,104 @@
+"""GPU schedules for PrimFuncs, one family of kernels per file, DLight's rules behind them.
+
+A family either returns a scheduled function or a refusal with its reason; the next one is tried
+then. What comes last binds whatever is left to threads. The attribute
+``collage.schedule`` of the result tells which one it was and why those before it refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tvm import tirx
+from tvm.s_tir import dlight
+
+from collage.backends.errors import CompileError
+from collage.backends.tvm.cuda.schedules import elementwise, outermost, tensor_core, window
+from collage.backends.tvm.cuda.schedules._base import (
+    OTHER_KIND,
+    Family,
+    Gpu,
+    Refusal,
+    has_opaque_threads,
+    unbound_stores,
+)
+
+__all__ = ["Gpu", "schedule_function"]
+
+SCHEDULE_ATTR = "collage.schedule"
+
+
+def _dlight(rule: Callable[[], dlight.ScheduleRule]) -> Family:
+    """One of DLight's rules as a family."""
+
+    def family(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
+        with gpu.target:
+            answer = rule().apply(func, gpu.target, False)
+        if isinstance(answer, list):
+            answer = answer[0] if answer else None
+        return OTHER_KIND if answer is None else answer.mod["main"]
+
+    return family
+
+
+OWN: tuple[tuple[str, Family], ...] = (
+    ("tensor_core", tensor_core.schedule),
+    ("elementwise", elementwise.schedule),
+    ("window", window.schedule),
+)
+DLIGHT: tuple[tuple[str, Family], ...] = (
+    ("dlight.Matmul", _dlight(dlight.gpu.Matmul)),
+    ("dlight.GEMV", _dlight(dlight.gpu.GEMV)),
+    ("dlight.LowBatchGEMV", _dlight(dlight.gpu.LowBatchGEMV)),
+    ("dlight.Reduction", _dlight(dlight.gpu.Reduction)),
+    ("dlight.GeneralReduction", _dlight(dlight.gpu.GeneralReduction)),
+    ("dlight.Transpose", _dlight(dlight.gpu.Transpose)),
+)
+LAST: tuple[tuple[str, Family], ...] = (
+    ("dlight.Fallback", _dlight(dlight.gpu.Fallback)),
+    ("outermost", outermost.schedule),
+)
+
+FAMILIES = {
+    "default": (*OWN, *DLIGHT, *LAST),
+    "dlight": (*DLIGHT, *LAST),
+    "none": LAST,
+}
+"""By value of the option ``schedule``; a GPU has no way to run plain loops, so ``none`` binds them
+to threads and does nothing else."""
+
+
+def schedule_function(func: tirx.PrimFunc, gpu: Gpu, schedule: str = "default") -> tirx.PrimFunc:
+    """Schedule one fused kernel with the first family that takes it.
+
+    Raises
+    ------
+    CompileError
+        When even the last family leaves a part of the kernel outside of every thread.
+    """
+    if has_opaque_threads(func) or func.attrs.get("tirx.is_scheduled", False):
+        return func.with_attr(SCHEDULE_ATTR, "own threads")
+    refusals: list[str] = []
+    for name, family in FAMILIES[schedule]:
+        answer = _try_family(family, func, gpu)
+        if not isinstance(answer, Refusal):
+            return answer.with_attr(SCHEDULE_ATTR, "; ".join([name, *refusals]))
+        if answer.reason:
+            refusals.append(f"not {name}: {answer.reason}")
+    raise CompileError(f"no schedule takes the kernel: {'; '.join(refusals)}", value=refusals)
+
+
+def _try_family(family: Family, func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
+    try:
+        answer = family(func, gpu)
+    except (RuntimeError, ValueError, AssertionError, IndexError, KeyError, TypeError) as err:
+        # A primitive's own check said no (DLight's rules rely on that too): a refusal like others.
+        lines = [line.strip() for line in str(err).splitlines() if line.strip()]
+        reason = next((line for line in lines if "rror" in line), lines[0] if lines else "")
+        return Refusal(reason[:200] or type(err).__name__)
+    if isinstance(answer, Refusal):
+        return answer
+    loose = unbound_stores(answer)
+    if loose:
+        return Refusal(f"{', '.join(sorted(set(loose)))} would be written outside of every thread")
+    return answer

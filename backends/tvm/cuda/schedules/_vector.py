@@ -1,0 +1,111 @@
+"""Wide loads and stores around scalar arithmetic.
+
+A vector in TVM is arithmetic on vector types too, which its CUDA code generator cannot always write
+(an eight-lane float constant, say). So only copies are vectorized: a thread reads its elements into
+registers with wide loads, computes them one by one in an unrolled loop, and stores them wide.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import s_tir, tirx
+
+from collage.backends.tvm.cuda.schedules._base import VECTOR_BYTES, dtype_bytes
+from collage.backends.tvm.schedules._base import Axis, axes_of, buffer_stride, loop_extent
+
+WIDENABLE = ("float16", "bfloat16", "float32", "int8", "uint8", "int32")
+"""Element types whose vectors TVM's CUDA code generator can load and store."""
+
+
+def lanes_of(stmts: list[Any], extent: int) -> int:
+    """Elements that one thread takes along the last axis of each given stage.
+
+    Parameters
+    ----------
+    stmts : list of SBlock
+        Stages that share their last spatial axis.
+    extent : int
+        Its extent, which the answer divides.
+
+    Returns
+    -------
+    int
+        So many that the widest element type that is stored or loaded in a row fills 16 bytes; 1
+        where nothing lies in a row.
+    """
+    widths = []
+    for stmt in stmts:
+        axis = _last_spatial(stmt)
+        for region in [*stmt.reads, *stmt.writes]:
+            if axis is not None and in_a_row(region, axis):
+                widths.append(dtype_bytes(region.source))
+    if not widths:
+        return 1
+    lanes = VECTOR_BYTES // max(widths)
+    while extent % lanes:
+        lanes //= 2
+    return max(lanes, 1)
+
+
+def in_a_row(region: Any, axis: Any) -> bool:
+    """Whether an access reads single elements that lie side by side along an axis."""
+    single = all(isinstance(r.extent, tirx.IntImm) and int(r.extent) == 1 for r in region.region)
+    known = str(region.source.dtype) in WIDENABLE
+    return single and known and buffer_stride(region, axis) == 1
+
+
+def _last_spatial(stmt: Any) -> Any | None:
+    spatial = [v for v in stmt.iter_vars if v.iter_type == tirx.IterVar.DataPar]
+    return spatial[-1].var if spatial else None
+
+
+def load_wide(sch: s_tir.Schedule, block: Any, loop: Any, lanes: int) -> None:
+    """Let a stage read what lies in a row through registers, which wide loads fill in ``loop``."""
+    if lanes == 1:
+        return
+    axis = _last_spatial(sch.get(block))
+    reads = list(sch.get(block).reads)
+    for index, region in enumerate(reads):
+        own = any(region.source.same_as(write.source) for write in sch.get(block).writes)
+        if own or region.source.scope() not in ("", "global"):
+            continue
+        if axis is None or not in_a_row(region, axis):
+            continue
+        copy = sch.cache_read(block, index, "local", [block])
+        sch.compute_at(copy, loop, preserve_unit_loops=True)
+        vectorize_innermost(sch, copy, lanes)
+
+
+def store_wide(sch: s_tir.Schedule, block: Any, loop: Any, lanes: int) -> None:
+    """Let a stage write through registers, emptied by wide stores under ``loop``."""
+    if lanes == 1 or str(sch.get(block).writes[0].source.dtype) not in WIDENABLE:
+        return
+    copy = sch.cache_write(block, 0, "local")
+    sch.reverse_compute_at(copy, loop, preserve_unit_loops=True)
+    vectorize_innermost(sch, copy, lanes)
+
+
+def vectorize_innermost(sch: s_tir.Schedule, block: Any, lanes: int) -> None:
+    """Vectorize a copy's last loop when it runs over exactly one vector."""
+    loop = sch.get_loops(block)[-1]
+    if loop_extent(sch, loop) == lanes:
+        sch.vectorize(loop)
+
+
+def split_lanes(sch: s_tir.Schedule, loops: list[Any], lanes: int) -> tuple[list[Any], Any | None]:
+    """Cut vectors off the last loop, before loops are fused, so that their places stay plain.
+
+    Returns
+    -------
+    The loops over vectors, and the one inside of a vector (None for single elements).
+    """
+    if lanes == 1:
+        return loops, None
+    outer, lane = sch.split(loops[-1], [None, lanes])
+    return [*loops[:-1], outer], lane
+
+
+def spatial_axes(sch: s_tir.Schedule, block: Any) -> list[Axis]:
+    """A stage's axes that are not reduced over."""
+    return [axis for axis in axes_of(sch, block) or [] if not axis.reduce]

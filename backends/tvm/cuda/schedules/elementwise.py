@@ -1,0 +1,99 @@
+"""Kernels without reductions: one thread per vector of consecutive elements.
+
+Element-wise chains, data movement, lookups. Stages are inlined to one per output; each output's
+elements are spread over threads, with wide loads and stores where operands lie in rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import s_tir, tirx
+
+from collage.backends.tvm.cuda.schedules._base import OTHER_KIND, WARP, Gpu, Refusal
+from collage.backends.tvm.cuda.schedules._vector import (
+    in_a_row,
+    lanes_of,
+    load_wide,
+    split_lanes,
+    store_wide,
+)
+from collage.backends.tvm.schedules._base import Axis, axes_of, fuse_all, root_blocks, size_of
+from collage.backends.tvm.schedules._inline import has_branches, is_elementwise, reads_indices
+
+THREADS = 256
+
+LEAST_WARPS = 2
+"""Warps per multiprocessor below which threads take fewer elements each."""
+
+
+def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
+    """Schedule a kernel all of whose stages are without reductions."""
+    sch = s_tir.Schedule(func)
+    blocks = root_blocks(sch)
+    if not blocks:
+        return Refusal("there is no stage")
+    for block in blocks:
+        axes = axes_of(sch, block)
+        if axes is None or sch.get(block).init is not None:
+            return OTHER_KIND
+        if any(axis.reduce for axis in axes) or not is_elementwise(sch.get(block)):
+            return OTHER_KIND
+    inline_producers(sch)
+    for block in root_blocks(sch):
+        _bind_elements(sch, block, gpu)
+    return sch.mod["main"]
+
+
+def inline_producers(sch: s_tir.Schedule) -> None:
+    """Inline every elementwise stage that is no output into the stages that read it."""
+    outputs = {sch.get(block).name_hint for block in sch.get_output_blocks("root")}
+    for block in root_blocks(sch):
+        stmt = sch.get(block)
+        axes = axes_of(sch, block)
+        pure = axes is not None and not any(axis.reduce for axis in axes) and is_elementwise(stmt)
+        if stmt.name_hint not in outputs and pure and list(sch.get_consumers(block)):
+            sch.compute_inline(block)
+
+
+def _bind_elements(sch: s_tir.Schedule, block: Any, gpu: Gpu) -> None:
+    """Spread the elements of one stage over threads."""
+    axes = axes_of(sch, block) or []
+    loops = list(sch.get_loops(block)) or [sch.add_unit_loop(block)]
+    lanes = _lanes(sch, block, axes, gpu)
+    loops, lane = split_lanes(sch, loops, lanes)
+    vectors = max(size_of(axes), 1) // lanes
+    thread = bind_threads(sch, fuse_all(sch, loops), vectors, gpu)
+    if lane is not None:
+        store_wide(sch, block, thread, lanes)
+        load_wide(sch, block, thread, lanes)
+        sch.unroll(lane)
+
+
+def bind_threads(sch: s_tir.Schedule, loop: Any, items: int, gpu: Gpu) -> Any:
+    """Split a loop into blocks of threads; the loop over threads is returned."""
+    block_x, thread_x = sch.split(loop, [None, threads_for(items, gpu)])
+    sch.bind(block_x, "blockIdx.x")
+    sch.bind(thread_x, "threadIdx.x")
+    return thread_x
+
+
+def threads_for(items: int, gpu: Gpu) -> int:
+    """Threads per block: fewer where there is too little to fill every multiprocessor."""
+    threads = min(THREADS, gpu.max_threads)
+    while threads > 2 * WARP and items < threads * gpu.num_sms:
+        threads //= 2
+    return threads
+
+
+def _lanes(sch: s_tir.Schedule, block: Any, axes: list[Axis], gpu: Gpu) -> int:
+    """Elements per thread: as many as a wide access holds, one where elements are chosen."""
+    stmt = sch.get(block)
+    if not axes or has_branches(stmt) or reads_indices(stmt):
+        return 1
+    if not in_a_row(stmt.writes[0], axes[-1].var):
+        return 1
+    lanes = lanes_of([stmt], axes[-1].extent)
+    while lanes > 1 and size_of(axes) // lanes < LEAST_WARPS * WARP * gpu.num_sms:
+        lanes //= 2
+    return lanes

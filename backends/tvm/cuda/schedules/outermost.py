@@ -1,0 +1,43 @@
+"""The schedule that takes any kernel: independent outer loops become threads, the rest is serial.
+
+DLight's ``Fallback`` wants every stage to be a plain nest of loops. Stages that hold stages of
+their own (a pool whose window depends on the place, say) are left to this.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import s_tir, tirx
+
+from collage.backends.tvm.cuda.schedules._base import Gpu, Refusal
+from collage.backends.tvm.cuda.schedules.elementwise import threads_for
+from collage.backends.tvm.schedules._base import SpatialBlock, fuse_all, root_blocks
+
+
+def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
+    """Bind each stage's leading independent loops, or run it in a single thread."""
+    sch = s_tir.Schedule(func)
+    for block in root_blocks(sch):
+        _bind_stage(sch, block, gpu)
+    return sch.mod["main"]
+
+
+def _bind_stage(sch: s_tir.Schedule, block: Any, gpu: Gpu) -> None:
+    loops = list(sch.get_loops(block))
+    kinds = [iter_var.iter_type for iter_var in sch.get(block).iter_vars]
+    independent = 0
+    if len(kinds) == len(loops):
+        while independent < len(loops) and kinds[independent] == SpatialBlock:
+            independent += 1
+    if independent == 0:
+        # Only the order of the loops as they stand is known to be right.
+        outer = sch.add_unit_loop(loops[0] if loops else block)
+        items = 1
+    else:
+        outer = fuse_all(sch, loops[:independent])
+        extent = sch.get(outer).extent
+        items = int(extent) if isinstance(extent, tirx.IntImm) else gpu.max_threads
+    block_x, thread_x = sch.split(outer, [None, threads_for(items, gpu)])
+    sch.bind(block_x, "blockIdx.x")
+    sch.bind(thread_x, "threadIdx.x")

@@ -1,0 +1,273 @@
+"""Half-precision products on tensor cores: matrix products and, as implicit ones, convolutions.
+
+The shape of the schedule is that of DLight's ``MatmulTensorization``: the kernel is brought to
+``C[S, I, J] += A[S, I, K] * B[S, J, K]`` (a convolution's pixels are ``I``, its window and input
+channels ``K``; the im2col matrix exists in shared memory only), padded to whole tiles, staged
+through double-buffered shared memory and multiplied by WMMA with float32 accumulators. Three things
+differ: the tile follows the problem's size, so that small ones still fill the chip; ``B`` keeps the
+order it has in memory, so that its loads are wide; and ``sm_90a`` counts as an architecture that
+has tensor cores, which DLight's check of the name denies.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import s_tir, tirx
+from tvm.s_tir.dlight.gpu.matmul import IterKind as Kind
+from tvm.s_tir.dlight.gpu.matmul import (
+    auto_inline_consumer_chain,
+    auto_inline_producers,
+    detect_iter_traits,
+    get_reduction_blocks,
+    make_iter_fusion_index_map,
+)
+
+from collage.backends.tvm.cuda.schedules._base import OTHER_KIND, WARP, Gpu, Refusal
+from collage.backends.tvm.schedules._base import root_blocks
+
+MICRO = 16
+"""Rows, columns and depth of one WMMA operation."""
+
+SMALLEST = 8
+"""Extents of I, J and K below which half of every tensor-core operation would be padding."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """How a block of threads cuts its part of the product.
+
+    Attributes
+    ----------
+    warps : (int, int)
+        Warps along I and J.
+    per_warp : (int, int)
+        WMMA operations of one warp along I and J.
+    depth : int
+        WMMA operations along K per stage in shared memory.
+    """
+
+    warps: tuple[int, int]
+    per_warp: tuple[int, int]
+    depth: int = 4
+
+    @property
+    def rows(self) -> int:
+        return self.warps[0] * self.per_warp[0] * MICRO
+
+    @property
+    def columns(self) -> int:
+        return self.warps[1] * self.per_warp[1] * MICRO
+
+    @property
+    def result_scope(self) -> str:
+        """Where results pass through on their way to the epilogue.
+
+        TVM's storage rewriting would put float32 results in the place of a larger float16 buffer of
+        the same scope, and then fail on the mixed types; results that outgrow every operand buffer
+        are safe from that, and they are too large for static shared memory.
+        """
+        return "shared" if self.rows * self.columns * 4 <= 36864 else "shared.dyn"
+
+    def blocks(self, batch: int, rows: int, columns: int) -> int:
+        """Blocks of threads that a product needs."""
+        return batch * math.ceil(rows / self.rows) * math.ceil(columns / self.columns)
+
+
+TILES = (
+    Tile((4, 4), (2, 2)),
+    Tile((4, 2), (2, 2)),
+    Tile((2, 4), (2, 2)),
+    Tile((2, 2), (2, 2)),
+    Tile((2, 2), (2, 1)),
+    Tile((2, 2), (1, 2)),
+    Tile((2, 2), (1, 1)),
+    Tile((1, 4), (1, 1)),
+)
+"""Candidates, large ones first: they read each operand less often."""
+
+
+def choose_tile(batch: int, rows: int, columns: int, gpu: Gpu) -> Tile:
+    """The largest tile that fills the chip without much padding, else the one with most blocks."""
+
+    def padded(tile: Tile) -> float:
+        whole = math.ceil(rows / tile.rows) * tile.rows * math.ceil(columns / tile.columns)
+        return whole * tile.columns / (rows * columns)
+
+    least = min(padded(tile) for tile in TILES)
+    fitting = [tile for tile in TILES if padded(tile) <= 1.34 * least]
+    for tile in fitting:
+        if tile.blocks(batch, rows, columns) >= gpu.num_sms:
+            return tile
+    return max(fitting, key=lambda tile: tile.blocks(batch, rows, columns))
+
+
+def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
+    """Schedule a kernel with one half-precision product and elementwise stages around it."""
+    sch = s_tir.Schedule(func)
+    reductions = get_reduction_blocks(sch, root_blocks(sch))
+    if reductions is None:
+        return OTHER_KIND
+    main = reductions[0]
+    stmt = sch.get(main)
+    traits = detect_iter_traits(stmt)
+    if traits is None or gpu.sm < 70:
+        return OTHER_KIND
+    dtypes = {str(region.source.dtype) for region in stmt.reads}
+    if dtypes != {"float16"} or str(stmt.writes[0].source.dtype) != "float32":
+        return Refusal("tensor cores are used for float16 operands and float32 sums")
+    sizes = dict.fromkeys(Kind, 1)
+    for trait in traits[3]:
+        sizes[trait.kind] *= int(trait.extent)
+    rows, columns, depth = (sizes[k] for k in (Kind.kIter_I, Kind.kIter_J, Kind.kIter_K))
+    if min(rows, columns, depth) < SMALLEST:
+        return Refusal(f"{rows} x {columns} x {depth} is too small for tensor cores")
+    if sizes[Kind.kIter_S] > 65535:
+        return Refusal("there are more batches than blocks along z")
+    tile = choose_tile(sizes[Kind.kIter_S], rows, columns, gpu)
+    if math.ceil(columns / tile.columns) > 65535:
+        return Refusal("there are more columns than blocks along y")
+    _Builder(sch, main, tile, gpu).build()
+    return sch.mod["main"]
+
+
+class _Builder:
+    """The steps of one schedule."""
+
+    def __init__(self, sch: s_tir.Schedule, main: Any, tile: Tile, gpu: Gpu) -> None:
+        self.sch = sch
+        self.main = main
+        self.tile = tile
+        self.gpu = gpu
+        self.transposed_b = self._columns_outside()
+
+    def _columns_outside(self) -> bool:
+        """Whether B's rows in memory run along K (weights OHWI) rather than along J."""
+        stmt = self.sch.get(self.main)
+        innermost = stmt.reads[1].region[-1].min
+        reduced = [v.var for v in stmt.iter_vars if v.iter_type == tirx.IterVar.CommReduce]
+        return any(innermost.same_as(var) for var in reduced)
+
+    def build(self) -> None:
+        sch, tile = self.sch, self.tile
+        self._normalize()
+        outer, k0, k1, warp = self._split()
+        shared_a = self._stage(outer, 0, k0)
+        shared_b = self._stage(outer, 1, k0)
+        auto_inline_producers(sch, shared_a)
+        auto_inline_producers(sch, shared_b)
+        fragment_a = sch.cache_read(outer, 0, "wmma.matrix_a")
+        fragment_b = sch.cache_read(outer, 1, "wmma.matrix_b")
+        sch.compute_at(fragment_a, k1)
+        sch.compute_at(fragment_b, k1)
+        result = sch.cache_write(outer, 0, tile.result_scope)
+        sch.storage_align(result, 0, -2, 16, 4)
+        store = sch.cache_write(outer, 0, "wmma.accumulator")
+        sch.reverse_compute_at(store, warp)
+        sch.reverse_compute_at(result, warp)
+        self._micro_tiles(store)
+        init = sch.decompose_reduction(outer, k0)
+        self._tensorize(fragment_a, fragment_b, store, init)
+        auto_inline_consumer_chain(sch, result)
+        flat = sch.fuse(*sch.get_loops(result)[-2:])
+        lanes = 4 if tile.per_warp[0] * tile.per_warp[1] * MICRO * MICRO % (WARP * 4) == 0 else 2
+        _, thread, lane = sch.split(flat, [None, WARP, lanes])
+        sch.bind(thread, "threadIdx.x")
+        sch.vectorize(lane)
+
+    def _normalize(self) -> None:
+        """Bring the block to C[S, I, J] += A[S, I, K] * B[S, J, K] (or B[S, K, J])."""
+        sch, main, tile = self.sch, self.main, self.tile
+        a, b = sch.reindex(main, ("read", 0)), sch.reindex(main, ("read", 1))
+        c = sch.reindex(main, ("write", 0))
+        traits = detect_iter_traits(sch.get(main))
+        assert traits is not None
+        s, i, j, k = Kind.kIter_S, Kind.kIter_I, Kind.kIter_J, Kind.kIter_K
+        order_b = [s, j, k] if self.transposed_b else [s, k, j]
+        sch.transform_layout(a, ("write", 0), make_iter_fusion_index_map(traits[0], [s, i, k]))
+        sch.transform_layout(b, ("write", 0), make_iter_fusion_index_map(traits[1], order_b))
+        sch.transform_layout(c, ("read", 0), make_iter_fusion_index_map(traits[2], [s, i, j]))
+        sch.transform_block_layout(main, make_iter_fusion_index_map(traits[3], [s, i, j, k]))
+        sch.pad_einsum(main, [1, tile.rows, tile.columns, MICRO * tile.depth])
+
+    def _split(self) -> tuple[Any, Any, Any, Any]:
+        """Loops over blocks, warps, stages and WMMA operations.
+
+        Returns
+        -------
+        The block of one WMMA operation, the loops over stages and within one, the loop over warps.
+        """
+        sch, tile = self.sch, self.tile
+        batch, i, j, k = sch.get_loops(self.main)
+        i, inner_i = sch.split(i, [None, MICRO])
+        j, inner_j = sch.split(j, [None, MICRO])
+        k, inner_k = sch.split(k, [None, MICRO])
+        sch.reorder(i, j, k, inner_i, inner_j, inner_k)
+        outer = sch.blockize(inner_i)
+        i0, i1, i2 = sch.split(i, [None, tile.warps[0], tile.per_warp[0]])
+        j0, j1, j2 = sch.split(j, [None, tile.warps[1], tile.per_warp[1]])
+        k0, k1 = sch.split(k, [None, tile.depth])
+        # Next stage: global to registers, then multiply this one, then registers to shared memory.
+        sch.annotate(k0, "software_pipeline_order", [0, 3, 1, 4, 5, 2, 6])
+        sch.annotate(k0, "software_pipeline_stage", [0, 0, 0, 0, 0, 1, 1])
+        sch.annotate(k1, "software_pipeline_order", [0, 1, 2])
+        sch.annotate(k1, "software_pipeline_stage", [0, 0, 1])
+        sch.reorder(i0, j0, j1, i1, k0, k1, i2, j2)
+        warp = sch.fuse(j1, i1)
+        sch.bind(batch, "blockIdx.z")
+        sch.bind(i0, "blockIdx.x")
+        sch.bind(j0, "blockIdx.y")
+        sch.bind(warp, "threadIdx.y")
+        return outer, k0, k1, warp
+
+    def _stage(self, outer: Any, operand: int, k0: Any) -> Any:
+        """Copy one stage of an operand to shared memory, by all threads together."""
+        sch, tile = self.sch, self.tile
+        block = sch.cache_read(outer, operand, "shared.dyn")
+        sch.compute_at(block, k0)
+        flat = sch.fuse(*sch.get_loops(block)[-2:])
+        threads = tile.warps[0] * tile.warps[1] * WARP
+        elements = (tile.rows if operand == 0 else tile.columns) * MICRO * tile.depth
+        lanes = 8
+        while elements % (threads * lanes):
+            lanes //= 2
+        _, warp, thread, lane = sch.split(flat, [None, threads // WARP, WARP, lanes])
+        sch.bind(thread, "threadIdx.x")
+        sch.bind(warp, "threadIdx.y")
+        sch.vectorize(lane)
+        sch.storage_align(block, 0, axis=-2, factor=16, offset=8)
+        sch.annotate(block, "tirx.manifest_shared_memory_local_stage", 1)
+        sch.annotate(block, "double_buffer_scope", 0)
+        return block
+
+    def _micro_tiles(self, block: Any) -> Any:
+        """Split a fragment's copy into single WMMA tiles; the loop to tensorize is returned."""
+        sch = self.sch
+        i, j = sch.get_loops(block)[-2:]
+        i0, i1 = sch.split(i, [None, MICRO])
+        j0, j1 = sch.split(j, [None, MICRO])
+        sch.reorder(i0, j0, i1, j1)
+        return i0, j0, i1
+
+    def _tensorize(self, fragment_a: Any, fragment_b: Any, store: Any, init: Any) -> None:
+        # Importing the intrinsics costs seconds, which only those who need them should pay.
+        from tvm.s_tir.tensor_intrin.cuda import get_wmma_intrin_group
+
+        sch = self.sch
+        group = get_wmma_intrin_group(
+            load_scope="shared.dyn",
+            store_scope=self.tile.result_scope,
+            in_dtype="float16",
+            out_dtype="float32",
+            trans_b=self.transposed_b,
+        )
+        for fragment, intrinsic in ((fragment_a, "load_a"), (fragment_b, "load_b")):
+            outer_i, outer_j, micro = self._micro_tiles(fragment)
+            sch.unroll(outer_i)
+            sch.unroll(outer_j)
+            sch.tensorize(micro, group[intrinsic])
+        sch.tensorize(sch.get_loops(sch.get_child_blocks(init)[0])[-2], group["init"])
+        sch.tensorize(sch.get_loops(store)[-2], group["store"])
+        sch.tensorize(sch.get_loops(self.main)[-3], group["compute"])

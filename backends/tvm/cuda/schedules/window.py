@@ -1,0 +1,168 @@
+"""Pools, depthwise and grouped convolutions: each thread sums the windows of a few outputs.
+
+The reduction runs serially in registers. Along the axis that lies in memory element by element
+(channels, in NHWC) a thread takes as many outputs as a wide load holds.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tvm import s_tir, tirx
+from tvm.s_tir.dlight.gpu.matmul import detect_iter_traits
+
+from collage.backends.tvm.cuda.schedules._base import OTHER_KIND, Gpu, Refusal
+from collage.backends.tvm.cuda.schedules._vector import (
+    in_a_row,
+    lanes_of,
+    load_wide,
+    spatial_axes,
+    split_lanes,
+    store_wide,
+    vectorize_innermost,
+)
+from collage.backends.tvm.cuda.schedules.elementwise import bind_threads
+from collage.backends.tvm.schedules._base import axes_of, fuse_all, root_blocks, size_of
+from collage.backends.tvm.schedules._inline import has_branches, is_elementwise, reads_indices
+
+LONGEST_REDUCTION = 512
+"""Terms that one thread may sum: longer reductions are shared between threads."""
+
+SHORT_REDUCTION = 64
+"""Terms that one thread sums even where there are few results."""
+
+LONGEST_UNROLLED = 8
+
+MOST_LANES = 4
+"""Accumulators per thread; more would leave too few threads in the small planes of deep layers."""
+
+LEAST_THREADS = 128
+"""Threads per multiprocessor below which threads take fewer results each."""
+
+
+def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
+    """Schedule a kernel with one short reduction, elementwise stages before and after it."""
+    sch = s_tir.Schedule(func)
+    if any(axes_of(sch, block) is None for block in root_blocks(sch)):
+        return Refusal("a stage has axes that are not static and independent")
+    reductions = [b for b in root_blocks(sch) if any(a.reduce for a in axes_of(sch, b) or [])]
+    if len(reductions) != 1:
+        return OTHER_KIND
+    sums = reductions[0]
+    refusal = _is_unfit(sch, sums, gpu)
+    if refusal is not None:
+        return refusal
+    pads = _padding_stages(sch, sums)
+    _inline_stages(sch, pads)
+    last = _last_stage(sch, sums, len(pads))
+    if isinstance(last, Refusal):
+        return last
+
+    axes = spatial_axes(sch, sums)
+    outputs = size_of(axes)
+    lanes = _lanes(sch, sums, last, pads, gpu)
+    loops = list(sch.get_loops(sums))
+    window = loops[len(axes) :]
+    rows, lane = split_lanes(sch, loops[: len(axes)], lanes)
+    flat = fuse_all(sch, rows) if rows else sch.add_unit_loop(window[0])
+    thread = bind_threads(sch, flat, outputs // lanes, gpu)
+    sch.reverse_compute_at(last, thread, preserve_unit_loops=True)
+    if lane is not None:
+        sch.reorder(*window, lane)
+        store_wide(sch, last, thread, lanes)
+        load_wide(sch, last, thread, lanes)
+        sch.unroll(sch.get_loops(last)[-1])
+        for pad in pads:
+            sch.set_scope(pad, 0, "local")
+            sch.compute_at(pad, window[-1], preserve_unit_loops=True)
+            vectorize_innermost(sch, pad, lanes)
+        load_wide(sch, sums, window[-1], lanes)
+        sch.unroll(lane)
+    init = sch.decompose_reduction(sums, window[0])
+    if lane is not None and sch.get(sch.get_loops(init)[-1]).kind == tirx.ForKind.SERIAL:
+        sch.unroll(sch.get_loops(init)[-1])
+    for loop in window:
+        if int(sch.get(loop).extent) <= LONGEST_UNROLLED:
+            sch.unroll(loop)
+    return sch.mod["main"]
+
+
+def _is_unfit(sch: s_tir.Schedule, sums: Any, gpu: Gpu) -> Refusal | None:
+    axes = axes_of(sch, sums) or []
+    if [axis.reduce for axis in axes] != sorted(axis.reduce for axis in axes):
+        return Refusal("the reduction's axes are not last")
+    if detect_iter_traits(sch.get(sums)) is not None:
+        return Refusal("it is a matrix product")
+    terms = math.prod(axis.extent for axis in axes if axis.reduce)
+    outputs = size_of([axis for axis in axes if not axis.reduce])
+    few = outputs < terms * gpu.num_sms
+    if terms > LONGEST_REDUCTION or (terms > SHORT_REDUCTION and few):
+        return Refusal(f"{terms} terms for {outputs} results are too many for one thread")
+    return None
+
+
+def _padding_stages(sch: s_tir.Schedule, sums: Any) -> list[Any]:
+    """The stages that put zeros around what the reduction reads: each is loaded window by window.
+
+    Whether a place is padding does not depend on the channel, so a guarded load stays wide.
+    """
+    return [
+        block
+        for block in sch.get_producers(sums)
+        if has_branches(sch.get(block)) and is_elementwise(sch.get(block))
+    ]
+
+
+def _inline_stages(sch: s_tir.Schedule, kept: list[Any]) -> None:
+    """Inline elementwise stages, but not those that are kept."""
+    names = {sch.get(block).name_hint for block in kept}
+    outputs = {sch.get(block).name_hint for block in sch.get_output_blocks("root")}
+    for block in root_blocks(sch):
+        stmt = sch.get(block)
+        if stmt.name_hint in names | outputs or any(a.reduce for a in axes_of(sch, block) or []):
+            continue
+        if is_elementwise(stmt) and list(sch.get_consumers(block)):
+            sch.compute_inline(block)
+
+
+def _last_stage(sch: s_tir.Schedule, sums: Any, pads: int) -> Any | Refusal:
+    """The stage that stores: the one reader of the sums, or a copy from registers."""
+    readers = list(sch.get_consumers(sums))
+    if len(root_blocks(sch)) > 1 + len(readers) + pads or len(readers) > 1:
+        return Refusal("several stages follow the reduction")
+    if not readers:
+        return sch.cache_write(sums, 0, "local")
+    own, other = axes_of(sch, readers[0]), axes_of(sch, sums)
+    stmt = sch.get(readers[0])
+    written = sch.get(sums).writes[0].source
+    if own is None or other is None or not is_elementwise(stmt):
+        return Refusal("what follows the reduction is not elementwise")
+    variables = [iter_var.var for iter_var in stmt.iter_vars]
+    for region in stmt.reads:
+        if region.source.same_as(written) and (
+            len(region.region) != len(variables)
+            or not all(
+                r.min.same_as(var) or (axis.extent == 1 and isinstance(r.min, tirx.IntImm))
+                for r, var, axis in zip(region.region, variables, own, strict=True)
+            )
+        ):
+            return Refusal("what follows the reduction reads it in another order")
+    sch.set_scope(sums, 0, "local")
+    return readers[0]
+
+
+def _lanes(sch: s_tir.Schedule, sums: Any, last: Any, pads: list[Any], gpu: Gpu) -> int:
+    """Results per thread along the last axis."""
+    axes = spatial_axes(sch, sums)
+    stages = [sch.get(block) for block in (sums, last, *pads)]
+    if not axes or any(reads_indices(stmt) for stmt in stages):
+        return 1
+    inner = axes[-1]
+    reads = [r for r in sch.get(sums).reads if in_a_row(r, inner.var)]
+    if not reads or not in_a_row(sch.get(last).writes[0], spatial_axes(sch, last)[-1].var):
+        return 1
+    lanes = min(lanes_of(stages, inner.extent), MOST_LANES)
+    while lanes > 1 and size_of(axes) // lanes < LEAST_THREADS * gpu.num_sms:
+        lanes //= 2
+    return lanes
