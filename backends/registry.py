@@ -34,7 +34,7 @@ from collage.backends.base import (
 from collage.backends.errors import CollageError, TargetError
 
 ENTRY_POINT_GROUP = "collage.backends"
-BUILTIN = ("tvm", "onednn", "openblas", "cublas", "tensorrt")
+BUILTIN = ("tvm", "onednn", "openblas", "cutlass", "cublas", "cudnn", "tensorrt")
 
 _ANY_DEVICE: Mapping[str, Any] = {"cpu": "llvm", "cuda": {"kind": "cuda", "arch": "sm_90a"}}
 """Device targets to register patterns for; without an architecture TVM would look for a GPU."""

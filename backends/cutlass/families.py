@@ -8,7 +8,7 @@ from functools import cache
 from collage.backends.cutlass.family import OperatorFamily
 
 MODULES = ("matmul", "norm", "conv2d", "attention")
-"""Modules of this package with a ``family()``; a later one's patterns go before an earlier one's."""
+"""Modules of this package with a ``family()``; patterns of a later one go before earlier ones."""
 
 
 @cache

@@ -1,0 +1,62 @@
+"""CUTLASS on an NVIDIA GPU: kernels generated for each problem, one operator at a time.
+
+Headers come from the ``nvidia-cutlass`` wheel; nvcc compiles what a model needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tvm
+from tvm import relax
+
+from collage.backends.base import (
+    Availability,
+    BackendTarget,
+    BuildContext,
+    ExternalBackend,
+    Granularity,
+    PatternTriple,
+)
+from collage.backends.cuda_toolkit import REMEDY, arch_of, cudart, find_toolkit
+from collage.backends.cutlass.codegen import compile_functions
+from collage.backends.cutlass.families import families
+from collage.backends.cutlass.library import cutlass_folder, cutlass_version
+from collage.backends.cutlass.options import CutlassOptions
+from collage.backends.errors import BackendUnavailableError
+
+
+class CutlassBackend(ExternalBackend):
+    """Matrix products, convolutions, norms and attention through CUTLASS kernels."""
+
+    name = "cutlass"
+    device = "cuda"
+    granularity = Granularity.OPERATOR
+    options_type = CutlassOptions
+    constants_as_arguments = True
+
+    def probe(self) -> Availability:
+        try:
+            cutlass_folder()
+            toolkit = find_toolkit()
+            cudart()
+        except BackendUnavailableError as err:
+            return Availability(False, reason=str(err), remedy=REMEDY)
+        return Availability(True, versions={"cutlass": cutlass_version(), "nvcc": toolkit.version})
+
+    def patterns(self, target: BackendTarget) -> Sequence[PatternTriple]:
+        arch = arch_of(target.device)
+        return [triple for family in families() for triple in family.patterns(target.options, arch)]
+
+    def codegen(
+        self,
+        functions: Sequence[relax.Function],
+        target: BackendTarget,
+        context: BuildContext,
+    ) -> list[tvm.runtime.Module]:
+        return [compile_functions(functions, families(), target, context)]
+
+
+def backend() -> CutlassBackend:
+    """A new instance, for the registry."""
+    return CutlassBackend()

@@ -1,0 +1,167 @@
+"""From all partitions of one IRModule to one static library, each distinct kernel compiled once.
+
+One pass: every partition is read into a spec; equal specs get one configuration; equal kernel units
+one symbol, one file and one compilation, cached by content across modules and processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+import tvm
+from tvm import relax
+
+from collage.backends.base import BackendTarget, BuildContext
+from collage.backends.cuda_toolkit import arch_of, cuda_static_library
+from collage.backends.cutlass.family import Configuration, KernelSpec, OperatorFamily
+from collage.backends.cutlass.library import TEMPLATES, template_headers
+from collage.backends.cutlass.options import CutlassOptions
+from collage.backends.cutlass.partition import Partition, read_partition
+from collage.backends.cutlass.profiler import gpu_profiler
+from collage.backends.cutlass.tuning import Question, Tuner, TuningLog
+from collage.backends.cutlass.unit import Unit, compile_flags, compile_jobs
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A partition's entry point, as the stub template sees it."""
+
+    partition: Partition
+    unit: Unit
+    sizes: tuple[int, ...]
+
+    @property
+    def spec(self) -> KernelSpec:
+        return self.partition.spec
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that is compiled for one IRModule."""
+
+    entries: tuple[Entry, ...]
+
+    @property
+    def units(self) -> list[Unit]:
+        """The distinct units, in order of first use."""
+        return list(dict.fromkeys(entry.unit for entry in self.entries))
+
+    @property
+    def specs(self) -> list[KernelSpec]:
+        """The distinct specs, in order of first use."""
+        return list(dict.fromkeys(entry.spec for entry in self.entries))
+
+
+def compile_functions(
+    functions: Sequence[relax.Function],
+    known: Sequence[OperatorFamily],
+    target: BackendTarget,
+    context: BuildContext,
+) -> tvm.runtime.Module:
+    """Compile all partitions of one IRModule.
+
+    Raises
+    ------
+    CodegenError
+        When a function is not what the patterns match, or no configuration runs it.
+    CompileError
+        When nvcc or the linker fails.
+    """
+    arch = arch_of(target.device)
+    partitions = read_partitions(functions, known, target.options, arch)
+    chosen = tune(partitions, target, context)
+    return compile_plan(plan(partitions, chosen), target.options, context, arch)
+
+
+def read_partitions(
+    functions: Sequence[relax.Function],
+    known: Sequence[OperatorFamily],
+    options: CutlassOptions,
+    arch: str,
+) -> list[Partition]:
+    """Read every partition function of one IRModule, constants lifted.
+
+    Raises
+    ------
+    CodegenError
+        When a function is not what the patterns match.
+    """
+    return [read_partition(function, known, options, arch) for function in functions]
+
+
+def tune(
+    partitions: Sequence[Partition], target: BackendTarget, context: BuildContext
+) -> dict[KernelSpec, Configuration]:
+    """The configuration of every distinct spec: remembered, measured, or the heuristic's.
+
+    It is measured where there is a GPU of the target's architecture, and then remembered in
+    ``<cache_dir>/cutlass/tuning.jsonl`` for all partitions and models.
+    """
+    arch = arch_of(target.device)
+    questions = {
+        p.spec: Question(
+            p.spec, p.family, tuple(p.family.configurations(p.spec, target.options, arch))
+        )
+        for p in partitions
+    }
+    log = TuningLog(context.cache_dir / "cutlass" / "tuning.jsonl")
+    profiler = gpu_profiler(target.options, context, arch)
+    return Tuner(log, profiler, target.options, arch).choose(list(questions.values()))
+
+
+def plan(partitions: Sequence[Partition], chosen: Mapping[KernelSpec, Configuration]) -> Plan:
+    """Give every partition its unit, by its spec's configuration."""
+    units: dict[KernelSpec, Unit] = {}
+    entries = []
+    for partition in partitions:
+        spec, family = partition.spec, partition.family
+        if spec not in units:
+            units[spec] = Unit.of(family.render(spec, chosen[spec]))
+        sizes = family.launch_sizes(spec, chosen[spec])
+        entries.append(Entry(partition, units[spec], sizes))
+    return Plan(tuple(entries))
+
+
+def compile_plan(
+    made: Plan, options: CutlassOptions, context: BuildContext, arch: str
+) -> tvm.runtime.Module:
+    """Compile and merge a plan's units and entry points.
+
+    Raises
+    ------
+    CompileError
+        When nvcc or the linker fails.
+    """
+    sources = [(unit.file_name, unit.text) for unit in made.units]
+    sources.append(("cutlass_stubs.cc", render_stubs(made)))
+    if options.tmp_dir:
+        keep_sources(sources, Path(options.tmp_dir))
+    return cuda_static_library(
+        sources,
+        [entry.partition.symbol for entry in made.entries],
+        context,
+        arch,
+        flags=compile_flags(options),
+        depends=template_headers(),
+        jobs=compile_jobs(options),
+    )
+
+
+def render_stubs(made: Plan) -> str:
+    """The entry points that TVM calls, in C++."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined
+    )
+    environment.filters["float32"] = lambda number: float(number).hex() + "f"
+    template = environment.get_template("stubs.cc.jinja")
+    return template.render(entries=made.entries, units=made.units)
+
+
+def keep_sources(sources: Sequence[tuple[str, str]], folder: Path) -> None:
+    """Leave the generated sources where a user can read them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in sources:
+        (folder / name).write_text(text, encoding="utf-8")

@@ -1,0 +1,268 @@
+"""What of the graph the GEMM kernels take: a matrix product and the epilogues they fuse."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import tvm
+from tvm import relax
+from tvm.relax.dpl import DFPattern, is_const, is_op, wildcard
+
+from collage.backends.base import Match, PatternTriple, Predicate, Verdict
+from collage.backends.cutlass.family import DTYPE_BITS
+from collage.backends.cutlass.gemm_problem import (
+    GemmProblem,
+    Operand,
+    UnsupportedProductError,
+    plan,
+)
+from collage.backends.patterns import (
+    Chain,
+    all_of,
+    either_order,
+    residual_same_shape,
+    tensor_dtype,
+    tensor_shape,
+    with_activation,
+    with_bias,
+    with_residual,
+)
+
+PREFIX = "matmul"
+ACTIVATIONS = ("relu", "sigmoid", "silu", "gelu", "gelu_tanh", "hardswish")
+"""Activations of the kernels' epilogues, in rising priority of their patterns."""
+RESIDUALS = ("multiply", "add")
+HARD_SWISH = {"scale": 1 / 6, "shift": 0.5, "low": 0.0, "high": 1.0}
+
+
+@dataclass(frozen=True)
+class Form:
+    """What one triple matches: ``residual(activation(a @ b + bias))``.
+
+    Attributes
+    ----------
+    transposed_a, transposed_b : bool
+        Whether the operand is a ``permute_dims`` of its last two axes.
+    bias : bool
+    activation, residual : str
+        One of :data:`ACTIVATIONS` and of :data:`RESIDUALS`; empty for none.
+    """
+
+    transposed_a: bool = False
+    transposed_b: bool = False
+    bias: bool = False
+    activation: str = ""
+    residual: str = ""
+
+    @property
+    def epilogue(self) -> str:
+        """For example ``bias_gelu_add``; ``none`` for nothing."""
+        words = ("bias" if self.bias else "", self.activation, self.residual)
+        return "_".join(word for word in words if word) or "none"
+
+    @property
+    def name(self) -> str:
+        """Of the triple and its composites, for example ``cutlass.matmul_bias_gelu``."""
+        sides = ("a" if self.transposed_a else "") + ("b" if self.transposed_b else "")
+        name = f"cutlass.{PREFIX}" + (f"_transposed_{sides}" if sides else "")
+        return name if self.epilogue == "none" else f"{name}_{self.epilogue}"
+
+
+def forms() -> Iterator[Form]:
+    """Every form, by rising priority: longer chains go before what they contain."""
+    yield Form()
+    for a, b in ((True, False), (False, True), (True, True)):
+        yield Form(a, b)
+    for activation in ACTIVATIONS:
+        yield Form(activation=activation)
+    for residual in RESIDUALS:
+        yield Form(residual=residual)
+    yield Form(bias=True)
+    for activation in ACTIVATIONS:
+        yield Form(bias=True, activation=activation)
+    for residual in RESIDUALS:
+        yield Form(bias=True, residual=residual)
+    for activation, residual in itertools.product(ACTIVATIONS, RESIDUALS):
+        yield Form(bias=True, activation=activation, residual=residual)
+
+
+def form_of(name: str) -> Form | None:
+    """The form of that name, or None."""
+    return next((form for form in forms() if form.name == name), None)
+
+
+def pattern_table() -> list[PatternTriple]:
+    """The pattern triples, by rising priority."""
+    return [_triple(form) for form in forms()]
+
+
+def _triple(form: Form) -> PatternTriple:
+    a, b = wildcard(), wildcard()
+    lhs = is_op("relax.permute_dims")(a) if form.transposed_a else a
+    rhs = is_op("relax.permute_dims")(b) if form.transposed_b else b
+    call = is_op("relax.matmul")(lhs, rhs)
+    chain = Chain(call, {"root": call, "a": a, "b": b, "lhs": lhs, "rhs": rhs})
+    checks: list[Predicate] = [_product(form)]
+    if form.bias:
+        chain = with_bias(chain)
+        chain = chain.then(chain.pattern, biased=chain.pattern)
+        checks.append(_bias_per_column)
+    if form.activation == "hardswish":
+        chain = _hard_swish(chain)
+        checks.append(_is_hard_swish)
+    elif form.activation:
+        chain = with_activation(chain, form.activation)
+    if form.activation:
+        chain = chain.then(chain.pattern, activated=chain.pattern)
+    if form.residual == "add":
+        chain = with_residual(chain)
+    elif form.residual == "multiply":
+        residual = wildcard()
+        joined = either_order("relax.multiply", chain.pattern, residual)
+        chain = chain.then(joined, residual=residual)
+    if form.residual:
+        checks += [residual_same_shape, _residual_from_outside]
+    checks.append(_dtypes)
+    return PatternTriple(form.name, chain.pattern, all_of(*checks), dict(chain.annotations))
+
+
+def _hard_swish(chain: Chain) -> Chain:
+    """``x * clip(x * scale + shift, low, high)`` with its numbers named."""
+    named: dict[str, DFPattern] = {
+        "scale": is_const(),
+        "shift": is_const(),
+        "low": wildcard(),
+        "high": wildcard(),
+    }
+    scaled = either_order("relax.multiply", chain.pattern, named["scale"])
+    shifted = either_order("relax.add", scaled, named["shift"])
+    gate = is_op("relax.clip")(shifted, named["low"], named["high"])
+    return chain.then(either_order("relax.multiply", chain.pattern, gate), **named)
+
+
+def _is_hard_swish(match: Match) -> Verdict:
+    for name, wanted in HARD_SWISH.items():
+        given = _number(match.annotated[name])
+        # Half types hold 1/6 to three digits.
+        if given is None or not math.isclose(given, wanted, rel_tol=5e-3, abs_tol=1e-6):
+            return Verdict.no(f"hard-swish is x * clip(x / 6 + 1/2, 0, 1), but {name} is {given}")
+    return Verdict.yes()
+
+
+def _number(expr: relax.Expr) -> float | None:
+    """The value of a one-element constant or of a number, or None for anything else."""
+    if isinstance(expr, tvm.ir.GenericConst):
+        array = expr.value.numpy()
+        return float(array.reshape(-1)[0]) if array.size == 1 else None
+    value = getattr(expr, "value", expr)
+    value = getattr(value, "value", value)
+    return float(value) if isinstance(value, int | float) else None
+
+
+def operand(expr: relax.Expr, permuted: relax.Expr | None) -> Operand:
+    """An operand as it lies in memory, from its stored value and the ``permute_dims`` of it.
+
+    Raises
+    ------
+    UnsupportedProductError
+        When it has no matrices, or other axes than the last two change places.
+    """
+    shape = tensor_shape(expr)
+    if shape is None:
+        raise UnsupportedProductError(f"an operand has no static shape: {expr.ty}")
+    if len(shape) < 2:
+        raise UnsupportedProductError(f"an operand of shape {shape} is no matrix")
+    if 0 in shape:
+        raise UnsupportedProductError(f"an operand is empty: shape {shape}")
+    if permuted is None:
+        return Operand(shape)
+    rank = len(shape)
+    given = permuted.attrs.axes
+    axes = [int(axis) % rank for axis in given] if given is not None else [*reversed(range(rank))]
+    if axes != [*range(rank - 2), rank - 1, rank - 2]:
+        raise UnsupportedProductError(
+            f"axes {axes} of an operand: only the last two may be swapped"
+        )
+    return Operand(shape, transposed=True)
+
+
+def read_product(
+    call: relax.Call, a: relax.Expr, b: relax.Expr, form: Form, lhs: relax.Expr, rhs: relax.Expr
+) -> GemmProblem:
+    """The problem of a ``relax.matmul`` call.
+
+    Parameters
+    ----------
+    a, b : relax.Expr
+        The stored operands.
+    lhs, rhs : relax.Expr
+        What the product takes: ``a`` and ``b``, or ``permute_dims`` of them where the form says so.
+
+    Raises
+    ------
+    UnsupportedProductError
+        When the kernels cannot run it.
+    """
+    result = tensor_shape(call)
+    if result is None:
+        raise UnsupportedProductError(f"the product has no static shape: {call.ty}")
+    dtype = tensor_dtype(a)
+    dtypes = {dtype, tensor_dtype(b), tensor_dtype(call)}
+    if dtype not in DTYPE_BITS or len(dtypes) > 1:
+        raise UnsupportedProductError(
+            f"operands and product have dtypes {sorted(dtypes)}; "
+            f"all must have the same one of {', '.join(DTYPE_BITS)}"
+        )
+    left = operand(a, lhs if form.transposed_a else None)
+    right = operand(b, rhs if form.transposed_b else None)
+    return plan(left, right, result, dtype)
+
+
+def _product(form: Form) -> Predicate:
+    def check(match: Match) -> Verdict:
+        found = match.annotated
+        try:
+            read_product(found["root"], found["a"], found["b"], form, found["lhs"], found["rhs"])
+        except UnsupportedProductError as err:
+            return Verdict.no(str(err))
+        return Verdict.yes()
+
+    return check
+
+
+def _bias_per_column(match: Match) -> Verdict:
+    bias, result = tensor_shape(match.annotated["bias"]), tensor_shape(match.annotated["root"])
+    if bias is None or result is None:
+        return Verdict.no("the bias or the result has no static shape")
+    if math.prod(bias) == 1:
+        return Verdict.no("a bias of one element is not passed as a tensor")
+    if bias[-1] != result[-1] or math.prod(bias) != result[-1] or len(bias) > len(result):
+        return Verdict.no(f"bias of shape {bias} is not one value per column of {result}")
+    return Verdict.yes()
+
+
+def _residual_from_outside(match: Match) -> Verdict:
+    """The residual is not itself a stage of the chain, as in ``x * sigmoid(x)``."""
+    residual = match.annotated["residual"]
+    stages = [
+        match.root,
+        *(match.annotated[s] for s in ("biased", "activated") if s in match.annotated),
+    ]
+    uses = sum(arg.same_as(residual) for stage in stages for arg in stage.args)
+    if uses != 1:
+        return Verdict.no("the residual is computed by the chain that it is joined to")
+    return Verdict.yes()
+
+
+def _dtypes(match: Match) -> Verdict:
+    dtype = tensor_dtype(match.annotated["root"])
+    for name in ("bias", "residual"):
+        if name in match.annotated and tensor_dtype(match.annotated[name]) != dtype:
+            given = tensor_dtype(match.annotated[name])
+            return Verdict.no(f"the {name} has dtype {given}, the product {dtype}")
+    if tensor_dtype(match.root) != dtype:
+        return Verdict.no(f"the result has dtype {tensor_dtype(match.root)}, the product {dtype}")
+    return Verdict.yes()

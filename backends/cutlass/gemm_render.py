@@ -1,0 +1,58 @@
+"""From a spec and a configuration to the CUDA source of one kernel unit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jinja2
+
+from collage.backends.cutlass.family import KernelSource, KernelSpec
+from collage.backends.cutlass.gemm_configurations import GemmConfiguration
+
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+
+ACTIVATION_CODES = {
+    "": 0, "relu": 1, "hardswish": 2, "gelu": 3, "gelu_tanh": 4, "silu": 5, "sigmoid": 6,
+}  # fmt: skip
+"""``Activation`` in ``templates/collage_activation.h``."""
+LAST_LIGHT = 2
+"""Activations up to this one are cheap: their kernels are compiled without the costly ones."""
+RESIDUAL_CODES = {"": 0, "add": 1, "multiply": 2}
+"""``Residual`` in ``templates/collage_activation.h``."""
+
+ELEMENTS = {"float16": "cutlass::half_t", "bfloat16": "cutlass::bfloat16_t", "float32": "float"}
+LAYOUTS = {"r": "cutlass::layout::RowMajor", "c": "cutlass::layout::ColumnMajor"}
+INSTRUCTIONS = {
+    "tensor": (16, 8, 16),
+    "tf32": (16, 8, 8),
+    "3xtf32": (16, 8, 8),
+    "simt": (1, 1, 1),
+}
+
+
+def render(spec: KernelSpec, configuration: GemmConfiguration) -> KernelSource:
+    """The kernel unit; it takes all extents at run time, and the epilogue as far as it can."""
+    split = configuration.kind == "split_k"
+    heavy = spec.sizes[9] > LAST_LIGHT
+    source = spec.sizes[10] != RESIDUAL_CODES[""]
+    values = {
+        "kind": configuration.kind,
+        "element": ELEMENTS[spec.dtype],
+        "layout_a": LAYOUTS[spec.layout[0]],
+        "layout_b": LAYOUTS[spec.layout[1]],
+        "math": spec.math,
+        "tile": configuration.tile,
+        "instruction": INSTRUCTIONS[spec.math],
+        "alignments": configuration.alignments,
+        # The kernel that sums slices does all of the epilogue, whatever it is.
+        "heavy": heavy and not split,
+        "source": source and not split,
+    }
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined
+    )
+    environment.filters["cpp"] = lambda flag: "true" if flag else "false"
+    text = environment.get_template("gemm.cu.jinja").render(values)
+    rows, columns, depth = configuration.tile.shape
+    extents = f"{rows}x{columns}x{depth}"
+    return KernelSource(f"gemm_{configuration.kind}_{spec.math}_{extents}_{spec.layout}", text)

@@ -1,0 +1,178 @@
+"""The family of matrix products: dense and batched, with bias, activation and residual."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from tvm import relax
+
+from collage.backends.base import PatternTriple
+from collage.backends.cutlass.family import (
+    Configuration,
+    KernelSource,
+    KernelSpec,
+    OperatorFamily,
+    Reading,
+    TensorSpec,
+)
+from collage.backends.cutlass.gemm_configurations import (
+    GemmConfiguration,
+    configurations,
+)
+from collage.backends.cutlass.gemm_patterns import (
+    PREFIX,
+    Form,
+    form_of,
+    pattern_table,
+    read_product,
+)
+from collage.backends.cutlass.gemm_problem import (
+    GemmProblem,
+    UnsupportedProductError,
+    float32_math,
+)
+from collage.backends.cutlass.gemm_render import ACTIVATION_CODES, RESIDUAL_CODES, render
+from collage.backends.cutlass.options import CutlassOptions
+from collage.backends.errors import CodegenError
+
+
+class MatmulFamily(OperatorFamily):
+    """Matrix products."""
+
+    name: ClassVar[str] = "matmul"
+    prefixes: ClassVar[tuple[str, ...]] = (PREFIX,)
+
+    def patterns(self, options: CutlassOptions, arch: str) -> Sequence[PatternTriple]:
+        return pattern_table()
+
+    def read(
+        self, name: str, composite: relax.Function, options: CutlassOptions, arch: str
+    ) -> Reading:
+        form = form_of(name)
+        if form is None:
+            raise CodegenError(f"'{name}' is no composite of the matmul family", value=name)
+        product = _Composite(name, composite, form)
+        try:
+            problem = product.problem()
+        except UnsupportedProductError as err:
+            raise CodegenError(f"cutlass cannot compile '{name}': {err}", value=name) from err
+        return Reading(_spec(problem, form, options), product.arguments())
+
+    def configurations(
+        self, spec: KernelSpec, options: CutlassOptions, arch: str
+    ) -> Sequence[Configuration]:
+        return configurations(problem_of(spec), spec, options, arch)
+
+    def render(self, spec: KernelSpec, configuration: Configuration) -> KernelSource:
+        assert isinstance(configuration, GemmConfiguration)
+        return render(spec, configuration)
+
+    def launch_sizes(self, spec: KernelSpec, configuration: Configuration) -> tuple[int, ...]:
+        assert isinstance(configuration, GemmConfiguration)
+        return (*spec.sizes, configuration.slices)
+
+
+def family() -> MatmulFamily:
+    """The family, for ``families.py``."""
+    return MatmulFamily()
+
+
+def _spec(problem: GemmProblem, form: Form, options: CutlassOptions) -> KernelSpec:
+    a, b, output = problem.tensors()
+    inputs = [a, b]
+    if form.bias:
+        inputs.append(TensorSpec((problem.n,), problem.dtype))
+    if form.residual:
+        inputs.append(output)
+    return KernelSpec(
+        operator="matmul",
+        sizes=(
+            *(problem.m, problem.n, problem.k, problem.batch, problem.lda, problem.ldb),
+            *(problem.batch_stride_a, problem.batch_stride_b),
+            int(form.bias),
+            ACTIVATION_CODES[form.activation],
+            RESIDUAL_CODES[form.residual],
+        ),
+        dtype=problem.dtype,
+        math="tensor" if problem.bits == 16 else float32_math(options),
+        layout=problem.layout,
+        epilogue=form.epilogue,
+        inputs=tuple(inputs),
+        output=output,
+    )
+
+
+def problem_of(spec: KernelSpec) -> GemmProblem:
+    """The problem that a spec of this family describes."""
+    m, n, k, batch, lda, ldb, stride_a, stride_b = spec.sizes[:8]
+    return GemmProblem(m, n, k, batch, lda, ldb, stride_a, stride_b, spec.layout, spec.dtype)
+
+
+class _Composite:
+    """A composite function of a known form, taken apart."""
+
+    def __init__(self, name: str, function: relax.Function, form: Form) -> None:
+        self.name, self.function, self.form = name, function, form
+        self.bindings: Mapping[relax.Var, relax.Expr] = {
+            b.var: b.value for block in function.body.blocks for b in block.bindings
+        }
+        calls = [v for v in self.bindings.values() if isinstance(v, relax.Call)]
+        products = [call for call in calls if call.op.name == "relax.matmul"]
+        if len(products) != 1:
+            raise self.error(f"it holds {len(products)} matrix products")
+        self.product = products[0]
+
+    def error(self, what: str) -> CodegenError:
+        return CodegenError(f"cutlass cannot compile '{self.name}': {what}", value=self.name)
+
+    def resolve(self, expr: relax.Expr) -> relax.Expr:
+        while isinstance(expr, relax.Var) and expr in self.bindings:
+            expr = self.bindings[expr]
+        return expr
+
+    def stored(self, side: int) -> relax.Expr:
+        """The operand on one side of the product, before a ``permute_dims``."""
+        expr = self.resolve(self.product.args[side])
+        if (self.form.transposed_a, self.form.transposed_b)[side]:
+            if not isinstance(expr, relax.Call):
+                raise self.error("an operand is not permuted inside it")
+            expr = self.resolve(expr.args[0])
+        return expr
+
+    def problem(self) -> GemmProblem:
+        lhs, rhs = (self.resolve(arg) for arg in self.product.args)
+        return read_product(self.product, self.stored(0), self.stored(1), self.form, lhs, rhs)
+
+    def arguments(self) -> tuple[relax.Var, ...]:
+        """The parameters behind the kernel's inputs, in its order."""
+        found = [self.parameter(self.stored(0)), self.parameter(self.stored(1))]
+        if self.form.bias:
+            found.append(self.joined(self.consumer(self.product), "bias"))
+        if self.form.residual:
+            root = self.resolve(self.function.body.body)
+            if not isinstance(root, relax.Call):
+                raise self.error("its result is no operator's")
+            found.append(self.joined(root, "residual"))
+        return tuple(found)
+
+    def parameter(self, expr: relax.Expr) -> relax.Var:
+        if not isinstance(expr, relax.Var):
+            raise self.error(f"an operand is not one of its parameters: {expr}")
+        return expr
+
+    def consumer(self, call: relax.Call) -> relax.Call:
+        """The call that takes another one's result."""
+        for value in self.bindings.values():
+            if isinstance(value, relax.Call):
+                for arg in value.args:
+                    if isinstance(arg, relax.Var) and self.resolve(arg).same_as(call):
+                        return value
+        raise self.error("nothing follows the product")
+
+    def joined(self, call: relax.Call, what: str) -> relax.Var:
+        """The operand of an addition or multiplication that comes from outside."""
+        outside = [arg for arg in map(self.resolve, call.args) if isinstance(arg, relax.Var)]
+        if len(call.args) != 2 or len(outside) != 1:
+            raise self.error(f"the {what} is not one of its parameters")
+        return outside[0]

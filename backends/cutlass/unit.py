@@ -1,0 +1,65 @@
+"""A kernel unit as it is compiled: named by its content, so that equal kernels are one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from collage.backends.cutlass.family import KernelSource
+from collage.backends.cutlass.library import TEMPLATES, include_flags
+from collage.backends.cutlass.options import CutlassOptions
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One kernel's source file.
+
+    Attributes
+    ----------
+    symbol : str
+        The C function that launches the kernel; named by the text's digest.
+    source : KernelSource
+        As the family rendered it.
+    """
+
+    symbol: str
+    source: KernelSource
+
+    @classmethod
+    def of(cls, source: KernelSource) -> Unit:
+        """The unit of a rendered source."""
+        digest = hashlib.sha256(source.text.encode()).hexdigest()[:16]
+        return cls(f"collage_cutlass_{digest}", source)
+
+    @property
+    def file_name(self) -> str:
+        """Names the kernel for whoever reads a compiler's messages or a folder of sources."""
+        return f"{self.source.stem}-{self.symbol.rpartition('_')[2]}.cu"
+
+    @property
+    def text(self) -> str:
+        """The file's content: the source after the names it is to define."""
+        names = {"COLLAGE_KERNEL": "", "COLLAGE_KERNEL_WORKSPACE": "_workspace"}
+        lines = [f"#define {macro} {self.symbol}{suffix}" for macro, suffix in names.items()]
+        return "\n".join([*lines, self.source.text])
+
+    def write(self, folder: Path) -> Path:
+        """Put the file into a folder."""
+        path = folder / self.file_name
+        path.write_text(self.text, encoding="utf-8")
+        return path
+
+
+def compile_flags(options: CutlassOptions) -> list[str]:
+    """nvcc's flags for kernel units and entry points, besides the shared ones."""
+    fast = ["--use_fast_math"] if options.use_fast_math else []
+    return [*include_flags(), f"-I{TEMPLATES}", *fast]
+
+
+def compile_jobs(options: CutlassOptions) -> int:
+    """How many kernels to compile at once."""
+    if not options.use_multiprocessing:
+        return 1
+    return options.threads or len(os.sched_getaffinity(0))
