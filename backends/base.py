@@ -285,6 +285,20 @@ class ExternalBackend(Backend):
         """
         return Verdict.yes()
 
+    def refusals(
+        self,
+        functions: Sequence[relax.Function],
+        target: BackendTarget,
+        context: BuildContext,
+    ) -> Mapping[str, str]:
+        """Which functions the library would refuse to compile, by symbol with its reason.
+
+        Asked before whole models are compiled; refused partitions are undone and run by TVM. For a
+        backend whose library alone can tell: work done here is expected to be kept for
+        :meth:`codegen`.
+        """
+        return {}
+
     @abstractmethod
     def codegen(
         self,

@@ -72,13 +72,6 @@ class CodegenError(CollageError):
     """A backend's code generator cannot compile a function that its patterns accepted."""
 
 
-class RegionsRefusedError(CodegenError):
-    """A library refuses whole regions; ``value`` maps each one's symbol to the reason.
-
-    A refused region can be undone, so that other backends run its operators.
-    """
-
-
 class SearchError(CollageError):
     """No partitioning covers the graph, or a partitioning breaks an invariant."""
 

@@ -36,6 +36,7 @@ from collage.gate import Contender, Gate, Standing, best
 from collage.importers import ImportedModel, load_model
 from collage.normalize import normalize
 from collage.progress import ProgressCallback, ProgressEvent
+from collage.refused import Undoer
 from collage.report.assemble import assemble_report
 from collage.report.data import EndToEnd, SearchStats
 from collage.result import Result
@@ -143,6 +144,9 @@ def optimize(
             cost_model = stack.enter_context(measured)
         costs = MeasuredCandidateCosts(mod, graph, cost_model)
         contenders, found = find_contenders(graph, resolved, strategy, costs, cost_model, tell)
+        undoer = Undoer(mod, graph, resolved[0], context, costs, tell, replay=replay)
+        contenders = [undoer.undo(contender) for contender in contenders]
+        found = replace(found, rejections=(*found.rejections, *undoer.rejections()))
         gate: Gate | EstimatedGate
         if isinstance(cost_model, MeasuredCostModel):
             inputs = _inputs(imported, seed)

@@ -93,6 +93,15 @@ class MeasuredCandidateCosts:
                 self._note_rate(candidate, cost)
         return [self._corrected(c) for c in candidates]
 
+    def refuse(self, candidate: Candidate, reason: str) -> None:
+        """Note that a library refuses a candidate, in whatever way that was found out.
+
+        The cost model is asked too, so that its log has the failure for a replay.
+        """
+        self.seconds([candidate])
+        if self._costs[candidate].status is not CostStatus.BUILD_FAILED:
+            self._costs[candidate] = Cost(CostStatus.BUILD_FAILED, reason=reason)
+
     def known(self, candidate: Candidate) -> float | None:
         """The cost if it was asked before (or is free), without measuring."""
         if candidate.inline:

@@ -62,15 +62,25 @@ def lower(mod: tvm.IRModule, graph: DataflowGraph, partitioning: Partitioning) -
     func = mod["main"]
     params = [relax.Var(p.name, p.ty) for p in func.params]
     writer = _MainWriter(mod, graph, dict(zip(func.params, params, strict=True)))
-    counts: dict[str, int] = {}
+    names = {candidate.nodes: name for name, candidate in partition_names(partitioning).items()}
     for candidate in partitioning.candidates:
         if candidate.inline:
             writer.emit_inline(candidate)
-            continue
-        number = counts.get(candidate.backend, 0)
-        counts[candidate.backend] = number + 1
-        writer.emit_partition(candidate, f"{candidate.backend}_{number}")
+        else:
+            writer.emit_partition(candidate, names[candidate.nodes])
     return writer.finish(params, func.body.body)
+
+
+def partition_names(partitioning: Partitioning) -> dict[str, Candidate]:
+    """The name of each partition's function, in executable order; inline ones have none."""
+    names: dict[str, Candidate] = {}
+    counts: dict[str, int] = {}
+    for candidate in partitioning.candidates:
+        if not candidate.inline:
+            number = counts.get(candidate.backend, 0)
+            counts[candidate.backend] = number + 1
+            names[f"{candidate.backend}_{number}"] = candidate
+    return names
 
 
 def boundary(graph: DataflowGraph, nodes: int) -> tuple[list[relax.Var], list[relax.Var]]:

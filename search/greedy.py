@@ -58,7 +58,7 @@ def greedy(
         taken |= sum(match.nodes for match in fresh)
         chosen += fresh
     regions = [region for region in _merge(graph, chosen) if region_verdict(graph, region)]
-    return make_partitioning(graph, [*regions, *_rest(graph, regions, native)], None, origin)
+    return make_partitioning(graph, [*regions, *cover_rest(graph, regions, native)], None, origin)
 
 
 def single_backend(
@@ -91,10 +91,18 @@ def _merge(graph: DataflowGraph, chosen: Sequence[Candidate]) -> list[Candidate]
     return regions
 
 
-def _rest(
+def cover_rest(
     graph: DataflowGraph, regions: Sequence[Candidate], native: BackendTarget
 ) -> list[Candidate]:
-    """What no region took, as ``FuseOps`` groups; tuples and the like inline."""
+    """What no candidate took, as ``FuseOps`` groups; tuples and the like inline.
+
+    Parameters
+    ----------
+    regions : sequence of Candidate
+        Disjoint, and none waits for itself through others.
+    native : BackendTarget
+        Runs the rest.
+    """
     rest = []
     for group in fuse_ops_groups(graph, [region.nodes for region in regions]):
         if all(is_host(graph, index) for index in bits(group)):

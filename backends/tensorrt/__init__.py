@@ -25,7 +25,8 @@ from collage.backends.base import (
 from collage.backends.errors import TargetError
 from collage.backends.tensorrt import python_runtime
 from collage.backends.tensorrt.adapter import REMEDY, find_package, require_package
-from collage.backends.tensorrt.codegen import compile_functions
+from collage.backends.tensorrt.codegen import compile_functions, make_engines
+from collage.backends.tensorrt.engine import EngineBuilder
 from collage.backends.tensorrt.options import TensorrtOptions
 from collage.backends.tensorrt.patterns import pattern_table
 from collage.backends.tensorrt.regions import accepts
@@ -67,6 +68,16 @@ class TensorrtBackend(ExternalBackend):
             return Verdict.no(reason)
         refusal = package.refusal(cuda_toolkit.arch_of(target.device))
         return Verdict.no(refusal) if refusal else accepts(operators, target.options)
+
+    def refusals(
+        self,
+        functions: Sequence[relax.Function],
+        target: BackendTarget,
+        context: BuildContext,
+    ) -> Mapping[str, str]:
+        builder = EngineBuilder(require_package(target.options), target, context)
+        # The engines stay in the cache folder, where codegen finds them.
+        return make_engines(functions, builder)[1]
 
     def codegen(
         self,

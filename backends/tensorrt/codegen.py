@@ -13,10 +13,11 @@ from tvm import relax
 
 from collage.backends import cuda_toolkit, native
 from collage.backends.base import BackendTarget, BuildContext
-from collage.backends.errors import CodegenError, RegionsRefusedError
+from collage.backends.errors import CodegenError
 from collage.backends.tensorrt import python_runtime
 from collage.backends.tensorrt.adapter import Package
 from collage.backends.tensorrt.engine import Engine, EngineBuilder
+from collage.backends.tensorrt.network import RefusalError
 from collage.backends.tensorrt.runtimes import Shim, find_shim
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -41,10 +42,13 @@ def compile_functions(
 
     Raises
     ------
-    RegionsRefusedError
-        When TensorRT refuses regions; has each one's reason.
+    CodegenError
+        When TensorRT refuses regions; has every one's reason.
     """
-    engines = make_engines(functions, EngineBuilder(package, target, context))
+    engines, refused = make_engines(functions, EngineBuilder(package, target, context))
+    if refused:
+        reasons = (f"tensorrt cannot compile '{name}': {why}" for name, why in refused.items())
+        raise CodegenError("; ".join(reasons), value=refused)
     plans = {engine.symbol: np.frombuffer(engine.plan, np.uint8) for engine in engines}
     symbols = {name: native.constant_symbol(plan) for name, plan in plans.items()}
     shim = find_shim(package)
@@ -62,23 +66,17 @@ def compile_functions(
     )
 
 
-def make_engines(functions: Sequence[relax.Function], builder: EngineBuilder) -> list[Engine]:
-    """An engine per function.
-
-    Raises
-    ------
-    RegionsRefusedError
-        After all were tried, so that all refused ones can be undone at once.
-    """
+def make_engines(
+    functions: Sequence[relax.Function], builder: EngineBuilder
+) -> tuple[list[Engine], dict[str, str]]:
+    """Engines of what TensorRT takes; by symbol the reasons for what it refuses."""
     engines, refused = [], {}
     for function in functions:
         try:
             engines.append(builder.engine(function))
-        except CodegenError as err:
-            refused[str(function.attrs["global_symbol"])] = str(err)
-    if refused:
-        raise RegionsRefusedError("; ".join(refused.values()), value=refused)
-    return engines
+        except RefusalError as err:
+            refused[str(function.attrs["global_symbol"])] = err.reason
+    return engines, refused
 
 
 def render_stubs(entries: Sequence[Entry]) -> str:

@@ -27,7 +27,7 @@ from collage.backends.tensorrt import (  # noqa: F401 - they register their conv
     convert_reductions,
 )
 from collage.backends.tensorrt.adapter import Package, build_plan, combine_timings
-from collage.backends.tensorrt.network import NetworkWriter, content_key
+from collage.backends.tensorrt.network import NetworkWriter, RefusalError, content_key
 from collage.backends.tensorrt.options import TensorrtOptions
 
 
@@ -104,7 +104,7 @@ class EngineBuilder:
 
         Raises
         ------
-        CodegenError
+        RefusalError
             When TensorRT refuses the region; has TensorRT's logged reason.
         """
         path = self._folder / f"{self._content_name(function)}.plan"
@@ -135,10 +135,10 @@ class EngineBuilder:
         known = timings.read_bytes() if timings.is_file() else b""
         try:
             plan, after = build_plan(self._package, self._arch, self._options, write, known)
+        except RefusalError:
+            raise
         except CodegenError as err:
-            if err.value == symbol:
-                raise
-            raise CodegenError(f"tensorrt cannot compile '{symbol}': {err}", value=symbol) from err
+            raise RefusalError(symbol, str(err)) from err
         if after and after != known:
             self._keep_timings(after)
         return plan

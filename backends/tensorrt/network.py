@@ -50,6 +50,20 @@ MAX_RANK = 8
 """``nvinfer1::Dims::MAX_DIMS``."""
 
 
+class RefusalError(CodegenError):
+    """TensorRT, or this converter, does not take a region.
+
+    Attributes
+    ----------
+    reason : str
+        TensorRT's own words where it has said something.
+    """
+
+    def __init__(self, symbol: str, reason: str) -> None:
+        super().__init__(f"tensorrt cannot compile '{symbol}': {reason}", value=symbol)
+        self.reason = reason
+
+
 def converts(*names: str) -> Callable[[Converter], Converter]:
     """Decorator: register the converter of Relax operators (their names without ``relax.``)."""
 
@@ -102,7 +116,7 @@ class NetworkWriter:
 
         Raises
         ------
-        CodegenError
+        RefusalError
             When TensorRT turns a layer down, or something has no converter.
         """
         for index, parameter in enumerate(function.params):
@@ -127,16 +141,16 @@ class NetworkWriter:
             output.name = f"output{index}"
             self.network.mark_output(output)
 
-    def error(self, text: str) -> CodegenError:
+    def error(self, text: str) -> RefusalError:
         """A typed error that names the partition."""
-        return CodegenError(f"tensorrt cannot compile '{self.symbol}': {text}", value=self.symbol)
+        return RefusalError(self.symbol, text)
 
     def output(self, layer: Any, what: str, index: int = 0) -> TrtTensor:
         """A layer's output.
 
         Raises
         ------
-        CodegenError
+        RefusalError
             When TensorRT made no layer or gives its output no shape; has TensorRT's reason.
         """
         self._check(layer, what)
