@@ -1,35 +1,20 @@
-"""The algorithm of each product: measured while compiling, and remembered.
+"""The algorithms chosen for products, and the file that remembers them.
 
-Where a GPU of the target's architecture is there, a small library (``cublas_tuner.cc``, compiled
-once) times cublasLt's candidates. What it finds is kept in ``<cache_dir>/cublas/algorithms.jsonl``,
-by everything that the choice depends on, so each distinct product is timed once per machine.
+Each distinct product is timed once per machine: ``<cache_dir>/cublas/algorithms.jsonl`` holds what
+:mod:`~collage.backends.cublas.tuner` found, by everything that the choice depends on.
 """
 
 from __future__ import annotations
 
 import json
-import tempfile
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import tvm
-
-from collage.backends import native
-from collage.backends.base import BuildContext, LibraryNeed
 from collage.backends.cublas.problem import Problem
-from collage.backends.cuda_runtime import has_device
-from collage.backends.cuda_toolkit import CUDA_HEADER
-from collage.backends.device_lock import exclusive
-from collage.backends.errors import CodegenError
 
-TEMPLATES = Path(__file__).resolve().parent / "templates"
-HEADERS = (TEMPLATES / "cublas_plan.h", TEMPLATES / "cublas_problem.h", CUDA_HEADER)
-CANDIDATES = 24
-"""How many of cublasLt's guesses are timed."""
 SCHEMA = 1
 
 
@@ -137,94 +122,3 @@ def _choice_of(record: Mapping[str, Any]) -> Choice:
         record["first_time_sec"],
         record["measured"],
     )
-
-
-def choose(
-    problems: Iterable[Problem],
-    arch: str,
-    libraries: Iterable[LibraryNeed],
-    flags: list[str],
-    context: BuildContext,
-) -> dict[Problem, Choice]:
-    """The algorithms of the given products; empty where no GPU of that architecture is there.
-
-    Parameters
-    ----------
-    arch : str
-        For example ``sm_90a``.
-    libraries : iterable of LibraryNeed
-        cublasLt and the CUDA runtime.
-    flags : list of str
-        Compiler flags for the headers of these.
-
-    Raises
-    ------
-    CodegenError
-        When cublasLt has no algorithm for a product, or timing fails.
-    """
-    if not _gpu_is(arch):
-        return {}
-    log = AlgorithmLog(context.cache_dir / "cublas" / "algorithms.jsonl")
-    tuner = tvm.runtime.load_module(str(tuner_library(libraries, flags, context)))
-    device = _device(tuner)
-    keys = {problem: choice_key(problem.fields(), device) for problem in problems}
-    known = log.read()
-    if not known.keys() >= set(keys.values()):
-        with exclusive("cuda"):
-            # Another process may have measured the same products meanwhile.
-            known = log.read()
-            for problem, key in keys.items():
-                if key not in known:
-                    known[key] = _measure(tuner, problem, device)
-                    log.append(problem, known[key])
-    return {problem: known[key] for problem, key in keys.items()}
-
-
-def _gpu_is(arch: str) -> bool:
-    if not has_device():
-        return False
-    number = "".join(filter(str.isdigit, arch))
-    return str(tvm.cuda(0).compute_version).replace(".", "") == number
-
-
-def tuner_library(
-    libraries: Iterable[LibraryNeed], flags: list[str], context: BuildContext
-) -> Path:
-    """The library that times algorithms, compiled once per content."""
-    depends = [*HEADERS, native.FFI_HEADER]
-    compiled = native.compile_cached(TEMPLATES / "cublas_tuner.cc", context, flags, depends)
-    output = compiled.with_suffix(".so")
-    if not output.exists():
-        paths = [need.path for need in libraries]
-        with tempfile.TemporaryDirectory(dir=output.parent) as folder:
-            made = Path(folder, output.name)
-            rpaths = [f"-Wl,-rpath,{path.parent}" for path in paths]
-            command = [context.cxx, "-shared", "-o", made, compiled, *paths, *rpaths]
-            native.run_tool([str(part) for part in command])
-            made.replace(output)
-    return output
-
-
-def _device(tuner: tvm.runtime.Module) -> Device:
-    facts = tvm.runtime.tensor(np.zeros(4, np.int64))
-    try:
-        tuner["collage_cublas_facts"](facts)
-    except RuntimeError as err:
-        raise CodegenError(f"cannot ask the GPU what it is: {err}", value=str(err)) from err
-    version, driver, capability, multiprocessors = (int(fact) for fact in facts.numpy())
-    return Device(str(tvm.cuda(0).device_name), driver, version, capability, multiprocessors)
-
-
-def _measure(tuner: tvm.runtime.Module, problem: Problem, device: Device) -> Choice:
-    given = tvm.runtime.tensor(np.array(list(problem.fields().values()), np.int64))
-    chosen = tvm.runtime.tensor(np.zeros(9, np.int64))
-    times = tvm.runtime.tensor(np.zeros(3, np.float64))
-    try:
-        tuner["collage_cublas_measure"](given, CANDIDATES, chosen, times)
-    except RuntimeError as err:
-        raise CodegenError(
-            f"cublas cannot choose an algorithm for {problem.describe()}: {err}", value=str(err)
-        ) from err
-    workspace_bytes, *words = (int(word) for word in chosen.numpy().view(np.uint64))
-    time_sec, first_time_sec, measured = (float(value) for value in times.numpy())
-    return Choice(device, tuple(words), workspace_bytes, time_sec, first_time_sec, int(measured))

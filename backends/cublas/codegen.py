@@ -12,9 +12,10 @@ from tvm import relax
 
 from collage.backends import native
 from collage.backends.base import BackendTarget, BuildContext, LibraryNeed
-from collage.backends.cublas.algorithms import HEADERS, TEMPLATES, Choice, choose
+from collage.backends.cublas.algorithms import Choice
 from collage.backends.cublas.partition import Partition, read_partition
 from collage.backends.cublas.problem import Problem
+from collage.backends.cublas.tuner import HEADERS, TEMPLATES, choose
 from collage.backends.cuda_toolkit import arch_of, cudart, find_toolkit
 
 

@@ -1,0 +1,180 @@
+"""Choosing algorithms while compiling: the log of choices, and the tuner over a stand-in."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tvm
+
+from collage.backends.base import BuildContext
+from collage.backends.cublas import CublasBackend, find_cublas, tuner
+from collage.backends.cublas.algorithms import AlgorithmLog, Choice, Device, choice_key
+from collage.backends.cublas.codegen import render_stubs, runtime_flags
+from collage.backends.cublas.partition import Partition
+from collage.backends.cublas.problem import Problem
+from collage.backends.cublas.tuner import choose, tuner_library
+from collage.backends.cuda_toolkit import cudart
+from tests.backends_tests.cublas_support import compile_stand_in, serve
+
+PROBLEM = Problem(
+    *(24, 5, 32, 1, False, False, 24, 32, 24, 0, 0, 0, 2, False),
+    *(True, False, True, False, 1 << 20),
+)
+DEVICE = Device("NVIDIA H200", 13000, 131000, 90, 132)
+CHOICE = Choice(DEVICE, (2**64 - 1, 0, 1, 2, 3, 4, 5, 2**63), 4096, 3.5e-6, 4e-6, 24)
+
+
+def key(problem: Problem, device: Device = DEVICE) -> str:
+    return choice_key(problem.fields(), device)
+
+
+def test_choices_are_remembered_by_all_that_they_depend_on(tmp_path: Path) -> None:
+    log = AlgorithmLog(tmp_path / "cublas" / "algorithms.jsonl")
+    assert log.read() == {}
+    log.append(PROBLEM, CHOICE)
+    wider = replace(PROBLEM, n=6)
+    log.append(wider, replace(CHOICE, workspace_bytes=0))
+    known = AlgorithmLog(log.path).read()
+    assert known == {key(PROBLEM): CHOICE, key(wider): replace(CHOICE, workspace_bytes=0)}
+    for field in PROBLEM.fields():
+        changed = replace(PROBLEM, **{field: PROBLEM.fields()[field] + 3})
+        assert key(changed) not in known
+    for change in ({"name": "NVIDIA H100"}, {"driver": 12080}, {"version": 131001}):
+        assert key(PROBLEM, replace(DEVICE, **change)) not in known
+
+
+def test_the_last_of_equal_choices_counts_and_a_torn_line_is_skipped(tmp_path: Path) -> None:
+    log = AlgorithmLog(tmp_path / "algorithms.jsonl")
+    log.append(PROBLEM, CHOICE)
+    log.append(PROBLEM, replace(CHOICE, measured=7))
+    with log.path.open("a") as file:
+        file.write('{"schema": 1, "problem": {"m":')
+    with pytest.warns(UserWarning, match=r"algorithms.jsonl:3: a torn line"):
+        assert log.read()[key(PROBLEM)].measured == 7
+    log.append(PROBLEM, replace(CHOICE, measured=9))
+    with pytest.warns(UserWarning, match="torn"):
+        assert log.read()[key(PROBLEM)].measured == 9
+    lines = [json.loads(line) for i, line in enumerate(log.path.read_text().splitlines()) if i != 2]
+    assert [line["time_sec"] for line in lines] == [3.5e-6] * 3
+    assert lines[0]["algorithm"][0] == "0xffffffffffffffff"
+
+
+def test_stored_words_reach_the_generated_source_unchanged() -> None:
+    partition = Partition("f", PROBLEM, 1, 0, 2, -1, 4)
+    other = Partition("g", replace(PROBLEM, n=6), 1, 0, 2, -1, 4)
+    same = replace(partition, symbol="h", a=3)
+    text = render_stubs([partition, other, same], {PROBLEM: CHOICE}, 1 << 20)
+    assert text.count("static const collage_cublas_problem") == 2
+    assert text.count("static const collage_cublas_choice") == 1
+    words = ", ".join(f"0x{word:016x}u" for word in CHOICE.algorithm)
+    assert words in " ".join(text.split())
+    assert ".multiprocessors = 132" in text and ".version = 131000" in text
+    assert "the fastest of 24 on NVIDIA H200: 3.50 us" in text
+    for symbol in ("f", "g", "h"):
+        assert f"COLLAGE_EXPORT({symbol})" in text
+
+
+def test_nothing_is_chosen_without_a_gpu_of_the_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = BuildContext(tmp_path / "cache", tmp_path / "work")
+    monkeypatch.setattr(tuner, "has_device", lambda: False)
+    assert choose([PROBLEM], "sm_90a", [], [], context) == {}
+
+    class Ampere:
+        compute_version = "8.0"
+
+    monkeypatch.setattr(tuner, "has_device", lambda: True)
+    monkeypatch.setattr(tvm, "cuda", lambda _: Ampere())
+    assert choose([PROBLEM], "sm_90a", [], [], context) == {}
+    assert not context.cache_dir.exists(), "nothing was compiled"
+
+
+@pytest.fixture(scope="module")
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_stand_in(tmp_path_factory.mktemp("stand_in"))
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tuner")
+    context = BuildContext(folder / "cache", folder / "work")
+    (need,) = CublasBackend().required_libraries(None)  # type: ignore[arg-type]
+    header, _ = find_cublas()
+    flags = runtime_flags(header.parent)
+    made = tuner_library([need, cudart()], flags, context)
+    assert tuner_library([need, cudart()], flags, context) == made
+    return made
+
+
+def tune(stand_in: Path, library: Path, folder: Path, *problems: Problem, **more: Any) -> Any:
+    log = str(folder / "cublas" / "algorithms.jsonl")
+    request = {"problems": [problem.fields() for problem in problems], "log": log, **more}
+    return serve(stand_in, library, folder, request)
+
+
+@pytest.mark.cuda
+def test_the_fastest_algorithm_that_runs_and_can_be_captured_wins(
+    stand_in: Path, library: Path, tmp_path: Path
+) -> None:
+    answer = tune(stand_in, library, tmp_path, PROBLEM)
+    (choice,) = answer["choices"]
+    # Algorithms 3 and 4 would be faster: the one cannot be launched, the other not captured.
+    assert choice["algorithm"][0] == 1 and choice["algorithm"][7] == 0xFFEEDDCCBBAA9988
+    assert choice["measured"] == 3
+    assert choice["time_sec"] == pytest.approx(7e-6, rel=1e-3)
+    assert choice["first_time_sec"] == pytest.approx(10e-6, rel=1e-3)
+    assert choice["workspace_bytes"] == 1024
+    assert choice["device"] == {
+        "name": "stand-in",
+        "driver": 13000,
+        "version": 131000,
+        "compute_capability": 90,
+        "multiprocessors": 132,
+    }
+
+
+@pytest.mark.cuda
+def test_each_distinct_product_is_timed_once_per_machine(
+    stand_in: Path, library: Path, tmp_path: Path
+) -> None:
+    wider = replace(PROBLEM, n=9, bias=False, residual=True, batch=2, stride_b=288, stride_d=216)
+    first = tune(stand_in, library, tmp_path, PROBLEM, wider, PROBLEM)
+    assert first["heuristics"] == 2
+    again = tune(stand_in, library, tmp_path, wider, PROBLEM)
+    assert again["heuristics"] == 0
+    assert again["choices"] == [first["choices"][1], first["choices"][0]]
+    newer = tune(stand_in, library, tmp_path, PROBLEM, version=131001)
+    assert newer["heuristics"] == 1
+    assert newer["choices"][0]["device"]["version"] == 131001
+
+
+@pytest.mark.cuda
+def test_a_small_gain_does_not_replace_the_first_guess(
+    stand_in: Path, library: Path, tmp_path: Path
+) -> None:
+    times = {"0": 10.0, "1": 9.95, "2": 12.0}
+    (choice,) = tune(stand_in, library, tmp_path, PROBLEM, times_us=times)["choices"]
+    assert choice["algorithm"][0] == 0
+
+
+@pytest.mark.cuda
+def test_the_workspace_limit_holds_for_candidates(
+    stand_in: Path, library: Path, tmp_path: Path
+) -> None:
+    frugal = replace(PROBLEM, workspace_limit=1000)
+    (choice,) = tune(stand_in, library, tmp_path, frugal)["choices"]
+    assert (choice["algorithm"][0], choice["workspace_bytes"], choice["measured"]) == (0, 0, 1)
+
+
+@pytest.mark.cuda
+def test_a_product_that_cublaslt_refuses_is_an_error_with_its_reason(
+    stand_in: Path, library: Path, tmp_path: Path
+) -> None:
+    answer = tune(stand_in, library, tmp_path, replace(PROBLEM, lda=23))
+    assert "no algorithm for this product: an unsupported value" in answer["error"]
+    assert "float32 NN m=24 n=5 k=32" in answer["error"]
