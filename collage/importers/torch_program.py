@@ -58,10 +58,10 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
     ModelError
         For operators that cannot be imported, and for a program exported in training mode.
     """
-    from tvm.relax.frontend.torch import from_exported_program
+    from collage.importers.torch_translate import translate
 
     try:
-        mod = from_exported_program(program, unwrap_unit_return_tuple=True)
+        mod = translate(program)
     except Exception as err:  # the translator asserts, and raises errors of several kinds
         raise ModelError(f"the program cannot be imported: {_brief(err)}", value=name) from err
     _require_inference(mod, name)

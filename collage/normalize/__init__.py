@@ -13,6 +13,7 @@ from tvm import relax
 from collage.normalize import (
     activations,
     arithmetic,
+    attention,
     cleanup,
     clipping,
     constants,
@@ -39,6 +40,7 @@ _FAMILIES = (
     convolutions.RULES,
     pooling.RULES,
     dense.RULES,
+    attention.RULES,
 )
 
 

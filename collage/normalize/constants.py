@@ -38,6 +38,8 @@ _HEAD_ELEMENTS = 64
 
 Fold = Callable[..., np.ndarray]
 
+_TAKE_TUPLES = ("concat", "stack", "index_tensor")
+
 
 def _axes(call: relax.Call) -> list[int] | None:
     return None if call.attrs.axes is None else [int(a) for a in call.attrs.axes]
@@ -68,6 +70,12 @@ def _strided_slice(call: relax.Call, x: np.ndarray, *_: np.ndarray) -> np.ndarra
         stop = None if s < 0 and e < -x.shape[axis] else e
         index[axis] = slice(b, stop, s)
     return x[tuple(index)]
+
+
+def _cumsum(call: relax.Call, x: np.ndarray) -> np.ndarray:
+    axis = None if call.attrs.axis is None else _axis(call)
+    total = np.cumsum(x, axis=axis, dtype=dtype_of(call))
+    return total - x.astype(total.dtype) if bool(call.attrs.exclusive) else total
 
 
 def _plain(function: Callable[..., np.ndarray]) -> Fold:
@@ -123,6 +131,8 @@ FOLDERS: dict[str, Fold] = {
     "bitwise_and": _plain(np.bitwise_and),
     "bitwise_or": _plain(np.bitwise_or),
     "matmul": _plain(np.matmul),
+    "cumsum": _cumsum,
+    "index_tensor": lambda call, x, *indices: x[indices],
 }
 FLOAT_ONLY: dict[str, Fold] = {"divide": _plain(np.divide)}
 """Integer division rounds differently in numpy, ONNX and TVM."""
@@ -133,7 +143,7 @@ def _operands(scope: Scope, call: relax.Call) -> list[relax.Expr]:
     found: list[relax.Expr] = []
     for arg in call.args:
         bound = scope.definition(arg)
-        if isinstance(bound, relax.Tuple) and op_name(call) in ("concat", "stack"):
+        if isinstance(bound, relax.Tuple) and op_name(call) in _TAKE_TUPLES:
             found += list(bound.fields)
         elif is_tensor(arg):
             found.append(arg)

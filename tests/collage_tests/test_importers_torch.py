@@ -159,3 +159,76 @@ def test_without_torch_the_line_that_mends_it(
     monkeypatch.delitem(sys.modules, "torch")
     with pytest.raises(ModelError, match=r"pip install 'collage\[torch\]'"):
         load_model(path)
+
+
+class Layer(torch.nn.Module):  # type: ignore[misc,name-defined]
+    """Attention between linear layers, with a mask that may be none, boolean or causal."""
+
+    def __init__(self, mask: str) -> None:
+        super().__init__()
+        self.mask = mask
+        self.mixed = torch.nn.Linear(24, 72)
+        self.joined = torch.nn.Linear(24, 24)
+
+    def forward(self, x: Any) -> Any:
+        batch, length, width = x.shape
+        parts = self.mixed(x).view(batch, length, 3, 4, width // 4).permute(2, 0, 3, 1, 4)
+        positions = torch.arange(length)
+        masks = {
+            "none": None,
+            "all": positions[None, :] >= positions[0],
+            "triangle": positions[None, :] <= positions[:, None],
+            "causal": None,
+            "some": (positions[None, :] != 2) | (positions[:, None] == 2),
+        }
+        result = torch.nn.functional.scaled_dot_product_attention(
+            *parts, attn_mask=masks[self.mask], is_causal=self.mask == "causal"
+        )
+        return self.joined(result.transpose(1, 2).reshape(batch, length, width))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize(
+    ("mask", "wanted", "causal"),
+    [
+        ("none", "nn.attention", None),
+        ("all", "nn.attention", None),
+        ("causal", "nn.attention", "TopLeft"),
+        ("triangle", "nn.attention", "TopLeft"),
+        ("some", "nn.attention_bias", None),
+    ],
+)
+def test_attention_stays_one_operator(
+    mask: str, wanted: str, causal: str | None, dtype: str
+) -> None:
+    torch.manual_seed(1)
+    layer = Layer(mask).eval().to(getattr(torch, dtype))
+    x = torch.randn(2, 6, 24).to(getattr(torch, dtype))
+    mod = normalize(load_model(torch.export.export(layer, (x,))).mod)
+    found = Counter(operators(mod))
+    assert found[wanted] == 1
+    assert found["matmul"] == 2
+    assert found["nn.softmax"] == 0
+    bindings = mod["main"].body.blocks[0].bindings
+    (attention,) = (b.value for b in bindings if "attention" in str(getattr(b.value, "op", "")))
+    assert attention.attrs.causal_mask == causal
+    (actual,) = evaluate(mod, [x.numpy()])
+    with torch.no_grad():
+        expected = layer.float()(x.float()).numpy()
+    assert actual.dtype == np.dtype(dtype)
+    limit = 1e-5 if dtype == "float32" else 4e-3
+    assert largest_error(actual.astype(np.float32), expected) < limit
+
+
+def test_half_precision_stays_half() -> None:
+    block = Block().eval().half()
+    image = torch.randn(2, 3, 16, 16).half()
+    mod = load_model(torch.export.export(block, (image,))).mod
+    for function in (mod, normalize(mod)):
+        bindings = function["main"].body.blocks[0].bindings
+        types = {str(b.var.ty.dtype) for b in bindings if hasattr(b.var.ty, "dtype")}
+        assert types == {"float16"}
+    (actual,) = evaluate(normalize(mod), [image.numpy()])
+    with torch.no_grad():
+        expected = block.float()(image.float()).numpy()
+    assert largest_error(actual.astype(np.float32), expected) < 1e-2

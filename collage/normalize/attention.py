@@ -1,0 +1,43 @@
+"""Masks of attention that are known beforehand: none at all, or the causal one."""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm import relax
+
+from collage.normalize._base import Rules, Scope, constant, dtype_of, is_constant, shape_of
+
+_NEVER = 1e4
+"""What frameworks subtract where nothing may be attended to is at least this large."""
+
+
+def known_mask(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """A bias of zeros is no bias, and one that hides what comes later is the causal mask."""
+    query, key, value, bias = call.args
+    attrs = call.attrs
+    if not is_constant(bias) or attrs.causal_mask is not None or attrs.window_size is not None:
+        return None
+    array = constant(bias)
+    assert array is not None
+    wide = array.astype(np.float32)
+    if not wide.any():
+        return relax.op.nn.attention(query, key, value, scale=attrs.scale)
+    rows, columns = wide.shape[-2:]
+    if rows != columns or rows != shape_of(query)[1] or columns != shape_of(key)[1]:
+        return None
+    later = np.triu(np.ones((rows, columns), dtype=bool), 1)
+    if (wide[..., ~later] == 0).all() and (wide[..., later] <= -_NEVER).all():
+        return relax.op.nn.attention(query, key, value, scale=attrs.scale, causal_mask="TopLeft")
+    return None
+
+
+def bias_of_same_type(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """The bias has the element type of the query."""
+    query, key, value, bias = call.args
+    if dtype_of(bias) == dtype_of(query):
+        return None
+    cast = scope.emit(relax.op.astype(bias, dtype_of(query)))
+    return relax.Call(call.op, [query, key, value, cast], call.attrs, call.ty_args)
+
+
+RULES: Rules = {"nn.attention_bias": (bias_of_same_type, known_mask)}
