@@ -46,6 +46,8 @@ for folder in backends search cost; do
   [ -e "collage/$folder/__init__.py" ] || { rm -rf "collage/$folder"; ln -s "../$folder" "collage/$folder"; }
 done
 export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
+# Where PyTorch is installed TVM would import it in every process, and compile an extension for it.
+export TVM_FFI_DISABLE_TORCH_C_DLPACK=1
 # Compiled objects, by content: later stages and calls take them from here.
 export COLLAGE_CACHE_DIR=${COLLAGE_CACHE_DIR:-/tmp/collage-gpu-cache}
 python=${PYTHON:-python3}
