@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -114,17 +115,23 @@ def candidates(
         ]
         if len(best) < COUNT and len(alike) < ALIKE:
             best.append(made)
-    # Both generations are measured, and an unsliced kernel, whatever the estimate says.
-    needs: tuple[Callable[[Conv2dConfiguration], bool], ...] = (
+    # Both generations are measured, whatever the estimate says.
+    kinds: list[Callable[[Conv2dConfiguration], bool]] = [
         lambda made: made.kind == "sm80",
         lambda made: made.kind == "sm90",
-        lambda made: made.split_k == 1,
-    )
-    for needed in needs:
-        rest = [made for made in ordered if needed(made)]
-        if rest and not any(map(needed, best)):
+    ]
+    # So is each slice count that was asked for; or none, where the shape decides.
+    for count in options.split_k_candidates() or (1,):
+        kinds.append(functools.partial(_has_slices, count))
+    for belongs in kinds:
+        rest = [made for made in ordered if belongs(made)]
+        if rest and not any(map(belongs, best)):
             best.append(rest[0])
     return best
+
+
+def _has_slices(count: int, made: Conv2dConfiguration) -> bool:
+    return made.split_k == count
 
 
 def hopper_fits(problem: Conv2dProblem, epilogue: Epilogue) -> bool:

@@ -115,7 +115,8 @@ def _numbers(meaning: str, **wanted: float) -> Predicate:
             given = number_of(match.annotated[name])
             # Half types hold 1/6 to three digits.
             if given is None or not math.isclose(given, value, rel_tol=5e-3, abs_tol=1e-6):
-                return Verdict.no(f"{name} is {given}, not {value:g}: {meaning}")
+                shown = "no number" if given is None else f"{given:g}"
+                return Verdict.no(f"{name} is {shown}, not {value:g}: {meaning}")
         return Verdict.yes()
 
     return check

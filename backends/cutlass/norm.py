@@ -181,9 +181,11 @@ def read_extents(call: relax.Call) -> tuple[int, int]:
     dtype = tensor_dtype(call)
     if dtype not in DTYPE_BITS:
         raise UnsupportedNormError(f"dtype {dtype}; only {', '.join(DTYPE_BITS)} are supported")
-    axes = sorted(int(axis) % len(shape) for axis in call.attrs.axes)
+    axes = [int(axis) % len(shape) for axis in call.attrs.axes]
     if not axes or axes != list(range(len(shape) - len(axes), len(shape))):
-        raise UnsupportedNormError(f"normalized axes {axes} of {len(shape)} are not the last ones")
+        raise UnsupportedNormError(
+            f"normalized axes {axes} of {len(shape)} are not the last ones in their order"
+        )
     columns = math.prod(shape[axes[0] :])
     if columns == 1:
         raise UnsupportedNormError("rows of one element")
