@@ -1,0 +1,154 @@
+"""Convolutions and matrix products, with their epilogues, as cuDNN graphs."""
+
+from __future__ import annotations
+
+import math
+
+from tvm import relax
+
+from collage.backends.cudnn.description import (
+    Graph,
+    GraphBuilder,
+    Kind,
+    UnsupportedGraphError,
+    View,
+)
+from collage.backends.cudnn.epilogue import (
+    Epilogue,
+    add_epilogue,
+    check_bias,
+    same_dtype,
+    shape_of,
+)
+from collage.backends.cudnn.options import CudnnOptions
+
+LAYOUTS = {"NHWC": "OHWI", "NCHW": "OIHW"}
+"""Layouts of the data, and of the weights that go with each."""
+
+
+def conv2d_graph(call: relax.Call, epilogue: Epilogue, options: CudnnOptions) -> Graph:
+    """A convolution with its epilogue. Slots: data, weights, bias, residual, result.
+
+    Parameters
+    ----------
+    call : relax.Call
+        Of ``relax.nn.conv2d``.
+
+    Raises
+    ------
+    UnsupportedGraphError
+        When cuDNN cannot run it.
+    """
+    attrs = call.attrs
+    layout, weights_layout = str(attrs.data_layout), str(attrs.kernel_layout)
+    out_layout = str(attrs.out_layout or layout)
+    if LAYOUTS.get(layout) != weights_layout or out_layout != layout:
+        raise UnsupportedGraphError(
+            f"layouts {layout}, {weights_layout} to {out_layout}; only NHWC with OHWI and "
+            "NCHW with OIHW are supported"
+        )
+    dtype = same_dtype(*call.args, call)
+    x, w, y = (
+        _view(shape_of(expr, what), given, wanted)
+        for expr, what, given, wanted in (
+            (call.args[0], "the data", layout, "NCHW"),
+            (call.args[1], "the weights", weights_layout, "OIHW"),
+            (call, "the result", layout, "NCHW"),
+        )
+    )
+    padding = [int(width) for width in attrs.padding]
+    before, after = padding[:2], padding[2:]
+    if before != after:
+        raise UnsupportedGraphError(f"padding {padding} is not symmetric")
+    if min(padding) < 0:
+        raise UnsupportedGraphError(f"padding {padding} is negative")
+    groups = int(attrs.groups)
+    if epilogue and not options.split_unsupported:
+        _check_fusible(x.dims[1], w.dims[0], groups, dtype)
+    builder = GraphBuilder(dtype)
+    inputs = (builder.input(x), builder.input(w))
+    strides, dilation = ([int(step) for step in steps] for steps in (attrs.strides, attrs.dilation))
+    value = builder.apply(Kind.CONV, inputs, y, [*before, *after, *strides, *dilation])
+    bias = None
+    if epilogue.bias is not None:
+        result = shape_of(call, "the result")
+        axis = layout.index("C")
+        check_bias(epilogue.bias, result, axis)
+        shape = tuple(extent if index == axis else 1 for index, extent in enumerate(result))
+        bias = _view(shape, layout, "NCHW")
+    add_epilogue(builder, value, epilogue, y, bias)
+    return builder.finish()
+
+
+def _view(shape: tuple[int, ...], layout: str, wanted: str) -> View:
+    return View.dense(shape).permuted([layout.index(axis) for axis in wanted])
+
+
+def _check_fusible(channels: int, filters: int, groups: int, dtype: str) -> None:
+    """cuDNN's runtime fusion takes whole convolutions over aligned channels.
+
+    See the developer guide's "Generic Runtime Fusion Engines".
+    """
+    if groups != 1:
+        raise UnsupportedGraphError(
+            f"{groups} groups with an epilogue need two plans; split_unsupported is off"
+        )
+    multiple = 4 if dtype == "float32" else 8
+    if channels % multiple or filters % multiple:
+        raise UnsupportedGraphError(
+            f"{channels} channels to {filters} with an epilogue: not multiples of {multiple}, and "
+            "split_unsupported is off"
+        )
+
+
+def matmul_graph(call: relax.Call, epilogue: Epilogue, options: CudnnOptions) -> Graph:
+    """A matrix product with its epilogue. Slots: left, right, bias, residual, result.
+
+    Parameters
+    ----------
+    call : relax.Call
+        Of ``relax.matmul``, (..., m, k) with (k, n) or with (..., k, n) of the same batch.
+
+    Raises
+    ------
+    UnsupportedGraphError
+        When cuDNN cannot run it.
+    """
+    dtype = same_dtype(*call.args, call)
+    left, right, result = (
+        shape_of(expr, what)
+        for expr, what in (
+            (call.args[0], "the left operand"),
+            (call.args[1], "the right operand"),
+            (call, "the result"),
+        )
+    )
+    if len(left) < 2 or len(right) < 2:
+        raise UnsupportedGraphError(f"operands of shapes {left} and {right} are not matrices")
+    if len(right) == 2:
+        batch, rows = 1, math.prod(left[:-1])
+    elif left[:-2] == right[:-2]:
+        batch, rows = math.prod(left[:-2]), left[-2]
+    else:
+        raise UnsupportedGraphError(f"operands of shapes {left} and {right} are broadcast")
+    inner, columns = right[-2:]
+    if dtype == "float32" and not options.allow_tf32:
+        raise UnsupportedGraphError("float32 products use the tensor cores; allow_tf32 is off")
+    multiple = 4 if dtype == "float32" else 8
+    if inner % multiple or columns % multiple:
+        raise UnsupportedGraphError(
+            f"rows of {inner} and {columns} elements are not multiples of {multiple}"
+        )
+    builder = GraphBuilder(dtype)
+    inputs = (
+        builder.input(View.dense((batch, rows, inner))),
+        builder.input(View.dense((batch, inner, columns))),
+    )
+    view = View.dense((batch, rows, columns))
+    value = builder.apply(Kind.MATMUL, inputs, view)
+    bias = None
+    if epilogue.bias is not None:
+        check_bias(epilogue.bias, result, len(result) - 1)
+        bias = View.dense((1, 1, columns))
+    add_epilogue(builder, value, epilogue, view, bias)
+    return builder.finish()

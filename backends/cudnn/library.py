@@ -1,0 +1,116 @@
+"""Where cuDNN's headers and library are, and the compiled runtime that uses them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from collage.backends import cuda_toolkit, native
+from collage.backends.base import BuildContext, LibraryNeed
+from collage.backends.errors import BackendUnavailableError
+
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+SONAME = "libcudnn.so.9"
+PACKAGE = "nvidia-cudnn-cu13"
+REMEDY = "pip install 'collage[cuda]'"
+
+SOURCES = ("cudnn_program.cc", "cudnn_entry.cc")
+"""What goes into every library with cuDNN partitions; the planner takes the first one."""
+
+HEADERS = ("collage_cudnn.h", "cudnn_program.h", "cudnn_graph.h", "cudnn_step.h")
+
+
+@dataclass(frozen=True)
+class Installation:
+    """cuDNN on this machine.
+
+    Attributes
+    ----------
+    include : Path
+        Folder of ``cudnn.h``.
+    frontend : Path
+        Folder of ``cudnn_frontend.h``.
+    nvrtc : Path
+        Folder of ``nvrtc.h``, which the frontend includes; nothing of it is used.
+    library : Path
+        ``libcudnn.so.9``. It loads the ``libcudnn_*.so.9`` beside it as it needs them.
+    version, frontend_version : str
+        For example ``9.28.0`` and ``1.32.0``.
+    """
+
+    include: Path
+    frontend: Path
+    nvrtc: Path
+    library: Path
+    version: str
+    frontend_version: str
+
+    def need(self) -> LibraryNeed:
+        """What a compiled model needs: the library, from a folder with all of its parts."""
+        return LibraryNeed(SONAME, self.version, PACKAGE, self.library)
+
+
+def find_installation() -> Installation:
+    """The cuDNN of this machine.
+
+    Raises
+    ------
+    BackendUnavailableError
+        When a part of it is missing; names it and the line that mends it.
+    """
+    headers = ("cudnn.h", "cudnn_frontend.h", "nvrtc.h")
+    found = {header: cuda_toolkit.find_header_dir(header) for header in headers}
+    found[SONAME] = cuda_toolkit.find_library(SONAME)
+    missing = [name for name, path in found.items() if path is None]
+    if missing:
+        raise BackendUnavailableError(
+            f"{', '.join(missing)} not found; {REMEDY}", value=tuple(missing)
+        )
+    include, frontend, nvrtc, library = (path for path in found.values() if path is not None)
+    return Installation(
+        include,
+        frontend,
+        nvrtc,
+        library,
+        _version(include / "cudnn_version.h", "CUDNN_{}", ("MAJOR", "MINOR", "PATCHLEVEL")),
+        _version(
+            frontend / "cudnn_frontend_version.h",
+            "CUDNN_FRONTEND_{}_VERSION",
+            ("MAJOR", "MINOR", "PATCH"),
+        ),
+    )
+
+
+def _version(header: Path, macro: str, parts: tuple[str, ...]) -> str:
+    text = header.read_text(encoding="utf-8")
+    numbers = []
+    for part in parts:
+        found = re.search(rf"#define {macro.format(part)}\s+(\d+)", text)
+        numbers.append(found.group(1) if found else "?")
+    return ".".join(numbers)
+
+
+def compile_source(name: str, installation: Installation, context: BuildContext) -> Path:
+    """One of the runtime's sources as an object, compiled once per content and version."""
+    toolkit = cuda_toolkit.find_toolkit()
+    flags = [
+        # Kernels and plans are cuDNN's; the frontend's many templates compile faster this way.
+        *("-O1", "-DNDEBUG", "-fvisibility=hidden", "-fvisibility-inlines-hidden"),
+        # Other libraries of the process may bring another version of the frontend.
+        "-fno-gnu-unique",
+        f"-I{TEMPLATES}",
+        *native.ffi_include_flags(),
+        *("-isystem", str(installation.frontend), "-isystem", str(installation.include)),
+        *("-isystem", str(toolkit.include), "-isystem", str(installation.nvrtc)),
+        # In the name of the object, as the headers of another version may lie at the same place.
+        f"-DCOLLAGE_CUDNN_BUILT_WITH={_macro(installation, toolkit.version)}",
+    ]
+    depends = [TEMPLATES / header for header in HEADERS]
+    depends += [native.FFI_HEADER, cuda_toolkit.CUDA_HEADER]
+    return native.compile_cached(TEMPLATES / name, context, flags, depends)
+
+
+def _macro(installation: Installation, toolkit: str) -> str:
+    parts = (installation.version, installation.frontend_version, toolkit)
+    return "_".join(part.replace(".", "_") for part in parts)

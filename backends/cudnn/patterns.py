@@ -1,0 +1,235 @@
+"""What cuDNN can run, as pattern triples.
+
+The predicates derive the very graph that code generation will, so a reason they give is one that
+cuDNN or its manual gives.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+
+from tvm import relax
+from tvm.relax.dpl import DFPattern, is_const, is_op, wildcard
+
+from collage.backends.base import Match, PatternTriple, Predicate, Verdict
+from collage.backends.cudnn.attention import (
+    Attention,
+    attention_graph,
+    attention_of_chain,
+    attention_of_operator,
+)
+from collage.backends.cudnn.contraction import conv2d_graph, matmul_graph
+from collage.backends.cudnn.description import Graph, UnsupportedGraphError
+from collage.backends.cudnn.epilogue import Epilogue, activation_of, shape_of
+from collage.backends.cudnn.options import CudnnOptions
+from collage.backends.cudnn.single import norm_graph, pool_graph, softmax_graph
+from collage.backends.patterns import (
+    Chain,
+    all_of,
+    operator,
+    residual_same_shape,
+    with_activation,
+    with_bias,
+    with_residual,
+)
+
+ACTIVATIONS = ("sigmoid", "tanh", "gelu", "gelu_tanh", "silu", "clip", "relu")
+"""Activations by their names in ``backends.patterns``, by rising priority."""
+
+AFTER_RESIDUAL = ("silu", "clip", "relu")
+"""Activations that networks put behind a residual addition."""
+
+
+def pattern_table(options: CudnnOptions, compute_capability: int) -> list[PatternTriple]:
+    """The pattern triples, by rising priority.
+
+    Parameters
+    ----------
+    compute_capability : int
+        Of the device, for example 90.
+    """
+    return [
+        *_single(),
+        *_matmul(options),
+        *_conv2d(options),
+        *_attention_chain(compute_capability),
+        *_attention_operator(compute_capability),
+    ]
+
+
+def _derives(derive: Callable[[Match], Graph]) -> Predicate:
+    """The predicate that accepts what a graph can be derived from."""
+
+    def check(match: Match) -> Verdict:
+        try:
+            derive(match)
+        except UnsupportedGraphError as err:
+            return Verdict.no(str(err))
+        return Verdict.yes()
+
+    return check
+
+
+def _triple(name: str, chain: Chain, *predicates: Predicate) -> PatternTriple:
+    return PatternTriple(
+        f"cudnn.{name}", chain.pattern, all_of(*predicates), dict(chain.annotations)
+    )
+
+
+def _root(match: Match) -> relax.Call:
+    call = match.annotated["root"]
+    assert isinstance(call, relax.Call)
+    return call
+
+
+def _single() -> Iterator[PatternTriple]:
+    for name, operands, derive in (
+        ("max_pool2d", 1, pool_graph),
+        ("avg_pool2d", 1, pool_graph),
+        ("softmax", 1, softmax_graph),
+        ("layer_norm", 3, norm_graph),
+        ("rms_norm", 2, norm_graph),
+    ):
+        chain = operator(f"relax.nn.{name}", operands)
+        yield _triple(name, chain, _derives(functools.partial(_of_root, derive)))
+
+
+def _of_root(derive: Callable[[relax.Call], Graph], match: Match) -> Graph:
+    return derive(_root(match))
+
+
+def _matmul(options: CudnnOptions) -> Iterator[PatternTriple]:
+    check = _contraction(matmul_graph, options)
+    base = operator("relax.matmul", 2)
+    yield _triple("matmul", base, check)
+    for activation in ACTIVATIONS:
+        yield _triple(f"matmul_{activation}", with_activation(base, activation), check)
+    yield _triple("matmul_bias", with_bias(base), check)
+    for activation in ACTIVATIONS:
+        chain = with_activation(with_bias(base), activation)
+        yield _triple(f"matmul_bias_{activation}", chain, check)
+
+
+def _conv2d(options: CudnnOptions) -> Iterator[PatternTriple]:
+    check = _contraction(conv2d_graph, options)
+    base = operator("relax.nn.conv2d", 2)
+    yield _triple("conv2d", base, check)
+    for activation in ACTIVATIONS:
+        yield _triple(f"conv2d_{activation}", with_activation(base, activation), check)
+    yield _triple("conv2d_add", with_residual(base), residual_same_shape, check)
+    yield _triple("conv2d_bias", with_bias(base), check)
+    for activation in ACTIVATIONS:
+        chain = with_activation(with_bias(base), activation)
+        yield _triple(f"conv2d_bias_{activation}", chain, check)
+    added = with_residual(with_bias(base))
+    yield _triple("conv2d_bias_add", added, residual_same_shape, check)
+    for activation in AFTER_RESIDUAL:
+        chain = with_activation(added, activation)
+        yield _triple(f"conv2d_bias_add_{activation}", chain, residual_same_shape, check)
+
+
+def _contraction(
+    derive: Callable[[relax.Call, Epilogue, CudnnOptions], Graph], options: CudnnOptions
+) -> Predicate:
+    def graph(match: Match) -> Graph:
+        named = match.annotated
+        root = _root(match)
+        epilogue = Epilogue(
+            shape_of(named["bias"], "the bias") if "bias" in named else None,
+            shape_of(named["residual"], "the residual") if "residual" in named else None,
+            None if match.root.same_as(root) else activation_of(match.root),
+        )
+        for name in ("bias", "residual"):
+            if name in named and str(named[name].ty.dtype) != str(root.ty.dtype):
+                raise UnsupportedGraphError(
+                    f"the {name} has dtype {named[name].ty.dtype}, the result {root.ty.dtype}"
+                )
+        return derive(root, epilogue, options)
+
+    return _derives(graph)
+
+
+def _attention_operator(compute_capability: int) -> Iterator[PatternTriple]:
+    for biased, inputs, output in itertools.product((False, True), repeat=3):
+        operands = {name: _permuted(inputs) for name in ("query", "key", "value")}
+        args = list(operands.values()) + ([wildcard()] if biased else [])
+        call = is_op(f"relax.nn.attention{'_bias' if biased else ''}")(*args)
+        pattern = is_op("relax.permute_dims")(call) if output else call
+
+        name = "attention" + "_bias" * biased + "_permuted" * inputs + "_out" * output
+        yield _triple(
+            name,
+            Chain(pattern, {"root": call, **operands}),
+            _derives(lambda match: attention_graph(_operator_of(match), compute_capability)),
+        )
+
+
+def _operator_of(match: Match) -> Attention:
+    query, key, value = (match.annotated[name] for name in ("query", "key", "value"))
+    return attention_of_operator(_root(match), (query, key, value), match.root)
+
+
+def _attention_chain(compute_capability: int) -> Iterator[PatternTriple]:
+    for masked, scaled, inputs, output in itertools.product((False, True), repeat=4):
+        named: dict[str, DFPattern] = {
+            "query": _permuted(inputs),
+            "key": _permuted(True),
+            "value": _permuted(inputs),
+        }
+        scores = is_op("relax.matmul")(named["query"], named["key"])
+        if scaled:
+            named["scale"] = is_const()
+            scores = is_op("relax.multiply")(scores, named["scale"]) | is_op("relax.divide")(
+                scores, named["scale"]
+            )
+            named["scaled"] = scores
+        if masked:
+            named["bias"] = wildcard()
+            scores = is_op("relax.add")(scores, named["bias"])
+        named["softmax"] = is_op("relax.nn.softmax")(scores)
+        pattern = is_op("relax.matmul")(named["softmax"], named["value"])
+        if output:
+            pattern = is_op("relax.permute_dims")(pattern)
+        name = "attention_chain" + "_scaled" * scaled + "_masked" * masked
+        name += "_permuted" * inputs + "_out" * output
+        yield _triple(
+            name,
+            Chain(pattern, named),
+            _derives(lambda match: attention_graph(_chain_of(match), compute_capability)),
+        )
+
+
+def _chain_of(match: Match) -> Attention:
+    named = match.annotated
+    softmax = named["softmax"]
+    assert isinstance(softmax, relax.Call)
+    check_softmax(softmax)
+    scale = 1.0
+    if "scale" in named:
+        scaled = named["scaled"]
+        assert isinstance(scaled, relax.Call)
+        scale = scale_of(scaled, named["scale"])
+    operands = (named["query"], named["key"], named["value"])
+    return attention_of_chain(operands, scale, named.get("bias"), match.root)
+
+
+def check_softmax(softmax: relax.Call) -> None:
+    """Check that an attention's softmax is over its keys."""
+    rank = len(shape_of(softmax, "the scores"))
+    if int(softmax.attrs.axis) not in (-1, rank - 1):
+        raise UnsupportedGraphError(f"softmax over axis {int(softmax.attrs.axis)}, not the last")
+
+
+def scale_of(call: relax.Call, constant: relax.Expr) -> float:
+    """The number that a call multiplies by, or one over that which it divides by."""
+    values = constant.value.numpy().reshape(-1)
+    if values.size != 1:
+        raise UnsupportedGraphError(f"the scores are scaled by {values.size} numbers, not one")
+    number = float(values[0])
+    return number if str(call.op.name) == "relax.multiply" else 1.0 / number
+
+
+def _permuted(permuted: bool) -> DFPattern:
+    return is_op("relax.permute_dims")(wildcard()) if permuted else wildcard()

@@ -1,0 +1,109 @@
+"""Operators that are a graph by themselves: pools, softmax and norms."""
+
+from __future__ import annotations
+
+import math
+
+from tvm import relax
+
+from collage.backends.cudnn.description import (
+    Graph,
+    GraphBuilder,
+    Kind,
+    UnsupportedGraphError,
+    View,
+)
+from collage.backends.cudnn.epilogue import same_dtype, shape_of
+
+
+def pool_graph(call: relax.Call) -> Graph:
+    """A ``max_pool2d`` or ``avg_pool2d``. Slots: data, result.
+
+    Raises
+    ------
+    UnsupportedGraphError
+        When cuDNN's resampling cannot run it.
+    """
+    attrs = call.attrs
+    layout, out_layout = str(attrs.layout), str(attrs.out_layout or attrs.layout)
+    if layout != "NHWC" or out_layout != layout:
+        raise UnsupportedGraphError(f"layout {layout} to {out_layout}; only NHWC is supported")
+    dtype = same_dtype(call.args[0], call)
+    x, y = (
+        View.dense(shape_of(expr, "a tensor")).permuted((0, 3, 1, 2))
+        for expr in (call.args[0], call)
+    )
+    multiple = 4 if dtype == "float32" else 8
+    if x.dims[1] % multiple:
+        raise UnsupportedGraphError(f"{x.dims[1]} channels are not a multiple of {multiple}")
+    if any(int(step) != 1 for step in attrs.dilation):
+        raise UnsupportedGraphError(f"dilation {list(attrs.dilation)} is not supported")
+    window, strides = ([int(n) for n in steps] for steps in (attrs.pool_size, attrs.strides))
+    padding = [int(width) for width in attrs.padding]
+    if padding[:2] != padding[2:]:
+        raise UnsupportedGraphError(f"padding {padding} is not symmetric")
+    if any(width >= size for width, size in zip(padding, window * 2, strict=True)):
+        raise UnsupportedGraphError(f"padding {padding} is as wide as the window {window}")
+    for axis in range(2):
+        reach = (y.dims[2 + axis] - 1) * strides[axis] + window[axis]
+        if reach > x.dims[2 + axis] + 2 * padding[axis]:
+            raise UnsupportedGraphError("a window reaches beyond the padding")
+    if str(call.op.name) == "relax.nn.max_pool2d":
+        kind = Kind.MAX_POOL
+    elif attrs.count_include_pad:
+        kind = Kind.AVG_POOL_INCLUDE_PADDING
+    else:
+        kind = Kind.AVG_POOL_EXCLUDE_PADDING
+    builder = GraphBuilder(dtype)
+    builder.apply(kind, (builder.input(x),), y, [*window, *strides, *padding])
+    return builder.finish()
+
+
+def softmax_graph(call: relax.Call) -> Graph:
+    """A ``softmax`` over the last axis. Slots: data, result.
+
+    Raises
+    ------
+    UnsupportedGraphError
+        When it is over another axis.
+    """
+    shape = shape_of(call, "the result")
+    if not shape or int(call.attrs.axis) not in (-1, len(shape) - 1):
+        raise UnsupportedGraphError(f"axis {int(call.attrs.axis)} of {shape} is not the last one")
+    builder = GraphBuilder(same_dtype(call.args[0], call))
+    view = View.dense((1, 1, math.prod(shape[:-1]), shape[-1]))
+    builder.apply(Kind.SOFTMAX, (builder.input(view),), view)
+    return builder.finish()
+
+
+def norm_graph(call: relax.Call) -> Graph:
+    """A ``layer_norm`` or ``rms_norm`` over the last axes. Slots: data, scale, [bias,] result.
+
+    Raises
+    ------
+    UnsupportedGraphError
+        When cuDNN cannot run it.
+    """
+    shape = shape_of(call, "the result")
+    axes = sorted(int(axis) % len(shape) for axis in call.attrs.axes)
+    if axes != list(range(len(shape) - len(axes), len(shape))):
+        raise UnsupportedGraphError(f"normalized axes {axes} of {shape} are not the last ones")
+    is_layer_norm = str(call.op.name) == "relax.nn.layer_norm"
+    if is_layer_norm and not (call.attrs.center and call.attrs.scale):
+        raise UnsupportedGraphError("a layer norm without scale or bias is not supported")
+    parameters = call.args[1:]
+    width = math.prod(shape[axes[0] :])
+    for parameter in parameters:
+        if math.prod(shape_of(parameter, "a parameter")) != width:
+            raise UnsupportedGraphError(
+                f"a parameter of shape {shape_of(parameter, 'a parameter')} does not have "
+                f"{width} values"
+            )
+    builder = GraphBuilder(same_dtype(*call.args, call))
+    # Rows are cuDNN's batch, what is normalized its channels.
+    view = View((math.prod(shape[: axes[0]]), width, 1, 1), (width, 1, width, width))
+    affine = View((1, width, 1, 1), (width, 1, width, width))
+    inputs = [builder.input(view), *(builder.input(affine) for _ in parameters)]
+    kind = Kind.LAYER_NORM if is_layer_norm else Kind.RMS_NORM
+    builder.apply(kind, inputs, view, floats=[float(call.attrs.epsilon)])
+    return builder.finish()
