@@ -9,6 +9,9 @@ from tvm import relax
 
 from collage.cost.reference.values import Array, Operator, OperatorTable, Value, widen
 
+_BLOCK = 1 << 14
+"""Elements of a block whose intermediate results stay in the cache."""
+
 
 def erf(x: Array) -> Array:
     """The error function, with a fractional error of erfc below 1.2e-7.
@@ -16,6 +19,14 @@ def erf(x: Array) -> Array:
     The Chebyshev fit of Press et al., Numerical Recipes in C (2nd edition), section 6.2 (erfcc),
     evaluated in float64: more than float32 can tell apart, and numpy has none.
     """
+    flat = np.ascontiguousarray(x).reshape(-1)
+    out = np.empty(flat.shape, dtype=np.float64)
+    for begin in range(0, flat.size, _BLOCK):
+        out[begin : begin + _BLOCK] = _erf_of_block(flat[begin : begin + _BLOCK])
+    return out.reshape(np.shape(x))
+
+
+def _erf_of_block(x: Array) -> Array:
     z = np.abs(x.astype(np.float64))
     t = 1.0 / (1.0 + 0.5 * z)
     coefficients = (
@@ -24,9 +35,10 @@ def erf(x: Array) -> Array:
     )  # fmt: skip
     exponent = np.full_like(t, coefficients[0])
     for coefficient in coefficients[1:]:
-        exponent = exponent * t + coefficient
-    erfc = t * np.exp(-z * z + exponent)
-    result: Array = np.sign(x) * (1.0 - erfc)
+        exponent *= t
+        exponent += coefficient
+    exponent -= z * z
+    result: Array = np.sign(x) * (1.0 - t * np.exp(exponent))
     return result
 
 

@@ -1,8 +1,13 @@
-"""Walks a Relax function and evaluates it with numpy."""
+"""Walks a Relax function and evaluates it with numpy.
+
+Half-precision values are float32 from the inputs to the outputs, and rounded once at the end: what
+is computed is the function that was meant, which a fused kernel comes closer to than one that
+stores every intermediate result.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import tvm
@@ -10,14 +15,30 @@ from tvm import relax
 
 from collage.backends.errors import MeasurementError
 from collage.cost.data import array_of
+from collage.cost.reference.attention import ATTENTION
 from collage.cost.reference.elementwise import ELEMENTWISE
 from collage.cost.reference.fallback import evaluate_call
 from collage.cost.reference.linear import LINEAR
+from collage.cost.reference.pools import POOLS
 from collage.cost.reference.reductions import REDUCTIONS
 from collage.cost.reference.shapes import SHAPES
-from collage.cost.reference.values import Array, OperatorTable, UnsupportedOperator, Value
+from collage.cost.reference.values import (
+    WIDE,
+    Array,
+    OperatorTable,
+    UnsupportedOperator,
+    Value,
+    widen,
+)
 
-OPERATORS: OperatorTable = {**ELEMENTWISE, **LINEAR, **REDUCTIONS, **SHAPES}
+OPERATORS: OperatorTable = {
+    **ATTENTION,
+    **ELEMENTWISE,
+    **LINEAR,
+    **POOLS,
+    **REDUCTIONS,
+    **SHAPES,
+}
 
 
 def evaluate(mod_or_func: tvm.IRModule | relax.Function, inputs: Sequence[Array]) -> list[Array]:
@@ -47,8 +68,9 @@ def evaluate(mod_or_func: tvm.IRModule | relax.Function, inputs: Sequence[Array]
         mod, func = None, mod_or_func
     _check_inputs(func, inputs)
     with np.errstate(all="ignore"):
-        result = _Evaluator(mod).call_function(func, list(inputs))
-    return _flatten(result)
+        result = _Evaluator(mod).call_function(func, [widen(array) for array in inputs])
+        leaves = zip(_flatten(result), _dtypes(func.ret_ty), strict=True)
+        return [array.astype(dtype, copy=False) for array, dtype in leaves]
 
 
 def _check_inputs(func: relax.Function, inputs: Sequence[Array]) -> None:
@@ -67,6 +89,12 @@ def _flatten(value: Value) -> list[Array]:
     return [np.ascontiguousarray(value).reshape(np.shape(value))]
 
 
+def _dtypes(ty: tvm.ir.Type) -> list[str]:
+    if isinstance(ty, tvm.ir.TupleType):
+        return [leaf for field in ty.fields for leaf in _dtypes(field)]
+    return [str(ty.dtype)]
+
+
 class _Evaluator:
     def __init__(self, mod: tvm.IRModule | None) -> None:
         self.mod = mod
@@ -76,19 +104,18 @@ class _Evaluator:
         # Relax variables are unique objects, so inner functions may share one environment, and
         # see the variables they capture.
         self.env.update(zip(func.params, args, strict=True))
-        return self.expr(func.body)
+        result = self.expr(func.body)
+        self._forget(func.params)
+        return result
 
     def expr(self, expr: relax.Expr) -> Value:
         match expr:
             case relax.Var():
                 return self.env[expr]
             case tvm.ir.GenericConst():
-                return array_of(expr)
+                return widen(array_of(expr))
             case relax.SeqExpr():
-                for block in expr.blocks:
-                    for binding in block.bindings:
-                        self.env[binding.var] = self.expr(binding.value)
-                return self.expr(expr.body)
+                return self._sequence(expr)
             case relax.Tuple():
                 return tuple(self.expr(field) for field in expr.fields)
             case relax.TupleGetItem():
@@ -108,18 +135,44 @@ class _Evaluator:
                     f"the reference cannot evaluate a {type(expr).__name__}", value=str(expr)
                 )
 
+    def _sequence(self, seq: relax.SeqExpr) -> Value:
+        """Values are dropped after their last use: a whole network's do not fit into memory."""
+        bindings = [binding for block in seq.blocks for binding in block.bindings]
+        last_use: dict[relax.Var, int] = {}
+        kept = set(relax.analysis.free_vars(seq.body))
+        for index, binding in enumerate(bindings):
+            last_use[binding.var] = index
+            used = relax.analysis.free_vars(binding.value)
+            if isinstance(binding.value, relax.Function):
+                kept.update(used)  # It may be called at any time.
+            last_use.update((var, index) for var in used if var in last_use)
+        ending: dict[int, list[relax.Var]] = {}
+        for var, index in last_use.items():
+            if var not in kept:
+                ending.setdefault(index, []).append(var)
+        for index, binding in enumerate(bindings):
+            self.env[binding.var] = self.expr(binding.value)
+            self._forget(ending.get(index, ()))
+        return self.expr(seq.body)
+
+    def _forget(self, variables: Iterable[relax.Var]) -> None:
+        for var in variables:
+            self.env.pop(var, None)
+
     def call(self, call: relax.Call) -> Value:
         args = [self.expr(arg) for arg in call.args]
         if not isinstance(call.op, tvm.ir.Op):
             return self.call_function(self._callee(call.op), args)
         name = str(call.op.name)
         operator = OPERATORS.get(name)
+        if _is_exact(call.ty):
+            args = [_rounded(value, arg.ty) for value, arg in zip(args, call.args, strict=True)]
         if operator is not None:
             try:
                 return _typed(operator(call, args), call)
             except UnsupportedOperator:
                 pass  # A variant that only TVM knows.
-        return evaluate_call(self.mod, call, args)
+        return _widened(evaluate_call(self.mod, call, args))
 
     def _callee(self, op: relax.Expr) -> relax.Function:
         callee = self.expr(op)
@@ -130,8 +183,27 @@ class _Evaluator:
         return callee
 
 
+def _is_exact(ty: tvm.ir.Type) -> bool:
+    """Whether a result is of integers or booleans: an index, a comparison."""
+    return isinstance(ty, relax.TensorType) and "float" not in str(ty.dtype)
+
+
+def _rounded(value: Value, ty: tvm.ir.Type) -> Value:
+    """A value with no more digits than its type has: equal ones must compare equal."""
+    if isinstance(value, np.ndarray) and isinstance(ty, relax.TensorType):
+        return widen(value.astype(str(ty.dtype), copy=False))
+    return value
+
+
+def _widened(value: Value) -> Value:
+    if isinstance(value, tuple):
+        return tuple(_widened(item) for item in value)
+    return widen(value) if isinstance(value, np.ndarray) else value
+
+
 def _typed(value: Value, call: relax.Call) -> Value:
-    """Give a result the dtype that the call's type promises, and check its shape."""
+    """Give a result the dtype that the call's type promises (half precision stays wide), and check
+    its shape."""
     if isinstance(value, np.ndarray | np.generic) and isinstance(call.ty, relax.TensorType):
         array = np.asarray(value)
         shape = tuple(int(d) for d in call.ty.shape)
@@ -139,5 +211,6 @@ def _typed(value: Value, call: relax.Call) -> Value:
             raise MeasurementError(
                 f"the reference's {call.op.name} gave shape {array.shape}, not {shape}"
             )
-        return array.astype(str(call.ty.dtype), copy=False)
+        dtype = str(call.ty.dtype)
+        return array.astype(WIDE.get(dtype, dtype), copy=False)
     return value

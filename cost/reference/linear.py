@@ -1,7 +1,8 @@
-"""Convolutions, matrix products and pools, for any number of spatial axes.
+"""Convolutions and matrix products, for any number of spatial axes.
 
-A convolution is one matrix product per kernel position, summed: the memory of one shifted input
-instead of a whole im2col matrix, and all of the work in BLAS.
+Channels first, a convolution is one matrix product per kernel position, summed: the memory of one
+shifted input instead of a whole im2col matrix, and all of the work in BLAS. Channels last, it is
+one product with the im2col matrix, whose rows are contiguous pieces of the input there.
 """
 
 from __future__ import annotations
@@ -24,6 +25,12 @@ from collage.cost.reference.values import (
     widen,
 )
 
+_WIDTH = 64
+"""Channels of a group that makes a matrix product worth its while."""
+
+_COLUMNS = 1 << 24
+"""Elements of an im2col matrix that is made at once."""
+
 
 def to_layout(array: Array, source: str, wanted: str) -> Array:
     """Transpose from one layout (letters name axes, as in ``NHWC``) to another.
@@ -38,27 +45,29 @@ def to_layout(array: Array, source: str, wanted: str) -> Array:
     return array.transpose([source.index(axis) for axis in wanted])
 
 
-def _spatial(rank: int) -> str:
+def spatial_axes(rank: int) -> str:
     return {1: "W", 2: "HW", 3: "DHW"}[rank]
 
 
-def _pad_spatial(x: Array, begin: Sequence[int], end: Sequence[int], value: float = 0.0) -> Array:
+def pad_spatial(
+    x: Array, begin: Sequence[int], end: Sequence[int], value: float = 0.0, *, first: int = 2
+) -> Array:
+    """Pad the spatial axes, the first of which is number ``first``."""
     if not any(begin) and not any(end):
         return x
-    widths = [(0, 0), (0, 0), *zip(begin, end, strict=True)]
+    widths = [(0, 0)] * x.ndim
+    widths[first : first + len(begin)] = zip(begin, end, strict=True)
     return np.pad(x, widths, constant_values=value)
 
 
-def _tap(
+def tap_index(
     position: Sequence[int], sizes: Sequence[int], strides: Sequence[int], dilation: Sequence[int]
-) -> Any:
-    """Where one kernel position reads the padded input (or writes a transposed one's output)."""
-    return (
-        ...,
-        *(
-            slice(p * d, p * d + (n - 1) * s + 1, s)
-            for p, n, s, d in zip(position, sizes, strides, dilation, strict=True)
-        ),
+) -> tuple[slice, ...]:
+    """Where one kernel position reads the padded input's spatial axes (or writes a transposed
+    one's output)."""
+    return tuple(
+        slice(p * d, p * d + (n - 1) * s + 1, s)
+        for p, n, s, d in zip(position, sizes, strides, dilation, strict=True)
     )
 
 
@@ -71,11 +80,13 @@ def _convolution(call: relax.Call, args: list[Value]) -> Value:
     attrs = call.attrs
     strides, dilation, groups = ints(attrs.strides), ints(attrs.dilation), int(attrs.groups)
     rank = len(strides)
-    space = _spatial(rank)
+    space = spatial_axes(rank)
+    if attrs.data_layout == f"N{space}C" and (attrs.out_layout or attrs.data_layout)[-1] == "C":
+        return _convolution_channels_last(call, args)
     x = to_layout(widen(args[0]), attrs.data_layout, f"NC{space}")
     w = to_layout(widen(args[1]), attrs.kernel_layout, f"OI{space}")
     padding = ints(attrs.padding)
-    x = _pad_spatial(x, padding[:rank], padding[rank:])
+    x = pad_spatial(x, padding[:rank], padding[rank:])
     out_layout = attrs.out_layout or attrs.data_layout
     sizes_by_axis = dict(zip(out_layout, result_shape(call), strict=False))
     if sorted(out_layout) != sorted(f"NC{space}"):
@@ -87,18 +98,70 @@ def _convolution(call: relax.Call, args: list[Value]) -> Value:
     out = np.zeros((batch, groups, filters // groups, points), dtype=x.dtype)
     w = w.reshape(groups, filters // groups, channels // groups, *w.shape[2:])
     for position in itertools.product(*(range(k) for k in w.shape[3:])):
-        taps = x[_tap(position, sizes, strides, dilation)]
+        taps = x[_at(tap_index(position, sizes, strides, dilation))]
         taps = taps.reshape(batch, groups, channels // groups, points)
         weight = w[_at(position)]
         out += weight * taps if depthwise else weight @ taps
     return to_layout(out.reshape(batch, filters, *sizes), f"NC{space}", out_layout)
 
 
+def _convolution_channels_last(call: relax.Call, args: list[Value]) -> Array:
+    attrs = call.attrs
+    strides, dilation, groups = ints(attrs.strides), ints(attrs.dilation), int(attrs.groups)
+    rank = len(strides)
+    padding = ints(attrs.padding)
+    x = pad_spatial(widen(args[0]), padding[:rank], padding[rank:], first=1)
+    w = to_layout(widen(args[1]), attrs.kernel_layout, f"O{spatial_axes(rank)}I")
+    shape = result_shape(call)
+    sizes, filters, channels = shape[1:-1], w.shape[0], x.shape[-1]
+    kernel = w.shape[1:-1]
+    if groups == channels == filters:
+        out = np.zeros(shape, dtype=x.dtype)
+        for position in itertools.product(*(range(k) for k in kernel)):
+            index = tap_index(position, sizes, strides, dilation)
+            place: tuple[Any, ...] = (slice(None), *position, 0)
+            out += x[(slice(None), *index)] * w[place]
+        return out
+    groups, weights = _block_diagonal(w, groups)
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+    windows = sliding_window_view(x, reach, axis=tuple(range(1, 1 + rank)))
+    places = [slice(0, (n - 1) * s + 1, s) for n, s in zip(sizes, strides, strict=True)]
+    taps = [slice(None, None, d) for d in dilation]
+    # (batch, *sizes, groups, channels of a group, *kernel): each group's columns side by side.
+    windows = windows[(slice(None), *places, slice(None), *taps)]
+    windows = windows.reshape(*shape[:-1], groups, channels // groups, *kernel)
+    order = [rank + 1, *range(rank + 1), *range(rank + 3, 2 * rank + 3), rank + 2]
+    out = np.empty((groups, *shape[:-1], filters // groups), dtype=x.dtype)
+    step = max(1, _COLUMNS // max(1, windows[:1].size))
+    for begin in range(0, shape[0], step):
+        columns = windows[begin : begin + step].transpose(order)
+        part = columns.reshape(groups, -1, weights.shape[1]) @ weights
+        out[:, begin : begin + step] = part.reshape(groups, -1, *sizes, filters // groups)
+    return np.moveaxis(out, 0, -2).reshape(shape)
+
+
+def _block_diagonal(w: Array, groups: int) -> tuple[int, Array]:
+    """Fewer, wider groups and their weights (groups, kernel * channels, filters).
+
+    Products of a few columns are slow out of all proportion: neighbouring groups become one, with
+    zeros where a filter meets the channels of another.
+    """
+    channels, filters = w.shape[-1], w.shape[0] // groups
+    fitting = [n for n in range(2, groups + 1) if groups % n == 0 and n * channels <= _WIDTH]
+    joined = max(fitting, default=1)
+    parts = w.reshape(groups // joined, joined, filters, -1, channels)
+    taps = parts.shape[3]
+    out = np.zeros((groups // joined, taps, joined, channels, joined, filters), dtype=w.dtype)
+    for index in range(joined):
+        out[:, :, index, :, index] = parts[:, index].transpose(0, 2, 3, 1)
+    return groups // joined, out.reshape(groups // joined, taps * joined * channels, -1)
+
+
 def _transposed_convolution(call: relax.Call, args: list[Value]) -> Value:
     attrs = call.attrs
     strides, dilation, groups = ints(attrs.strides), ints(attrs.dilation), int(attrs.groups)
     rank = len(strides)
-    space = _spatial(rank)
+    space = spatial_axes(rank)
     x = to_layout(widen(args[0]), attrs.data_layout, f"NC{space}")
     w = to_layout(widen(args[1]), attrs.kernel_layout, f"IO{space}")
     out_layout = attrs.out_layout or attrs.data_layout
@@ -122,7 +185,7 @@ def _transposed_convolution(call: relax.Call, args: list[Value]) -> Value:
     for position in itertools.product(*(range(k) for k in kernel)):
         part = w[_at(position)] @ points
         part = part.reshape(batch, groups, filters // groups, *x.shape[2:])
-        out[_tap(position, x.shape[2:], strides, dilation)] += part
+        out[_at(tap_index(position, x.shape[2:], strides, dilation))] += part
     crop = tuple(slice(b, b + n) for b, n in zip(padding[:rank], sizes, strict=True))
     out = out.reshape(batch, filters, *full)[_at(crop)]
     return to_layout(out, f"NC{space}", out_layout)
@@ -132,79 +195,8 @@ def _matmul(_: relax.Call, args: list[Value]) -> Value:
     return np.matmul(widen(args[0]), widen(args[1]))
 
 
-def _windows(
-    call: relax.Call, x: Array, neutral: float, beyond: float | None = None
-) -> tuple[Array, str]:
-    """Pooling windows (N, C, *out, *kernel) of an input, padded with a neutral value.
-
-    With ``ceil_mode`` a last window may reach beyond the padding; what it finds there is ``beyond``
-    (the neutral value if left out).
-    """
-    attrs = call.attrs
-    kernel, strides, dilation = ints(attrs.pool_size), ints(attrs.strides), ints(attrs.dilation)
-    rank = len(kernel)
-    layout = f"NC{_spatial(rank)}"
-    out_layout = attrs.out_layout or attrs.layout
-    x = to_layout(x, attrs.layout, layout)
-    if sorted(out_layout) != sorted(layout):
-        raise UnsupportedOperator(f"layout {out_layout}")
-    wanted = dict(zip(out_layout, result_shape(call), strict=True))
-    sizes = [wanted[axis] for axis in layout[2:]]
-    padding = ints(attrs.padding)
-    overhang = [
-        max(0, (n - 1) * s + (k - 1) * d + 1 - size - b - e)
-        for e, n, s, k, d, size, b in zip(
-            padding[rank:], sizes, strides, kernel, dilation, x.shape[2:], padding, strict=False
-        )
-    ]
-    x = _pad_spatial(x, padding[:rank], padding[rank:], neutral)
-    x = _pad_spatial(x, [0] * rank, overhang, neutral if beyond is None else beyond)
-    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
-    windows = sliding_window_view(x, reach, axis=tuple(range(2, 2 + rank)))
-    places = tuple(slice(0, (n - 1) * s + 1, s) for n, s in zip(sizes, strides, strict=True))
-    taps = tuple(slice(None, None, d) for d in dilation)
-    return windows[_at([*places, *taps])], out_layout
-
-
-def _max_pool(call: relax.Call, args: list[Value]) -> Value:
-    x = widen(args[0])
-    lowest: Any = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-    windows, out_layout = _windows(call, x, lowest)
-    rank = len(call.attrs.pool_size)
-    out = windows.max(axis=tuple(range(-rank, 0)))
-    return to_layout(out, f"NC{_spatial(rank)}", out_layout)
-
-
-def _avg_pool(call: relax.Call, args: list[Value]) -> Value:
-    x = widen(args[0])
-    windows, out_layout = _windows(call, x, 0.0)
-    rank = len(call.attrs.pool_size)
-    axes = tuple(range(-rank, 0))
-    # Padding counts or not, as asked; places beyond it never do.
-    in_padding = 1.0 if call.attrs.count_include_pad else 0.0
-    count = _windows(call, np.ones_like(x), in_padding, beyond=0.0)[0].sum(axis=axes)
-    out = windows.sum(axis=axes) / count
-    return to_layout(out, f"NC{_spatial(rank)}", out_layout)
-
-
-def _adaptive_avg_pool(call: relax.Call, args: list[Value]) -> Value:
-    """Bin i of n spans floor(i*size/n) to ceil((i+1)*size/n), as in PyTorch."""
-    layout = str(call.attrs.layout)
-    out = to_layout(widen(args[0]), layout, f"NC{_spatial(len(layout) - 2)}")
-    wanted = ints(call.attrs.output_size or out.shape[2:])
-    for axis, bins in enumerate(wanted, start=2):
-        size = out.shape[axis]
-        edges = [(i * size // bins, -((-(i + 1) * size) // bins)) for i in range(bins)]
-        means = [np.take(out, range(*edge), axis=axis).mean(axis=axis) for edge in edges]
-        out = np.stack(means, axis=axis)
-    return to_layout(out, f"NC{_spatial(len(layout) - 2)}", call.attrs.out_layout or layout)
-
-
 LINEAR: OperatorTable = {
     **{f"relax.nn.conv{rank}d": _convolution for rank in (1, 2, 3)},
     **{f"relax.nn.conv{rank}d_transpose": _transposed_convolution for rank in (1, 2, 3)},
-    **{f"relax.nn.max_pool{rank}d": _max_pool for rank in (1, 2, 3)},
-    **{f"relax.nn.avg_pool{rank}d": _avg_pool for rank in (1, 2, 3)},
-    **{f"relax.nn.adaptive_avg_pool{rank}d": _adaptive_avg_pool for rank in (1, 2, 3)},
     "relax.matmul": _matmul,
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from tvm import relax
 
@@ -42,12 +41,10 @@ def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
     return tuple(int(a) % rank for a in values)
 
 
-def working_dtype(array: Array) -> np.dtype[Any]:
-    """Half precision is computed in float32 and rounded once at the end."""
-    name = array.dtype.name
-    return np.dtype(np.float32) if name in ("float16", "bfloat16") else array.dtype
+WIDE = {"float16": "float32", "bfloat16": "float32"}
+"""What half precision is computed in; it is rounded once, at a function's end."""
 
 
 def widen(array: Array) -> Array:
-    """The array in its working dtype (no copy for float32 and float64)."""
-    return array.astype(working_dtype(array), copy=False)
+    """The array in the precision it is computed in (no copy for float32 and float64)."""
+    return array.astype(WIDE.get(array.dtype.name, array.dtype), copy=False)
