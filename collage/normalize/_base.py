@@ -223,8 +223,8 @@ def _one_round(
     function = mod["main"]
     bindings = flat_bindings(function)
     output = function.body.body
-    uses = _count_uses(bindings, output)
-    scope = Scope(relax.BlockBuilder(), _primfuncs(mod))
+    uses = count_uses(bindings, output)
+    scope = Scope(relax.BlockBuilder(), primfuncs(mod))
     changed = False
     new: dict[relax.Var, relax.Expr] = {}
 
@@ -242,12 +242,12 @@ def _one_round(
                 changed = True
                 continue
             scope.begin(str(var.name))
-            expr = scope.typed(_map_leaves(value, leaf))
+            expr = scope.typed(map_leaves(value, leaf))
             replaced = _first_answer(scope, expr, rules)
             changed = changed or replaced is not None
             new[var] = scope.emit(expr if replaced is None else replaced)
             scope.note_uses(new[var], uses[var])
-        scope.finish(_map_leaves(output, leaf))
+        scope.finish(map_leaves(output, leaf))
     result = mod.clone()
     result.update_func(mod.get_global_var("main"), scope.result(function))
     return result, changed
@@ -275,7 +275,7 @@ def flat_bindings(function: relax.Function) -> list[tuple[relax.Var, relax.Expr]
     return found
 
 
-def _primfuncs(mod: tvm.IRModule) -> dict[str, tvm.tirx.PrimFunc]:
+def primfuncs(mod: tvm.IRModule) -> dict[str, tvm.tirx.PrimFunc]:
     return {
         str(var.name_hint): func
         for var, func in mod.functions.items()
@@ -283,7 +283,7 @@ def _primfuncs(mod: tvm.IRModule) -> dict[str, tvm.tirx.PrimFunc]:
     }
 
 
-def _count_uses(
+def count_uses(
     bindings: Sequence[tuple[relax.Var, relax.Expr]], output: relax.Expr
 ) -> dict[relax.Var, int]:
     """How often each live variable is used; dead ones are missing."""
@@ -313,12 +313,12 @@ def _children(expr: relax.Expr) -> Sequence[relax.Expr]:
     return []
 
 
-def _map_leaves(expr: relax.Expr, leaf: Callable[[relax.Expr], relax.Expr]) -> relax.Expr:
+def map_leaves(expr: relax.Expr, leaf: Callable[[relax.Expr], relax.Expr]) -> relax.Expr:
     """The same expression over other variables and constants."""
     children = _children(expr)
     if not children:
         return leaf(expr)
-    replaced = [_map_leaves(child, leaf) for child in children]
+    replaced = [map_leaves(child, leaf) for child in children]
     if all(a.same_as(b) for a, b in zip(children, replaced, strict=True)):
         return expr
     if isinstance(expr, relax.Tuple):
