@@ -122,7 +122,7 @@ def _triple(name: str, chain: Chain, kind: Kind, options: CublasOptions) -> Patt
     if kind.core == CONV2D:
         checks.append(_pointwise)
     if kind.epilogue.bias:
-        checks += [_bias_of_many, bias_per_channel(-1)]
+        checks.append(bias_per_channel(-1))
     if kind.epilogue.residual:
         checks.append(residual_same_shape)
 
@@ -164,13 +164,6 @@ def _exact_gelu(_: Match) -> Verdict:
     return Verdict.no(
         "cublasLt's GELU is the tanh approximation; approximate_gelu allows it for the exact one"
     )
-
-
-def _bias_of_many(match: Match) -> Verdict:
-    bias, result = tensor_shape(match.annotated["bias"]), tensor_shape(match.root)
-    if result is not None and bias is not None and max(bias, default=1) != result[-1]:
-        return Verdict.no(f"bias of shape {bias} is not one value per column of {result}")
-    return Verdict.yes()
 
 
 def _pointwise(match: Match) -> Verdict:

@@ -211,7 +211,9 @@ API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
   const auto op = read<Operation>(operation);
   const auto wanted = read<Preference>(preference);
   if (handle == nullptr || requested <= 0 || wanted.alignments != 4 * 16 ||
-      wanted.reduction != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE ||
+      wanted.reduction != (read<Layout>(d).type == CUDA_R_32F
+                               ? CUBLASLT_REDUCTION_SCHEME_MASK
+                               : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) ||
       ((op.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0) != (op.bias != nullptr) ||
       !fits(op, read<Layout>(a), read<Layout>(b), read<Layout>(c), read<Layout>(d)))
     return CUBLAS_STATUS_INVALID_VALUE;

@@ -132,9 +132,11 @@ inline std::vector<cublasLtMatmulHeuristicResult_t> candidates(Plan& plan,
   check(cublasLtMatmulPreferenceInit(&preference), "cublasLtMatmulPreferenceInit");
   set_preference(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                  static_cast<uint64_t>(p.workspace_limit));
-  /* Partial sums of a split product stay in float32; they are never rounded to the result's type. */
+  /* Partial sums of a split product stay in float32; they are never rounded to a narrower type. */
+  const bool wide = p.dtype == COLLAGE_CUBLAS_FLOAT32;
   set_preference(&preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-                 static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+                 uint32_t{wide ? CUBLASLT_REDUCTION_SCHEME_MASK
+                               : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   for (const auto attribute :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})

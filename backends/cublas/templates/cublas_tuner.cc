@@ -14,8 +14,10 @@ namespace collage_cublas {
 namespace {
 
 constexpr int kRounds = 7;
-constexpr int kLeastLaunches = 4, kMostLaunches = 64, kMostCopies = 256;
+constexpr int kLeastLaunches = 2, kMostLaunches = 64, kMostCopies = 256;
 constexpr float kGraphMs = 1.0f;
+/* A candidate slower than the fastest by this factor is timed no further. */
+constexpr float kHopeless = 1.3f;
 /* A candidate must be this much faster than cublasLt's own first choice to replace it. */
 constexpr float kWorthwhile = 0.99f;
 
@@ -155,19 +157,15 @@ class Tuner {
       copy += static_cast<size_t>(launches);
       return capture(candidate, launches, copy);
     });
-    for (int round = 0; round < kRounds; ++round)
-      for (Candidate& candidate : candidates_) {
-        check(cudaEventRecord(begin_, stream_), "cudaEventRecord");
-        check(cudaGraphLaunch(candidate.graph, stream_), "cudaGraphLaunch");
-        candidate.ms.push_back(elapsed() / static_cast<float>(launches));
-      }
-    const Candidate* best = &candidates_.front();
-    for (const Candidate& candidate : candidates_)
-      if (candidate.median() < best->median()) best = &candidate;
+    for (int round = 0; round < kRounds; ++round) {
+      const float limit = round == 0 ? 0.0f : kHopeless * fastest_candidate().median();
+      for (Candidate& candidate : candidates_)
+        if (round == 0 || candidate.median() <= limit) time_once(candidate, launches);
+    }
+    const Candidate& best = fastest_candidate();
     *first = &candidates_.front();
-    if (best->median() > kWorthwhile * (*first)->median()) best = *first;
     *measured = static_cast<int>(candidates_.size());
-    return *best;
+    return best.median() > kWorthwhile * (*first)->median() ? **first : best;
   }
 
  private:
@@ -178,6 +176,18 @@ class Tuner {
       if (condition(candidate)) kept.push_back(candidate);
     candidates_ = kept;
     if (kept.empty()) throw std::runtime_error("none of cublasLt's algorithms runs this product");
+  }
+
+  const Candidate& fastest_candidate() const {
+    return *std::min_element(
+        candidates_.begin(), candidates_.end(),
+        [](const Candidate& a, const Candidate& b) { return a.median() < b.median(); });
+  }
+
+  void time_once(Candidate& candidate, int launches) {
+    check(cudaEventRecord(begin_, stream_), "cudaEventRecord");
+    check(cudaGraphLaunch(candidate.graph, stream_), "cudaGraphLaunch");
+    candidate.ms.push_back(elapsed() / static_cast<float>(launches));
   }
 
   /* A few calls, which also load the kernels. */
