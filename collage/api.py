@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -199,6 +200,12 @@ def optimize(
         context=context,
         versions=versions,
         _folder=folder,
+        alternatives={s.contender.name: s.module for s in standings if s.cost.is_valid},
+        _libraries={
+            s.contender.name: partial(gate.library, s.key, s.module)
+            for s in standings
+            if s.cost.is_valid
+        },
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -40,6 +40,9 @@ class Result:
         What was searched over.
     inputs, outputs : tuple of TensorInfo
         Of the compiled function.
+    alternatives : mapping of str to tvm.IRModule
+        The partitioned modules that were compared end to end, the chosen one among them, by name:
+        ``search``, ``greedy``, ``single:<backend>``. Those that do not run are missing.
     """
 
     model: str
@@ -53,11 +56,27 @@ class Result:
     context: BuildContext
     versions: Mapping[str, str]
     _folder: TemporaryDirectory[str] = field(repr=False)
+    alternatives: Mapping[str, tvm.IRModule] = field(default_factory=dict, repr=False)
+    _libraries: Mapping[str, Callable[[], CompiledLibrary]] = field(
+        default_factory=dict, repr=False
+    )
 
     @cached_property
     def executable(self) -> relax.VMExecutable:
         """The executable in memory, before linking; build it into a library with :meth:`export`."""
         return build_executable(self.module, self.targets, self.context)
+
+    def alternative(self, name: str) -> Result:
+        """The same model in one of the :attr:`alternatives`, compiled, to compare or to export.
+
+        Its report is still that of the choice.
+
+        Raises
+        ------
+        KeyError
+            When there is none of that name.
+        """
+        return replace(self, module=self.alternatives[name], library=self._libraries[name]())
 
     def export(self, folder: str | Path) -> Path:
         """Write the deployable bundle: ``model.so``, ``lib/``, ``manifest.json``, the report.
