@@ -8,6 +8,7 @@ engine for one compute capability and compiles its kernels when the engine is lo
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -217,23 +218,28 @@ def build_plan(
         capability = getattr(trt.ComputeCapability, f"SM{capability_of(arch)}")
         if not config.set_compute_capability(capability, 0):
             raise CodegenError(logged_reason(logger), value=arch)
-    cache = config.create_timing_cache(timing_cache) or config.create_timing_cache(b"")
-    if cache is not None:
-        config.set_timing_cache(cache, False)
-    plan = builder.build_serialized_network(network, config)
-    if plan is None:
-        reason = logged_reason(logger)
-        raise CodegenError(reason, value=reason)
-    after = config.get_timing_cache() if cache is not None else None
-    return bytes(plan), bytes(after.serialize()) if after is not None else b""
+    with warnings.catch_warnings():
+        # TensorRT for RTX times nothing and calls its timing cache deprecated; it has one still.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        cache = config.create_timing_cache(timing_cache) or config.create_timing_cache(b"")
+        if cache is not None:
+            config.set_timing_cache(cache, False)
+        plan = builder.build_serialized_network(network, config)
+        if plan is None:
+            reason = logged_reason(logger)
+            raise CodegenError(reason, value=reason)
+        return bytes(plan), b"" if cache is None else bytes(config.get_timing_cache().serialize())
 
 
 def combine_timings(package: Package, first: bytes, second: bytes) -> bytes:
     """A timing cache with the entries of both; the first one alone where they do not fit."""
     trt = package.module
     logger = make_logger(package)
-    config = trt.Builder(logger).create_builder_config()
-    caches = [config.create_timing_cache(content) for content in (first, second)]
-    if None in caches or not caches[0].combine(caches[1], False):
-        return first
-    return bytes(caches[0].serialize())
+    builder = trt.Builder(logger)
+    config = builder.create_builder_config()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        caches = [config.create_timing_cache(content) for content in (first, second)]
+        if None in caches or not caches[0].combine(caches[1], False):
+            return first
+        return bytes(caches[0].serialize())

@@ -24,11 +24,12 @@ def sliced(
     fill: float = 0.0,
 ) -> TrtTensor:
     """A slice layer; ``mode`` says what lies outside of the tensor."""
+    value = w.reshape(w.filled(fill, x), ()) if mode == "FILL" else None
     layer = w.network.add_slice(x, start, shape, step or [1] * len(shape))
     w.output(layer, "slice")
     layer.mode = getattr(w.trt.SampleMode, mode)
-    if mode == "FILL":
-        layer.set_input(4, w.reshape(w.filled(fill, x), ()))
+    if value is not None:
+        layer.set_input(4, value)
     return layer.get_output(0)
 
 

@@ -25,7 +25,7 @@ from collage.backends.base import BuildContext
 from collage.backends.registry import get_backend
 from collage.cost.build_task import load_arrays, save_arrays
 from tests.contracts.cuda_cases import CudaCase, case_of
-from tests.contracts.cuda_compile import compile_case, cuda_target
+from tests.contracts.cuda_compile import ARCH, compile_case, cuda_target
 
 Array = NDArray[Any]
 Answer = dict[str, Any]
@@ -38,9 +38,9 @@ def main() -> None:
     serve(claim_standard_output(), lambda request: tasks[request["do"]](request))
 
 
-def device_target(kind: str) -> tvm.target.Target:
+def device_target(kind: str, arch: str = "") -> tvm.target.Target:
     """``cpu`` stands for a rehearsal on a machine without a GPU."""
-    return cuda_target() if kind == "cuda" else tvm.target.Target("llvm")
+    return cuda_target(arch or ARCH) if kind == "cuda" else tvm.target.Target("llvm")
 
 
 def compile_and_refer(request: Answer) -> Answer:
@@ -57,7 +57,7 @@ def compile_and_refer(request: Answer) -> Answer:
     folder = Path(request["folder"])
     folder.mkdir(parents=True, exist_ok=True)
     context = BuildContext(Path(request["cache_dir"]), folder / "work")
-    library = compile_case(case, device_target(request["device"]), folder, context)
+    library = compile_case(case, device_target(request["device"], case.arch), folder, context)
     compile_sec = time.perf_counter() - begin
     begin = time.perf_counter()
     for seed in request["seeds"]:

@@ -16,7 +16,7 @@ from collage.backends.base import BackendTarget
 from collage.backends.registry import backend_names, get_backend
 from collage.config import Config
 from tests.contracts.cuda_cases import case_names, case_of, cases_of, families
-from tests.contracts.cuda_compile import cuda_target
+from tests.contracts.cuda_compile import ARCH, cuda_target
 from tests.contracts.machine_code import defined_functions, device_code, needed_libraries
 
 pytestmark = pytest.mark.cuda
@@ -91,7 +91,8 @@ def test_case_compiles_and_links(compilers: _Compilers, family: str, name: str) 
     assert {Path(path).name for path in answer["required"]} <= needed_libraries(library)
     code = device_code(library)
     assert all(image.kind == "elf" for image in code), f"not machine code: {code}"
-    assert {image.arch for image in code} <= {90}
+    number = (case.arch or ARCH).removeprefix("sm_").rstrip("a")
+    assert {image.arch for image in code} <= {int(number)}
     if case.backend not in _WITHOUT_DEVICE_CODE:
         assert sum(image.size_bytes for image in code) > 1000
     assert b"__global__" not in library.read_bytes(), "CUDA source was embedded, not compiled"

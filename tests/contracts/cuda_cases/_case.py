@@ -26,6 +26,8 @@ class CudaCase:
         The target's attributes.
     rtol : float
         Largest difference to a float64 reference, relative to the largest value.
+    arch : str
+        What to compile for where it cannot be Hopper; empty for Hopper.
     """
 
     name: str
@@ -34,3 +36,4 @@ class CudaCase:
     module: tvm.IRModule
     options: Mapping[str, Any] = field(default_factory=dict)
     rtol: float = 5e-3
+    arch: str = ""

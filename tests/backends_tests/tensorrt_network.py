@@ -1,0 +1,372 @@
+"""Evaluates a TensorRT network in numpy, layer by layer as TensorRT's manual defines them.
+
+No engine can run without a GPU, but a network can be read back: this shows that what the converters
+wrote means what Relax meant. Layers with an ONNX namesake (TensorRT's own parser maps the one to
+the other) are evaluated by onnxruntime.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from numpy.typing import NDArray
+from onnx import helper
+
+Array = NDArray[Any]
+Layer = Any
+
+_CLASSES = {
+    "ACTIVATION": "IActivationLayer",
+    "CAST": "ICastLayer",
+    "CONCATENATION": "IConcatenationLayer",
+    "CONSTANT": "IConstantLayer",
+    "CONVOLUTION": "IConvolutionLayer",
+    "DECONVOLUTION": "IDeconvolutionLayer",
+    "DEQUANTIZE": "IDequantizeLayer",
+    "ELEMENTWISE": "IElementWiseLayer",
+    "GATHER": "IGatherLayer",
+    "IDENTITY": "IIdentityLayer",
+    "MATRIX_MULTIPLY": "IMatrixMultiplyLayer",
+    "NORMALIZATION": "INormalizationLayer",
+    "PARAMETRIC_RELU": "IParametricReLULayer",
+    "POOLING": "IPoolingLayer",
+    "QUANTIZE": "IQuantizeLayer",
+    "REDUCE": "IReduceLayer",
+    "RESIZE": "IResizeLayer",
+    "SELECT": "ISelectLayer",
+    "SHUFFLE": "IShuffleLayer",
+    "SLICE": "ISliceLayer",
+    "SOFTMAX": "ISoftMaxLayer",
+    "TOPK": "ITopKLayer",
+    "UNARY": "IUnaryLayer",
+}
+
+
+def evaluate_network(trt: Any, network: Any, inputs: Sequence[Array]) -> list[Array]:
+    """The outputs of a network; floats are computed in float64.
+
+    Parameters
+    ----------
+    trt : module
+        The package that the network was made with.
+    network : INetworkDefinition
+    inputs : sequence of ndarray
+        In the network's order.
+    """
+    values = {network.get_input(i).name: _widened(inputs[i]) for i in range(network.num_inputs)}
+    with np.errstate(all="ignore"):
+        for index in range(network.num_layers):
+            layer = network.get_layer(index)
+            kind = layer.type.name
+            # The bindings hand out every layer as the base class.
+            layer.__class__ = getattr(trt, _CLASSES[kind])
+            given = [
+                values[layer.get_input(i).name]
+                for i in range(layer.num_inputs)
+                if layer.get_input(i) is not None
+            ]
+            results = _LAYERS[kind](layer, given)
+            results = results if isinstance(results, list) else [results]
+            for place, result in enumerate(results):
+                tensor = layer.get_output(place)
+                assert tuple(tensor.shape) == result.shape, f"{kind}: {result.shape}"
+                values[tensor.name] = result
+    return [values[network.get_output(i).name] for i in range(network.num_outputs)]
+
+
+def _widened(array: Array) -> Array:
+    return array if array.dtype.kind in "biu" else array.astype(np.float64)
+
+
+def _constant(layer: Layer, _: list[Array]) -> Array:
+    return _widened(np.asarray(layer.weights)).reshape(tuple(layer.shape))
+
+
+def _cast(layer: Layer, given: list[Array]) -> Array:
+    names = {"INT32": np.int32, "INT64": np.int64, "BOOL": np.bool_, "INT8": np.int8}
+    return given[0].astype(names.get(layer.to_type.name, np.float64))
+
+
+def _activation(layer: Layer, given: list[Array]) -> Array:
+    (x,), a, b = given, layer.alpha, layer.beta
+    functions: Mapping[str, Callable[[], Array]] = {
+        "RELU": lambda: np.maximum(x, 0),
+        "SIGMOID": lambda: 1 / (1 + np.exp(-x)),
+        "TANH": lambda: np.tanh(x),
+        "LEAKY_RELU": lambda: np.where(x >= 0, x, a * x),
+        "SELU": lambda: np.where(x >= 0, b * x, b * (a * np.exp(x) - a)),
+        "SOFTPLUS": lambda: a * np.log(np.exp(b * x) + 1),
+        "CLIP": lambda: np.clip(x, a, b),
+        "GELU_ERF": lambda: 0.5 * x * (1 + _erf(x / math.sqrt(2))),
+        "GELU_TANH": lambda: (
+            0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+        ),
+    }
+    return functions[layer.type.name]()
+
+
+def _erf(x: Array) -> Array:
+    return np.vectorize(math.erf)(x)
+
+
+_ELEMENTWISE = {
+    "SUM": np.add,
+    "PROD": np.multiply,
+    "MAX": np.maximum,
+    "MIN": np.minimum,
+    "SUB": np.subtract,
+    "DIV": np.divide,
+    "POW": np.power,
+    "FLOOR_DIV": np.floor_divide,
+    "AND": np.logical_and,
+    "OR": np.logical_or,
+    "XOR": np.logical_xor,
+    "EQUAL": np.equal,
+    "GREATER": np.greater,
+    "LESS": np.less,
+}
+_UNARY = {
+    "EXP": np.exp,
+    "LOG": np.log,
+    "SQRT": np.sqrt,
+    "RECIP": np.reciprocal,
+    "ABS": np.abs,
+    "NEG": np.negative,
+    "SIN": np.sin,
+    "COS": np.cos,
+    "TAN": np.tan,
+    "SINH": np.sinh,
+    "COSH": np.cosh,
+    "ASIN": np.arcsin,
+    "ACOS": np.arccos,
+    "ATAN": np.arctan,
+    "ASINH": np.arcsinh,
+    "ACOSH": np.arccosh,
+    "ATANH": np.arctanh,
+    "CEIL": np.ceil,
+    "FLOOR": np.floor,
+    "ROUND": np.rint,
+    "ERF": _erf,
+    "SIGN": np.sign,
+    "NOT": np.logical_not,
+}
+_REDUCE = {"SUM": np.sum, "PROD": np.prod, "MAX": np.max, "MIN": np.min, "AVG": np.mean}
+
+
+def _elementwise(layer: Layer, given: list[Array]) -> Array:
+    a, b = given
+    # Broadcasting is between equal ranks only.
+    assert a.ndim == b.ndim
+    return np.asarray(_ELEMENTWISE[layer.op.name](a, b))
+
+
+def _unary(layer: Layer, given: list[Array]) -> Array:
+    return np.asarray(_UNARY[layer.op.name](given[0]))
+
+
+def _axes(bits: int) -> tuple[int, ...]:
+    return tuple(axis for axis in range(8) if bits >> axis & 1)
+
+
+def _reduce(layer: Layer, given: list[Array]) -> Array:
+    function = _REDUCE[layer.op.name]
+    return np.asarray(function(given[0], axis=_axes(layer.axes), keepdims=layer.keep_dims))
+
+
+def _softmax(layer: Layer, given: list[Array]) -> Array:
+    axes = _axes(layer.axes)
+    powers = np.exp(given[0] - given[0].max(axis=axes, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=axes, keepdims=True))
+
+
+def _topk(layer: Layer, given: list[Array]) -> list[Array]:
+    assert layer.k == 1
+    (axis,) = _axes(layer.axes)
+    x = given[0]
+    find = np.argmax if layer.op.name == "MAX" else np.argmin
+    places = np.expand_dims(find(x, axis=axis), axis)
+    return [np.take_along_axis(x, places, axis), places]
+
+
+def _normalization(layer: Layer, given: list[Array]) -> Array:
+    x, scale, bias = given
+    assert scale.ndim == bias.ndim == x.ndim and layer.num_groups == 1
+    axes = _axes(layer.axes)
+    mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
+    return np.asarray((x - mean) / np.sqrt(variance + layer.epsilon) * scale + bias)
+
+
+def _matmul(layer: Layer, given: list[Array]) -> Array:
+    a, b = given
+    assert a.ndim == b.ndim
+    a = a.swapaxes(-1, -2) if layer.op0.name == "TRANSPOSE" else a
+    b = b.swapaxes(-1, -2) if layer.op1.name == "TRANSPOSE" else b
+    return np.asarray(a @ b)
+
+
+def _shuffle(layer: Layer, given: list[Array]) -> Array:
+    (x,) = given
+    x = x.transpose(list(layer.first_transpose)[: x.ndim])
+    wanted = layer.reshape_dims
+    if wanted is not None and len(wanted) >= 0:
+        x = x.reshape(tuple(wanted))
+    order = list(layer.second_transpose)[: x.ndim]
+    return x.transpose(order)
+
+
+def _slice(layer: Layer, given: list[Array]) -> Array:
+    x, mode = given[0], layer.mode.name
+    start, shape, stride = list(layer.start), list(layer.shape), list(layer.stride)
+    inside = np.ones([1] * x.ndim, bool)
+    for axis in range(x.ndim):
+        extent = x.shape[axis]
+        places = start[axis] + np.arange(shape[axis]) * stride[axis]
+        valid = (places >= 0) & (places < extent)
+        if mode == "STRICT_BOUNDS":
+            assert valid.all(), f"{places} of {extent}"
+        elif mode == "WRAP":
+            places = places % extent
+        elif mode == "REFLECT":
+            period = max(2 * (extent - 1), 1)
+            places = np.abs((places + extent - 1) % period - (extent - 1))
+        else:
+            places = np.clip(places, 0, extent - 1)
+        x = np.take(x, places, axis=axis)
+        along = [1] * inside.ndim
+        along[axis] = len(places)
+        inside = inside & valid.reshape(along)
+    if mode == "FILL":
+        x = np.where(inside, x, given[1])
+    return x
+
+
+def _gather(layer: Layer, given: list[Array]) -> Array:
+    assert layer.mode.name == "DEFAULT"
+    indices = given[1]
+    assert indices.min() >= 0 and indices.max() < given[0].shape[layer.axis]
+    return np.take(given[0], indices, axis=layer.axis)
+
+
+def _quantize(layer: Layer, given: list[Array]) -> Array:
+    x, scale = given
+    return np.clip(np.rint(x / _along(layer, scale, x.ndim)), -128, 127).astype(np.int8)
+
+
+def _dequantize(layer: Layer, given: list[Array]) -> Array:
+    x, scale = given
+    return np.asarray(x.astype(np.float64) * _along(layer, scale, x.ndim))
+
+
+def _along(layer: Layer, scale: Array, rank: int) -> Array:
+    if scale.size == 1:
+        return scale.reshape(())
+    shape = [1] * rank
+    shape[layer.axis] = scale.size
+    return scale.reshape(shape)
+
+
+def _onnx(op: str, given: Sequence[Array | None], **attributes: Any) -> Array:
+    """One ONNX operator by onnxruntime, in float32."""
+    names = ["" if array is None else f"i{place}" for place, array in enumerate(given)]
+    feeds = {n: a for n, a in zip(names, given, strict=True) if a is not None}
+    infos = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+        for n, a in feeds.items()
+    ]
+    output = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
+    node = helper.make_node(op, names, ["y"], **attributes)
+    model = helper.make_model(
+        helper.make_graph([node], "one", infos, [output]),
+        opset_imports=[helper.make_opsetid("", 19)],
+        ir_version=9,
+    )
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    (result,) = session.run(None, feeds)
+    return np.asarray(result, np.float64)
+
+
+def _window(layer: Layer) -> dict[str, Any]:
+    pads = [*list(layer.pre_padding), *list(layer.post_padding)]
+    assert layer.padding_mode.name == "EXPLICIT_ROUND_DOWN"
+    return {"pads": pads, "strides": list(layer.stride_nd)}
+
+
+def _convolution(layer: Layer, given: list[Array]) -> Array:
+    x = given[0].astype(np.float32)
+    size = list(layer.kernel_size_nd)
+    weights = np.asarray(layer.kernel, np.float32)
+    transposed = type(layer).__name__ == "IDeconvolutionLayer"
+    maps, groups = layer.num_output_maps, layer.num_groups
+    shape = [x.shape[1], maps // groups] if transposed else [maps, x.shape[1] // groups]
+    return _onnx(
+        "ConvTranspose" if transposed else "Conv",
+        [x, weights.reshape(shape + size)],
+        group=groups,
+        dilations=list(layer.dilation_nd),
+        **_window(layer),
+    )
+
+
+def _pooling(layer: Layer, given: list[Array]) -> Array:
+    attributes = {"kernel_shape": list(layer.window_size_nd), **_window(layer)}
+    if layer.type.name == "AVERAGE":
+        include = int(not layer.average_count_excludes_padding)
+        attributes["count_include_pad"] = include
+    op = {"AVERAGE": "AveragePool", "MAX": "MaxPool"}[layer.type.name]
+    return _onnx(op, [given[0].astype(np.float32)], **attributes)
+
+
+def _resize(layer: Layer, given: list[Array]) -> Array:
+    upper = layer.selector_for_single_pixel.name == "UPPER"
+    coordinates = layer.coordinate_transformation.name.lower()
+    rounding = {
+        "FLOOR": "floor",
+        "CEIL": "ceil",
+        "HALF_UP": "round_prefer_ceil",
+        "HALF_DOWN": "round_prefer_floor",
+    }
+    attributes: dict[str, Any] = {
+        "mode": layer.resize_mode.name.lower(),
+        "coordinate_transformation_mode": "pytorch_half_pixel" if upper else coordinates,
+    }
+    if layer.resize_mode.name == "NEAREST":
+        attributes["nearest_mode"] = rounding[layer.nearest_rounding.name]
+    if layer.resize_mode.name == "CUBIC":
+        attributes["cubic_coeff_a"] = layer.cubic_coeff
+        attributes["exclude_outside"] = int(layer.exclude_outside)
+    sizes = np.array(list(layer.shape), np.int64)
+    return _onnx("Resize", [given[0].astype(np.float32), None, None, sizes], **attributes)
+
+
+_LAYERS: Mapping[str, Callable[[Layer, list[Array]], Array | list[Array]]] = {
+    "ACTIVATION": _activation,
+    "CAST": _cast,
+    "CONCATENATION": lambda layer, given: np.concatenate(given, axis=layer.axis),
+    "CONSTANT": _constant,
+    "CONVOLUTION": _convolution,
+    "DECONVOLUTION": _convolution,
+    "DEQUANTIZE": _dequantize,
+    "ELEMENTWISE": _elementwise,
+    "GATHER": _gather,
+    "IDENTITY": lambda _, given: given[0],
+    "MATRIX_MULTIPLY": _matmul,
+    "NORMALIZATION": _normalization,
+    "PARAMETRIC_RELU": lambda _, given: np.where(given[0] < 0, given[0] * given[1], given[0]),
+    "POOLING": _pooling,
+    "QUANTIZE": _quantize,
+    "REDUCE": _reduce,
+    "RESIZE": _resize,
+    "SELECT": lambda _, given: np.where(*given),
+    "SHUFFLE": _shuffle,
+    "SLICE": _slice,
+    "SOFTMAX": _softmax,
+    "TOPK": _topk,
+    "UNARY": _unary,
+}

@@ -1,0 +1,336 @@
+"""Cases of the TensorRT backend: every pattern, every dtype, odd sizes, batches, both layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.relax import op
+
+from collage.backends.tensorrt.adapter import find_package
+from tests.contracts.cuda_cases._case import CudaCase
+
+RTOL = {"float32": 1e-4, "float16": 5e-3, "bfloat16": 2e-2, "int32": 1e-6, "int64": 1e-6}
+"""TF32 is off. Half precision is rounded after every operator."""
+
+PICTURE = (2, 4, 9, 11)
+LAST = (2, 9, 11, 4)
+"""The same picture with its channels last."""
+
+Input = tuple[Sequence[int], str]
+Body = Callable[..., relax.Expr]
+
+
+def cases() -> list[CudaCase]:
+    """All of them, under unique names."""
+    return [
+        *_elementwise(),
+        *_logic(),
+        *_movement(),
+        *_reductions(),
+        *_pictures(),
+        *_convolutions(),
+        *_products(),
+        *_regions(),
+        *_quantized(),
+    ]
+
+
+def module(inputs: Sequence[Input], body: Body) -> tvm.IRModule:
+    """``main`` with inputs of these shapes and dtypes; ``body`` gives the result."""
+    params = [relax.Var(f"x{i}", relax.TensorType(*given)) for i, given in enumerate(inputs)]
+    builder = relax.BlockBuilder()
+    with builder.function("main", params):
+        with builder.dataflow():
+            result = builder.emit_output(builder.emit(body(*params)))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def weights(*shape: int, dtype: str = "float32", seed: int = 0, scale: float = 0.3) -> relax.Expr:
+    """A constant of normally distributed values, the same ones at every call."""
+    values = np.random.default_rng([seed, *shape]).standard_normal(shape) * scale
+    return relax.const(values.astype(np.dtype(dtype)), dtype)
+
+
+def _arch() -> str:
+    """An architecture that the installed TensorRT builds engines for without a GPU."""
+    package, _ = find_package()
+    return "" if package is None or package.needs_gpu else "sm_89"
+
+
+def case(
+    pattern: str,
+    inputs: Sequence[Input | Sequence[int]],
+    body: Body,
+    what: str = "",
+    *,
+    options: Mapping[str, Any] | None = None,
+    rtol: float = 0.0,
+) -> CudaCase:
+    """A case; inputs without a dtype are float32."""
+    given = [i if isinstance(i[-1], str) else (i, "float32") for i in inputs]
+    dtype = str(given[0][1])
+    shape = "x".join(map(str, given[0][0])) or "scalar"
+    name = "-".join(part for part in (pattern, what, dtype, shape) if part)
+    return CudaCase(
+        name=name,
+        backend="tensorrt",
+        pattern=f"tensorrt.{pattern}",
+        module=module(given, body),
+        options=dict(options or {}),
+        rtol=rtol or RTOL.get(dtype, 1e-6),
+        arch=_arch(),
+    )
+
+
+def _positive(x: relax.Expr) -> relax.Expr:
+    """At least 1.25, for what is defined there only."""
+    return op.add(op.abs(x), relax.const(1.25))
+
+
+def _small(x: relax.Expr) -> relax.Expr:
+    """Between -0.9 and 0.9."""
+    return op.multiply(op.tanh(x), relax.const(0.9))
+
+
+def _elementwise() -> Iterator[CudaCase]:
+    shape = (3, 5)
+    for name in (
+        "exp", "sin", "cos", "sinh", "cosh", "atan", "asinh", "ceil", "floor", "round", "erf",
+        "sign", "square", "sigmoid", "tanh", "abs", "negative",
+    ):  # fmt: skip
+        yield case(name, [shape], getattr(op, name))
+    for function in (op.log, op.sqrt, op.rsqrt, op.acosh):
+        yield case(function.__name__, [shape], lambda x, f=function: f(_positive(x)))
+    for function in (op.asin, op.acos, op.atanh, op.tan):
+        yield case(function.__name__, [shape], lambda x, f=function: f(_small(x)))
+    for name in ("relu", "gelu", "gelu_tanh", "silu", "selu", "leakyrelu", "softplus"):
+        function = getattr(op.nn, name)
+        for dtype in ("float32", "float16", "bfloat16"):
+            yield case(name, [(shape, dtype)], function)
+    yield case("softplus", [shape], lambda x: op.nn.softplus(x, beta=2.5), "beta")
+    for name in ("add", "subtract", "multiply", "maximum", "minimum"):
+        function = getattr(op, name)
+        yield case(name, [(2, 3, 5), (3, 1)], function, "broadcast")
+        yield case(name, [((7,), "int64"), ((7,), "int64")], function)
+    yield case("add", [(2, 3)], lambda x: op.add(x, relax.const(0.5)), "number")
+    yield case("divide", [(2, 3, 5), (5,)], lambda a, b: op.divide(a, _positive(b)))
+    yield case("floor_divide", [(2, 5), (2, 5)], lambda a, b: op.floor_divide(a, _positive(b)))
+    yield case("power", [(2, 5)], lambda x: op.power(_positive(x), relax.const(1.5)))
+    yield case("power", [((2, 5), "float16")], lambda x: op.power(
+        op.abs(x), relax.const(3.0, "float16")
+    ))  # fmt: skip
+    yield case("prelu", [PICTURE], lambda x: op.nn.prelu(x, weights(4), 1))
+    yield case("prelu", [LAST], lambda x: op.nn.prelu(x, weights(4), 3), "last")
+    for dtype in ("float32", "float16", "int32", "int64"):
+        yield case("clip", [((4, 5), dtype)], lambda x: op.clip(x, -1, 1))
+    yield case("astype", [(3, 5)], lambda x: op.astype(x, "float16"), rtol=1e-3)
+    yield case("astype", [((3, 5), "int32")], lambda x: op.astype(x, "float32"))
+    yield case("astype", [(3, 5)], lambda x: op.astype(x, "int64"), "int64")
+
+
+def _logic() -> Iterator[CudaCase]:
+    pair = [((3, 5), "int32"), ((3, 5), "int32")]
+    for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"):
+        yield case(name, pair, getattr(op, name))
+    yield case("less", [(3, 5), (5,)], op.less, "broadcast")
+    for name in ("logical_and", "logical_or", "logical_xor"):
+        yield case(name, [((3, 5), "bool"), ((3, 5), "bool")], getattr(op, name))
+    yield case("logical_not", [((3, 5), "bool")], op.logical_not)
+    yield case("where", [((3, 5), "bool"), ((3, 5), "float32"), ((5,), "float32")], op.where)
+
+
+def _movement() -> Iterator[CudaCase]:
+    yield case("reshape", [PICTURE], lambda x: op.reshape(x, (8, 99)))
+    yield case("reshape", [((6,), "bool")], lambda x: op.reshape(x, (2, 3)))
+    yield case("flatten", [PICTURE], op.flatten)
+    yield case("batch_flatten", [PICTURE], op.nn.batch_flatten)
+    yield case("squeeze", [(2, 1, 3, 1)], lambda x: op.squeeze(x, [1]))
+    yield case("expand_dims", [(2, 3)], lambda x: op.expand_dims(x, [0, 2]))
+    yield case("permute_dims", [PICTURE], lambda x: op.permute_dims(x, [0, 2, 3, 1]))
+    yield case("permute_dims", [((2, 3, 5), "float16")], op.permute_dims, "reverse")
+    yield case("layout_transform", [PICTURE], lambda x: op.layout_transform(
+        x, lambda n, c, h, w: (n, h, w, c)
+    ))  # fmt: skip
+    yield case("concat", [(2, 3), (2, 4)], lambda a, b: op.concat([a, b], 1))
+    yield case("stack", [(2, 3), (2, 3)], lambda a, b: op.stack([a, b], 1))
+    yield case("split", [(2, 9)], lambda x: op.split(x, [1, 4], -1))
+    yield case("strided_slice", [PICTURE], lambda x: op.strided_slice(
+        x, [1, 2], [1, -8], [3, 9], [1, 2]
+    ))  # fmt: skip
+    yield case("strided_slice", [(2, 7)], lambda x: op.strided_slice(
+        x, [1], [-1], [-100], [-2]
+    ), "backward")  # fmt: skip
+    border = (0, 0, 0, 0, 1, 2, 3, 1)
+    yield case("pad", [PICTURE], lambda x: op.nn.pad(x, border, "constant", 1.5))
+    for mode in ("edge", "reflect"):
+        yield case("pad", [PICTURE], lambda x, m=mode: op.nn.pad(x, border, m), mode)
+    yield case("broadcast_to", [(2, 1)], lambda x: op.broadcast_to(x, (4, 2, 3)))
+    yield case("tile", [(2, 3)], lambda x: op.tile(x, (2, 3, 1)))
+    yield case("flip", [(2, 3)], lambda x: op.flip(x, 1))
+    indices = relax.const(np.array([[6, 0, 3], [2, 2, 5]], np.int64))
+    yield case("take", [(7, 3)], lambda x: op.take(x, indices, 0))
+    yield case("take", [(2, 7, 3)], lambda x: op.take(x, indices, 1), "middle")
+    far = relax.const(np.array([-3, 1, 99], np.int32))
+    yield case("take", [(7, 3)], lambda x: op.take(x, far, 1, mode="clip"), "clip")
+    resizes = {
+        "up": {"method": "linear", "coordinate_transformation_mode": "half_pixel"},
+        "nearest": {
+            "method": "nearest_neighbor",
+            "coordinate_transformation_mode": "asymmetric",
+            "rounding_method": "floor",
+        },
+        "cubic": {"method": "cubic", "coordinate_transformation_mode": "align_corners"},
+    }
+    for what, attributes in resizes.items():
+        for layout, shape in (("NCHW", PICTURE), ("NHWC", LAST)):
+            resize = lambda x, a=attributes, y=layout: op.image.resize2d(  # noqa: E731
+                x, (18, 22), layout=y, **a
+            )
+            yield case("resize2d", [shape], resize, f"{what}-{layout}", rtol=1e-3)
+
+
+def _reductions() -> Iterator[CudaCase]:
+    for name in ("sum", "mean", "max", "min", "prod", "variance", "std"):
+        function = getattr(op, name)
+        yield case(name, [PICTURE], lambda x, f=function: f(x, [2, 3], True))
+        yield case(name, [((5, 7), "float16")], lambda x, f=function: f(x, -1))
+    yield case("mean", [LAST], lambda x: op.mean(x, [1, 2]), "last")
+    yield case("sum", [((5, 7), "int64")], lambda x: op.sum(x, 1))
+    yield case("argmax", [PICTURE], lambda x: op.argmax(x, 1))
+    yield case("argmax", [(17,)], op.argmax, "all")
+    yield case("argmin", [((5, 7), "float16")], lambda x: op.argmin(x, -1, True))
+    for name in ("softmax", "log_softmax"):
+        function = getattr(op.nn, name)
+        for dtype in ("float32", "float16", "bfloat16"):
+            yield case(name, [((2, 4, 7), dtype)], function)
+        yield case(name, [PICTURE], lambda x, f=function: f(x, 1), "middle")
+    for dtype in ("float32", "float16", "bfloat16"):
+        row = [weights(11, dtype=dtype, seed=seed) for seed in (1, 2)]
+        yield case("layer_norm", [((3, 11), dtype)], lambda x, r=row: op.nn.layer_norm(x, *r, [-1]))
+        yield case("rms_norm", [((3, 11), dtype)], lambda x, r=row: op.nn.rms_norm(x, r[0], [-1]))
+    both = [weights(9, 11, seed=seed) for seed in (1, 2)]
+    yield case("layer_norm", [PICTURE], lambda x: op.nn.layer_norm(x, *both, [-2, -1]), "two")
+    four = [weights(4, seed=seed) for seed in (1, 2)]
+    yield case("group_norm", [PICTURE], lambda x: op.nn.group_norm(x, *four, 2, 1, [2, 3]))
+    yield case("instance_norm", [PICTURE], lambda x: op.nn.instance_norm(x, *four, 1, [2, 3]))
+    spread = relax.const(np.linspace(0.5, 2.0, 4, dtype=np.float32))
+    yield case("batch_norm", [PICTURE], lambda x: relax.TupleGetItem(
+        op.nn.batch_norm(x, *four, weights(4, seed=3), spread, 1, training=False), 0
+    ))  # fmt: skip
+
+
+def _pictures() -> Iterator[CudaCase]:
+    for layout, shape in (("NCHW", PICTURE), ("NHWC", LAST)):
+        for kind in ("max", "avg"):
+            pool = getattr(op.nn, f"{kind}_pool2d")
+            yield case(f"{kind}_pool2d", [shape], lambda x, f=pool, y=layout: f(
+                x, (3, 3), (2, 2), (1, 1), layout=y, ceil_mode=True
+            ), layout)  # fmt: skip
+        yield case("avg_pool2d", [shape], lambda x, y=layout: op.nn.avg_pool2d(
+            x, (3, 2), (1, 1), (1, 0), layout=y, count_include_pad=True
+        ), f"include-{layout}")  # fmt: skip
+        for size in ((1, 1), (3, 11)):
+            yield case("adaptive_avg_pool2d", [shape], lambda x, y=layout, s=size: (
+                op.nn.adaptive_avg_pool2d(x, s, y)
+            ), f"{layout}-{size[0]}")  # fmt: skip
+    line, cube = (2, 4, 9), (1, 2, 4, 6, 8)
+    for kind in ("max", "avg"):
+        one, three = (getattr(op.nn, f"{kind}_pool{rank}d") for rank in (1, 3))
+        yield case(f"{kind}_pool1d", [line], lambda x, f=one: f(x, 3, 2, 1))
+        yield case(f"{kind}_pool3d", [cube], lambda x, f=three: f(x, (2, 2, 2), (2, 2, 2)))
+    yield case("adaptive_avg_pool1d", [line], lambda x: op.nn.adaptive_avg_pool1d(x, 3))
+    yield case("adaptive_avg_pool3d", [cube], lambda x: op.nn.adaptive_avg_pool3d(x, (2, 3, 4)))
+
+
+def _convolutions() -> Iterator[CudaCase]:
+    last = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
+    for dtype in ("float32", "float16", "bfloat16"):
+        kernel = weights(8, 3, 3, 4, dtype=dtype)
+        yield case("conv2d", [(LAST, dtype)], lambda x, k=kernel: op.nn.conv2d(
+            x, k, padding=(0, 1, 2, 1), **last
+        ), "NHWC")  # fmt: skip
+    yield case("conv2d", [PICTURE], lambda x: op.nn.conv2d(
+        x, weights(8, 2, 3, 3), strides=2, padding=1, groups=2
+    ), "groups")  # fmt: skip
+    yield case("conv2d", [LAST], lambda x: op.nn.conv2d(
+        x, weights(4, 3, 3, 1), padding=2, dilation=2, groups=4, **last
+    ), "depthwise-NHWC")  # fmt: skip
+    line, cube = (2, 4, 9), (1, 2, 4, 6, 8)
+    yield case("conv1d", [line], lambda x: op.nn.conv1d(
+        x, weights(8, 4, 3), padding=(1, 2), dilation=2
+    ))  # fmt: skip
+    yield case("conv3d", [cube], lambda x: op.nn.conv3d(x, weights(4, 2, 3, 3, 3), padding=1))
+    yield case("conv1d_transpose", [line], lambda x: op.nn.conv1d_transpose(
+        x, weights(4, 3, 3), strides=2
+    ))  # fmt: skip
+    yield case("conv2d_transpose", [PICTURE], lambda x: op.nn.conv2d_transpose(
+        x, weights(4, 3, 3, 3), strides=2, padding=1, output_padding=1
+    ))  # fmt: skip
+    yield case("conv2d_transpose", [PICTURE], lambda x: op.nn.conv2d_transpose(
+        x, weights(4, 3, 2, 2), strides=2, groups=2
+    ), "groups")  # fmt: skip
+    yield case("conv3d_transpose", [(1, 2, 4, 4, 4)], lambda x: op.nn.conv3d_transpose(
+        x, weights(2, 3, 3, 3, 3), strides=2, padding=1
+    ))  # fmt: skip
+
+
+def _products() -> Iterator[CudaCase]:
+    for dtype in ("float32", "float16", "bfloat16"):
+        columns = weights(13, 7, dtype=dtype)
+        yield case("matmul", [((2, 3, 13), dtype)], lambda x, c=columns: op.matmul(x, c))
+    yield case("matmul", [(2, 3, 4, 5), (3, 5, 2)], op.matmul, "batched")
+    yield case("matmul", [(2, 3, 5), (5,)], op.matmul, "vector")
+    yield case("matmul", [(3, 4, 5), (3, 7, 5)], lambda a, b: op.matmul(
+        a, op.permute_dims(b, [0, 2, 1])
+    ), "transposed")  # fmt: skip
+    for dtype in ("float32", "float16", "bfloat16"):
+        heads = [((2, 6, 4, 8), dtype), ((2, 7, 4, 8), dtype), ((2, 7, 4, 8), dtype)]
+        yield case("attention", heads, lambda q, k, v: op.nn.attention(q, k, v, scale=0.3))
+    single = [(2, 6, 4, 8), (2, 7, 4, 8), (2, 7, 4, 8)]
+    for mask in ("TopLeft", "BottomRight"):
+        yield case("attention", single, lambda q, k, v, m=mask: op.nn.attention(
+            q, k, v, causal_mask=m
+        ), mask)  # fmt: skip
+    yield case("attention_bias", [*single, (2, 4, 6, 7)], op.nn.attention_bias)
+
+
+def _regions() -> Iterator[CudaCase]:
+    """Whole blocks, in each precision that the options offer."""
+    kernels = [weights(8, 3, 3, 4, seed=1), weights(8, 3, 3, 8, seed=2)]
+    last = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
+
+    def block(x: relax.Expr) -> relax.Expr:
+        first = op.nn.conv2d(x, kernels[0], padding=1, **last)
+        first = op.nn.relu(op.add(first, weights(1, 1, 1, 8)))
+        second = op.add(op.nn.conv2d(first, kernels[1], padding=1, **last), first)
+        pooled = op.mean(op.nn.relu(second), [1, 2])
+        return op.nn.softmax(op.matmul(pooled, weights(8, 5)))
+
+    yield case("conv2d", [LAST], block, "block")
+    yield case("conv2d", [LAST], block, "block-fp16", options={"use_fp16": True}, rtol=5e-3)
+    yield case("conv2d", [LAST], block, "block-bf16", options={"use_bf16": True}, rtol=5e-3)
+    yield case("conv2d", [LAST], block, "block-tf32", options={"use_tf32": True}, rtol=5e-3)
+
+
+def _quantized() -> Iterator[CudaCase]:
+    scale = relax.const(np.float32(0.05))
+    zero = relax.const(np.int8(0))
+    int8 = {"use_int8": True}
+
+    def through(x: relax.Expr) -> relax.Expr:
+        return op.dequantize(op.quantize(x, scale, zero, out_dtype="int8"), scale, zero, -1)
+
+    columns = np.random.default_rng(5).integers(-127, 128, (16, 8), np.int8)
+    scales = relax.const(np.linspace(0.001, 0.01, 8, dtype=np.float32))
+
+    def product(x: relax.Expr) -> relax.Expr:
+        zeros = relax.const(np.zeros(8, np.int8))
+        return op.matmul(through(x), op.dequantize(relax.const(columns), scales, zeros, 1))
+
+    yield case("quantize", [(4, 16)], through, options=int8)
+    yield case("dequantize", [(4, 16)], product, "matmul", options=int8)
