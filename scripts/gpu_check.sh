@@ -45,12 +45,16 @@ out=$(cd "$out" && pwd)
 for folder in backends search cost; do
   [ -e "collage/$folder/__init__.py" ] || { rm -rf "collage/$folder"; ln -s "../$folder" "collage/$folder"; }
 done
+python=${PYTHON:-python3}
+if [ -f .gpu/collage-gpu.tar.xz ] && [ -z "$dry" ]; then
+  site=$("$python" scripts/gpu_site.py .gpu/collage-gpu.tar.xz "${COLLAGE_SITE:-/tmp/collage-gpu-site}") &&
+    export PYTHONPATH="$site${PYTHONPATH:+:$PYTHONPATH}"
+fi
 export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 # Where PyTorch is installed TVM would import it in every process, and compile an extension for it.
 export TVM_FFI_DISABLE_TORCH_C_DLPACK=1
 # Compiled objects, by content: later stages and calls take them from here.
 export COLLAGE_CACHE_DIR=${COLLAGE_CACHE_DIR:-/tmp/collage-gpu-cache}
-python=${PYTHON:-python3}
 device=cuda
 [ -z "$dry" ] || device=cpu
 

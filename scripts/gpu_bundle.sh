@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# gpu_bundle.sh TVM_BUNDLE [OUT]
+# Gathers what has to travel to a GPU machine without a network, besides the repository, in OUT
+# (default .gpu, which git ignores). TVM_BUNDLE holds tvm-gpu.tar and setup.sh, which bring TVM for
+# Python 3.12 there; it may be OUT itself. There: source OUT/setup.sh && bash scripts/gpu_check.sh
+#
+# Adds OUT/collage-gpu.tar.xz: cuDNN's C++ frontend headers, CUTLASS's example 41 (its fused
+# attention, which is headers), and wheels of small Python packages, used only where one is missing.
+# PyTorch, cuBLAS, cuDNN and CUDA's compiler are expected there, TensorRT is not.
+set -euo pipefail
+[ $# -ge 1 ] || { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; exit 2; }
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+tvm_bundle=$1
+out=${2:-.gpu}
+limit=${BUNDLE_LIMIT:-60000000}
+python=${PYTHON:-python3}
+mkdir -p "$out"
+for file in tvm-gpu.tar setup.sh; do
+  [ -f "$tvm_bundle/$file" ] || { echo "'$tvm_bundle' has no $file" >&2; exit 1; }
+  [ "$tvm_bundle/$file" -ef "$out/$file" ] || cp "$tvm_bundle/$file" "$out/$file"
+done
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+download() {  # download FOLDER REQUIREMENT...
+  local folder=$1; shift
+  "$python" -m pip download -q --disable-pip-version-check --no-deps --only-binary=:all: \
+    --python-version 3.12 --implementation cp --platform manylinux_2_28_x86_64 \
+    --platform manylinux_2_27_x86_64 --platform manylinux_2_17_x86_64 \
+    --platform manylinux2014_x86_64 -d "$folder" "$@" 2> >(grep -v '^WARNING' >&2)
+}
+# What pyproject.toml requires and neither TVM's bundle nor PyTorch is sure to bring.
+download "$work/site/wheels" 'typer>=0.12,<1' 'click>=8' 'shellingham>=1.5' 'annotated-doc' \
+  'filelock>=3.12,<5' 'jinja2>=3.1,<4' 'markupsafe>=2'
+# The same bounds as the extra [cuda].
+download "$work/download" 'nvidia-cudnn-frontend>=1.18,<1.29' 'nvidia-cutlass>=4.2,<4.3'
+unzip -q "$work"/download/nvidia_cudnn_frontend-*.whl 'include/*' -d "$work/site"
+unzip -q "$work"/download/nvidia_cutlass-*.whl \
+  'cutlass_library/source/examples/41_fused_multi_head_attention/*' -d "$work/cutlass"
+mkdir -p "$work/site/cutlass"
+mv "$work/cutlass/cutlass_library/source/examples" "$work/site/cutlass/examples"
+tar -C "$work/site" --owner=0 --group=0 -cJf "$out/collage-gpu.tar.xz" .
+total=$(cat "$out/tvm-gpu.tar" "$out/setup.sh" "$out/collage-gpu.tar.xz" | wc -c)
+echo "$(stat -c '%s bytes %n' "$out"/*)"
+echo "together $total bytes"
+[ "$total" -le "$limit" ] || { echo "more than $limit bytes" >&2; exit 1; }
