@@ -12,10 +12,11 @@ from collage.backends.cutlass.gemm_configurations import GemmConfiguration
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 ACTIVATION_CODES = {
-    "": 0, "relu": 1, "hardswish": 2, "gelu": 3, "gelu_tanh": 4, "silu": 5, "sigmoid": 6,
+    "": 0, "relu": 1, "hardswish": 2, "relu6": 3,
+    "gelu": 4, "gelu_tanh": 5, "silu": 6, "sigmoid": 7,
 }  # fmt: skip
 """``Activation`` in ``templates/collage_activation.h``."""
-LAST_LIGHT = 2
+LAST_LIGHT = 3
 """Activations up to this one are cheap: their kernels are compiled without the costly ones."""
 RESIDUAL_CODES = {"": 0, "add": 1, "multiply": 2}
 """``Residual`` in ``templates/collage_activation.h``."""
@@ -33,7 +34,7 @@ INSTRUCTIONS = {
 def render(spec: KernelSpec, configuration: GemmConfiguration) -> KernelSource:
     """The kernel unit; it takes all extents at run time, and the epilogue as far as it can."""
     split = configuration.kind == "split_k"
-    heavy = spec.sizes[9] > LAST_LIGHT
+    heavy = max(spec.sizes[9], spec.sizes[11]) > LAST_LIGHT
     source = spec.sizes[10] != RESIDUAL_CODES[""]
     values = {
         "kind": configuration.kind,

@@ -57,7 +57,7 @@ class MatmulFamily(OperatorFamily):
             problem = product.problem()
         except UnsupportedProductError as err:
             raise CodegenError(f"cutlass cannot compile '{name}': {err}", value=name) from err
-        return Reading(_spec(problem, form, options), product.arguments())
+        return Reading(spec_of(problem, form, options), product.arguments())
 
     def configurations(
         self, spec: KernelSpec, options: CutlassOptions, arch: str
@@ -78,7 +78,8 @@ def family() -> MatmulFamily:
     return MatmulFamily()
 
 
-def _spec(problem: GemmProblem, form: Form, options: CutlassOptions) -> KernelSpec:
+def spec_of(problem: GemmProblem, form: Form, options: CutlassOptions) -> KernelSpec:
+    """The spec of a problem with what follows it."""
     a, b, output = problem.tensors()
     inputs = [a, b]
     if form.bias:
@@ -93,6 +94,7 @@ def _spec(problem: GemmProblem, form: Form, options: CutlassOptions) -> KernelSp
             int(form.bias),
             ACTIVATION_CODES[form.activation],
             RESIDUAL_CODES[form.residual],
+            ACTIVATION_CODES[""],
         ),
         dtype=problem.dtype,
         math="tensor" if problem.bits == 16 else float32_math(options),

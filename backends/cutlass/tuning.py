@@ -6,7 +6,6 @@ configuration that was tried, so that a later, narrower question is answered fro
 
 from __future__ import annotations
 
-import hashlib
 import json
 import warnings
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from collage.backends.cuda_toolkit import find_toolkit
 from collage.backends.cutlass.family import Configuration, KernelSpec, OperatorFamily
-from collage.backends.cutlass.library import cutlass_version, template_headers
+from collage.backends.cutlass.library import cutlass_version
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.unit import Unit
 from collage.backends.errors import CodegenError
@@ -161,7 +160,6 @@ class Tuner:
             "arch": self.arch,
             "cutlass": cutlass_version(),
             "nvcc": find_toolkit().version,
-            "headers": header_digest(),
             "fast_math": self.options.use_fast_math,
         }
 
@@ -260,15 +258,6 @@ def _agree(left: NDArray[np.float32], right: NDArray[np.float32], tolerance: flo
         return False
     scale = max(float(np.abs(left).max(initial=0.0)), float(np.abs(right).max(initial=0.0)))
     return float(np.abs(left - right).max(initial=0.0)) <= tolerance * scale
-
-
-def header_digest() -> str:
-    """Of the headers that kernel units include from this backend."""
-    digest = hashlib.sha256()
-    for path in template_headers():
-        digest.update(path.name.encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def _row(question: Question, configuration: Configuration) -> dict[str, Any]:

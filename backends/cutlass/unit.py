@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,8 @@ class Unit:
     Attributes
     ----------
     symbol : str
-        The C function that launches the kernel; named by the text's digest.
+        The C function that launches the kernel; named by the digest of the text and of this
+        backend's headers that it includes.
     source : KernelSource
         As the family rendered it.
     """
@@ -30,8 +32,10 @@ class Unit:
     @classmethod
     def of(cls, source: KernelSource) -> Unit:
         """The unit of a rendered source."""
-        digest = hashlib.sha256(source.text.encode()).hexdigest()[:16]
-        return cls(f"collage_cutlass_{digest}", source)
+        digest = hashlib.sha256(source.text.encode())
+        for header in included_headers(source.text):
+            digest.update(header.read_bytes())
+        return cls(f"collage_cutlass_{digest.hexdigest()[:16]}", source)
 
     @property
     def file_name(self) -> str:
@@ -50,6 +54,19 @@ class Unit:
         path = folder / self.file_name
         path.write_text(self.text, encoding="utf-8")
         return path
+
+
+def included_headers(text: str, folder: Path = TEMPLATES) -> list[Path]:
+    """The headers in ``folder`` that a source includes, and those that these include; sorted."""
+    found: set[Path] = set()
+    texts = [text]
+    while texts:
+        for name in re.findall(r'^\s*#include "([^"]+)"', texts.pop(), re.MULTILINE):
+            header = folder / name
+            if header not in found and header.is_file():
+                found.add(header)
+                texts.append(header.read_text(encoding="utf-8"))
+    return sorted(found)
 
 
 def compile_flags(options: CutlassOptions) -> list[str]:

@@ -16,11 +16,12 @@ enum Activation : int {
   kIdentity = 0,
   kRelu = 1,
   kHardSwish = 2,
-  kLastLight = kHardSwish,
-  kGelu = 3,
-  kGeluTanh = 4,
-  kSilu = 5,
-  kSigmoid = 6,
+  kRelu6 = 3,
+  kLastLight = kRelu6,
+  kGelu = 4,
+  kGeluTanh = 5,
+  kSilu = 6,
+  kSigmoid = 7,
 };
 
 enum Residual : int { kNoResidual = 0, kAddResidual = 1, kMultiplyResidual = 2 };
@@ -52,6 +53,10 @@ __device__ __forceinline__ void activate(int activation, Vector& x) {
       for (int i = 0; i < kCount; ++i) {
         x[i] = x[i] * fminf(fmaxf(x[i] * (1.0f / 6.0f) + 0.5f, 0.0f), 1.0f);
       }
+      return;
+    case kRelu6:
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) x[i] = fminf(fmaxf(x[i], 0.0f), 6.0f);
       return;
     default:
       break;

@@ -25,10 +25,11 @@ struct GemmProblem {
         ldb(sizes[5]),
         batch_stride_a(sizes[6]),
         batch_stride_b(sizes[7]),
-        slices(static_cast<int>(sizes[11])),
+        slices(static_cast<int>(sizes[12])),
         has_bias(sizes[8] != 0) {
     epilogue.activation = static_cast<int>(sizes[9]);
     epilogue.residual = static_cast<int>(sizes[10]);
+    epilogue.after = static_cast<int>(sizes[11]);
   }
 
   /* The result and the residual are dense: rows of n, matrices of m * n. */

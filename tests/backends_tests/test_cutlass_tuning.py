@@ -1,0 +1,270 @@
+"""Choosing configurations: what is measured, remembered, shared, and believed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from collage.backends.cutlass import tuning, unit
+from collage.backends.cutlass.family import Configuration, KernelSpec
+from collage.backends.cutlass.gemm_configurations import (
+    MAX_CANDIDATES,
+    GemmConfiguration,
+    configurations,
+    takes_tma,
+)
+from collage.backends.cutlass.gemm_patterns import Form
+from collage.backends.cutlass.gemm_problem import GemmProblem, Operand, plan
+from collage.backends.cutlass.matmul import family, spec_of
+from collage.backends.cutlass.options import CutlassOptions
+from collage.backends.cutlass.tuning import Job, Outcome, Question, Tuner, TuningLog, judge
+from collage.backends.errors import CodegenError
+
+ARCH = "sm_90a"
+SAMPLE = np.arange(8, dtype=np.float32)
+
+
+def problem(m: int, n: int, k: int, batch: int = 1, dtype: str = "float16") -> GemmProblem:
+    return plan(Operand((batch, m, k)), Operand((batch, k, n)), (batch, m, n), dtype)
+
+
+def question(
+    m: int, n: int, k: int, form: Form | None = None, options: CutlassOptions | None = None
+) -> Question:
+    options = options or CutlassOptions()
+    spec = spec_of(problem(m, n, k), form or Form(), options)
+    return Question(spec, family(), tuple(family().configurations(spec, options, ARCH)))
+
+
+@dataclass
+class FakeProfiler:
+    """Answers from a function of the job, and keeps what it was asked."""
+
+    answer: Callable[[Job], Outcome]
+    device: str = "NVIDIA Fake"
+    asked: list[Job] = field(default_factory=list)
+
+    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
+        self.asked += jobs
+        return [self.answer(job) for job in jobs]
+
+
+def favour(best: Configuration) -> Callable[[Job], Outcome]:
+    """One microsecond for the given configuration, two for all others."""
+    return lambda job: Outcome(1e-6 if job.configuration == best else 2e-6, SAMPLE)
+
+
+def tuner(path: Path, profiler: FakeProfiler | None, **options: Any) -> Tuner:
+    return Tuner(TuningLog(path), profiler, CutlassOptions(**options), ARCH)
+
+
+def test_without_a_gpu_the_first_guess_is_taken(tmp_path: Path) -> None:
+    asked = question(128, 768, 768)
+    chosen = tuner(tmp_path / "log", None).choose([asked])
+    assert chosen == {asked.spec: asked.configurations[0]}
+    assert not (tmp_path / "log").exists()
+
+
+def test_fastest_is_chosen_and_remembered(tmp_path: Path) -> None:
+    asked = question(128, 768, 768)
+    best = asked.configurations[3]
+    first = FakeProfiler(favour(best))
+    assert tuner(tmp_path / "log", first).choose([asked]) == {asked.spec: best}
+    assert [job.configuration for job in first.asked] == list(asked.configurations)
+
+    second = FakeProfiler(favour(asked.configurations[0]))
+    assert tuner(tmp_path / "log", second).choose([asked]) == {asked.spec: best}
+    assert second.asked == []
+
+
+def test_equal_problems_are_measured_once(tmp_path: Path) -> None:
+    blocks = [question(128, 768, 768), question(128, 3072, 768)] * 12
+    profiler = FakeProfiler(favour(blocks[0].configurations[1]))
+    chosen = tuner(tmp_path / "log", profiler).choose(blocks)
+    assert len(chosen) == 2
+    assert len(profiler.asked) == sum(len(q.configurations) for q in blocks[:2])
+    assert len((tmp_path / "log").read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["device", "cutlass", "nvcc", "kernel", "fast_math", "epilogue", "shape"],
+)
+def test_any_other_condition_is_a_miss(
+    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = question(128, 768, 768)
+    tuner(tmp_path / "log", FakeProfiler(favour(asked.configurations[1]))).choose([asked])
+    later = FakeProfiler(favour(asked.configurations[2]))
+    options = {}
+    if change == "device":
+        later.device = "NVIDIA Other"
+    elif change == "cutlass":
+        monkeypatch.setattr(tuning, "cutlass_version", lambda: "9.9.9")
+    elif change == "nvcc":
+        newer = replace(tuning.find_toolkit(), version="99.0.0")
+        monkeypatch.setattr(tuning, "find_toolkit", lambda: newer)
+    elif change == "kernel":
+        monkeypatch.setattr(unit, "included_headers", lambda text: [Path(__file__)])
+    elif change == "fast_math":
+        options = {"use_fast_math": True}
+    elif change == "epilogue":
+        asked = question(128, 768, 768, Form(bias=True))
+    else:
+        asked = question(129, 768, 768)
+    tuner(tmp_path / "log", later, **options).choose([asked])
+    assert len(later.asked) == len(asked.configurations)
+
+
+def test_a_wider_question_is_measured_and_a_narrower_one_is_not(tmp_path: Path) -> None:
+    asked = question(16, 768, 3072)
+    narrow = replace(asked, configurations=asked.configurations[1:3])
+    slowest = asked.configurations[2]
+    profiler = FakeProfiler(lambda job: Outcome(2e-6 if job.configuration == slowest else 1e-6))
+    tuner(tmp_path / "log", profiler).choose([asked])
+    profiler.asked.clear()
+    assert tuner(tmp_path / "log", profiler).choose([narrow])[asked.spec] != slowest
+    assert profiler.asked == []
+    wide = replace(asked, configurations=(*asked.configurations, _other(asked)))
+    tuner(tmp_path / "log", profiler).choose([wide])
+    assert len(profiler.asked) == len(wide.configurations)
+
+
+def _other(asked: Question) -> GemmConfiguration:
+    configuration = asked.configurations[0]
+    assert isinstance(configuration, GemmConfiguration)
+    return replace(configuration, slices=63)
+
+
+def test_first_valid_stops_at_the_first_that_runs(tmp_path: Path) -> None:
+    asked, other = question(128, 768, 768), question(128, 3072, 768)
+    broken = asked.configurations[0]
+
+    def answer(job: Job) -> Outcome:
+        failed = job.spec == asked.spec and job.configuration == broken
+        return Outcome(error="it does not compile") if failed else Outcome(1e-6, SAMPLE)
+
+    profiler = FakeProfiler(answer)
+    finder = tuner(tmp_path / "log", profiler, find_first_valid=True)
+    chosen = finder.choose([asked, other])
+    assert chosen == {
+        asked.spec: asked.configurations[1],
+        other.spec: other.configurations[0],
+    }
+    assert len(profiler.asked) == 3
+    assert finder.choose([asked, other]) == chosen
+    assert len(profiler.asked) == 3
+
+
+def test_failures_are_recorded_and_none_left_is_an_error(tmp_path: Path) -> None:
+    asked = question(128, 768, 768)
+    profiler = FakeProfiler(lambda job: Outcome(error="exit status 2: misaligned address"))
+    for options in ({}, {"find_first_valid": True}):
+        with pytest.raises(CodegenError, match="misaligned address"):
+            tuner(tmp_path / "log", profiler, **options).choose([asked])
+    record = json.loads((tmp_path / "log").read_text().splitlines()[0])
+    assert {row["error"] for row in record["tried"]} == {"exit status 2: misaligned address"}
+    assert {row["sec"] for row in record["tried"]} == {None}
+
+
+def test_wrong_results_are_never_chosen(tmp_path: Path) -> None:
+    asked = question(128, 768, 768)
+    wrong, empty = asked.configurations[0], asked.configurations[1]
+
+    def answer(job: Job) -> Outcome:
+        if job.configuration == wrong:
+            return Outcome(1e-9, SAMPLE + 1)
+        if job.configuration == empty:
+            return Outcome(1e-9, np.full_like(SAMPLE, np.nan))
+        return Outcome(1e-6, SAMPLE)
+
+    chosen = tuner(tmp_path / "log", FakeProfiler(answer)).choose([asked])
+    assert chosen[asked.spec] not in (wrong, empty)
+    rows = json.loads((tmp_path / "log").read_text())["tried"]
+    assert "differs from that of most" in rows[0]["error"]
+    assert "non-numbers" in rows[1]["error"]
+
+
+def test_rounding_is_no_contradiction() -> None:
+    spec = question(128, 768, 768).spec
+    outcomes = [Outcome(1e-6, SAMPLE), Outcome(1e-6, SAMPLE * np.float32(1.002))]
+    assert [o.error for o in judge(spec, outcomes)] == ["", ""]
+
+
+def test_torn_line_is_skipped_and_the_next_record_kept(tmp_path: Path) -> None:
+    asked = question(128, 768, 768)
+    path = tmp_path / "log"
+    path.write_text('{"schema": 1, "key"')
+    best = asked.configurations[2]
+    with pytest.warns(UserWarning, match=r"log:1: a torn line is skipped"):
+        tuner(path, FakeProfiler(favour(best))).choose([asked])
+    again = FakeProfiler(favour(asked.configurations[0]))
+    with pytest.warns(UserWarning, match="torn line"):
+        assert tuner(path, again).choose([asked]) == {asked.spec: best}
+    assert again.asked == []
+
+
+# What the heuristic proposes.
+
+
+def proposals(p: GemmProblem, math: str = "tensor", **options: Any) -> list[GemmConfiguration]:
+    spec = KernelSpec("matmul", (), p.dtype, math, p.layout, "none", (), p.tensors()[2])
+    return configurations(p, spec, CutlassOptions(**options), ARCH)
+
+
+@pytest.mark.parametrize("shape", [(1, 768, 3072), (128, 768, 768), (4096, 4096, 4096)])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_few_distinct_configurations(shape: tuple[int, int, int], dtype: str) -> None:
+    math = "tensor" if dtype == "float16" else "3xtf32"
+    made = proposals(problem(*shape, dtype=dtype), math)
+    assert 1 < len(made) <= MAX_CANDIDATES
+    assert len(set(made)) == len(made)
+
+
+def test_large_products_get_large_tiles_small_ones_small_tiles_or_slices() -> None:
+    large = proposals(problem(8192, 8192, 4096))[0]
+    assert large.kind == "sm90"
+    assert large.tile.shape[0] * large.tile.shape[1] >= 128 * 128
+    row = proposals(problem(1, 768, 3072))
+    assert row[0].kind == "split_k"
+    assert all(c.tile.shape[0] == 64 for c in row[:2])
+    assert {"split_k", "sm80"} <= {c.kind for c in row}
+
+
+def test_kinds_follow_what_the_operands_allow() -> None:
+    assert takes_tma(problem(128, 768, 768))
+    odd = problem(128, 770, 768)
+    assert not takes_tma(odd)
+    assert {c.kind for c in proposals(odd)} <= {"sm80", "split_k"}
+    assert {c.kind for c in proposals(problem(128, 768, 768), sm=80)} <= {"sm80", "split_k"}
+    shared = plan(Operand((64, 64)), Operand((8, 64, 64)), (8, 64, 64), "float16")
+    assert not takes_tma(shared)
+    single = problem(128, 768, 768, dtype="float32")
+    assert {c.kind for c in proposals(single, "simt")} <= {"sm80", "split_k"}
+
+
+def test_accesses_are_as_wide_as_the_rows_divide() -> None:
+    assert {c.alignments for c in proposals(problem(64, 36, 50))} == {(2, 4, 4)}
+    odd = proposals(problem(64, 35, 51))
+    assert {c.alignments for c in odd} == {(1, 1, 1)}
+    # Asynchronous copies move four bytes at least.
+    assert {c.tile.stages for c in odd} == {2}
+    tried = {c.alignments for c in proposals(problem(64, 36, 50), profile_all_alignments=True)}
+    assert tried == {(2, 4, 4), (2, 2, 2), (1, 1, 1)}
+
+
+def test_slices_are_those_asked_for() -> None:
+    p = problem(16, 768, 3072)
+    assert {c.slices for c in proposals(p, split_k_slices=1)} == {1}
+    assert {c.slices for c in proposals(p, split_k_slices=4)} == {4}
+    assert {c.slices for c in proposals(p, split_k_slices="1,2,8")} <= {1, 2, 8}
+    # Too shallow, or a batch: not sliced whatever is asked.
+    assert {c.slices for c in proposals(problem(16, 768, 128), split_k_slices=4)} == {1}
+    batched = plan(Operand((4, 16, 3072)), Operand((4, 3072, 64)), (4, 16, 64), "float16")
+    assert {c.slices for c in proposals(batched, split_k_slices=4)} == {1}
