@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -23,6 +24,7 @@ from collage.backends.cutlass.conv2d_problem import (
     UnsupportedConvolutionError,
     check_epilogue,
     float32_math,
+    is_product,
     read_problem,
 )
 from collage.backends.cutlass.family import (
@@ -33,43 +35,43 @@ from collage.backends.cutlass.family import (
     Reading,
     TensorSpec,
 )
+from collage.backends.cutlass.gemm_configurations import GemmConfiguration
+from collage.backends.cutlass.gemm_configurations import configurations as gemm_configurations
+from collage.backends.cutlass.gemm_render import (
+    ACTIVATION_CODES,
+    ELEMENTS,
+    INSTRUCTIONS,
+    LAST_LIGHT,
+    RESIDUAL_CODES,
+)
+from collage.backends.cutlass.gemm_render import render as render_gemm
+from collage.backends.cutlass.matmul import problem_of
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.errors import CodegenError
 from collage.backends.patterns import tensor_dtype, tensor_shape
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
-ELEMENTS = {
-    "float16": "cutlass::half_t",
-    "bfloat16": "cutlass::bfloat16_t",
-    "float32": "float",
-}
-MATH = {
-    "tensor": "OpMultiplyAdd",
-    "tf32": "OpMultiplyAdd",
-    "3xtf32": "OpMultiplyAddFastF32",
-}
 ITERATORS = {
     "optimized": "kOptimized",
     "analytic": "kAnalytic",
     "few": "kFewChannels",
     "fixed": "kFixedChannels",
 }
-FUNCTORS = {
-    "": "cutlass::epilogue::thread::Identity",
-    "relu": "cutlass::epilogue::thread::ReLu",
-    "relu6": "ReLu6",
-    "sigmoid": "cutlass::epilogue::thread::Sigmoid",
-    "silu": "cutlass::epilogue::thread::SiLu",
-    "hardswish": "cutlass::epilogue::thread::HardSwish",
-    "gelu": "cutlass::epilogue::thread::GELU",
-    "gelu_tanh": "cutlass::epilogue::thread::GELU_taylor",
+KERNELS = {
+    "sm80": ("conv2d_sm80.h", "Conv2dSm80"),
+    "split_k": ("conv2d_split.h", "Conv2dSplit"),
+    "sm90": ("conv2d_sm90.h", "Conv2dSm90"),
 }
-RESIDUAL_OPS = {"add": "cutlass::plus", "multiply": "cutlass::multiplies"}
+"""Header and name of the class template of every kind of kernel."""
 
 
 class Conv2dFamily(OperatorFamily):
-    """``relax.nn.conv2d`` with one group, and its epilogues."""
+    """``relax.nn.conv2d`` with one group, and its epilogues.
+
+    A convolution that is a plain product of its pixels and its weights runs on the kernels of the
+    ``matmul`` family.
+    """
 
     name: ClassVar[str] = "conv2d"
     prefixes: ClassVar[tuple[str, ...]] = (PREFIX,)
@@ -80,8 +82,6 @@ class Conv2dFamily(OperatorFamily):
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(TEMPLATES),
             undefined=jinja2.StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
             keep_trailing_newline=True,
         )
 
@@ -129,32 +129,58 @@ class Conv2dFamily(OperatorFamily):
         self, spec: KernelSpec, options: CutlassOptions, arch: str
     ) -> Sequence[Configuration]:
         problem = Conv2dProblem.from_sizes(spec.sizes, spec.dtype)
-        return candidates(problem, self._by_name[spec.epilogue], options, arch)
+        if is_product(problem):
+            product = self._product(spec)
+            return gemm_configurations(problem_of(product), product, options, arch)
+        return candidates(problem, options, arch)
 
     def launch_sizes(self, spec: KernelSpec, configuration: Configuration) -> tuple[int, ...]:
+        if isinstance(configuration, GemmConfiguration):
+            return (*self._product(spec).sizes, configuration.slices)
         assert isinstance(configuration, Conv2dConfiguration)
-        return (*spec.sizes, configuration.split_k)
+        return (*spec.sizes, *self._codes(spec), configuration.split_k)
 
     def render(self, spec: KernelSpec, configuration: Configuration) -> KernelSource:
+        if isinstance(configuration, GemmConfiguration):
+            return render_gemm(self._product(spec), configuration)
         assert isinstance(configuration, Conv2dConfiguration)
-        epilogue = self._by_name[spec.epilogue]
-        template = self._templates.get_template(f"conv2d_{configuration.kind}.cu.jinja")
-        text = template.render(
+        _, activation, residual, after = self._codes(spec)
+        header, kernel = KERNELS[configuration.kind]
+        text = self._templates.get_template("conv2d.cu.jinja").render(
             conf=configuration,
-            epilogue=epilogue,
+            header=header,
+            kernel=kernel,
             element=ELEMENTS[spec.dtype],
-            instruction="16, 8, 16" if spec.dtype != "float32" else "16, 8, 8",
-            math_operator=MATH[spec.math],
+            instruction=", ".join(map(str, INSTRUCTIONS[spec.math])),
+            math_operator="OpMultiplyAddFastF32" if spec.math == "3xtf32" else "OpMultiplyAdd",
             iterator=ITERATORS.get(configuration.iterator, ""),
-            activation=FUNCTORS[epilogue.activation],
-            final=FUNCTORS[epilogue.final],
-            # Hopper's epilogue adds the residual before the one activation that there is.
-            only_activation=FUNCTORS[epilogue.final or epilogue.activation],
-            residual_op=RESIDUAL_OPS.get(epilogue.residual, ""),
-            relu6="relu6" in (epilogue.activation, epilogue.final),
+            heavy=max(activation, after) > LAST_LIGHT,
+            source=residual != RESIDUAL_CODES[""],
         )
         tile = f"{configuration.tile_m}x{configuration.tile_n}x{configuration.tile_k}"
-        return KernelSource(f"conv2d_{spec.dtype}_{configuration.kind}_{tile}", text)
+        return KernelSource(f"conv2d_{configuration.kind}_{spec.math}_{tile}", text)
+
+    def _codes(self, spec: KernelSpec) -> tuple[int, int, int, int]:
+        """Bias or none, activation, residual and last activation, as the kernels number them."""
+        epilogue = self._by_name[spec.epilogue]
+        return (
+            int(epilogue.bias),
+            ACTIVATION_CODES[epilogue.activation],
+            RESIDUAL_CODES[epilogue.residual],
+            ACTIVATION_CODES[epilogue.final],
+        )
+
+    def _product(self, spec: KernelSpec) -> KernelSpec:
+        """The matrix product that a convolution of single pixels is.
+
+        Pixels are its rows; the weights lie as the columns of its right operand.
+        """
+        problem = Conv2dProblem.from_sizes(spec.sizes, spec.dtype)
+        pixels, channels = problem.n * problem.h * problem.w, problem.c
+        extents = (pixels, problem.k, channels, 1, channels, channels, 0, 0)
+        return dataclasses.replace(
+            spec, operator="matmul", sizes=(*extents, *self._codes(spec)), layout="rc"
+        )
 
 
 def _is_call(value: relax.Expr, operator: str) -> bool:

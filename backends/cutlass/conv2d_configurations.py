@@ -7,12 +7,19 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from collage.backends.cutlass.conv2d_problem import Conv2dProblem, Epilogue, alignment
+from collage.backends.cutlass.conv2d_problem import Conv2dProblem, alignment
 from collage.backends.cutlass.family import Configuration
 from collage.backends.cutlass.options import CutlassOptions
 
 MULTIPROCESSORS = 132
 """Of an H100 or H200; on others the estimate orders a little worse."""
+
+CYCLES_OF_SECOND_KERNEL = 4000.0
+"""Launching and running the kernel that sums slices."""
+CACHE_BYTES_PER_CYCLE = 48.0
+"""What one multiprocessor draws from the second-level cache while all others do."""
+MULTIPLY_ADDS_PER_CYCLE = 2400.0
+"""Of one multiprocessor, by kernels of the older generation, in half precision."""
 
 MAX_FILTER_EXTENT = 32
 """The optimized iterators keep one bit per filter row and column."""
@@ -20,23 +27,24 @@ MAX_FILTER_EXTENT = 32
 
 @dataclass(frozen=True)
 class Conv2dConfiguration(Configuration):
-    """An implicit-GEMM kernel.
+    """An implicit-GEMM kernel: ``sm80``, ``sm90``, or ``split_k`` (an ``sm80`` kernel on slices of
+    the input channels, then their sum).
 
     Attributes
     ----------
     tile_m, tile_n, tile_k : int
         Pixels, output channels and reduced elements of a thread block's tile.
     warps_m, warps_n : int
-        Into how many warps the tile is cut (``sm80``).
+        Into how many warps the tile is cut; unused by ``sm90``.
     stages : int
-        Tiles in flight; 0 fills the shared memory (``sm90``).
+        Tiles in flight; 0 fills the shared memory (``sm90`` only).
     iterator : str
         How the data is walked through: ``optimized``, ``analytic``, ``few`` or ``fixed`` channels,
         or ``im2col``, done by Hopper's copy engine.
     access_c, access_k : int
         Elements per memory access along input and output channels.
     split_k : int
-        Slices of the reduced axis, summed up one after the other.
+        Slices of the input channels; no part of the compiled kernel.
     """
 
     tile_m: int
@@ -100,11 +108,11 @@ ALIKE = 2
 
 
 def candidates(
-    problem: Conv2dProblem, epilogue: Epilogue, options: CutlassOptions, arch: str
+    problem: Conv2dProblem, options: CutlassOptions, arch: str
 ) -> list[Conv2dConfiguration]:
     """The most promising configurations, the best guess first; never empty."""
-    found = list(_sm80(problem, epilogue, options))
-    if options.generation(arch) >= 90 and hopper_fits(problem, epilogue):
+    found = list(_sm80(problem, options))
+    if options.generation(arch) >= 90 and hopper_fits(problem):
         found += _sm90(problem)
     found.sort(key=lambda pair: pair[0])
     ordered = [configuration for _, configuration in found]
@@ -134,8 +142,8 @@ def _has_slices(count: int, made: Conv2dConfiguration) -> bool:
     return made.split_k == count
 
 
-def hopper_fits(problem: Conv2dProblem, epilogue: Epilogue) -> bool:
-    """Whether the copy engine's im2col mode and the Hopper epilogue can express the problem."""
+def hopper_fits(problem: Conv2dProblem) -> bool:
+    """Whether the copy engine's im2col mode can express the problem."""
     ends = zip(
         problem.pads[:2],
         problem.pads[2:],
@@ -151,21 +159,16 @@ def hopper_fits(problem: Conv2dProblem, epilogue: Epilogue) -> bool:
             return False
         if reach >= 255 or stride > 8:
             return False
-    channels_fit = problem.c % 8 == 0 and problem.k % 8 == 0
-    return problem.bits == 16 and channels_fit and epilogue.adds_up and not _two_steps(epilogue)
-
-
-def _two_steps(epilogue: Epilogue) -> bool:
-    return bool(epilogue.activation and epilogue.final)
+    return problem.bits == 16 and problem.c % 8 == 0 and problem.k % 8 == 0
 
 
 def _sm80(
-    problem: Conv2dProblem, epilogue: Epilogue, options: CutlassOptions
+    problem: Conv2dProblem, options: CutlassOptions
 ) -> Iterator[tuple[float, Conv2dConfiguration]]:
     half = problem.bits == 16
     widest_c = alignment(problem.c, problem.bits)
     access_k = alignment(problem.k, problem.bits)
-    small = _small_iterator(problem, epilogue, widest_c)
+    small = _small_iterator(problem, widest_c)
     if small:
         for tile in _FEW_HALF if half else _FEW_FLOAT:
             # Asynchronous copies move at least four bytes.
@@ -184,33 +187,23 @@ def _sm80(
         # Each step along the reduced axis lies within one filter position.
         steps = problem.r * problem.s * math.ceil(problem.c / tile.k)
         for access_c in accesses:
-            for split_k in _splits(problem, epilogue, tile, steps, options):
+            for split_k in _splits(problem, tile, steps, options):
                 made = _configuration(tile, iterator, access_c, access_k, split_k, tile.stages)
                 narrow = 1 + 0.3 * math.log2(128 / (access_c * problem.bits))
                 yield _seconds(problem, tile, steps, split_k) * narrow, made
 
 
-def _small_iterator(problem: Conv2dProblem, epilogue: Epilogue, access_c: int) -> str:
-    """The iterator for few input channels, or nothing where the general one is as good.
-
-    With a residual CUTLASS's kernel counts the steps of the general iterators only.
-    """
-    if epilogue.residual:
-        return ""
+def _small_iterator(problem: Conv2dProblem, access_c: int) -> str:
+    """The iterator for few input channels, or nothing where the general one is as good."""
     if problem.c in (4, 8) and problem.c == access_c:
         return "fixed"
     return "few" if access_c * problem.bits < 32 or problem.c < 16 else ""
 
 
-def _splits(
-    problem: Conv2dProblem, epilogue: Epilogue, tile: _Tile, steps: int, options: CutlassOptions
-) -> list[int]:
-    """Slice counts worth trying: the kernels slice the input channels."""
+def _splits(problem: Conv2dProblem, tile: _Tile, steps: int, options: CutlassOptions) -> list[int]:
+    """Slice counts worth trying."""
     given = options.split_k_candidates()
     most = math.ceil(problem.c / tile.k)
-    if not epilogue.adds_up:
-        # A slice is summed up in the result, before anything but a sum may be done to it.
-        return [1]
     if given is not None:
         fitting = [count for count in given if count <= most]
         return fitting or [1]
@@ -223,7 +216,7 @@ def _configuration(
     tile: _Tile, iterator: str, access_c: int, access_k: int, split_k: int, stages: int
 ) -> Conv2dConfiguration:
     return Conv2dConfiguration(
-        kind="sm80",
+        kind="sm80" if split_k == 1 else "split_k",
         tile_m=tile.m,
         tile_n=tile.n,
         tile_k=tile.k,
@@ -246,7 +239,7 @@ def _sm90(problem: Conv2dProblem) -> Iterator[tuple[float, Conv2dConfiguration]]
 
 
 def _seconds(problem: Conv2dProblem, tile: _Tile, steps: int, split_k: int) -> float:
-    """A relative time: waves of thread blocks times the work of one."""
+    """A relative time, in products of one multiprocessor: waves of blocks times one's work."""
     pixels = problem.n * problem.p * problem.q
     blocks = math.ceil(pixels / tile.m) * math.ceil(problem.k / tile.n) * split_k
     # Once every multiprocessor has two blocks, a last incomplete wave hardly shows.
@@ -255,6 +248,9 @@ def _seconds(problem: Conv2dProblem, tile: _Tile, steps: int, split_k: int) -> f
         waves = blocks / MULTIPROCESSORS
     # A step costs a barrier besides its products; filling and draining the pipeline, some steps.
     work = tile.m * tile.n * ((tile.k + 8) * math.ceil(steps / split_k) + 96)
-    # Each further slice waits for the one before and reads and writes the result again.
-    slices = tile.m * tile.n * 32 * (split_k - 1)
-    return (waves * work + slices) / tile.efficiency
+    cost = waves * work / tile.efficiency
+    if split_k > 1:
+        traffic = problem.n * problem.p * problem.q * problem.k * 4 * (split_k + 1)
+        cycles = CYCLES_OF_SECOND_KERNEL + traffic / (CACHE_BYTES_PER_CYCLE * MULTIPROCESSORS)
+        cost += cycles * MULTIPLY_ADDS_PER_CYCLE
+    return cost

@@ -49,11 +49,6 @@ class Epilogue:
         words = ["bias" if self.bias else "", self.activation, self.residual, self.final]
         return "_".join(word for word in words if word) or "none"
 
-    @property
-    def adds_up(self) -> bool:
-        """Whether everything before the last activation is a sum."""
-        return not self.residual or (self.residual == "add" and not self.activation)
-
 
 @dataclass(frozen=True)
 class Conv2dProblem:
@@ -103,6 +98,12 @@ class Conv2dProblem:
         n, h, w, c, k, r, s, p, q, top, left, below, right, sh, sw, dh, dw = sizes
         pads, strides, dilation = (top, left, below, right), (sh, sw), (dh, dw)
         return cls(n, h, w, c, k, r, s, p, q, pads, strides, dilation, dtype)
+
+
+def is_product(problem: Conv2dProblem) -> bool:
+    """Whether the convolution is a plain matrix product of its pixels and its weights."""
+    unit = (problem.r, problem.s, *problem.strides) == (1, 1, 1, 1)
+    return unit and problem.pads == (0, 0, 0, 0)
 
 
 def alignment(channels: int, bits: int) -> int:
@@ -195,7 +196,3 @@ def check_epilogue(problem: Conv2dProblem, epilogue: Epilogue) -> None:
     """
     if epilogue.bias and problem.k == 1:
         raise UnsupportedConvolutionError("a bias of one element is not passed as a tensor")
-    if epilogue.residual and problem.c % 2 and problem.bits == 16:
-        raise UnsupportedConvolutionError(
-            f"{problem.c} input channels of 16 bits with a residual: an even number is needed"
-        )

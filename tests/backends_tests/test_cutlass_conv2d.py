@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.backends.cutlass.codegen import Unit
-from collage.backends.cutlass.conv2d import Conv2dFamily
+from collage.backends.cutlass.conv2d import TEMPLATES, Conv2dFamily
 from collage.backends.cutlass.conv2d_configurations import Conv2dConfiguration, candidates
-from collage.backends.cutlass.conv2d_patterns import epilogues
-from collage.backends.cutlass.conv2d_problem import Conv2dProblem, Epilogue, alignment
+from collage.backends.cutlass.conv2d_problem import Conv2dProblem, alignment
+from collage.backends.cutlass.gemm_configurations import GemmConfiguration
+from collage.backends.cutlass.gemm_render import ACTIVATION_CODES, RESIDUAL_CODES
 from collage.backends.cutlass.options import CutlassOptions
 from tests.backends_tests.cutlass_reading import (
     Array,
@@ -147,7 +149,6 @@ def test_the_bias_stays_outside_where_it_is_used_elsewhere() -> None:
         ("a bias of one element", "conv2d_bias", "float16", {}, {"bias": (1,), "channels": 1}),
         ("relu6 clips at 0 and 6", "conv2d_bias_relu6", "float16", {}, {"clip": (0, 1)}),
         ("broadcast", "conv2d_bias_add", "float16", {}, {"residual": (1, 1, 1, 8)}),
-        ("even number", "conv2d_bias_add", "float16", {}, {"data": 3, "residual": (1, 5, 6, 8)}),
     ],
 )
 def test_refusals_say_why(
@@ -203,30 +204,23 @@ PROBLEMS = st.builds(
     *(st.integers(1, 600), st.integers(1, 7), st.integers(1, 7)),
     st.sampled_from(["float16", "bfloat16", "float32"]),
 )
-EPILOGUES = st.sampled_from(list(epilogues()))
 
 
 @settings(max_examples=150, deadline=None)
-@given(PROBLEMS, EPILOGUES, st.sampled_from(["sm_80", "sm_90a"]))
-def test_every_offered_configuration_fits(
-    problem: Conv2dProblem, epilogue: Epilogue, arch: str
-) -> None:
-    if epilogue.residual and problem.c % 2 and problem.bits == 16:
-        return  # refused, see above
-    offered = candidates(problem, epilogue, CutlassOptions(), arch)
+@given(PROBLEMS, st.sampled_from(["sm_80", "sm_90a"]))
+def test_every_offered_configuration_fits(problem: Conv2dProblem, arch: str) -> None:
+    offered = candidates(problem, CutlassOptions(), arch)
     assert 1 <= len(offered) <= 8
     assert len(set(offered)) == len(offered)
     for made in offered:
-        check_configuration(problem, epilogue, made, arch)
+        check_configuration(problem, made, arch)
 
 
-def check_configuration(
-    problem: Conv2dProblem, epilogue: Epilogue, made: Conv2dConfiguration, arch: str
-) -> None:
+def check_configuration(problem: Conv2dProblem, made: Conv2dConfiguration, arch: str) -> None:
     if made.kind == "sm90":
         assert arch == "sm_90a" and problem.bits == 16
         assert problem.c % 8 == 0 and problem.k % 8 == 0
-        assert epilogue.adds_up and not (epilogue.activation and epilogue.final)
+        assert made.split_k == 1
         return
     assert problem.c % made.access_c == 0 and problem.k % made.access_k == 0
     assert made.access_c * problem.bits <= 128 and made.access_k * problem.bits <= 128
@@ -235,30 +229,28 @@ def check_configuration(
     assert made.stages * (made.tile_m + made.tile_n) * made.tile_k * problem.bits / 8 <= (
         SHARED_MEMORY_BYTES
     )
-    assert made.split_k == 1 or (epilogue.adds_up and made.iterator in ("optimized", "analytic"))
+    assert (made.split_k > 1) == (made.kind == "split_k")
+    assert made.split_k == 1 or made.iterator in ("optimized", "analytic")
     assert (made.split_k - 1) * made.tile_k < problem.c, "a slice would be empty"
     if made.iterator == "fixed":
         assert problem.c == made.access_c
-    if made.iterator in ("fixed", "few"):
-        assert not epilogue.residual
     if made.iterator == "optimized":
         assert max(problem.r, problem.s) <= 32
 
 
 def test_options_choose_generation_slices_and_accesses() -> None:
     problem = Conv2dProblem(1, 7, 7, 512, 512, 3, 3, 7, 7, (1,) * 4, (1, 1), (1, 1), "float16")
-    plain = Epilogue(bias=True, activation="relu")
 
     def offered(**options: Any) -> list[Conv2dConfiguration]:
-        return candidates(problem, plain, CutlassOptions(**options), "sm_90a")
+        return candidates(problem, CutlassOptions(**options), "sm_90a")
 
-    assert {c.kind for c in offered()} == {"sm80", "sm90"}
-    assert {c.kind for c in offered(sm=80)} == {"sm80"}
+    assert {c.kind for c in offered()} == {"sm80", "sm90", "split_k"}
+    assert {c.kind for c in offered(sm=80)} == {"sm80", "split_k"}
     assert any(c.split_k > 1 for c in offered()), "a batch of one small image needs slices"
     assert {c.split_k for c in offered(sm=80, split_k_slices=1)} == {1}
     assert {3, 5} <= {c.split_k for c in offered(sm=80, split_k_slices="3,5,64")}
     wide = dataclasses.replace(problem, n=64)
-    assert candidates(wide, plain, CutlassOptions(), "sm_90a")[0].split_k == 1
+    assert candidates(wide, CutlassOptions(), "sm_90a")[0].split_k == 1
     assert {c.access_c for c in offered(sm=80)} == {8}
 
 
@@ -267,34 +259,74 @@ def test_alignment_is_the_widest_access(channels: int, bits: int, wanted: int) -
     assert alignment(channels, bits) == wanted
 
 
-def test_units_do_not_depend_on_extents_nor_slices() -> None:
+def test_units_do_not_depend_on_extents_epilogues_nor_slices() -> None:
     family = Conv2dFamily()
-    small = read_case(case_of(Convolution((1, 8, 8, 64), (64, 3, 3), "bias", {"padding": 1}))).spec
-    large = read_case(case_of(Convolution((2, 30, 20, 128), (192, 1, 1), "bias"))).spec
+    same = {"padding": 1}
+    small, large, other = (
+        read_case(case_of(convolution)).spec
+        for convolution in (
+            Convolution((1, 8, 8, 64), (64, 3, 3), "bias", same),
+            Convolution((2, 30, 20, 128), (192, 3, 3), "bias_relu6", same),
+            Convolution((2, 30, 20, 128), (192, 3, 3), "bias_silu_add", same),
+        )
+    )
     made = Conv2dConfiguration("sm80", 128, 64, 32, 2, 2, 4, "optimized", 8, 8, 1)
-    sliced = dataclasses.replace(made, split_k=2)
-    assert family.render(small, made) == family.render(large, sliced)
-    assert family.launch_sizes(large, sliced)[-1] == 2
+    assert family.render(small, made) == family.render(large, made)
+    # Costly activations, and a residual to load, have kernels of their own.
+    assert family.render(small, made) != family.render(other, made)
+    sliced, more = (dataclasses.replace(made, kind="split_k", split_k=n) for n in (2, 4))
+    assert family.render(small, sliced) == family.render(other, more)
+    assert family.launch_sizes(small, sliced)[-5:] == (1, 0, 0, 0, 2)
     assert family.render(small, made) != family.render(small, dataclasses.replace(made, stages=3))
     assert "{{" not in family.render(small, made).text
 
 
+def test_numbers_of_the_epilogue_are_those_of_the_kernels_header() -> None:
+    header = (TEMPLATES / "collage_activation.h").read_text(encoding="utf-8")
+    numbers = dict(re.findall(r"  k(\w+) = (\d+),", header))
+    spelled = {name.replace("_", ""): code for name, code in ACTIVATION_CODES.items() if name}
+    assert spelled == {
+        name.lower(): int(number) for name, number in numbers.items() if name.lower() in spelled
+    }
+    residuals = re.search(r"kAddResidual = (\d+), kMultiplyResidual = (\d+)", header)
+    assert residuals is not None
+    assert tuple(map(int, residuals.groups())) == (
+        RESIDUAL_CODES["add"],
+        RESIDUAL_CODES["multiply"],
+    )
+    family = Conv2dFamily()
+    spec = read_case(case_of(Convolution((1, 8, 8, 16), (16, 3, 3), "bias_add_relu"))).spec
+    made = family.configurations(spec, CutlassOptions(), "sm_80")[0]
+    assert family.launch_sizes(spec, made)[17:21] == (1, 0, 1, 1)
+
+
+@pytest.mark.parametrize("epilogue", ["", "bias_relu6", "bias_add_relu"])
+def test_single_pixels_run_on_the_kernels_of_matrix_products(epilogue: str) -> None:
+    family, options = Conv2dFamily(), CutlassOptions()
+    spec = read_case(case_of(Convolution((2, 7, 9, 64), (48, 1, 1), epilogue))).spec
+    offered = family.configurations(spec, options, "sm_90a")
+    assert all(isinstance(made, GemmConfiguration) for made in offered)
+    made = offered[0]
+    m, n, k, batch, lda, ldb, *strides = family.launch_sizes(spec, made)[:8]
+    assert (m, n, k, batch, lda, ldb, *strides) == (2 * 7 * 9, 48, 64, 1, 64, 64, 0, 0)
+    # The unit is the one that a product with transposed weights has.
+    assert "ColumnMajor" in family.render(spec, made).text
+    strided = Convolution((2, 7, 9, 64), (48, 1, 1), epilogue, {"strides": 2})
+    other = read_case(case_of(strided)).spec
+    assert not any(
+        isinstance(c, GemmConfiguration) for c in family.configurations(other, options, "sm_90a")
+    )
+
+
 @pytest.mark.cuda
-@pytest.mark.parametrize(
-    "name", ["conv2d_bias_relu-float16-sliced", "conv2d_bias_add_relu-float16-sliced"]
-)
-def test_sliced_kernels_ask_for_one_counter_per_tile(name: str, tmp_path: Path) -> None:
+def test_a_sliced_kernel_asks_for_its_partial_sums(tmp_path: Path) -> None:
     """A compiled unit's host code, called on a machine that need not have a GPU."""
-    family, case = Conv2dFamily(), CASES[name]
+    family, case = Conv2dFamily(), CASES["conv2d_bias_relu-float16-sliced"]
     spec = read_case(case).spec
     options = CutlassOptions(**case.options)
-    chosen = next(c for c in family.configurations(spec, options, "sm_90a") if c.kind == "sm80")
+    chosen = next(c for c in family.configurations(spec, options, "sm_90a") if c.kind == "split_k")
     assert isinstance(chosen, Conv2dConfiguration)
     assert chosen.split_k == int(case.options["split_k_slices"])
     library = HostLibrary(Unit.of(family.render(spec, chosen)), tmp_path)
-    problem = Conv2dProblem.from_sizes(spec.sizes, spec.dtype)
-    rows = math.ceil(problem.n * problem.p * problem.q / chosen.tile_m)
-    tiles = rows * math.ceil(problem.k / chosen.tile_n)
-    sliced, whole = family.launch_sizes(spec, chosen), (*spec.sizes, 1)
-    assert library.workspace(sliced) == 4 * tiles
-    assert library.workspace(whole) == 0
+    sizes = family.launch_sizes(spec, chosen)
+    assert library.workspace(sizes) == 4 * chosen.split_k * spec.output.num_elements
