@@ -15,8 +15,8 @@ from collage.backends.base import BackendTarget, BuildContext, LibraryNeed
 from collage.backends.cublas.algorithms import Choice
 from collage.backends.cublas.partition import Partition, read_partition
 from collage.backends.cublas.problem import Problem
-from collage.backends.cublas.tuner import HEADERS, TEMPLATES, choose
-from collage.backends.cuda_toolkit import arch_of, cudart, find_toolkit
+from collage.backends.cublas.tuner import TEMPLATES, choose, compile_source
+from collage.backends.cuda_toolkit import arch_of, cudart
 
 
 @dataclass(frozen=True)
@@ -59,18 +59,17 @@ def compile_functions(
         When a function is not what the patterns match, or cublasLt has no algorithm for it.
     """
     partitions = [read_partition(function, target.options) for function in functions]
-    flags = runtime_flags(include)
     choices: dict[Problem, Choice] = {}
     if target.options.algorithm == "measured":
         problems = [partition.problem for partition in partitions]
-        choices = choose(problems, arch_of(target.device), [library, cudart()], flags, context)
+        choices = choose(problems, arch_of(target.device), [library, cudart()], include, context)
     return native.static_library(
         render_stubs(partitions, choices, target.options.workspace_limit),
         [partition.symbol for partition in partitions],
         context,
         suffix=".c",
         flags=[f"-I{TEMPLATES}"],
-        objects=[runtime_object(flags, context)],
+        objects=[compile_source("cublas_runtime.cc", include, context)],
     )
 
 
@@ -90,16 +89,3 @@ def render_stubs(
         entries=entries,
         workspace_limit=workspace_limit,
     )
-
-
-def runtime_flags(include: Path) -> list[str]:
-    """Compiler flags for the runtime's headers."""
-    folders = dict.fromkeys([include, find_toolkit().include])
-    includes = [f"-I{folder}" for folder in folders]
-    return ["-fvisibility=hidden", *includes, *native.ffi_include_flags()]
-
-
-def runtime_object(flags: list[str], context: BuildContext) -> Path:
-    """The runtime that every partition shares, compiled once."""
-    depends = [*HEADERS, native.FFI_HEADER]
-    return native.compile_cached(TEMPLATES / "cublas_runtime.cc", context, flags, depends)

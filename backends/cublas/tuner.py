@@ -17,12 +17,12 @@ from collage.backends.base import BuildContext, LibraryNeed
 from collage.backends.cublas.algorithms import AlgorithmLog, Choice, Device, choice_key
 from collage.backends.cublas.problem import Problem
 from collage.backends.cuda_runtime import has_device
-from collage.backends.cuda_toolkit import CUDA_HEADER
+from collage.backends.cuda_toolkit import CUDA_HEADER, find_toolkit
 from collage.backends.device_lock import exclusive
 from collage.backends.errors import CodegenError
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
-HEADERS = (TEMPLATES / "cublas_plan.h", TEMPLATES / "cublas_problem.h", CUDA_HEADER)
+HEADERS = ("cublas_plan.h", "cublas_problem.h")
 CANDIDATES = 24
 """How many of cublasLt's guesses are timed."""
 
@@ -31,7 +31,7 @@ def choose(
     problems: Sequence[Problem],
     arch: str,
     libraries: Iterable[LibraryNeed],
-    flags: Sequence[str],
+    include: Path,
     context: BuildContext,
 ) -> dict[Problem, Choice]:
     """The algorithms of the given products; empty where no GPU of that architecture is there.
@@ -42,8 +42,8 @@ def choose(
         For example ``sm_90a``.
     libraries : iterable of LibraryNeed
         cublasLt and the CUDA runtime.
-    flags : sequence of str
-        Compiler flags for the headers of these.
+    include : Path
+        Folder of ``cublasLt.h``.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def choose(
     """
     if not _gpu_is(arch):
         return {}
-    library = tuner_library(libraries, flags, context)
+    library = tuner_library(libraries, include, context)
     log = AlgorithmLog(context.cache_dir / "cublas" / "algorithms.jsonl")
     return Tuner(library, str(tvm.cuda(0).device_name)).choose(problems, log)
 
@@ -64,12 +64,30 @@ def _gpu_is(arch: str) -> bool:
     return str(tvm.cuda(0).compute_version).replace(".", "") == number
 
 
-def tuner_library(
-    libraries: Iterable[LibraryNeed], flags: Sequence[str], context: BuildContext
-) -> Path:
+def compile_source(name: str, include: Path, context: BuildContext) -> Path:
+    """Compile one of this backend's C++ files, once per content.
+
+    Parameters
+    ----------
+    name : str
+        Of a file among the templates.
+    include : Path
+        Folder of ``cublasLt.h``; its structures differ between versions, so its content counts.
+    """
+    folders = dict.fromkeys([include, find_toolkit().include])
+    flags = ["-fvisibility=hidden", *(f"-I{folder}" for folder in folders)]
+    depends = [
+        *(TEMPLATES / header for header in HEADERS),
+        *(CUDA_HEADER, native.FFI_HEADER),
+        *(include / header for header in ("cublasLt.h", "cublas_api.h")),
+    ]
+    flags += native.ffi_include_flags()
+    return native.compile_cached(TEMPLATES / name, context, flags, depends)
+
+
+def tuner_library(libraries: Iterable[LibraryNeed], include: Path, context: BuildContext) -> Path:
     """The library that times algorithms, compiled once per content."""
-    depends = [*HEADERS, native.FFI_HEADER]
-    compiled = native.compile_cached(TEMPLATES / "cublas_tuner.cc", context, flags, depends)
+    compiled = compile_source("cublas_tuner.cc", include, context)
     output = compiled.with_suffix(".so")
     if not output.exists():
         paths = [need.path for need in libraries]

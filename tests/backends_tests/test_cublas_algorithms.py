@@ -13,7 +13,7 @@ import tvm
 from collage.backends.base import BuildContext
 from collage.backends.cublas import CublasBackend, find_cublas, tuner
 from collage.backends.cublas.algorithms import AlgorithmLog, Choice, Device, choice_key
-from collage.backends.cublas.codegen import render_stubs, runtime_flags
+from collage.backends.cublas.codegen import render_stubs
 from collage.backends.cublas.partition import Partition
 from collage.backends.cublas.problem import Problem
 from collage.backends.cublas.tuner import choose, tuner_library
@@ -83,14 +83,14 @@ def test_nothing_is_chosen_without_a_gpu_of_the_target(
 ) -> None:
     context = BuildContext(tmp_path / "cache", tmp_path / "work")
     monkeypatch.setattr(tuner, "has_device", lambda: False)
-    assert choose([PROBLEM], "sm_90a", [], [], context) == {}
+    assert choose([PROBLEM], "sm_90a", [], tmp_path, context) == {}
 
     class Ampere:
         compute_version = "8.0"
 
     monkeypatch.setattr(tuner, "has_device", lambda: True)
     monkeypatch.setattr(tvm, "cuda", lambda _: Ampere())
-    assert choose([PROBLEM], "sm_90a", [], [], context) == {}
+    assert choose([PROBLEM], "sm_90a", [], tmp_path, context) == {}
     assert not context.cache_dir.exists(), "nothing was compiled"
 
 
@@ -105,9 +105,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     context = BuildContext(folder / "cache", folder / "work")
     (need,) = CublasBackend().required_libraries(None)  # type: ignore[arg-type]
     header, _ = find_cublas()
-    flags = runtime_flags(header.parent)
-    made = tuner_library([need, cudart()], flags, context)
-    assert tuner_library([need, cudart()], flags, context) == made
+    made = tuner_library([need, cudart()], header.parent, context)
+    assert tuner_library([need, cudart()], header.parent, context) == made
     return made
 
 

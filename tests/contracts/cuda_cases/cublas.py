@@ -272,7 +272,21 @@ def _products() -> list[CudaCase]:
         for dtype in dict.fromkeys([_dtypes(number), "float32"]):
             made.append(_case("matmul", dtype, name, product(lhs, rhs, dtype)))
     batched = product((4, 24, 32), (4, 32, 40), "float16", chain=Chain((40,), False, "relu"))
-    return [*made, _case("matmul_bias_relu", "float16", "4x24x32x40", batched)]
+    return [
+        *made,
+        _case("matmul_bias_relu", "float16", "4x24x32x40", batched),
+        _case("matmul_permuted_rhs", "float16", "same-operand", gram((2, 24, 40), "float16")),
+    ]
+
+
+def gram(shape: Sequence[int], dtype: str) -> tvm.IRModule:
+    """A matrix times its own transpose: both operands are the same memory."""
+
+    def body(emit: Emit, x: relax.Expr) -> relax.Expr:
+        axes = [*range(len(shape) - 2), len(shape) - 1, len(shape) - 2]
+        return op.matmul(x, emit(op.permute_dims(x, axes)))
+
+    return graph([shape], body, dtype)
 
 
 def _dense_shapes() -> list[CudaCase]:
