@@ -26,10 +26,8 @@ from tvm.s_tir.dlight.gpu.matmul import (
 )
 
 from collage.backends.tvm.cuda.schedules._base import OTHER_KIND, WARP, Gpu, Refusal
+from collage.backends.tvm.cuda.schedules.wmma import MICRO, intrinsics
 from collage.backends.tvm.schedules._base import root_blocks
-
-MICRO = 16
-"""Rows, columns and depth of one WMMA operation."""
 
 SMALLEST = 8
 """Extents of I, J and K below which half of every tensor-core operation would be padding."""
@@ -252,22 +250,13 @@ class _Builder:
         return i0, j0, i1
 
     def _tensorize(self, fragment_a: Any, fragment_b: Any, store: Any, init: Any) -> None:
-        # Importing the intrinsics costs seconds, which only those who need them should pay.
-        from tvm.s_tir.tensor_intrin.cuda import get_wmma_intrin_group
-
         sch = self.sch
-        group = get_wmma_intrin_group(
-            load_scope="shared.dyn",
-            store_scope=self.tile.result_scope,
-            in_dtype="float16",
-            out_dtype="float32",
-            trans_b=self.transposed_b,
-        )
-        for fragment, intrinsic in ((fragment_a, "load_a"), (fragment_b, "load_b")):
+        names = intrinsics(self.transposed_b, self.tile.result_scope)
+        for fragment, intrinsic in ((fragment_a, names.load_a), (fragment_b, names.load_b)):
             outer_i, outer_j, micro = self._micro_tiles(fragment)
             sch.unroll(outer_i)
             sch.unroll(outer_j)
-            sch.tensorize(micro, group[intrinsic])
-        sch.tensorize(sch.get_loops(sch.get_child_blocks(init)[0])[-2], group["init"])
-        sch.tensorize(sch.get_loops(store)[-2], group["store"])
-        sch.tensorize(sch.get_loops(self.main)[-3], group["compute"])
+            sch.tensorize(micro, intrinsic)
+        sch.tensorize(sch.get_loops(sch.get_child_blocks(init)[0])[-2], names.fill)
+        sch.tensorize(sch.get_loops(store)[-2], names.store)
+        sch.tensorize(sch.get_loops(self.main)[-3], names.multiply)
