@@ -28,6 +28,7 @@ from collage.backends.base import BackendTarget
 from collage.cost.base import Cost, CostStatus
 from collage.cost.build_task import save_arrays
 from collage.cost.measure_config import MeasureConfig
+from collage.cost.precision import allows_half
 from collage.cost.process import WorkerFailure, WorkerProcess
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.cost.record import Clocks
@@ -56,12 +57,16 @@ class WholeModel:
         Every target that the model was compiled for.
     library : callable
         Gives the library's path; called only when it has to be measured.
+    half : bool
+        Whether the model computes in half precision although its outputs have another dtype; found
+        without where inputs, outputs or a target's options say so.
     """
 
     key: str
     description: str
     targets: tuple[BackendTarget, ...]
     library: Callable[[], Path]
+    half: bool = False
 
 
 @dataclass
@@ -143,6 +148,7 @@ class EndToEndTimer:
             "library": str(library),
             "inputs": str(folder / "inputs"),
             "expected": str(folder / "expected"),
+            "half": contestant.model.half or allows_half(contestant.model.targets),
             "config": self._config.to_dict(),
         }
         answer = self._ask(contestant, request)

@@ -81,7 +81,7 @@ class MeasureConfig:
     rtol : float
         Largest difference to the reference, relative to the largest value (float32, float64).
     rtol_half : float
-        The same for float16 and bfloat16 outputs.
+        The same for what is computed in float16, bfloat16 or TF32.
     seed : int
         Of weights and inputs.
     cuda : CudaConfig
@@ -133,6 +133,7 @@ class MeasureConfig:
         """Wall time for checking and timing one workload on a device of this kind."""
         return self.run_timeout_sec if device_kind == "cpu" else self.cuda.run_timeout_sec
 
-    def tolerance(self, dtype: str) -> float:
-        """The relative tolerance for outputs of one dtype."""
-        return self.rtol_half if dtype in ("float16", "bfloat16") else self.rtol
+    def tolerance(self, dtype: str, *, half: bool = False) -> float:
+        """The relative tolerance for outputs of one dtype; ``half`` when they were computed with
+        fewer digits than that, see :mod:`collage.cost.precision`."""
+        return self.rtol_half if half or dtype in ("float16", "bfloat16") else self.rtol

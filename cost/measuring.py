@@ -23,6 +23,7 @@ from collage.cost.device import available_cores
 from collage.cost.end_to_end import EndToEndTimer, WholeModel
 from collage.cost.measure_config import MeasureConfig
 from collage.cost.plugins import plugins_for
+from collage.cost.precision import is_half
 from collage.cost.progress import ProgressCallback, ProgressEvent
 from collage.cost.record import Record, RecordKey
 from collage.cost.runner import RunJob, Runner, RunResult
@@ -244,7 +245,8 @@ class _Batch:
             return
         else:
             with owner.lock():
-                result = owner._runner.run(RunJob.in_folder(job.folder))
+                half = is_half(job.workload, job.target)
+                result = owner._runner.run(RunJob.in_folder(job.folder, half=half))
             owner._stats.seconds_running += result.run_sec
         text, backend = job.workload.describe(), job.target.backend
         key = self._questions[index][0]

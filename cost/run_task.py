@@ -16,6 +16,7 @@ from collage.cost.base import CostStatus
 from collage.cost.build_task import load_arrays
 from collage.cost.measure_config import MeasureConfig
 from collage.cost.needs import load_needs
+from collage.cost.precision import HALF
 from collage.cost.reference import largest_error
 from collage.cost.sessions import Session, open_session
 
@@ -59,7 +60,8 @@ class RunService:
         Parameters
         ----------
         request : dict
-            ``library`` (path), ``inputs`` and ``expected`` (folders of arrays), ``config``.
+            ``library`` (path), ``inputs`` and ``expected`` (folders of arrays), ``half`` (see
+            :class:`collage.cost.runner.RunJob`), ``config``.
 
         Returns
         -------
@@ -138,11 +140,14 @@ class _Loaded:
         self.first_call_sec = 0.0
         self._config = MeasureConfig.from_dict(request["config"])
         self._expected = load_arrays(Path(request["expected"]))
+        arrays = load_arrays(Path(request["inputs"]))
+        self._half = request["half"] or any(
+            a.dtype.name in HALF for a in (*arrays, *self._expected)
+        )
         load_needs(Path(request["library"]))
         library = tvm.runtime.load_module(request["library"])
         self.machine = relax.VirtualMachine(library, session.device)
-        inputs = session.upload(load_arrays(Path(request["inputs"])))
-        self.machine.set_input("main", *inputs)
+        self.machine.set_input("main", *session.upload(arrays))
         # Weights and inputs went up outside the stream that calls are launched in.
         session.synchronize()
         self._checked: list[NDArray[np.generic]] = []
@@ -168,11 +173,26 @@ class _Loaded:
         self.session.synchronize()
         actual = [tensor.numpy() for tensor in _flatten(self.machine.get_outputs("main"))]
         if not _same(actual, self._checked):
-            wrong, self._error = _compare(actual, self._expected, self._config)
+            wrong, self._error = self._compare(actual)
             if wrong:
                 return {"status": CostStatus.WRONG_RESULT.value, "reason": wrong}
             self._checked = actual
         return {**_VALID, "largest_error": self._error}
+
+    def _compare(self, actual: Sequence[NDArray[np.generic]]) -> tuple[str, float]:
+        """What is wrong with the outputs (empty when nothing is) and their largest error."""
+        if len(actual) != len(self._expected):
+            return f"{len(actual)} outputs instead of {len(self._expected)}", np.inf
+        worst = 0.0
+        for index, (array, wanted) in enumerate(zip(actual, self._expected, strict=True)):
+            if array.shape != wanted.shape or array.dtype != wanted.dtype:
+                given = f"{array.dtype}{list(array.shape)}"
+                return f"output {index} is {given}, not {wanted.dtype}{list(wanted.shape)}", np.inf
+            error = largest_error(array, wanted)
+            if not error <= self._config.tolerance(wanted.dtype.name, half=self._half):
+                return f"output {index} is off by {error:.2g} of its largest value", error
+            worst = max(worst, error)
+        return "", worst
 
 
 def _same(actual: Sequence[NDArray[np.generic]], earlier: Sequence[NDArray[np.generic]]) -> bool:
@@ -181,26 +201,6 @@ def _same(actual: Sequence[NDArray[np.generic]], earlier: Sequence[NDArray[np.ge
         a.shape == b.shape and a.tobytes() == b.tobytes()
         for a, b in zip(actual, earlier, strict=True)
     )
-
-
-def _compare(
-    actual: Sequence[NDArray[np.generic]],
-    expected: Sequence[NDArray[np.generic]],
-    config: MeasureConfig,
-) -> tuple[str, float]:
-    """What is wrong with the outputs (empty when nothing is) and their largest error."""
-    if len(actual) != len(expected):
-        return f"{len(actual)} outputs instead of {len(expected)}", np.inf
-    worst = 0.0
-    for index, (array, wanted) in enumerate(zip(actual, expected, strict=True)):
-        if array.shape != wanted.shape or array.dtype != wanted.dtype:
-            given = f"{array.dtype}{list(array.shape)}"
-            return f"output {index} is {given}, not {wanted.dtype}{list(wanted.shape)}", np.inf
-        error = largest_error(array, wanted)
-        if not error <= config.tolerance(wanted.dtype.name):
-            return f"output {index} is off by {error:.2g} of its largest value", error
-        worst = max(worst, error)
-    return "", worst
 
 
 def _flatten(value: Any) -> list[tvm.runtime.Tensor]:

@@ -21,16 +21,19 @@ class RunJob:
     inputs, expected : Path
         Folders of ``.npy`` files, one per input and output, see
         :func:`collage.cost.build_task.save_arrays`.
+    half : bool
+        Whether the outputs have no more digits than half precision, whatever their dtype.
     """
 
     library: Path
     inputs: Path
     expected: Path
+    half: bool = False
 
     @classmethod
-    def in_folder(cls, folder: Path) -> RunJob:
+    def in_folder(cls, folder: Path, *, half: bool = False) -> RunJob:
         """The files that a build leaves in its folder."""
-        return cls(folder / "model.so", folder / "inputs", folder / "expected")
+        return cls(folder / "model.so", folder / "inputs", folder / "expected", half)
 
 
 @dataclass(frozen=True)

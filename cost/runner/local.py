@@ -92,6 +92,7 @@ class LocalRunner(Runner):
             "library": str(job.library),
             "inputs": str(job.inputs),
             "expected": str(job.expected),
+            "half": job.half,
             "config": self._config.to_dict(),
         }
         try:

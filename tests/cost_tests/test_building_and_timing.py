@@ -1,0 +1,324 @@
+"""On a GPU, what is built is timed while others are being built; references are shared."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+from tvm.relax import op
+
+from collage.backends.base import BuildContext, LibraryNeed
+from collage.backends.compile import CompiledLibrary
+from collage.backends.device_lock import exclusive
+from collage.backends.errors import MeasurementError
+from collage.cost import measuring
+from collage.cost.answering import Answers, MeasureStats, Question
+from collage.cost.base import Cost, CostStatus
+from collage.cost.build_task import load_arrays
+from collage.cost.builder import BuildResult
+from collage.cost.content import content_key
+from collage.cost.database import Database
+from collage.cost.device import Device
+from collage.cost.keys import KeyMaker
+from collage.cost.measure_config import MeasureConfig
+from collage.cost.measuring import Measurer, default_builders
+from collage.cost.needs import load_needs, stage_to_measure
+from collage.cost.progress import ignore
+from collage.cost.record import Clocks, RecordKey
+from collage.cost.references import References
+from collage.cost.runner import RunJob, Runner, RunResult
+from tests.cost_tests.conftest import ToyTarget, toy_workload
+from tests.cost_tests.support import external_partition, native_partition, tensor
+
+GPU = Device("cuda", "toy", 1, "sm_90", "1")
+
+
+class SlowRunner(Runner):
+    """Notes when it ran what; takes its time."""
+
+    def __init__(self, run_sec: float) -> None:
+        self.run_sec = run_sec
+        self.spans: list[tuple[float, float]] = []
+
+    def run(self, job: RunJob) -> RunResult:
+        assert job.library.exists() and load_arrays(job.expected)
+        begin = time.monotonic()
+        time.sleep(self.run_sec)
+        self.spans.append((begin, time.monotonic()))
+        cost = Cost(CostStatus.VALID, 1e-6, 0.0, (1e-6,))
+        return RunResult(cost, run_sec=self.run_sec, clocks=Clocks(1000, 2000))
+
+    def close(self) -> None:
+        pass
+
+
+def measurer(
+    context: BuildContext, runner: Runner, database: Database
+) -> tuple[Measurer, MeasureStats]:
+    stats = MeasureStats()
+    answers = Answers(database, stats)
+    made = Measurer(
+        context,
+        MeasureConfig(),
+        "cuda",
+        runner,
+        answers,
+        stats,
+        ignore,
+        parallel_builds=2,
+        plugins=["tests.cost_tests.toy_backend:ToyBackend"],
+        deadline=None,
+    )
+    return made, stats
+
+
+def questions(context: BuildContext, workloads: Sequence[Question]) -> dict[RecordKey, Question]:
+    keys = KeyMaker(context, MeasureConfig(), GPU)
+    return {keys.partition(w, t): (w, t) for w, t in workloads}
+
+
+def test_building_goes_on_while_something_is_timed(
+    context: BuildContext, toy: ToyTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[float] = []
+    build = measuring.Builder.build
+
+    def noting(self, jobs, done=None, go_on=lambda: True):  # type: ignore[no-untyped-def]
+        def told(index: int, result: BuildResult) -> None:
+            built.append(result.build_sec)
+            done(index, result)
+
+        return build(self, jobs, told, go_on)
+
+    monkeypatch.setattr(measuring.Builder, "build", noting)
+    runner, database = SlowRunner(0.3), Database()
+    made, stats = measurer(context, runner, database)
+    wanted = questions(context, [(toy_workload(n, 10), toy()) for n in range(1, 7)])
+    try:
+        begin = time.monotonic()
+        made.measure(wanted, within_budget=True)
+        elapsed = time.monotonic() - begin
+    finally:
+        made.close()
+    records = [database.lookup(key) for key in wanted]
+    assert all(record is not None and record.cost.is_valid for record in records)
+    assert all(record is not None and record.clocks == Clocks(1000, 2000) for record in records)
+    assert len(runner.spans) == len(built) == 6
+    assert all(a[1] <= b[0] for a, b in zip(runner.spans, runner.spans[1:], strict=False))
+    assert stats.seconds_running == pytest.approx(6 * 0.3)
+    assert stats.seconds_building == pytest.approx(elapsed - 6 * 0.3, abs=0.5)
+
+
+def test_the_device_is_free_while_code_generators_run(
+    context: BuildContext, toy: ToyTarget
+) -> None:
+    """They may try algorithms on it; a search on a CPU holds it all the time."""
+    got: list[bool] = []
+    stop = threading.Event()
+
+    def another() -> None:
+        while not stop.is_set():
+            with exclusive("cuda"):
+                got.append(True)
+            time.sleep(0.01)
+
+    made, _ = measurer(context, SlowRunner(0.0), Database())
+    thread = threading.Thread(target=another)
+    try:
+        thread.start()
+        made.measure(questions(context, [(toy_workload(2, 3), toy())]), within_budget=True)
+    finally:
+        stop.set()
+        thread.join()
+        made.close()
+    assert len(got) > 3
+
+
+def test_bad_builds_are_recorded_and_the_time_budget_ends_the_rest(
+    context: BuildContext, toy: ToyTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = Database()
+    runner = SlowRunner(0.0)
+    made, stats = measurer(context, runner, database)
+    monkeypatch.setattr(made, "_time_is_up", lambda: len(runner.spans) >= 3)
+    bad = (toy_workload(50, 1), toy(build="refuse"))
+    wanted = questions(context, [bad, *((toy_workload(n, 10), toy()) for n in range(1, 40))])
+    try:
+        made.measure(wanted, within_budget=True)
+    finally:
+        made.close()
+    records = [record for key in wanted if (record := database.lookup(key)) is not None]
+    assert len(records) == 4 and stats.measured == 4, "the bad one, and those that were in time"
+    assert stats.invalid == 1 and records[0].cost.status is CostStatus.BUILD_FAILED
+    assert not list(context.work_dir.glob("measure-*")), "nothing is left behind"
+
+
+def test_a_gpu_gets_a_builder_per_core_but_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cores, builders in ((1, 2), (2, 2), (16, 15)):
+        monkeypatch.setattr("collage.cost.measuring.available_cores", lambda n=cores: n)
+        assert default_builders("cuda") == builders and default_builders("cpu") == 2
+
+
+# --- what is computed once for all backends ---------------------------------------------------
+
+
+def dense(values: np.ndarray) -> tuple[tvm.IRModule, tvm.IRModule, tvm.IRModule]:
+    """The same operators as a native partition and as partitions of two backends."""
+
+    def body(x: relax.Var) -> relax.Expr:
+        return op.nn.relu(op.matmul(x, relax.const(values)))
+
+    return (
+        native_partition([tensor("x", 2, 3)], body),
+        external_partition("one", [tensor("y", 2, 3)], body, "one.matmul_relu", "first"),
+        external_partition("two", [tensor("z", 2, 3)], body, "two.dense", "second"),
+    )
+
+
+def test_content_is_named_whatever_the_partition_is_called() -> None:
+    first = np.arange(12).reshape(3, 4).astype("float32")
+    keys = {content_key(mod) for mod in dense(first)}
+    assert len(keys) == 1
+    second = first.copy()
+    second[1, 1] += 1
+    assert content_key(dense(second)[0]) not in keys
+
+
+def test_content_tells_computations_apart() -> None:
+    x = [tensor("x", 4, 4)]
+    w = relax.const(np.eye(4, dtype="float32"))
+    mods = [
+        native_partition(x, lambda a: op.add(op.nn.relu(a), a)),
+        native_partition(x, lambda a: op.add(op.nn.relu(a), op.nn.relu(a))),
+        native_partition(x, lambda a: op.add(a, op.nn.relu(a))),
+        native_partition(x, lambda a: op.nn.softmax(a, 0)),
+        native_partition(x, lambda a: op.nn.softmax(a, 1)),
+        native_partition(x, lambda a: op.clip(a, 0, 6)),
+        native_partition(x, lambda a: op.clip(a, 0, 7)),
+        native_partition(x, lambda a: op.matmul(a, w)),
+        native_partition(x, lambda a: op.matmul(w, a)),
+        native_partition(x, lambda a: op.strided_slice(a, [0], [0], [2])),
+        native_partition(x, lambda a: op.strided_slice(a, [0], [1], [3])),
+        native_partition(x, lambda a: op.concat([a, op.nn.relu(a)], 0)),
+        native_partition(x, lambda a: op.concat([op.nn.relu(a), a], 0)),
+        native_partition([tensor("x", 4, 4, dtype="float16")], lambda a: op.add(op.nn.relu(a), a)),
+    ]
+    assert len({content_key(mod) for mod in mods}) == len(mods)
+
+
+def test_content_follows_tuples() -> None:
+    def parts(first: int) -> tvm.IRModule:
+        def body(a: relax.Var) -> relax.Expr:
+            return relax.TupleGetItem(op.split(a, 2, 0), first)
+
+        return native_partition([tensor("x", 4, 4)], body)
+
+    assert content_key(parts(0)) != content_key(parts(1))
+    assert content_key(parts(0)) == content_key(parts(0))
+
+
+def test_a_reference_is_computed_once_and_outlives_its_removal(tmp_path: Path) -> None:
+    references = References(tmp_path / "references")
+    computed: list[str] = []
+
+    def compute_for(key: str, size: int = 10) -> None:
+        def compute(place: Path) -> None:
+            computed.append(key)
+            (place / "inputs").mkdir()
+            (place / "inputs" / "0.float32.npy").write_bytes(key.encode() * size)
+
+        references.link(key, tmp_path / f"job{len(computed)}-{key}-{time.monotonic_ns()}", compute)
+
+    for key in ("a", "b", "a", "a", "b"):
+        compute_for(key)
+    assert computed == ["a", "b"]
+    files = sorted(tmp_path.glob("job*/inputs/0.float32.npy"))
+    assert len(files) == 5 and {f.read_bytes() for f in files} == {b"a" * 10, b"b" * 10}
+
+    small = References(tmp_path / "references", limit_bytes=25)
+    references = small
+    compute_for("c")  # Thirty bytes are too many: "a" was used before "b" was.
+    left = {p.name for p in (tmp_path / "references").iterdir() if p.is_dir()}
+    assert left == {"b", "c"}
+    assert all(f.exists() for f in files), "who uses it still has it"
+    compute_for("a")
+    assert computed == ["a", "b", "c", "a"]
+
+
+def test_a_failed_computation_leaves_nothing(tmp_path: Path) -> None:
+    references = References(tmp_path / "references")
+
+    def fail(place: Path) -> None:
+        (place / "half").write_text("done")
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        references.link("key", tmp_path / "job", fail)
+    assert not (tmp_path / "job").exists()
+    assert [p for p in (tmp_path / "references").iterdir() if p.is_dir()] == []
+
+
+_SHARER = """
+import sys, time
+from pathlib import Path
+from collage.cost.references import References
+folder, name = Path(sys.argv[1]), sys.argv[2]
+def compute(place):
+    with (folder / "computed").open("a") as log:
+        log.write(name)
+    time.sleep(0.5)
+    (place / "data").write_text("the data")
+References(folder / "references").link("key", folder / name, compute)
+print((folder / name / "data").read_text())
+"""
+
+
+def test_builders_that_ask_at_once_wait_for_one(tmp_path: Path) -> None:
+    sharers = [
+        subprocess.Popen(
+            [sys.executable, "-c", _SHARER, tmp_path, name], stdout=subprocess.PIPE, text=True
+        )
+        for name in "xyz"
+    ]
+    assert [sharer.communicate()[0] for sharer in sharers] == ["the data\n"] * 3
+    assert len((tmp_path / "computed").read_text()) == 1
+
+
+# --- what a library needs before it is loaded -------------------------------------------------
+
+
+def test_what_a_library_needs_is_loaded_before_it(tmp_path: Path) -> None:
+    needed = tmp_path / "wheel" / "libneeded_by_test.so.7"
+    needed.parent.mkdir()
+    code = "int answer_of_needed(void) { return 42; }"
+    command = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-Wl,-soname,libneeded_by_test.so.7"]
+    subprocess.run([*command, "-o", needed], input=code, text=True, check=True)
+    library = tmp_path / "build" / "model.so"
+    library.parent.mkdir()
+    code = "int answer_of_needed(void); int answer(void) { return answer_of_needed(); }"
+    command = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", library, "-x", "none", needed]
+    subprocess.run(command, input=code, text=True, check=True)
+    need = LibraryNeed("libneeded_by_test.so.7", "7.0", "a-wheel", needed)
+    stage_to_measure(CompiledLibrary(library, (), (need,)))
+    loader = (
+        "import ctypes, sys; from pathlib import Path; from collage.cost.needs import load_needs;"
+        "load_needs(Path(sys.argv[1])); print(ctypes.CDLL(sys.argv[1]).answer())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", loader, library], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "42\n"
+    needed.unlink()
+    with pytest.raises(MeasurementError, match="libneeded_by_test"):
+        load_needs(library)
+    stage_to_measure(CompiledLibrary(library, ()))
+    load_needs(library)  # Nothing is needed any longer.
+    assert not library.with_name("needs.json").exists()
