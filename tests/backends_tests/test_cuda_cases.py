@@ -95,7 +95,9 @@ def test_case_compiles_and_links(compilers: _Compilers, family: str, name: str) 
     assert {image.arch for image in code} <= {int(number)}
     if case.backend not in _WITHOUT_DEVICE_CODE:
         assert sum(image.size_bytes for image in code) > 1000
-    assert b"__global__" not in library.read_bytes(), "CUDA source was embedded, not compiled"
+    # An engine of TensorRT for RTX holds source of its own, compiled when it is loaded.
+    if case.backend != "tensorrt":
+        assert b"__global__" not in library.read_bytes(), "CUDA source was embedded, not compiled"
 
 
 @pytest.mark.parametrize("family", families())
@@ -107,7 +109,9 @@ def test_every_pattern_has_a_case(family: str) -> None:
         backend = get_backend(name)
         target = BackendTarget(name, cuda_target(), backend.parse_options({}))
         patterns = {triple.name for triple in backend.patterns(target)}
-        tried = {case.pattern for case in cases if case.backend == name}
+        # A backend of several families of operators may have a list for each.
+        lists = [cases_of(other).values() for other in families()]
+        tried = {case.pattern for every in lists for case in every if case.backend == name}
         assert patterns - tried == set(), "patterns without a case"
 
 
