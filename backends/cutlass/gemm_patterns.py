@@ -247,12 +247,8 @@ def _bias_per_column(match: Match) -> Verdict:
 def _residual_from_outside(match: Match) -> Verdict:
     """The residual is not itself a stage of the chain, as in ``x * sigmoid(x)``."""
     residual = match.annotated["residual"]
-    stages = [
-        match.root,
-        *(match.annotated[s] for s in ("biased", "activated") if s in match.annotated),
-    ]
-    uses = sum(arg.same_as(residual) for stage in stages for arg in stage.args)
-    if uses != 1:
+    stages = [match.annotated.get(name) for name in ("root", "biased", "activated")]
+    if any(stage is not None and stage.same_as(residual) for stage in stages):
         return Verdict.no("the residual is computed by the chain that it is joined to")
     return Verdict.yes()
 

@@ -198,6 +198,8 @@ def test_epilogues_that_do_not_fit_are_refused() -> None:
         return op.multiply(emit(op.sigmoid(biased)), biased)
 
     assert "computed by the chain" in refusal("matmul_bias_sigmoid_multiply", _after(own_gate))
+    doubled = _after(lambda emit, y: op.add(y, y))
+    assert "computed by the chain" in refusal("matmul_add", doubled)
 
     def leaky_gate(emit: Emit, y: relax.Expr) -> relax.Expr:
         scaled = emit(op.multiply(y, relax.const(np.float16(0.2))))
@@ -216,3 +218,11 @@ def test_residual_on_either_side_is_the_same_problem() -> None:
     assert refusal("matmul_add", graph([[4, 16], [4, 8]], left, "float16")) == ""
     plain = dense(Form(residual="add"), (4, 16), (16, 8), "float16")
     assert refusal("matmul_add", plain) == ""
+
+
+def test_residual_may_be_computed_before_or_be_the_left_operand() -> None:
+    def body(emit: Emit, x: relax.Expr) -> relax.Expr:
+        before = emit(op.nn.relu(x))
+        return op.add(emit(op.matmul(before, constant(8, 8, dtype="float16"))), before)
+
+    assert refusal("matmul_add", graph([[4, 8]], body, "float16")) == ""
