@@ -12,6 +12,8 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
@@ -31,9 +33,10 @@ def main(settings: dict[str, Any]) -> None:
     if settings["blas_threads"] is not None:
         # Read when numpy is imported, which is below.
         os.environ["OPENBLAS_NUM_THREADS"] = str(settings["blas_threads"])
-    from collage.backends.errors import CollageError
-    from collage.cost.plugins import load_plugins
-    from collage.cost.tasks import Tasks, failure
+    with _without_torch():
+        from collage.backends.errors import CollageError
+        from collage.cost.plugins import load_plugins
+        from collage.cost.tasks import Tasks, failure
 
     tasks = Tasks(settings["device"])
     try:
@@ -71,6 +74,21 @@ def _die_with_parent(parent: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)  # The parent died before that.
+
+
+@contextmanager
+def _without_torch() -> Iterator[None]:
+    """TVM imports PyTorch wherever it is installed: seconds, and the GPU libraries it brings along,
+    in every worker and for nothing."""
+    if "torch" in sys.modules:
+        yield
+        return
+    # This is how the import system is told that there is none.
+    sys.modules["torch"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules["torch"]
 
 
 def _claim_standard_output() -> int:

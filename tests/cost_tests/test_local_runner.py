@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -85,5 +86,36 @@ def test_a_worker_that_cannot_import_its_plugin_says_so() -> None:
     try:
         with pytest.raises(MeasurementError, match="No module named 'no_such_module'"):
             worker.wait_until_ready()
+    finally:
+        worker.close()
+
+
+_FAKE_TORCH = """
+import pathlib
+pathlib.Path(__file__).with_name("imported").touch()
+raise ImportError("too slow")
+"""
+
+
+def test_a_worker_does_not_import_torch_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TVM does, wherever it is installed; a backend that wants it still gets it."""
+    package = tmp_path / "torch"
+    package.mkdir()
+    (package / "__init__.py").write_text(_FAKE_TORCH)
+    (tmp_path / "wants_torch.py").write_text("import torch")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    worker = WorkerProcess(memory_limit_bytes=1 << 30)
+    try:
+        worker.wait_until_ready()
+        assert not (package / "imported").exists()
+    finally:
+        worker.close()
+    worker = WorkerProcess(["wants_torch:Backend"], memory_limit_bytes=1 << 30)
+    try:
+        with pytest.raises(MeasurementError, match="too slow"):
+            worker.wait_until_ready()
+        assert (package / "imported").exists()
     finally:
         worker.close()
