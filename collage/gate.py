@@ -17,12 +17,13 @@ import tvm
 from numpy.typing import NDArray
 
 from collage.backends.base import BackendTarget, BuildContext
-from collage.backends.compile import CompiledLibrary, compile_module, stage_libraries
+from collage.backends.compile import CompiledLibrary, compile_module
 from collage.backends.errors import CodegenError, CollageError, CompileError, MeasurementError
 from collage.cost.base import Cost, CostStatus
 from collage.cost.end_to_end import WholeModel
 from collage.cost.keys import ModuleKeys
 from collage.cost.measured import MeasuredCostModel
+from collage.cost.needs import stage_to_measure
 from collage.cost.record import Record
 from collage.lower import lower
 from collage.search.dataflow import DataflowGraph
@@ -153,7 +154,7 @@ class Gate:
             library = compile_module(
                 module, self._targets, folder / LIBRARY, self._context, cuda_graph=True
             )
-            stage_libraries(library, copy=False)
+            stage_to_measure(library)
             self._libraries[key] = library
         return self._libraries[key]
 
