@@ -13,6 +13,7 @@ from tvm import relax
 from collage.backends.base import PatternTriple
 from collage.backends.cutlass.attention_patterns import (
     FORMS,
+    JOINED,
     PREFIX,
     ChainForm,
     pattern_table,
@@ -22,6 +23,7 @@ from collage.backends.cutlass.attention_problem import (
     AttentionProblem,
     UnsupportedAttentionError,
     read_attention,
+    read_joined,
 )
 from collage.backends.cutlass.family import (
     DTYPE_BITS,
@@ -68,7 +70,7 @@ class AttentionConfiguration(Configuration):
 
 
 class AttentionFamily(OperatorFamily):
-    """``relax.nn.attention``, with or without bias, and the chain of its parts."""
+    """``relax.nn.attention``, with or without bias, of parts of one tensor; and its chain."""
 
     name: ClassVar[str] = "attention"
     prefixes: ClassVar[tuple[str, ...]] = (PREFIX,)
@@ -96,6 +98,10 @@ class AttentionFamily(OperatorFamily):
                 parts = _chain_parts(self._forms[name], bindings, root)
                 problem = read_chain(self._forms[name], parts, root)
                 arguments = [parts[part] for part in ("q", "k", "v", "mask") if part in parts]
+            elif name.endswith(JOINED):
+                split = _split(name, bindings)
+                problem = read_joined(root, split)
+                arguments = [split.args[0], *root.args[3:]]
             else:
                 problem = read_attention(root)
                 arguments = list(root.args)
@@ -130,6 +136,7 @@ class AttentionFamily(OperatorFamily):
             element=ELEMENTS[spec.dtype],
             layout=spec.layout,
             bias=spec.epilogue == "bias",
+            joined=spec.layout == "joined",
         )
         block = f"{configuration.queries}x{configuration.keys}"
         return KernelSource(f"attention_{spec.dtype}_{block}", text)
@@ -143,12 +150,19 @@ def _spec(
         sizes=problem.sizes(),
         dtype=problem.dtype,
         math="tensor" if problem.bits == 16 else "3xtf32",
-        layout=problem.layout,
+        layout="joined" if problem.joined else problem.layout,
         epilogue="bias" if problem.has_bias else "none",
         inputs=tuple(_tensor(argument) for argument in arguments),
         output=_tensor(root),
         scalars=(problem.scale,),
     )
+
+
+def _split(name: str, bindings: Mapping[relax.Var, relax.Expr]) -> relax.Call:
+    for value in bindings.values():
+        if isinstance(value, relax.Call) and value.op.name == "relax.split":
+            return value
+    raise CodegenError(f"'{name}' splits nothing", value=name)
 
 
 def _chain_parts(

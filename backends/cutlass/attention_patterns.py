@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import tvm
 from tvm import relax
-from tvm.relax.dpl import DFPattern, is_const, is_op, wildcard
+from tvm.relax.dpl import DFPattern, is_const, is_op, is_tuple_get_item, wildcard
 
 from collage.backends.base import Match, PatternTriple, Predicate, Verdict
 from collage.backends.cutlass.attention_problem import (
@@ -20,11 +20,14 @@ from collage.backends.cutlass.attention_problem import (
     bias_strides,
     check,
     read_attention,
+    read_joined,
 )
 from collage.backends.cutlass.family import DTYPE_BITS
 from collage.backends.patterns import either_order, operator, tensor_dtype, tensor_shape
 
 PREFIX = "attention"
+JOINED = "of_parts"
+"""Ends the names of composites whose q, k and v are parts of one tensor."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ FORMS = tuple(
 
 def pattern_table() -> list[PatternTriple]:
     """The pattern triples, by rising priority."""
-    return [*_chains(), *_calls()]
+    return [*_chains(), *_calls(), *_joined()]
 
 
 def _calls() -> Iterator[PatternTriple]:
@@ -65,16 +68,34 @@ def _calls() -> Iterator[PatternTriple]:
 
 
 def _call_fits(match: Match) -> Verdict:
-    call = match.annotated["root"]
+    call, split = match.annotated["root"], match.annotated.get("split")
     assert isinstance(call, relax.Call)
     bias = call.args[3] if len(call.args) > 3 else None
     if isinstance(bias, tvm.ir.GenericConst) and math.prod(tensor_shape(bias) or (1,)) == 1:
         return Verdict.no("a bias of one element is not passed as a tensor")
     try:
-        read_attention(call)
+        if isinstance(split, relax.Call):
+            read_joined(call, split)
+        else:
+            read_attention(call)
     except UnsupportedAttentionError as err:
         return Verdict.no(str(err))
     return Verdict.yes()
+
+
+def _joined() -> Iterator[PatternTriple]:
+    """Attention of three parts of one tensor, which the kernel reads without cutting it up."""
+    for name, bias in (("attention", False), ("attention_bias", True)):
+        source = wildcard()
+        split = is_op("relax.split")(source)
+        operands = [
+            is_op("relax.reshape")(is_tuple_get_item(split, part), wildcard()) for part in range(3)
+        ]
+        if bias:
+            operands.append(wildcard())
+        root = is_op(f"relax.nn.{name}")(*operands)
+        named = {"root": root, "split": split, "source": source}
+        yield PatternTriple(f"cutlass.{name}_{JOINED}", root, _call_fits, named)
 
 
 def _chains() -> Iterator[PatternTriple]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,6 +53,10 @@ class AttentionProblem:
         Of the operands; elements of a row are dense. All zero for a bias that is not there.
     layout : str
         Of the result: ``bshd`` or ``bhsd`` (batch, sequence, head, element).
+    joined : bool
+        Whether q, k and v are parts of one tensor.
+    offsets : tuple of int
+        Elements before q, k and v in their tensor.
     """
 
     batch: int
@@ -69,6 +74,8 @@ class AttentionProblem:
     mask: str = ""
     bias: Strides = field(default_factory=lambda: Strides(0, 0, 0))
     has_bias: bool = False
+    joined: bool = False
+    offsets: tuple[int, int, int] = (0, 0, 0)
 
     @property
     def bits(self) -> int:
@@ -78,7 +85,7 @@ class AttentionProblem:
         """The run-time integers of the kernel unit, in the order of its template."""
         extents = (self.batch, self.heads, self.queries, self.keys, self.dim, self.dim_value)
         strides = (s for view in (self.q, self.k, self.v, self.bias) for s in view.values())
-        return (*extents, MASKS[self.mask], *strides)
+        return (*extents, MASKS[self.mask], *strides, *self.offsets)
 
 
 def bshd(shape: tuple[int, ...]) -> Strides:
@@ -125,6 +132,61 @@ def read_attention(call: relax.Call) -> AttentionProblem:
     )
     check(problem)
     return problem
+
+
+def read_joined(call: relax.Call, split: relax.Call) -> AttentionProblem:
+    """As :func:`read_attention`, where q, k and v are reshaped parts of one split tensor.
+
+    Parameters
+    ----------
+    call : relax.Call
+        The attention; its first three operands are the reshaped parts, in their order.
+    split : relax.Call
+        Cuts its operand along the last axis into three.
+
+    Raises
+    ------
+    UnsupportedAttentionError
+        When the kernel cannot run it, or the parts are cut otherwise.
+    """
+    problem = read_attention(call)
+    source = tensor_shape(split.args[0])
+    parts = [tensor_shape_of(part) for part in split.ty.fields]
+    if source is None or len(source) < 2 or len(parts) != 3:
+        raise UnsupportedAttentionError(f"{len(parts)} parts of a tensor of shape {source}")
+    if int(split.attrs.axis) % len(source) != len(source) - 1:
+        raise UnsupportedAttentionError(f"parts of axis {int(split.attrs.axis)}, not of the last")
+    rows, width = math.prod(source[:-1]), source[-1]
+    wanted = [problem.heads * dim for dim in (problem.dim, problem.dim, problem.dim_value)]
+    if rows != problem.batch * problem.queries or [part[-1] for part in parts] != wanted:
+        raise UnsupportedAttentionError(
+            f"parts of shapes {parts} do not hold {problem.heads} heads of "
+            f"{problem.dim} and {problem.dim_value} elements"
+        )
+    joined = dataclasses.replace(
+        problem,
+        q=Strides(width, problem.dim, problem.queries * width),
+        k=Strides(width, problem.dim, problem.keys * width),
+        v=Strides(width, problem.dim_value, problem.keys * width),
+        joined=True,
+        offsets=(0, wanted[0], wanted[0] + wanted[1]),
+    )
+    check(joined)
+    return joined
+
+
+def tensor_shape_of(ty: relax.Type) -> tuple[int, ...]:
+    """The static shape of a tensor's type.
+
+    Raises
+    ------
+    UnsupportedAttentionError
+        When it has none.
+    """
+    shape = tensor_shape(relax.Var("part", ty))
+    if shape is None:
+        raise UnsupportedAttentionError(f"no static shape: {ty}")
+    return shape
 
 
 def _shapes(operands: Any) -> list[tuple[int, ...]]:

@@ -27,15 +27,19 @@ def attend(spec: KernelSpec, given: list[Array]) -> Array:
     """What a kernel unit is told to compute, through the strides it is handed."""
     batch, heads, queries, keys, dim, dim_value, mask = spec.sizes[:7]
     strides = [spec.sizes[7 + 3 * i : 10 + 3 * i] for i in range(4)]
+    offsets = (*spec.sizes[19:22], 0)
+    if spec.layout == "joined":
+        given = [given[0]] * 3 + given[1:]
 
     def view(i: int, rows: int, columns: int) -> Array:
         row, head, whole = strides[i]
-        size = given[i].itemsize
+        start = given[i].reshape(-1)[offsets[i] :]
+        size = start.itemsize
         shape = (batch, heads, rows, columns)
         # The farthest element must lie within the tensor.
         far = [(n - 1) * s for n, s in zip(shape, (whole, head, row, 1), strict=True)]
-        assert sum(far) < given[i].size
-        return as_strided(given[i], shape, (whole * size, head * size, row * size, size))
+        assert sum(far) < start.size
+        return as_strided(start, shape, (whole * size, head * size, row * size, size))
 
     q, k, v = view(0, queries, dim), view(1, keys, dim), view(2, keys, dim_value)
     scores = spec.scalars[0] * (q @ np.swapaxes(k, -1, -2))
@@ -99,6 +103,18 @@ def test_chains_that_are_no_attention_are_refused() -> None:
     assert "softmax over axis 2" in refusal("attention_chain", body(2, [0, 1, 3, 2]))
     assert "last axis" in refusal("attention_chain", body(-1, [0, 1, 2, 3]))
     assert refusal("attention_chain", body(-1, [0, 1, 3, 2])) == ""
+
+
+def test_parts_that_are_cut_otherwise_are_read_one_by_one() -> None:
+    def body(emit: Emit, x: relax.Expr) -> relax.Expr:
+        parts = emit(op.split(x, 3, axis=1))
+        shaped = [emit(op.reshape(emit(parts[i]), (2, 8, 2, 16))) for i in range(3)]
+        return op.nn.attention(*shaped)
+
+    module = graph([(2, 24, 32)], body, "float16")
+    assert "not of the last" in refusal("attention_of_parts", module)
+    (partition,) = read_module(CudaCase("p", "cutlass", "cutlass.attention", module))
+    assert partition.spec.layout == "bshd"
 
 
 def test_scores_that_someone_else_reads_are_not_swallowed() -> None:

@@ -10,12 +10,9 @@
 /* The builders use what this defines and do not include it. */
 #include "cutlass/kernel_hardware_info.h"
 #include "cutlass/conv/collective/collective_builder.hpp"
-#include "cutlass/conv/convnd_problem_shape.hpp"
+#include "cutlass/conv/kernel/conv_universal.hpp"
 #include "cutlass/device_kernel.h"
 #include "cutlass/epilogue/collective/collective_builder.hpp"
-/* Not the header that names the kernels of every architecture: it takes long to compile. */
-#include "cutlass/gemm/kernel/gemm_universal_decl.h"
-#include "cutlass/gemm/kernel/sm90_gemm_tma_warpspecialized.hpp"
 
 #include "conv2d_problem.h"
 #include "epilogue_sm90.h"
@@ -50,8 +47,7 @@ struct Conv2dSm90 {
       cutlass::conv::KernelImplicitTmaWarpSpecializedSm90>::CollectiveOp;
 
   using Shape = cutlass::conv::ConvProblemShape<cutlass::conv::Operator::kFprop, 2>;
-  /* What conv::kernel::ConvUniversal is for these types, too. */
-  using Kernel = cutlass::gemm::kernel::GemmUniversal<Shape, Mainloop, Epilogue>;
+  using Kernel = cutlass::conv::kernel::ConvUniversal<Shape, Mainloop, Epilogue>;
 
   static typename Kernel::Arguments arguments(const Conv2dProblem& p,
                                               const Conv2dOperands& operands, void* output) {

@@ -76,6 +76,23 @@ def chain(
     return graph(shapes, body, dtype)
 
 
+def of_parts(
+    extents: Sequence[int], dtype: str, *, bias: Sequence[int] | None = None, **attrs: Any
+) -> tvm.IRModule:
+    """``relax.nn.attention`` of the thirds of one (batch, tokens, 3 x heads x elements) tensor."""
+    batch, heads, tokens, dim = extents
+    shapes: list[Sequence[int]] = [(batch, tokens, 3 * heads * dim)]
+    shapes += [tuple(bias)] if bias else []
+
+    def body(emit: Emit, joined: relax.Expr, *others: relax.Expr) -> relax.Expr:
+        parts = emit(op.split(joined, 3, axis=-1))
+        whole = (batch, tokens, heads, dim)
+        operands = [emit(op.reshape(emit(parts[i]), whole)) for i in range(3)]
+        return op.nn.attention(*operands, *others, **attrs)
+
+    return graph(shapes, body, dtype)
+
+
 def _case(pattern: str, dtype: str, what: str, module: tvm.IRModule) -> CudaCase:
     name = f"{pattern}-{dtype}-{what}"
     return CudaCase(name, "cutlass", f"cutlass.{pattern}", module, {}, RTOL[dtype])
@@ -118,6 +135,18 @@ def cases() -> list[CudaCase]:
             half,
             "heads",
             attention((2, 3, 50, 64, 64), half, bias=(1, 3, 50, 64)),
+        ),
+        _case(
+            "attention_of_parts",
+            half,
+            "causal",
+            of_parts((2, 12, 128, 64), half, causal_mask="TopLeft"),
+        ),
+        _case(
+            "attention_bias_of_parts",
+            half,
+            "keys",
+            of_parts((2, 3, 48, 32), half, bias=(2, 1, 1, 48)),
         ),
         _case("attention_chain", half, "2x3x50x70x64", chain((2, 3, 50, 70, 64), half)),
         _case("attention_chain", half, "3-axes", chain((5, 0, 33, 40, 32), half)),
