@@ -166,21 +166,28 @@ def resizing(match: Match) -> Verdict:
     return Verdict.yes()
 
 
-def convolution(match: Match) -> Verdict:
-    """Constant weights, a known layout, no negative padding."""
-    call = root_call(match)
-    attrs = call.attrs
-    verdict = _same_layout(call)
-    if not verdict:
-        return verdict
-    if not is_constant(match.annotated["arg1"]):
-        return Verdict.no("the weights are no constant")
-    spatial = SPATIAL[spatial_rank(call)]
-    if sorted(str(attrs.kernel_layout)) != sorted("OI" + spatial):
-        return Verdict.no(f"weights are laid out {attrs.kernel_layout}")
-    if any(int(width) < 0 for width in attrs.padding):
-        return Verdict.no(f"negative padding {[int(width) for width in attrs.padding]}")
-    return same_dtype(match)
+def convolution(use_int8: bool) -> Predicate:
+    """Constant weights, a known layout, no negative padding.
+
+    With ``use_int8`` weights may be computed: dequantized, they make an int8 kernel.
+    """
+
+    def check(match: Match) -> Verdict:
+        call = root_call(match)
+        attrs = call.attrs
+        verdict = _same_layout(call)
+        if not verdict:
+            return verdict
+        if not use_int8 and not is_constant(match.annotated["arg1"]):
+            return Verdict.no("the weights are no constant")
+        spatial = SPATIAL[spatial_rank(call)]
+        if sorted(str(attrs.kernel_layout)) != sorted("OI" + spatial):
+            return Verdict.no(f"weights are laid out {attrs.kernel_layout}")
+        if any(int(width) < 0 for width in attrs.padding):
+            return Verdict.no(f"negative padding {[int(width) for width in attrs.padding]}")
+        return same_dtype(match)
+
+    return check
 
 
 def transposed_convolution(match: Match) -> Verdict:

@@ -14,8 +14,8 @@ from collage.backends.tensorrt.network import (
     static_shape,
 )
 
-_MASKED = -1e9
-"""Far below any score, and finite in float32: what a masked position adds."""
+_MASKED = -3e4
+"""Far below any score, and finite in half precision: what a masked position adds."""
 
 
 def product(w: NetworkWriter, a: TrtTensor, b: TrtTensor, *, transposed: bool = False) -> TrtTensor:
@@ -44,22 +44,66 @@ def attention(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     query, key, value = (w.permute(w.tensor(arg), (0, 2, 1, 3)) for arg in call.args[:3])
     scale = call.attrs.scale
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
-    scaled = w.binary("PROD", query, w.filled(factor, query))
-    scores = w.cast_to(product(w, scaled, key, transposed=True), w.trt.DataType.FLOAT)
-    if len(call.args) > 3:
-        bias = w.cast_to(w.tensor(call.args[3]), w.trt.DataType.FLOAT)
+    # TensorRT wants the scale on an operand, not on the scores: half precision holds the scores.
+    query = w.binary("PROD", query, w.filled(factor, query))
+    bias = w.tensor(call.args[3]) if len(call.args) > 3 else None
+    causal = "" if call.attrs.causal_mask is None else str(call.attrs.causal_mask)
+    if bias is not None and causal:
+        hidden = w.constant(_hidden(query.shape[2], key.shape[2], causal), exact=True)
+        bias, causal = w.binary("SUM", bias, w.cast_to(hidden, bias.dtype)), ""
+    build = _fused if hasattr(w.network, "add_attention_v2") else _chain
+    return w.permute(build(w, query, key, value, bias, causal), (0, 2, 1, 3))
+
+
+def _fused(
+    w: NetworkWriter,
+    query: TrtTensor,
+    key: TrtTensor,
+    value: TrtTensor,
+    bias: TrtTensor | None,
+    causal: str,
+) -> TrtTensor:
+    """One attention layer, which TensorRT may still take apart where it has no kernel for it."""
+    kind = getattr(w.trt.CausalMaskKind, _CAUSAL[causal])
+    softmax = w.trt.AttentionNormalizationOp.SOFTMAX
+    made = w.network.add_attention_v2(query, key, value, softmax, kind)
+    result = w.output(made, "attention")
+    made.decomposable = True
+    if bias is not None:
+        made.mask = bias
+    return result
+
+
+def _chain(
+    w: NetworkWriter,
+    query: TrtTensor,
+    key: TrtTensor,
+    value: TrtTensor,
+    bias: TrtTensor | None,
+    causal: str,
+) -> TrtTensor:
+    """Products and softmax, for versions that lack the layer."""
+    scores = product(w, query, key, transposed=True)
+    if causal:
+        hidden = w.constant(_hidden(query.shape[2], key.shape[2], causal), exact=True)
+        bias = w.cast_to(hidden, scores.dtype)
+    if bias is not None:
         scores = w.binary("SUM", scores, bias)
-    if call.attrs.causal_mask is not None:
-        rows, columns = scores.shape[-2:]
-        last = columns - rows if str(call.attrs.causal_mask) == "BottomRight" else 0
-        allowed = np.tri(rows, columns, last, dtype=bool)[np.newaxis, np.newaxis]
-        hidden = np.where(allowed, 0.0, _MASKED).astype(np.float32)
-        scores = w.binary("SUM", scores, w.constant(hidden, exact=True))
     layer = w.network.add_softmax(scores)
     w.output(layer, "softmax")
     layer.axes = 1 << 3
-    weights = w.cast_to(layer.get_output(0), value.dtype)
-    return w.permute(product(w, weights, value), (0, 2, 1, 3))
+    return product(w, layer.get_output(0), value)
+
+
+_CAUSAL = {"": "NONE", "TopLeft": "UPPER_LEFT", "BottomRight": "LOWER_RIGHT"}
+"""Relax's causal masks and ``nvinfer1::CausalMaskKind``."""
+
+
+def _hidden(rows: int, columns: int, causal: str) -> np.ndarray:
+    """What a causal mask adds to the scores."""
+    last = columns - rows if causal == "BottomRight" else 0
+    allowed = np.tri(rows, columns, last, dtype=bool)[np.newaxis, np.newaxis]
+    return np.where(allowed, 0.0, _MASKED).astype(np.float32)
 
 
 @converts("quantize")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from tvm import relax
@@ -71,13 +72,13 @@ def split_padding(values: Sequence[int], rank: int) -> tuple[list[int], list[int
 @converts("nn.conv1d", "nn.conv2d", "nn.conv3d")
 def convolution(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     form, attrs = ChannelsFirst(w, call), call.attrs
-    kernel = _kernel(w, call, "OI" + SPATIAL[form.rank])
+    kernel = _Kernel(w, call, "OI" + SPATIAL[form.rank])
     before, after = split_padding(attrs.padding, form.rank)
-    size = kernel.shape[2:]
     layer = w.network.add_convolution_nd(
-        form.enter(call.args[0]), kernel.shape[0], tuple(size), w.weights(kernel)
+        form.enter(call.args[0]), kernel.shape[0], kernel.shape[2:], kernel.weights
     )
     w.output(layer, "convolution")
+    kernel.attach(layer)
     layer.stride_nd = form.spatial(attrs.strides, 1)
     layer.dilation_nd = form.spatial(attrs.dilation, 1)
     layer.pre_padding = form.spatial(before, 0)
@@ -89,14 +90,15 @@ def convolution(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 @converts("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")
 def transposed_convolution(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     form, attrs = ChannelsFirst(w, call), call.attrs
-    kernel = _kernel(w, call, "IO" + SPATIAL[form.rank])
+    kernel = _Kernel(w, call, "IO" + SPATIAL[form.rank])
     before, after = split_padding(attrs.padding, form.rank)
     more = [int(value) for value in attrs.output_padding]
-    size, groups = kernel.shape[2:], int(attrs.groups)
+    groups = int(attrs.groups)
     layer = w.network.add_deconvolution_nd(
-        form.enter(call.args[0]), kernel.shape[1] * groups, tuple(size), w.weights(kernel)
+        form.enter(call.args[0]), kernel.shape[1] * groups, kernel.shape[2:], kernel.weights
     )
     w.output(layer, "transposed convolution")
+    kernel.attach(layer)
     layer.stride_nd = form.spatial(attrs.strides, 1)
     layer.dilation_nd = form.spatial(attrs.dilation, 1)
     layer.pre_padding = form.spatial(before, 0)
@@ -107,15 +109,33 @@ def transposed_convolution(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     return form.leave(layer.get_output(0))
 
 
-def _kernel(w: NetworkWriter, call: relax.Call, layout: str) -> np.ndarray:
-    """A convolution's constant weights in TensorRT's layout, two spatial axes at the least."""
-    array = w.array(call.args[1])
-    if array is None:
-        raise w.error("a convolution's weights are no constant")
-    array = array.transpose(order(str(call.attrs.kernel_layout), layout))
-    if len(layout) == 3:
-        array = array[:, :, np.newaxis, :]
-    return np.require(array, requirements="C")
+class _Kernel:
+    """A convolution's weights in TensorRT's layout, two spatial axes at the least.
+
+    Constants are handed over as such; weights that are dequantized in the region are a tensor, from
+    which TensorRT makes an int8 kernel.
+    """
+
+    def __init__(self, w: NetworkWriter, call: relax.Call, layout: str) -> None:
+        axes = order(str(call.attrs.kernel_layout), layout)
+        array = w.array(call.args[1])
+        self.tensor: TrtTensor | None = None
+        if array is not None:
+            array = array.transpose(axes)
+            array = array[:, :, np.newaxis, :] if len(layout) == 3 else array
+            self.shape = array.shape
+            self.weights = w.weights(np.require(array, requirements="C"))
+            return
+        tensor = w.permute(w.tensor(call.args[1]), axes)
+        outer, inner, *spatial = tuple(tensor.shape)
+        self.shape = (outer, inner, *([1] if len(layout) == 3 else []), *spatial)
+        self.tensor = w.reshape(tensor, self.shape)
+        self.weights = w.trt.Weights(tensor.dtype)
+
+    def attach(self, layer: Any) -> None:
+        """Give the layer its weights where they are a tensor."""
+        if self.tensor is not None:
+            layer.set_input(1, self.tensor)
 
 
 def padding_needed(call: relax.Call) -> tuple[list[int], list[int], list[int]]:

@@ -46,7 +46,7 @@ def pattern_table(options: TensorrtOptions) -> list[PatternTriple]:
         *_elementwise(),
         *_reductions(),
         *_pictures(),
-        *_multiply_accumulate(),
+        *_multiply_accumulate(options.use_int8),
         *(
             _triple(name, 3, checks.quantized(options.use_int8), dtypes=(*FLOATS, "int8", "int32"))
             for name in sorted(QUANTIZING)
@@ -181,13 +181,14 @@ def _pictures() -> Iterator[PatternTriple]:
     yield _triple("image.resize2d", 2, checks.resizing, dtypes=("float32", "float16"))
 
 
-def _multiply_accumulate() -> Iterator[PatternTriple]:
+def _multiply_accumulate(use_int8: bool) -> Iterator[PatternTriple]:
+    convolution = checks.convolution(use_int8)
     for rank in (1, 2, 3):
-        yield _triple(f"nn.conv{rank}d", 2, checks.convolution, dtypes=FLOATS)
+        yield _triple(f"nn.conv{rank}d", 2, convolution, dtypes=FLOATS)
         yield _triple(
             f"nn.conv{rank}d_transpose",
             2,
-            checks.convolution,
+            convolution,
             checks.transposed_convolution,
             dtypes=FLOATS,
         )

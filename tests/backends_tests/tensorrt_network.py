@@ -22,6 +22,8 @@ Layer = Any
 
 _CLASSES = {
     "ACTIVATION": "IActivationLayer",
+    "ATTENTION_INPUT": "IAttentionInputLayer",
+    "ATTENTION_OUTPUT": "IAttentionOutputLayer",
     "CAST": "ICastLayer",
     "CONCATENATION": "IConcatenationLayer",
     "CONSTANT": "IConstantLayer",
@@ -74,7 +76,9 @@ def evaluate_network(trt: Any, network: Any, inputs: Sequence[Array]) -> list[Ar
             results = results if isinstance(results, list) else [results]
             for place, result in enumerate(results):
                 tensor = layer.get_output(place)
-                assert tuple(tensor.shape) == result.shape, f"{kind}: {result.shape}"
+                # What goes from the first to the second half of an attention is TensorRT's own.
+                same = tuple(tensor.shape) == result.shape or kind == "ATTENTION_INPUT"
+                assert same, f"{kind}: {result.shape}, not {tuple(tensor.shape)}"
                 values[tensor.name] = result
     return [values[network.get_output(i).name] for i in range(network.num_outputs)]
 
@@ -209,6 +213,23 @@ def _matmul(layer: Layer, given: list[Array]) -> Array:
     return np.asarray(a @ b)
 
 
+def _attention(layer: Layer, given: list[Array]) -> Array:
+    """All of it; the second half of the pair hands the result on."""
+    query, key, value = given[:3]
+    whole = layer.attention
+    assert whole.norm_op.name == "SOFTMAX"
+    scores = query @ key.swapaxes(-1, -2)
+    if whole.mask is not None:
+        scores = scores + given[3]
+    kind = whole.causal_kind.name
+    if kind != "NONE":
+        rows, columns = scores.shape[-2:]
+        last = columns - rows if kind == "LOWER_RIGHT" else 0
+        scores = np.where(np.tri(rows, columns, last, dtype=bool), scores, -np.inf)
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=-1, keepdims=True) @ value)
+
+
 def _shuffle(layer: Layer, given: list[Array]) -> Array:
     (x,) = given
     x = x.transpose(list(layer.first_transpose)[: x.ndim])
@@ -301,7 +322,8 @@ def _window(layer: Layer) -> dict[str, Any]:
 def _convolution(layer: Layer, given: list[Array]) -> Array:
     x = given[0].astype(np.float32)
     size = list(layer.kernel_size_nd)
-    weights = np.asarray(layer.kernel, np.float32)
+    kernel = given[1] if len(given) > 1 else layer.kernel
+    weights = np.asarray(kernel, np.float32)
     transposed = type(layer).__name__ == "IDeconvolutionLayer"
     maps, groups = layer.num_output_maps, layer.num_groups
     shape = [x.shape[1], maps // groups] if transposed else [maps, x.shape[1] // groups]
@@ -347,6 +369,8 @@ def _resize(layer: Layer, given: list[Array]) -> Array:
 
 _LAYERS: Mapping[str, Callable[[Layer, list[Array]], Array | list[Array]]] = {
     "ACTIVATION": _activation,
+    "ATTENTION_INPUT": _attention,
+    "ATTENTION_OUTPUT": lambda _, given: given[0],
     "CAST": _cast,
     "CONCATENATION": lambda layer, given: np.concatenate(given, axis=layer.axis),
     "CONSTANT": _constant,

@@ -16,8 +16,10 @@ from collage.backends.errors import BackendUnavailableError, CodegenError, Targe
 from collage.backends.registry import get_backend
 from collage.backends.tensorrt import adapter
 from collage.backends.tensorrt.engine import EngineBuilder
-from collage.backends.tensorrt.network import RefusalError
+from collage.backends.tensorrt.network import NetworkWriter, RefusalError
+from collage.cost.reference import evaluate
 from tests.backends_tests import tensorrt_support as support
+from tests.backends_tests.tensorrt_network import evaluate_network
 from tests.contracts.cuda_cases.tensorrt import LAST, PICTURE, module, weights
 
 pytestmark = pytest.mark.cuda
@@ -110,8 +112,6 @@ def test_half_precision_is_inside_only(option: str, dtype: str, tmp_path: Path) 
     package, dtypes, ends = support.installed(), [], []
 
     def write(network: Any, logger: Any) -> None:
-        from collage.backends.tensorrt.network import NetworkWriter
-
         writer = NetworkWriter(package, network, logger, wanted.options, "region")
         kept.append(writer)
         writer.write(function)
@@ -162,6 +162,45 @@ def test_several_outputs_and_a_passed_through_input() -> None:
     outputs = support.write(function, wanted, inputs).outputs
     assert [o.shape for o in outputs] == [(2, 3)] * 3
     assert np.array_equal(np.concatenate(outputs, 1), np.maximum(inputs[0], 0).astype(np.float64))
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("mask", ["", "TopLeft", "BottomRight"])
+def test_attention_without_its_layer_is_a_chain(mask: str, biased: bool) -> None:
+    """As versions before 10.16 have it."""
+    shapes = [(2, 6, 4, 8), (2, 7, 4, 8), (2, 7, 4, 8), (1, 1, 6, 7)][: 4 if biased else 3]
+
+    def body(*args: relax.Expr) -> relax.Expr:
+        attention = op.nn.attention_bias if biased else op.nn.attention
+        return attention(*args, causal_mask=mask or None)
+
+    mod = module([(shape, "float32") for shape in shapes], body)
+    function, wanted = _region(mod)
+    package, seen = support.installed(), []
+    inputs = support.random_inputs(mod)
+
+    class Older:
+        """A network without the layer."""
+
+        def __init__(self, network: Any) -> None:
+            self._network = network
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "add_attention_v2":
+                raise AttributeError(name)
+            return getattr(self._network, name)
+
+    def fill(network: Any, logger: Any) -> None:
+        writers.append(NetworkWriter(package, Older(network), logger, wanted.options, "region"))
+        writers[0].write(function)
+        kinds = {network.get_layer(i).type.name for i in range(network.num_layers)}
+        assert {"SOFTMAX", "MATRIX_MULTIPLY"} <= kinds and "ATTENTION_INPUT" not in kinds
+        seen.extend(evaluate_network(package.module, network, inputs))
+
+    writers: list[NetworkWriter] = []
+    adapter.build_plan(package, support.ARCH, wanted.options, fill)
+    (expected,) = evaluate(mod, inputs)
+    assert np.abs(seen[0] - expected).max() < 1e-5 * np.abs(expected).max()
 
 
 def test_a_refusal_has_tensorrts_own_reason(tmp_path: Path) -> None:

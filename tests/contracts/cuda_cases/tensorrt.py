@@ -297,6 +297,11 @@ def _products() -> Iterator[CudaCase]:
             q, k, v, causal_mask=m
         ), mask)  # fmt: skip
     yield case("attention_bias", [*single, (2, 4, 6, 7)], op.nn.attention_bias)
+    yield case("attention_bias", [*single, (2, 4, 6, 7)], lambda q, k, v, b: op.nn.attention_bias(
+        q, k, v, b, causal_mask="TopLeft"
+    ), "causal")  # fmt: skip
+    wide = [((1, 32, 12, 64), "float16")] * 3
+    yield case("attention", wide, op.nn.attention, "wide")
 
 
 def _regions() -> Iterator[CudaCase]:
@@ -332,5 +337,14 @@ def _quantized() -> Iterator[CudaCase]:
         zeros = relax.const(np.zeros(8, np.int8))
         return op.matmul(through(x), op.dequantize(relax.const(columns), scales, zeros, 1))
 
+    kernel = np.random.default_rng(6).integers(-127, 128, (8, 4, 3, 3), np.int8)
+
+    def picture(x: relax.Expr) -> relax.Expr:
+        zeros = relax.const(np.zeros(8, np.int8))
+        return op.nn.conv2d(through(x), op.dequantize(relax.const(kernel), scales, zeros, 0))
+
+    both = {"use_int8": True, "use_fp16": True}
+    yield case("conv2d", [PICTURE], picture, "int8", options=int8)
+    yield case("conv2d", [PICTURE], picture, "int8-fp16", options=both, rtol=5e-3)
     yield case("quantize", [(4, 16)], through, options=int8)
     yield case("dequantize", [(4, 16)], product, "matmul", options=int8)
