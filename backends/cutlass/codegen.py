@@ -6,7 +6,9 @@ one symbol, one file and one compilation, cached by content across modules and p
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,15 +16,20 @@ import jinja2
 import tvm
 from tvm import relax
 
+from collage.backends import native
 from collage.backends.base import BackendTarget, BuildContext
-from collage.backends.cuda_toolkit import arch_of, cuda_static_library
+from collage.backends.cuda_toolkit import arch_of, compile_cuda_cached, find_toolkit
 from collage.backends.cutlass.family import Configuration, KernelSpec, OperatorFamily
 from collage.backends.cutlass.library import TEMPLATES, template_headers
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.partition import Partition, read_partition
 from collage.backends.cutlass.profiler import gpu_profiler
 from collage.backends.cutlass.tuning import Question, Tuner, TuningLog
-from collage.backends.cutlass.unit import Unit, compile_flags, compile_jobs
+from collage.backends.cutlass.unit import Unit, compile_jobs
+from collage.backends.errors import CodegenError
+
+MAX_INPUTS = 8
+"""``COLLAGE_CUTLASS_MAX_INPUTS`` in ``templates/cutlass_runtime.h``."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +99,20 @@ def read_partitions(
     return [read_partition(function, known, options, arch) for function in functions]
 
 
+def tune_functions(
+    functions: Sequence[relax.Function],
+    known: Sequence[OperatorFamily],
+    target: BackendTarget,
+    context: BuildContext,
+) -> dict[KernelSpec, Configuration]:
+    """Tune all of a model's partition functions at once, as :func:`tune` does.
+
+    Kernels of all problems are then compiled in parallel, and later builds find the results.
+    """
+    arch = arch_of(target.device)
+    return tune(read_partitions(functions, known, target.options, arch), target, context)
+
+
 def tune(
     partitions: Sequence[Partition], target: BackendTarget, context: BuildContext
 ) -> dict[KernelSpec, Configuration]:
@@ -113,13 +134,24 @@ def tune(
 
 
 def plan(partitions: Sequence[Partition], chosen: Mapping[KernelSpec, Configuration]) -> Plan:
-    """Give every partition its unit, by its spec's configuration."""
+    """Give every partition its unit, by its spec's configuration.
+
+    Raises
+    ------
+    CodegenError
+        When a kernel takes more inputs than the runtime hands over.
+    """
     units: dict[KernelSpec, Unit] = {}
     entries = []
     for partition in partitions:
         spec, family = partition.spec, partition.family
         if spec not in units:
             units[spec] = Unit.of(family.render(spec, chosen[spec]))
+        if len(spec.inputs) > MAX_INPUTS:
+            raise CodegenError(
+                f"'{partition.symbol}' has {len(spec.inputs)} inputs; at most {MAX_INPUTS} fit",
+                value=partition.symbol,
+            )
         sizes = family.launch_sizes(spec, chosen[spec])
         entries.append(Entry(partition, units[spec], sizes))
     return Plan(tuple(entries))
@@ -135,33 +167,47 @@ def compile_plan(
     CompileError
         When nvcc or the linker fails.
     """
-    sources = [(unit.file_name, unit.text) for unit in made.units]
-    sources.append(("cutlass_stubs.cc", render_stubs(made)))
+    stubs = render_stubs(made)
     if options.tmp_dir:
-        keep_sources(sources, Path(options.tmp_dir))
-    return cuda_static_library(
-        sources,
+        keep_sources(made.units, stubs, Path(options.tmp_dir))
+    context.work_dir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=context.work_dir) as name:
+        folder = Path(name)
+        with ThreadPoolExecutor(compile_jobs(options)) as pool:
+            runtime = pool.submit(runtime_object, context, arch)
+            kernels = pool.map(lambda u: u.compile(folder, options, context, arch), made.units)
+            objects = [*kernels, runtime.result()]
+    return native.static_library(
+        stubs,
         [entry.partition.symbol for entry in made.entries],
         context,
-        arch,
-        flags=compile_flags(options),
-        depends=template_headers(),
-        jobs=compile_jobs(options),
+        suffix=".c",
+        flags=[f"-I{TEMPLATES}", f"-I{find_toolkit().include}"],
+        objects=objects,
+    )
+
+
+def runtime_object(context: BuildContext, arch: str) -> Path:
+    """The runtime that every partition shares, compiled once."""
+    depends = [TEMPLATES / "cutlass_runtime.h", *template_headers()]
+    return compile_cuda_cached(
+        TEMPLATES / "cutlass_runtime.cc", context, arch, [f"-I{TEMPLATES}"], depends
     )
 
 
 def render_stubs(made: Plan) -> str:
-    """The entry points that TVM calls, in C++."""
+    """The entry points that TVM calls, in C: data for the runtime."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined
     )
     environment.filters["float32"] = lambda number: float(number).hex() + "f"
-    template = environment.get_template("stubs.cc.jinja")
+    template = environment.get_template("stubs.c.jinja")
     return template.render(entries=made.entries, units=made.units)
 
 
-def keep_sources(sources: Sequence[tuple[str, str]], folder: Path) -> None:
+def keep_sources(units: Sequence[Unit], stubs: str, folder: Path) -> None:
     """Leave the generated sources where a user can read them."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in sources:
-        (folder / name).write_text(text, encoding="utf-8")
+    for unit in units:
+        unit.write(folder)
+    (folder / "cutlass_stubs.c").write_text(stubs, encoding="utf-8")

@@ -57,10 +57,11 @@ class Tile:
 SM90_TILES = (
     Tile((128, 256, 64), cluster=2, schedule="cooperative"),
     Tile((256, 128, 64), cluster=2, schedule="cooperative"),
-    Tile((128, 128, 64), cluster=2, schedule="cooperative"),
+    Tile((128, 128, 64), cluster=2, schedule="pingpong"),
     Tile((128, 128, 64), cluster=1, schedule="pingpong"),
-    Tile((64, 256, 64), cluster=1, schedule="pingpong"),
+    Tile((64, 128, 64), cluster=2, schedule="pingpong"),
     Tile((64, 128, 64), cluster=1, schedule="pingpong"),
+    Tile((64, 64, 128), cluster=2, schedule="pingpong"),
     Tile((64, 64, 64), cluster=1, schedule="pingpong"),
 )
 SM80_TILES = (
@@ -130,16 +131,24 @@ def configurations(
     ``profile_all_alignments`` adds narrower variants of the best 2.x kernels.
     """
     able = list(_all(problem, spec.math, options, arch))
-    ranked = sorted(able, key=lambda c: estimated_cycles(problem, spec.math, c))
-    best = ranked[:MAX_CANDIDATES]
-    # The model compares kinds less well than tiles: let each kind be tried.
-    for kind in ("sm80", "split_k"):
-        first = next((c for c in ranked if c.kind == kind), None)
-        if first is not None and all(c.kind != kind for c in best):
-            best[-1] = first
+    best = _of_every_kind(sorted(able, key=lambda c: estimated_cycles(problem, spec.math, c)))
     if options.profile_all_alignments:
         old = [c for c in best if c.kind != "sm90"][:2]
         best += [narrow for c in old for narrow in _narrower(c, problem, spec.math)]
+    return best
+
+
+def _of_every_kind(ranked: Sequence[GemmConfiguration]) -> list[GemmConfiguration]:
+    """The best few; some of every kind, since the model compares kinds less well than tiles."""
+    most = {"sm90": 3, "sm80": 2, "split_k": 2}
+    if all(c.kind != "sm90" for c in ranked):
+        most["sm80"] = 4
+    best: list[GemmConfiguration] = []
+    for configuration in ranked:
+        kind = configuration.kind
+        if most[kind] > 0 and len(best) < MAX_CANDIDATES:
+            best.append(configuration)
+            most[kind] -= 1
     return best
 
 
@@ -207,8 +216,10 @@ def _slice_counts(problem: GemmProblem, math: str, options: CutlassOptions) -> t
 
 
 def _num_tiles(problem: GemmProblem, tile: Tile) -> int:
+    """Thread blocks; whole clusters are launched."""
     rows, columns, _ = tile.shape
-    return -(-problem.m // rows) * -(-problem.n // columns) * problem.batch
+    clusters = -(-problem.m // (rows * tile.cluster))
+    return clusters * tile.cluster * -(-problem.n // columns) * problem.batch
 
 
 def estimated_cycles(problem: GemmProblem, math: str, configuration: GemmConfiguration) -> float:
@@ -218,10 +229,11 @@ def estimated_cycles(problem: GemmProblem, math: str, configuration: GemmConfigu
     k = -(-problem.k // (slices * depth)) * depth
     rate = MULTIPLY_ADDS_PER_CYCLE["sm90" if configuration.kind == "sm90" else math]
     compute = rows * columns * k / rate
-    # Blocks of a cluster load the columns' operand once for both.
-    loaded = (rows + columns / tile.cluster) * k * problem.bits / 8
+    # Blocks of a cluster load the columns' operand once for both; what lies outside is not loaded.
+    loaded = min(rows, problem.m) + min(columns, problem.n) / tile.cluster
     narrow = 128 / (min(configuration.alignments[:2]) * problem.bits)
-    traffic = loaded * (1.0 if math == "simt" else narrow**0.5) / CACHE_BYTES_PER_CYCLE
+    weight = 1.0 if math == "simt" else narrow**0.5
+    traffic = weight * loaded * k * problem.bits / 8 / CACHE_BYTES_PER_CYCLE
     # Pingpong hides one tile's epilogue behind the next tile's products.
     around = CYCLES_AROUND_TILE * (0.8 if tile.schedule == "pingpong" else 1.0)
     blocks = _num_tiles(problem, tile) * slices
@@ -231,13 +243,10 @@ def estimated_cycles(problem: GemmProblem, math: str, configuration: GemmConfigu
         # Small tiles share a multiprocessor, which evens out the last wave.
         small = rows * columns <= 64 * 128
         waves = (waves + whole) / 2 if small else whole
-    cycles = waves * (max(compute, traffic) + around)
+    # Loads and products overlap, but not all of the way.
+    busy = max(compute, traffic) + 0.25 * min(compute, traffic)
+    cycles = waves * (busy + around)
     if configuration.kind == "split_k":
         sums = problem.m * problem.n * 4.0 * (slices + 1)
         cycles += CYCLES_OF_SECOND_KERNEL + sums / (CACHE_BYTES_PER_CYCLE * NUM_MULTIPROCESSORS)
     return cycles
-
-
-def first(candidates: Sequence[GemmConfiguration]) -> GemmConfiguration:
-    """The heuristic's choice."""
-    return candidates[0]

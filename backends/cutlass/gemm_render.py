@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import jinja2
@@ -54,6 +55,13 @@ def render(spec: KernelSpec, configuration: GemmConfiguration) -> KernelSource:
     )
     environment.filters["cpp"] = lambda flag: "true" if flag else "false"
     text = environment.get_template("gemm.cu.jinja").render(values)
-    rows, columns, depth = configuration.tile.shape
-    extents = f"{rows}x{columns}x{depth}"
-    return KernelSource(f"gemm_{configuration.kind}_{spec.math}_{extents}_{spec.layout}", text)
+    return KernelSource(_stem(spec, configuration, values), text)
+
+
+def _stem(spec: KernelSpec, configuration: GemmConfiguration, values: Mapping[str, object]) -> str:
+    """For example ``gemm_sm90_float16_128x256x64_rr_heavy_source``."""
+    words = ["gemm", configuration.kind]
+    words.append(spec.dtype if spec.math == "tensor" else spec.math)
+    words += ["x".join(map(str, configuration.tile.shape)), spec.layout]
+    words += [word for word in ("heavy", "source") if values[word]]
+    return "_".join(words)

@@ -24,7 +24,7 @@ from collage.backends.cutlass.family import TensorSpec
 from collage.backends.cutlass.library import TEMPLATES, template_headers
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.tuning import Job, Outcome, Profiler
-from collage.backends.cutlass.unit import Unit, compile_flags, compile_jobs
+from collage.backends.cutlass.unit import Unit, compile_jobs
 from collage.backends.device_lock import exclusive
 from collage.backends.errors import CompileError
 
@@ -70,13 +70,7 @@ class GpuProfiler:
         The object is the one that the final library takes in: it is compiled once.
         """
         try:
-            compiled = compile_cuda_cached(
-                unit.write(folder),
-                self.context,
-                self.arch,
-                compile_flags(self.options),
-                template_headers(),
-            )
+            compiled = unit.compile(folder, self.options, self.context, self.arch)
             return self._link(compiled, folder / f"{unit.symbol}.so", ["-shared"])
         except CompileError as err:
             return f"it does not compile: {err}"

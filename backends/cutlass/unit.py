@@ -8,8 +8,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from collage.backends.base import BuildContext
+from collage.backends.cuda_toolkit import compile_cuda_cached
 from collage.backends.cutlass.family import KernelSource
-from collage.backends.cutlass.library import TEMPLATES, include_flags
+from collage.backends.cutlass.library import TEMPLATES, include_flags, template_headers
 from collage.backends.cutlass.options import CutlassOptions
 
 
@@ -55,6 +57,20 @@ class Unit:
         path.write_text(self.text, encoding="utf-8")
         return path
 
+    def compile(
+        self, folder: Path, options: CutlassOptions, context: BuildContext, arch: str
+    ) -> Path:
+        """The object with this kernel, compiled once per content; ``folder`` is for scratch.
+
+        Raises
+        ------
+        CompileError
+            When nvcc refuses it.
+        """
+        return compile_cuda_cached(
+            self.write(folder), context, arch, compile_flags(options), template_headers()
+        )
+
 
 def included_headers(text: str, folder: Path = TEMPLATES) -> list[Path]:
     """The headers in ``folder`` that a source includes, and those that these include; sorted."""
@@ -70,7 +86,7 @@ def included_headers(text: str, folder: Path = TEMPLATES) -> list[Path]:
 
 
 def compile_flags(options: CutlassOptions) -> list[str]:
-    """nvcc's flags for kernel units and entry points, besides the shared ones."""
+    """nvcc's flags for kernel units, besides the shared ones."""
     fast = ["--use_fast_math"] if options.use_fast_math else []
     return [*include_flags(), f"-I{TEMPLATES}", *fast]
 

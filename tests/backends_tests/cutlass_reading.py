@@ -17,11 +17,12 @@ from benchmarks.gpu.float64 import widen, widened
 from collage.backends import native
 from collage.backends.base import BackendTarget, BuildContext
 from collage.backends.cuda_toolkit import compile_cuda_cached, cudart
-from collage.backends.cutlass.codegen import Unit, compile_flags, read_partitions
+from collage.backends.cutlass.codegen import read_partitions
 from collage.backends.cutlass.families import families
 from collage.backends.cutlass.library import template_headers
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.partition import Partition
+from collage.backends.cutlass.unit import Unit, compile_flags
 from collage.backends.lift_constants import lift_constants
 from collage.backends.registry import get_backend
 from collage.config import Config

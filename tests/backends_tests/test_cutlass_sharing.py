@@ -68,7 +68,7 @@ def test_twelve_blocks_are_four_problems_and_three_kernels(tmp_path: Path) -> No
     for entry in made.entries:
         assert stubs.count(f"COLLAGE_EXPORT({entry.partition.symbol})") == 1
     for unit in made.units:
-        assert stubs.count(f'extern "C" int {unit.symbol}(') == 1
+        assert stubs.count(f"extern int {unit.symbol}(") == 1
 
 
 def test_arguments_are_those_of_the_function(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_sources_are_kept_where_asked(tmp_path: Path) -> None:
     )
     compile_case(kept, cuda_target(), tmp_path / "out", BuildContext(tmp_path, tmp_path / "work"))
     names = sorted(path.name for path in (tmp_path / "sources").iterdir())
-    assert names[0] == "cutlass_stubs.cc"
+    assert names[0] == "cutlass_stubs.c"
     assert names[1].startswith("gemm_sm80_simt_64x64x8_rr-")
     (compiled,) = compiled_kernels(BuildContext(tmp_path, tmp_path))
     assert compiled.startswith(names[1].removesuffix(".cu"))

@@ -232,7 +232,7 @@ def test_large_products_get_large_tiles_small_ones_small_tiles_or_slices() -> No
     assert large.kind == "sm90"
     assert large.tile.shape[0] * large.tile.shape[1] >= 128 * 128
     row = proposals(problem(1, 768, 3072))
-    assert row[0].kind == "split_k"
+    assert "split_k" in [c.kind for c in row[:2]]
     assert all(c.tile.shape[0] == 64 for c in row[:2])
     assert {"split_k", "sm80"} <= {c.kind for c in row}
 

@@ -121,7 +121,7 @@ def _other_kernels() -> list[CudaCase]:
         _case(bias_relu_add, (2, 64, 128), (128, 192), note="sm80", sm=80),
         _case(bias_gelu, (3, 37, 77), (77, 51), note="odd"),
         _case(bias_relu_add, (5, 31, 90), (90, 34), "bfloat16", note="even"),
-        _case(Form(), (7, 24, 40), (1, 40, 16), note="shared-right"),
+        _case(Form(), (7, 24, 40), (1, 40, 16), note="shared-right", sm=80),
         _case(Form(), (1, 24, 40), (7, 40, 16), note="shared-left", sm=80),
         _case(bias_gelu, (1, 3072), (3072, 768), note="split", split_k_slices=8),
         _case(bias_relu_add, (8, 2048), (2048, 264), "bfloat16", note="split", split_k_slices=5),
