@@ -33,6 +33,8 @@ _WORKER = "benchmarks.gpu.case_worker"
 _FAILURES = ("wrong", "not compiled", "not run", "out of time")
 COMPILE_LIMIT_SEC = 300.0
 RUN_LIMIT_SEC = 60.0
+_RUNNERS_GRACE_SEC = 15.0
+"""What was compiled within the time budget may still be run for so long."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,7 @@ class Numerics:
                     "seeds": settings.seeds,
                 }
                 try:
-                    answer = child.ask(request, min(COMPILE_LIMIT_SEC, left + 30.0))
+                    answer = child.ask(request, min(COMPILE_LIMIT_SEC, left + _RUNNERS_GRACE_SEC))
                 except ChildError as err:
                     self._tell(task, "not compiled", message=str(err))
                     continue
@@ -163,6 +165,9 @@ class Numerics:
         with _Replaceable(log, after_any=True) as child:
             while (item := self._to_run.get()) is not None:
                 task, compiled = item
+                if time.monotonic() > self._deadline + _RUNNERS_GRACE_SEC:
+                    self._tell(task, "out of time", message="compiled, but not run in time")
+                    continue
                 begin = time.perf_counter()
                 request = {
                     **compiled,
@@ -342,7 +347,7 @@ def main() -> int:
     parser.add_argument("--time-budget", type=float, default=300.0, help="seconds")
     cores = len(os.sched_getaffinity(0))
     parser.add_argument("--compilers", type=int, default=cores)
-    parser.add_argument("--runners", type=int, default=2)
+    parser.add_argument("--runners", type=int, default=max(2, cores // 4))
     args = parser.parse_args()
     broken: list[str] = []
 

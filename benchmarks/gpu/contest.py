@@ -1,0 +1,282 @@
+"""One model at one batch size: prepare every contender, check it, time all of them in turns."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.child import ChildError, ChildProcess
+from benchmarks.gpu import device
+from benchmarks.statistics import max_relative_difference
+
+EAGER = "eager"
+COLLAGE = "collage"
+WRONG_DIFFERENCE = 0.1
+"""Of the largest output value: a network's depth in float16 stays well below, another function does
+not. Above it an engine's time means nothing."""
+
+_WORKER = "benchmarks.gpu.worker"
+
+
+@dataclass
+class Row:
+    """What one contender did.
+
+    Attributes
+    ----------
+    round_sec, wall_sec : list of float
+        Seconds per call of each round, by CUDA events and by the host's clock.
+    difference : float or None
+        Largest output difference to float32 eager PyTorch, relative to the largest value.
+    same_as : str
+        The contender whose library this is too; it is timed once.
+    failure : str
+        Why there are no times; empty when there are.
+    missing : bool
+        Not available here, which is no failure.
+    """
+
+    engine: str
+    round_sec: list[float] = field(default_factory=list)
+    wall_sec: list[float] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
+    difference: float | None = None
+    same_as: str = ""
+    failure: str = ""
+    missing: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a contest goes.
+
+    Attributes
+    ----------
+    peers : tuple of str
+        Contenders besides ours.
+    targets : tuple of str
+        For the search.
+    device, dtype : str
+        As :class:`benchmarks.gpu.engines.base.Job` has them.
+    log : Path
+        Of the search; kept.
+    rounds : int
+        Turns of each contender.
+    turn_sec : float
+        Of timed calls in one turn, in ``samples`` batches.
+    """
+
+    peers: tuple[str, ...]
+    targets: tuple[str, ...]
+    device: str
+    dtype: str
+    log: Path
+    rounds: int = 7
+    turn_sec: float = 0.1
+    samples: int = 5
+    seed: int = 0
+
+
+Say = Callable[[str], None]
+
+
+class Contest:
+    """Runs one contest; use :meth:`run` once.
+
+    Parameters
+    ----------
+    model : str
+    batch : int
+    work : Path
+        For everything that is built.
+    plan : Plan
+    budget_sec : float
+        For all of it; preparing is cut short so that the rounds can be run.
+    say : callable
+        Told about each step.
+    """
+
+    def __init__(
+        self, model: str, batch: int, work: Path, plan: Plan, budget_sec: float, say: Say
+    ) -> None:
+        self._model, self._batch, self._plan, self._say = model, batch, plan, say
+        self._work = work
+        self._begin = time.monotonic()
+        # What is left after preparing: loading our bundles, comparing outputs, the rounds.
+        contenders = len(plan.peers) + len(plan.targets) + 3
+        rounds_sec = plan.rounds * contenders * (2.5 * plan.turn_sec + 0.05)
+        self._prepare_until = self._begin + max(0.4 * budget_sec, budget_sec - rounds_sec - 30.0)
+        self._end = self._begin + budget_sec
+        self.rows: dict[str, Row] = {}
+        self._running: dict[str, ChildProcess] = {}
+        self._outputs: dict[str, list[np.ndarray]] = {}
+        self._stack = ExitStack()
+
+    def run(self) -> list[Row]:
+        """Everything; failed contenders are rows too."""
+        self._work.mkdir(parents=True, exist_ok=True)
+        with self._stack, ThreadPoolExecutor(16) as pool:
+            self._build()
+            bundles = pool.submit(self._search)
+            list(pool.map(self._load_peer, self._plan.peers))
+            self._load_ours(bundles.result(), pool)
+            self._compare()
+            self._rounds()
+        return list(self.rows.values())
+
+    def _left(self, until: float) -> float:
+        return max(1.0, until - time.monotonic())
+
+    def _child(self, engine: str) -> ChildProcess:
+        plan = self._plan
+        arguments = [_WORKER, engine, self._model, str(self._batch)]
+        arguments += [str(self._work / "weights.pt"), str(self._work), plan.device, plan.dtype]
+        log = self._work / f"{_file_name(engine)}.stderr"
+        # Each engine's compiler starts cold, whatever ran here before.
+        environment = {"TORCHINDUCTOR_CACHE_DIR": str(self._work / "inductor")}
+        return self._stack.enter_context(ChildProcess(arguments, log, environment))
+
+    def _build(self) -> None:
+        self._say("weights and reference")
+        child = self._child(EAGER)
+        child.ask({"do": "build", "seed": self._plan.seed}, self._left(self._prepare_until))
+        path = self._work / "reference.npz"
+        child.ask({"do": "reference", "path": str(path)}, self._left(self._prepare_until))
+        self._outputs["reference"] = _arrays(path)
+        child.close()
+
+    def _search(self) -> dict[str, str]:
+        """Our bundles by name."""
+        row = self.rows.setdefault(COLLAGE, Row(COLLAGE))
+        left = self._left(self._prepare_until)
+        options = {
+            "targets": list(self._plan.targets),
+            "log": str(self._plan.log),
+            # The end-to-end comparison and the bundles come after it.
+            "time_budget_sec": 0.5 * left,
+        }
+        child = self._child(COLLAGE)
+        try:
+            answer = child.ask({"do": "prepare", "options": options}, left)
+        except ChildError as err:
+            row.failure = str(err)
+            self._say(f"{COLLAGE}: {err}")
+            return {}
+        finally:
+            child.close()
+        row.figures.update({k: v for k, v in answer.items() if k != "bundles"})
+        for name, reason in answer["failures"].items():
+            self.rows.setdefault(name, Row(name)).failure = reason
+        bundles: dict[str, str] = answer["bundles"]
+        (self._work / "bundles.json").write_text(json.dumps(bundles), encoding="utf-8")
+        self._say(f"{COLLAGE}: {row.failure or answer.get('chosen')}, {answer.get('search')}")
+        return bundles
+
+    def _load_peer(self, name: str) -> None:
+        self.rows.setdefault(name, Row(name))
+        self._load(name, self._prepare_until)
+
+    def _load(self, name: str, until: float) -> None:
+        """Start a contender, load it and keep its outputs."""
+        row = self.rows[name]
+        child = self._child(name)
+        self._running[name] = child
+        try:
+            answer = child.ask({"do": "load"}, self._left(until))
+            if "missing" in answer:
+                row.failure, row.missing = answer["missing"], True
+            else:
+                row.figures["load_sec"] = answer["load_sec"]
+                path = self._work / f"{_file_name(name)}.npz"
+                child.ask({"do": "outputs", "path": str(path)}, self._left(until))
+                self._outputs[name] = _arrays(path)
+        except ChildError as err:
+            row.failure = str(err)
+        self._say(f"{name}: {row.failure or 'loaded'}")
+        if row.failure:
+            child.close()
+
+    def _load_ours(self, bundles: Mapping[str, str], pool: ThreadPoolExecutor) -> None:
+        first: dict[str, str] = {}
+        for name, folder in bundles.items():
+            row = self.rows.setdefault(name, Row(name))
+            row.same_as = first.get(folder, "")
+            first.setdefault(folder, name)
+        distinct = list(first.values())
+        list(pool.map(lambda name: self._load(name, self._end), distinct))
+
+    def _compare(self) -> None:
+        reference = self._outputs["reference"]
+        for name, outputs in self._outputs.items():
+            if name == "reference":
+                continue
+            row = self.rows[name]
+            try:
+                row.difference = max_relative_difference(outputs, reference)
+            except ValueError as err:
+                row.failure = str(err)
+                continue
+            if row.difference > WRONG_DIFFERENCE:
+                row.failure = f"wrong output: differs by {row.difference:.1e} of the largest value"
+
+    def _rounds(self) -> None:
+        order = random.Random(self._plan.seed)
+        names = [n for n, row in self.rows.items() if not row.failure and n in self._running]
+        request = {
+            "do": "time",
+            "turn_sec": self._plan.turn_sec,
+            "samples": self._plan.samples,
+        }
+        self._say(f"{len(names)} contenders, {self._plan.rounds} rounds; {device.clocks()}")
+        for number in range(self._plan.rounds):
+            if number >= 3 and time.monotonic() > self._end:
+                self._say(f"out of time after {number} rounds")
+                break
+            for name in order.sample(names, len(names)):
+                row = self.rows[name]
+                if row.failure:
+                    continue
+                try:
+                    answer = self._running[name].ask(request, 60.0)
+                except ChildError as err:
+                    row.failure = str(err)
+                    row.round_sec.clear()
+                    self._running[name].close()
+                    continue
+                row.round_sec.append(answer["event_sec"])
+                row.wall_sec.append(answer["wall_sec"])
+        done = min(
+            (len(self.rows[n].round_sec) for n in names if not self.rows[n].failure), default=0
+        )
+        for name in names:
+            del self.rows[name].round_sec[done:], self.rows[name].wall_sec[done:]
+        self._say(f"rounds done; {device.clocks()}")
+
+
+def _arrays(path: Path) -> list[np.ndarray]:
+    with np.load(path, allow_pickle=False) as arrays:
+        return [arrays[name] for name in arrays.files]
+
+
+def _file_name(engine: str) -> str:
+    return "".join(c if c.isalnum() else "-" for c in engine)
+
+
+def timed(rows: Sequence[Row]) -> dict[str, Row]:
+    """Rows with times by name; one that shares another's library has its times."""
+    by_name = {row.engine: row for row in rows}
+    found = {}
+    for row in rows:
+        source = by_name.get(row.same_as, row) if row.same_as else row
+        if not row.failure and source.round_sec and not source.failure:
+            found[row.engine] = source
+    return found

@@ -1,0 +1,125 @@
+"""PyTorch: operator by operator, its calls recorded in a CUDA graph, and its compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.gpu import networks
+from benchmarks.gpu.engines.base import Array, Engine, Job, Missing, Session
+
+Call = Callable[[], Any]
+
+
+def module_and_inputs(job: Job) -> tuple[nn.Module, list[Tensor]]:
+    """On the device; convolution networks in the memory order that PyTorch recommends."""
+    module, inputs = networks.load(job.model, job.weights, job.torch_dtype)
+    module = module.to(job.device)
+    placed = [x.to(job.device) for x in inputs]
+    if networks.NETWORKS[job.model].convolutional:
+        module = module.to(memory_format=torch.channels_last)
+        placed = [x.to(memory_format=torch.channels_last) for x in placed]
+    return module, placed
+
+
+class _Session(Session):
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._result: Any = None
+
+    def call(self) -> None:
+        self._result = self._call()
+
+    def outputs(self) -> list[Array]:
+        result = self._result
+        leaves = [result] if isinstance(result, Tensor) else list(result)
+        return [leaf.float().cpu().numpy() for leaf in leaves]
+
+
+def _inference(function: Callable[..., Any], inputs: Sequence[Tensor]) -> Call:
+    def call() -> Any:
+        with torch.inference_mode():
+            return function(*inputs)
+
+    return call
+
+
+class EagerEngine(Engine):
+    """Eager PyTorch; also makes the reference."""
+
+    settings = "eager PyTorch, float16, channels_last for convolution networks, inference mode"
+
+    def load(self, job: Job) -> Session:
+        module, inputs = module_and_inputs(job)
+        return _Session(_inference(module, inputs))
+
+    def reference(self, job: Job) -> list[Array]:
+        """The outputs in float32, TF32 off, of the weights that were rounded to the job's dtype."""
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+        module, inputs = networks.load(job.model, job.weights, torch.float32)
+        module = module.to(job.device)
+        session = _Session(_inference(module, [x.to(job.device) for x in inputs]))
+        session.call()
+        return session.outputs()
+
+
+class EagerGraphEngine(Engine):
+    """Eager PyTorch, recorded once in a CUDA graph and replayed."""
+
+    settings = "the same, captured by hand in a `torch.cuda.CUDAGraph` and replayed"
+
+    def load(self, job: Job) -> Session:
+        if job.device != "cuda":
+            raise Missing("not available: CUDA graphs need a CUDA device")
+        module, inputs = module_and_inputs(job)
+        call = _inference(module, inputs)
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                call()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            result = call()
+
+        def replay() -> Any:
+            graph.replay()
+            return result
+
+        return _Session(replay)
+
+
+class TorchCompileEngine(Engine):
+    """``torch.compile`` with autotuning and CUDA graphs."""
+
+    settings = '`torch.compile(mode="max-autotune")`, which tries kernels and uses CUDA graphs'
+
+    def load(self, job: Job) -> Session:
+        _take_the_device_to_measure()
+        module, inputs = module_and_inputs(job)
+        compiled = torch.compile(module, mode="max-autotune", dynamic=False)
+        session = _Session(_inference(compiled, inputs))
+        for _ in range(3):  # compiles, warms up, records
+            session.call()
+        return session
+
+
+def _take_the_device_to_measure() -> None:
+    """Let the compiler's own measurements have the device to themselves, as ours do."""
+    from torch._inductor.runtime import benchmarking
+
+    from collage.backends.device_lock import exclusive
+
+    benchmarker = benchmarking.benchmarker
+    measure = benchmarker.benchmark_gpu
+
+    def alone(*args: Any, **kwargs: Any) -> Any:
+        with exclusive("cuda"):
+            return measure(*args, **kwargs)
+
+    benchmarker.benchmark_gpu = alone

@@ -1,0 +1,85 @@
+"""The process a contender runs in: JSON requests, JSON answers.
+
+python -m benchmarks.gpu.worker ENGINE MODEL BATCH WEIGHTS WORK_DIR DEVICE DTYPE
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.child import claim_standard_output, die_with_parent, serve
+from benchmarks.gpu import networks
+from benchmarks.gpu.engines import engine_of
+from benchmarks.gpu.engines.base import Job, Missing, Timer
+from benchmarks.gpu.engines.torch_engine import EagerEngine
+
+
+def main() -> None:
+    """Answer requests until standard input closes."""
+    die_with_parent()
+    answers = claim_standard_output()
+    name, model, batch, weights, work_dir, device, dtype = sys.argv[1:8]
+    job = Job(model, int(batch), Path(weights), Path(work_dir), device, dtype)
+    serve(answers, Worker(name, job).answer)
+
+
+class Worker:
+    """One engine on one model."""
+
+    def __init__(self, engine: str, job: Job) -> None:
+        self._engine = engine_of(engine)
+        self._job = job
+        self._timer: Timer | None = None
+        self._session: Any = None
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Do what ``request["do"]`` names."""
+        match request["do"]:
+            case "build":
+                return self._build(int(request["seed"]))
+            case "reference":
+                np.savez(request["path"], *EagerEngine().reference(self._job))
+                return {}
+            case "prepare":
+                return self._engine.prepare(self._job, request["options"])
+            case "load":
+                return self._load()
+            case "outputs":
+                self._session.call()
+                np.savez(request["path"], *self._session.outputs())
+                return {}
+            case "time":
+                assert self._timer is not None
+                return self._timer.turn(float(request["turn_sec"]), int(request["samples"]))
+            case other:
+                raise ValueError(f"unknown request '{other}'")
+
+    def _build(self, seed: int) -> dict[str, Any]:
+        job = self._job
+        module = networks.build(job.model, seed)
+        generator = torch.Generator().manual_seed(seed)
+        inputs = networks.NETWORKS[job.model].inputs(job.batch, generator)
+        networks.save(module, inputs, job.weights, job.torch_dtype)
+        return {}
+
+    def _load(self) -> dict[str, Any]:
+        begin = time.perf_counter()
+        try:
+            self._session = self._engine.load(self._job)
+        except Missing as err:
+            return {"missing": str(err)}
+        self._session.call()
+        self._timer = Timer(self._session, self._job.device)
+        if self._job.device == "cuda":
+            torch.cuda.synchronize()
+        return {"load_sec": time.perf_counter() - begin}
+
+
+if __name__ == "__main__":
+    main()
