@@ -43,8 +43,10 @@ def lower_module(
         {gv: func for gv, func in mod.functions.items() if gv not in foreign}, attrs=mod.attrs
     )
     scheduled_before = {gv.name_hint for gv, func in own.functions.items() if _is_kernel(func)}
+    # Relax fuses operators in dataflow blocks alone, and a partition's body is none yet.
+    passes = [relax.transform.ConvertToDataflow(min_size=1), *legalize_passes]
     with device:
-        own = tvm.transform.Sequential(list(legalize_passes))(own)
+        own = tvm.transform.Sequential(passes)(own)
     # Inlining looks every call's target up, so the other backends' functions must be back by then.
     own = _inline_partitions(tvm.IRModule({**own.functions, **foreign}, attrs=own.attrs))
     own = tvm.IRModule(own.functions, attrs=own.attrs)

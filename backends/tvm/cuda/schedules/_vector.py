@@ -12,7 +12,14 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from collage.backends.tvm.cuda.schedules._base import VECTOR_BYTES, dtype_bytes
-from collage.backends.tvm.schedules._base import Axis, axes_of, buffer_stride, loop_extent
+from collage.backends.tvm.schedules._base import (
+    Axis,
+    axes_of,
+    buffer_stride,
+    loop_extent,
+    root_blocks,
+)
+from collage.backends.tvm.schedules._inline import is_elementwise
 
 WIDENABLE = ("float16", "bfloat16", "float32", "int8", "uint8", "int32")
 """Element types whose vectors TVM's CUDA code generator can load and store."""
@@ -109,3 +116,21 @@ def split_lanes(sch: s_tir.Schedule, loops: list[Any], lanes: int) -> tuple[list
 def spatial_axes(sch: s_tir.Schedule, block: Any) -> list[Axis]:
     """A stage's axes that are not reduced over."""
     return [axis for axis in axes_of(sch, block) or [] if not axis.reduce]
+
+
+def is_map(stmt: Any) -> bool:
+    """Whether a stage stores each element once, in order; a single number counts as one."""
+    single = isinstance(stmt.body, tirx.BufferStore) and not len(stmt.body.indices)
+    return is_elementwise(stmt) or (single and stmt.init is None and len(stmt.writes) == 1)
+
+
+def inline_maps(sch: s_tir.Schedule, kept: list[Any] | tuple[()] = ()) -> None:
+    """Inline every stage without a reduction that is no output into the stages that read it."""
+    names = {sch.get(block).name_hint for block in [*kept, *sch.get_output_blocks("root")]}
+    for block in root_blocks(sch):
+        stmt = sch.get(block)
+        reduces = any(axis.reduce for axis in axes_of(sch, block) or [])
+        if stmt.name_hint in names or reduces or not is_map(stmt):
+            continue
+        if list(sch.get_consumers(block)):
+            sch.compute_inline(block)

@@ -8,18 +8,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm import s_tir, tirx
+from tvm import relax, s_tir, tirx
 
 from collage.backends.tvm.cuda.schedules._base import OTHER_KIND, WARP, Gpu, Refusal
 from collage.backends.tvm.cuda.schedules._vector import (
     in_a_row,
+    inline_maps,
+    is_map,
     lanes_of,
     load_wide,
     split_lanes,
     store_wide,
 )
-from collage.backends.tvm.schedules._base import Axis, axes_of, fuse_all, root_blocks, size_of
-from collage.backends.tvm.schedules._inline import has_branches, is_elementwise, reads_indices
+from collage.backends.tvm.schedules._base import (
+    Axis,
+    axes_of,
+    fuse_all,
+    loop_extent,
+    root_blocks,
+    size_of,
+)
+from collage.backends.tvm.schedules._inline import has_branches, reads_indices
 
 THREADS = 256
 
@@ -37,23 +46,31 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
         axes = axes_of(sch, block)
         if axes is None or sch.get(block).init is not None:
             return OTHER_KIND
-        if any(axis.reduce for axis in axes) or not is_elementwise(sch.get(block)):
+        if any(axis.reduce for axis in axes) or not is_map(sch.get(block)):
             return OTHER_KIND
-    inline_producers(sch)
-    for block in root_blocks(sch):
-        _bind_elements(sch, block, gpu)
+    inline_maps(sch)
+    if relax.analysis.has_reshape_pattern(func):
+        _bind_evenly(sch, root_blocks(sch)[0], gpu)
+    else:
+        for block in root_blocks(sch):
+            _bind_elements(sch, block, gpu)
     return sch.mod["main"]
 
 
-def inline_producers(sch: s_tir.Schedule) -> None:
-    """Inline every elementwise stage that is no output into the stages that read it."""
-    outputs = {sch.get(block).name_hint for block in sch.get_output_blocks("root")}
-    for block in root_blocks(sch):
-        stmt = sch.get(block)
-        axes = axes_of(sch, block)
-        pure = axes is not None and not any(axis.reduce for axis in axes) and is_elementwise(stmt)
-        if stmt.name_hint not in outputs and pure and list(sch.get_consumers(block)):
-            sch.compute_inline(block)
+def _bind_evenly(sch: s_tir.Schedule, block: Any, gpu: Gpu) -> None:
+    """Spread a reshape over threads so that Relax still sees what it is.
+
+    Its pass ``RewriteDataflowReshape`` then drops the kernel and lets both tensors share memory; it
+    does not look through registers or guards.
+    """
+    flat = fuse_all(sch, list(sch.get_loops(block)) or [sch.add_unit_loop(block)])
+    total = loop_extent(sch, flat)
+    threads = min(THREADS, gpu.max_threads)
+    while total % threads:
+        threads -= 1
+    block_x, thread_x = sch.split(flat, [None, threads])
+    sch.bind(block_x, "blockIdx.x")
+    sch.bind(thread_x, "threadIdx.x")
 
 
 def _bind_elements(sch: s_tir.Schedule, block: Any, gpu: Gpu) -> None:

@@ -15,6 +15,7 @@ from tvm.s_tir.dlight.gpu.matmul import detect_iter_traits
 from collage.backends.tvm.cuda.schedules._base import OTHER_KIND, Gpu, Refusal
 from collage.backends.tvm.cuda.schedules._vector import (
     in_a_row,
+    inline_maps,
     lanes_of,
     load_wide,
     spatial_axes,
@@ -54,7 +55,7 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
     if refusal is not None:
         return refusal
     pads = _padding_stages(sch, sums)
-    _inline_stages(sch, pads)
+    inline_maps(sch, pads)
     last = _last_stage(sch, sums, len(pads))
     if isinstance(last, Refusal):
         return last
@@ -62,6 +63,9 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
     axes = spatial_axes(sch, sums)
     outputs = size_of(axes)
     lanes = _lanes(sch, sums, last, pads, gpu)
+    if lanes == 1:
+        for pad in pads:
+            sch.compute_inline(pad)
     loops = list(sch.get_loops(sums))
     window = loops[len(axes) :]
     rows, lane = split_lanes(sch, loops[: len(axes)], lanes)
@@ -112,18 +116,6 @@ def _padding_stages(sch: s_tir.Schedule, sums: Any) -> list[Any]:
         for block in sch.get_producers(sums)
         if has_branches(sch.get(block)) and is_elementwise(sch.get(block))
     ]
-
-
-def _inline_stages(sch: s_tir.Schedule, kept: list[Any]) -> None:
-    """Inline elementwise stages, but not those that are kept."""
-    names = {sch.get(block).name_hint for block in kept}
-    outputs = {sch.get(block).name_hint for block in sch.get_output_blocks("root")}
-    for block in root_blocks(sch):
-        stmt = sch.get(block)
-        if stmt.name_hint in names | outputs or any(a.reduce for a in axes_of(sch, block) or []):
-            continue
-        if is_elementwise(stmt) and list(sch.get_consumers(block)):
-            sch.compute_inline(block)
 
 
 def _last_stage(sch: s_tir.Schedule, sums: Any, pads: int) -> Any | Refusal:
