@@ -45,6 +45,10 @@ ELEMENTS = {
     "bfloat16": "cutlass::bfloat16_t",
     "float32": "float",
 }
+HOPPER_TILE = 128
+"""Queries of a tile of Hopper's kernel."""
+LONG = 512
+"""From so many queries on, Hopper's kernel is the best guess."""
 UNBOUNDED_DIM = 65536
 """``max_dim`` of the kernel that keeps its sums in memory."""
 
@@ -53,20 +57,25 @@ UNBOUNDED_DIM = 65536
 class AttentionConfiguration(Configuration):
     """A block of the score matrix per thread block.
 
+    ``kind`` is ``sm80``, or ``sm90`` for Hopper's warp-specialized kernel.
+
     Attributes
     ----------
     queries, keys : int
-        Extents of the block; 1024 scores per warp.
+        Extents of the block; an ``sm80`` kernel has 1024 scores per warp.
     max_dim : int
         Longest head that fits; with at most ``keys`` elements a head's sums stay in registers.
     aligned : bool
         Operands are fetched in accesses of 16 bytes instead of four elements.
+    causal : bool
+        Whether the kernel masks what comes later; an ``sm80`` kernel is told at run time.
     """
 
     queries: int
     keys: int
     max_dim: int
     aligned: bool
+    causal: bool = False
 
 
 class AttentionFamily(OperatorFamily):
@@ -127,11 +136,18 @@ class AttentionFamily(OperatorFamily):
         # Few queries leave rows of a block without work.
         if queries <= 32:
             blocks.reverse()
-        return [AttentionConfiguration("sm80", *block, aligned=aligned) for block in blocks]
+        made = [AttentionConfiguration("sm80", *block, aligned=aligned) for block in blocks]
+        if options.generation(arch) >= 90 and hopper_fits(spec):
+            keys = 64 if dim <= 64 else 128
+            causal = spec.sizes[6] != 0
+            newer = AttentionConfiguration("sm90", 128, keys, keys, aligned, causal)
+            made.insert(0 if queries >= LONG else len(made), newer)
+        return made
 
     def render(self, spec: KernelSpec, configuration: Configuration) -> KernelSource:
         assert isinstance(configuration, AttentionConfiguration)
-        text = self._templates.get_template("attention_sm80.cu.jinja").render(
+        template = self._templates.get_template(f"attention_{configuration.kind}.cu.jinja")
+        text = template.render(
             conf=configuration,
             element=ELEMENTS[spec.dtype],
             layout=spec.layout,
@@ -139,7 +155,26 @@ class AttentionFamily(OperatorFamily):
             joined=spec.layout == "joined",
         )
         block = f"{configuration.queries}x{configuration.keys}"
-        return KernelSource(f"attention_{spec.dtype}_{block}", text)
+        return KernelSource(f"attention_{configuration.kind}_{spec.dtype}_{block}", text)
+
+
+def hopper_fits(spec: KernelSpec) -> bool:
+    """Whether Hopper's kernel computes a spec: half types, long enough, no bias."""
+    _, _, queries, keys, dim, dim_value, mask = spec.sizes[:7]
+    strides_fit = max(spec.sizes[7:16]) < 2**31
+    # Its causal mask starts at the top left, and must cover what the last tile has too many.
+    masked_fits = mask == 0 or queries == keys
+    return (
+        DTYPE_BITS[spec.dtype] == 16
+        and spec.epilogue == "none"
+        and dim == dim_value
+        and dim % 8 == 0
+        and dim <= 128
+        and queries % 8 == 0
+        and min(queries, keys) >= HOPPER_TILE
+        and masked_fits
+        and strides_fit
+    )
 
 
 def _spec(

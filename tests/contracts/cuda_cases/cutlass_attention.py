@@ -103,6 +103,13 @@ def cases() -> list[CudaCase]:
     half, brain, single = "float16", "bfloat16", "float32"
     return [
         _case("attention", half, "2x12x128x64", attention((2, 12, 128, 128, 64), half)),
+        _case(
+            "attention",
+            half,
+            "long",
+            attention((1, 4, 640, 640, 64), half, causal_mask="TopLeft", scale=0.2),
+        ),
+        _case("attention", brain, "long", attention((1, 2, 520, 333, 128), brain)),
         _case("attention", half, "odd", attention((1, 3, 77, 101, 40), half, scale=0.3)),
         _case(
             "attention", half, "top", attention((2, 2, 100, 70, 64), half, causal_mask="TopLeft")
