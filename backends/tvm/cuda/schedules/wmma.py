@@ -7,7 +7,7 @@ here the few that are needed are built from their nodes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +49,7 @@ def intrinsics(transposed_b: bool, result_scope: str) -> Intrinsics:
         multiply=f"{_PREFIX}_multiply{suffix}",
         store=f"{_PREFIX}_store_{result_scope.replace('.', '_')}",
     )
-    made = {
+    made: dict[str, Callable[[], Pair]] = {
         names.load_a: lambda: _load("a", "row_major"),
         names.load_b: lambda: _load("b", "col_major" if transposed_b else "row_major"),
         names.fill: _fill,
