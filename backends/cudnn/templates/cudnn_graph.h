@@ -63,13 +63,20 @@ bool is_attention(const collage_cudnn_operation& operation) {
   return operation.kind == COLLAGE_CUDNN_ATTENTION;
 }
 
+bool multiplies(const collage_cudnn_operation& operation) {
+  return operation.kind == COLLAGE_CUDNN_CONV || operation.kind == COLLAGE_CUDNN_MATMUL ||
+         is_attention(operation);
+}
+
 /* Operations `first` up to `last` of a graph, as one graph of cuDNN's. Tensor n has uid n + 1. */
 class PlanGraph : public graph::Graph {
  public:
   PlanGraph(const collage_cudnn_graph& source, int first, int last)
       : source_(source), first_(first), last_(last) {
+#if CUDNN_FRONTEND_VERSION >= 13200
     // Plans live as long as the process, so a captured graph need not keep them alive.
     set_cuda_graph_retention(CudaGraphRetention_t::NONE);
+#endif
   }
 
   /* Plans the operations; composite: spell attention out, which older engines want. */
@@ -144,8 +151,10 @@ class PlanGraph : public graph::Graph {
     check(plans.query_properties(), "asking for the engines' properties");
     deselect_workspace_greater_than(source_.workspace_limit);
     std::vector<NumericalNote_t> unwanted{NumericalNote_t::REDUCED_PRECISION_REDUCTION};
-    const int32_t dtype = source_.tensors[source_.operations[first_].inputs[0]].dtype;
-    if (dtype == COLLAGE_CUDNN_FLOAT32 && source_.allow_tf32 == 0) {
+    const collage_cudnn_operation& leading = source_.operations[first_];
+    const int32_t dtype = source_.tensors[leading.inputs[0]].dtype;
+    // Engines for elementwise graphs carry the notes too, though they multiply no matrices.
+    if (multiplies(leading) && dtype == COLLAGE_CUDNN_FLOAT32 && source_.allow_tf32 == 0) {
       unwanted.push_back(NumericalNote_t::TENSOR_CORE);
       unwanted.push_back(NumericalNote_t::DOWN_CONVERT_INPUTS);
     }

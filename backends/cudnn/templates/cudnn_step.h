@@ -167,7 +167,10 @@ class Step {
     workspace_bytes_ = static_cast<size_t>(bytes);
     const auto& layout = graph_->varpack_template;
     plain_ = layout.workspace_slots.empty() && layout.replacement_slots.empty() &&
-             layout.backend_slots.empty() && graph_->frontend_workspace() == 0;
+             graph_->frontend_workspace() == 0;
+#if CUDNN_FRONTEND_VERSION >= 13200
+    plain_ = plain_ && layout.backend_slots.empty();
+#endif
   }
 };
 
