@@ -149,6 +149,41 @@ def test_blocks_follow_the_head_and_the_number_of_queries() -> None:
     assert first((1, 2, 64, 64, 36), "float32").aligned
 
 
+@pytest.mark.parametrize(
+    ("offered", "extents", "attrs"),
+    [
+        (True, (1, 2, 512, 512, 64), {}),
+        (True, (1, 2, 128, 197, 128), {}),
+        (True, (1, 2, 256, 256, 40), {"causal_mask": "TopLeft"}),
+        (False, (1, 2, 256, 512, 64), {"causal_mask": "TopLeft"}),
+        (False, (1, 2, 512, 64, 64), {}),
+        (False, (1, 2, 197, 197, 64), {}),
+        (False, (1, 2, 512, 512, 60), {}),
+        (False, (1, 2, 512, 512, 160), {}),
+        (False, (1, 2, 512, 512, 64), {"bias": (1, 2, 512, 512)}),
+    ],
+)
+def test_hoppers_kernel_is_offered_where_it_fits(
+    offered: bool, extents: tuple[int, ...], attrs: dict[str, Any]
+) -> None:
+    family = AttentionFamily()
+    name = "cutlass.attention_bias" if "bias" in attrs else "cutlass.attention"
+    spec = read_case(CudaCase("a", "cutlass", name, attention(extents, "float16", **attrs))).spec
+    made = [
+        c
+        for c in family.configurations(spec, CutlassOptions(), "sm_90a")
+        if isinstance(c, AttentionConfiguration)
+    ]
+    newer = [c for c in made if c.kind == "sm90"]
+    assert bool(newer) == offered
+    for configuration in newer:
+        assert configuration.max_dim >= extents[-1]
+        assert configuration.causal == ("causal_mask" in attrs)
+        assert (made[0] == configuration) == (extents[2] >= 512)
+    older = family.configurations(spec, CutlassOptions(sm=80), "sm_90a")
+    assert {c.kind for c in older} == {"sm80"}
+
+
 def test_equal_kernels_have_equal_text() -> None:
     family, options = AttentionFamily(), CutlassOptions()
     specs = [
