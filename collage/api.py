@@ -36,6 +36,8 @@ from collage.estimated import EstimatedGate
 from collage.gate import Contender, Gate, Standing, best
 from collage.importers import ImportedModel, load_model
 from collage.normalize import normalize
+from collage.normalize.layout import to_channels_last
+from collage.normalize.qkv import combine_parallel_matmul
 from collage.progress import ProgressCallback, ProgressEvent
 from collage.refused import Undoer
 from collage.report.assemble import assemble_report
@@ -127,6 +129,8 @@ def optimize(
     imported = load_model(model, shapes=shapes, allow_code=allow_code)
     tell(ProgressEvent("import", 1, 2, "normalizing"))
     mod = normalize(imported.mod)
+    if is_cuda(resolved):
+        mod = combine_parallel_matmul(to_channels_last(mod))
     graph = DataflowGraph.from_function(mod["main"], mod)
     tell(ProgressEvent("import", 2, 2, f"{len(graph)} operators"))
 
