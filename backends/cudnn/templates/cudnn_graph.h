@@ -249,11 +249,6 @@ class PlanGraph : public graph::Graph {
       case COLLAGE_CUDNN_AVG_POOL_EXCLUDE_PADDING:
         return pool(operation, in[0], ResampleMode_t::AVGPOOL_EXCLUDE_PADDING,
                     PaddingMode_t::ZERO_PAD);
-      case COLLAGE_CUDNN_SOFTMAX: {
-        const TensorPtr out = output_tensor("softmax");
-        softmax(in[0], graph::Softmax_attributes(), out, nullptr, nullptr, nullptr);
-        return out;
-      }
       case COLLAGE_CUDNN_LAYER_NORM: {
         TensorPtr epsilon = scalar(operation.floats[0], 4);
         return layernorm(in[0], in[1], in[2],

@@ -256,14 +256,13 @@ std::string one_line(std::string text) {
 std::unique_ptr<Program> build(cudnnHandle_t handle, const collage_cudnn_graph& graph,
                                bool measured) {
   const int count = graph.num_operations;
+  if (graph.operations[0].kind == COLLAGE_CUDNN_SOFTMAX) return softmax_program(graph);
   std::unique_ptr<TimingBuffers> buffers;
   if (measured) buffers = std::make_unique<TimingBuffers>(graph);
   try {
     return build_parts(handle, graph, {count}, buffers.get());
   } catch (const std::exception& error) {
     const std::string whole = one_line(error.what());
-    if (graph.operations[0].kind == COLLAGE_CUDNN_SOFTMAX && count == 1)
-      return softmax_program(graph);
     if (graph.split == 0 || count == 1) throw Failure(whole);
     try {
       return build_parts(handle, graph, {1, count}, nullptr);
