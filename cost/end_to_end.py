@@ -111,12 +111,13 @@ class EndToEndTimer:
     def measure(
         self,
         models: Sequence[WholeModel],
+        libraries: Sequence[Path],
         inputs: Sequence[NDArray[Any]],
         expected: Sequence[NDArray[Any]],
         rounds: int,
     ) -> list[RunResult]:
-        """Check and time each model; see :meth:`MeasuredCostModel.measure_end_to_end`."""
-        libraries = [model.library() for model in models]
+        """Check and time each model, of which this is the library; see
+        :meth:`MeasuredCostModel.measure_end_to_end`."""
         contestants: list[_Contestant] = []
         with tempfile.TemporaryDirectory(dir=self._scratch, prefix="model-") as name:
             folder = Path(name)

@@ -25,7 +25,7 @@ _CAPTURING_CALLS = 2
 _LAUNCH_PROBES = 3
 
 _ENOUGH_MEMORY = 0.5
-"""The share of the device's memory that must be free for another candidate."""
+"""The share of the memory that was free at first that must be free for another candidate."""
 
 _LEAD_FACTOR = 2.0
 """By how much the work in front of a sample outlasts launching it."""
@@ -52,6 +52,7 @@ class CudaSession(Session):
             self._driver = CudaDriver()
             self._timer: CudaTimer = open_timer(device)
             self._management = Management.open(self._driver.pci_bus_id(device.index))
+            self._free_bytes = int(device.available_global_memory)
             self._flushes: dict[float, tuple[tvm.runtime.Tensor, CacheFlush]] = {}
         except (BackendUnavailableError, CudaError) as err:
             raise MeasurementError(f"the CUDA device cannot be used: {err}", value="cuda") from err
@@ -105,8 +106,7 @@ class CudaSession(Session):
     def release(self) -> bool:
         """Free what TVM keeps for the next machine. Workspaces of libraries go with the process."""
         tvm_ffi.get_global_func("vm.builtin.memory_manager.clear")()
-        free, total = self.device.available_global_memory, self.device.total_global_memory
-        return bool(free >= _ENOUGH_MEMORY * total)
+        return bool(self.device.available_global_memory >= _ENOUGH_MEMORY * self._free_bytes)
 
     def _launch_sec(self, machine: relax.VirtualMachine) -> float:
         """What the processor takes to launch a call."""

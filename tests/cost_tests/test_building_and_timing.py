@@ -15,7 +15,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from collage.backends.base import BuildContext, LibraryNeed
+from collage.backends.base import BackendTarget, BuildContext, LibraryNeed
 from collage.backends.compile import CompiledLibrary
 from collage.backends.device_lock import exclusive
 from collage.backends.errors import MeasurementError
@@ -27,6 +27,7 @@ from collage.cost.builder import BuildResult
 from collage.cost.content import content_key
 from collage.cost.database import Database
 from collage.cost.device import Device
+from collage.cost.end_to_end import WholeModel
 from collage.cost.keys import KeyMaker
 from collage.cost.measure_config import MeasureConfig
 from collage.cost.measuring import Measurer, default_builders
@@ -322,3 +323,38 @@ def test_what_a_library_needs_is_loaded_before_it(tmp_path: Path) -> None:
     stage_to_measure(CompiledLibrary(library, ()))
     load_needs(library)  # Nothing is needed any longer.
     assert not library.with_name("needs.json").exists()
+
+
+def test_whole_models_are_compiled_before_the_device_is_held(
+    context: BuildContext, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Their code generators hold it: to wait for oneself would take an hour."""
+    order: list[str] = []
+
+    def library() -> Path:
+        with exclusive("cuda", lambda: order.append("waits")):
+            order.append("compiles")
+        return tmp_path
+
+    class Timer:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def measure(self, models: Sequence[WholeModel], *_: object) -> list[RunResult]:
+            thread = threading.Thread(target=library)
+            thread.start()
+            time.sleep(0.3)
+            order.append("times")
+            waiting.append(thread)
+            return [RunResult(Cost(CostStatus.VALID, 1.0, 0.0, (1.0,))) for _ in models]
+
+    waiting: list[threading.Thread] = []
+    monkeypatch.setattr(measuring, "EndToEndTimer", Timer)
+    made, _ = measurer(context, SlowRunner(0.0), Database())
+    target = BackendTarget("tvm", tvm.target.Target({"kind": "cuda", "arch": "sm_90a"}))
+    model = WholeModel("key", "model", (target,), library)
+    key = KeyMaker(context, MeasureConfig(), GPU).make("end_to_end", "key", "", [target])
+    records = made.measure_models([model], [key], [], [], 1)
+    waiting[0].join()
+    assert records[0].cost.is_valid
+    assert order == ["compiles", "waits", "times", "compiles"]

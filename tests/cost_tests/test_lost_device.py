@@ -135,7 +135,8 @@ def test_a_whole_model_that_loses_its_device_is_out_and_the_others_are_timed(
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     timer = EndToEndTimer(config, scratch, device="fragile:fatal")
-    results = timer.measure([model(name) for name in jobs], inputs, expected, 2)
+    models = [model(name) for name in jobs]
+    results = timer.measure(models, list(jobs.values()), inputs, expected, 2)
     statuses = [result.cost.status for result in results]
     assert statuses == [CostStatus.VALID, CostStatus.CRASHED, CostStatus.VALID]
     assert results[0].clocks == Clocks(1980, 3201)
