@@ -29,6 +29,9 @@ CUDA_HEADER = native.TEMPLATES / "collage_cuda.h"
 
 REMEDY = "pip install 'collage[cuda]'"
 
+_TENSORRT_FOLDERS = ("tensorrt_libs", "tensorrt_rtx_libs")
+"""Where TensorRT's wheels have their libraries, unlike NVIDIA's other ones."""
+
 
 @dataclass(frozen=True)
 class Toolkit:
@@ -117,6 +120,7 @@ def _toolkit_folders() -> list[Path]:
 def library_folders() -> list[Path]:
     """Folders of NVIDIA's libraries, the wheels' first."""
     folders = [folder / "lib" for folder in _wheel_folders()]
+    folders += [site / name for site in _site_folders() for name in _TENSORRT_FOLDERS]
     for root in _toolkit_folders():
         folders += [root / name for name in ("lib64", "lib", "targets/x86_64-linux/lib")]
     return [folder for folder in folders if folder.is_dir()]

@@ -54,12 +54,16 @@ def padding(match: Match) -> Verdict:
 
 
 def gathered(match: Match) -> Verdict:
-    """``take`` has integer indices in bounds, or says what to do with others."""
-    call = root_call(match)
-    indices = match.annotated["arg1"]
-    if tensor_dtype(indices) not in ("int32", "int64"):
-        return Verdict.no(f"indices of dtype {tensor_dtype(indices)}")
-    mode = str(call.attrs.mode)
+    """What is gathered by has integer indices."""
+    dtype = tensor_dtype(match.annotated["arg1"])
+    if dtype not in ("int32", "int64"):
+        return Verdict.no(f"indices of dtype {dtype}")
+    return Verdict.yes()
+
+
+def known_mode(match: Match) -> Verdict:
+    """``take`` has indices in bounds, or clips them."""
+    mode = str(root_call(match).attrs.mode)
     if mode not in ("fast", "clip"):
         return Verdict.no(f"mode '{mode}'; supported: fast, clip")
     return Verdict.yes()

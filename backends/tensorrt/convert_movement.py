@@ -168,6 +168,20 @@ def take(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     return w.output(w.network.add_gather(x, indices, axis), "take")
 
 
+@converts("gather_elements", "gather_nd")
+def gather(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+    x, indices = w.tensor(call.args[0]), w.tensor(call.args[1])
+    nd = str(call.op.name) == "relax.gather_nd"
+    mode = w.trt.GatherMode.ND if nd else w.trt.GatherMode.ELEMENT
+    layer = w.network.add_gather_v2(x, indices, mode)
+    w.output(layer, "gather")
+    if nd:
+        layer.num_elementwise_dims = int(call.attrs.batch_dims)
+    else:
+        layer.axis = int(call.attrs.axis) % len(x.shape)
+    return layer.get_output(0)
+
+
 @converts("image.resize2d")
 def resize2d(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     attrs, trt = call.attrs, w.trt

@@ -130,7 +130,9 @@ def _movement() -> Iterator[PatternTriple]:
     yield _triple("broadcast_to", 2, dtypes=anything)
     yield _triple("tile", 1, dtypes=NUMBERS)
     yield _triple("flip", 1, dtypes=anything)
-    yield _triple("take", 2, checks.gathered, dtypes=NUMBERS)
+    yield _triple("take", 2, checks.gathered, checks.known_mode, dtypes=anything)
+    for name in ("gather_elements", "gather_nd"):
+        yield _triple(name, 2, checks.gathered, dtypes=anything)
 
 
 def _elementwise() -> Iterator[PatternTriple]:

@@ -13,6 +13,7 @@ from collage.backends.tensorrt.adapter import PACKAGES, REMEDY, Package, find_pa
 
 HEADER = "NvInferRuntime.h"
 _VERSION_HEADER = "NvInferVersion.h"
+_WHEELS = {"tensorrt": "tensorrt", "tensorrt_rtx": "tensorrt-rtx-cu13"}
 _STEMS = {"tensorrt": "libnvinfer.so", "tensorrt_rtx": "libtensorrt_rtx.so"}
 
 
@@ -42,7 +43,8 @@ def find_shim(package: Package) -> Shim | None:
     library = _find_library(package, include)
     if library is None:
         return None
-    return Shim(include, LibraryNeed(library.name, package.version, package.name, library))
+    wheel = _WHEELS[package.name]
+    return Shim(include, LibraryNeed(library.name, package.version, wheel, library))
 
 
 def matches(header: Path, package: Package) -> bool:
@@ -74,10 +76,7 @@ def _defined(text: str, name: str) -> str:
 def _find_library(package: Package, include: Path) -> Path | None:
     """The shared library, beside the headers or in the package's wheel."""
     pattern = f"{_STEMS[package.name]}.{package.version.split('.')[0]}"
-    own = package.module.__file__
     folders = [include.parent / "lib", include.parent / "lib64", Path("/usr/lib/x86_64-linux-gnu")]
-    if own is not None:
-        folders.append(Path(own).parents[1] / f"{package.name}_libs")
     folders += cuda_toolkit.library_folders()
     return next((f / pattern for f in folders if (f / pattern).is_file()), None)
 

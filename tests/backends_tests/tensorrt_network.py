@@ -267,10 +267,17 @@ def _slice(layer: Layer, given: list[Array]) -> Array:
 
 
 def _gather(layer: Layer, given: list[Array]) -> Array:
-    assert layer.mode.name == "DEFAULT"
-    indices = given[1]
-    assert indices.min() >= 0 and indices.max() < given[0].shape[layer.axis]
-    return np.take(given[0], indices, axis=layer.axis)
+    (x, indices), mode = given, layer.mode.name
+    assert indices.min() >= 0
+    if mode == "DEFAULT":
+        return np.take(x, indices, axis=layer.axis)
+    if mode == "ELEMENT":
+        return np.take_along_axis(x, indices, axis=layer.axis)
+    batches = layer.num_elementwise_dims
+    shape = x.shape[:batches]
+    places = np.meshgrid(*map(np.arange, shape), indexing="ij") if batches else []
+    wide = [p.reshape(shape + (1,) * (indices.ndim - 1 - batches)) for p in places]
+    return np.asarray(x[(*wide, *np.moveaxis(indices, -1, 0))])
 
 
 def _quantize(layer: Layer, given: list[Array]) -> Array:

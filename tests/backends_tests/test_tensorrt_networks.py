@@ -42,5 +42,7 @@ def test_network_means_what_relax_means(name: str) -> None:
             assert np.array_equal(got, reference)
             continue
         error = np.abs(got - widen(reference)).max() / np.abs(widen(reference)).max()
-        # Only weights and numbers are rounded to half precision here.
-        assert error < (1e-3 if half else 1e-5)
+        # Only weights and numbers are rounded to half precision here; a rounded scale moves a few
+        # values to the next integer.
+        rounded = case.rtol if exact else 1e-3
+        assert error < (rounded if half else 1e-5)

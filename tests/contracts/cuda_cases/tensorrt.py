@@ -172,11 +172,20 @@ def _movement() -> Iterator[CudaCase]:
     yield case("broadcast_to", [(2, 1)], lambda x: op.broadcast_to(x, (4, 2, 3)))
     yield case("tile", [(2, 3)], lambda x: op.tile(x, (2, 3, 1)))
     yield case("flip", [(2, 3)], lambda x: op.flip(x, 1))
-    indices = relax.const(np.array([[6, 0, 3], [2, 2, 5]], np.int64))
+    indices = relax.const(np.array([[6, 0, 3], [2, 2, 5]]), "int64")
     yield case("take", [(7, 3)], lambda x: op.take(x, indices, 0))
     yield case("take", [(2, 7, 3)], lambda x: op.take(x, indices, 1), "middle")
     far = relax.const(np.array([-3, 1, 99], np.int32))
     yield case("take", [(7, 3)], lambda x: op.take(x, far, 1, mode="clip"), "clip")
+    rows = relax.const(np.array([[2, 0, 1], [0, 2, 2]]), "int64")
+    yield case("gather_elements", [(3, 3)], lambda x: op.gather_elements(x, rows, 0))
+    pairs = relax.const(np.array([[0, 2], [1, 0], [1, 2]]), "int64")
+    yield case("gather_nd", [(2, 3, 5)], lambda x: op.gather_nd(x, pairs))
+    batched = relax.const(np.array([[2], [0]]), "int64")
+    yield case("gather_nd", [(2, 3, 5)], lambda x: op.gather_nd(x, batched, 1), "batched")
+    yield case("gather_nd", [((2, 3, 5), "bool")], lambda x: op.gather_nd(x, pairs))
+    yield case("gather_elements", [((3, 3), "int64")], lambda x: op.gather_elements(x, rows, 0))
+    yield case("take", [((7, 3), "bool")], lambda x: op.take(x, indices, 0))
     resizes = {
         "up": {"method": "linear", "coordinate_transformation_mode": "half_pixel"},
         "nearest": {
@@ -345,6 +354,7 @@ def _quantized() -> Iterator[CudaCase]:
 
     both = {"use_int8": True, "use_fp16": True}
     yield case("conv2d", [PICTURE], picture, "int8", options=int8)
-    yield case("conv2d", [PICTURE], picture, "int8-fp16", options=both, rtol=5e-3)
+    # A scale rounded to half precision moves some values to the next integer.
+    yield case("conv2d", [PICTURE], picture, "int8-fp16", options=both, rtol=2e-2)
     yield case("quantize", [(4, 16)], through, options=int8)
     yield case("dequantize", [(4, 16)], product, "matmul", options=int8)
