@@ -3,17 +3,23 @@
 # backend's kernels are right, how fast whole networks are beside the peers.
 #
 #   bash scripts/gpu_check.sh [--stage environment|numerics|benchmarks]... [--models a,b]
-#                             [--batch 1,16] [--time-budget SEC] [--log FILE] [--out FOLDER]
-#                             [--families a,b] [--match TEXT] [--numerics-budget SEC] [--dry-run]
+#                             [--batch 1,16] [--peers "a;b"] [--targets a,b] [--rounds N]
+#                             [--log FILE] [--merge FILE] [--again] [--time-budget SEC]
+#                             [--families a,b] [--match TEXT] [--numerics-budget SEC]
+#                             [--out FOLDER] [--dry-run]
 #
-# Each stage writes its results into --out ($OUT, or ./out) as it goes. --log keeps the
-# measurements of the search: given again, nothing in it is measured anew. --dry-run goes the same
-# way on a CPU with tiny networks. docs/cuda.md tells more.
+# Each stage writes its results into --out ($OUT, or ./out) as it goes: environment.json;
+# numerics.jsonl and .md; gpu.json, gpu.md and collage.jsonl; check.log. What does not fit in the
+# time budget is said to be left out. --log FILE begins with the search's measurements of an earlier
+# run, --merge FILE goes on with its gpu.json and does what is missing there: the same command
+# again and again completes the table. --dry-run goes the same way on a CPU with tiny networks.
+# docs/cuda.md tells more.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 begin=$(date +%s)
 
-stages=() models= batch=1,16 budget=520 numerics_budget=220 log= dry= families= match=
+stages=() models= batch=1,16 budget=520 numerics_budget=220 log= merge= dry= families= match=
+more=()
 out=${OUT:-out}
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; }
 while [ $# -gt 0 ]; do
@@ -24,6 +30,9 @@ while [ $# -gt 0 ]; do
     --time-budget) budget=$2; shift;;
     --numerics-budget) numerics_budget=$2; shift;;
     --log) log=$2; shift;;
+    --merge) merge=$2; shift;;
+    --peers|--targets|--rounds|--least-budget) more+=("$1" "$2"); shift;;
+    --again) more+=("$1");;
     --out) out=$2; shift;;
     --families) families=$2; shift;;
     --match) match=$2; shift;;
@@ -83,9 +92,12 @@ for stage in "${stages[@]}"; do
         --cache "$COLLAGE_CACHE_DIR" --device "$device" --time-budget "$limit" \
         ${families:+--families "$families"} ${match:+--match "$match"};;
     benchmarks)
+      # Written to in --out, which comes back from a machine that does not stay.
+      [ -z "$log" ] || [ "$log" -ef "$out/collage.jsonl" ] || cp "$log" "$out/collage.jsonl"
       run benchmarks "$(left)" "$python" -m benchmarks.gpu.run --out "$out" --batch "$batch" \
-        --time-budget "$(($(left) - 15))" ${models:+--models "$models"} ${log:+--log "$log"} \
-        ${dry:+--dry-run};;
+        --time-budget "$(($(left) - 15))" --log "$out/collage.jsonl" \
+        ${models:+--models "$models"} ${merge:+--merge "$merge"} ${dry:+--dry-run} \
+        ${more[@]+"${more[@]}"};;
   esac
 done
 exit "$worst"

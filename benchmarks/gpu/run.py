@@ -47,14 +47,16 @@ def main() -> int:
     record = table.Record.load(args.merge) if args.merge else table.Record()
     record.runs.append(_facts(plan, args.time_budget))
     record.settings = _settings(plan)
-    contests = [(name, batch) for name in names for batch in batches]
+    contests = [(name, batch) for batch in batches for name in names]
+    if not args.again:
+        contests = [(n, b) for n, b in contests if not record.is_done(_key(n, b))]
     good = True
     for number, (name, batch) in enumerate(contests):
         left = args.time_budget - (time.monotonic() - begin)
-        budget = left / (len(contests) - number)
-        key = f"{name}, batch {batch}"
-        if budget < args.least_budget:
-            print(f"{key}: left out, {left:.0f} s left", flush=True)
+        budget = max(args.least_budget, left / (len(contests) - number))
+        key = _key(name, batch)
+        if left < args.least_budget:
+            print(f"{key}: left for another run, {left:.0f} s left", flush=True)
             good = False
             continue
 
@@ -87,15 +89,20 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--targets", default="", help=f"default: {','.join(TARGETS)}")
     parser.add_argument("--time-budget", type=float, default=480.0, help="seconds for everything")
     parser.add_argument(
-        "--least-budget", type=float, default=25.0, help="no network is begun with fewer seconds"
+        "--least-budget", type=float, default=75.0, help="seconds that every network gets"
     )
     parser.add_argument("--rounds", type=int, default=Plan.rounds)
     parser.add_argument("--log", type=Path, help="the search's log, kept (default: in --out)")
     parser.add_argument("--merge", type=Path, help="the JSON of an earlier run to go on with")
+    parser.add_argument("--again", action="store_true", help="also what --merge has already")
     parser.add_argument("--out", type=Path, default=Path("out"))
     parser.add_argument("--work", type=Path, help="for what is built (default: a temporary folder)")
     parser.add_argument("--dry-run", action="store_true", help="on the CPU, tiny networks")
     return parser.parse_args()
+
+
+def _key(name: str, batch: int) -> str:
+    return f"{name}, batch {batch}"
 
 
 def _facts(plan: Plan, budget_sec: float) -> dict[str, Any]:

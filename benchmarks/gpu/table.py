@@ -47,6 +47,10 @@ class Record:
             "rows": [dataclasses.asdict(row) for row in rows],
         }
 
+    def is_done(self, key: str) -> bool:
+        """Whether there are times of ours for this contest."""
+        return key in self.results and COLLAGE in timed(self.rows(key))
+
     def rows(self, key: str) -> list[Row]:
         """A contest's rows."""
         return [Row(**row) for row in self.results[key]["rows"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
+from benchmarks.gpu import table
+from benchmarks.gpu.contest import Row, timed
 from benchmarks.gpu.float64 import widened
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -119,3 +122,105 @@ def test_script_refuses_unknown_words(arguments: list[str]) -> None:
     )
     assert done.returncode == 2
     assert "nonsense" in done.stderr
+
+
+def _row(name: str, sec: list[float], **rest: object) -> Row:
+    return Row(name, list(sec), [1.01 * s for s in sec], **rest)  # type: ignore[arg-type]
+
+
+def test_table_shows_ratios_of_rounds_and_reasons(tmp_path: Path) -> None:
+    drift = [1.0, 3.0, 2.0]  # the device's, round by round: ratios are blind to it
+    figures = {
+        "chosen": ["search"],
+        "partitions": {"cutlass": 3, "tvm": 1},
+        "search": {"measured": 7},
+    }
+    rows = [
+        _row("eager", [2e-3 * d for d in drift], difference=1e-3),
+        _row("torch.compile", [1e-3 * d for d in drift], difference=2e-3),
+        Row("onnxruntime", failure="not available: no provider", missing=True),
+        _row("collage", [8e-4 * d for d in drift], difference=3e-3, figures=figures),
+        Row("search's answer", same_as="collage"),
+        _row("single:cublas", [9e-4 * d for d in drift]),
+        Row("single:cudnn", failure="RuntimeError: a | b"),
+    ]
+    record = table.Record(runs=[{"time": "now", "GPU": {"name": "g"}}])
+    record.add("net, batch 1", rows)
+    table.write(record, tmp_path)
+    page = (tmp_path / "gpu.md").read_text()
+    ratios = "0.800 | 0.400 | 0.889 | single:cublas | search (cutlass 3, tvm 1)"
+    assert f"| net, batch 1 | {ratios} |" in page
+    assert "| collage | 0.800 | 0.800 to 0.800 | 0.400 | 0.400 to 0.400 | 1.600 | 3.0e-03 |" in page
+    assert "search's answer (same library as collage) | 0.800" in page
+    assert "onnxruntime was not run: not available" in page
+    assert "single:cudnn failed: RuntimeError: a \\| b" in page
+    again = table.Record.load(tmp_path / "gpu.json")
+    assert again.is_done("net, batch 1")
+    assert not again.is_done("net, batch 16")
+    assert table.markdown(again) == page
+
+
+def test_failed_choice_is_no_result() -> None:
+    record = table.Record(runs=[{}])
+    record.add("net, batch 1", [Row("collage", failure="MeasurementError: nothing runs")])
+    assert not record.is_done("net, batch 1")
+    assert "failed: MeasurementError: nothing runs" in table.markdown(record)
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(1200)
+def test_whole_way_on_a_tiny_network(tmp_path: Path) -> None:
+    command = ["bash", str(_ROOT / "scripts" / "gpu_check.sh"), "--dry-run"]
+    command += ["--stage", "benchmarks"]
+    command += ["--models", "tiny_convolutions", "--batch", "2", "--targets", "llvm,openblas"]
+    command += ["--peers", "eager;eager, CUDA graph", "--rounds", "3", "--time-budget", "900"]
+    environment = {**os.environ, "PYTHON": sys.executable}
+
+    def check(*more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*command, "--out", str(tmp_path), *more],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    done = check()
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = table.Record.load(tmp_path / "gpu.json")
+    rows = {row.engine: row for row in record.rows("tiny_convolutions, batch 2")}
+    assert {"collage", "single:tvm", "single:openblas", "eager"} <= set(rows)
+    assert "CUDA graphs need a CUDA device" in rows["eager, CUDA graph"].failure
+    for name in timed(list(rows.values())):
+        row = rows[rows[name].same_as or name]
+        assert len(row.round_sec) == 3
+        assert all(sec > 0 for sec in row.round_sec)
+        assert row.difference is not None
+        assert row.difference < 1e-4
+    assert (tmp_path / "collage.jsonl").stat().st_size > 0
+    more = check("--merge", str(tmp_path / "gpu.json"), "--log", str(tmp_path / "collage.jsonl"))
+    assert more.returncode == 0, more.stdout + more.stderr
+    assert "tiny_convolutions, batch 2: weights" not in more.stdout
+    assert len(table.Record.load(tmp_path / "gpu.json").results) == 1
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["tiny_convolutions", "tiny_attention"])
+def test_saved_networks_are_the_same_everywhere(name: str, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from benchmarks.gpu import networks
+
+    module = networks.build(name, seed=3)
+    inputs = networks.NETWORKS[name].inputs(2, torch.Generator().manual_seed(3))
+    networks.save(module, inputs, tmp_path / "weights.pt", torch.float16)
+    half, (half_input,) = networks.load(name, tmp_path / "weights.pt", torch.float16)
+    wide, (wide_input,) = networks.load(name, tmp_path / "weights.pt", torch.float32)
+    expected = module(*inputs).detach().numpy()
+    rounded = wide(wide_input).numpy()
+    assert 0 < np.abs(rounded - expected).max() / np.abs(expected).max() < 2e-2
+    assert {p.dtype for p in half.parameters()} == {torch.float16}
+    for a, b in zip(half.parameters(), wide.parameters(), strict=True):
+        assert torch.equal(a.float(), b)
+    other = networks.NETWORKS[name].inputs(2, torch.Generator().manual_seed(4))
+    assert np.abs(module(*other).detach().numpy() - expected).max() > 0.01 * np.abs(expected).max()
+    assert half_input.shape == inputs[0].shape
