@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from filelock import FileLock
+
 from collage.backends.base import BuildContext
 from collage.backends.cuda_toolkit import compile_cuda_cached
 from collage.backends.cutlass.family import KernelSource
@@ -67,9 +69,13 @@ class Unit:
         CompileError
             When nvcc refuses it.
         """
-        return compile_cuda_cached(
-            self.write(folder), context, arch, compile_flags(options), template_headers()
-        )
+        source = self.write(folder)
+        locks = context.cache_dir / "locks"
+        locks.mkdir(parents=True, exist_ok=True)
+        # Candidates of a search are built side by side and share kernels, which take a minute each.
+        with FileLock(locks / f"{self.symbol}.lock"):
+            flags = compile_flags(options)
+            return compile_cuda_cached(source, context, arch, flags, template_headers())
 
 
 def included_headers(text: str, folder: Path = TEMPLATES) -> list[Path]:

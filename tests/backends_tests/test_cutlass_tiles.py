@@ -1,0 +1,44 @@
+"""Every tile that the heuristic may propose compiles, with all that can follow a product."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from collage.backends.base import BuildContext
+from collage.backends.cutlass.gemm_configurations import SM90_TILES, TILES, GemmConfiguration, Tile
+from collage.backends.cutlass.gemm_patterns import Form
+from collage.backends.cutlass.gemm_problem import Operand, plan
+from collage.backends.cutlass.matmul import family, spec_of
+from collage.backends.cutlass.options import CutlassOptions
+from collage.backends.cutlass.unit import Unit
+from collage.config import Config
+from tests.contracts.cuda_compile import ARCH
+
+pytestmark = [pytest.mark.cuda, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+WHOLE = Form(bias=True, activation="gelu", residual="add")
+OPTIONS = {
+    "tensor": CutlassOptions(),
+    "tf32": CutlassOptions(allow_tf32=True),
+    "3xtf32": CutlassOptions(),
+    "simt": CutlassOptions(use_3xtf32=False),
+}
+KERNELS = [
+    *(("sm90", "tensor", tile) for tile in SM90_TILES),
+    *(("sm80", math, tile) for math, tiles in TILES.items() for tile in tiles),
+]
+
+
+@pytest.mark.parametrize(("kind", "math", "tile"), KERNELS)
+def test_tile_compiles(kind: str, math: str, tile: Tile, tmp_path: Path) -> None:
+    dtype = "float16" if math == "tensor" else "float32"
+    square = Operand((768, 768))
+    spec = spec_of(plan(square, square, (768, 768), dtype), WHOLE, OPTIONS[math])
+    assert spec.math == math
+    widths = {"simt": (1, 1, 1), "tensor": (8, 8, 8)}.get(math, (4, 4, 4))
+    unit = Unit.of(family().render(spec, GemmConfiguration(kind, tile, widths)))
+    context = BuildContext(Config.from_environment().cache_dir, tmp_path)
+    made = unit.compile(tmp_path, CutlassOptions(), context, ARCH)
+    assert made.stat().st_size > 10_000
