@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.child import ChildError, ChildProcess
+from collage.backends.registry import get_backend
 from tests.contracts.cuda_cases import CudaCase, cases_of, families
 
 _WORKER = "benchmarks.gpu.case_worker"
@@ -243,9 +244,7 @@ def _safe(name: str) -> str:
     return "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
 
 
-def collect(
-    wanted: Iterable[str], match: str, failed: Callable[[str, Exception], None]
-) -> list[Task]:
+def collect(wanted: Iterable[str], match: str, failed: Callable[[str, str], None]) -> list[Task]:
     """Tasks of these families, in turns: every backend has results early.
 
     Parameters
@@ -253,16 +252,22 @@ def collect(
     match : str
         Only cases with this in their name.
     failed : callable
-        Told about a family that cannot be loaded.
+        Told about a family that cannot be loaded, and why.
     """
     columns: list[list[Task]] = []
     for family in wanted:
         try:
             cases = cases_of(family).values()
         except Exception as err:  # noqa: BLE001 - one backend's mistake must not hide the others
-            failed(family, err)
+            failed(family, f"its cases cannot be made: {type(err).__name__}: {err}")
             continue
-        columns.append([Task(family, case) for case in cases if match in case.name])
+        usable: dict[str, bool] = {}
+        for name in sorted({case.backend for case in cases}):
+            found = get_backend(name).probe()
+            usable[name] = found.usable
+            if not found.usable:
+                print(f"{family}: not available here: {found.reason}", flush=True)
+        columns.append([Task(family, c) for c in cases if usable[c.backend] and match in c.name])
     rows = itertools.zip_longest(*columns)
     return [task for row in rows for task in row if task is not None]
 
@@ -351,9 +356,9 @@ def main() -> int:
     args = parser.parse_args()
     broken: list[str] = []
 
-    def failed(family: str, err: Exception) -> None:
+    def failed(family: str, reason: str) -> None:
         broken.append(family)
-        print(f"{family}: its cases cannot be made: {type(err).__name__}: {err}", flush=True)
+        print(f"{family}: {reason}", flush=True)
 
     wanted = [f for f in args.families.split(",") if f] or families()
     tasks = collect(wanted, args.match, failed)

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.child import ChildProcess
 from collage.backends.base import BackendTarget
-from collage.backends.registry import backend_names, get_backend
+from collage.backends.registry import get_backend
 from collage.config import Config
 from tests.contracts.cuda_cases import case_names, case_of, cases_of, families
 from tests.contracts.cuda_compile import ARCH, cuda_target
@@ -100,25 +100,22 @@ def test_case_compiles_and_links(compilers: _Compilers, family: str, name: str) 
         assert b"__global__" not in library.read_bytes(), "CUDA source was embedded, not compiled"
 
 
-@pytest.mark.parametrize("family", families())
-def test_every_pattern_has_a_case(family: str) -> None:
-    cases = cases_of(family).values()
-    backends = {case.backend for case in cases}
-    assert backends <= set(backend_names())
-    for name in backends - {"tvm"}:
-        backend = get_backend(name)
-        target = BackendTarget(name, cuda_target(), backend.parse_options({}))
-        patterns = {triple.name for triple in backend.patterns(target)}
-        # A backend of several families of operators may have a list for each.
-        lists = [cases_of(other).values() for other in families()]
-        tried = {case.pattern for every in lists for case in every if case.backend == name}
-        assert patterns - tried == set(), "patterns without a case"
+_BACKENDS = sorted({case.backend for family in families() for case in cases_of(family).values()})
+
+
+@pytest.mark.parametrize("name", [name for name in _BACKENDS if name != "tvm"])
+def test_every_pattern_has_a_case(name: str) -> None:
+    backend = get_backend(name)
+    target = BackendTarget(name, cuda_target(), backend.parse_options({}))
+    patterns = {triple.name for triple in backend.patterns(target)}
+    cases = [case for family in families() for case in cases_of(family).values()]
+    tried = {case.pattern for case in cases if case.backend == name}
+    assert patterns - tried == set(), "patterns without a case"
 
 
 @pytest.mark.parametrize("family", families())
 def test_cases_prove_something(family: str) -> None:
     for case in cases_of(family).values():
-        assert 0 < case.rtol <= 2e-2, case.name
         dtype = str(case.module["main"].params[0].ty.dtype)
-        if dtype == "float32":
-            assert case.rtol <= 5e-3, f"{case.name}: float32 is more precise than this"
+        loosest = {"float32": 5e-3, "float16": 2e-2}.get(dtype, 4e-2)
+        assert 0 < case.rtol <= loosest, f"{case.name}: {dtype} is more precise than this"
