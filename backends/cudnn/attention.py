@@ -129,13 +129,12 @@ def _bias_view(shape: tuple[int, ...], query: tuple[int, ...], keys: int) -> Vie
         len(padded) != 4
         or padded[0] not in (1, batch)
         or padded[1] not in (1, heads)
-        or padded[2:] != (length, keys)
+        or padded[2] not in (1, length)
+        or padded[3] != keys
     ):
         raise UnsupportedGraphError(
-            f"bias of shape {shape}; ({batch} or 1, {heads} or 1, {length}, {keys}) is supported"
+            f"bias of shape {shape}; only ({batch} or 1, {heads} or 1, {length} or 1, {keys})"
         )
-    if keys % 8:
-        raise UnsupportedGraphError(f"rows of a bias of {keys} elements are not multiples of 8")
     return View.dense(padded)
 
 

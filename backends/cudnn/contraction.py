@@ -26,7 +26,7 @@ LAYOUTS = {"NHWC": "OHWI", "NCHW": "OIHW"}
 """Layouts of the data, and of the weights that go with each."""
 
 
-def conv2d_graph(call: relax.Call, epilogue: Epilogue, options: CudnnOptions) -> Graph:
+def conv2d_graph(call: relax.Call, epilogue: Epilogue, _: CudnnOptions) -> Graph:
     """A convolution with its epilogue. Slots: data, weights, bias, residual, result.
 
     Parameters
@@ -57,18 +57,13 @@ def conv2d_graph(call: relax.Call, epilogue: Epilogue, options: CudnnOptions) ->
         )
     )
     padding = [int(width) for width in attrs.padding]
-    before, after = padding[:2], padding[2:]
-    if before != after:
-        raise UnsupportedGraphError(f"padding {padding} is not symmetric")
     if min(padding) < 0:
         raise UnsupportedGraphError(f"padding {padding} is negative")
-    groups = int(attrs.groups)
-    if epilogue and not options.split_unsupported:
-        _check_fusible(x.dims[1], w.dims[0], groups, dtype)
+    # The number of groups is what the weights lack of the data's channels.
     builder = GraphBuilder(dtype)
     inputs = (builder.input(x), builder.input(w))
     strides, dilation = ([int(step) for step in steps] for steps in (attrs.strides, attrs.dilation))
-    value = builder.apply(Kind.CONV, inputs, y, [*before, *after, *strides, *dilation])
+    value = builder.apply(Kind.CONV, inputs, y, [*padding, *strides, *dilation])
     bias = None
     if epilogue.bias is not None:
         result = shape_of(call, "the result")
@@ -82,23 +77,6 @@ def conv2d_graph(call: relax.Call, epilogue: Epilogue, options: CudnnOptions) ->
 
 def _view(shape: tuple[int, ...], layout: str, wanted: str) -> View:
     return View.dense(shape).permuted([layout.index(axis) for axis in wanted])
-
-
-def _check_fusible(channels: int, filters: int, groups: int, dtype: str) -> None:
-    """cuDNN's runtime fusion takes whole convolutions over aligned channels.
-
-    See the developer guide's "Generic Runtime Fusion Engines".
-    """
-    if groups != 1:
-        raise UnsupportedGraphError(
-            f"{groups} groups with an epilogue need two plans; split_unsupported is off"
-        )
-    multiple = 4 if dtype == "float32" else 8
-    if channels % multiple or filters % multiple:
-        raise UnsupportedGraphError(
-            f"{channels} channels to {filters} with an epilogue: not multiples of {multiple}, and "
-            "split_unsupported is off"
-        )
 
 
 def matmul_graph(call: relax.Call, epilogue: Epilogue, options: CudnnOptions) -> Graph:
@@ -133,12 +111,7 @@ def matmul_graph(call: relax.Call, epilogue: Epilogue, options: CudnnOptions) ->
         raise UnsupportedGraphError(f"operands of shapes {left} and {right} are broadcast")
     inner, columns = right[-2:]
     if dtype == "float32" and not options.allow_tf32:
-        raise UnsupportedGraphError("float32 products use the tensor cores; allow_tf32 is off")
-    multiple = 4 if dtype == "float32" else 8
-    if inner % multiple or columns % multiple:
-        raise UnsupportedGraphError(
-            f"rows of {inner} and {columns} elements are not multiples of {multiple}"
-        )
+        raise UnsupportedGraphError("cuDNN multiplies float32 matrices in TF32; allow_tf32 is off")
     builder = GraphBuilder(dtype)
     inputs = (
         builder.input(View.dense((batch, rows, inner))),

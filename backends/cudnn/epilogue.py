@@ -46,9 +46,6 @@ class Epilogue:
     residual: tuple[int, ...] | None = None
     activation: Activation | None = None
 
-    def __bool__(self) -> bool:
-        return not (self.bias is None and self.residual is None and self.activation is None)
-
 
 def activation_of(root: relax.Expr) -> Activation | None:
     """The activation whose root a call is, or None where it is none.

@@ -1,8 +1,8 @@
 """Plans built at compile time, where this machine has a GPU of the target's architecture.
 
 A small program, compiled from the very runtime that will run the plans, builds them in a process of
-its own: a driver that crashes there takes nothing with it. Plans are cached by content; one that was
-made for another device or version of cuDNN is never run, because the runtime compares both.
+its own: a driver that crashes there takes nothing with it. Plans are cached by content; one that
+was made for another device or version of cuDNN is never run, because the runtime compares both.
 """
 
 from __future__ import annotations

@@ -26,34 +26,32 @@ def pool_graph(call: relax.Call) -> Graph:
     """
     attrs = call.attrs
     layout, out_layout = str(attrs.layout), str(attrs.out_layout or attrs.layout)
-    if layout != "NHWC" or out_layout != layout:
-        raise UnsupportedGraphError(f"layout {layout} to {out_layout}; only NHWC is supported")
+    if layout not in ("NHWC", "NCHW") or out_layout != layout:
+        raise UnsupportedGraphError(f"layout {layout} to {out_layout}; only NHWC and NCHW")
     dtype = same_dtype(call.args[0], call)
-    x, y = (
-        View.dense(shape_of(expr, "a tensor")).permuted((0, 3, 1, 2))
-        for expr in (call.args[0], call)
-    )
-    multiple = 4 if dtype == "float32" else 8
-    if x.dims[1] % multiple:
-        raise UnsupportedGraphError(f"{x.dims[1]} channels are not a multiple of {multiple}")
+    axes = [layout.index(axis) for axis in "NCHW"]
+    x, y = (View.dense(shape_of(expr, "a tensor")).permuted(axes) for expr in (call.args[0], call))
     if any(int(step) != 1 for step in attrs.dilation):
         raise UnsupportedGraphError(f"dilation {list(attrs.dilation)} is not supported")
     window, strides = ([int(n) for n in steps] for steps in (attrs.pool_size, attrs.strides))
     padding = [int(width) for width in attrs.padding]
-    if padding[:2] != padding[2:]:
-        raise UnsupportedGraphError(f"padding {padding} is not symmetric")
     if any(width >= size for width, size in zip(padding, window * 2, strict=True)):
         raise UnsupportedGraphError(f"padding {padding} is as wide as the window {window}")
-    for axis in range(2):
-        reach = (y.dims[2 + axis] - 1) * strides[axis] + window[axis]
-        if reach > x.dims[2 + axis] + 2 * padding[axis]:
-            raise UnsupportedGraphError("a window reaches beyond the padding")
     if str(call.op.name) == "relax.nn.max_pool2d":
         kind = Kind.MAX_POOL
     elif attrs.count_include_pad:
         kind = Kind.AVG_POOL_INCLUDE_PADDING
     else:
         kind = Kind.AVG_POOL_EXCLUDE_PADDING
+    for axis in range(2):
+        reach = (y.dims[2 + axis] - 1) * strides[axis] + window[axis]
+        after = reach - x.dims[2 + axis] - padding[axis]
+        if after > padding[2 + axis] and kind is Kind.AVG_POOL_INCLUDE_PADDING:
+            raise UnsupportedGraphError(
+                "a window reaches beyond the padding that its average includes"
+            )
+        # With ceil mode the last window may; what is there counts as little as padding does.
+        padding[2 + axis] = max(after, padding[2 + axis])
     builder = GraphBuilder(dtype)
     builder.apply(kind, (builder.input(x),), y, [*window, *strides, *padding])
     return builder.finish()

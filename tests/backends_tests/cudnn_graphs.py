@@ -116,10 +116,12 @@ def product(
     return graph([left] if constant_right else [left, right], body, dtype)
 
 
-def pool(kind: str, data: Sequence[int], dtype: str, **attrs: Any) -> tvm.IRModule:
-    """A pool of NHWC data."""
+def pool(
+    kind: str, data: Sequence[int], dtype: str, *, layout: str = "NHWC", **attrs: Any
+) -> tvm.IRModule:
+    """A pool of data in its layout."""
     make = getattr(op.nn, kind)
-    return graph([data], lambda _, x: make(x, layout="NHWC", out_layout="NHWC", **attrs), dtype)
+    return graph([data], lambda _, x: make(x, layout=layout, out_layout=layout, **attrs), dtype)
 
 
 def norm(kind: str, data: Sequence[int], dtype: str, axes: Sequence[int] = (-1,)) -> tvm.IRModule:

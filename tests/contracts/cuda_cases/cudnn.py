@@ -89,6 +89,9 @@ def _convolutions() -> list[CudaCase]:
     add("strided", "float16", biased, (2, 64, 15, 15), (64, 3, 3), strides=2, padding=1)
     add("dilated", "float16", biased, (1, 32, 20, 20), (32, 3, 3), padding=2, dilation=2)
     add("oblong", "bfloat16", ("bias",), (1, 16, 12, 20), (24, 1, 7), padding=(0, 3))
+    uneven = {"strides": 2, "padding": (0, 0, 1, 1)}
+    add("uneven-padding", "float16", biased, (2, 32, 16, 16), (64, 3, 3), **uneven)
+    add("uneven-padding", "float32", biased, (2, 32, 16, 16), (64, 3, 3), **uneven)
     add("odd-channels", "float16", biased, (2, 7, 9, 9), (13, 3, 3), padding=1)
     add("odd-channels", "float32", residual, (2, 7, 9, 9), (13, 3, 3), padding=1)
     for dtype in ("float16", "float32"):
@@ -117,8 +120,10 @@ def _products() -> list[CudaCase]:
         made.append(_case(name, dtype, "2x24x64x96", module, _rtol(epilogue, dtype)))
     batched = product((6, 33, 40), (6, 40, 24), (), "float16", constant_right=False)
     tf32 = product((48, 64), (64, 96), ("bias",), "float32")
+    odd = product((3, 65), (65, 97), ("bias", "relu"), "float16")
     return [
         *made,
+        _case("matmul_bias_relu", "float16", "3x65x97", odd),
         _case("matmul", "float16", "batched", batched),
         _case("matmul_bias", "float32", "tf32", tf32, TF32_RTOL, allow_tf32=True),
     ]
@@ -142,13 +147,21 @@ def _single() -> list[CudaCase]:
     odd = graph([(3, 77)], lambda _, x: op.nn.softmax(x, axis=-1), "float16")
     two_axes = norm("layer_norm", (4, 8, 64), "float16", [1, 2])
     global_pool = pool("avg_pool2d", (2, 7, 7, 64), "float16", pool_size=7)
+    ceil = {"pool_size": 3, "strides": 2, "ceil_mode": True}
     return [
         *made,
+        *(
+            _case(kind, dtype, what, pool(kind, data, dtype, layout=layout, **ceil))
+            for kind in ("max_pool2d", "avg_pool2d")
+            for what, layout, data, dtype in (
+                ("ceil", "NHWC", (2, 16, 14, 32), "float16"),
+                ("ceil-odd", "NHWC", (1, 16, 14, 7), "bfloat16"),
+                ("ceil-nchw", "NCHW", (2, 6, 16, 14), "float32"),
+            )
+        ),
         _case("softmax", "float16", "3x77", odd),
         _case("avg_pool2d", "float16", "global", global_pool),
-        _case(
-            "layer_norm", "float16", "two-axes", norm("layer_norm", (4, 8, 64), "float16", [1, 2])
-        ),
+        _case("layer_norm", "float16", "two-axes", two_axes),
         _case("layer_norm", "float32", "5x100", norm("layer_norm", (5, 100), "float32")),
     ]
 
@@ -165,6 +178,7 @@ def _attention() -> list[CudaCase]:
         module = attention(small, dtype, bias=bias, permuted=permuted, out=out)
         made.append(_case(name, dtype, "2x4x64x64", module))
     causal = attention((1, 12, 128, 128, 64), half, causal_mask="TopLeft")
+    odd = (2, 3, 50, 77)
     bottom_right = attention((1, 4, 32, 96, 64), half, causal_mask="BottomRight")
     return [
         *made,
@@ -173,6 +187,8 @@ def _attention() -> list[CudaCase]:
         _case("attention", brain, "odd", attention((3, 3, 77, 101, 40), brain, scale=0.3)),
         _case("attention", half, "wide", attention((1, 2, 128, 128, 128), half)),
         _case("attention_bias", half, "shared", attention(small, half, bias=(1, 1, 64, 64))),
+        _case("attention_bias", half, "per-key", attention(small, half, bias=(2, 1, 1, 64))),
+        _case("attention_bias", brain, "odd", attention((2, 3, 50, 77, 64), brain, bias=odd)),
     ]
 
 
