@@ -49,10 +49,21 @@ def fuse_ops_groups(graph: DataflowGraph, taken: Sequence[int] = ()) -> list[int
             and function.attrs
             and "Primitive" in function.attrs
         ):
-            groups.append(sum(blocks[number] for number in _proxies(function)))
+            group = sum(blocks[number] for number in _proxies(function))
+            groups.append(without_foreign_items(graph, group))
+    groups = [group for group in groups if group]
     grouped = sum(groups)
     groups += [block for block in blocks[len(taken) :] if not block & grouped]
     return sorted(groups, key=lambda block: block & -block)
+
+
+def without_foreign_items(graph: DataflowGraph, group: int) -> int:
+    """The group without items of tuples that are made outside: a function takes tensors only.
+
+    ``FuseOps`` would pass the tuple in; taking it apart in ``main`` costs nothing.
+    """
+    items = (i for i in bits(group) if graph.op_name(i) == "tuple_get_item")
+    return group & ~sum(1 << i for i in items if graph.preds(i) & ~group)
 
 
 def _stand_in(graph: DataflowGraph, blocks: Sequence[int], num_taken: int) -> tvm.IRModule:

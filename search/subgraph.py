@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
+from tvm import relax
+
 from collage.search.dataflow import DataflowGraph, bits
 
 
@@ -92,6 +94,13 @@ class SubGraph:
             fresh = around & self.nodes & ~reached
             reached |= fresh
         return reached == self.nodes
+
+    @property
+    def takes_tuples(self) -> bool:
+        """Whether a value from outside is a tuple, which no partition function takes."""
+        return any(
+            isinstance(self.graph.bindings[i].var.ty, relax.TupleType) for i in bits(self.input)
+        )
 
     @property
     def has_taps(self) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph
 from collage.search.rules._base import Found, PartitionRule
 from collage.search.subgraph import SubGraph, SubGraphLimits
 
 
 class OnlyValidRule(PartitionRule):
-    """A rule's candidates that are convex and within limits."""
+    """A rule's candidates that are convex, within limits, and take tensors only."""
 
     def __init__(self, rule: PartitionRule, limits: SubGraphLimits) -> None:
         self.rule = rule
@@ -16,5 +17,9 @@ class OnlyValidRule(PartitionRule):
 
     def find(self, graph: DataflowGraph) -> Found:
         found = self.rule.find(graph)
-        valid = (c for c in found.candidates if SubGraph(graph, c.nodes).is_valid(self.limits))
-        return Found(tuple(valid), found.rejections)
+        valid = tuple(c for c in found.candidates if self._is_valid(graph, c))
+        return Found(valid, found.rejections)
+
+    def _is_valid(self, graph: DataflowGraph, candidate: Candidate) -> bool:
+        part = SubGraph(graph, candidate.nodes)
+        return part.is_valid(self.limits) and (candidate.inline or not part.takes_tuples)

@@ -255,6 +255,21 @@ def test_what_stays_in_main_is_inline() -> None:
     assert ("reshape",) in not_inline and ("tuple_get_item",) not in not_inline
 
 
+def test_no_partition_takes_a_tuple() -> None:
+    """``FuseOps`` passes a split's result into a kernel; a partition's inputs are tensors."""
+
+    def body(net: networks.Net, x: relax.Var) -> relax.Var:
+        parts = net.emit(op.split(net.dense(x, 12), 3, axis=-1))
+        a, b, c = (net.emit(op.nn.relu(net.emit(parts[i]))) for i in range(3))
+        return net.emit(op.add(net.emit(op.multiply(a, b)), c))
+
+    graph = DataflowGraph.from_function(networks.function((2, 8), body))
+    found = default_rules(ALL_TARGETS).find(graph).candidates
+    made = [*found, *single_backend(graph, TVM_TARGET, TVM_TARGET).candidates]
+    taking = [c for c in made if SubGraph(graph, c.nodes).takes_tuples]
+    assert taking and all(c.inline for c in taking)
+
+
 def test_calls_of_compiled_functions_stay_in_main() -> None:
     """A module that was partitioned before keeps its Codegen functions."""
     func = networks.residual_block()
