@@ -33,7 +33,6 @@ UNARY = {
     "atanh": "ATANH",
     "ceil": "CEIL",
     "floor": "FLOOR",
-    "round": "ROUND",
     "erf": "ERF",
     "sign": "SIGN",
     "logical_not": "NOT",
@@ -86,6 +85,15 @@ def unary(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     if name not in WIDE_RANGE:
         return w.unary(UNARY[name], x)
     return w.cast_to(w.unary(UNARY[name], w.in_float32(x)), x.dtype)
+
+
+@converts("round")
+def round_away(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+    # TensorRT's own rounding takes halves to even numbers, Relax's away from zero.
+    x = w.tensor(call.args[0])
+    size = w.unary("ABS", x)
+    up = w.unary("FLOOR", w.binary("SUM", size, w.filled(0.5, x)))
+    return w.binary("PROD", w.unary("SIGN", x), up)
 
 
 @converts("rsqrt")
@@ -157,9 +165,15 @@ def selu(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 
 @converts("nn.softplus")
 def softplus(w: NetworkWriter, call: relax.Call) -> TrtTensor:
-    # TensorRT's is alpha * log(exp(beta * x) + 1).
+    # As max(x, 0) + log(1 + exp(-|beta x|)) / beta, which cannot overflow: TensorRT's activation
+    # is log(exp(beta x) + 1).
+    x = w.tensor(call.args[0])
     beta = float(call.attrs.beta)
-    return w.activation("SOFTPLUS", w.tensor(call.args[0]), alpha=1.0 / beta, beta=beta)
+    wide = w.in_float32(x)
+    power = w.unary("EXP", w.binary("PROD", w.unary("ABS", wide), w.filled(-beta, wide)))
+    soft = w.unary("LOG", w.binary("SUM", power, w.filled(1.0, wide)))
+    soft = w.binary("PROD", soft, w.filled(1.0 / beta, wide))
+    return w.cast_to(w.binary("SUM", w.activation("RELU", wide), soft), x.dtype)
 
 
 @converts("nn.prelu")

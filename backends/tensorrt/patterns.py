@@ -136,7 +136,7 @@ def _movement() -> Iterator[PatternTriple]:
 
 
 def _elementwise() -> Iterator[PatternTriple]:
-    for name in (*UNARY, "rsqrt", "square", *ACTIVATIONS, "nn.silu", "nn.selu"):
+    for name in (*UNARY, "round", "rsqrt", "square", *ACTIVATIONS, "nn.silu", "nn.selu"):
         yield _triple(name, 1, dtypes=_dtypes_of(name))
     for name in ("nn.leakyrelu", "nn.softplus"):
         yield _triple(name, 1, dtypes=FLOATS)

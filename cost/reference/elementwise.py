@@ -125,6 +125,29 @@ def _cast(_: relax.Call, args: list[Value]) -> Value:
     return args[0]  # The evaluator gives every result the dtype that its type promises.
 
 
+def _per_channel(call: relax.Call, values: Value, x: Array) -> Any:
+    """A scale or zero point of a single number, or one per index of the operator's axis."""
+    wide = widen(np.asarray(values))
+    if wide.size == 1:
+        return wide.reshape(())
+    shape = [1] * x.ndim
+    shape[int(call.attrs.axis) % x.ndim] = wide.size
+    return wide.reshape(shape)
+
+
+def _quantize(call: relax.Call, args: list[Value]) -> Value:
+    x = widen(args[0])
+    limits = np.iinfo(str(call.attrs.out_dtype))
+    steps = _round_half_away(x / _per_channel(call, args[1], x))
+    return np.clip(steps + _per_channel(call, args[2], x), limits.min, limits.max)
+
+
+def _dequantize(call: relax.Call, args: list[Value]) -> Value:
+    x = widen(args[0])
+    scale, zero = (_per_channel(call, values, x) for values in args[1:3])
+    return (x - zero) * scale
+
+
 ELEMENTWISE: OperatorTable = {
     **{
         f"relax.{name}": _unary(function)
@@ -164,5 +187,7 @@ ELEMENTWISE: OperatorTable = {
     "relax.nn.softplus": _softplus,
     "relax.where": _where,
     "relax.astype": _cast,
+    "relax.quantize": _quantize,
+    "relax.dequantize": _dequantize,
     "relax.nn.dropout": lambda _, args: (args[0], np.ones_like(args[0])),
 }  # fmt: skip

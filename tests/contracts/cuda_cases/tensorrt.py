@@ -97,13 +97,23 @@ def _small(x: relax.Expr) -> relax.Expr:
     return op.multiply(op.tanh(x), relax.const(0.9))
 
 
+def _halves(x: relax.Expr) -> relax.Expr:
+    """Multiples of a half, every other one half way between integers."""
+    steps = op.floor(op.multiply(x, relax.const(4.0)))
+    return op.multiply(steps, relax.const(0.5))
+
+
 def _elementwise() -> Iterator[CudaCase]:
     shape = (3, 5)
     for name in (
-        "exp", "sin", "cos", "sinh", "cosh", "atan", "asinh", "ceil", "floor", "round", "erf",
+        "exp", "sin", "cos", "sinh", "cosh", "atan", "asinh", "ceil", "floor", "erf",
         "sign", "square", "sigmoid", "tanh", "abs", "negative",
     ):  # fmt: skip
         yield case(name, [shape], getattr(op, name))
+    yield case("round", [(7, 9)], lambda x: op.round(_halves(x)))
+    yield case("softplus", [shape], lambda x: op.nn.softplus(
+        op.multiply(x, relax.const(200.0))
+    ), "far")  # fmt: skip
     for function in (op.log, op.sqrt, op.rsqrt, op.acosh):
         yield case(function.__name__, [shape], lambda x, f=function: f(_positive(x)))
     for function in (op.asin, op.acos, op.atanh, op.tan):
@@ -332,7 +342,8 @@ def _regions() -> Iterator[CudaCase]:
 
 
 def _quantized() -> Iterator[CudaCase]:
-    scale = relax.const(np.float32(0.05))
+    # Powers of two: half precision holds them, so that no value moves to the next integer.
+    scale = relax.const(np.float32(2.0**-6))
     zero = relax.const(np.int8(0))
     int8 = {"use_int8": True}
 
@@ -340,7 +351,7 @@ def _quantized() -> Iterator[CudaCase]:
         return op.dequantize(op.quantize(x, scale, zero, out_dtype="int8"), scale, zero, -1)
 
     columns = np.random.default_rng(5).integers(-127, 128, (16, 8), np.int8)
-    scales = relax.const(np.linspace(0.001, 0.01, 8, dtype=np.float32))
+    scales = relax.const(np.exp2(-np.arange(6.0, 14.0)).astype(np.float32))
 
     def product(x: relax.Expr) -> relax.Expr:
         zeros = relax.const(np.zeros(8, np.int8))
@@ -354,7 +365,6 @@ def _quantized() -> Iterator[CudaCase]:
 
     both = {"use_int8": True, "use_fp16": True}
     yield case("conv2d", [PICTURE], picture, "int8", options=int8)
-    # A scale rounded to half precision moves some values to the next integer.
-    yield case("conv2d", [PICTURE], picture, "int8-fp16", options=both, rtol=2e-2)
+    yield case("conv2d", [PICTURE], picture, "int8-fp16", options=both, rtol=5e-3)
     yield case("quantize", [(4, 16)], through, options=int8)
     yield case("dequantize", [(4, 16)], product, "matmul", options=int8)

@@ -1,0 +1,48 @@
+"""The reference's quantization against TVM's own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+from tvm.relax import op
+
+from collage.cost.reference import evaluate
+
+
+def _module(axis: int, scales: np.ndarray, zeros: np.ndarray) -> tvm.IRModule:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4, 6), "float32"))
+    scale, zero = relax.const(scales, "float32"), relax.const(zeros, "int8")
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            steps = builder.emit(op.quantize(x, scale, zero, axis, "int8"))
+            back = builder.emit(op.dequantize(steps, scale, zero, axis, "float32"))
+            result = builder.emit_output(relax.Tuple([steps, back]))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+@pytest.mark.parametrize(
+    ("axis", "scales", "zeros"),
+    [
+        (-1, np.float32(0.05), np.int8(0)),
+        (-1, np.linspace(0.01, 0.1, 6, dtype=np.float32), np.arange(-3, 3, dtype=np.int8)),
+        (0, np.linspace(0.01, 0.1, 4, dtype=np.float32), np.int8(0)),
+    ],
+)
+def test_quantization_is_tvms(axis: int, scales: np.ndarray, zeros: np.ndarray) -> None:
+    mod = _module(axis, scales, zeros)
+    values = np.random.default_rng().uniform(-8, 8, (4, 6)).astype(np.float32)
+    steps, back = evaluate(mod, [values])
+    assert steps.dtype == np.int8
+    assert steps.min() == -128 or steps.max() == 127, "nothing reaches the ends of the range"
+    machine = relax.VirtualMachine(tvm.compile(mod, "llvm"), tvm.cpu())
+    wanted = [tensor.numpy() for tensor in machine["main"](tvm.runtime.tensor(values))]
+    # A quotient that ends in a half may be rounded either way.
+    assert np.abs(steps.astype(int) - wanted[0].astype(int)).max() <= 1
+    assert np.mean(steps != wanted[0]) < 0.05
+    # TVM subtracts the zero point in int8, where it may wrap around: a fault of its own.
+    exact = np.abs(steps.astype(int) - zeros) < 127
+    assert np.abs(back - wanted[1])[exact].max() <= scales.max() * 1.001
