@@ -18,6 +18,8 @@ from collage.backends.tensorrt import adapter
 from collage.backends.tensorrt.engine import EngineBuilder
 from collage.backends.tensorrt.network import NetworkWriter, RefusalError
 from collage.cost.reference import evaluate
+from collage.search.dataflow import DataflowGraph
+from collage.search.rules import default_rules
 from tests.backends_tests import tensorrt_support as support
 from tests.backends_tests.tensorrt_network import evaluate_network
 from tests.contracts.cuda_cases.tensorrt import LAST, PICTURE, module, weights
@@ -344,6 +346,29 @@ def test_a_foreign_timing_cache_is_replaced(tmp_path: Path) -> None:
     function, wanted = _region(_dense(weights(13, 7)), timing_cache=str(place))
     assert _builder(tmp_path, wanted).engine(function).plan
     assert place.read_bytes() != b"not a timing cache" and len(place.read_bytes()) > 100
+
+
+@pytest.mark.parametrize("remove", [False, True])
+def test_regions_without_products_are_left_to_tvm(remove: bool) -> None:
+    def body(x: relax.Expr) -> relax.Expr:
+        # The cumulative sum is TVM's, so there are two regions: one of them has a product.
+        first = op.cumsum(op.exp(op.tanh(x)), 0)
+        return op.nn.relu(op.matmul(first, weights(13, 7)))
+
+    mod = module([((3, 13), "float32")], body)
+    wanted = support.target(remove_no_mac_subgraphs=remove)
+    partitioned = support.partition(mod, wanted)
+    assert len(partitioned.functions) == (1 if remove else 2)
+    graph = DataflowGraph.from_function(mod["main"], mod)
+    found = default_rules([support.native(), wanted]).find(graph)
+    held = {c.nodes for c in found.candidates if c.backend == "tensorrt"}
+    products = {i for i in range(len(graph)) if graph.op_name(i) == "matmul"}
+    assert held and all(any(n >> i & 1 for i in products) for n in held) is remove
+    reasons = {r.reason for r in found.rejections if "multiply-accumulate" in r.reason}
+    assert bool(reasons) is remove
+    inputs = support.random_inputs(mod)
+    (expected,), (got,) = evaluate(mod, inputs), evaluate(partitioned.module, inputs)
+    assert np.abs(got - expected).max() < 1e-5 * np.abs(expected).max()
 
 
 def test_another_version_is_refused_with_the_targets() -> None:
