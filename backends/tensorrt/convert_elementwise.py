@@ -6,13 +6,8 @@ import math
 
 from tvm import relax
 
-from collage.backends.tensorrt.network import (
-    NetworkWriter,
-    TrtTensor,
-    converts,
-    number,
-    static_shape,
-)
+from collage.backends.tensorrt.network import NetworkWriter, TrtTensor, converts
+from collage.backends.tensorrt.values import number, static_shape
 
 UNARY = {
     "exp": "EXP",

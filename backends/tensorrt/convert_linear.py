@@ -7,12 +7,8 @@ import math
 import numpy as np
 from tvm import relax
 
-from collage.backends.tensorrt.network import (
-    NetworkWriter,
-    TrtTensor,
-    converts,
-    static_shape,
-)
+from collage.backends.tensorrt.network import NetworkWriter, TrtTensor, converts
+from collage.backends.tensorrt.values import static_shape
 
 _MASKED = -3e4
 """Far below any score, and finite in half precision: what a masked position adds."""

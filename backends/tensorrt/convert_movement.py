@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from tvm import relax
 
-from collage.backends.tensorrt.network import (
-    NetworkWriter,
-    TrtTensor,
-    converts,
-    num_elements,
-    number,
-    static_shape,
-)
+from collage.backends.tensorrt.network import NetworkWriter, TrtTensor, converts
+from collage.backends.tensorrt.values import num_elements, number, static_shape
 
 
 def sliced(

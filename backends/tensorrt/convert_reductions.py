@@ -7,15 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from tvm import relax
 
-from collage.backends.tensorrt.network import (
-    NetworkWriter,
-    TrtTensor,
-    axes_of,
-    converts,
-    mask,
-    num_elements,
-    static_shape,
-)
+from collage.backends.tensorrt.network import NetworkWriter, TrtTensor, converts
+from collage.backends.tensorrt.values import axes_of, mask, num_elements, static_shape
 
 REDUCTIONS = {"sum": "SUM", "mean": "AVG", "max": "MAX", "min": "MIN", "prod": "PROD"}
 """Relax operators and ``nvinfer1::ReduceOperation``."""

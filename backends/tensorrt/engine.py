@@ -27,8 +27,9 @@ from collage.backends.tensorrt import (  # noqa: F401 - they register their conv
     convert_reductions,
 )
 from collage.backends.tensorrt.adapter import Package, build_plan, combine_timings
-from collage.backends.tensorrt.network import NetworkWriter, RefusalError, content_key
+from collage.backends.tensorrt.network import NetworkWriter, RefusalError
 from collage.backends.tensorrt.options import TensorrtOptions
+from collage.backends.tensorrt.values import content_key, leaf_types
 
 
 @dataclass(frozen=True)
@@ -191,9 +192,3 @@ def _tensor(ty: relax.TensorType) -> Tensor:
     dtype = tensor_dtype(var)
     bits = 8 if dtype == "bool" else int(tvm.DataType(dtype).bits)
     return Tensor(int(np.prod(shape, dtype=np.int64)), bits)
-
-
-def leaf_types(ty: relax.Type) -> list[relax.TensorType]:
-    if isinstance(ty, relax.TupleType):
-        return [leaf for field in ty.fields for leaf in leaf_types(field)]
-    return [ty]

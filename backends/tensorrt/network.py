@@ -6,23 +6,27 @@ first used, straight from the module's own memory.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-import ml_dtypes
 import numpy as np
 import tvm
-from numpy.typing import NDArray
 from tvm import relax
 
-from collage.backends import native
 from collage.backends.errors import CodegenError
 from collage.backends.patterns import tensor_dtype, tensor_shape
 from collage.backends.tensorrt.adapter import Package, logged_reason
 from collage.backends.tensorrt.options import TensorrtOptions
+from collage.backends.tensorrt.values import (
+    DTYPES,
+    HALVES,
+    Array,
+    content_key,
+    leaf_types,
+    mask,
+    rounded,
+)
 
-Array: TypeAlias = NDArray[Any]
 TrtTensor: TypeAlias = Any
 """A ``tensorrt.ITensor``."""
 
@@ -32,22 +36,6 @@ Item: TypeAlias = "TrtTensor | list[Item] | relax.Function"
 
 CONVERTERS: dict[str, Converter] = {}
 """By Relax operator; filled by ``convert_*.py`` through :func:`converts`."""
-
-DTYPES = {
-    "float32": "FLOAT",
-    "float16": "HALF",
-    "bfloat16": "BF16",
-    "int8": "INT8",
-    "int32": "INT32",
-    "int64": "INT64",
-    "bool": "BOOL",
-}
-"""Relax dtypes and TensorRT's names for them."""
-
-_HALVES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
-
-MAX_RANK = 8
-"""``nvinfer1::Dims::MAX_DIMS``."""
 
 
 class RefusalError(CodegenError):
@@ -129,7 +117,7 @@ class NetworkWriter:
             self._check(tensor, f"input {index}")
             self._environment[parameter] = self.cast(tensor, tensor_dtype(parameter))
         outputs = flatten(self._body(function))
-        types = _leaf_types(function.ret_ty)
+        types = leaf_types(function.ret_ty)
         for index, (tensor, ty) in enumerate(zip(outputs, types, strict=True)):
             wanted = self._io_dtype(str(ty.dtype))
             layer = (
@@ -200,12 +188,12 @@ class NetworkWriter:
             Keep float32 where the region is in half precision.
         """
         if array.dtype == np.float32 and self._half and not exact:
-            half: np.dtype[Any] | None = _HALVES[self._half]
+            half: np.dtype[Any] | None = HALVES[self._half]
         else:
             half = None
         key = f"{content_key(array)}:{half}"
         if key not in self._weights:
-            array = array if half is None else _rounded(array, half)
+            array = array if half is None else rounded(array, half)
             # Not ascontiguousarray: that would give a scalar one dimension.
             array = np.require(array, requirements="C")
             self._kept.append(array)
@@ -224,7 +212,7 @@ class NetworkWriter:
     def filled(self, value: float, like: TrtTensor) -> TrtTensor:
         """A constant of one element with the rank and dtype of another tensor."""
         name = next(k for k, v in DTYPES.items() if like.dtype == getattr(self.trt.DataType, v))
-        dtype = _HALVES.get(name) or np.dtype(name)
+        dtype = HALVES.get(name) or np.dtype(name)
         return self.constant(np.full([1] * len(like.shape), value, dtype), exact=True)
 
     def cast(self, tensor: TrtTensor, name: str) -> TrtTensor:
@@ -335,7 +323,7 @@ class NetworkWriter:
         if name not in CONVERTERS:
             raise self.error(f"operator {name} is not supported")
         result = CONVERTERS[name](self, call)
-        for tensor, ty in zip(flatten(result), _leaf_types(call.ty), strict=True):
+        for tensor, ty in zip(flatten(result), leaf_types(call.ty), strict=True):
             self._hold_to(tensor, ty, name)
         return result
 
@@ -357,52 +345,3 @@ def flatten(item: Item) -> list[TrtTensor]:
     if isinstance(item, list):
         return [tensor for field in item for tensor in flatten(field)]
     return [item]
-
-
-def mask(axes: Sequence[int]) -> int:
-    """Axes as TensorRT takes them: one bit each."""
-    return sum(1 << axis for axis in axes)
-
-
-def number(expr: relax.Expr) -> float:
-    """A number in an argument: a bound of ``clip``, an index of ``strided_slice``."""
-    return float(getattr(expr, "value", expr))
-
-
-def axes_of(call: relax.Call, rank: int, name: str = "axis") -> list[int]:
-    """An operator's axes counted from 0; all of them where it names none."""
-    axes = getattr(call.attrs, name)
-    if axes is None:
-        return list(range(rank))
-    listed = [axes] if isinstance(axes, int) else list(axes)
-    return sorted(int(axis) % rank for axis in listed)
-
-
-def static_shape(expr: relax.Expr) -> tuple[int, ...]:
-    """The shape of a tensor expression, which predicates hold to be static."""
-    shape = tensor_shape(expr)
-    assert shape is not None
-    return shape
-
-
-def _leaf_types(ty: relax.Type) -> list[relax.TensorType]:
-    if isinstance(ty, relax.TupleType):
-        return [leaf for field in ty.fields for leaf in _leaf_types(field)]
-    return [ty]
-
-
-def content_key(array: Array) -> str:
-    """Equal for equal arrays only; numpy gives no buffer of bfloat16, so its bits are taken."""
-    bits = array.view(np.uint16) if array.dtype == ml_dtypes.bfloat16 else array
-    return f"{array.dtype}:{native.constant_symbol(bits)}"
-
-
-def _rounded(array: Array, half: np.dtype[Any]) -> Array:
-    """Float32 in half precision; finite values stay finite, as masks of -3.4e38 must."""
-    limit = 65504.0 if half == np.float16 else 3.3895313892515355e38
-    return np.where(np.isfinite(array), np.clip(array, -limit, limit), array).astype(half)
-
-
-def num_elements(shape: Sequence[int]) -> int:
-    """How many elements a tensor of this shape has."""
-    return math.prod(shape)

@@ -17,8 +17,8 @@ from collage.backends.patterns import all_of, tensor_shape
 from collage.backends.tensorrt import checks
 from collage.backends.tensorrt.convert_elementwise import ACTIVATIONS, BINARY, UNARY
 from collage.backends.tensorrt.convert_reductions import REDUCTIONS
-from collage.backends.tensorrt.network import DTYPES, MAX_RANK
 from collage.backends.tensorrt.options import TensorrtOptions
+from collage.backends.tensorrt.values import DTYPES, MAX_RANK
 
 FLOATS = ("float32", "float16", "bfloat16")
 NUMBERS = (*FLOATS, "int32", "int64")

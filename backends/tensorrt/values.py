@@ -1,0 +1,84 @@
+"""Relax's constants, dtypes and arguments, as converters need them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+from tvm import relax
+
+from collage.backends import native
+from collage.backends.patterns import tensor_shape
+
+Array: TypeAlias = NDArray[Any]
+
+DTYPES = {
+    "float32": "FLOAT",
+    "float16": "HALF",
+    "bfloat16": "BF16",
+    "int8": "INT8",
+    "int32": "INT32",
+    "int64": "INT64",
+    "bool": "BOOL",
+}
+"""Relax dtypes and TensorRT's names for them."""
+
+HALVES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
+"""What float32 may become inside a region."""
+
+MAX_RANK = 8
+"""``nvinfer1::Dims::MAX_DIMS``."""
+
+
+def mask(axes: Sequence[int]) -> int:
+    """Axes as TensorRT takes them: one bit each."""
+    return sum(1 << axis for axis in axes)
+
+
+def number(expr: relax.Expr) -> float:
+    """A number in an argument: a bound of ``clip``, an index of ``strided_slice``."""
+    return float(getattr(expr, "value", expr))
+
+
+def axes_of(call: relax.Call, rank: int, name: str = "axis") -> list[int]:
+    """An operator's axes counted from 0; all of them where it names none."""
+    axes = getattr(call.attrs, name)
+    if axes is None:
+        return list(range(rank))
+    listed = [axes] if isinstance(axes, int) else list(axes)
+    return sorted(int(axis) % rank for axis in listed)
+
+
+def static_shape(expr: relax.Expr) -> tuple[int, ...]:
+    """The shape of a tensor expression, which predicates hold to be static."""
+    shape = tensor_shape(expr)
+    assert shape is not None
+    return shape
+
+
+def leaf_types(ty: relax.Type) -> list[relax.TensorType]:
+    """The tensor types of a nested tuple type, in order."""
+    if isinstance(ty, relax.TupleType):
+        return [leaf for field in ty.fields for leaf in leaf_types(field)]
+    return [ty]
+
+
+def content_key(array: Array) -> str:
+    """Equal for equal arrays only; numpy gives no buffer of bfloat16, so its bits are taken."""
+    bits = array.view(np.uint16) if array.dtype == ml_dtypes.bfloat16 else array
+    return f"{array.dtype}:{native.constant_symbol(bits)}"
+
+
+def rounded(array: Array, half: np.dtype[Any]) -> Array:
+    """Float32 in half precision; finite values stay finite, as masks of -3.4e38 must."""
+    limit = 65504.0 if half == np.float16 else 3.3895313892515355e38
+    return np.where(np.isfinite(array), np.clip(array, -limit, limit), array).astype(half)
+
+
+def num_elements(shape: Sequence[int]) -> int:
+    """How many elements a tensor of this shape has."""
+    return math.prod(shape)
