@@ -109,6 +109,10 @@ def _device_is(compute_capability: int) -> bool:
     return str(tvm.cuda(0).compute_version).replace(".", "") == str(compute_capability)
 
 
+def _device_name() -> str:
+    return str(tvm.cuda(0).device_name)
+
+
 def _publish(source: Path, place: Path) -> None:
     """Copy a file so that a reader sees all of it or nothing."""
     handle, temporary = tempfile.mkstemp(dir=place.parent)
@@ -180,7 +184,7 @@ def run_planner(
 
 def _key(graph: Graph, options: CudnnOptions, runtime: Path, compute_capability: int) -> str:
     # The runtime's name holds the versions of cuDNN, its frontend and the toolkit.
-    device = f"{tvm.cuda(0).device_name} {compute_capability}"
+    device = f"{_device_name()} {compute_capability}"
     parts = [repr(graph), json.dumps(dataclasses.asdict(options)), runtime.name, device]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
