@@ -19,7 +19,7 @@ from collage.backends.base import (
     PatternTriple,
 )
 from collage.backends.cuda_toolkit import REMEDY, arch_of, cudart, find_toolkit
-from collage.backends.cutlass.codegen import compile_functions
+from collage.backends.cutlass.codegen import compile_functions, tune_functions
 from collage.backends.cutlass.families import families
 from collage.backends.cutlass.library import cutlass_folder, cutlass_version
 from collage.backends.cutlass.options import CutlassOptions
@@ -55,6 +55,29 @@ class CutlassBackend(ExternalBackend):
         context: BuildContext,
     ) -> list[tvm.runtime.Module]:
         return [compile_functions(functions, families(), target, context)]
+
+    def tune(
+        self,
+        functions: Sequence[relax.Function],
+        target: BackendTarget,
+        context: BuildContext,
+    ) -> int:
+        """Choose the kernels of many partition functions ahead of their builds.
+
+        Everything is compiled in parallel, measured where there is a GPU and remembered, so that
+        builds of these and of equal problems find kernels and choices ready.
+
+        Parameters
+        ----------
+        functions : sequence of relax.Function
+            Constants lifted, as for :meth:`codegen`.
+
+        Returns
+        -------
+        int
+            How many distinct problems there are.
+        """
+        return len(tune_functions(functions, families(), target, context))
 
 
 def backend() -> CutlassBackend:

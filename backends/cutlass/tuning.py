@@ -143,6 +143,9 @@ class Tuner:
         chosen: dict[KernelSpec, Configuration] = {}
         unknown = []
         for question in distinct.values():
+            if len(question.configurations) == 1:
+                chosen[question.spec] = question.configurations[0]
+                continue
             tried = known.get(record_key(self._key(question.spec, self.profiler)))
             answer = None if tried is None else self._remembered(question, tried)
             if answer is None:

@@ -92,6 +92,14 @@ def test_equal_problems_are_measured_once(tmp_path: Path) -> None:
     assert len((tmp_path / "log").read_text().splitlines()) == 2
 
 
+def test_the_only_configuration_needs_no_measurement(tmp_path: Path) -> None:
+    asked = question(128, 768, 768)
+    only = replace(asked, configurations=asked.configurations[2:3])
+    profiler = FakeProfiler(favour(asked.configurations[0]))
+    assert tuner(tmp_path / "log", profiler).choose([only]) == {asked.spec: asked.configurations[2]}
+    assert profiler.asked == []
+
+
 @pytest.mark.parametrize(
     "change",
     ["device", "cutlass", "nvcc", "kernel", "fast_math", "epilogue", "shape"],
