@@ -104,9 +104,11 @@ class LocalRunner(Runner):
         except BaseException:
             self.close()  # An interrupt: the answer under way must not meet the next request.
             raise
-        if answer.get("replace", False):
-            self.close()
         status = CostStatus(answer["status"])
+        failed_on_gpu = self._device != "cpu" and status is CostStatus.RUN_FAILED
+        # The CUDA runtime keeps an error until it is asked: the next candidate would get the blame.
+        if answer.get("replace", False) or failed_on_gpu:
+            self.close()
         if status is not CostStatus.VALID:
             return RunResult(Cost(status, reason=answer["reason"]))
         samples: Sequence[float] = answer["samples_sec"]

@@ -40,6 +40,8 @@ extern "C" int collage_cutlass_run(const collage_cutlass_entry* entry, size_t wo
                                      workspace,      entry->sizes,
                                      entry->scalars, inputs,
                                      output};
+  // An error that someone else left behind would be taken for the launch's own.
+  cudaGetLastError();
   const int status = entry->kernel(&call);
   if (status > 0) {
     return collage_fail("RuntimeError", "%s: %s", entry->symbol,
