@@ -26,6 +26,8 @@ from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.tuning import Job, Outcome, Question, Tuner, TuningLog, judge
 from collage.backends.errors import CodegenError
 
+pytestmark = pytest.mark.cuda  # the log's keys hold CUTLASS's version
+
 ARCH = "sm_90a"
 SAMPLE = np.arange(8, dtype=np.float32)
 
