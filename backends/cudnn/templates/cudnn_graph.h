@@ -74,8 +74,10 @@ class PlanGraph : public graph::Graph {
   PlanGraph(const collage_cudnn_graph& source, int first, int last)
       : source_(source), first_(first), last_(last) {
 #if CUDNN_FRONTEND_VERSION >= 13200
+#if CUDNN_FRONTEND_VERSION >= 13200
     // Plans live as long as the process, so a captured graph need not keep them alive.
     set_cuda_graph_retention(CudaGraphRetention_t::NONE);
+#endif
 #endif
   }
 

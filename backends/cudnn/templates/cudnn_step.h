@@ -63,8 +63,8 @@ struct PackBinding : Binding {
 
 enum class StepKind : int32_t { kGraph, kSoftmaxForward };
 
-/* One plan of a program, or cuDNN's softmax function: the graph API has softmax as a part of attention
- * only, up to version 9.28 no engine takes one by itself. */
+/* One plan of a program, or cuDNN's softmax function: up to version 9.28 no engine of the graph API
+ * takes a softmax that is not part of an attention. */
 class Step {
  public:
   Step(const collage_cudnn_graph& source, int first, int last, StepKind kind)
