@@ -5,7 +5,7 @@
 #   bash scripts/gpu_check.sh [--stage environment|numerics|benchmarks]... [--models a,b]
 #                             [--batch 1,16] [--peers "a;b"] [--targets a,b] [--rounds N]
 #                             [--log FILE] [--merge FILE] [--again] [--time-budget SEC]
-#                             [--families a,b] [--match TEXT] [--numerics-budget SEC]
+#                             [--families a,b] [--match TEXT] [--tune] [--numerics-budget SEC]
 #                             [--out FOLDER] [--dry-run]
 #
 # Each stage writes its results into --out ($OUT, or ./out) as it goes: environment.json;
@@ -18,7 +18,7 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 begin=$(date +%s)
 
-stages=() models= batch=1,16 budget=520 numerics_budget=220 log= merge= dry= families= match=
+stages=() models= batch=1,16 budget=520 numerics_budget=220 log= merge= dry= families= match= tune=
 more=()
 out=${OUT:-out}
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; }
@@ -36,6 +36,7 @@ while [ $# -gt 0 ]; do
     --out) out=$2; shift;;
     --families) families=$2; shift;;
     --match) match=$2; shift;;
+    --tune) tune=1;;
     --dry-run) dry=1;;
     -h|--help) usage; exit 0;;
     *) echo "unknown option '$1'" >&2; usage >&2; exit 2;;
@@ -90,7 +91,7 @@ for stage in "${stages[@]}"; do
       limit=$(left); [ "$limit" -lt "$numerics_budget" ] || limit=$numerics_budget
       run numerics $((limit + 45)) "$python" -m benchmarks.gpu.numerics --out "$out" \
         --cache "$COLLAGE_CACHE_DIR" --device "$device" --time-budget "$limit" \
-        ${families:+--families "$families"} ${match:+--match "$match"};;
+        ${families:+--families "$families"} ${match:+--match "$match"} ${tune:+--tune};;
     benchmarks)
       # Written to in --out, which comes back from a machine that does not stay.
       [ -z "$log" ] || [ "$log" -ef "$out/collage.jsonl" ] || cp "$log" "$out/collage.jsonl"

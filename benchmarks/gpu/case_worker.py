@@ -9,6 +9,7 @@ than run kernels, and dies alone when one of them corrupts it.
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,10 +51,12 @@ def compile_and_refer(request: Answer) -> Answer:
     ----------
     request : dict
         ``family``, ``name``, ``device`` (``cuda`` or ``cpu``), ``folder``, ``cache_dir``,
-        ``seeds``.
+        ``seeds``, ``options`` (attributes of targets by backend, where the case sets none).
     """
     begin = time.perf_counter()
     case = case_of(request["family"], request["name"])
+    defaults = request.get("options", {}).get(case.backend, {})
+    case = dataclasses.replace(case, options={**defaults, **case.options})
     folder = Path(request["folder"])
     folder.mkdir(parents=True, exist_ok=True)
     context = BuildContext(Path(request["cache_dir"]), folder / "work")

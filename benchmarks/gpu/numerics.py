@@ -22,7 +22,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ _WORKER = "benchmarks.gpu.case_worker"
 _FAILURES = ("wrong", "not compiled", "not run", "out of time")
 COMPILE_LIMIT_SEC = 300.0
 RUN_LIMIT_SEC = 60.0
+_QUICK: dict[str, dict[str, Any]] = {"cutlass": {"find_first_valid": True}}
+"""Tuning compiles a dozen kernels for each case, where one shows whether the family is right."""
 _RUNNERS_GRACE_SEC = 15.0
 """What was compiled within the time budget may still be run for so long."""
 
@@ -90,6 +92,8 @@ class Settings:
         Processes of either kind.
     time_budget_sec : float
         No case is started after this.
+    options : dict
+        Attributes of targets by backend, for cases that set none.
     """
 
     device: str
@@ -99,6 +103,7 @@ class Settings:
     compilers: int
     runners: int
     time_budget_sec: float
+    options: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 Report = Callable[[CaseResult], None]
@@ -151,6 +156,7 @@ class Numerics:
                     "folder": str(self._folder(task)),
                     "cache_dir": str(settings.cache),
                     "seeds": settings.seeds,
+                    "options": settings.options,
                 }
                 try:
                     answer = child.ask(request, min(COMPILE_LIMIT_SEC, left + _RUNNERS_GRACE_SEC))
@@ -350,6 +356,9 @@ def main() -> int:
     parser.add_argument("--match", default="", help="only cases with this in their name")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--time-budget", type=float, default=300.0, help="seconds")
+    parser.add_argument(
+        "--tune", action="store_true", help="let CUTLASS compile and time every configuration"
+    )
     cores = len(os.sched_getaffinity(0))
     parser.add_argument("--compilers", type=int, default=cores)
     parser.add_argument("--runners", type=int, default=max(2, cores // 4))
@@ -371,6 +380,7 @@ def main() -> int:
             max(1, min(args.compilers, len(tasks))),
             args.runners,
             args.time_budget,
+            {} if args.tune else _QUICK,
         )
         print(f"{len(tasks)} cases, seeds {settings.seeds}", flush=True)
         writer = Writer(args.out, len(tasks))
