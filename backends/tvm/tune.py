@@ -49,7 +49,7 @@ def tune_kernels(
     TargetError
         When this machine has no device of the target's kind to measure on.
     """
-    require_device(target.device)
+    require_tuner(target.device)
     device = tuning_target(target.device, context)
     options: TVMOptions = target.options
     folder = records_folder(target, context)
@@ -65,8 +65,8 @@ def tune_kernels(
     return [_best(func, database, device) for func in funcs]
 
 
-def require_device(device: tvm.target.Target) -> None:
-    """Refuse to tune for a device that this machine does not have.
+def require_tuner(device: tvm.target.Target) -> None:
+    """Refuse to tune where it cannot be done: no device of the target's kind, no worker processes.
 
     Raises
     ------
@@ -76,6 +76,12 @@ def require_device(device: tvm.target.Target) -> None:
         raise TargetError(
             "schedule 'metaschedule' measures on a GPU, and this machine has none that TVM can "
             "use; leave 'schedule' at 'default', or compile where there is one",
+            value="metaschedule",
+        )
+    if importlib.util.find_spec("cloudpickle") is None:
+        raise TargetError(
+            "schedule 'metaschedule' needs the package that TVM starts its workers with; mend it "
+            "with: pip install cloudpickle",
             value="metaschedule",
         )
 
@@ -107,6 +113,7 @@ def _tune(
     gpu = device.kind.name == "cuda"
     compile_here = functools.partial(compile_with_nvcc, context, str(device.attrs.get("arch", "")))
     trials = options.tuning_trials
+    learned = importlib.util.find_spec("xgboost") is not None
     ms.tir_integration.tune_tir(
         module,
         device,
@@ -117,8 +124,9 @@ def _tune(
         builder=ms.builder.LocalBuilder(initializer=compile_here if gpu else None),
         runner=ms.runner.LocalRunner(),
         database=database,
-        # The learned cost model needs xgboost, which few have.
-        cost_model="xgb" if importlib.util.find_spec("xgboost") else "random",
+        # Evolution pays with a learned cost model alone, which needs xgboost.
+        cost_model="xgb" if learned else "random",
+        strategy="evolutionary" if learned else "replay-trace",
         seed=SEED,
     )
 

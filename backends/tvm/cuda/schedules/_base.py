@@ -22,6 +22,8 @@ VECTOR_BYTES = 16
 
 WARP = 32
 
+_HOST_LOOP = "host"
+
 
 @dataclass(frozen=True)
 class Gpu:
@@ -60,10 +62,13 @@ def dtype_bytes(buffer: Any) -> int:
 
 
 def unbound_stores(func: tirx.PrimFunc) -> list[str]:
-    """Names of buffers that are written outside of every thread of a kernel."""
+    """Names of buffers that are written outside of every thread of a kernel.
+
+    Those whose kernel would be launched in a loop on the host count too.
+    """
     found: list[str] = []
     for name, axes in _stores_with_threads(func):
-        if not any(axis.startswith(("blockIdx", "threadIdx")) for axis in axes):
+        if not axes or axes[0] == _HOST_LOOP:
             found.append(name)
     return found
 
@@ -76,7 +81,11 @@ def _stores_with_threads(func: tirx.PrimFunc) -> list[tuple[str, tuple[str, ...]
             found.append((str(node.buffer.name), axes))
         elif isinstance(node, tirx.For):
             bound = node.thread_binding
-            walk(node.body, (*axes, str(bound.thread_tag)) if bound is not None else axes)
+            if bound is not None:
+                axes = (*axes, str(bound.thread_tag))
+            elif not axes and not (isinstance(node.extent, tirx.IntImm) and int(node.extent) == 1):
+                axes = (_HOST_LOOP,)
+            walk(node.body, axes)
         elif isinstance(node, tirx.AttrStmt) and node.attr_key == "thread_extent":
             walk(node.body, (*axes, str(node.node.thread_tag)))
         elif isinstance(node, tirx.SeqStmt):
