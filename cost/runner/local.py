@@ -14,6 +14,8 @@ from collage.cost.record import Clocks
 from collage.cost.runner._base import RunJob, Runner, RunResult
 from collage.cost.timing import summarize
 
+_LEAVES_ERRORS = (CostStatus.RUN_FAILED, CostStatus.OUT_OF_MEMORY)
+
 _RETIRE_AFTER = 200
 """Runs after which the worker is replaced: libraries leave threads and memory behind."""
 
@@ -105,7 +107,7 @@ class LocalRunner(Runner):
             self.close()  # An interrupt: the answer under way must not meet the next request.
             raise
         status = CostStatus(answer["status"])
-        failed_on_gpu = self._device != "cpu" and status is CostStatus.RUN_FAILED
+        failed_on_gpu = self._device != "cpu" and status in _LEAVES_ERRORS
         # The CUDA runtime keeps an error until it is asked: the next candidate would get the blame.
         if answer.get("replace", False) or failed_on_gpu:
             self.close()

@@ -79,10 +79,8 @@ def test_a_failure_that_takes_the_device_along(
         first = runner.pid
         cost = runner.run(library("raise")).cost
         assert (cost.status, cost.reason) == (status, reason)
-        if how == "sound":
-            assert runner.pid == first, "nothing was lost"
-        else:
-            assert runner.pid != first
+        # Even where nothing was lost: CUDA keeps an error for whoever asks next.
+        assert runner.pid != first
         # The fresh process has a device that nobody has broken.
         assert runner.run(library("right")).cost.is_valid
 
