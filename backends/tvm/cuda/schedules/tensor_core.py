@@ -29,6 +29,9 @@ from collage.backends.tvm.cuda.schedules._base import OTHER_KIND, WARP, Gpu, Ref
 from collage.backends.tvm.cuda.schedules.wmma import MICRO, intrinsics
 from collage.backends.tvm.schedules._base import root_blocks
 
+LEAST_SM = 80
+"""Earlier chips have tensor cores too, but not the shared memory for these tiles."""
+
 SMALLEST = 8
 """Extents of I, J and K below which half of every tensor-core operation would be padding."""
 
@@ -131,7 +134,7 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
     main = reductions[0]
     stmt = sch.get(main)
     traits = detect_iter_traits(stmt)
-    if traits is None or gpu.sm < 70:
+    if traits is None or gpu.sm < LEAST_SM:
         return OTHER_KIND
     dtypes = {str(region.source.dtype) for region in stmt.reads}
     if dtypes != {"float16"} or str(stmt.writes[0].source.dtype) != "float32":
