@@ -4,21 +4,22 @@
 #
 #   bash scripts/gpu_check.sh [--stage environment|numerics|benchmarks]... [--models a,b]
 #                             [--batch 1,16] [--peers "a;b"] [--targets a,b] [--rounds N]
-#                             [--log FILE] [--merge FILE] [--again] [--time-budget SEC]
+#                             [--reuse FOLDER] [--log FILE] [--merge FILE] [--again]
+#                             [--time-budget SEC]
 #                             [--families a,b] [--match TEXT] [--tune] [--numerics-budget SEC]
 #                             [--out FOLDER] [--dry-run]
 #
 # Each stage writes its results into --out ($OUT, or ./out) as it goes: environment.json;
-# numerics.jsonl and .md; gpu.json, gpu.md and collage.jsonl; check.log. What does not fit in the
-# time budget is said to be left out. --log FILE begins with the search's measurements of an earlier
-# run, --merge FILE goes on with its gpu.json and does what is missing there: the same command
-# again and again completes the table. --dry-run goes the same way on a CPU with tiny networks.
-# docs/cuda.md tells more.
+# numerics.jsonl and .md; gpu.json, gpu.md, collage.jsonl and tuned.tar; check.log. What does not fit
+# in the time budget is said to be left out. --reuse FOLDER takes an earlier run's results: its
+# measurements (--log FILE alone), its table, which is gone on with (--merge FILE alone), and what the
+# backends tuned. So the same command again and again completes the table. --dry-run goes the same
+# way on a CPU with tiny networks. docs/cuda.md tells more.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 begin=$(date +%s)
 
-stages=() models= batch=1,16 budget=520 numerics_budget=220 log= merge= dry= families= match= tune=
+stages=() models= batch=1,16 budget=520 numerics_budget=220 log= merge= reuse= dry= families= match= tune=
 more=()
 out=${OUT:-out}
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; }
@@ -29,6 +30,7 @@ while [ $# -gt 0 ]; do
     --batch) batch=$2; shift;;
     --time-budget) budget=$2; shift;;
     --numerics-budget) numerics_budget=$2; shift;;
+    --reuse) reuse=$2; shift;;
     --log) log=$2; shift;;
     --merge) merge=$2; shift;;
     --peers|--targets|--rounds|--least-budget) more+=("$1" "$2"); shift;;
@@ -67,6 +69,17 @@ export TVM_FFI_DISABLE_TORCH_C_DLPACK=1
 export COLLAGE_CACHE_DIR=${COLLAGE_CACHE_DIR:-/tmp/collage-gpu-cache}
 device=cuda
 [ -z "$dry" ] || device=cpu
+if [ -n "$reuse" ]; then
+  [ -z "$log" ] && [ -f "$reuse/collage.jsonl" ] && log=$reuse/collage.jsonl
+  [ -z "$merge" ] && [ -f "$reuse/gpu.json" ] && merge=$reuse/gpu.json
+  mkdir -p "$COLLAGE_CACHE_DIR"
+  [ ! -f "$reuse/tuned.tar" ] || tar -C "$COLLAGE_CACHE_DIR" --skip-old-files -xf "$reuse/tuned.tar"
+fi
+# What backends keep of their own measurements; kernels themselves are compiled again.
+keep_tuned() {
+  (cd "$COLLAGE_CACHE_DIR" && find . -mindepth 2 -name '*.jsonl' -print0 |
+    tar --null -T - -cf "$out/tuned.tar")
+}
 
 left() { echo $((budget - $(date +%s) + begin)); }
 say() { echo "== $*" | tee -a "$out/check.log"; }
@@ -98,7 +111,8 @@ for stage in "${stages[@]}"; do
       run benchmarks "$(left)" "$python" -m benchmarks.gpu.run --out "$out" --batch "$batch" \
         --time-budget "$(($(left) - 15))" --log "$out/collage.jsonl" \
         ${models:+--models "$models"} ${merge:+--merge "$merge"} ${dry:+--dry-run} \
-        ${more[@]+"${more[@]}"};;
+        ${more[@]+"${more[@]}"}
+      keep_tuned;;
   esac
 done
 exit "$worst"

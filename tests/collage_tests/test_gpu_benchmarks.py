@@ -198,7 +198,7 @@ def test_whole_way_on_a_tiny_network(tmp_path: Path) -> None:
         assert row.difference is not None
         assert row.difference < 1e-4
     assert (tmp_path / "collage.jsonl").stat().st_size > 0
-    more = check("--merge", str(tmp_path / "gpu.json"), "--log", str(tmp_path / "collage.jsonl"))
+    more = check("--reuse", str(tmp_path))
     assert more.returncode == 0, more.stdout + more.stderr
     assert "tiny_convolutions, batch 2: weights" not in more.stdout
     assert len(table.Record.load(tmp_path / "gpu.json").results) == 1
