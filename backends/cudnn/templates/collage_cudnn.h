@@ -1,9 +1,9 @@
 /* What a cuDNN partition is, as plain data: the generated files define it, the runtime reads it.
  *
- * A graph is a list of tensors and of operations on them, as cuDNN's graph API has them: dimensions
- * in cuDNN's order (batch, channels, height, width), memory layout by strides. An operation's inputs
- * come before it. Operation n > 0 may be split from those before it where cuDNN cannot run them as
- * one: a virtual tensor between them then lies in the workspace.
+ * A graph is a list of tensors and of operations on them, as cuDNN's graph API has them: extents
+ * in cuDNN's order (batch, channels, height, width), memory layout by strides. The operations that
+ * make an operation's inputs come before it. Where cuDNN cannot run all of them as one, they are
+ * split after the first: a virtual tensor between the parts then lies in the workspace.
  */
 #ifndef COLLAGE_CUDNN_H_
 #define COLLAGE_CUDNN_H_

@@ -199,7 +199,8 @@ class PlanGraph : public graph::Graph {
   void add(const collage_cudnn_operation& operation, std::vector<TensorPtr>& tensors,
            bool composite) {
     std::vector<TensorPtr> in;
-    for (int n = 0; n < operation.num_inputs; ++n) in.push_back(input(operation.inputs[n], tensors));
+    for (int n = 0; n < operation.num_inputs; ++n)
+      in.push_back(input(operation.inputs[n], tensors));
     const TensorPtr made = apply(operation, in, composite);
     const collage_cudnn_tensor& tensor = source_.tensors[operation.output];
     describe(*made, tensor);
