@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from collage.cli import main
+from collage.cost.roofline import RooflineCostModel
 from collage.progress import ProgressEvent
 from collage.report import Report
 from tests.collage_tests.report_data import resnet_report
@@ -80,10 +81,35 @@ def test_every_option_reaches_the_search(
         "refine_storage": "sqlite:///r.db",
         "num_threads": 2,
         "allow_code": True,
+        "cost_model": None,
     }
     assert single["strategy"] == "single:tvm"
     assert single["shapes"] is None
     assert single["num_threads"] is None
+
+
+def test_an_estimate_brings_a_cost_model_of_its_own(
+    model: Path, tmp_path: Path, search: Callable[..., None]
+) -> None:
+    given: list[Any] = []
+
+    def record(*_: Any, **kwargs: Any) -> _Result:
+        given.append(kwargs["cost_model"])
+        return _Result(resnet_report())
+
+    search(record)
+    text = f"optimize {model} -t cuda:arch=sm_90a -t cublas -o {tmp_path / 'b'} --estimate"
+    assert main(text.split()) == 0
+    assert [type(cost_model) for cost_model in given] == [RooflineCostModel]
+
+
+@pytest.mark.parametrize("other", ["--log x.jsonl", "--time-budget 3"])
+def test_an_estimate_measures_nothing(
+    model: Path, tmp_path: Path, other: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = f"optimize {model} -t cuda:arch=sm_90a -o {tmp_path / 'b'} --estimate {other}"
+    assert main(text.split()) == 2
+    assert "--estimate measures nothing" in capfd.readouterr().err
 
 
 def _noisy(*_: Any, progress: Callable[[ProgressEvent], None], **__: Any) -> _Result:
