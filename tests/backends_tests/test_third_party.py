@@ -43,7 +43,7 @@ def test_is_unknown_where_it_is_not_installed() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode != 0
-    assert "there is no backend 'silu'; known backends: cublas, cudnn, cutlass, onednn" in done.stderr
+    assert "there is no backend 'silu'; known backends: cublas, cudnn, cutlass," in done.stderr
 
 
 def run_pytest(site: Path, target: str) -> subprocess.CompletedProcess[str]:
