@@ -138,6 +138,11 @@ def _graphs(dtype: str) -> dict[str, tuple[Sequence[Input], Body]]:
             [tensor(1, 61, 61, 3)],
             lambda g, x: g.conv(x[0], 24, 3, 7, strides=(2, 2), padding=(3, 3, 3, 3)),
         ),
+        # Patches of an image: K is 768, a multiple of every stage, in rows of three channels.
+        "conv_patches": (
+            [tensor(1, 64, 64, 3)],
+            lambda g, x: g.conv(x[0], 64, 3, 16, strides=(16, 16)),
+        ),
         "conv_dilated": (
             [tensor(1, 19, 19, 20)],
             lambda g, x: g.conv(x[0], 36, 20, 3, dilation=(2, 2), padding=(2, 2, 2, 2)),

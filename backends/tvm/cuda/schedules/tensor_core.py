@@ -154,6 +154,16 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
     return sch.mod["main"]
 
 
+def _lanes_in_a_row(source: tirx.Buffer) -> int:
+    """Elements of an operand that may be copied at once.
+
+    A convolution's K runs over windows and channels. Where eight elements in a row may belong to
+    several pixels, their indices are a vector of quotients, which TVM's CUDA code generator writes
+    as calls that do not compile.
+    """
+    return 8 if len(source.shape) < 4 or int(source.shape[-1]) % 8 == 0 else 1
+
+
 class _Builder:
     """The steps of one schedule."""
 
@@ -163,6 +173,7 @@ class _Builder:
         self.tile = tile
         self.gpu = gpu
         self.transposed_b = self._columns_outside()
+        self.most_lanes = [_lanes_in_a_row(region.source) for region in sch.get(main).reads]
 
     def _columns_outside(self) -> bool:
         """Whether B's rows in memory run along K (weights OHWI) rather than along J."""
@@ -251,7 +262,7 @@ class _Builder:
         flat = sch.fuse(*sch.get_loops(block)[-2:])
         threads = tile.warps[0] * tile.warps[1] * WARP
         elements = (tile.rows if operand == 0 else tile.columns) * MICRO * tile.depth
-        lanes = 8
+        lanes = self.most_lanes[operand]
         while elements % (threads * lanes):
             lanes //= 2
         _, warp, thread, lane = sch.split(flat, [None, threads // WARP, WARP, lanes])
