@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from collage._version import __version__
 from collage.backends.base import BackendTarget, BuildContext
-from collage.backends.compile import is_cuda
+from collage.backends.compile import is_cuda, library_needs
 from collage.backends.cuda_runtime import has_device
 from collage.backends.errors import TargetError
 from collage.backends.registry import get_backend
@@ -118,6 +118,7 @@ def optimize(
     tell = progress if progress is not None else _ignore
     resolved = resolve_targets(targets)
     check_strategy(strategy, resolved)
+    library_needs(resolved)  # Refuses targets whose libraries clash, before any work is done.
     device = _measured_device(resolved) if cost_model is None else None
     config = Config.from_environment()
     threads = config.num_threads if num_threads is None else num_threads

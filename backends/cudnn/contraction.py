@@ -112,6 +112,11 @@ def matmul_graph(call: relax.Call, epilogue: Epilogue, options: CudnnOptions) ->
     inner, columns = right[-2:]
     if dtype == "float32" and not options.allow_tf32:
         raise UnsupportedGraphError("cuDNN multiplies float32 matrices in TF32; allow_tf32 is off")
+    bounds = epilogue.activation.floats if epilogue.activation is not None else ()
+    clipped = any(math.isfinite(bound) for bound in bounds[1:])
+    if dtype == "bfloat16" and clipped and epilogue.bias is None:
+        # Seen with 9.19 on an H200; with a bias, and in convolutions, it is right.
+        raise UnsupportedGraphError("cuDNN clips a bare bfloat16 product wrongly")
     builder = GraphBuilder(dtype)
     inputs = (
         builder.input(View.dense((batch, rows, inner))),

@@ -89,7 +89,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--targets", default="", help=f"default: {','.join(TARGETS)}")
     parser.add_argument("--time-budget", type=float, default=480.0, help="seconds for everything")
     parser.add_argument(
-        "--least-budget", type=float, default=75.0, help="seconds that every network gets"
+        # With less a search that has nothing in its log or cache is cut off before its end.
+        "--least-budget",
+        type=float,
+        default=260.0,
+        help="seconds that every network gets",
     )
     parser.add_argument("--rounds", type=int, default=Plan.rounds)
     parser.add_argument("--log", type=Path, help="the search's log, kept (default: in --out)")

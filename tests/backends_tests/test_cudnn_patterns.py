@@ -157,6 +157,16 @@ REFUSALS: list[tuple[str, Callable[[], tvm.IRModule], str]] = [
         ),
         "reaches beyond the padding that its average includes",
     ),
+    (
+        "max_pool2d",
+        lambda: pool("max_pool2d", (1, 9, 9, 8), "bfloat16", pool_size=2),
+        "pooling computes wrong results in bfloat16",
+    ),
+    (
+        "matmul_clip",
+        lambda: product((24, 64), (64, 96), ("clip",), "bfloat16"),
+        "clips a bare bfloat16 product wrongly",
+    ),
     ("softmax", softmax_of_mixed_axes, "axis 1 of (4, 8, 16) is not the last one"),
     ("layer_norm", uncentred_norm, "without scale or bias"),
     ("rms_norm", first_axis_norm, "normalized axes [0] of (4, 16) are not the last ones"),

@@ -115,7 +115,7 @@ def _products() -> list[CudaCase]:
     without_residual = [epilogue for epilogue in _epilogues() if "add" not in epilogue]
     for number, epilogue in enumerate(without_residual):
         name = "_".join(("matmul", *epilogue))
-        dtype = ("float16", "bfloat16")[number % 2]
+        dtype = "float16" if epilogue == ("clip",) else ("float16", "bfloat16")[number % 2]
         module = product((2, 24, 64), (64, 96), epilogue, dtype)
         made.append(_case(name, dtype, "2x24x64x96", module, _rtol(epilogue, dtype)))
     batched = product((6, 33, 40), (6, 40, 24), (), "float16", constant_right=False)
@@ -138,6 +138,8 @@ def _single() -> list[CudaCase]:
             ("avg_pool2d", {**window, "count_include_pad": True}),
             ("avg_pool2d", window),
         ):
+            if dtype == "bfloat16":
+                continue
             what = "2x15x13x32" + ("-include" if "count_include_pad" in attrs else "")
             made.append(_case(kind, dtype, what, pool(kind, (2, 15, 13, 32), dtype, **attrs)))
         softmax = graph([(2, 12, 17, 128)], lambda _, x: op.nn.softmax(x, axis=-1), dtype)
@@ -155,7 +157,7 @@ def _single() -> list[CudaCase]:
             for kind in ("max_pool2d", "avg_pool2d")
             for what, layout, data, dtype in (
                 ("ceil", "NHWC", (2, 16, 14, 32), "float16"),
-                ("ceil-odd", "NHWC", (1, 16, 14, 7), "bfloat16"),
+                ("ceil-odd", "NHWC", (1, 16, 14, 7), "float16"),
                 ("ceil-nchw", "NCHW", (2, 6, 16, 14), "float32"),
             )
         ),
