@@ -36,6 +36,7 @@ from collage.estimated import EstimatedGate
 from collage.gate import Contender, Gate, Standing, best
 from collage.importers import ImportedModel, load_model
 from collage.normalize import normalize
+from collage.normalize.expand import expand_attention
 from collage.normalize.layout import to_channels_last
 from collage.normalize.qkv import combine_parallel_matmul
 from collage.progress import ProgressCallback, ProgressEvent
@@ -132,6 +133,10 @@ def optimize(
     mod = normalize(imported.mod)
     if is_cuda(resolved):
         mod = combine_parallel_matmul(to_channels_last(mod))
+    else:
+        # The CPU's libraries have no attention, but its parts.
+        expanded = expand_attention(mod)
+        mod = mod if expanded is mod else normalize(expanded)
     graph = DataflowGraph.from_function(mod["main"], mod)
     tell(ProgressEvent("import", 2, 2, f"{len(graph)} operators"))
 
