@@ -14,6 +14,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.contracts.interrupts import interruptible
+
 TARGETS = ("-t", "llvm", "-t", "openblas")
 
 
@@ -158,7 +160,7 @@ def test_interrupt_keeps_the_log_and_the_next_run_goes_on(model: Path, tmp_path:
         *(sys.executable, "-m", "collage", "optimize", str(model), *TARGETS),
         *("--shape", "x=64,16", "--log", str(log), "-o", str(tmp_path / "b")),
     ]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=interruptible)
     try:
         deadline = time.monotonic() + 300
         while not (log.exists() and log.read_bytes().count(b"\n") >= 2):

@@ -168,6 +168,7 @@ from collage.cost.measure_config import MeasureConfig
 from collage.cost.measured import MeasuredCostModel
 from tests.cost_tests.conftest import toy_workload
 from tests.cost_tests.toy_backend import ToyBackend
+from tests.contracts.interrupts import interruptible
 register_backend(ToyBackend())
 log, cache, work = map(Path, sys.argv[1:4])
 count = int(sys.argv[4])
@@ -188,7 +189,9 @@ def test_an_interrupted_search_goes_on_from_its_log(
     log = tmp_path / "log.jsonl"
     command = [sys.executable, "-c", _SEARCH, str(log), str(cache_dir)]
     command += [str(tmp_path / "work"), "12"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as search:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=interruptible
+    ) as search:
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             if log.exists() and len(log.read_bytes().splitlines()) >= 3:
