@@ -27,6 +27,7 @@ from collage.cost.measured import MeasuredCostModel
 from collage.cost.progress import ProgressEvent
 from collage.cost.reference import evaluate
 from collage.cost.table import TableCostModel
+from tests.contracts.interrupts import interruptible
 from tests.cost_tests.conftest import ToyTarget, toy_workload, tvm_workload
 
 
@@ -168,7 +169,6 @@ from collage.cost.measure_config import MeasureConfig
 from collage.cost.measured import MeasuredCostModel
 from tests.cost_tests.conftest import toy_workload
 from tests.cost_tests.toy_backend import ToyBackend
-from tests.contracts.interrupts import interruptible
 register_backend(ToyBackend())
 log, cache, work = map(Path, sys.argv[1:4])
 count = int(sys.argv[4])
