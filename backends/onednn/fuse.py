@@ -72,7 +72,12 @@ def _fuse_post_ops(graph: Graph) -> None:
 
 
 def _as_post_op(node: Node, user: Node) -> PostOp | None:
-    """The user as a post-operator of the node that computes one of its operands."""
+    """The user as a post-operator of the node that computes one of its operands.
+
+    None when the node's value is no operand, but read along by a post-operator of the user's own.
+    """
+    if not any(operand is node.output for operand in user.inputs):
+        return None
     if user.kind is OpKind.ELTWISE:
         return PostOp(user.ints[0], alpha=user.floats[0], beta=user.floats[1])
     if user.kind is not OpKind.BINARY or node.kind is OpKind.ELTWISE:

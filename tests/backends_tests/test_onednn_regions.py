@@ -55,6 +55,14 @@ def residual_twice(emit: Emit, x: relax.Expr) -> relax.Expr:
     return emit(op.add(z, y))
 
 
+def sum_of_sums(emit: Emit, x: relax.Expr) -> relax.Expr:
+    """One operand of the last sum is computed after the other, into which the sum was fused."""
+    y = emit(op.nn.max_pool2d(x, (3, 3), (1, 1), (1, 1)))
+    doubled = emit(op.add(y, y))
+    gated = emit(op.multiply(y, emit(op.mean(y, [2, 3], keepdims=True))))
+    return emit(op.add(gated, doubled))
+
+
 def own_input(emit: Emit, x: relax.Expr) -> relax.Expr:
     """A convolution to which its own input is added."""
     y = emit(op.nn.relu(x))
@@ -185,6 +193,7 @@ def straight_through(emit: Emit, x: relax.Expr) -> relax.Expr:
     """A view of the input is returned."""
     y = emit(op.reshape(x, (2, 16, 72)))
     return relax.Tuple([y, emit(op.nn.relu(y))])
+    "sum_of_sums": graph([X], sum_of_sums),
 
 
 X = (2, 16, 9, 8)
