@@ -193,7 +193,6 @@ def straight_through(emit: Emit, x: relax.Expr) -> relax.Expr:
     """A view of the input is returned."""
     y = emit(op.reshape(x, (2, 16, 72)))
     return relax.Tuple([y, emit(op.nn.relu(y))])
-    "sum_of_sums": graph([X], sum_of_sums),
 
 
 X = (2, 16, 9, 8)
@@ -202,6 +201,7 @@ GRAPHS = {
     "residual": graph([X], residual),
     "residual_used_later": graph([ONE], residual_used_later),
     "residual_twice": graph([X], residual_twice),
+    "sum_of_sums": graph([X], sum_of_sums),
     "own_input": graph([ONE], own_input),
     "two_convs": graph([X], two_convs),
     "inverted": graph([ONE], inverted),
