@@ -10,19 +10,18 @@ from __future__ import annotations
 import dataclasses
 import enum
 import json
-import types
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar
 
 import tvm
 from tvm import relax
 from tvm.relax.dpl import DFPattern
 
-from collage.backends.errors import TargetError
+from collage.backends.options import parse_options
 
 NUM_THREADS_ALL = 0
 """Value of ``num_threads`` that stands for every core the process may use."""
@@ -222,46 +221,7 @@ class Backend(ABC):
         TargetError
             On an unknown attribute (the valid ones are listed) or a value of the wrong type.
         """
-        fields = {f.name for f in dataclasses.fields(self.options_type)}
-        types_of = get_type_hints(self.options_type)
-        valid = ", ".join(sorted(fields)) or "none"
-        for name, value in attributes.items():
-            if name not in fields:
-                raise TargetError(
-                    f"target '{self.name}' has no attribute '{name}'; valid attributes: {valid}",
-                    value=name,
-                )
-            wanted = types_of[name]
-            if not _has_type(value, wanted):
-                raise TargetError(
-                    f"attribute '{name}' of target '{self.name}' must be {_type_name(wanted)}, "
-                    f"not {type(value).__name__} {value!r}",
-                    value=value,
-                )
-        try:
-            return self.options_type(**attributes)
-        except ValueError as err:
-            raise TargetError(f"target '{self.name}': {err}", value=dict(attributes)) from err
-
-
-def _has_type(value: object, wanted: Any) -> bool:
-    """Whether ``value`` fits a type made of bool, int, float, str, None, Literal and unions."""
-    if get_origin(wanted) in (Union, types.UnionType):
-        return any(_has_type(value, part) for part in get_args(wanted))
-    if get_origin(wanted) is Literal:
-        return value in get_args(wanted)
-    if wanted is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if wanted is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return wanted in (bool, str, types.NoneType) and isinstance(value, wanted)
-
-
-def _type_name(wanted: Any) -> str:
-    """A type as a user would write it."""
-    if get_origin(wanted) is Literal:
-        return "one of " + ", ".join(map(repr, get_args(wanted)))
-    return wanted.__name__ if isinstance(wanted, type) else str(wanted)
+        return parse_options(self.name, self.options_type, attributes)
 
 
 class ExternalBackend(Backend):
