@@ -23,7 +23,7 @@ from collage.backends.cuda_runtime import has_device
 from collage.backends.errors import TargetError
 from collage.backends.registry import get_backend
 from collage.bundle import TensorInfo, random_array
-from collage.candidate_costs import MeasuredCandidateCosts
+from collage.candidate_costs import WorkloadCosts
 from collage.config import Config
 from collage.contenders import check_strategy, find_contenders
 from collage.cost.base import CostModel
@@ -153,7 +153,7 @@ def optimize(
                 progress=lambda event: tell(_translate(event)),
             )
             cost_model = stack.enter_context(measured)
-        costs = MeasuredCandidateCosts(mod, graph, cost_model)
+        costs = WorkloadCosts(mod, graph, cost_model)
         contenders, found = find_contenders(graph, resolved, strategy, costs, cost_model, tell)
         undoer = Undoer(mod, graph, resolved[0], context, costs, tell, replay=replay)
         contenders = [undoer.undo(contender) for contender in contenders]

@@ -26,8 +26,8 @@ device's peak is near what whole networks reach. By more, and the search would b
 _FREE = Cost(CostStatus.VALID, median_sec=0.0)
 
 
-class MeasuredCandidateCosts:
-    """Implements the search's ``CandidateCosts`` on a :class:`CostModel`.
+class WorkloadCosts:
+    """The search's ``CandidateCosts``: what a :class:`CostModel` says of candidates' workloads.
 
     Parameters
     ----------

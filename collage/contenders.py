@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from collage.backends.base import BackendTarget
 from collage.backends.errors import SearchError, TargetError
-from collage.candidate_costs import MeasuredCandidateCosts
+from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostModel
 from collage.gate import Contender
 from collage.progress import ProgressCallback, ProgressEvent
@@ -21,7 +21,7 @@ def find_contenders(
     graph: DataflowGraph,
     targets: Sequence[BackendTarget],
     strategy: str,
-    costs: MeasuredCandidateCosts,
+    costs: WorkloadCosts,
     cost_model: CostModel,
     tell: ProgressCallback,
 ) -> tuple[list[Contender], Found]:
@@ -48,7 +48,7 @@ def _search(
     graph: DataflowGraph,
     found: Found,
     seeds: Sequence[Partitioning],
-    costs: MeasuredCandidateCosts,
+    costs: WorkloadCosts,
     tell: ProgressCallback,
 ) -> Partitioning | None:
     """The cheapest cover; None when the time was up before one was measured throughout."""

@@ -8,7 +8,7 @@ import tvm
 
 from collage.backends.base import BackendTarget, BuildContext
 from collage.backends.compile import CompiledLibrary, compile_module, stage_libraries
-from collage.candidate_costs import MeasuredCandidateCosts
+from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import Cost, CostStatus
 from collage.cost.keys import ModuleKeys
 from collage.gate import LIBRARY, Contender, Standing
@@ -31,7 +31,7 @@ class EstimatedGate:
         Everything a partitioning may use.
     context : BuildContext
         The library is kept under its ``work_dir``.
-    costs : MeasuredCandidateCosts
+    costs : WorkloadCosts
         Over the cost model that the user gave.
     """
 
@@ -41,7 +41,7 @@ class EstimatedGate:
         graph: DataflowGraph,
         targets: Sequence[BackendTarget],
         context: BuildContext,
-        costs: MeasuredCandidateCosts,
+        costs: WorkloadCosts,
     ) -> None:
         self._mod = mod
         self._graph = graph

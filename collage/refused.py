@@ -16,7 +16,7 @@ from tvm import relax
 from collage.backends.base import BackendTarget, BuildContext, ExternalBackend
 from collage.backends.errors import ReplayMissError
 from collage.backends.registry import get_backend
-from collage.candidate_costs import MeasuredCandidateCosts
+from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostStatus
 from collage.gate import Contender
 from collage.lower import lower, partition_names
@@ -49,7 +49,7 @@ class Undoer:
         Runs the operators of undone partitions.
     context : BuildContext
         Where libraries keep what they made while they were asked.
-    costs : MeasuredCandidateCosts
+    costs : WorkloadCosts
         Told about every refusal; in a replay it alone is asked.
     tell : callable
         Told about each refusal.
@@ -68,7 +68,7 @@ class Undoer:
         graph: DataflowGraph,
         native: BackendTarget,
         context: BuildContext,
-        costs: MeasuredCandidateCosts,
+        costs: WorkloadCosts,
         tell: ProgressCallback,
         *,
         replay: bool = False,

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from tvm import relax
 
 from collage.backends.base import BackendTarget
-from collage.candidate_costs import MeasuredCandidateCosts
+from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import Cost, CostStatus
 from collage.report.data import (
     Alternative,
@@ -36,7 +36,7 @@ def assemble_report(
     targets: Sequence[BackendTarget],
     graph: DataflowGraph,
     chosen: Partitioning,
-    costs: MeasuredCandidateCosts,
+    costs: WorkloadCosts,
     candidates: Sequence[Candidate],
     rejections: Sequence[Rejection],
     end_to_end: Sequence[EndToEnd],
@@ -82,7 +82,7 @@ def _type_text(ty: relax.Type) -> tuple[str, str]:
 
 
 def _partition(
-    number: int, candidate: Candidate, cost: Cost | None, costs: MeasuredCandidateCosts
+    number: int, candidate: Candidate, cost: Cost | None, costs: WorkloadCosts
 ) -> PartitionInfo:
     valid = cost is not None and cost.is_valid and not candidate.inline
     return PartitionInfo(

@@ -16,7 +16,7 @@ import collage
 from collage.backends.base import BackendTarget, BuildContext
 from collage.backends.errors import ReplayMissError
 from collage.backends.registry import get_backend
-from collage.candidate_costs import MeasuredCandidateCosts
+from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostStatus
 from collage.cost.reference import evaluate
 from collage.cost.roofline import RooflineCostModel
@@ -55,8 +55,8 @@ def graph(model: tvm.IRModule) -> DataflowGraph:
 
 def _undoer(
     model: tvm.IRModule, graph: DataflowGraph, folder: Path, **how: Any
-) -> tuple[Undoer, MeasuredCandidateCosts, list[ProgressEvent]]:
-    costs = MeasuredCandidateCosts(model, graph, how.pop("cost_model", RooflineCostModel()))
+) -> tuple[Undoer, WorkloadCosts, list[ProgressEvent]]:
+    costs = WorkloadCosts(model, graph, how.pop("cost_model", RooflineCostModel()))
     events: list[ProgressEvent] = []
     context = BuildContext(folder / "cache", folder / "work")
     undoer = Undoer(model, graph, support.native(), context, costs, events.append, **how)
