@@ -8,6 +8,7 @@ that of ``cuda`` is free during builds.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -20,12 +21,38 @@ from collage.backends.errors import MeasurementError
 
 _PATIENCE_SEC = 3600.0
 _POLL_SEC = 0.02
+_DRIVER = "libcuda.so.1"
 
 
 def lock_path(device_kind: str) -> Path:
-    """The lock's file. The system frees the lock when its holder ends, however that happens."""
+    """The lock's file. The system frees the lock when its holder ends, however that happens.
+
+    Each GPU has its own: searches that see different GPUs (``CUDA_VISIBLE_DEVICES``) do not wait
+    for each other.
+    """
     user = os.getuid() if hasattr(os, "getuid") else 0
-    return Path(tempfile.gettempdir()) / f"collage-{user}-{device_kind}.lock"
+    name = f"{device_kind}{_bus_id() if device_kind == 'cuda' else ''}"
+    return Path(tempfile.gettempdir()) / f"collage-{user}-{name}.lock"
+
+
+def _bus_id() -> str:
+    """Where the first GPU that this process may see sits; empty when there is none.
+
+    Numbers would not do: each process counts the GPUs that it may see from 0. Asking makes no
+    context on the device (NVIDIA, CUDA Driver API, ``cuDeviceGetPCIBusId``).
+    """
+    try:
+        driver = ctypes.CDLL(_DRIVER)
+        device, text = ctypes.c_int(), ctypes.create_string_buffer(32)
+        failed = (
+            driver.cuInit(0)
+            or driver.cuDeviceGet(ctypes.byref(device), 0)
+            or driver.cuDeviceGetPCIBusId(text, len(text), device)
+        )
+    except (OSError, AttributeError):
+        # No driver, or the stand-in that lets TVM compile without one.
+        return ""
+    return "" if failed else "-" + text.value.decode().replace(":", "-")
 
 
 @contextmanager

@@ -2,24 +2,26 @@
 # Everything that needs a GPU, in one command, with no network: what the machine is, whether every
 # backend's kernels are right, how fast whole networks are beside the peers.
 #
-#   bash scripts/gpu_check.sh [--stage environment|numerics|benchmarks]... [--models a,b]
+#   bash scripts/gpu_check.sh [--stage environment|tests|numerics|benchmarks]... [--models a,b]
 #                             [--batch 1,16] [--peers "a;b"] [--targets a,b] [--rounds N]
 #                             [--reuse FOLDER] [--log FILE] [--merge FILE] [--again]
-#                             [--time-budget SEC]
+#                             [--gpus 0,1] [--time-budget SEC]
 #                             [--families a,b] [--match TEXT] [--tune] [--numerics-budget SEC]
 #                             [--out FOLDER] [--dry-run]
 #
-# Each stage writes its results into --out ($OUT, or ./out) as it goes: environment.json;
-# numerics.jsonl and .md; gpu.json, gpu.md, collage.jsonl and tuned.tar; check.log. What does not fit
-# in the time budget is said to be left out. --reuse FOLDER takes an earlier run's results: its
-# measurements (--log FILE alone), its table, which is gone on with (--merge FILE alone), and what the
-# backends tuned. So the same command again and again completes the table. --dry-run goes the same
-# way on a CPU with tiny networks. docs/cuda.md tells more.
+# Each stage writes its results into --out ($OUT, or ./out) as it goes: environment.json; tests.xml;
+# numerics.jsonl and .md; gpu.json, gpu.md, collage.jsonl and tuned.tar; check.log. Without --stage
+# all but the tests are run. Every GPU that may be seen is used: each has a network, or a case, of
+# its own. What does not fit in the time budget is said to be left out. --reuse FOLDER takes an
+# earlier run's results: its measurements (--log FILE alone), its table, which is gone on with
+# (--merge FILE alone), and what the backends tuned. So the same command again and again completes
+# the table. --dry-run goes the same way on a CPU with tiny networks. docs/cuda.md tells more.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 begin=$(date +%s)
 
-stages=() models= batch=1,16 budget=520 numerics_budget=220 log= merge= reuse= dry= families= match= tune=
+stages=() models= batch=1,16 budget=520 numerics_budget=220 tests_budget=300
+log= merge= reuse= dry= families= match= tune=
 more=()
 out=${OUT:-out}
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; }
@@ -33,6 +35,7 @@ while [ $# -gt 0 ]; do
     --reuse) reuse=$2; shift;;
     --log) log=$2; shift;;
     --merge) merge=$2; shift;;
+    --gpus) export CUDA_VISIBLE_DEVICES=$2; shift;;
     --peers|--targets|--rounds|--least-budget) more+=("$1" "$2"); shift;;
     --again) more+=("$1");;
     --out) out=$2; shift;;
@@ -47,7 +50,7 @@ while [ $# -gt 0 ]; do
 done
 [ ${#stages[@]} -gt 0 ] || stages=(environment numerics benchmarks)
 for stage in "${stages[@]}"; do
-  case "$stage" in environment|numerics|benchmarks);;
+  case "$stage" in environment|tests|numerics|benchmarks);;
     *) echo "unknown stage '$stage'" >&2; exit 2;; esac
 done
 mkdir -p "$out"
@@ -99,6 +102,10 @@ for stage in "${stages[@]}"; do
   case "$stage" in
     environment)
       run environment 90 "$python" -m benchmarks.gpu.environment --out "$out" ${dry:+--quick};;
+    tests)
+      limit=$(left); [ "$limit" -lt "$tests_budget" ] || limit=$tests_budget
+      run tests "$limit" "$python" -m pytest -m gpu -p no:cacheprovider -q -rfEs --durations=5 \
+        --junitxml "$out/tests.xml" ${match:+-k "$match"};;
     numerics)
       if [ -n "$dry" ] && [ -z "$families" ]; then families=tests.collage_tests.gpu_rehearsal_cases; fi
       limit=$(left); [ "$limit" -lt "$numerics_budget" ] || limit=$numerics_budget

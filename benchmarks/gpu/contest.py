@@ -16,6 +16,7 @@ import numpy as np
 
 from benchmarks.child import ChildError, ChildProcess
 from benchmarks.gpu import device
+from benchmarks.gpu.lanes import Lane
 from benchmarks.statistics import max_relative_difference
 
 EAGER = "eager"
@@ -99,6 +100,8 @@ class Contest:
     work : Path
         For everything that is built.
     plan : Plan
+    lane : Lane
+        Where its processes run.
     budget_sec : float
         For all of it; preparing is cut short so that the rounds can be run.
     say : callable
@@ -106,10 +109,18 @@ class Contest:
     """
 
     def __init__(
-        self, model: str, batch: int, work: Path, plan: Plan, budget_sec: float, say: Say
+        self,
+        model: str,
+        batch: int,
+        work: Path,
+        plan: Plan,
+        lane: Lane,
+        budget_sec: float,
+        say: Say,
     ) -> None:
         self._model, self._batch, self._plan, self._say = model, batch, plan, say
         self._work = work
+        self._lane = lane
         self._begin = time.monotonic()
         # What is left after preparing: loading our bundles, comparing outputs, the rounds.
         contenders = len(plan.peers) + len(plan.targets) + 3
@@ -123,6 +134,7 @@ class Contest:
 
     def run(self) -> list[Row]:
         """Everything; failed contenders are rows too."""
+        self._lane.enter()
         self._work.mkdir(parents=True, exist_ok=True)
         with self._stack, ThreadPoolExecutor(16) as pool:
             self._build()
@@ -142,7 +154,8 @@ class Contest:
         arguments += [str(self._work / "weights.pt"), str(self._work), plan.device, plan.dtype]
         log = self._work / f"{_file_name(engine)}.stderr"
         # Each engine's compiler starts cold, whatever ran here before.
-        environment = {"TORCHINDUCTOR_CACHE_DIR": str(self._work / "inductor")}
+        inductor = {"TORCHINDUCTOR_CACHE_DIR": str(self._work / "inductor")}
+        environment = {**self._lane.environment, **inductor}
         return self._stack.enter_context(ChildProcess(arguments, log, environment))
 
     def _build(self) -> None:
@@ -236,7 +249,9 @@ class Contest:
             "turn_sec": self._plan.turn_sec,
             "samples": self._plan.samples,
         }
-        self._say(f"{len(names)} contenders, {self._plan.rounds} rounds; {device.clocks()}")
+        self._say(
+            f"{len(names)} contenders, {self._plan.rounds} rounds; {device.clocks(self._lane.gpu)}"
+        )
         for number in range(self._plan.rounds):
             if number >= 3 and time.monotonic() > self._end:
                 self._say(f"out of time after {number} rounds")
@@ -259,7 +274,7 @@ class Contest:
         )
         for name in names:
             del self.rows[name].round_sec[done:], self.rows[name].wall_sec[done:]
-        self._say(f"rounds done; {device.clocks()}")
+        self._say(f"rounds done; {device.clocks(self._lane.gpu)}")
 
 
 def _arrays(path: Path) -> list[np.ndarray]:

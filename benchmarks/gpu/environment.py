@@ -66,11 +66,11 @@ def main() -> int:
 
 
 def gpu() -> dict[str, str]:
-    """Name, driver, memory, clocks."""
+    """How many may be used; name, driver, memory, clocks of the first."""
     facts = device.query(
         "name", "driver_version", "memory.total", "clocks.max.sm", "power.limit", "compute_mode"
     )
-    return {**facts, **device.clocks()}
+    return {"visible": ",".join(device.visible()), **facts, **device.clocks()}
 
 
 def dependencies() -> dict[str, str]:

@@ -10,9 +10,7 @@ fresh. Each result is written as it is known.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import itertools
-import json
 import os
 import queue
 import secrets
@@ -20,18 +18,19 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmarks.child import ChildError, ChildProcess
+from benchmarks.gpu import device
+from benchmarks.gpu.lanes import Lane, lanes
+from benchmarks.gpu.numerics_page import CaseResult, Writer
 from collage.backends.registry import get_backend
 from tests.contracts.cuda_cases import CudaCase, cases_of, families
 
 _WORKER = "benchmarks.gpu.case_worker"
-_FAILURES = ("wrong", "not compiled", "not run", "out of time")
 COMPILE_LIMIT_SEC = 300.0
 RUN_LIMIT_SEC = 60.0
 _QUICK: dict[str, dict[str, Any]] = {"cutlass": {"find_first_valid": True}}
@@ -49,32 +48,6 @@ class Task:
 
 
 @dataclass(frozen=True)
-class CaseResult:
-    """How a case did.
-
-    Attributes
-    ----------
-    status : str
-        ``ok``, ``wrong``, ``not compiled``, ``not run`` (its process failed) or ``out of time``.
-    largest_error : float or None
-        Relative to the largest value of the output, over all inputs.
-    message : str
-        Why it is not ok.
-    """
-
-    family: str
-    name: str
-    backend: str
-    pattern: str
-    status: str
-    rtol: float
-    largest_error: float | None = None
-    message: str = ""
-    compile_sec: float = 0.0
-    run_sec: float = 0.0
-
-
-@dataclass(frozen=True)
 class Settings:
     """How the cases are done.
 
@@ -88,6 +61,8 @@ class Settings:
         Of compiled objects, kept by content.
     seeds : tuple of int
         One set of inputs each.
+    lanes : tuple of Lane
+        The GPUs that cases are run on.
     compilers, runners : int
         Processes of either kind.
     time_budget_sec : float
@@ -100,6 +75,7 @@ class Settings:
     work: Path
     cache: Path
     seeds: tuple[int, ...]
+    lanes: tuple[Lane, ...]
     compilers: int
     runners: int
     time_budget_sec: float
@@ -141,7 +117,7 @@ class Numerics:
 
     def _compile_all(self, number: int) -> None:
         log = self._settings.work / f"compiler{number}.stderr"
-        with _Replaceable(log, after_any=False) as child:
+        with _Replaceable(log, self._environment(number), after_any=False) as child:
             while (task := self._to_compile.get()) is not None:
                 left = self._deadline - time.monotonic()
                 if left <= 0:
@@ -169,7 +145,7 @@ class Numerics:
         settings = self._settings
         log = settings.work / f"runner{number}.stderr"
         # A kernel's error may have left the GPU's context unusable for the next one.
-        with _Replaceable(log, after_any=True) as child:
+        with _Replaceable(log, self._environment(number), after_any=True) as child:
             while (item := self._to_run.get()) is not None:
                 task, compiled = item
                 if time.monotonic() > self._deadline + _RUNNERS_GRACE_SEC:
@@ -194,6 +170,11 @@ class Numerics:
                 figures = _seconds(compiled, begin)
                 self._tell(task, status, message=message, largest_error=error, **figures)
 
+    def _environment(self, number: int) -> dict[str, str]:
+        """Processes take the GPUs in turns."""
+        places = self._settings.lanes
+        return places[number % len(places)].environment
+
     def _folder(self, task: Task) -> Path:
         return self._settings.work / task.family.rpartition(".")[2] / _safe(task.case.name)
 
@@ -212,12 +193,14 @@ class _Replaceable:
     Parameters
     ----------
     log : Path
+    environment : mapping
+        Added to this process's.
     after_any : bool
         Also after an error that the child reported itself.
     """
 
-    def __init__(self, log: Path, *, after_any: bool) -> None:
-        self._log, self._after_any = log, after_any
+    def __init__(self, log: Path, environment: Mapping[str, str], *, after_any: bool) -> None:
+        self._log, self._environment, self._after_any = log, environment, after_any
         self._child: ChildProcess | None = None
 
     def __enter__(self) -> _Replaceable:
@@ -228,7 +211,7 @@ class _Replaceable:
 
     def ask(self, request: dict[str, Any], limit_sec: float) -> dict[str, Any]:
         if self._child is None:
-            self._child = ChildProcess([_WORKER], self._log)
+            self._child = ChildProcess([_WORKER], self._log, self._environment)
         try:
             return self._child.ask(request, limit_sec)
         except ChildError as err:
@@ -278,74 +261,6 @@ def collect(wanted: Iterable[str], match: str, failed: Callable[[str, str], None
     return [task for row in rows for task in row if task is not None]
 
 
-class Writer:
-    """Writes each result as it comes, and the table at the end."""
-
-    def __init__(self, folder: Path, total: int) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._lines = (folder / "numerics.jsonl").open("w", encoding="utf-8")
-        self._page = folder / "numerics.md"
-        self._lock = threading.Lock()
-        self._total = total
-        self._begin = time.monotonic()
-        self.results: list[CaseResult] = []
-
-    def __call__(self, result: CaseResult) -> None:
-        with self._lock:
-            self.results.append(result)
-            print(json.dumps(dataclasses.asdict(result)), file=self._lines, flush=True)
-            count = len(self.results)
-            spent = f"{time.monotonic() - self._begin:.0f} s, {count} of {self._total}"
-            if result.status != "ok":
-                print(f"[{spent}] {result.family}: {result.name}: {result.status}: "
-                      f"{result.message}", flush=True)  # fmt: skip
-            elif count % 25 == 0:
-                print(f"[{spent}]", flush=True)
-
-    def finish(self, settings: Settings) -> None:
-        """Write the page and print its summary."""
-        self._lines.close()
-        page = markdown(self.results, settings)
-        self._page.write_text(page, encoding="utf-8")
-        print("\n".join(summary(self.results)), flush=True)
-
-
-def summary(results: Sequence[CaseResult]) -> list[str]:
-    """One Markdown row per family."""
-    columns = ("backend", "cases", "ok", "largest error of those", *_FAILURES)
-    rows = [
-        "| " + " | ".join(columns) + " |",
-        "| --- " + "| ---: " * (len(columns) - 1) + "|",
-    ]
-    for family in sorted({r.family for r in results}):
-        mine = [r for r in results if r.family == family]
-        count = Counter(r.status for r in mine)
-        errors = [r.largest_error for r in mine if r.status == "ok" and r.largest_error is not None]
-        worst = f"{max(errors):.1e}" if errors else ""
-        rest = " | ".join(str(count[status]) for status in _FAILURES)
-        rows.append(f"| {family} | {len(mine)} | {count['ok']} | {worst} | {rest} |")
-    return rows
-
-
-def markdown(results: Sequence[CaseResult], settings: Settings) -> str:
-    """The page: a summary, then every case that is not ok with its reason, then all errors."""
-    lines = [
-        "# Numerics on the GPU",
-        "",
-        "Each case against float64 on random inputs (seeds "
-        f"{', '.join(map(str, settings.seeds))}), device `{settings.device}`.",
-        "",
-        *summary(results),
-        "",
-    ]
-    for result in sorted(results, key=lambda r: (r.family, r.name)):
-        if result.status == "ok":
-            lines.append(f"- {result.family} {result.name}: {result.largest_error:.1e}")
-        else:
-            lines.append(f"- **{result.family} {result.name}: {result.status}: {result.message}**")
-    return "\n".join(lines) + "\n"
-
-
 def main() -> int:
     """Run from the command line; the exit status is 1 when a case is not ok."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -377,6 +292,7 @@ def main() -> int:
             (args.work or Path(temporary)).resolve(),
             args.cache.resolve(),
             (secrets.randbelow(1 << 31), secrets.randbelow(1 << 31)),
+            tuple(lanes()),
             max(1, min(args.compilers, len(tasks))),
             args.runners,
             args.time_budget,
@@ -385,7 +301,10 @@ def main() -> int:
         print(f"{len(tasks)} cases, seeds {settings.seeds}", flush=True)
         writer = Writer(args.out, len(tasks))
         Numerics(tasks, settings, writer).run()
-        writer.finish(settings)
+        seeds = " and ".join(map(str, settings.seeds))
+        writer.finish(
+            f"Seeds {seeds}; {len(settings.lanes)} times {device.query('name').get('name', 'CPU')}."
+        )
     return int(bool(broken) or any(r.status != "ok" for r in writer.results))
 
 

@@ -2,26 +2,41 @@
 
     python -m benchmarks.gpu.run --models resnet50,bert_base --batch 1,16 --out out
 
-After each network the tables are written anew, so an interrupted run keeps what it has. With
-``--merge`` an earlier run's JSON is gone on with: several short runs make one table.
+On a machine with several GPUs each has a contest of its own. After each network the tables are
+written anew, so an interrupted run keeps what it has. With ``--merge`` an earlier run's JSON is
+gone on with: several short runs make one table.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import tempfile
+import threading
 import time
 import traceback
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from benchmarks.child import ChildError
 from benchmarks.gpu import device, table
 from benchmarks.gpu.contest import Contest, Plan
+from benchmarks.gpu.lanes import Lane, lanes
 from benchmarks.machine import commit, machine, now
 
-MODELS = ("resnet50", "resnext50", "mobilenet_v2", "bert_base", "gpt2", "vit_b16")
+LEAST_SEC = {
+    "resnet50": 260.0,
+    "resnext50": 260.0,
+    "mobilenet_v2": 260.0,
+    "bert_base": 150.0,
+    "gpt2": 150.0,
+    "vit_b16": 150.0,
+}
+"""Every network, and the seconds that a contest with nothing in its log or cache takes at least:
+with less the search, or ``torch.compile``, is cut off."""
 TINY = ("tiny_convolutions", "tiny_attention")
 PEERS = ("eager", "eager, CUDA graph", "torch.compile", "onnxruntime")
 TARGETS = ("cuda", "cutlass", "cublas", "cudnn")
@@ -30,10 +45,8 @@ TARGETS = ("cuda", "cutlass", "cublas", "cudnn")
 def main() -> int:
     """Run from the command line; the exit status is 1 when we failed on a network."""
     args = _arguments()
-    begin = time.monotonic()
-    names = [n for n in args.models.split(",") if n] or list(TINY if args.dry_run else MODELS)
+    names = [n for n in args.models.split(",") if n] or list(TINY if args.dry_run else LEAST_SEC)
     batches = [int(b) for b in args.batch.split(",")]
-    work = args.work or Path(tempfile.mkdtemp(prefix="collage-gpu-"))
     defaults = ("llvm", "onednn") if args.dry_run else TARGETS
     plan = Plan(
         peers=tuple(p for p in args.peers.split(";") if p),
@@ -45,26 +58,94 @@ def main() -> int:
     )
     plan.log.parent.mkdir(parents=True, exist_ok=True)
     record = table.Record.load(args.merge) if args.merge else table.Record()
-    record.runs.append(_facts(plan, args.time_budget))
+    places = lanes([g for g in args.gpus.split(",") if g])
+    record.runs.append(_facts(plan, args.time_budget, places))
     record.settings = _settings(plan)
     contests = [(name, batch) for batch in batches for name in names]
     if not args.again:
         contests = [(n, b) for n, b in contests if not record.is_done(_key(n, b))]
-    good = True
-    for number, (name, batch) in enumerate(contests):
-        left = args.time_budget - (time.monotonic() - begin)
-        budget = max(args.least_budget, left / (len(contests) - number))
+    work = args.work or Path(tempfile.mkdtemp(prefix="collage-gpu-"))
+    series = Series(contests, plan, record, work, len(places), args)
+    with ThreadPoolExecutor(len(places)) as pool:
+        good = list(pool.map(series.run, places))
+    print("\n".join(table.summary(record)), flush=True)
+    return int(not all(good))
+
+
+class Series:
+    """Contests waiting for a lane, and the record that they are written into.
+
+    Parameters
+    ----------
+    contests : sequence of (str, int)
+        Models and batch sizes.
+    plan : Plan
+    record : table.Record
+        Written out after each contest.
+    work : Path
+        For what is built.
+    num_lanes : int
+        How many contests are run at once.
+    args : argparse.Namespace
+        ``time_budget``, ``least_budget`` (seconds), ``out``.
+    """
+
+    def __init__(
+        self,
+        contests: Sequence[tuple[str, int]],
+        plan: Plan,
+        record: table.Record,
+        work: Path,
+        num_lanes: int,
+        args: argparse.Namespace,
+    ) -> None:
+        self._waiting = list(contests)
+        self._plan, self._record, self._work, self._args = plan, record, work, args
+        self._lanes = num_lanes
+        self._begin = time.monotonic()
+        self._lock = threading.Lock()
+
+    def run(self, lane: Lane) -> bool:
+        """Take contests until none is waiting; whether all of them have times of ours."""
+        lane.enter()
+        good = True
+        while (taken := self._take()) is not None:
+            name, batch, budget_sec = taken
+            if budget_sec < self._least(name):
+                self._say(f"{_key(name, batch)}: left for another run, {budget_sec:.0f} s left")
+                good = False
+            else:
+                good &= self._contest(name, batch, lane, budget_sec)
+        return good
+
+    def _take(self) -> tuple[str, int, float] | None:
+        """The next contest and the seconds for it.
+
+        While more wait than there are lanes it gets an even share, and a fifth more: networks with
+        convolutions come first and need more than the others, so later ones have what these leave.
+        """
+        with self._lock:
+            if not self._waiting:
+                return None
+            left = self._args.time_budget - (time.monotonic() - self._begin)
+            turns = math.ceil(len(self._waiting) / self._lanes)
+            name, batch = self._waiting.pop(0)
+            share = left if turns == 1 else max(self._least(name), 1.2 * left / turns)
+            return name, batch, min(left, share)
+
+    def _least(self, name: str) -> float:
+        given: float | None = self._args.least_budget
+        return LEAST_SEC.get(name, 0.0) if given is None else given
+
+    def _contest(self, name: str, batch: int, lane: Lane, budget_sec: float) -> bool:
         key = _key(name, batch)
-        if left < args.least_budget:
-            print(f"{key}: left for another run, {left:.0f} s left", flush=True)
-            good = False
-            continue
 
-        def say(text: str, key: str = key) -> None:
-            print(f"[{time.monotonic() - begin:.0f} s] {key}: {text}", flush=True)
+        def say(text: str) -> None:
+            self._say(f"{key}: {text}")
 
-        say(f"{budget:.0f} s for it")
-        contest = Contest(name, batch, work / f"{name}-{batch}", plan, budget, say)
+        say(f"{budget_sec:.0f} s for it{f' on GPU {lane.gpu}' if lane.gpu else ''}")
+        place = self._work / f"{name}-{batch}"
+        contest = Contest(name, batch, place, self._plan, lane, budget_sec, say)
         try:
             rows = contest.run()
         except (ChildError, OSError, ValueError) as err:
@@ -73,27 +154,30 @@ def main() -> int:
             rows = list(contest.rows.values())
             for row in rows:
                 row.failure = row.failure or f"the contest was broken off: {err}"
-        record.add(key, rows)
-        table.write(record, args.out)
+        with self._lock:
+            self._record.add(key, rows)
+            table.write(self._record, self._args.out)
         print("\n".join(table.contest_table(rows)), flush=True)
-        good = good and any(r.engine == "collage" and not r.failure for r in rows)
-    print("\n".join(table.summary(record)), flush=True)
-    return int(not good)
+        return any(r.engine == "collage" and not r.failure for r in rows)
+
+    def _say(self, text: str) -> None:
+        print(f"[{time.monotonic() - self._begin:.0f} s] {text}", flush=True)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", default="", help=f"comma-separated; all: {', '.join(MODELS)}")
+    parser.add_argument(
+        "--models", default="", help=f"comma-separated; all: {', '.join(LEAST_SEC)}"
+    )
     parser.add_argument("--batch", default="1,16")
     parser.add_argument("--peers", default=";".join(PEERS), help="separated by semicolons")
     parser.add_argument("--targets", default="", help=f"default: {','.join(TARGETS)}")
     parser.add_argument("--time-budget", type=float, default=480.0, help="seconds for everything")
     parser.add_argument(
-        # With less a search that has nothing in its log or cache is cut off before its end.
-        "--least-budget",
-        type=float,
-        default=260.0,
-        help="seconds that every network gets",
+        "--least-budget", type=float, help="seconds that every network gets (default: its own)"
+    )
+    parser.add_argument(
+        "--gpus", default="", help="one contest at a time on each of these (default: all)"
     )
     parser.add_argument("--rounds", type=int, default=Plan.rounds)
     parser.add_argument("--log", type=Path, help="the search's log, kept (default: in --out)")
@@ -109,18 +193,21 @@ def _key(name: str, batch: int) -> str:
     return f"{name}, batch {batch}"
 
 
-def _facts(plan: Plan, budget_sec: float) -> dict[str, Any]:
+def _facts(plan: Plan, budget_sec: float, places: Sequence[Lane]) -> dict[str, Any]:
+    first = places[0].gpu
     return {
         "time": now(),
         "commit": commit() or "unknown",
         "machine": machine(),
-        "GPU": device.query("name", "driver_version", "memory.total"),
-        "clocks before": device.clocks(),
+        "GPU": device.query("name", "driver_version", "memory.total", gpu=first),
+        "clocks before": device.clocks(first),
         "conditions": {
             "dtype": plan.dtype,
             "targets": " ".join(plan.targets),
             "rounds": plan.rounds,
             "time budget in s": budget_sec,
+            "contests at once": len(places),
+            "cores for each": len(places[0].cores),
         },
     }
 

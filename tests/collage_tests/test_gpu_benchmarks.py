@@ -172,7 +172,8 @@ def test_failed_choice_is_no_result() -> None:
 def test_whole_way_on_a_tiny_network(tmp_path: Path) -> None:
     command = ["bash", str(_ROOT / "scripts" / "gpu_check.sh"), "--dry-run"]
     command += ["--stage", "benchmarks"]
-    command += ["--models", "tiny_convolutions", "--batch", "2", "--targets", "llvm,openblas"]
+    command += ["--models", "tiny_convolutions", "--targets", "llvm,openblas"]
+    command += ["--batch", "2,3", "--gpus", "0,1"]  # at once, as on a machine with two GPUs
     command += ["--peers", "eager;eager, CUDA graph", "--rounds", "3", "--time-budget", "900"]
     environment = {**os.environ, "PYTHON": sys.executable}
 
@@ -187,21 +188,25 @@ def test_whole_way_on_a_tiny_network(tmp_path: Path) -> None:
 
     done = check()
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "on GPU 0" in done.stdout
+    assert "on GPU 1" in done.stdout
     record = table.Record.load(tmp_path / "gpu.json")
-    rows = {row.engine: row for row in record.rows("tiny_convolutions, batch 2")}
-    assert {"collage", "single:tvm", "single:openblas", "eager"} <= set(rows)
-    assert "CUDA graphs need a CUDA device" in rows["eager, CUDA graph"].failure
-    for name in timed(list(rows.values())):
-        row = rows[rows[name].same_as or name]
-        assert len(row.round_sec) == 3
-        assert all(sec > 0 for sec in row.round_sec)
-        assert row.difference is not None
-        assert row.difference < 1e-4
+    assert len(record.results) == 2
+    for key in record.results:
+        rows = {row.engine: row for row in record.rows(key)}
+        assert {"collage", "single:tvm", "single:openblas", "eager"} <= set(rows)
+        assert "CUDA graphs need a CUDA device" in rows["eager, CUDA graph"].failure
+        for name in timed(list(rows.values())):
+            row = rows[rows[name].same_as or name]
+            assert len(row.round_sec) == 3
+            assert all(sec > 0 for sec in row.round_sec)
+            assert row.difference is not None
+            assert row.difference < 1e-4
     assert (tmp_path / "collage.jsonl").stat().st_size > 0
     more = check("--reuse", str(tmp_path))
     assert more.returncode == 0, more.stdout + more.stderr
     assert "tiny_convolutions, batch 2: weights" not in more.stdout
-    assert len(table.Record.load(tmp_path / "gpu.json").results) == 1
+    assert len(table.Record.load(tmp_path / "gpu.json").results) == 2
 
 
 @pytest.mark.torch
