@@ -62,9 +62,17 @@ def check_needs(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def _check_cuda(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Load NVIDIA's libraries, the driver and what else runs partitions; check the GPU."""
+    """Load NVIDIA's libraries, what else runs partitions, and the driver; check the GPU."""
     for need in manifest["required_libraries"]:
         _load_library(folder, need)
+    for name, runtime in manifest["runtimes"].items():
+        backend = get_backend(name)
+        if not isinstance(backend, ExternalBackend):
+            raise BundleError(f"'{name}' in bundle '{folder}' is no external backend", value=name)
+        try:
+            backend.load_runtime(runtime)
+        except BackendUnavailableError as err:
+            raise BundleError(f"bundle '{folder}' cannot run: {err}", value=runtime) from err
     try:
         load_runtime()
     except BackendUnavailableError as err:
@@ -80,14 +88,6 @@ def _check_cuda(folder: Path, manifest: Mapping[str, Any]) -> None:
             f"optimize the model for {present}",
             value=manifest["arch"],
         )
-    for name, runtime in manifest["runtimes"].items():
-        backend = get_backend(name)
-        if not isinstance(backend, ExternalBackend):
-            raise BundleError(f"'{name}' in bundle '{folder}' is no external backend", value=name)
-        try:
-            backend.load_runtime(runtime)
-        except BackendUnavailableError as err:
-            raise BundleError(f"bundle '{folder}' cannot run: {err}", value=runtime) from err
 
 
 def _load_library(folder: Path, need: Mapping[str, str]) -> None:
