@@ -122,12 +122,19 @@ class BuildContext:
         Threads every backend's kernels use; ``NUM_THREADS_ALL`` for all cores.
     cxx : str
         The C++ compiler driver, also used to link.
+    tuning_log : Path or None
+        The user's log, which takes and gives what backends find by timing kernels, see
+        :mod:`collage.backends.tuning_log`; the cache folder has it in any case.
+    replay : bool
+        Time nothing while compiling: a choice that was not made before is an error.
     """
 
     cache_dir: Path
     work_dir: Path
     num_threads: int = NUM_THREADS_ALL
     cxx: str = "g++"
+    tuning_log: Path | None = None
+    replay: bool = False
 
 
 @dataclass(frozen=True)

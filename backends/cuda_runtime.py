@@ -16,7 +16,13 @@ from tvm_ffi.libinfo import load_lib_ctypes
 
 from collage.backends import native
 from collage.backends.base import BuildContext
-from collage.backends.cuda_toolkit import arch_flags, arch_of, cudart, find_toolkit
+from collage.backends.cuda_toolkit import (
+    arch_flags,
+    arch_of,
+    compute_capability,
+    cudart,
+    find_toolkit,
+)
 from collage.backends.errors import BackendUnavailableError, CompileError
 
 DRIVER = "libcuda.so.1"
@@ -36,6 +42,22 @@ def has_device() -> bool:
         except BackendUnavailableError:
             return False
     return bool(tvm.cuda(0).exist)
+
+
+def device_name(arch: str) -> str | None:
+    """The name of the first GPU here, or None where there is none of that architecture.
+
+    Parameters
+    ----------
+    arch : str
+        For example ``sm_90a``.
+    """
+    if not has_device():
+        return None
+    device = tvm.cuda(0)
+    if int(str(device.compute_version).replace(".", "")) != compute_capability(arch):
+        return None
+    return str(device.device_name)
 
 
 def load_runtime() -> None:

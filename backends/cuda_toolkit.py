@@ -159,6 +159,11 @@ def arch_of(device: tvm.target.Target) -> str:
     return str(device.attrs["arch"])
 
 
+def compute_capability(arch: str) -> int:
+    """An architecture's number, for example 90 of ``sm_90a``."""
+    return int("".join(filter(str.isdigit, arch)))
+
+
 def arch_flags(arch: str) -> list[str]:
     """nvcc's flags for machine code of exactly this architecture, without PTX."""
     number = arch.removeprefix("sm_")

@@ -154,6 +154,8 @@ def encode_codegen_options(
         "work_dir": str(context.work_dir),
         "num_threads": context.num_threads,
         "cxx": context.cxx,
+        "tuning_log": "" if context.tuning_log is None else str(context.tuning_log),
+        "replay": context.replay,
     }
 
 
@@ -164,11 +166,14 @@ def decode_codegen_options(
     attributes = {str(k): _plain(v) for k, v in dict(options.get("attributes", {})).items()}
     device = options.get("device") or tvm.target.Target("llvm")
     home = Path.home() / ".cache" / "collage"
+    log = str(options.get("tuning_log", ""))
     context = BuildContext(
         cache_dir=Path(str(options.get("cache_dir", home))),
         work_dir=Path(str(options.get("work_dir", home / "work"))),
         num_threads=int(options.get("num_threads", NUM_THREADS_ALL)),
         cxx=str(options.get("cxx", "g++")),
+        tuning_log=Path(log) if log else None,
+        replay=bool(options.get("replay", False)),
     )
     return BackendTarget(backend.name, device, backend.parse_options(attributes)), context
 

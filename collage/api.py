@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from collage._version import __version__
 from collage.backends.base import BackendTarget, BuildContext
 from collage.backends.compile import is_cuda, library_needs
-from collage.backends.cuda_runtime import has_device
+from collage.backends.cuda_runtime import device_name, has_device
+from collage.backends.cuda_toolkit import arch_of
 from collage.backends.errors import TargetError
 from collage.backends.registry import get_backend
 from collage.bundle import TensorInfo, random_array
@@ -31,6 +32,7 @@ from collage.cost.database import Database
 from collage.cost.device import Device, detect
 from collage.cost.measured import MeasuredCostModel
 from collage.cost.progress import ProgressEvent as MeasureEvent
+from collage.cost.recorded import recorded_device
 from collage.cost.reference import evaluate
 from collage.estimated import EstimatedGate
 from collage.gate import Contender, Gate, Standing, best
@@ -81,9 +83,10 @@ def optimize(
         For inputs with open dimensions.
     log : path, optional
         JSON Lines; measurements found there are not made again, new ones are appended as they are
-        made.
+        made. So is what backends find by tuning their kernels.
     replay : bool
-        Measure nothing: what the log lacks is an error.
+        Measure nothing and leave the log as it is: what it lacks is an error. A log of a GPU can be
+        replayed where there is none.
     time_budget_sec : float, optional
         No new candidate is measured after this; the end-to-end comparison is made all the same.
     strategy : str
@@ -120,10 +123,13 @@ def optimize(
     resolved = resolve_targets(targets)
     check_strategy(strategy, resolved)
     library_needs(resolved)  # Refuses targets whose libraries clash, before any work is done.
-    device = _measured_device(resolved) if cost_model is None else None
     config = Config.from_environment()
     threads = config.num_threads if num_threads is None else num_threads
-    database = Database(Path(log) if log is not None else None, read_only=replay)
+    place = Path(log).absolute() if log is not None else None
+    database = Database(place, read_only=replay)
+    device = None
+    if cost_model is None:
+        device = _replayed_device(resolved, database) if replay else _measured_device(resolved)
     for problem in database.problems:
         tell(ProgressEvent("log", 0, 0, f"{log}: {problem}; skipped"))
 
@@ -141,7 +147,9 @@ def optimize(
     tell(ProgressEvent("import", 2, 2, f"{len(graph)} operators"))
 
     folder = TemporaryDirectory(prefix="collage-")
-    context = BuildContext(config.cache_dir, Path(folder.name), threads, config.cxx)
+    context = BuildContext(
+        config.cache_dir, Path(folder.name), threads, config.cxx, tuning_log=place, replay=replay
+    )
     with ExitStack() as stack:
         if cost_model is None:
             measured = MeasuredCostModel(
@@ -296,6 +304,15 @@ def _measured_device(targets: Sequence[BackendTarget]) -> Device:
             value=str(targets[0].device),
         )
     return detect("cuda")
+
+
+def _replayed_device(targets: Sequence[BackendTarget], database: Database) -> Device:
+    """The device here that a log may be of; for a GPU that is not here, the log's own."""
+    if is_cuda(targets):
+        arch = arch_of(targets[0].device)
+        if device_name(arch) is None:
+            return recorded_device(database.records(), arch)
+    return _measured_device(targets)
 
 
 def _device(device: Device | None, native: BackendTarget, num_threads: int) -> dict[str, str]:

@@ -47,7 +47,7 @@ def build(request: dict[str, Any]) -> dict[str, Any]:
     ----------
     request : dict
         ``workload`` (JSON text), ``target``, ``folder``, ``references`` (a folder), ``cache_dir``,
-        ``num_threads``, ``cxx``, ``seed``.
+        ``num_threads``, ``cxx``, ``tuning_log`` (a file or None), ``replay``, ``seed``.
 
     Returns
     -------
@@ -63,6 +63,8 @@ def build(request: dict[str, Any]) -> dict[str, Any]:
         work_dir=folder / "work",
         num_threads=request["num_threads"],
         cxx=request["cxx"],
+        tuning_log=Path(request["tuning_log"]) if request["tuning_log"] else None,
+        replay=request["replay"],
     )
     context.work_dir.mkdir(parents=True, exist_ok=True)
     mod = workload.materialize(request["seed"])

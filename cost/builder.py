@@ -201,6 +201,7 @@ class Builder:
         self._workers[slot] = None
 
     def _request(self, job: BuildJob) -> dict[str, Any]:
+        log = self._context.tuning_log
         return {
             "task": "build",
             "workload": job.workload.to_json(),
@@ -210,6 +211,8 @@ class Builder:
             "cache_dir": str(self._context.cache_dir),
             "num_threads": self._context.num_threads,
             "cxx": self._context.cxx,
+            "tuning_log": None if log is None else str(log),
+            "replay": self._context.replay,
             "seed": self._config.seed,
         }
 

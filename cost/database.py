@@ -1,20 +1,20 @@
 """The log of measurements: JSON Lines, append-only, shared between processes.
 
 Two logs merge by concatenation. A line that is torn (a process was killed while it wrote) or
-foreign is skipped and reported with its number; it never stops a search.
+foreign is skipped and reported with its number; it never stops a search. What backends found by
+tuning their kernels stands between the measurements and is theirs, see
+:mod:`collage.backends.tuning_log`.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from collage.backends.errors import LogError
-from collage.cost.record import Record, RecordKey
+from collage.backends.line_file import append_line, opened, read_from
+from collage.backends.tuning_log import TuningRecord
+from collage.cost.record import Record, RecordKey, read_line
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,7 @@ class Database:
         self._problems: list[LogProblem] = []
         self._torn = False
         self._records: dict[RecordKey, Record] = {}
+        self._findings: dict[str, TuningRecord] = {}
         self._offset = 0
         self._lines = 0
         self.refresh()
@@ -64,8 +65,12 @@ class Database:
         return self._problems + torn
 
     def records(self) -> list[Record]:
-        """All records, one per key, in order of first appearance."""
+        """All measurements, one per key, in order of first appearance."""
         return list(self._records.values())
+
+    def findings(self) -> list[TuningRecord]:
+        """What backends have found by tuning, the last of equals, in order of first appearance."""
+        return list(self._findings.values())
 
     def lookup(self, key: RecordKey) -> Record | None:
         """The record with exactly this key; invalid ones are answers too."""
@@ -80,7 +85,7 @@ class Database:
             When the log cannot be read.
         """
         if self.path is not None:
-            with self._open() as handle:
+            with opened(self.path, read_only=self.read_only) as handle:
                 self._read_new(handle)
 
     def append(self, record: Record) -> None:
@@ -96,48 +101,12 @@ class Database:
             return
         if self.read_only:
             raise LogError(f"log '{self.path}' was opened to be read only", value=str(self.path))
-        with self._open() as handle:
+        with opened(self.path, read_only=False) as handle:
+            append_line(handle, record.to_json())
             self._read_new(handle)
-            data = record.to_json().encode() + b"\n"
-            if self._torn:
-                data = b"\n" + data
-            written = 0
-            while written < len(data):
-                written += os.write(handle, data[written:])
-            os.fsync(handle)
-            self._read_new(handle)
-
-    @contextmanager
-    def _open(self) -> Iterator[int]:
-        """The log, locked against other processes.
-
-        The lock is on the log itself: no second file that could be left behind.
-        """
-        path = self.path
-        assert path is not None
-        flags = os.O_RDONLY if self.read_only else os.O_RDWR | os.O_APPEND | os.O_CREAT
-        try:
-            handle = os.open(path, flags | os.O_CLOEXEC, 0o644)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_SH if self.read_only else fcntl.LOCK_EX)
-                yield handle
-            finally:
-                os.close(handle)
-        except OSError as err:
-            verb = "read" if self.read_only else "written"
-            raise LogError(
-                f"log '{path}' cannot be {verb}: {err.strerror}", value=str(path)
-            ) from err
 
     def _read_new(self, handle: int) -> None:
-        size = os.fstat(handle).st_size
-        data = b""
-        while len(data) < size - self._offset:
-            chunk = os.pread(handle, size - self._offset - len(data), self._offset + len(data))
-            if not chunk:
-                break
-            data += chunk
-        complete, newline, torn = data.rpartition(b"\n")
+        complete, newline, torn = read_from(handle, self._offset).rpartition(b"\n")
         for line in complete.split(b"\n") if newline else []:
             self._lines += 1
             self._read_line(line)
@@ -149,10 +118,13 @@ class Database:
         if not line.strip():
             return
         try:
-            record = Record.from_json(line.decode())
+            record = read_line(line.decode())
         except UnicodeDecodeError:
             self._problems.append(LogProblem(self._lines, "is no text"))
         except ValueError as err:
             self._problems.append(LogProblem(self._lines, str(err)))
         else:
-            self._records[record.key] = record
+            if isinstance(record, TuningRecord):
+                self._findings[record.identity] = record
+            else:
+                self._records[record.key] = record

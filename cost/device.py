@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from collage.backends.base import NUM_THREADS_ALL, BackendTarget
 from collage.backends.errors import MeasurementError, TargetError
 
 _CPUINFO = Path("/proc/cpuinfo")
+_CUDA_KEY = re.compile(r"(.+), (\d+) SMs, (sm_\d+), (\d+) MiB")
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,15 @@ class Device:
         if self.kind == "cpu":
             return f"{self.name}, {self.cores} cores, isa {self.features}"
         return f"{self.name}, {self.cores} SMs, {self.features}, {self.memory_mib} MiB"
+
+    @classmethod
+    def from_key(cls, key: str, driver: str) -> Device | None:
+        """The GPU that a log names by its :attr:`key`; None where that is a CPU's."""
+        found = _CUDA_KEY.fullmatch(key)
+        if found is None:
+            return None
+        name, cores, features, memory_mib = found.groups()
+        return cls("cuda", name, int(cores), features, driver, int(memory_mib))
 
 
 def detect(kind: str = "cpu") -> Device:

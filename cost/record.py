@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from collage.backends.tuning_log import KIND, TuningRecord
 from collage.cost.base import Cost, CostStatus
 
 SCHEMA_VERSION = 1
@@ -152,11 +153,12 @@ class Record:
         ValueError
             When the line is no JSON, no record, or of another schema; says which.
         """
-        try:
-            value = json.loads(line)
-        except json.JSONDecodeError as err:
-            raise ValueError(f"is no JSON ({err.msg})") from err
-        if not isinstance(value, dict) or "schema" not in value or "workload" not in value:
+        return cls.from_value(_parse(line))
+
+    @classmethod
+    def from_value(cls, value: dict[str, Any]) -> Record:
+        """From a line's parsed JSON; raises as :meth:`from_json` does."""
+        if "schema" not in value or "workload" not in value:
             raise ValueError("is no measurement")
         if value["schema"] != SCHEMA_VERSION:
             raise ValueError(f"is of schema {value['schema']}, not {SCHEMA_VERSION}")
@@ -186,6 +188,29 @@ class Record:
             reader.text("measured_at"),
             _clocks(value),
         )
+
+
+def read_line(line: str) -> Record | TuningRecord:
+    """What one line of a log holds: a measurement, or what a backend found by tuning.
+
+    Raises
+    ------
+    ValueError
+        When it is neither; says why.
+    """
+    value = _parse(line)
+    is_tuning = value.get("kind") == KIND
+    return TuningRecord.from_value(value) if is_tuning else Record.from_value(value)
+
+
+def _parse(line: str) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except json.JSONDecodeError as err:
+        raise ValueError(f"is no JSON ({err.msg})") from err
+    if not isinstance(value, dict):
+        raise ValueError("is no measurement")
+    return value
 
 
 def canonical_json(value: object) -> str:

@@ -1,26 +1,21 @@
-"""The algorithms chosen for products, and the file that remembers them.
-
-Each distinct product is timed once per machine: ``<cache_dir>/cublas/algorithms.jsonl`` holds what
-:mod:`~collage.backends.cublas.tuner` found, by everything that the choice depends on.
-"""
+"""The algorithms chosen for products, as the tuning log remembers them."""
 
 from __future__ import annotations
 
-import json
-import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from collage.backends.cublas.problem import Problem
+from collage.backends.tuning_log import TuningLog
 
 SCHEMA = 1
+"""Of this backend's records in the tuning log."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """What a choice depends on besides the product.
+    """What a choice depends on besides the product and cublasLt.
 
     Attributes
     ----------
@@ -28,8 +23,6 @@ class Device:
         For example ``NVIDIA H200``.
     driver : int
         CUDA's driver version, ``1000 * major + 10 * minor``.
-    version : int
-        cublasLt's version, as ``cublasLtGetVersion`` has it.
     compute_capability : int
         For example 90.
     multiprocessors : int
@@ -37,7 +30,6 @@ class Device:
 
     name: str
     driver: int
-    version: int
     compute_capability: int
     multiprocessors: int
 
@@ -48,6 +40,10 @@ class Choice:
 
     Attributes
     ----------
+    device : Device
+        What it was timed on.
+    version : int
+        cublasLt's version, as ``cublasLtGetVersion`` has it.
     algorithm : tuple of int
         The eight 64-bit words of ``cublasLtMatmulAlgo_t``.
     time_sec, first_time_sec : float
@@ -57,6 +53,7 @@ class Choice:
     """
 
     device: Device
+    version: int
     algorithm: tuple[int, ...]
     workspace_bytes: int
     time_sec: float
@@ -71,54 +68,39 @@ class Choice:
         )
 
 
-class AlgorithmLog:
-    """The file of choices: JSON Lines, append-only, shared by all processes of a machine.
+def find_choice(
+    log: TuningLog, problem: Problem, version: int, device: Mapping[str, Any]
+) -> Choice | None:
+    """What is remembered for a product.
 
-    Whoever appends holds the device, so no two processes write at once.
+    Parameters
+    ----------
+    version : int
+        cublasLt's.
+    device : mapping
+        The facts known of the device; fields of :class:`Device`.
     """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def read(self) -> dict[str, Choice]:
-        """All choices by :func:`choice_key`; of equal keys the last one counts."""
-        choices = {}
-        lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.is_file() else []
-        for number, line in enumerate(lines, 1):
-            try:
-                record = json.loads(line)
-            except json.JSONDecodeError:
-                warnings.warn(f"{self.path}:{number}: a torn line is skipped", stacklevel=2)
-                continue
-            if record["schema"] == SCHEMA:
-                choice = _choice_of(record)
-                choices[choice_key(record["problem"], choice.device)] = choice
-        return choices
-
-    def append(self, problem: Problem, choice: Choice) -> None:
-        """Add one choice, on a line of its own even after a torn one."""
-        words = [f"0x{word:016x}" for word in choice.algorithm]
-        record = {"schema": SCHEMA, "problem": problem.fields(), **asdict(choice)}
-        text = json.dumps(record | {"algorithm": words}) + "\n"
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("ab+") as file:
-            if file.tell() > 0:
-                file.seek(-1, 2)
-                text = text if file.read(1) == b"\n" else "\n" + text
-            file.write(text.encode())
-
-
-def choice_key(problem: Mapping[str, int], device: Device) -> str:
-    """Everything that a choice depends on, as canonical text."""
-    return json.dumps({"problem": dict(problem), "device": asdict(device)}, sort_keys=True)
-
-
-def _choice_of(record: Mapping[str, Any]) -> Choice:
+    found = log.find(_key(problem, version), device)
+    if found is None:
+        return None
+    words = tuple(int(word, 16) for word in found.result["algorithm"])
     return Choice(
-        Device(**record["device"]),
-        tuple(int(word, 16) for word in record["algorithm"]),
-        record["workspace_bytes"],
-        record["time_sec"],
-        record["first_time_sec"],
-        record["measured"],
+        device=Device(**found.device), version=version, **{**found.result, "algorithm": words}
     )
+
+
+def keep_choice(log: TuningLog, problem: Problem, choice: Choice) -> None:
+    """Remember a choice."""
+    result = {
+        # As text: JSON readers that know doubles only would round them.
+        "algorithm": [f"0x{word:016x}" for word in choice.algorithm],
+        "workspace_bytes": choice.workspace_bytes,
+        "time_sec": choice.time_sec,
+        "first_time_sec": choice.first_time_sec,
+        "measured": choice.measured,
+    }
+    log.append(_key(problem, choice.version), asdict(choice.device), result)
+
+
+def _key(problem: Problem, version: int) -> dict[str, Any]:
+    return {"problem": problem.fields(), "cublasLt": version}

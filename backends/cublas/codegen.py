@@ -16,7 +16,7 @@ from collage.backends.cublas.algorithms import Choice
 from collage.backends.cublas.partition import Partition, read_partition
 from collage.backends.cublas.problem import Problem
 from collage.backends.cublas.tuner import TEMPLATES, choose, compile_source
-from collage.backends.cuda_toolkit import arch_of, cudart
+from collage.backends.cuda_toolkit import arch_of
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def compile_functions(
     choices: dict[Problem, Choice] = {}
     if target.options.algorithm == "measured":
         problems = [partition.problem for partition in partitions]
-        choices = choose(problems, arch_of(target.device), [library, cudart()], include, context)
+        choices = choose(problems, arch_of(target.device), library, include, context)
     return native.static_library(
         render_stubs(partitions, choices, target.options.workspace_limit),
         [partition.symbol for partition in partitions],

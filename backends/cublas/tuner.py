@@ -6,20 +6,23 @@ The timing itself is a small library (``cublas_tuner.cc``), compiled once.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tvm
 
 from collage.backends import native
 from collage.backends.base import BuildContext, LibraryNeed
-from collage.backends.cublas.algorithms import AlgorithmLog, Choice, Device, choice_key
+from collage.backends.cublas.algorithms import SCHEMA, Choice, Device, find_choice, keep_choice
 from collage.backends.cublas.problem import Problem
-from collage.backends.cuda_runtime import has_device
-from collage.backends.cuda_toolkit import CUDA_HEADER, find_toolkit
+from collage.backends.cuda_runtime import device_name
+from collage.backends.cuda_toolkit import CUDA_HEADER, compute_capability, cudart, find_toolkit
 from collage.backends.device_lock import exclusive
 from collage.backends.errors import CodegenError
+from collage.backends.tuning_log import TuningLog
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 HEADERS = ("cublas_plan.h", "cublas_problem.h")
@@ -30,18 +33,21 @@ CANDIDATES = 24
 def choose(
     problems: Sequence[Problem],
     arch: str,
-    libraries: Iterable[LibraryNeed],
+    library: LibraryNeed,
     include: Path,
     context: BuildContext,
 ) -> dict[Problem, Choice]:
-    """The algorithms of the given products; empty where no GPU of that architecture is there.
+    """The algorithms of the given products: remembered, or timed.
+
+    Where no GPU of that architecture is there, those remembered of the one that was timed on last;
+    products that nobody has timed have none.
 
     Parameters
     ----------
     arch : str
         For example ``sm_90a``.
-    libraries : iterable of LibraryNeed
-        cublasLt and the CUDA runtime.
+    library : LibraryNeed
+        cublasLt.
     include : Path
         Folder of ``cublasLt.h``.
 
@@ -49,19 +55,41 @@ def choose(
     ------
     CodegenError
         When cublasLt has no algorithm for a product, or timing fails.
+    ReplayMissError
+        In a replay, when a product's is not remembered.
     """
-    if not _gpu_is(arch):
-        return {}
-    library = tuner_library(libraries, include, context)
-    log = AlgorithmLog(context.cache_dir / "cublas" / "algorithms.jsonl")
-    return Tuner(library, str(tvm.cuda(0).device_name)).choose(problems, log)
+    log = TuningLog.of("cublas", SCHEMA, context)
+    name = device_name(arch)
+    if name is not None:
+        tuner = Tuner(tuner_library([library, cudart()], include, context), name)
+        return tuner.choose(problems, log)
+    device = log.device_elsewhere(compute_capability(arch))
+    version = version_number(library.version)
+    known = {} if device is None else _known(problems, log, version, device)
+    if log.replay:
+        _require(problems, known, log)
+    return known
 
 
-def _gpu_is(arch: str) -> bool:
-    if not has_device():
-        return False
-    number = "".join(filter(str.isdigit, arch))
-    return str(tvm.cuda(0).compute_version).replace(".", "") == number
+def _known(
+    problems: Iterable[Problem], log: TuningLog, version: int, device: Mapping[str, Any]
+) -> dict[Problem, Choice]:
+    """What the log knows."""
+    found = {problem: find_choice(log, problem, version, device) for problem in problems}
+    return {problem: choice for problem, choice in found.items() if choice is not None}
+
+
+def _require(problems: Iterable[Problem], known: Mapping[Problem, Choice], log: TuningLog) -> None:
+    """Raise a replay's error when one is not known."""
+    missing = [problem for problem in dict.fromkeys(problems) if problem not in known]
+    if missing:
+        raise log.miss(missing[0].describe(), len(missing))
+
+
+def version_number(version: str) -> int:
+    """cublasLt's version as ``cublasLtGetVersion`` has it: 131000 of 13.10.0."""
+    major, minor, patch = map(int, version.split("."))
+    return 10000 * major + 100 * minor + patch
 
 
 def compile_source(name: str, include: Path, context: BuildContext) -> Path:
@@ -119,21 +147,33 @@ class Tuner:
         except RuntimeError as err:
             raise CodegenError(f"cannot ask the GPU what it is: {err}", value=str(err)) from err
         version, driver, capability, multiprocessors = (int(fact) for fact in facts.numpy())
-        self.device = Device(device_name, driver, version, capability, multiprocessors)
+        self.version = version
+        self.device = Device(device_name, driver, capability, multiprocessors)
 
-    def choose(self, problems: Sequence[Problem], log: AlgorithmLog) -> dict[Problem, Choice]:
-        """The algorithm of each product: remembered, or timed while nobody else uses the GPU."""
-        keys = {problem: choice_key(problem.fields(), self.device) for problem in problems}
-        known = log.read()
-        if not known.keys() >= set(keys.values()):
+    def choose(self, problems: Sequence[Problem], log: TuningLog) -> dict[Problem, Choice]:
+        """The algorithm of each product: remembered, or timed while nobody else uses the GPU.
+
+        Raises
+        ------
+        CodegenError
+            When cublasLt has none for a product, or timing fails.
+        ReplayMissError
+            In a replay, when a product's is not remembered.
+        """
+        device = asdict(self.device)
+        known = _known(problems, log, self.version, device)
+        if log.replay:
+            _require(problems, known, log)
+        if not known.keys() >= set(problems):
             with exclusive("cuda"):
                 # Another process may have measured the same products meanwhile.
-                known = log.read()
-                for problem, key in keys.items():
-                    if key not in known:
-                        known[key] = self.measure(problem)
-                        log.append(problem, known[key])
-        return {problem: known[key] for problem, key in keys.items()}
+                log.refresh()
+                known = _known(problems, log, self.version, device)
+                for problem in problems:
+                    if problem not in known:
+                        known[problem] = self.measure(problem)
+                        keep_choice(log, problem, known[problem])
+        return known
 
     def measure(self, problem: Problem) -> Choice:
         """Time cublasLt's candidates for one product.
@@ -155,5 +195,11 @@ class Tuner:
         workspace_bytes, *words = (int(word) for word in chosen.numpy().view(np.uint64))
         time_sec, first_time_sec, measured = (float(value) for value in times.numpy())
         return Choice(
-            self.device, tuple(words), workspace_bytes, time_sec, first_time_sec, int(measured)
+            self.device,
+            self.version,
+            tuple(words),
+            workspace_bytes,
+            time_sec,
+            first_time_sec,
+            int(measured),
         )

@@ -27,7 +27,7 @@ from collage.backends.cudnn.description import Graph
 from collage.backends.cudnn.library import Installation, compile_source
 from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.device_lock import exclusive
-from collage.backends.errors import CodegenError
+from collage.backends.errors import CodegenError, ReplayMissError
 
 NO_DEVICE = 3
 """The planner's exit status where there is no GPU of the wanted architecture."""
@@ -72,6 +72,8 @@ def build_plans(
     ------
     CodegenError
         When cuDNN refuses a graph; carries its reason.
+    ReplayMissError
+        In a replay, when a plan that is to be measured is not in the cache.
     """
     none: list[Plan | None] = [None] * len(graphs)
     if not _device_is(compute_capability):
@@ -82,6 +84,13 @@ def build_plans(
     found = [_read(stem) for stem in stems]
     if all(plan is not None for plan in found):
         return found
+    if context.replay and options.algorithm == "measured":
+        unknown = next(g for g, plan in zip(graphs, found, strict=True) if plan is None)
+        raise ReplayMissError(
+            f"the cache holds no plan that cuDNN measured for {unknown.name} on this GPU; without "
+            "a replay it is measured",
+            value=unknown.name,
+        )
     context.work_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=context.work_dir) as scratch:
         planner = link_planner(table, Path(scratch), runtime, installation, context)

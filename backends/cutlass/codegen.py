@@ -24,9 +24,10 @@ from collage.backends.cutlass.library import TEMPLATES, template_headers
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.partition import Partition, read_partition
 from collage.backends.cutlass.profiler import gpu_profiler
-from collage.backends.cutlass.tuning import Question, Tuner, TuningLog
+from collage.backends.cutlass.tuning import SCHEMA, Question, Tuner
 from collage.backends.cutlass.unit import Unit, compile_jobs
 from collage.backends.errors import CodegenError
+from collage.backends.tuning_log import TuningLog
 
 MAX_INPUTS = 8
 """``COLLAGE_CUTLASS_MAX_INPUTS`` in ``templates/cutlass_runtime.h``."""
@@ -118,8 +119,8 @@ def tune(
 ) -> dict[KernelSpec, Configuration]:
     """The configuration of every distinct spec: remembered, measured, or the heuristic's.
 
-    It is measured where there is a GPU of the target's architecture, and then remembered in
-    ``<cache_dir>/cutlass/tuning.jsonl`` for all partitions and models.
+    It is measured where there is a GPU of the target's architecture, and then remembered in the
+    tuning log for all partitions and models.
     """
     arch = arch_of(target.device)
     questions = {
@@ -128,7 +129,7 @@ def tune(
         )
         for p in partitions
     }
-    log = TuningLog(context.cache_dir / "cutlass" / "tuning.jsonl")
+    log = TuningLog.of("cutlass", SCHEMA, context)
     profiler = gpu_profiler(target.options, context, arch)
     return Tuner(log, profiler, target.options, arch).choose(list(questions.values()))
 

@@ -14,11 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-import tvm
 
 from collage.backends import native
 from collage.backends.base import BuildContext
-from collage.backends.cuda_runtime import has_device
+from collage.backends.cuda_runtime import device_name
 from collage.backends.cuda_toolkit import compile_cuda_cached, cudart
 from collage.backends.cutlass.family import TensorSpec
 from collage.backends.cutlass.library import TEMPLATES, template_headers
@@ -34,13 +33,8 @@ TIME_LIMIT_SEC = 60.0
 
 def gpu_profiler(options: CutlassOptions, context: BuildContext, arch: str) -> Profiler | None:
     """A profiler for this machine's GPU, or None where there is none of that architecture."""
-    if not has_device():
-        return None
-    device = tvm.cuda(0)
-    number = "".join(filter(str.isdigit, arch))
-    if str(device.compute_version).replace(".", "") != number:
-        return None
-    return GpuProfiler(str(device.device_name), options, context, arch)
+    name = device_name(arch)
+    return None if name is None else GpuProfiler(name, options, context, arch)
 
 
 class GpuProfiler:

@@ -7,23 +7,24 @@ configuration that was tried, so that a later, narrower question is answered fro
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from collage.backends.cuda_toolkit import find_toolkit
+from collage.backends.cuda_toolkit import compute_capability, find_toolkit
 from collage.backends.cutlass.family import Configuration, KernelSpec, OperatorFamily
 from collage.backends.cutlass.library import cutlass_version
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.unit import Unit
 from collage.backends.errors import CodegenError
+from collage.backends.tuning_log import TuningLog
 
 SCHEMA = 1
+"""Of this backend's records in the tuning log."""
+
 TOLERANCE = {"float16": 1e-2, "bfloat16": 4e-2, "float32": 1e-3, "tf32": 1e-2}
 """Largest difference between two right results, relative to the largest value, by dtype or math."""
 
@@ -83,43 +84,6 @@ class Profiler(Protocol):
         """Build all jobs' units in parallel, then run them one by one on equal random data."""
 
 
-class TuningLog:
-    """The file of results: JSON Lines, append-only, shared by all processes of a machine."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def read(self) -> dict[str, list[dict[str, Any]]]:
-        """Tried configurations by :func:`record_key`; of equal keys the last record counts."""
-        found = {}
-        lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.is_file() else []
-        for number, line in enumerate(lines, 1):
-            try:
-                record = json.loads(line)
-            except json.JSONDecodeError:
-                warnings.warn(f"{self.path}:{number}: a torn line is skipped", stacklevel=2)
-                continue
-            if record.get("schema") == SCHEMA:
-                found[record_key(record["key"])] = record["tried"]
-        return found
-
-    def append(self, key: Mapping[str, Any], tried: Sequence[Mapping[str, Any]]) -> None:
-        """Add one spec's results, on a line of their own even after a torn one."""
-        record = {"schema": SCHEMA, "key": dict(key), "tried": list(tried)}
-        text = json.dumps(record, sort_keys=True) + "\n"
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("ab+") as file:
-            if file.tell() > 0:
-                file.seek(-1, 2)
-                text = text if file.read(1) == b"\n" else "\n" + text
-            file.write(text.encode())
-
-
-def record_key(key: Mapping[str, Any]) -> str:
-    """A key as canonical text."""
-    return json.dumps(key, sort_keys=True)
-
-
 class Tuner:
     """Chooses configurations, with a log and, where there is a device, a profiler."""
 
@@ -131,40 +95,55 @@ class Tuner:
     def choose(self, questions: Sequence[Question]) -> dict[KernelSpec, Configuration]:
         """A configuration for every spec; each distinct spec is measured once.
 
+        Without a profiler the log answers for the GPU of this architecture that was tuned on last;
+        what it does not know gets the best guess.
+
         Raises
         ------
         CodegenError
             When none of a spec's configurations runs on the device.
+        ReplayMissError
+            In a replay, when the log does not know a spec.
         """
-        distinct = {question.spec: question for question in questions}
-        if self.profiler is None:
-            return {spec: question.configurations[0] for spec, question in distinct.items()}
-        known = self.log.read()
+        device = self._device()
         chosen: dict[KernelSpec, Configuration] = {}
         unknown = []
-        for question in distinct.values():
-            if len(question.configurations) == 1:
-                chosen[question.spec] = question.configurations[0]
-                continue
-            tried = known.get(record_key(self._key(question.spec, self.profiler)))
-            answer = None if tried is None else self._remembered(question, tried)
+        for question in {question.spec: question for question in questions}.values():
+            answer = self._known(question, device)
             if answer is None:
                 unknown.append(question)
             else:
                 chosen[question.spec] = answer
+        if unknown and self.log.replay:
+            raise self.log.miss(_words(unknown[0].spec), len(unknown))
+        if self.profiler is None:
+            return chosen | {question.spec: question.configurations[0] for question in unknown}
         if self.options.find_first_valid:
             return chosen | self._first_valid(unknown, self.profiler)
         return chosen | self._measured(unknown, self.profiler)
 
-    def _key(self, spec: KernelSpec, profiler: Profiler) -> dict[str, Any]:
+    def _device(self) -> dict[str, Any] | None:
+        """The device whose records answer, None where there is none."""
+        capability = compute_capability(self.arch)
+        if self.profiler is None:
+            return self.log.device_elsewhere(capability)
+        return {"name": self.profiler.device, "compute_capability": capability}
+
+    def _key(self, spec: KernelSpec) -> dict[str, Any]:
         return {
             "spec": spec.key(),
-            "device": profiler.device,
             "arch": self.arch,
             "cutlass": cutlass_version(),
             "nvcc": find_toolkit().version,
             "fast_math": self.options.use_fast_math,
         }
+
+    def _known(self, question: Question, device: Mapping[str, Any] | None) -> Configuration | None:
+        """The answer that needs no measurement, or None."""
+        if len(question.configurations) == 1:
+            return question.configurations[0]
+        found = None if device is None else self.log.find(self._key(question.spec), device)
+        return None if found is None else self._remembered(question, found.result["tried"])
 
     def _remembered(
         self, question: Question, tried: Sequence[Mapping[str, Any]]
@@ -190,7 +169,7 @@ class Tuner:
         for question in questions:
             own = judge(question.spec, [next(outcomes) for _ in question.configurations])
             pairs = list(zip(question.configurations, own, strict=True))
-            self._record(question, profiler, pairs)
+            self._record(question, pairs)
             valid = [(c, o.sec) for c, o in pairs if o.sec is not None]
             if not valid:
                 raise _none_runs(question, own)
@@ -218,17 +197,14 @@ class Tuner:
                     left.append(q)
             open_questions = left
         for question in questions:
-            self._record(question, profiler, tried[question.spec])
+            self._record(question, tried[question.spec])
         return chosen
 
-    def _record(
-        self,
-        question: Question,
-        profiler: Profiler,
-        pairs: Sequence[tuple[Configuration, Outcome]],
-    ) -> None:
+    def _record(self, question: Question, pairs: Sequence[tuple[Configuration, Outcome]]) -> None:
+        device = self._device()
+        assert device is not None  # It has just been measured on.
         tried = [_row(question, c) | {"sec": o.sec, "error": o.error} for c, o in pairs]
-        self.log.append(self._key(question.spec, profiler), tried)
+        self.log.append(self._key(question.spec), device, {"tried": tried})
 
 
 def judge(spec: KernelSpec, outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -274,11 +250,12 @@ def _row_key(row: Mapping[str, Any]) -> str:
     return json.dumps([row["configuration"], row["unit"]], sort_keys=True)
 
 
+def _words(spec: KernelSpec) -> str:
+    return f"{spec.operator} {spec.sizes} ({spec.dtype}, {spec.epilogue})"
+
+
 def _none_runs(question: Question, outcomes: Sequence[Outcome]) -> CodegenError:
-    spec = question.spec
     errors = "; ".join(sorted({outcome.error for outcome in outcomes}))
     return CodegenError(
-        f"no configuration of {spec.operator} {spec.sizes} ({spec.dtype}, {spec.epilogue}) runs: "
-        f"{errors}",
-        value=spec.sizes,
+        f"no configuration of {_words(question.spec)} runs: {errors}", value=question.spec.sizes
     )

@@ -73,7 +73,7 @@ class EngineBuilder:
     target : BackendTarget
         With this backend's options, for a CUDA device.
     context : BuildContext
-        Engines and timings are kept under its ``cache_dir``.
+        Engines are kept under its ``cache_dir``, timings beside its log or there too.
 
     Attributes
     ----------
@@ -88,14 +88,18 @@ class EngineBuilder:
         self._arch = cuda_toolkit.arch_of(target.device)
         self._device = package.device_text(self._arch)
         self._folder = context.cache_dir / "tensorrt"
+        self._log = context.tuning_log
+        self._replay = context.replay
 
     @property
     def timing_cache(self) -> Path:
-        """The file of TensorRT's timings."""
+        """The file of TensorRT's timings: as the target says, beside the log, or in the cache."""
         if self._options.timing_cache:
             return Path(self._options.timing_cache)
         package = self._package
-        return self._folder / f"{package.name}-{package.version}-{self._device}.timing"
+        # One for each: TensorRT drops timings of other versions and devices.
+        name = f"{package.name}-{package.version}-{self._device}.timing"
+        return self._folder / name if self._log is None else Path(f"{self._log}.{name}")
 
     def engine(self, function: relax.Function) -> Engine:
         """The engine of a partition function, from the cache folder where it was built before.
@@ -140,7 +144,7 @@ class EngineBuilder:
             raise
         except CodegenError as err:
             raise RefusalError(symbol, str(err)) from err
-        if after and after != known:
+        if after and after != known and not self._replay:
             self._keep_timings(after)
         return plan
 

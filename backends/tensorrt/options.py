@@ -28,7 +28,7 @@ class TensorrtOptions:
         Any version where it is empty.
     timing_cache : str
         File that keeps TensorRT's timings of its own kernels between builds; by default one per
-        version and device under the cache folder.
+        version and device beside the log, without a log under the cache folder.
     """
 
     use_fp16: bool = False

@@ -19,7 +19,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from collage.backends import cuda_runtime
 from collage.backends.base import BackendTarget, BuildContext
-from collage.backends.errors import TargetError
+from collage.backends.errors import ReplayMissError, TargetError
 from collage.backends.tvm.options import TVMOptions
 from collage.backends.tvm.schedules import Machine
 
@@ -48,14 +48,23 @@ def tune_kernels(
     ------
     TargetError
         When this machine has no device of the target's kind to measure on.
+    ReplayMissError
+        In a replay, when a kernel was not tuned before.
     """
-    require_tuner(target.device)
+    if not context.replay:
+        require_tuner(target.device)
     device = tuning_target(target.device, context)
     options: TVMOptions = target.options
     folder = records_folder(target, context)
     folder.mkdir(parents=True, exist_ok=True)
     database = ms.database.JSONDatabase(work_dir=str(folder))
     unknown = [func for func in funcs if not _is_known(func, database)]
+    if unknown and context.replay:
+        raise ReplayMissError(
+            f"MetaSchedule's records hold no trials of {len(unknown)} kernels; without a replay "
+            "they are made",
+            value=len(unknown),
+        )
     if unknown:
         # One task per distinct kernel: equal ones share a record.
         distinct: dict[int, tirx.PrimFunc] = {}

@@ -67,6 +67,7 @@ def summary(file: LogFile, json: Json = False, debug: Debug = False) -> None:
             {"backend": backend, "status": status, "reason": reason, "records": count}
             for (backend, status, reason), count in invalid.most_common()
         ],
+        "tuned": dict(Counter(finding.backend for finding in database.findings())),
         "problems": [str(problem) for problem in database.problems],
     }
     if json:
@@ -78,9 +79,11 @@ def summary(file: LogFile, json: Json = False, debug: Debug = False) -> None:
         console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     line(f"{file}: {len(records)} records of {value['distinct_workloads']} distinct workloads")
-    for name in ("kinds", "backends", "devices"):
+    for name in ("kinds", "backends", "devices", "tuned"):
         counts = value[name]
         assert isinstance(counts, dict)
+        if name == "tuned" and not counts:
+            continue
         line(f"{name}: " + ", ".join(f"{key} ({count})" for key, count in counts.items()))
     line(f"invalid: {sum(invalid.values())}")
     for (backend, status, reason), count in invalid.most_common():
@@ -96,7 +99,7 @@ def merge(
     debug: Debug = False,
 ) -> None:
     """Put logs together: every distinct record once, in order; a later one of a key counts."""
-    from collage.cost.record import Record
+    from collage.cost.record import read_line
 
     if output.exists() and not any(output.samefile(file) for file in files if file.exists()):
         raise LogError(f"'{output}' exists; merge it too, or choose another file", value=output)
@@ -109,7 +112,7 @@ def merge(
                 continue
             try:
                 text = line.decode().strip()
-                Record.from_json(text)
+                read_line(text)
             except ValueError as error:
                 reason = "is no text" if isinstance(error, UnicodeDecodeError) else str(error)
                 err().print(f"{file} line {number} {reason}: left out", markup=False)

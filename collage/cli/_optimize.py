@@ -51,7 +51,10 @@ def optimize(
     ],
     log: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Measurements: read first, then appended to."),
+        typer.Option(
+            metavar="FILE",
+            help="Measurements and what backends tuned: read first, then appended to.",
+        ),
     ] = None,
     shape: Annotated[
         list[str] | None,
@@ -73,7 +76,8 @@ def optimize(
         bool,
         typer.Option(
             "--estimate",
-            help="Compile for a GPU that is not here: estimate costs from its data sheet.",
+            help="Compile for a GPU that is not here: estimate costs from its data sheet. "
+            "Kernels are those tuned for it, where the log or the cache has any.",
         ),
     ] = False,
     refine: Annotated[
@@ -98,9 +102,9 @@ def optimize(
         raise ModelError(f"there is no file '{model}'", value=model)
     if replay and log is None:
         raise LogError("--replay needs --log FILE", value=None)
-    if estimate and (replay or log is not None or time_budget is not None):
+    if estimate and (replay or time_budget is not None):
         raise LogError(
-            "--estimate measures nothing: leave out --log, --replay and --time-budget", value=log
+            "--estimate measures nothing: leave out --replay and --time-budget", value=log
         )
     if log is not None:
         check_log(log, must_exist=replay)

@@ -23,10 +23,11 @@ from typing import Any
 import tvm
 import tvm_ffi
 
-from collage.backends.cublas.algorithms import AlgorithmLog
+from collage.backends.cublas.algorithms import SCHEMA
 from collage.backends.cublas.problem import Problem
 from collage.backends.cublas.tuner import Tuner
-from collage.backends.errors import CodegenError
+from collage.backends.errors import CodegenError, ReplayMissError
+from collage.backends.tuning_log import TuningLog
 
 _CUDA = 2
 _CODES = {"float16": (2, 16), "float32": (2, 32), "bfloat16": (4, 16)}
@@ -134,10 +135,12 @@ def call_all(
 def tune_all(host: ctypes.CDLL, library: str, requests: Mapping[str, Any]) -> dict[str, Any]:
     """Choose algorithms for products; the choices and how often a heuristic was asked."""
     problems = [Problem(**fields) for fields in requests["problems"]]
-    log = AlgorithmLog(Path(requests["log"]))
+    log = TuningLog(
+        "cublas", SCHEMA, Path(requests["log"]), replay=bool(requests.get("replay", False))
+    )
     try:
         chosen = Tuner(Path(library), "stand-in").choose(problems, log)
-    except CodegenError as err:
+    except (CodegenError, ReplayMissError) as err:
         return {"error": str(err)}
     seen = (ctypes.c_int64 * 4)()
     host.on_host_counts(seen)

@@ -3,64 +3,67 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tvm
 
-from collage.backends.base import BuildContext
-from collage.backends.cublas import CublasBackend, find_cublas, tuner
-from collage.backends.cublas.algorithms import AlgorithmLog, Choice, Device, choice_key
+from collage.backends import cuda_runtime
+from collage.backends.base import BuildContext, LibraryNeed
+from collage.backends.cublas import CublasBackend, find_cublas
+from collage.backends.cublas.algorithms import SCHEMA, Choice, Device, find_choice, keep_choice
 from collage.backends.cublas.codegen import render_stubs
 from collage.backends.cublas.partition import Partition
 from collage.backends.cublas.problem import Problem
-from collage.backends.cublas.tuner import choose, tuner_library
+from collage.backends.cublas.tuner import choose, tuner_library, version_number
 from collage.backends.cuda_toolkit import cudart
+from collage.backends.errors import ReplayMissError
+from collage.backends.tuning_log import TuningLog
 from tests.backends_tests.cublas_support import compile_stand_in, serve
 
 PROBLEM = Problem(
     *(24, 5, 32, 1, False, False, 24, 32, 24, 0, 0, 0, 2, False),
     *(True, False, True, False, 1 << 20),
 )
-DEVICE = Device("NVIDIA H200", 13000, 131000, 90, 132)
-CHOICE = Choice(DEVICE, (2**64 - 1, 0, 1, 2, 3, 4, 5, 2**63), 4096, 3.5e-6, 4e-6, 24)
+VERSION = 131000
+DEVICE = Device("NVIDIA H200", 13000, 90, 132)
+CHOICE = Choice(DEVICE, VERSION, (2**64 - 1, 0, 1, 2, 3, 4, 5, 2**63), 4096, 3.5e-6, 4e-6, 24)
+CUBLAS = LibraryNeed("libcublasLt.so.13", "13.10.0", "nvidia-cublas", Path("/"))
 
 
-def key(problem: Problem, device: Device = DEVICE) -> str:
-    return choice_key(problem.fields(), device)
+def log_at(path: Path) -> TuningLog:
+    return TuningLog("cublas", SCHEMA, path)
 
 
 def test_choices_are_remembered_by_all_that_they_depend_on(tmp_path: Path) -> None:
-    log = AlgorithmLog(tmp_path / "cublas" / "algorithms.jsonl")
-    assert log.read() == {}
-    log.append(PROBLEM, CHOICE)
+    log = log_at(tmp_path / "folder" / "tuning.jsonl")
+    assert find_choice(log, PROBLEM, VERSION, asdict(DEVICE)) is None
+    keep_choice(log, PROBLEM, CHOICE)
     wider = replace(PROBLEM, n=6)
-    log.append(wider, replace(CHOICE, workspace_bytes=0))
-    known = AlgorithmLog(log.path).read()
-    assert known == {key(PROBLEM): CHOICE, key(wider): replace(CHOICE, workspace_bytes=0)}
+    keep_choice(log, wider, replace(CHOICE, workspace_bytes=0))
+    again = log_at(tmp_path / "folder" / "tuning.jsonl")
+    for known in (log, again):
+        assert find_choice(known, PROBLEM, VERSION, asdict(DEVICE)) == CHOICE
+        found = find_choice(known, wider, VERSION, asdict(DEVICE))
+        assert found == replace(CHOICE, workspace_bytes=0)
     for field in PROBLEM.fields():
         changed = replace(PROBLEM, **{field: PROBLEM.fields()[field] + 3})
-        assert key(changed) not in known
-    for change in ({"name": "NVIDIA H100"}, {"driver": 12080}, {"version": 131001}):
-        assert key(PROBLEM, replace(DEVICE, **change)) not in known
+        assert find_choice(again, changed, VERSION, asdict(DEVICE)) is None
+    assert find_choice(again, PROBLEM, VERSION + 1, asdict(DEVICE)) is None
+    for change in ({"name": "NVIDIA H100"}, {"driver": 12080}, {"multiprocessors": 78}):
+        assert find_choice(again, PROBLEM, VERSION, asdict(replace(DEVICE, **change))) is None
 
 
-def test_the_last_of_equal_choices_counts_and_a_torn_line_is_skipped(tmp_path: Path) -> None:
-    log = AlgorithmLog(tmp_path / "algorithms.jsonl")
-    log.append(PROBLEM, CHOICE)
-    log.append(PROBLEM, replace(CHOICE, measured=7))
-    with log.path.open("a") as file:
-        file.write('{"schema": 1, "problem": {"m":')
-    with pytest.warns(UserWarning, match=r"algorithms.jsonl:3: a torn line"):
-        assert log.read()[key(PROBLEM)].measured == 7
-    log.append(PROBLEM, replace(CHOICE, measured=9))
-    with pytest.warns(UserWarning, match="torn"):
-        assert log.read()[key(PROBLEM)].measured == 9
-    lines = [json.loads(line) for i, line in enumerate(log.path.read_text().splitlines()) if i != 2]
-    assert [line["time_sec"] for line in lines] == [3.5e-6] * 3
-    assert lines[0]["algorithm"][0] == "0xffffffffffffffff"
+def test_the_last_of_equal_choices_counts(tmp_path: Path) -> None:
+    log = log_at(tmp_path / "tuning.jsonl")
+    for measured in (24, 7, 9):
+        keep_choice(log, PROBLEM, replace(CHOICE, measured=measured))
+    found = find_choice(log_at(tmp_path / "tuning.jsonl"), PROBLEM, VERSION, asdict(DEVICE))
+    assert found is not None and found.measured == 9
+    (line, *_) = (tmp_path / "tuning.jsonl").read_text().splitlines()
+    assert json.loads(line)["result"]["algorithm"][0] == "0xffffffffffffffff"
 
 
 def test_stored_words_reach_the_generated_source_unchanged() -> None:
@@ -78,20 +81,34 @@ def test_stored_words_reach_the_generated_source_unchanged() -> None:
         assert f"COLLAGE_EXPORT({symbol})" in text
 
 
-def test_nothing_is_chosen_without_a_gpu_of_the_target(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("gpu", [False, True])
+def test_without_a_gpu_of_the_target_only_what_is_remembered_is_chosen(
+    gpu: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    context = BuildContext(tmp_path / "cache", tmp_path / "work")
-    monkeypatch.setattr(tuner, "has_device", lambda: False)
-    assert choose([PROBLEM], "sm_90a", [], tmp_path, context) == {}
-
     class Ampere:
         compute_version = "8.0"
 
-    monkeypatch.setattr(tuner, "has_device", lambda: True)
+    monkeypatch.setattr(cuda_runtime, "has_device", lambda: gpu)
     monkeypatch.setattr(tvm, "cuda", lambda _: Ampere())
-    assert choose([PROBLEM], "sm_90a", [], tmp_path, context) == {}
-    assert not context.cache_dir.exists(), "nothing was compiled"
+    context = BuildContext(tmp_path / "cache", tmp_path / "work", tuning_log=tmp_path / "log")
+    assert choose([PROBLEM], "sm_90a", CUBLAS, tmp_path, context) == {}
+    assert not context.cache_dir.exists(), "nothing was compiled or written"
+
+    keep_choice(log_at(tmp_path / "log"), PROBLEM, CHOICE)
+    wider = replace(PROBLEM, n=6)
+    assert choose([PROBLEM, wider], "sm_90a", CUBLAS, tmp_path, context) == {PROBLEM: CHOICE}
+    assert choose([PROBLEM], "sm_86", CUBLAS, tmp_path, context) == {}
+    newer = replace(CUBLAS, version="13.10.1")
+    assert choose([PROBLEM], "sm_90a", newer, tmp_path, context) == {}
+
+    strict = replace(context, replay=True)
+    assert choose([PROBLEM], "sm_90a", CUBLAS, tmp_path, strict) == {PROBLEM: CHOICE}
+    with pytest.raises(ReplayMissError, match="cublas's tuning of float32 NN m=24 n=6 k=32"):
+        choose([PROBLEM, wider], "sm_90a", CUBLAS, tmp_path, strict)
+
+
+def test_the_version_is_written_as_cublaslt_says_it() -> None:
+    assert version_number("13.10.0") == VERSION
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +128,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def tune(stand_in: Path, library: Path, folder: Path, *problems: Problem, **more: Any) -> Any:
-    log = str(folder / "cublas" / "algorithms.jsonl")
+    log = str(folder / "tuning.jsonl")
     request = {"problems": [problem.fields() for problem in problems], "log": log, **more}
     return serve(stand_in, library, folder, request)
 
@@ -131,10 +148,10 @@ def test_the_fastest_algorithm_that_runs_and_can_be_captured_wins(
     assert choice["device"] == {
         "name": "stand-in",
         "driver": 13000,
-        "version": 131000,
         "compute_capability": 90,
         "multiprocessors": 132,
     }
+    assert choice["version"] == 131000
 
 
 @pytest.mark.cuda
@@ -149,7 +166,19 @@ def test_each_distinct_product_is_timed_once_per_machine(
     assert again["choices"] == [first["choices"][1], first["choices"][0]]
     newer = tune(stand_in, library, tmp_path, PROBLEM, version=131001)
     assert newer["heuristics"] == 1
-    assert newer["choices"][0]["device"]["version"] == 131001
+    assert newer["choices"][0]["version"] == 131001
+
+
+@pytest.mark.cuda
+def test_a_replay_times_nothing(stand_in: Path, library: Path, tmp_path: Path) -> None:
+    strict = tune(stand_in, library, tmp_path, PROBLEM, replay=True)
+    assert "cublas's tuning of float32 NN m=24 n=5 k=32" in strict["error"]
+    assert not (tmp_path / "tuning.jsonl").exists()
+    (made,) = tune(stand_in, library, tmp_path, PROBLEM)["choices"]
+    before = (tmp_path / "tuning.jsonl").read_bytes()
+    replayed = tune(stand_in, library, tmp_path, PROBLEM, replay=True)
+    assert replayed["choices"] == [made] and replayed["heuristics"] == 0
+    assert (tmp_path / "tuning.jsonl").read_bytes() == before
 
 
 @pytest.mark.cuda

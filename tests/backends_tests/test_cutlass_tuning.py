@@ -23,8 +23,9 @@ from collage.backends.cutlass.gemm_patterns import Form
 from collage.backends.cutlass.gemm_problem import GemmProblem, Operand, plan
 from collage.backends.cutlass.matmul import family, spec_of
 from collage.backends.cutlass.options import CutlassOptions
-from collage.backends.cutlass.tuning import Job, Outcome, Question, Tuner, TuningLog, judge
+from collage.backends.cutlass.tuning import SCHEMA, Job, Outcome, Question, Tuner, judge
 from collage.backends.errors import CodegenError
+from collage.backends.tuning_log import TuningLog
 
 pytestmark = pytest.mark.cuda  # the log's keys hold CUTLASS's version
 
@@ -63,7 +64,8 @@ def favour(best: Configuration) -> Callable[[Job], Outcome]:
 
 
 def tuner(path: Path, profiler: FakeProfiler | None, **options: Any) -> Tuner:
-    return Tuner(TuningLog(path), profiler, CutlassOptions(**options), ARCH)
+    log = TuningLog("cutlass", SCHEMA, path)
+    return Tuner(log, profiler, CutlassOptions(**options), ARCH)
 
 
 def test_without_a_gpu_the_first_guess_is_taken(tmp_path: Path) -> None:
@@ -178,9 +180,10 @@ def test_failures_are_recorded_and_none_left_is_an_error(tmp_path: Path) -> None
     for options in ({}, {"find_first_valid": True}):
         with pytest.raises(CodegenError, match="misaligned address"):
             tuner(tmp_path / "log", profiler, **options).choose([asked])
-    record = json.loads((tmp_path / "log").read_text().splitlines()[0])
-    assert {row["error"] for row in record["tried"]} == {"exit status 2: misaligned address"}
-    assert {row["sec"] for row in record["tried"]} == {None}
+    first = (tmp_path / "log").read_text().splitlines()[0]
+    tried = json.loads(first)["result"]["tried"]
+    assert {row["error"] for row in tried} == {"exit status 2: misaligned address"}
+    assert {row["sec"] for row in tried} == {None}
 
 
 def test_wrong_results_are_never_chosen(tmp_path: Path) -> None:
@@ -196,7 +199,7 @@ def test_wrong_results_are_never_chosen(tmp_path: Path) -> None:
 
     chosen = tuner(tmp_path / "log", FakeProfiler(answer)).choose([asked])
     assert chosen[asked.spec] not in (wrong, empty)
-    rows = json.loads((tmp_path / "log").read_text())["tried"]
+    rows = json.loads((tmp_path / "log").read_text())["result"]["tried"]
     assert "differs from that of most" in rows[0]["error"]
     assert "non-numbers" in rows[1]["error"]
 

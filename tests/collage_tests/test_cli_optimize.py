@@ -103,7 +103,7 @@ def test_an_estimate_brings_a_cost_model_of_its_own(
     assert [type(cost_model) for cost_model in given] == [RooflineCostModel]
 
 
-@pytest.mark.parametrize("other", ["--log x.jsonl", "--time-budget 3"])
+@pytest.mark.parametrize("other", ["--replay --log x.jsonl", "--time-budget 3"])
 def test_an_estimate_measures_nothing(
     model: Path, tmp_path: Path, other: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
