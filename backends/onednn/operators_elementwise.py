@@ -92,7 +92,7 @@ def binary(imp: Importer, call: relax.Call) -> Tensor:
     if a.shape != shape:
         raise imp.error(f"both operands of {call.op.name} are broadcast to {shape}")
     b = imp.graph.reshape(b, (1,) * (len(shape) - len(b.shape)) + b.shape)
-    return imp.add(OpKind.BINARY, [a, b], shape, [algorithm])
+    return imp.graph.add(OpKind.BINARY, [a, b], shape, [algorithm])
 
 
 def _with_number(imp: Importer, x: Tensor, algorithm: Binary, value: float) -> Tensor:

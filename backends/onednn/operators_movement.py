@@ -5,7 +5,7 @@ from __future__ import annotations
 from tvm import relax
 
 from collage.backends.onednn.graph import OpKind, Tensor
-from collage.backends.onednn.importer import Importer, flatten, handles
+from collage.backends.onednn.importer import Importer, handles
 from collage.backends.onednn.operators_elementwise import number
 
 
@@ -22,21 +22,21 @@ def permute_dims(imp: Importer, call: relax.Call) -> Tensor:
     order = list(range(rank))[::-1] if axes is None else [int(a) % rank for a in axes]
     if x.array is not None:
         return Tensor.constant(x.array.transpose(order))
-    return imp.add(OpKind.PERMUTE, [x], imp.shape(call), order)
+    return imp.graph.add(OpKind.PERMUTE, [x], imp.shape(call), order)
 
 
 @handles("concat")
 def concat(imp: Importer, call: relax.Call) -> Tensor:
-    parts = flatten(imp.item(call.args[0]))
+    parts = imp.tensors(call.args[0])
     axis = int(call.attrs.axis or 0) % len(parts[0].shape)
-    return imp.add(OpKind.CONCAT, parts, imp.shape(call), [axis])
+    return imp.graph.add(OpKind.CONCAT, parts, imp.shape(call), [axis])
 
 
 def part(imp: Importer, x: Tensor, begin: list[int], shape: tuple[int, ...]) -> Tensor:
     """The piece of a tensor that begins at ``begin``."""
     if shape == x.shape:
         return x
-    return imp.add(OpKind.SLICE, [x], shape, begin)
+    return imp.graph.add(OpKind.SLICE, [x], shape, begin)
 
 
 @handles("split")
@@ -72,4 +72,4 @@ def pad(imp: Importer, call: relax.Call) -> Tensor:
     x = imp.tensor(call.args[0])
     if str(call.attrs.pad_mode) != "constant" or float(call.attrs.pad_value) != 0.0:
         raise imp.error("only padding with zeros is supported")
-    return imp.add(OpKind.PAD, [x], imp.shape(call), [int(v) for v in call.attrs.pad_width])
+    return imp.graph.add(OpKind.PAD, [x], imp.shape(call), [int(v) for v in call.attrs.pad_width])

@@ -23,7 +23,7 @@ def conv2d(imp: Importer, call: relax.Call) -> Tensor:
     dilations = [int(v) - 1 for v in attrs.dilation]
     padding = [int(v) for v in attrs.padding]
     ints = [*strides, *dilations, *padding]
-    return imp.add(OpKind.CONV, [x, weights], imp.shape(call), ints)
+    return imp.graph.add(OpKind.CONV, [x, weights], imp.shape(call), ints)
 
 
 @handles("matmul")
@@ -34,7 +34,7 @@ def matmul(imp: Importer, call: relax.Call) -> Tensor:
         rank = max(len(a.shape), len(b.shape))
         a = imp.graph.reshape(a, (1,) * (rank - len(a.shape)) + a.shape)
         b = imp.graph.reshape(b, (1,) * (rank - len(b.shape)) + b.shape)
-    return imp.add(OpKind.MATMUL, [a, b], shape, range(len(shape)))
+    return imp.graph.add(OpKind.MATMUL, [a, b], shape, range(len(shape)))
 
 
 def pool_after(size: int, kernel: int, stride: int, dilation: int, before: int, result: int) -> int:
@@ -62,7 +62,7 @@ def pool2d(imp: Importer, call: relax.Call) -> Tensor:
         for i in range(2)
     ]
     ints = [algorithm, *kernel, *strides, *(d - 1 for d in dilation), *before, *after]
-    return imp.add(OpKind.POOL, [x], shape, ints)
+    return imp.graph.add(OpKind.POOL, [x], shape, ints)
 
 
 def global_average(imp: Importer, x: Tensor, window: tuple[int, int]) -> Tensor:
@@ -70,7 +70,7 @@ def global_average(imp: Importer, x: Tensor, window: tuple[int, int]) -> Tensor:
     batch, channels, height, width = x.shape
     shape = (batch, channels, height // window[0], width // window[1])
     ints = [Pool.AVERAGE, *window, *window, 0, 0, 0, 0, 0, 0]
-    return imp.add(OpKind.POOL, [x], shape, ints)
+    return imp.graph.add(OpKind.POOL, [x], shape, ints)
 
 
 @handles("nn.adaptive_avg_pool2d")
@@ -91,14 +91,14 @@ def reduction(imp: Importer, call: relax.Call) -> Tensor:
     if name == "mean" and rank == 4 and sorted(axes) == [2, 3]:
         result = global_average(imp, x, (x.shape[2], x.shape[3]))
     else:
-        result = imp.add(OpKind.REDUCTION, [x], kept, [Reduction[name.upper()]])
+        result = imp.graph.add(OpKind.REDUCTION, [x], kept, [Reduction[name.upper()]])
     return imp.graph.reshape(result, imp.shape(call))
 
 
 @handles("nn.softmax")
 def softmax(imp: Importer, call: relax.Call) -> Tensor:
     x = imp.tensor(call.args[0])
-    return imp.add(OpKind.SOFTMAX, [x], x.shape, [int(call.attrs.axis) % len(x.shape)])
+    return imp.graph.add(OpKind.SOFTMAX, [x], x.shape, [int(call.attrs.axis) % len(x.shape)])
 
 
 @handles("nn.layer_norm")
@@ -115,5 +115,5 @@ def layer_norm(imp: Importer, call: relax.Call) -> Tensor:
     folded = imp.graph.reshape(x, (*x.shape[: axes[0]], width))
     scale, shift = (imp.graph.reshape(t, (width,)) for t in (gamma, beta))
     epsilon = float(call.attrs.epsilon)
-    result = imp.add(OpKind.LAYER_NORM, [folded, scale, shift], folded.shape, [], [epsilon])
+    result = imp.graph.add(OpKind.LAYER_NORM, [folded, scale, shift], folded.shape, [], [epsilon])
     return imp.graph.reshape(result, x.shape)

@@ -14,6 +14,7 @@ import tvm
 from tvm import relax
 
 from collage.backends.errors import CodegenError
+from collage.backends.partition_walk import PartitionWalk, flatten, registration
 from collage.backends.patterns import tensor_dtype, tensor_shape
 from collage.backends.tensorrt.adapter import Package, logged_reason
 from collage.backends.tensorrt.options import TensorrtOptions
@@ -32,7 +33,6 @@ TrtTensor: TypeAlias = Any
 
 Converted: TypeAlias = "TrtTensor | list[TrtTensor]"
 Converter: TypeAlias = "Callable[[NetworkWriter, relax.Call], Converted]"
-Item: TypeAlias = "TrtTensor | list[Item] | relax.Function"
 
 CONVERTERS: dict[str, Converter] = {}
 """By Relax operator; filled by ``convert_*.py`` through :func:`converts`."""
@@ -52,18 +52,11 @@ class RefusalError(CodegenError):
         self.reason = reason
 
 
-def converts(*names: str) -> Callable[[Converter], Converter]:
-    """Decorator: register the converter of Relax operators (their names without ``relax.``)."""
-
-    def register(converter: Converter) -> Converter:
-        for name in names:
-            CONVERTERS[f"relax.{name}"] = converter
-        return converter
-
-    return register
+converts = registration(CONVERTERS)
+"""Decorator: register the converter of Relax operators (their names without ``relax.``)."""
 
 
-class NetworkWriter:
+class NetworkWriter(PartitionWalk[TrtTensor]):
     """Writes one partition function into a network.
 
     Parameters
@@ -80,15 +73,16 @@ class NetworkWriter:
         The Python package.
     """
 
+    handlers = CONVERTERS
+
     def __init__(
         self, package: Package, network: Any, logger: Any, options: TensorrtOptions, symbol: str
     ) -> None:
+        super().__init__(symbol)
         self.trt: Any = package.module
         self.network = network
-        self.symbol = symbol
         self._logger = logger
         self._half = "float16" if options.use_fp16 else "bfloat16" if options.use_bf16 else ""
-        self._environment: dict[relax.Var, Item] = {}
         self._constants: dict[str, TrtTensor] = {}
         self._weights: dict[str, Any] = {}
         self._kept: list[Array] = []
@@ -107,16 +101,7 @@ class NetworkWriter:
         RefusalError
             When TensorRT turns a layer down, or something has no converter.
         """
-        for index, parameter in enumerate(function.params):
-            shape = tensor_shape(parameter)
-            if shape is None:
-                raise self.error(f"input {index} is no static tensor: {parameter.ty}")
-            tensor = self.network.add_input(
-                f"input{index}", self._io_dtype(tensor_dtype(parameter)), shape
-            )
-            self._check(tensor, f"input {index}")
-            self._environment[parameter] = self.cast(tensor, tensor_dtype(parameter))
-        outputs = flatten(self._body(function))
+        outputs = self.walk(function, self._input)
         types = leaf_types(function.ret_ty)
         for index, (tensor, ty) in enumerate(zip(outputs, types, strict=True)):
             wanted = self._io_dtype(str(ty.dtype))
@@ -129,8 +114,16 @@ class NetworkWriter:
             output.name = f"output{index}"
             self.network.mark_output(output)
 
+    def _input(self, index: int, parameter: relax.Var) -> TrtTensor:
+        shape = tensor_shape(parameter)
+        if shape is None:
+            raise self.error(f"input {index} is no static tensor: {parameter.ty}")
+        dtype = self._io_dtype(tensor_dtype(parameter))
+        tensor = self.network.add_input(f"input{index}", dtype, shape)
+        self._check(tensor, f"input {index}")
+        return self.cast(tensor, tensor_dtype(parameter))
+
     def error(self, text: str) -> RefusalError:
-        """A typed error that names the partition."""
         return RefusalError(self.symbol, text)
 
     def output(self, layer: Any, what: str, index: int = 0) -> TrtTensor:
@@ -158,18 +151,6 @@ class NetworkWriter:
         if name not in DTYPES:
             raise self.error(f"TensorRT has no dtype {name}")
         return getattr(self.trt.DataType, DTYPES[name])
-
-    def tensor(self, expr: relax.Expr) -> TrtTensor:
-        """The tensor an argument stands for."""
-        item = self.item(expr)
-        if isinstance(item, list | relax.Function):
-            raise self.error(f"expected a tensor, found {type(item).__name__}")
-        return item
-
-    def tensors(self, expr: relax.Expr) -> list[TrtTensor]:
-        """The tensors of a tuple argument."""
-        item = self.item(expr)
-        return flatten(item)
 
     def array(self, expr: relax.Expr) -> Array | None:
         """A constant argument's values as they are in the module, or None."""
@@ -280,52 +261,14 @@ class NetworkWriter:
         operation = getattr(self.trt.ReduceOperation, kind)
         return self.output(self.network.add_reduce(x, operation, mask(axes), keepdims), kind)
 
-    # The walk.
+    def constant_tensor(self, constant: tvm.ir.GenericConst) -> TrtTensor:
+        array = self.array(constant)
+        assert array is not None
+        return self.constant(array)
 
-    def item(self, expr: relax.Expr) -> Item:
-        """What any expression in argument position stands for."""
-        match expr:
-            case relax.Var():
-                return self._environment[expr]
-            case tvm.ir.GenericConst():
-                array = self.array(expr)
-                assert array is not None
-                return self.constant(array)
-            case relax.Tuple():
-                return [self.item(field) for field in expr.fields]
-            case relax.TupleGetItem():
-                fields = self.item(expr.tuple_value)
-                assert isinstance(fields, list)
-                return fields[int(expr.index)]
-            case relax.Function():
-                return expr
-            case relax.Call():
-                return self._call(expr)
-        raise self.error(f"unexpected expression {type(expr).__name__}")
-
-    def _body(self, function: relax.Function) -> Item:
-        body = function.body
-        if not isinstance(body, relax.SeqExpr):
-            return self.item(body)
-        for block in body.blocks:
-            for binding in block.bindings:
-                self._environment[binding.var] = self.item(binding.value)
-        return self.item(body.body)
-
-    def _call(self, call: relax.Call) -> Item:
-        if isinstance(call.op, relax.Var | relax.Function):
-            composite = self.item(call.op)
-            assert isinstance(composite, relax.Function)
-            for parameter, argument in zip(composite.params, call.args, strict=True):
-                self._environment[parameter] = self.item(argument)
-            return self._body(composite)
-        name = str(getattr(call.op, "name", call.op))
-        if name not in CONVERTERS:
-            raise self.error(f"operator {name} is not supported")
-        result = CONVERTERS[name](self, call)
+    def check(self, call: relax.Call, name: str, result: Converted) -> None:
         for tensor, ty in zip(flatten(result), leaf_types(call.ty), strict=True):
             self._hold_to(tensor, ty, name)
-        return result
 
     def _hold_to(self, tensor: TrtTensor, ty: relax.TensorType, name: str) -> None:
         """A converter must give what Relax says; a difference would be silent otherwise."""
@@ -338,10 +281,3 @@ class NetworkWriter:
         dtype = self.dtype(str(ty.dtype))
         if tensor.dtype != dtype:
             raise self.error(f"{name} gives dtype {tensor.dtype}, not {dtype}")
-
-
-def flatten(item: Item) -> list[TrtTensor]:
-    """The tensors of a nested tuple, in order."""
-    if isinstance(item, list):
-        return [tensor for field in item for tensor in flatten(field)]
-    return [item]
