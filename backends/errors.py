@@ -72,6 +72,10 @@ class CodegenError(CollageError):
     """A backend's code generator cannot compile a function that its patterns accepted."""
 
 
+class UnsupportedProblemError(CollageError):
+    """A library cannot run a problem as it is; the message is a predicate's reason."""
+
+
 class SearchError(CollageError):
     """No partitioning covers the graph, or a partitioning breaks an invariant."""
 

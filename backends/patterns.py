@@ -14,6 +14,7 @@ from tvm import relax
 from tvm.relax.dpl import DFPattern, is_const, is_op, wildcard
 
 from collage.backends.base import Match, Predicate, Verdict
+from collage.backends.errors import UnsupportedProblemError
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,30 @@ def tensor_shape(expr: relax.Expr) -> tuple[int, ...] | None:
         return None
 
 
+def static_shape(expr: relax.Expr, what: str) -> tuple[int, ...]:
+    """The static shape of a tensor expression, which ``what`` names in the error.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        When it has none.
+    """
+    shape = tensor_shape(expr)
+    if shape is None:
+        raise UnsupportedProblemError(f"{what} has no static shape: {expr.ty}", value=expr.ty)
+    return shape
+
+
+def permutation(expr: relax.Expr) -> list[int] | None:
+    """The axes of a ``permute_dims`` call, counted from 0, or None for anything else."""
+    if not isinstance(expr, relax.Call) or expr.op.name != "relax.permute_dims":
+        return None
+    rank = int(expr.args[0].ty.ndim)
+    axes = expr.attrs.axes
+    given = list(reversed(range(rank))) if axes is None else [int(axis) for axis in axes]
+    return [axis % rank for axis in given]
+
+
 def tensor_dtype(expr: relax.Expr) -> str:
     """The dtype of a tensor expression, or its type's text where it is no tensor."""
     return str(expr.ty.dtype) if isinstance(expr.ty, relax.TensorType) else str(expr.ty)
@@ -145,6 +170,25 @@ def all_of(*predicates: Predicate) -> Predicate:
             verdict = predicate(match)
             if not verdict:
                 return verdict
+        return Verdict.yes()
+
+    return check
+
+
+def derives(derive: Callable[[Match], object]) -> Predicate:
+    """Yes where a problem can be derived from the match, else the reason why not.
+
+    Parameters
+    ----------
+    derive : callable
+        Raises :class:`~collage.backends.errors.UnsupportedProblemError` with the reason.
+    """
+
+    def check(match: Match) -> Verdict:
+        try:
+            derive(match)
+        except UnsupportedProblemError as err:
+            return Verdict.no(str(err))
         return Verdict.yes()
 
     return check

@@ -20,23 +20,24 @@ from collage.backends.cublas.problem import (
     DTYPES,
     Epilogue,
     Product,
-    UnsupportedProblemError,
     derive,
-    matmul_views,
+    matrix_views,
 )
-from collage.backends.cublas.views import View
 from collage.backends.patterns import (
     Chain,
     all_of,
     bias_per_channel,
+    derives,
     operator,
     residual_same_shape,
+    static_shape,
     tensor_dtype,
     tensor_shape,
     with_activation,
     with_bias,
     with_residual,
 )
+from collage.backends.strided_views import View, operand_view, result_view
 
 MATMUL, CONV2D = "relax.matmul", "relax.nn.conv2d"
 
@@ -126,15 +127,11 @@ def _triple(name: str, chain: Chain, kind: Kind, options: CublasOptions) -> Patt
     if kind.epilogue.residual:
         checks.append(residual_same_shape)
 
-    def fits(match: Match) -> Verdict:
-        try:
-            operands = (match.annotated["arg0"], match.annotated["arg1"])
-            product_of(kind, operands, match.root, options)
-        except UnsupportedProblemError as err:
-            return Verdict.no(str(err))
-        return Verdict.yes()
+    def product(match: Match) -> Product:
+        operands = (match.annotated["arg0"], match.annotated["arg1"])
+        return product_of(kind, operands, match.root, options)
 
-    return PatternTriple(name, chain.pattern, all_of(*checks, fits), chain.annotations)
+    return PatternTriple(name, chain.pattern, all_of(*checks, derives(product)), chain.annotations)
 
 
 def _floating_tensors(match: Match) -> Verdict:
@@ -210,8 +207,8 @@ def product_of(
     if kind.core == CONV2D:
         views = _convolution_views(*operands)
     else:
-        lhs, rhs = (_operand_view(operand) for operand in operands)
-        views = matmul_views(lhs, rhs, _result_view(root))
+        lhs, rhs = (operand_view(operand) for operand in operands)
+        views = matrix_views(lhs, rhs, result_view(root))
     return derive(
         *views,
         kind.epilogue,
@@ -223,39 +220,10 @@ def product_of(
 
 def _convolution_views(x: relax.Expr, w: relax.Expr) -> tuple[View, View, View]:
     """A 1×1 convolution's pixels by channels, its weights by columns, and its result."""
-    data, weights = tensor_shape(x), tensor_shape(w)
-    if data is None or weights is None:
-        raise UnsupportedProblemError(f"no static shape: {x.ty}, {w.ty}")
+    data, weights = static_shape(x, "the data"), static_shape(w, "the weights")
     pixels = data[0] * data[1] * data[2]
     return (
         View.dense((pixels, data[3])),
         View.dense((weights[0], weights[3])).transposed(),
         View.dense((pixels, weights[0])),
     )
-
-
-def permutation(expr: relax.Expr) -> list[int] | None:
-    """The axes of a ``permute_dims`` call, or None for anything else."""
-    if not isinstance(expr, relax.Call) or expr.op.name != "relax.permute_dims":
-        return None
-    rank = expr.args[0].ty.ndim
-    axes = expr.attrs.axes
-    given = list(reversed(range(rank))) if axes is None else [int(axis) for axis in axes]
-    return [axis % rank for axis in given]
-
-
-def _operand_view(expr: relax.Expr) -> View:
-    """How an operand lies in memory: through its ``permute_dims``, where it is one."""
-    axes = permutation(expr)
-    shape = tensor_shape(expr if axes is None else expr.args[0])
-    if shape is None:
-        raise UnsupportedProblemError(f"no static shape: {expr.ty}")
-    return View.dense(shape) if axes is None else View.dense(shape).permuted(axes)
-
-
-def _result_view(root: relax.Expr) -> View | None:
-    """Where the product goes when a ``permute_dims`` follows it: a view in the product's axes."""
-    axes, shape = permutation(root), tensor_shape(root)
-    if axes is None or shape is None:
-        return None
-    return View.dense(shape).permuted(sorted(range(len(axes)), key=axes.__getitem__))

@@ -11,19 +11,19 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-import numpy as np
-
-from collage.backends.cublas.views import View, fold_batch_into_rows, merge_batch_axes
+from collage.backends.errors import UnsupportedProblemError
+from collage.backends.strided_views import (
+    View,
+    fold_batch_into_rows,
+    matmul_views,
+    merge_batch_axes,
+)
 
 MAX_EXTENT = 2**31 - 1
 """cublasLt's extents and leading dimensions fit 32 bits (``cublasLt.h``)."""
 
 DTYPES = {"float16": 0, "bfloat16": 1, "float32": 2}
 """``collage_cublas_dtype`` of ``cublas_problem.h``."""
-
-
-class UnsupportedProblemError(ValueError):
-    """A product that cublasLt cannot run on the data as it lies; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -102,15 +102,8 @@ class Product:
     lhs_is_a: bool
 
 
-def matmul_views(lhs: View, rhs: View, result: View | None = None) -> tuple[View, View, View]:
-    """Operands and result of NumPy's ``matmul`` as batches of matrices with equal batch axes.
-
-    Parameters
-    ----------
-    lhs, rhs : View
-        The operands, of two axes or more.
-    result : View, optional
-        Where the result goes, when not dense.
+def matrix_views(lhs: View, rhs: View, result: View | None = None) -> tuple[View, View, View]:
+    """:func:`~collage.backends.strided_views.matmul_views` of operands that are no vectors.
 
     Raises
     ------
@@ -119,9 +112,7 @@ def matmul_views(lhs: View, rhs: View, result: View | None = None) -> tuple[View
     """
     if min(len(lhs.shape), len(rhs.shape)) < 2:
         raise UnsupportedProblemError("a product with a vector")
-    batch = np.broadcast_shapes(lhs.shape[:-2], rhs.shape[:-2])
-    dense = View.dense((*batch, lhs.shape[-2], rhs.shape[-1]))
-    return lhs.broadcast_batch(batch), rhs.broadcast_batch(batch), result or dense
+    return matmul_views(lhs, rhs, result)
 
 
 def derive(
@@ -139,7 +130,7 @@ def derive(
     Parameters
     ----------
     lhs, rhs, result : View
-        With equal batch axes, see :func:`matmul_views`. A residual lies as the result does.
+        With equal batch axes, see :func:`matrix_views`. A residual lies as the result does.
 
     Raises
     ------
@@ -203,11 +194,6 @@ def _lies_by_columns(result: View) -> bool:
 def _stored(what: str, view: View) -> tuple[bool, int]:
     """Whether a matrix lies by columns, and the elements from one contiguous run to the next."""
     rows, columns = view.shape[-2:]
-    row_stride, column_stride = view.strides[-2:]
-    if columns == 1 and rows > 1 and row_stride == 1:
+    if columns == 1 and rows > 1 and view.strides[-2] == 1:
         return True, rows  # One contiguous column: long runs load faster than runs of one.
-    if column_stride == 1 or columns == 1:
-        return False, columns if rows == 1 else row_stride
-    if row_stride == 1 or rows == 1:
-        return True, column_stride
-    raise UnsupportedProblemError(f"the {what} has neither rows nor columns contiguous")
+    return view.matrix(what)

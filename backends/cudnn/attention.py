@@ -12,10 +12,10 @@ from collage.backends.cudnn.description import (
     Graph,
     GraphBuilder,
     Kind,
-    UnsupportedGraphError,
-    View,
 )
-from collage.backends.cudnn.epilogue import shape_of
+from collage.backends.errors import UnsupportedProblemError
+from collage.backends.patterns import static_shape
+from collage.backends.strided_views import View, operand_view, result_view
 
 HEADS_FIRST = (0, 2, 1, 3)
 """Axes that turn (batch, length, heads, width) to (batch, heads, length, width) and back."""
@@ -43,33 +43,6 @@ class Attention:
     bias: tuple[int, ...] | None = None
 
 
-def permutation(expr: relax.Expr) -> list[int] | None:
-    """The axes of a ``permute_dims`` call, or None for anything else."""
-    if not isinstance(expr, relax.Call) or str(expr.op.name) != "relax.permute_dims":
-        return None
-    rank = int(expr.args[0].ty.ndim)
-    axes = expr.attrs.axes
-    given = list(reversed(range(rank))) if axes is None else [int(axis) for axis in axes]
-    return [axis % rank for axis in given]
-
-
-def operand_view(expr: relax.Expr) -> View:
-    """How an operand lies in memory: through its ``permute_dims``, where it is one."""
-    axes = permutation(expr)
-    if axes is None:
-        return View.dense(shape_of(expr, "an operand"))
-    return View.dense(shape_of(expr.args[0], "an operand")).permuted(axes)
-
-
-def result_view(root: relax.Expr) -> View:
-    """Where a result goes: through the ``permute_dims`` that follows it, where one does."""
-    view = View.dense(shape_of(root, "the result"))
-    axes = permutation(root)
-    if axes is None:
-        return view
-    return view.permuted(sorted(range(len(axes)), key=axes.__getitem__))
-
-
 def attention_graph(attention: Attention, compute_capability: int) -> Graph:
     """The graph of an attention. Slots: query, key, value, [bias,] result.
 
@@ -80,42 +53,42 @@ def attention_graph(attention: Attention, compute_capability: int) -> Graph:
 
     Raises
     ------
-    UnsupportedGraphError
+    UnsupportedProblemError
         When cuDNN's fused attention cannot run it; see "Attention" in the manual of its frontend.
     """
     query, key, value = attention.query, attention.key, attention.value
     if attention.dtype == "float32":
-        raise UnsupportedGraphError("fused attention is for float16 and bfloat16, not float32")
-    if any(len(view.dims) != 4 for view in (query, key, value, attention.result)):
-        raise UnsupportedGraphError("an operand does not have four dimensions")
-    batch, heads, length, width = query.dims
-    if key.dims[:2] != (batch, heads) or value.dims[:2] != (batch, heads):
-        raise UnsupportedGraphError(
-            f"batch and heads differ: {query.dims}, {key.dims}, {value.dims}"
+        raise UnsupportedProblemError("fused attention is for float16 and bfloat16, not float32")
+    if any(len(view.shape) != 4 for view in (query, key, value, attention.result)):
+        raise UnsupportedProblemError("an operand does not have four dimensions")
+    batch, heads, length, width = query.shape
+    if key.shape[:2] != (batch, heads) or value.shape[:2] != (batch, heads):
+        raise UnsupportedProblemError(
+            f"batch and heads differ: {query.shape}, {key.shape}, {value.shape}"
         )
     for view in (query, key, value, attention.result):
         if view.strides[3] != 1:
-            raise UnsupportedGraphError("the elements of a head are not adjacent in memory")
+            raise UnsupportedProblemError("the elements of a head are not adjacent in memory")
         if any(stride % 8 for stride in view.strides[:3]):
-            raise UnsupportedGraphError(f"strides {view.strides} are not multiples of 8")
+            raise UnsupportedProblemError(f"strides {view.strides} are not multiples of 8")
     widest = 256 if compute_capability >= 90 else 128
-    for size in (width, value.dims[3]):
+    for size in (width, value.shape[3]):
         if size % 8 or size > widest:
-            raise UnsupportedGraphError(
+            raise UnsupportedProblemError(
                 f"heads of {size} elements; only multiples of 8 up to {widest} are supported"
             )
     if attention.causal is Causal.BOTTOM_RIGHT:
         if attention.bias is not None:
-            raise UnsupportedGraphError("a mask to the bottom right excludes a bias")
-        if length > key.dims[2]:
-            raise UnsupportedGraphError(
+            raise UnsupportedProblemError("a mask to the bottom right excludes a bias")
+        if length > key.shape[2]:
+            raise UnsupportedProblemError(
                 f"a mask to the bottom right needs more keys than queries: {length} queries, "
-                f"{key.dims[2]} keys"
+                f"{key.shape[2]} keys"
             )
     builder = GraphBuilder(attention.dtype)
     inputs = [builder.input(view) for view in (query, key, value)]
     if attention.bias is not None:
-        inputs.append(builder.input(_bias_view(attention.bias, query.dims, key.dims[2])))
+        inputs.append(builder.input(_bias_view(attention.bias, query.shape, key.shape[2])))
     builder.apply(
         Kind.ATTENTION, inputs, attention.result, [int(attention.causal)], [attention.scale]
     )
@@ -132,7 +105,7 @@ def _bias_view(shape: tuple[int, ...], query: tuple[int, ...], keys: int) -> Vie
         or padded[2] not in (1, length)
         or padded[3] != keys
     ):
-        raise UnsupportedGraphError(
+        raise UnsupportedProblemError(
             f"bias of shape {shape}; only ({batch} or 1, {heads} or 1, {length} or 1, {keys})"
         )
     return View.dense(padded)
@@ -156,12 +129,12 @@ def attention_of_operator(
     """
     attrs = call.attrs
     if attrs.window_size is not None:
-        raise UnsupportedGraphError("sliding windows are not supported")
+        raise UnsupportedProblemError("sliding windows are not supported")
     query, key, value = (_heads_first(operand_view(operand)) for operand in operands)
-    result = _heads_first(result_view(root))
-    width = query.dims[3]
+    result = _heads_first(_result(root))
+    width = query.shape[3]
     scale = 1.0 / math.sqrt(width) if attrs.scale is None else float(attrs.scale.value)
-    bias = shape_of(call.args[3], "the bias") if len(call.args) > 3 else None
+    bias = static_shape(call.args[3], "the bias") if len(call.args) > 3 else None
     _one_dtype(call)
     return Attention(
         str(call.ty.dtype), query, key, value, result, scale, CAUSAL[str(attrs.causal_mask)], bias
@@ -185,27 +158,32 @@ def attention_of_chain(
         The last product, or a ``permute_dims`` of it.
     """
     query, key, value = (operand_view(operand) for operand in operands)
-    if any(len(view.dims) != 4 for view in (query, key, value)):
-        raise UnsupportedGraphError("an operand does not have four dimensions")
-    shape = None if bias is None else shape_of(bias, "the bias")
+    if any(len(view.shape) != 4 for view in (query, key, value)):
+        raise UnsupportedProblemError("an operand does not have four dimensions")
+    shape = None if bias is None else static_shape(bias, "the bias")
     return Attention(
         str(root.ty.dtype),
         query,
         key.permuted((0, 1, 3, 2)),
         value,
-        result_view(root),
+        _result(root),
         scale,
         bias=shape,
     )
 
 
+def _result(root: relax.Expr) -> View:
+    """Where a result goes: through the ``permute_dims`` that follows it, where one does."""
+    return result_view(root) or View.dense(static_shape(root, "the result"))
+
+
 def _heads_first(view: View) -> View:
-    if len(view.dims) != 4:
-        raise UnsupportedGraphError("an operand does not have four dimensions")
+    if len(view.shape) != 4:
+        raise UnsupportedProblemError("an operand does not have four dimensions")
     return view.permuted(HEADS_FIRST)
 
 
 def _one_dtype(call: relax.Call) -> None:
     dtypes = {str(expr.ty.dtype) for expr in (*call.args, call)}
     if len(dtypes) > 1:
-        raise UnsupportedGraphError(f"dtypes {' and '.join(sorted(dtypes))} are mixed")
+        raise UnsupportedProblemError(f"dtypes {' and '.join(sorted(dtypes))} are mixed")

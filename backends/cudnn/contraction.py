@@ -10,17 +10,17 @@ from collage.backends.cudnn.description import (
     Graph,
     GraphBuilder,
     Kind,
-    UnsupportedGraphError,
-    View,
 )
 from collage.backends.cudnn.epilogue import (
     Epilogue,
     add_epilogue,
     check_bias,
     same_dtype,
-    shape_of,
 )
 from collage.backends.cudnn.options import CudnnOptions
+from collage.backends.errors import UnsupportedProblemError
+from collage.backends.patterns import static_shape
+from collage.backends.strided_views import View
 
 LAYOUTS = {"NHWC": "OHWI", "NCHW": "OIHW"}
 """Layouts of the data, and of the weights that go with each."""
@@ -36,20 +36,20 @@ def conv2d_graph(call: relax.Call, epilogue: Epilogue, _: CudnnOptions) -> Graph
 
     Raises
     ------
-    UnsupportedGraphError
+    UnsupportedProblemError
         When cuDNN cannot run it.
     """
     attrs = call.attrs
     layout, weights_layout = str(attrs.data_layout), str(attrs.kernel_layout)
     out_layout = str(attrs.out_layout or layout)
     if LAYOUTS.get(layout) != weights_layout or out_layout != layout:
-        raise UnsupportedGraphError(
+        raise UnsupportedProblemError(
             f"layouts {layout}, {weights_layout} to {out_layout}; only NHWC with OHWI and "
             "NCHW with OIHW are supported"
         )
     dtype = same_dtype(*call.args, call)
     x, w, y = (
-        _view(shape_of(expr, what), given, wanted)
+        _view(static_shape(expr, what), given, wanted)
         for expr, what, given, wanted in (
             (call.args[0], "the data", layout, "NCHW"),
             (call.args[1], "the weights", weights_layout, "OIHW"),
@@ -58,7 +58,7 @@ def conv2d_graph(call: relax.Call, epilogue: Epilogue, _: CudnnOptions) -> Graph
     )
     padding = [int(width) for width in attrs.padding]
     if min(padding) < 0:
-        raise UnsupportedGraphError(f"padding {padding} is negative")
+        raise UnsupportedProblemError(f"padding {padding} is negative")
     # The number of groups is what the weights lack of the data's channels.
     builder = GraphBuilder(dtype)
     inputs = (builder.input(x), builder.input(w))
@@ -66,7 +66,7 @@ def conv2d_graph(call: relax.Call, epilogue: Epilogue, _: CudnnOptions) -> Graph
     value = builder.apply(Kind.CONV, inputs, y, [*padding, *strides, *dilation])
     bias = None
     if epilogue.bias is not None:
-        result = shape_of(call, "the result")
+        result = static_shape(call, "the result")
         axis = layout.index("C")
         check_bias(epilogue.bias, result, axis)
         shape = tuple(extent if index == axis else 1 for index, extent in enumerate(result))
@@ -89,12 +89,12 @@ def matmul_graph(call: relax.Call, epilogue: Epilogue, options: CudnnOptions) ->
 
     Raises
     ------
-    UnsupportedGraphError
+    UnsupportedProblemError
         When cuDNN cannot run it.
     """
     dtype = same_dtype(*call.args, call)
     left, right, result = (
-        shape_of(expr, what)
+        static_shape(expr, what)
         for expr, what in (
             (call.args[0], "the left operand"),
             (call.args[1], "the right operand"),
@@ -102,21 +102,23 @@ def matmul_graph(call: relax.Call, epilogue: Epilogue, options: CudnnOptions) ->
         )
     )
     if len(left) < 2 or len(right) < 2:
-        raise UnsupportedGraphError(f"operands of shapes {left} and {right} are not matrices")
+        raise UnsupportedProblemError(f"operands of shapes {left} and {right} are not matrices")
     if len(right) == 2:
         batch, rows = 1, math.prod(left[:-1])
     elif left[:-2] == right[:-2]:
         batch, rows = math.prod(left[:-2]), left[-2]
     else:
-        raise UnsupportedGraphError(f"operands of shapes {left} and {right} are broadcast")
+        raise UnsupportedProblemError(f"operands of shapes {left} and {right} are broadcast")
     inner, columns = right[-2:]
     if dtype == "float32" and not options.allow_tf32:
-        raise UnsupportedGraphError("cuDNN multiplies float32 matrices in TF32; allow_tf32 is off")
+        raise UnsupportedProblemError(
+            "cuDNN multiplies float32 matrices in TF32; allow_tf32 is off"
+        )
     bounds = epilogue.activation.floats if epilogue.activation is not None else ()
     clipped = any(math.isfinite(bound) for bound in bounds[1:])
     if dtype == "bfloat16" and clipped and epilogue.bias is None:
         # Seen with 9.19 on an H200; with a bias, and in convolutions, it is right.
-        raise UnsupportedGraphError("cuDNN clips a bare bfloat16 product wrongly")
+        raise UnsupportedProblemError("cuDNN clips a bare bfloat16 product wrongly")
     builder = GraphBuilder(dtype)
     inputs = (
         builder.input(View.dense((batch, rows, inner))),

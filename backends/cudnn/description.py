@@ -12,15 +12,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from collage.backends.errors import UnsupportedProblemError
+from collage.backends.strided_views import View
+
 DTYPES = ("float16", "bfloat16", "float32")
 """Element types, in the order of ``collage_cudnn_dtype``."""
 
 MAX_ELEMENTS = 2**31 - 1
 """cuDNN's kernels index with 32 bits."""
-
-
-class UnsupportedGraphError(ValueError):
-    """cuDNN cannot run this; the message is a predicate's reason."""
 
 
 class Kind(enum.Enum):
@@ -50,28 +49,6 @@ class Causal(enum.IntEnum):
     NONE = 0
     TOP_LEFT = 1
     BOTTOM_RIGHT = 2
-
-
-@dataclass(frozen=True)
-class View:
-    """How a contiguous array is seen: extents and strides, in elements."""
-
-    dims: tuple[int, ...]
-    strides: tuple[int, ...]
-
-    @classmethod
-    def dense(cls, shape: Sequence[int]) -> View:
-        """A row-major array."""
-        strides = [1] * len(shape)
-        for axis in reversed(range(len(shape) - 1)):
-            strides[axis] = strides[axis + 1] * shape[axis + 1]
-        return cls(tuple(shape), tuple(strides))
-
-    def permuted(self, axes: Sequence[int]) -> View:
-        """The view after ``permute_dims`` by these axes."""
-        return View(
-            tuple(self.dims[axis] for axis in axes), tuple(self.strides[axis] for axis in axes)
-        )
 
 
 @dataclass(frozen=True)
@@ -127,7 +104,7 @@ class Graph:
         """For messages: operations, dtype and the inputs' and output's dimensions."""
         kinds = "+".join(operation.kind.value.lower() for operation in self.operations)
         shapes = [
-            "x".join(map(str, self.slot_tensor(slot).view.dims)) for slot in range(self.num_slots)
+            "x".join(map(str, self.slot_tensor(slot).view.shape)) for slot in range(self.num_slots)
         ]
         return f"{kinds} {self.slot_tensor(0).dtype} {' '.join(shapes)}"
 
@@ -138,7 +115,7 @@ class GraphBuilder:
 
     Raises
     ------
-    UnsupportedGraphError
+    UnsupportedProblemError
         When a tensor has a dtype or size that cuDNN does not take.
     """
 
@@ -148,7 +125,7 @@ class GraphBuilder:
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
-            raise UnsupportedGraphError(
+            raise UnsupportedProblemError(
                 f"dtype {self.dtype} is not supported; only {', '.join(DTYPES)}"
             )
 
@@ -179,9 +156,9 @@ class GraphBuilder:
         return Graph(tuple(tensors), tuple(self.operations))
 
     def _add(self, view: View, slot: int) -> int:
-        if 0 in view.dims:
-            raise UnsupportedGraphError(f"a tensor is empty: dimensions {view.dims}")
-        if math.prod(view.dims) > MAX_ELEMENTS:
-            raise UnsupportedGraphError(f"a tensor is too large: dimensions {view.dims}")
+        if 0 in view.shape:
+            raise UnsupportedProblemError(f"a tensor is empty: dimensions {view.shape}")
+        if math.prod(view.shape) > MAX_ELEMENTS:
+            raise UnsupportedProblemError(f"a tensor is too large: dimensions {view.shape}")
         self.tensors.append(Tensor(view, self.dtype, slot))
         return len(self.tensors) - 1

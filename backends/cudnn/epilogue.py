@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from tvm import relax
 
-from collage.backends.cudnn.description import GraphBuilder, Kind, UnsupportedGraphError, View
-from collage.backends.patterns import tensor_shape
+from collage.backends.cudnn.description import GraphBuilder, Kind
+from collage.backends.errors import UnsupportedProblemError
+from collage.backends.strided_views import View
 
 ACTIVATIONS = {
     "relax.nn.relu": Kind.RELU,
@@ -52,7 +53,7 @@ def activation_of(root: relax.Expr) -> Activation | None:
 
     Raises
     ------
-    UnsupportedGraphError
+    UnsupportedProblemError
         For a ``clip`` that is no ReLU with an upper bound.
     """
     if not isinstance(root, relax.Call) or str(root.op.name) not in ACTIVATIONS:
@@ -65,7 +66,7 @@ def activation_of(root: relax.Expr) -> Activation | None:
         return Activation(kind, (0.0, math.inf))
     lower, upper = (float(bound.value) for bound in root.args[1:])
     if lower != 0.0 or not upper > 0.0:
-        raise UnsupportedGraphError(
+        raise UnsupportedProblemError(
             f"clip to [{lower:g}, {upper:g}] is no ReLU; only a lower bound of 0 is supported"
         )
     return Activation(kind, (lower, upper))
@@ -76,18 +77,18 @@ def check_bias(shape: tuple[int, ...], result: tuple[int, ...], axis: int) -> No
 
     Raises
     ------
-    UnsupportedGraphError
+    UnsupportedProblemError
         When it has another shape.
     """
     padded = (1,) * (len(result) - len(shape)) + shape
     wanted = tuple(extent if index == axis else 1 for index, extent in enumerate(result))
     if padded != wanted:
-        raise UnsupportedGraphError(
+        raise UnsupportedProblemError(
             f"bias of shape {shape} is not one value per channel of {result}"
         )
     if math.prod(wanted) == 1:
         # A constant of one element stays in the partition; there is no argument to bind.
-        raise UnsupportedGraphError("a bias of a single value is not supported")
+        raise UnsupportedProblemError("a bias of a single value is not supported")
 
 
 def add_epilogue(
@@ -116,29 +117,15 @@ def add_epilogue(
         builder.apply(activation.kind, (value,), view, floats=activation.floats)
 
 
-def shape_of(expr: relax.Expr, what: str) -> tuple[int, ...]:
-    """A tensor's static shape.
-
-    Raises
-    ------
-    UnsupportedGraphError
-        When it has none.
-    """
-    shape = tensor_shape(expr)
-    if shape is None:
-        raise UnsupportedGraphError(f"{what} has no static shape: {expr.ty}")
-    return shape
-
-
 def same_dtype(*exprs: relax.Expr) -> str:
     """The dtype that all tensors have.
 
     Raises
     ------
-    UnsupportedGraphError
+    UnsupportedProblemError
         When they differ.
     """
     dtypes = list(dict.fromkeys(str(expr.ty.dtype) for expr in exprs))
     if len(dtypes) > 1:
-        raise UnsupportedGraphError(f"dtypes {' and '.join(dtypes)} are mixed")
+        raise UnsupportedProblemError(f"dtypes {' and '.join(dtypes)} are mixed")
     return dtypes[0]

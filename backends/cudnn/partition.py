@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-import tvm
 from tvm import relax
 
+from collage.backends.composites import Composite, CompositeCall
 from collage.backends.cudnn.attention import (
     attention_graph,
     attention_of_chain,
     attention_of_operator,
-    permutation,
 )
 from collage.backends.cudnn.contraction import conv2d_graph, matmul_graph
-from collage.backends.cudnn.description import Graph, UnsupportedGraphError
-from collage.backends.cudnn.epilogue import Epilogue, activation_of, shape_of
+from collage.backends.cudnn.description import Graph
+from collage.backends.cudnn.epilogue import Epilogue, activation_of
 from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.patterns import check_softmax, scale_of
 from collage.backends.cudnn.single import norm_graph, pool_graph, softmax_graph
-from collage.backends.errors import CodegenError
+from collage.backends.errors import CodegenError, UnsupportedProblemError
+from collage.backends.patterns import permutation, static_shape
 
 
 @dataclass(frozen=True)
@@ -53,51 +52,33 @@ def read_partition(
     CodegenError
         When the function is not what this backend's patterns match, or its constants are inline.
     """
-    symbol = str(function.attrs["global_symbol"])
-    outer = _bindings(function)
-    composites = [value for value in outer.values() if isinstance(value, relax.Function)]
-    if len(composites) != 1:
-        raise CodegenError(
-            f"'{symbol}' holds {len(composites)} composites; cudnn takes one", value=symbol
-        )
-    call = _resolve(function.body.body, outer)
-    composite = _Composite(composites[0])
+    call = CompositeCall.of(function, "cudnn")
+    reader = _Reader(call.composite)
     try:
-        graph, operands = composite.derive(options, compute_capability)
-    except UnsupportedGraphError as err:
-        raise CodegenError(f"cudnn cannot compile '{symbol}': {err}", value=symbol) from err
-    passed = dict(zip(composites[0].params, call.args, strict=True))
-    arguments = []
-    for operand in operands:
-        origin = _resolve(passed.get(operand, operand), outer)
-        index = next((i for i, p in enumerate(function.params) if p.same_as(origin)), None)
-        if index is None:
-            what = "a constant" if isinstance(origin, tvm.ir.GenericConst) else "computed inside"
-            raise CodegenError(
-                f"'{symbol}': an operand is {what}; cudnn takes arguments", value=symbol
-            )
-        arguments.append(index)
+        graph, operands = reader.derive(options, compute_capability)
+    except UnsupportedProblemError as err:
+        raise CodegenError(
+            f"cudnn cannot compile '{call.symbol}': {err}", value=call.symbol
+        ) from err
+    arguments = [call.position(operand) for operand in operands]
     output = len(function.params)
-    return Partition(symbol, graph, (*arguments, output), output + 1)
+    return Partition(call.symbol, graph, (*arguments, output), output + 1)
 
 
-class _Composite:
-    """A ``Composite`` function and what is bound in it."""
+class _Reader:
+    """Reads a composite into a graph."""
 
-    def __init__(self, function: relax.Function) -> None:
-        self.name = str(function.attrs["Composite"]).removeprefix("cudnn.")
-        self.bindings = _bindings(function)
-        self.root = self.call(function.body.body)
+    def __init__(self, composite: Composite) -> None:
+        self.name = composite.name.removeprefix("cudnn.")
+        self.composite = composite
+        self.root = self.call(composite.root)
 
     def call(self, expr: relax.Expr) -> relax.Call:
         """The call that an expression stands for."""
-        value = _resolve(expr, self.bindings)
+        value = self.composite.resolve(expr)
         if not isinstance(value, relax.Call):
             raise CodegenError(f"'{self.name}': no call where expected: {value}", value=self.name)
         return value
-
-    def is_inner(self, expr: relax.Expr) -> bool:
-        return isinstance(_resolve(expr, self.bindings), relax.Call)
 
     def derive(
         self, options: CudnnOptions, compute_capability: int
@@ -129,12 +110,11 @@ class _Composite:
         for name, part in (("residual", "add"), ("bias", "bias")):
             if part not in parts:
                 continue
-            left, right = at.args
-            inner, addends[name] = (left, right) if self.is_inner(left) else (right, left)
+            inner, addends[name] = self.composite.computed_and_other(at)
             at = self.call(inner)
         epilogue = Epilogue(
-            shape_of(addends["bias"], "the bias") if "bias" in addends else None,
-            shape_of(addends["residual"], "the residual") if "residual" in addends else None,
+            static_shape(addends["bias"], "the bias") if "bias" in addends else None,
+            static_shape(addends["residual"], "the residual") if "residual" in addends else None,
             activation,
         )
         derive = conv2d_graph if parts[0] == "conv2d" else matmul_graph
@@ -146,20 +126,20 @@ class _Composite:
         if str(root.op.name) != "relax.multiply":
             return root.args[0]
         for operand in root.args:
-            value = _resolve(operand, self.bindings)
+            value = self.composite.resolve(operand)
             if isinstance(value, relax.Call) and str(value.op.name) == "relax.sigmoid":
                 return value.args[0]
         raise CodegenError(f"'{self.name}': no sigmoid in {root}", value=self.name)
 
     def _unpermuted(self, expr: relax.Expr) -> relax.Expr:
         """An operand as the pattern has it, and the argument behind it."""
-        value = _resolve(expr, self.bindings)
+        value = self.composite.resolve(expr)
         return value.args[0] if permutation(value) is not None else value
 
     def _attention_operator(self, compute_capability: int) -> tuple[Graph, list[relax.Expr]]:
         root = self.root
         call = self.call(root.args[0]) if permutation(root) is not None else root
-        query, key, value = (_resolve(arg, self.bindings) for arg in call.args[:3])
+        query, key, value = (self.composite.resolve(arg) for arg in call.args[:3])
         attention = attention_of_operator(call, (query, key, value), root)
         operands = [*map(self._unpermuted, call.args[:3]), *call.args[3:]]
         return attention_graph(attention, compute_capability), operands
@@ -171,26 +151,14 @@ class _Composite:
         check_softmax(softmax)
         at, bias, scale = self.call(softmax.args[0]), None, 1.0
         if "masked" in self.name.split("_"):
-            left, right = at.args
-            inner, bias = (left, right) if self.is_inner(left) else (right, left)
+            inner, bias = self.composite.computed_and_other(at)
             at = self.call(inner)
         if "scaled" in self.name.split("_"):
-            left, right = at.args
-            inner, constant = (left, right) if self.is_inner(left) else (right, left)
-            scale = scale_of(at, _resolve(constant, self.bindings))
+            inner, constant = self.composite.computed_and_other(at)
+            scale = scale_of(at, constant)
             at = self.call(inner)
         given = (at.args[0], at.args[1], product.args[1])
-        query, key, value = (_resolve(arg, self.bindings) for arg in given)
+        query, key, value = (self.composite.resolve(arg) for arg in given)
         attention = attention_of_chain((query, key, value), scale, bias, root)
         operands = [*map(self._unpermuted, given), *([] if bias is None else [bias])]
         return attention_graph(attention, compute_capability), operands
-
-
-def _bindings(function: relax.Function) -> dict[relax.Var, relax.Expr]:
-    return {b.var: b.value for block in function.body.blocks for b in block.bindings}
-
-
-def _resolve(expr: relax.Expr, bindings: Mapping[relax.Var, relax.Expr]) -> relax.Expr:
-    while isinstance(expr, relax.Var) and expr in bindings:
-        expr = bindings[expr]
-    return expr

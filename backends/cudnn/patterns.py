@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from tvm import relax
 from tvm.relax.dpl import DFPattern, is_const, is_op, wildcard
 
-from collage.backends.base import Match, PatternTriple, Predicate, Verdict
+from collage.backends.base import Match, PatternTriple, Predicate
 from collage.backends.cudnn.attention import (
     Attention,
     attention_graph,
@@ -21,15 +21,18 @@ from collage.backends.cudnn.attention import (
     attention_of_operator,
 )
 from collage.backends.cudnn.contraction import conv2d_graph, matmul_graph
-from collage.backends.cudnn.description import Graph, UnsupportedGraphError
-from collage.backends.cudnn.epilogue import Epilogue, activation_of, shape_of
+from collage.backends.cudnn.description import Graph
+from collage.backends.cudnn.epilogue import Epilogue, activation_of
 from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.single import norm_graph, pool_graph, softmax_graph
+from collage.backends.errors import UnsupportedProblemError
 from collage.backends.patterns import (
     Chain,
     all_of,
+    derives,
     operator,
     residual_same_shape,
+    static_shape,
     with_activation,
     with_bias,
     with_residual,
@@ -59,19 +62,6 @@ def pattern_table(options: CudnnOptions, compute_capability: int) -> list[Patter
     ]
 
 
-def _derives(derive: Callable[[Match], Graph]) -> Predicate:
-    """The predicate that accepts what a graph can be derived from."""
-
-    def check(match: Match) -> Verdict:
-        try:
-            derive(match)
-        except UnsupportedGraphError as err:
-            return Verdict.no(str(err))
-        return Verdict.yes()
-
-    return check
-
-
 def _triple(name: str, chain: Chain, *predicates: Predicate) -> PatternTriple:
     return PatternTriple(
         f"cudnn.{name}", chain.pattern, all_of(*predicates), dict(chain.annotations)
@@ -93,7 +83,7 @@ def _single() -> Iterator[PatternTriple]:
         ("rms_norm", 2, norm_graph),
     ):
         chain = operator(f"relax.nn.{name}", operands)
-        yield _triple(name, chain, _derives(functools.partial(_of_root, derive)))
+        yield _triple(name, chain, derives(functools.partial(_of_root, derive)))
 
 
 def _of_root(derive: Callable[[relax.Call], Graph], match: Match) -> Graph:
@@ -137,18 +127,18 @@ def _contraction(
         named = match.annotated
         root = _root(match)
         epilogue = Epilogue(
-            shape_of(named["bias"], "the bias") if "bias" in named else None,
-            shape_of(named["residual"], "the residual") if "residual" in named else None,
+            static_shape(named["bias"], "the bias") if "bias" in named else None,
+            static_shape(named["residual"], "the residual") if "residual" in named else None,
             None if match.root.same_as(root) else activation_of(match.root),
         )
         for name in ("bias", "residual"):
             if name in named and str(named[name].ty.dtype) != str(root.ty.dtype):
-                raise UnsupportedGraphError(
+                raise UnsupportedProblemError(
                     f"the {name} has dtype {named[name].ty.dtype}, the result {root.ty.dtype}"
                 )
         return derive(root, epilogue, options)
 
-    return _derives(graph)
+    return derives(graph)
 
 
 def _attention_operator(compute_capability: int) -> Iterator[PatternTriple]:
@@ -162,7 +152,7 @@ def _attention_operator(compute_capability: int) -> Iterator[PatternTriple]:
         yield _triple(
             name,
             Chain(pattern, {"root": call, **operands}),
-            _derives(lambda match: attention_graph(_operator_of(match), compute_capability)),
+            derives(lambda match: attention_graph(_operator_of(match), compute_capability)),
         )
 
 
@@ -197,7 +187,7 @@ def _attention_chain(compute_capability: int) -> Iterator[PatternTriple]:
         yield _triple(
             name,
             Chain(pattern, named),
-            _derives(lambda match: attention_graph(_chain_of(match), compute_capability)),
+            derives(lambda match: attention_graph(_chain_of(match), compute_capability)),
         )
 
 
@@ -217,16 +207,16 @@ def _chain_of(match: Match) -> Attention:
 
 def check_softmax(softmax: relax.Call) -> None:
     """Check that an attention's softmax is over its keys."""
-    rank = len(shape_of(softmax, "the scores"))
+    rank = len(static_shape(softmax, "the scores"))
     if int(softmax.attrs.axis) not in (-1, rank - 1):
-        raise UnsupportedGraphError(f"softmax over axis {int(softmax.attrs.axis)}, not the last")
+        raise UnsupportedProblemError(f"softmax over axis {int(softmax.attrs.axis)}, not the last")
 
 
 def scale_of(call: relax.Call, constant: relax.Expr) -> float:
     """The number that a call multiplies by, or one over that which it divides by."""
     values = constant.value.numpy().reshape(-1)
     if values.size != 1:
-        raise UnsupportedGraphError(f"the scores are scaled by {values.size} numbers, not one")
+        raise UnsupportedProblemError(f"the scores are scaled by {values.size} numbers, not one")
     number = float(values[0])
     return number if str(call.op.name) == "relax.multiply" else 1.0 / number
 

@@ -10,10 +10,11 @@ from collage.backends.cudnn.description import (
     Graph,
     GraphBuilder,
     Kind,
-    UnsupportedGraphError,
-    View,
 )
-from collage.backends.cudnn.epilogue import same_dtype, shape_of
+from collage.backends.cudnn.epilogue import same_dtype
+from collage.backends.errors import UnsupportedProblemError
+from collage.backends.patterns import static_shape
+from collage.backends.strided_views import View
 
 
 def pool_graph(call: relax.Call) -> Graph:
@@ -21,25 +22,27 @@ def pool_graph(call: relax.Call) -> Graph:
 
     Raises
     ------
-    UnsupportedGraphError
+    UnsupportedProblemError
         When cuDNN's resampling cannot run it.
     """
     attrs = call.attrs
     layout, out_layout = str(attrs.layout), str(attrs.out_layout or attrs.layout)
     if layout not in ("NHWC", "NCHW") or out_layout != layout:
-        raise UnsupportedGraphError(f"layout {layout} to {out_layout}; only NHWC and NCHW")
+        raise UnsupportedProblemError(f"layout {layout} to {out_layout}; only NHWC and NCHW")
     dtype = same_dtype(call.args[0], call)
     if dtype == "bfloat16":
         # Seen with 9.19 on an H200: large errors and NaN, where float16 and float32 are right.
-        raise UnsupportedGraphError("cuDNN's pooling computes wrong results in bfloat16")
+        raise UnsupportedProblemError("cuDNN's pooling computes wrong results in bfloat16")
     axes = [layout.index(axis) for axis in "NCHW"]
-    x, y = (View.dense(shape_of(expr, "a tensor")).permuted(axes) for expr in (call.args[0], call))
+    x, y = (
+        View.dense(static_shape(expr, "a tensor")).permuted(axes) for expr in (call.args[0], call)
+    )
     if any(int(step) != 1 for step in attrs.dilation):
-        raise UnsupportedGraphError(f"dilation {list(attrs.dilation)} is not supported")
+        raise UnsupportedProblemError(f"dilation {list(attrs.dilation)} is not supported")
     window, strides = ([int(n) for n in steps] for steps in (attrs.pool_size, attrs.strides))
     padding = [int(width) for width in attrs.padding]
     if any(width >= size for width, size in zip(padding, window * 2, strict=True)):
-        raise UnsupportedGraphError(f"padding {padding} is as wide as the window {window}")
+        raise UnsupportedProblemError(f"padding {padding} is as wide as the window {window}")
     if str(call.op.name) == "relax.nn.max_pool2d":
         kind = Kind.MAX_POOL
     elif attrs.count_include_pad:
@@ -47,10 +50,10 @@ def pool_graph(call: relax.Call) -> Graph:
     else:
         kind = Kind.AVG_POOL_EXCLUDE_PADDING
     for axis in range(2):
-        reach = (y.dims[2 + axis] - 1) * strides[axis] + window[axis]
-        after = reach - x.dims[2 + axis] - padding[axis]
+        reach = (y.shape[2 + axis] - 1) * strides[axis] + window[axis]
+        after = reach - x.shape[2 + axis] - padding[axis]
         if after > padding[2 + axis] and kind is Kind.AVG_POOL_INCLUDE_PADDING:
-            raise UnsupportedGraphError(
+            raise UnsupportedProblemError(
                 "a window reaches beyond the padding that its average includes"
             )
         # With ceil mode the last window may; what is there counts as little as padding does.
@@ -65,12 +68,12 @@ def softmax_graph(call: relax.Call) -> Graph:
 
     Raises
     ------
-    UnsupportedGraphError
+    UnsupportedProblemError
         When it is over another axis.
     """
-    shape = shape_of(call, "the result")
+    shape = static_shape(call, "the result")
     if not shape or int(call.attrs.axis) not in (-1, len(shape) - 1):
-        raise UnsupportedGraphError(f"axis {int(call.attrs.axis)} of {shape} is not the last one")
+        raise UnsupportedProblemError(f"axis {int(call.attrs.axis)} of {shape} is not the last one")
     builder = GraphBuilder(same_dtype(call.args[0], call))
     view = View.dense((1, 1, math.prod(shape[:-1]), shape[-1]))
     builder.apply(Kind.SOFTMAX, (builder.input(view),), view)
@@ -82,22 +85,22 @@ def norm_graph(call: relax.Call) -> Graph:
 
     Raises
     ------
-    UnsupportedGraphError
+    UnsupportedProblemError
         When cuDNN cannot run it.
     """
-    shape = shape_of(call, "the result")
+    shape = static_shape(call, "the result")
     axes = sorted(int(axis) % len(shape) for axis in call.attrs.axes)
     if axes != list(range(len(shape) - len(axes), len(shape))):
-        raise UnsupportedGraphError(f"normalized axes {axes} of {shape} are not the last ones")
+        raise UnsupportedProblemError(f"normalized axes {axes} of {shape} are not the last ones")
     is_layer_norm = str(call.op.name) == "relax.nn.layer_norm"
     if is_layer_norm and not (call.attrs.center and call.attrs.scale):
-        raise UnsupportedGraphError("a layer norm without scale or bias is not supported")
+        raise UnsupportedProblemError("a layer norm without scale or bias is not supported")
     parameters = call.args[1:]
     width = math.prod(shape[axes[0] :])
     for parameter in parameters:
-        if math.prod(shape_of(parameter, "a parameter")) != width:
-            raise UnsupportedGraphError(
-                f"a parameter of shape {shape_of(parameter, 'a parameter')} does not have "
+        if math.prod(static_shape(parameter, "a parameter")) != width:
+            raise UnsupportedProblemError(
+                f"a parameter of shape {static_shape(parameter, 'a parameter')} does not have "
                 f"{width} values"
             )
     builder = GraphBuilder(same_dtype(*call.args, call))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -11,6 +11,7 @@ import jinja2
 from tvm import relax
 
 from collage.backends.base import PatternTriple
+from collage.backends.composites import Composite
 from collage.backends.cutlass.attention_patterns import (
     FORMS,
     JOINED,
@@ -21,7 +22,6 @@ from collage.backends.cutlass.attention_patterns import (
 )
 from collage.backends.cutlass.attention_problem import (
     AttentionProblem,
-    UnsupportedAttentionError,
     read_attention,
     read_joined,
 )
@@ -32,11 +32,10 @@ from collage.backends.cutlass.family import (
     KernelSpec,
     OperatorFamily,
     Reading,
-    TensorSpec,
+    tensor_spec,
 )
 from collage.backends.cutlass.options import CutlassOptions
-from collage.backends.errors import CodegenError
-from collage.backends.patterns import tensor_dtype, tensor_shape
+from collage.backends.errors import CodegenError, UnsupportedProblemError
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
@@ -97,28 +96,24 @@ class AttentionFamily(OperatorFamily):
     def patterns(self, options: CutlassOptions, arch: str) -> Sequence[PatternTriple]:
         return pattern_table()
 
-    def read(
-        self, name: str, composite: relax.Function, options: CutlassOptions, arch: str
-    ) -> Reading:
-        bindings = {b.var: b.value for block in composite.body.blocks for b in block.bindings}
-        root = bindings[composite.body.body]
+    def read(self, composite: Composite, options: CutlassOptions, arch: str) -> Reading:
+        name = composite.name
+        root = composite.root
         try:
             if name in self._forms:
-                parts = _chain_parts(self._forms[name], bindings, root)
+                parts = _chain_parts(self._forms[name], composite)
                 problem = read_chain(self._forms[name], parts, root)
                 arguments = [parts[part] for part in ("q", "k", "v", "mask") if part in parts]
             elif name.endswith(JOINED):
-                split = _split(name, bindings)
+                split = _split(composite)
                 problem = read_joined(root, split)
                 arguments = [split.args[0], *root.args[3:]]
             else:
                 problem = read_attention(root)
                 arguments = list(root.args)
-        except UnsupportedAttentionError as err:
+        except UnsupportedProblemError as err:
             raise CodegenError(f"cutlass cannot compile '{name}': {err}", value=name) from err
-        if not all(any(arg.same_as(p) for p in composite.params) for arg in arguments):
-            raise CodegenError(f"'{name}': an operand is no parameter of it", value=name)
-        return Reading(_spec(problem, arguments, root), tuple(arguments))
+        return Reading.of(composite, _spec(problem, arguments, root), arguments)
 
     def configurations(
         self, spec: KernelSpec, options: CutlassOptions, arch: str
@@ -187,50 +182,30 @@ def _spec(
         math="tensor" if problem.bits == 16 else "3xtf32",
         layout="joined" if problem.joined else problem.layout,
         epilogue="bias" if problem.has_bias else "none",
-        inputs=tuple(_tensor(argument) for argument in arguments),
-        output=_tensor(root),
+        inputs=tuple(tensor_spec(argument) for argument in arguments),
+        output=tensor_spec(root),
         scalars=(problem.scale,),
     )
 
 
-def _split(name: str, bindings: Mapping[relax.Var, relax.Expr]) -> relax.Call:
-    for value in bindings.values():
+def _split(composite: Composite) -> relax.Call:
+    for value in composite.bindings.values():
         if isinstance(value, relax.Call) and value.op.name == "relax.split":
             return value
-    raise CodegenError(f"'{name}' splits nothing", value=name)
+    raise CodegenError(f"'{composite.name}' splits nothing", value=composite.name)
 
 
-def _chain_parts(
-    form: ChainForm, bindings: Mapping[relax.Var, relax.Expr], root: relax.Call
-) -> dict[str, relax.Expr]:
+def _chain_parts(form: ChainForm, composite: Composite) -> dict[str, relax.Expr]:
     """The parts of a chain, from its result back to its operands."""
-    weights, v = root.args
-    softmax = bindings[weights]
+    softmax, v = map(composite.resolve, composite.root.args)
     parts = {"v": v, "softmax": softmax}
-    at = bindings[softmax.args[0]]
+    at = composite.resolve(softmax.args[0])
     if form.mask:
-        inner, parts["mask"] = _inner_and_other(at, bindings)
-        at = bindings[inner]
+        at, parts["mask"] = composite.computed_and_other(at)
     if form.scaling:
-        inner, parts["factor"] = _inner_and_other(at, bindings)
-        at = bindings[inner]
-    q, permuted = at.args
-    permuted = bindings[permuted]
+        at, parts["factor"] = composite.computed_and_other(at)
+    q, permuted = map(composite.resolve, at.args)
     return parts | {"scores": at, "q": q, "permuted": permuted, "k": permuted.args[0]}
-
-
-def _inner_and_other(
-    call: relax.Call, bindings: Mapping[relax.Var, relax.Expr]
-) -> tuple[relax.Expr, relax.Expr]:
-    """The operand that is computed in the chain, and the one that is not."""
-    left, right = call.args
-    return (left, right) if left in bindings else (right, left)
-
-
-def _tensor(expr: relax.Expr) -> TensorSpec:
-    shape = tensor_shape(expr)
-    assert shape is not None
-    return TensorSpec(shape, tensor_dtype(expr))
 
 
 def family() -> AttentionFamily:

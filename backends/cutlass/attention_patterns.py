@@ -15,7 +15,6 @@ from collage.backends.base import Match, PatternTriple, Predicate, Verdict
 from collage.backends.cutlass.attention_problem import (
     AttentionProblem,
     Strides,
-    UnsupportedAttentionError,
     bhsd,
     bias_strides,
     check,
@@ -23,7 +22,16 @@ from collage.backends.cutlass.attention_problem import (
     read_joined,
 )
 from collage.backends.cutlass.family import DTYPE_BITS
-from collage.backends.patterns import either_order, operator, tensor_dtype, tensor_shape
+from collage.backends.errors import UnsupportedProblemError
+from collage.backends.patterns import (
+    derives,
+    either_order,
+    operator,
+    permutation,
+    tensor_dtype,
+    tensor_shape,
+)
+from collage.backends.strided_views import View
 
 PREFIX = "attention"
 JOINED = "of_parts"
@@ -78,7 +86,7 @@ def _call_fits(match: Match) -> Verdict:
             read_joined(call, split)
         else:
             read_attention(call)
-    except UnsupportedAttentionError as err:
+    except UnsupportedProblemError as err:
         return Verdict.no(str(err))
     return Verdict.yes()
 
@@ -120,14 +128,7 @@ def _chains() -> Iterator[PatternTriple]:
 
 
 def _chain_fits(form: ChainForm) -> Predicate:
-    def check_chain(match: Match) -> Verdict:
-        try:
-            read_chain(form, match.annotated, match.root)
-        except UnsupportedAttentionError as err:
-            return Verdict.no(str(err))
-        return Verdict.yes()
-
-    return check_chain
+    return derives(lambda match: read_chain(form, match.annotated, match.root))
 
 
 def read_chain(
@@ -145,26 +146,26 @@ def read_chain(
 
     Raises
     ------
-    UnsupportedAttentionError
+    UnsupportedProblemError
         When the kernel cannot run it.
     """
     q, k, v = (tensor_shape(parts[name]) for name in ("q", "k", "v"))
     scores, result = tensor_shape(parts["scores"]), tensor_shape(root)
     if q is None or k is None or v is None or scores is None or result is None:
-        raise UnsupportedAttentionError("an operand has no static shape")
+        raise UnsupportedProblemError("an operand has no static shape")
     if 0 in (*q, *k, *v):
-        raise UnsupportedAttentionError(f"an operand is empty: {q}, {k}, {v}")
+        raise UnsupportedProblemError(f"an operand is empty: {q}, {k}, {v}")
     rank = len(scores)
     if rank not in (3, 4) or {len(q), len(k), len(v)} != {rank} or q[:-2] != v[:-2]:
-        raise UnsupportedAttentionError(f"operands of shapes {q}, {k}, {v}")
+        raise UnsupportedProblemError(f"operands of shapes {q}, {k}, {v}")
     dtypes = {tensor_dtype(expr) for name, expr in parts.items() if name != "factor"}
     dtype = tensor_dtype(root)
     if dtypes != {dtype} or dtype not in DTYPE_BITS:
-        raise UnsupportedAttentionError(f"dtypes {sorted(dtypes)}")
+        raise UnsupportedProblemError(f"dtypes {sorted(dtypes)}")
     softmax = parts["softmax"]
     assert isinstance(softmax, relax.Call)
     if int(softmax.attrs.axis) % rank != rank - 1:
-        raise UnsupportedAttentionError(f"softmax over axis {int(softmax.attrs.axis)}")
+        raise UnsupportedProblemError(f"softmax over axis {int(softmax.attrs.axis)}")
     lead = (1,) * (4 - rank)
     (batch, heads, queries, dim), (_, _, keys, dim_value) = lead + q, lead + v
     problem = AttentionProblem(
@@ -188,12 +189,12 @@ def _scale(form: ChainForm, parts: Mapping[str, relax.Expr]) -> float:
         return 1.0
     factor = parts["factor"]
     if not isinstance(factor, tvm.ir.GenericConst) or factor.value.numpy().size != 1:
-        raise UnsupportedAttentionError("the scores are not scaled by one number")
+        raise UnsupportedProblemError("the scores are not scaled by one number")
     number = float(factor.value.numpy().astype("float64").reshape(-1)[0])
     if form.scaling == "multiply":
         return number
     if number == 0:
-        raise UnsupportedAttentionError("the scores are divided by zero")
+        raise UnsupportedProblemError("the scores are divided by zero")
     return 1 / number
 
 
@@ -201,18 +202,13 @@ def _key_strides(permuted: relax.Expr, source: tuple[int, ...], wanted: tuple[in
     """Strides of keys that ``permute_dims`` turns to (batch, head, element, sequence)."""
     assert isinstance(permuted, relax.Call)
     rank = len(tensor_shape(permuted) or ())
-    given = permuted.attrs.axes
-    axes = [int(a) % rank for a in given] if given is not None else list(reversed(range(rank)))
     # A missing head or batch stays in front.
     lead = 4 - rank
-    axes = [*range(lead), *(axis + lead for axis in axes)]
-    step = [1] * 4
-    for axis in (2, 1, 0):
-        step[axis] = step[axis + 1] * source[axis + 1]
-    shape, steps = [source[axis] for axis in axes], [step[axis] for axis in axes]
+    axes = [*range(lead), *(axis + lead for axis in permutation(permuted) or ())]
+    view = View.dense(source).permuted(axes)
     batch, heads, keys, dim = wanted
-    if shape != [batch, heads, dim, keys] or (steps[2] != 1 and dim != 1):
-        raise UnsupportedAttentionError(
+    if view.shape != (batch, heads, dim, keys) or (view.strides[2] != 1 and dim != 1):
+        raise UnsupportedProblemError(
             f"keys of shape {source} permuted by {axes}: their last axis must be a head's elements"
         )
-    return Strides(row=steps[3], head=steps[1], batch=steps[0])
+    return Strides(row=view.strides[3], head=view.strides[1], batch=view.strides[0])

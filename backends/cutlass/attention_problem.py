@@ -10,6 +10,7 @@ from typing import Any
 from tvm import relax
 
 from collage.backends.cutlass.family import DTYPE_BITS
+from collage.backends.errors import UnsupportedProblemError
 from collage.backends.patterns import tensor_dtype, tensor_shape
 
 MASKS = {"": 0, "TopLeft": 1, "BottomRight": 2}
@@ -19,10 +20,6 @@ MAX_DIM = 256
 MAX_GRID = 65535
 MIN_ACCESS = 4
 """The kernel moves at least four elements at once."""
-
-
-class UnsupportedAttentionError(Exception):
-    """The fused kernel cannot run this attention; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -105,16 +102,16 @@ def read_attention(call: relax.Call) -> AttentionProblem:
 
     Raises
     ------
-    UnsupportedAttentionError
+    UnsupportedProblemError
         When the kernel cannot run it.
     """
     (q, k, v), dtype = _shapes(call.args[:3]), _dtype(call, *call.args)
     batch, queries, heads, dim = q
     _, keys, key_heads, _ = k
     if key_heads != heads or v[2] != heads:
-        raise UnsupportedAttentionError(f"{heads} heads of queries and {key_heads} of keys")
+        raise UnsupportedProblemError(f"{heads} heads of queries and {key_heads} of keys")
     if getattr(call.attrs, "window_size", None) is not None:
-        raise UnsupportedAttentionError("sliding-window attention")
+        raise UnsupportedProblemError("sliding-window attention")
     mask, scale = call.attrs.causal_mask, call.attrs.scale
     has_bias = len(call.args) > 3
     problem = AttentionProblem(
@@ -146,20 +143,20 @@ def read_joined(call: relax.Call, split: relax.Call) -> AttentionProblem:
 
     Raises
     ------
-    UnsupportedAttentionError
+    UnsupportedProblemError
         When the kernel cannot run it, or the parts are cut otherwise.
     """
     problem = read_attention(call)
     source = tensor_shape(split.args[0])
     parts = [tensor_shape_of(part) for part in split.ty.fields]
     if source is None or len(source) < 2 or len(parts) != 3:
-        raise UnsupportedAttentionError(f"{len(parts)} parts of a tensor of shape {source}")
+        raise UnsupportedProblemError(f"{len(parts)} parts of a tensor of shape {source}")
     if int(split.attrs.axis) % len(source) != len(source) - 1:
-        raise UnsupportedAttentionError(f"parts of axis {int(split.attrs.axis)}, not of the last")
+        raise UnsupportedProblemError(f"parts of axis {int(split.attrs.axis)}, not of the last")
     rows, width = math.prod(source[:-1]), source[-1]
     wanted = [problem.heads * dim for dim in (problem.dim, problem.dim, problem.dim_value)]
     if rows != problem.batch * problem.queries or [part[-1] for part in parts] != wanted:
-        raise UnsupportedAttentionError(
+        raise UnsupportedProblemError(
             f"parts of shapes {parts} do not hold {problem.heads} heads of "
             f"{problem.dim} and {problem.dim_value} elements"
         )
@@ -180,12 +177,12 @@ def tensor_shape_of(ty: relax.Type) -> tuple[int, ...]:
 
     Raises
     ------
-    UnsupportedAttentionError
+    UnsupportedProblemError
         When it has none.
     """
     shape = tensor_shape(relax.Var("part", ty))
     if shape is None:
-        raise UnsupportedAttentionError(f"no static shape: {ty}")
+        raise UnsupportedProblemError(f"no static shape: {ty}")
     return shape
 
 
@@ -193,7 +190,7 @@ def _shapes(operands: Any) -> list[tuple[int, ...]]:
     shapes = [tensor_shape(operand) for operand in operands]
     for shape in shapes:
         if shape is None or len(shape) != 4 or 0 in shape:
-            raise UnsupportedAttentionError(f"operands of shapes {shapes}; four extents are needed")
+            raise UnsupportedProblemError(f"operands of shapes {shapes}; four extents are needed")
     return [shape for shape in shapes if shape is not None]
 
 
@@ -201,7 +198,7 @@ def _dtype(*exprs: relax.Expr) -> str:
     dtypes = {tensor_dtype(expr) for expr in exprs}
     dtype = min(dtypes)
     if len(dtypes) != 1 or dtype not in DTYPE_BITS:
-        raise UnsupportedAttentionError(
+        raise UnsupportedProblemError(
             f"dtypes {sorted(dtypes)}; all must have the same one of {', '.join(DTYPE_BITS)}"
         )
     return dtype
@@ -212,18 +209,18 @@ def bias_strides(bias: relax.Expr, batch: int, heads: int, queries: int, keys: i
 
     Raises
     ------
-    UnsupportedAttentionError
+    UnsupportedProblemError
         When it does not broadcast so, or has not one value per key.
     """
     shape = tensor_shape(bias)
     if shape is None or len(shape) > 4 or not shape:
-        raise UnsupportedAttentionError(f"a bias of shape {shape}")
+        raise UnsupportedProblemError(f"a bias of shape {shape}")
     full = (1,) * (4 - len(shape)) + shape
     if full[3] != keys or any(
         given not in (1, wanted)
         for given, wanted in zip(full, (batch, heads, queries, keys), strict=True)
     ):
-        raise UnsupportedAttentionError(
+        raise UnsupportedProblemError(
             f"a bias of shape {shape} for scores of shape {(batch, heads, queries, keys)}"
         )
     return Strides(
@@ -238,32 +235,32 @@ def check(problem: AttentionProblem) -> None:
 
     Raises
     ------
-    UnsupportedAttentionError
+    UnsupportedProblemError
         When it cannot.
     """
     for name, dim in (("queries", problem.dim), ("values", problem.dim_value)):
         if dim > MAX_DIM or dim % MIN_ACCESS:
-            raise UnsupportedAttentionError(
+            raise UnsupportedProblemError(
                 f"heads of {name} have {dim} elements; a multiple of {MIN_ACCESS} up to {MAX_DIM} "
                 "is needed"
             )
     if problem.layout == "bhsd" and max(problem.dim, problem.dim_value) > 128:
-        raise UnsupportedAttentionError(
+        raise UnsupportedProblemError(
             f"heads of {max(problem.dim, problem.dim_value)} elements laid out by head"
         )
     if problem.mask not in MASKS:
-        raise UnsupportedAttentionError(f"mask '{problem.mask}'")
+        raise UnsupportedProblemError(f"mask '{problem.mask}'")
     if problem.mask == "BottomRight" and problem.queries > problem.keys:
-        raise UnsupportedAttentionError(
+        raise UnsupportedProblemError(
             f"a mask from the bottom right with {problem.queries} queries and {problem.keys} keys"
         )
     # The bias is fetched in accesses of 16 bytes.
     if problem.has_bias and problem.keys % (128 // problem.bits):
-        raise UnsupportedAttentionError(
+        raise UnsupportedProblemError(
             f"a bias with {problem.keys} keys; a multiple of {128 // problem.bits} is needed"
         )
     if max(problem.batch, problem.heads) > MAX_GRID:
-        raise UnsupportedAttentionError(f"{problem.batch} batches of {problem.heads} heads")
+        raise UnsupportedProblemError(f"{problem.batch} batches of {problem.heads} heads")
     # Positions within one batch are 32-bit numbers.
     largest = max(
         problem.queries * problem.q.row,
@@ -272,4 +269,4 @@ def check(problem: AttentionProblem) -> None:
         problem.queries * problem.bias.row,
     )
     if largest >= 2**31:
-        raise UnsupportedAttentionError("a batch has more than 2^31 elements")
+        raise UnsupportedProblemError("a batch has more than 2^31 elements")

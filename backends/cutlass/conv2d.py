@@ -11,6 +11,7 @@ import jinja2
 from tvm import relax
 
 from collage.backends.base import PatternTriple
+from collage.backends.composites import Composite
 from collage.backends.cutlass.conv2d_configurations import Conv2dConfiguration, candidates
 from collage.backends.cutlass.conv2d_patterns import (
     PREFIX,
@@ -21,7 +22,6 @@ from collage.backends.cutlass.conv2d_patterns import (
 from collage.backends.cutlass.conv2d_problem import (
     Conv2dProblem,
     Epilogue,
-    UnsupportedConvolutionError,
     check_epilogue,
     float32_math,
     is_product,
@@ -34,6 +34,7 @@ from collage.backends.cutlass.family import (
     OperatorFamily,
     Reading,
     TensorSpec,
+    tensor_spec,
 )
 from collage.backends.cutlass.gemm_configurations import GemmConfiguration
 from collage.backends.cutlass.gemm_configurations import configurations as gemm_configurations
@@ -47,8 +48,7 @@ from collage.backends.cutlass.gemm_render import (
 from collage.backends.cutlass.gemm_render import render as render_gemm
 from collage.backends.cutlass.matmul import problem_of
 from collage.backends.cutlass.options import CutlassOptions
-from collage.backends.errors import CodegenError
-from collage.backends.patterns import tensor_dtype, tensor_shape
+from collage.backends.errors import CodegenError, UnsupportedProblemError
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
@@ -88,13 +88,12 @@ class Conv2dFamily(OperatorFamily):
     def patterns(self, options: CutlassOptions, arch: str) -> Sequence[PatternTriple]:
         return pattern_table(options)
 
-    def read(
-        self, name: str, composite: relax.Function, options: CutlassOptions, arch: str
-    ) -> Reading:
+    def read(self, composite: Composite, options: CutlassOptions, arch: str) -> Reading:
+        name = composite.name
         epilogue = self._epilogues.get(name)
         if epilogue is None:
             raise CodegenError(f"'{name}' is no fused convolution", value=name)
-        bindings = {b.var: b.value for block in composite.body.blocks for b in block.bindings}
+        bindings = composite.bindings
         convolution = next((v for v, call in bindings.items() if _is_call(call, "nn.conv2d")), None)
         if convolution is None:
             raise CodegenError(f"'{name}' holds no convolution", value=name)
@@ -104,15 +103,13 @@ class Conv2dFamily(OperatorFamily):
             check_epilogue(problem, epilogue)
             half = problem.bits == 16
             math = "tensor" if half else float32_math(options)
-        except UnsupportedConvolutionError as err:
+        except UnsupportedProblemError as err:
             raise CodegenError(f"cutlass cannot compile '{name}': {err}", value=name) from err
         arguments = list(call.args)
         if epilogue.bias:
             arguments.append(_other_operand(name, bindings, convolution))
         if epilogue.residual:
-            arguments.append(_residual(name, composite, bindings, epilogue))
-        if not all(any(arg.same_as(p) for p in composite.params) for arg in arguments):
-            raise CodegenError(f"'{name}': an operand is no parameter of it", value=name)
+            arguments.append(_residual(composite, epilogue))
         spec = KernelSpec(
             operator="conv2d",
             sizes=problem.sizes(),
@@ -120,10 +117,10 @@ class Conv2dFamily(OperatorFamily):
             math=math,
             layout="nhwc",
             epilogue=epilogue.name,
-            inputs=tuple(_tensor(arg) for arg in arguments),
+            inputs=tuple(tensor_spec(arg) for arg in arguments),
             output=TensorSpec((problem.n, problem.p, problem.q, problem.k), problem.dtype),
         )
-        return Reading(spec, tuple(arguments))
+        return Reading.of(composite, spec, arguments)
 
     def configurations(
         self, spec: KernelSpec, options: CutlassOptions, arch: str
@@ -201,28 +198,17 @@ def _other_operand(
     raise CodegenError(f"'{name}': nothing is added to the convolution", value=name)
 
 
-def _residual(
-    name: str,
-    composite: relax.Function,
-    bindings: Mapping[relax.Var, relax.Expr],
-    epilogue: Epilogue,
-) -> relax.Expr:
+def _residual(composite: Composite, epilogue: Epilogue) -> relax.Expr:
     """The tensor that is joined last, or last before the final activation."""
-    at = bindings[composite.body.body]
+    name, at = composite.name, composite.root
     if epilogue.final:
-        at = bindings[at.args[0]]
+        at = composite.resolve(at.args[0])
     if not _is_call(at, epilogue.residual):
         raise CodegenError(f"'{name}': no {epilogue.residual} where expected: {at}", value=name)
-    given = [arg for arg in at.args if arg not in bindings]
+    given = [arg for arg in at.args if arg not in composite.bindings]
     if len(given) != 1:
         raise CodegenError(f"'{name}': the residual is computed inside it", value=name)
     return given[0]
-
-
-def _tensor(expr: relax.Expr) -> TensorSpec:
-    shape = tensor_shape(expr)
-    assert shape is not None
-    return TensorSpec(shape, tensor_dtype(expr))
 
 
 def family() -> Conv2dFamily:

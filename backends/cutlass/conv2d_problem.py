@@ -9,6 +9,7 @@ from tvm import relax
 
 from collage.backends.cutlass.family import DTYPE_BITS
 from collage.backends.cutlass.options import CutlassOptions
+from collage.backends.errors import UnsupportedProblemError
 from collage.backends.patterns import tensor_dtype, tensor_shape
 
 ACTIVATIONS = ("relu", "relu6", "sigmoid", "silu", "hardswish", "gelu", "gelu_tanh")
@@ -18,10 +19,6 @@ RESIDUALS = ("add", "multiply")
 
 MAX_TENSOR_BYTES = 2**31 - 1
 """CUTLASS indexes the tensors of a convolution with 32-bit byte offsets."""
-
-
-class UnsupportedConvolutionError(Exception):
-    """The kernels cannot run this convolution; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -119,14 +116,14 @@ def float32_math(options: CutlassOptions) -> str:
 
     Raises
     ------
-    UnsupportedConvolutionError
+    UnsupportedProblemError
         When the options allow neither way.
     """
     if options.allow_tf32:
         return "tf32"
     if options.use_3xtf32:
         return "3xtf32"
-    raise UnsupportedConvolutionError(
+    raise UnsupportedProblemError(
         "float32 convolutions run on tensor cores only: set use_3xtf32 or allow_tf32"
     )
 
@@ -136,30 +133,30 @@ def read_problem(call: relax.Call, options: CutlassOptions) -> Conv2dProblem:
 
     Raises
     ------
-    UnsupportedConvolutionError
+    UnsupportedProblemError
         When the kernels cannot run it.
     """
     attrs = call.attrs
     data, weight, result = (tensor_shape(expr) for expr in (*call.args, call))
     if data is None or weight is None or result is None:
-        raise UnsupportedConvolutionError("the data or the weights have no static shape")
+        raise UnsupportedProblemError("the data or the weights have no static shape")
     if 0 in (*data, *weight, *result):
-        raise UnsupportedConvolutionError(f"an operand is empty: {data}, {weight}, {result}")
+        raise UnsupportedProblemError(f"an operand is empty: {data}, {weight}, {result}")
     _check_layouts(attrs)
     dtype = tensor_dtype(call.args[0])
     dtypes = {tensor_dtype(expr) for expr in (*call.args, call)}
     if dtype not in DTYPE_BITS or dtypes != {dtype}:
-        raise UnsupportedConvolutionError(
+        raise UnsupportedProblemError(
             f"operands and result have dtypes {sorted(dtypes)}; "
             f"all must have the same one of {', '.join(DTYPE_BITS)}"
         )
     if dtype == "float32":
         float32_math(options)
     if int(attrs.groups) != 1:
-        raise UnsupportedConvolutionError(f"{int(attrs.groups)} groups; only 1 is supported")
+        raise UnsupportedProblemError(f"{int(attrs.groups)} groups; only 1 is supported")
     top, left, below, right = (int(width) for width in attrs.padding)
     if min(top, left, below, right) < 0:
-        raise UnsupportedConvolutionError(f"negative padding {[top, left, below, right]}")
+        raise UnsupportedProblemError(f"negative padding {[top, left, below, right]}")
     (n, h, w, c), (k, r, s, _), (_, p, q, _) = data, weight, result
     problem = Conv2dProblem(
         *(n, h, w, c, k, r, s, p, q),
@@ -174,7 +171,7 @@ def read_problem(call: relax.Call, options: CutlassOptions) -> Conv2dProblem:
         "result": n * p * q * k,
     }.items():
         if count * problem.bits // 8 > MAX_TENSOR_BYTES:
-            raise UnsupportedConvolutionError(f"the {name} take more than 2 GiB")
+            raise UnsupportedProblemError(f"the {name} take more than 2 GiB")
     return problem
 
 
@@ -183,7 +180,7 @@ def _check_layouts(attrs: Mapping[str, object]) -> None:
     for name, layout in wanted.items():
         given = str(getattr(attrs, name)) or "NHWC"
         if given != layout:
-            raise UnsupportedConvolutionError(f"{name} is {given}; only {layout} is supported")
+            raise UnsupportedProblemError(f"{name} is {given}; only {layout} is supported")
 
 
 def check_epilogue(problem: Conv2dProblem, epilogue: Epilogue) -> None:
@@ -191,8 +188,8 @@ def check_epilogue(problem: Conv2dProblem, epilogue: Epilogue) -> None:
 
     Raises
     ------
-    UnsupportedConvolutionError
+    UnsupportedProblemError
         When they cannot.
     """
     if epilogue.bias and problem.k == 1:
-        raise UnsupportedConvolutionError("a bias of one element is not passed as a tensor")
+        raise UnsupportedProblemError("a bias of one element is not passed as a tensor")

@@ -24,7 +24,10 @@ from typing import Any, ClassVar
 from tvm import relax
 
 from collage.backends.base import PatternTriple
+from collage.backends.composites import Composite
 from collage.backends.cutlass.options import CutlassOptions
+from collage.backends.errors import CodegenError
+from collage.backends.patterns import static_shape, tensor_dtype
 
 DTYPE_BITS = {"float16": 16, "bfloat16": 16, "float32": 32}
 """Element types of operands, by their width."""
@@ -44,6 +47,11 @@ class TensorSpec:
     @property
     def bits(self) -> int:
         return DTYPE_BITS[self.dtype]
+
+
+def tensor_spec(expr: relax.Expr) -> TensorSpec:
+    """The spec of a tensor expression, whose shape predicates hold to be static."""
+    return TensorSpec(static_shape(expr, "a tensor"), tensor_dtype(expr))
 
 
 @dataclass(frozen=True)
@@ -120,6 +128,23 @@ class Reading:
     spec: KernelSpec
     arguments: tuple[relax.Var, ...]
 
+    @classmethod
+    def of(cls, composite: Composite, spec: KernelSpec, arguments: Sequence[relax.Expr]) -> Reading:
+        """The reading of a composite.
+
+        Raises
+        ------
+        CodegenError
+            When an argument is no parameter of it.
+        """
+        parameters = composite.function.params
+        for argument in arguments:
+            if not any(argument.same_as(parameter) for parameter in parameters):
+                raise CodegenError(
+                    f"'{composite.name}': an operand is no parameter of it", value=composite.name
+                )
+        return cls(spec, tuple(arguments))
+
 
 @dataclass(frozen=True)
 class KernelSource:
@@ -145,10 +170,8 @@ class OperatorFamily(ABC):
         """The pattern table for an architecture such as ``sm_90a``; later ones go first."""
 
     @abstractmethod
-    def read(
-        self, name: str, composite: relax.Function, options: CutlassOptions, arch: str
-    ) -> Reading:
-        """Read a composite function called ``name``.
+    def read(self, composite: Composite, options: CutlassOptions, arch: str) -> Reading:
+        """Read a composite function.
 
         Weights and biases are parameters of it; only tensors of one element stay constants.
 

@@ -7,35 +7,36 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import tvm
 from tvm import relax
-from tvm.relax.dpl import DFPattern, is_const, is_op, wildcard
+from tvm.relax.dpl import is_op, wildcard
 
 from collage.backends.base import Match, PatternTriple, Predicate, Verdict
+from collage.backends.cutlass.epilogue_patterns import (
+    with_checked_activation,
+    with_joined_residual,
+)
 from collage.backends.cutlass.family import DTYPE_BITS
 from collage.backends.cutlass.gemm_problem import (
     GemmProblem,
     Operand,
-    UnsupportedProductError,
     plan,
 )
+from collage.backends.errors import UnsupportedProblemError
 from collage.backends.patterns import (
     Chain,
     all_of,
-    either_order,
+    derives,
+    permutation,
     residual_same_shape,
     tensor_dtype,
     tensor_shape,
-    with_activation,
     with_bias,
-    with_residual,
 )
 
 PREFIX = "matmul"
 ACTIVATIONS = ("relu", "sigmoid", "silu", "gelu", "gelu_tanh", "hardswish")
 """Activations of the kernels' epilogues, in rising priority of their patterns."""
 RESIDUALS = ("multiply", "add")
-HARD_SWISH = {"scale": 1 / 6, "shift": 0.5, "low": 0.0, "high": 1.0}
 
 
 @dataclass(frozen=True)
@@ -110,56 +111,15 @@ def _triple(form: Form) -> PatternTriple:
         chain = with_bias(chain)
         chain = chain.then(chain.pattern, biased=chain.pattern)
         checks.append(_bias_per_column)
-    if form.activation == "hardswish":
-        chain = _hard_swish(chain)
-        checks.append(_is_hard_swish)
-    elif form.activation:
-        chain = with_activation(chain, form.activation)
     if form.activation:
+        chain, check = with_checked_activation(chain, form.activation)
         chain = chain.then(chain.pattern, activated=chain.pattern)
-    if form.residual == "add":
-        chain = with_residual(chain)
-    elif form.residual == "multiply":
-        residual = wildcard()
-        joined = either_order("relax.multiply", chain.pattern, residual)
-        chain = chain.then(joined, residual=residual)
+        checks.append(check)
+    chain = with_joined_residual(chain, form.residual)
     if form.residual:
         checks += [residual_same_shape, _residual_from_outside]
     checks.append(_dtypes)
     return PatternTriple(form.name, chain.pattern, all_of(*checks), dict(chain.annotations))
-
-
-def _hard_swish(chain: Chain) -> Chain:
-    """``x * clip(x * scale + shift, low, high)`` with its numbers named."""
-    named: dict[str, DFPattern] = {
-        "scale": is_const(),
-        "shift": is_const(),
-        "low": wildcard(),
-        "high": wildcard(),
-    }
-    scaled = either_order("relax.multiply", chain.pattern, named["scale"])
-    shifted = either_order("relax.add", scaled, named["shift"])
-    gate = is_op("relax.clip")(shifted, named["low"], named["high"])
-    return chain.then(either_order("relax.multiply", chain.pattern, gate), **named)
-
-
-def _is_hard_swish(match: Match) -> Verdict:
-    for name, wanted in HARD_SWISH.items():
-        given = _number(match.annotated[name])
-        # Half types hold 1/6 to three digits.
-        if given is None or not math.isclose(given, wanted, rel_tol=5e-3, abs_tol=1e-6):
-            return Verdict.no(f"hard-swish is x * clip(x / 6 + 1/2, 0, 1), but {name} is {given}")
-    return Verdict.yes()
-
-
-def _number(expr: relax.Expr) -> float | None:
-    """The value of a one-element constant or of a number, or None for anything else."""
-    if isinstance(expr, tvm.ir.GenericConst):
-        array = expr.value.numpy()
-        return float(array.reshape(-1)[0]) if array.size == 1 else None
-    value = getattr(expr, "value", expr)
-    value = getattr(value, "value", value)
-    return float(value) if isinstance(value, int | float) else None
 
 
 def operand(expr: relax.Expr, permuted: relax.Expr | None) -> Operand:
@@ -167,23 +127,21 @@ def operand(expr: relax.Expr, permuted: relax.Expr | None) -> Operand:
 
     Raises
     ------
-    UnsupportedProductError
+    UnsupportedProblemError
         When it has no matrices, or other axes than the last two change places.
     """
     shape = tensor_shape(expr)
     if shape is None:
-        raise UnsupportedProductError(f"an operand has no static shape: {expr.ty}")
+        raise UnsupportedProblemError(f"an operand has no static shape: {expr.ty}")
     if len(shape) < 2:
-        raise UnsupportedProductError(f"an operand of shape {shape} is no matrix")
+        raise UnsupportedProblemError(f"an operand of shape {shape} is no matrix")
     if 0 in shape:
-        raise UnsupportedProductError(f"an operand is empty: shape {shape}")
+        raise UnsupportedProblemError(f"an operand is empty: shape {shape}")
     if permuted is None:
         return Operand(shape)
-    rank = len(shape)
-    given = permuted.attrs.axes
-    axes = [int(axis) % rank for axis in given] if given is not None else [*reversed(range(rank))]
+    rank, axes = len(shape), permutation(permuted)
     if axes != [*range(rank - 2), rank - 1, rank - 2]:
-        raise UnsupportedProductError(
+        raise UnsupportedProblemError(
             f"axes {axes} of an operand: only the last two may be swapped"
         )
     return Operand(shape, transposed=True)
@@ -203,16 +161,16 @@ def read_product(
 
     Raises
     ------
-    UnsupportedProductError
+    UnsupportedProblemError
         When the kernels cannot run it.
     """
     result = tensor_shape(call)
     if result is None:
-        raise UnsupportedProductError(f"the product has no static shape: {call.ty}")
+        raise UnsupportedProblemError(f"the product has no static shape: {call.ty}")
     dtype = tensor_dtype(a)
     dtypes = {dtype, tensor_dtype(b), tensor_dtype(call)}
     if dtype not in DTYPE_BITS or len(dtypes) > 1:
-        raise UnsupportedProductError(
+        raise UnsupportedProblemError(
             f"operands and product have dtypes {sorted(dtypes)}; "
             f"all must have the same one of {', '.join(DTYPE_BITS)}"
         )
@@ -222,15 +180,11 @@ def read_product(
 
 
 def _product(form: Form) -> Predicate:
-    def check(match: Match) -> Verdict:
+    def product(match: Match) -> GemmProblem:
         found = match.annotated
-        try:
-            read_product(found["root"], found["a"], found["b"], form, found["lhs"], found["rhs"])
-        except UnsupportedProductError as err:
-            return Verdict.no(str(err))
-        return Verdict.yes()
+        return read_product(found["root"], found["a"], found["b"], form, found["lhs"], found["rhs"])
 
-    return check
+    return derives(product)
 
 
 def _bias_per_column(match: Match) -> Verdict:

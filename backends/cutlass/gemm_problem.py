@@ -12,15 +12,12 @@ from dataclasses import dataclass
 
 from collage.backends.cutlass.family import DTYPE_BITS, TensorSpec
 from collage.backends.cutlass.options import CutlassOptions
+from collage.backends.errors import UnsupportedProblemError
 
 MAX_BATCH = 65535
 """The third axis of a launch grid."""
 MAX_EXTENT = 2**31 - 1
 """CUTLASS counts rows, columns and leading dimensions with 32-bit integers."""
-
-
-class UnsupportedProductError(Exception):
-    """The kernels cannot run this product; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -142,20 +139,20 @@ def plan(a: Operand, b: Operand, result: Sequence[int], dtype: str) -> GemmProbl
 
     Raises
     ------
-    UnsupportedProductError
+    UnsupportedProblemError
         When the operands' batches are broadcast along some axes only, or something is too large.
     """
     m, n, k, batch = a.rows, b.columns, a.columns, math.prod(result[:-2])
     if b.batch == 1 and not a.transposed:
         m, batch = m * batch, 1
     elif 1 not in (a.batch, b.batch) and _matrices(a) != _matrices(b):
-        raise UnsupportedProductError(
+        raise UnsupportedProblemError(
             f"batches {_matrices(a)} and {_matrices(b)} are broadcast against each other"
         )
     if batch > MAX_BATCH:
-        raise UnsupportedProductError(f"{batch} matrices; at most {MAX_BATCH} are supported")
+        raise UnsupportedProblemError(f"{batch} matrices; at most {MAX_BATCH} are supported")
     if max(m, n, k, a.leading, b.leading) > MAX_EXTENT:
-        raise UnsupportedProductError("an extent does not fit 32 bits")
+        raise UnsupportedProblemError("an extent does not fit 32 bits")
     shared_a, shared_b = batch == 1 or a.batch == 1, batch == 1 or b.batch == 1
     return GemmProblem(
         m,

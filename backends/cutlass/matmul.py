@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from tvm import relax
 
 from collage.backends.base import PatternTriple
+from collage.backends.composites import Composite
 from collage.backends.cutlass.family import (
     Configuration,
     KernelSource,
@@ -29,12 +30,11 @@ from collage.backends.cutlass.gemm_patterns import (
 )
 from collage.backends.cutlass.gemm_problem import (
     GemmProblem,
-    UnsupportedProductError,
     float32_math,
 )
 from collage.backends.cutlass.gemm_render import ACTIVATION_CODES, RESIDUAL_CODES, render
 from collage.backends.cutlass.options import CutlassOptions
-from collage.backends.errors import CodegenError
+from collage.backends.errors import CodegenError, UnsupportedProblemError
 
 
 class MatmulFamily(OperatorFamily):
@@ -46,16 +46,15 @@ class MatmulFamily(OperatorFamily):
     def patterns(self, options: CutlassOptions, arch: str) -> Sequence[PatternTriple]:
         return pattern_table()
 
-    def read(
-        self, name: str, composite: relax.Function, options: CutlassOptions, arch: str
-    ) -> Reading:
+    def read(self, composite: Composite, options: CutlassOptions, arch: str) -> Reading:
+        name = composite.name
         form = form_of(name)
         if form is None:
             raise CodegenError(f"'{name}' is no composite of the matmul family", value=name)
-        product = _Composite(name, composite, form)
+        product = _Product(composite, form)
         try:
             problem = product.problem()
-        except UnsupportedProductError as err:
+        except UnsupportedProblemError as err:
             raise CodegenError(f"cutlass cannot compile '{name}': {err}", value=name) from err
         return Reading(spec_of(problem, form, options), product.arguments())
 
@@ -111,16 +110,13 @@ def problem_of(spec: KernelSpec) -> GemmProblem:
     return GemmProblem(m, n, k, batch, lda, ldb, stride_a, stride_b, spec.layout, spec.dtype)
 
 
-class _Composite:
-    """A composite function of a known form, taken apart."""
+class _Product:
+    """A composite of a known form, taken apart."""
 
-    def __init__(self, name: str, function: relax.Function, form: Form) -> None:
-        self.name, self.function, self.form = name, function, form
-        self.bindings: Mapping[relax.Var, relax.Expr] = {
-            b.var: b.value for block in function.body.blocks for b in block.bindings
-        }
-        calls = [v for v in self.bindings.values() if isinstance(v, relax.Call)]
-        products = [call for call in calls if call.op.name == "relax.matmul"]
+    def __init__(self, composite: Composite, form: Form) -> None:
+        self.name, self.composite, self.form = composite.name, composite, form
+        self.calls = [v for v in composite.bindings.values() if isinstance(v, relax.Call)]
+        products = [call for call in self.calls if call.op.name == "relax.matmul"]
         if len(products) != 1:
             raise self.error(f"it holds {len(products)} matrix products")
         self.product = products[0]
@@ -128,22 +124,17 @@ class _Composite:
     def error(self, what: str) -> CodegenError:
         return CodegenError(f"cutlass cannot compile '{self.name}': {what}", value=self.name)
 
-    def resolve(self, expr: relax.Expr) -> relax.Expr:
-        while isinstance(expr, relax.Var) and expr in self.bindings:
-            expr = self.bindings[expr]
-        return expr
-
     def stored(self, side: int) -> relax.Expr:
         """The operand on one side of the product, before a ``permute_dims``."""
-        expr = self.resolve(self.product.args[side])
+        expr = self.composite.resolve(self.product.args[side])
         if (self.form.transposed_a, self.form.transposed_b)[side]:
             if not isinstance(expr, relax.Call):
                 raise self.error("an operand is not permuted inside it")
-            expr = self.resolve(expr.args[0])
+            expr = self.composite.resolve(expr.args[0])
         return expr
 
     def problem(self) -> GemmProblem:
-        lhs, rhs = (self.resolve(arg) for arg in self.product.args)
+        lhs, rhs = (self.composite.resolve(arg) for arg in self.product.args)
         return read_product(self.product, self.stored(0), self.stored(1), self.form, lhs, rhs)
 
     def arguments(self) -> tuple[relax.Var, ...]:
@@ -152,7 +143,7 @@ class _Composite:
         if self.form.bias:
             found.append(self.joined(self.consumer(self.product), "bias"))
         if self.form.residual:
-            root = self.resolve(self.function.body.body)
+            root = self.composite.root
             if not isinstance(root, relax.Call):
                 raise self.error("its result is no operator's")
             found.append(self.joined(root, "residual"))
@@ -165,16 +156,17 @@ class _Composite:
 
     def consumer(self, call: relax.Call) -> relax.Call:
         """The call that takes another one's result."""
-        for value in self.bindings.values():
-            if isinstance(value, relax.Call):
-                for arg in value.args:
-                    if isinstance(arg, relax.Var) and self.resolve(arg).same_as(call):
-                        return value
+        for value in self.calls:
+            for arg in value.args:
+                if isinstance(arg, relax.Var) and self.composite.resolve(arg).same_as(call):
+                    return value
         raise self.error("nothing follows the product")
 
     def joined(self, call: relax.Call, what: str) -> relax.Var:
         """The operand of an addition or multiplication that comes from outside."""
-        outside = [arg for arg in map(self.resolve, call.args) if isinstance(arg, relax.Var)]
+        outside = [
+            arg for arg in map(self.composite.resolve, call.args) if isinstance(arg, relax.Var)
+        ]
         if len(call.args) != 2 or len(outside) != 1:
             raise self.error(f"the {what} is not one of its parameters")
         return outside[0]

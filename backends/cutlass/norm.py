@@ -14,6 +14,7 @@ from tvm import relax
 from tvm.relax.dpl import is_op, wildcard
 
 from collage.backends.base import Match, PatternTriple, Verdict
+from collage.backends.composites import Composite
 from collage.backends.cutlass.family import (
     DTYPE_BITS,
     Configuration,
@@ -21,10 +22,10 @@ from collage.backends.cutlass.family import (
     KernelSpec,
     OperatorFamily,
     Reading,
-    TensorSpec,
+    tensor_spec,
 )
 from collage.backends.cutlass.options import CutlassOptions
-from collage.backends.errors import CodegenError
+from collage.backends.errors import CodegenError, UnsupportedProblemError
 from collage.backends.patterns import either_order, tensor_dtype, tensor_shape
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -38,10 +39,6 @@ MAX_CHUNKS = 8
 MAX_THREADS = 1024
 BUSY_ROWS = 132 * 16
 """From so many rows on, one warp per row keeps an H100 or H200 busy."""
-
-
-class UnsupportedNormError(Exception):
-    """The kernels cannot run this normalization; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -91,21 +88,18 @@ class NormFamily(OperatorFamily):
             _triple(name, residual) for residual, name in itertools.product((False, True), OPERANDS)
         ]
 
-    def read(
-        self, name: str, composite: relax.Function, options: CutlassOptions, arch: str
-    ) -> Reading:
-        bindings = {b.var: b.value for block in composite.body.blocks for b in block.bindings}
-        call = bindings[composite.body.body]
+    def read(self, composite: Composite, options: CutlassOptions, arch: str) -> Reading:
+        name = composite.name
+        call = composite.root
         operator_name = name.removeprefix("cutlass.").removeprefix("add_")
         try:
             rows, columns = read_extents(call)
-        except UnsupportedNormError as err:
+        except UnsupportedProblemError as err:
             raise CodegenError(f"cutlass cannot compile '{name}': {err}", value=name) from err
         data, *parameters = call.args
-        residual = data in bindings
-        arguments = [*(bindings[data].args if residual else [data]), *parameters]
-        if not all(any(arg.same_as(p) for p in composite.params) for arg in arguments):
-            raise CodegenError(f"'{name}': an operand is no parameter of it", value=name)
+        data = composite.resolve(data)
+        residual = isinstance(data, relax.Call)
+        arguments = [*(data.args if residual else [data]), *parameters]
         spec = KernelSpec(
             operator=operator_name,
             sizes=(rows, columns),
@@ -113,11 +107,11 @@ class NormFamily(OperatorFamily):
             math="simt",
             layout="row",
             epilogue="add" if residual else "none",
-            inputs=tuple(_tensor(arg) for arg in arguments),
-            output=_tensor(call),
+            inputs=tuple(tensor_spec(arg) for arg in arguments),
+            output=tensor_spec(call),
             scalars=(float(call.attrs.epsilon),),
         )
-        return Reading(spec, tuple(arguments))
+        return Reading.of(composite, spec, arguments)
 
     def configurations(
         self, spec: KernelSpec, options: CutlassOptions, arch: str
@@ -141,7 +135,7 @@ def row_configurations(rows: int, columns: int, bits: int) -> list[NormConfigura
 
     Raises
     ------
-    UnsupportedNormError
+    UnsupportedProblemError
         When a row is too long for one thread block's registers.
     """
     vector = 128 // bits
@@ -157,7 +151,7 @@ def row_configurations(rows: int, columns: int, bits: int) -> list[NormConfigura
         block_rows = 4 if threads == 32 else 1
         found.append(NormConfiguration("simt", threads, block_rows, vector, chunks))
     if not found:
-        raise UnsupportedNormError(f"rows of {columns} elements do not fit a block's registers")
+        raise UnsupportedProblemError(f"rows of {columns} elements do not fit a block's registers")
     # Many rows: few threads each, that need no barrier. Few rows: one access per thread.
     wanted = 4 if rows >= BUSY_ROWS else 1
     found.sort(key=lambda c: abs(math.log2(c.chunks / wanted)))
@@ -169,39 +163,39 @@ def read_extents(call: relax.Call) -> tuple[int, int]:
 
     Raises
     ------
-    UnsupportedNormError
+    UnsupportedProblemError
         When the kernels cannot run it.
     """
     data, *parameters = call.args
     shape = tensor_shape(data)
     if shape is None:
-        raise UnsupportedNormError(f"the data have no static shape: {data.ty}")
+        raise UnsupportedProblemError(f"the data have no static shape: {data.ty}")
     if not shape or 0 in shape:
-        raise UnsupportedNormError(f"the data are empty or a single number: shape {shape}")
+        raise UnsupportedProblemError(f"the data are empty or a single number: shape {shape}")
     dtype = tensor_dtype(call)
     if dtype not in DTYPE_BITS:
-        raise UnsupportedNormError(f"dtype {dtype}; only {', '.join(DTYPE_BITS)} are supported")
+        raise UnsupportedProblemError(f"dtype {dtype}; only {', '.join(DTYPE_BITS)} are supported")
     axes = [int(axis) % len(shape) for axis in call.attrs.axes]
     if not axes or axes != list(range(len(shape) - len(axes), len(shape))):
-        raise UnsupportedNormError(
+        raise UnsupportedProblemError(
             f"normalized axes {axes} of {len(shape)} are not the last ones in their order"
         )
     columns = math.prod(shape[axes[0] :])
     if columns == 1:
-        raise UnsupportedNormError("rows of one element")
+        raise UnsupportedProblemError("rows of one element")
     for parameter in parameters:
         given = tensor_shape(parameter)
         if given is None or math.prod(given) != columns or tensor_dtype(parameter) != dtype:
-            raise UnsupportedNormError(
+            raise UnsupportedProblemError(
                 f"a scale or shift of shape {given} and dtype {tensor_dtype(parameter)} "
                 f"does not fit rows of {columns} elements of {dtype}"
             )
     for flag in ("center", "scale"):
         if not getattr(call.attrs, flag, True):
-            raise UnsupportedNormError(f"layer norm with {flag}=False")
+            raise UnsupportedProblemError(f"layer norm with {flag}=False")
     rows = math.prod(shape) // columns
     if rows >= 2**31:
-        raise UnsupportedNormError(f"{rows} rows")
+        raise UnsupportedProblemError(f"{rows} rows")
     row_configurations(rows, columns, DTYPE_BITS[dtype])
     return rows, columns
 
@@ -225,7 +219,7 @@ def _triple(name: str, residual: bool) -> PatternTriple:
 def _fits(match: Match) -> Verdict:
     try:
         read_extents(match.annotated["root"])
-    except UnsupportedNormError as err:
+    except UnsupportedProblemError as err:
         return Verdict.no(str(err))
     return Verdict.yes()
 
@@ -238,12 +232,6 @@ def _same_shape(match: Match) -> Verdict:
         if given != result:
             return Verdict.no(f"a summand of shape and dtype {given} is broadcast to {result}")
     return _fits(match)
-
-
-def _tensor(expr: relax.Expr) -> TensorSpec:
-    shape = tensor_shape(expr)
-    assert shape is not None
-    return TensorSpec(shape, tensor_dtype(expr))
 
 
 def family() -> NormFamily:

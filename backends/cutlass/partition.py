@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tvm import relax
 
+from collage.backends.composites import CompositeCall
 from collage.backends.cutlass.family import KernelSpec, OperatorFamily
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.errors import CodegenError
@@ -50,34 +51,11 @@ def read_partition(
     CodegenError
         When it is not what the backend's patterns match.
     """
-    symbol = str(function.attrs["global_symbol"])
-    bindings = {b.var: b.value for block in function.body.blocks for b in block.bindings}
-
-    def resolve(expr: relax.Expr) -> relax.Expr:
-        while isinstance(expr, relax.Var) and expr in bindings:
-            expr = bindings[expr]
-        return expr
-
-    composites = [v for v in bindings.values() if isinstance(v, relax.Function)]
-    call = resolve(function.body.body)
-    if len(composites) != 1 or not isinstance(call, relax.Call):
-        raise CodegenError(
-            f"'{symbol}' holds {len(composites)} composites; cutlass takes one", value=symbol
-        )
-    composite = composites[0]
-    name = str(composite.attrs["Composite"])
+    call = CompositeCall.of(function, "cutlass")
+    symbol, name = call.symbol, call.composite.name
     family = next((family for family in known if family.owns(name)), None)
     if family is None:
         raise CodegenError(f"'{symbol}' holds '{name}', which cutlass does not know", value=name)
-    reading = family.read(name, composite, options, arch)
-    given = dict(zip(composite.params, call.args, strict=True))
-    positions = []
-    for var in reading.arguments:
-        argument = resolve(given[var])
-        found = [i for i, param in enumerate(function.params) if param.same_as(argument)]
-        if not found:
-            raise CodegenError(
-                f"'{symbol}': an operand of '{name}' is not one of its parameters", value=symbol
-            )
-        positions.append(found[0])
-    return Partition(symbol, family, reading.spec, tuple(positions), len(function.params))
+    reading = family.read(call.composite, options, arch)
+    positions = tuple(call.position(argument) for argument in reading.arguments)
+    return Partition(symbol, family, reading.spec, positions, len(function.params))

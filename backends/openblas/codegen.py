@@ -14,16 +14,11 @@ from tvm import relax
 
 from collage.backends import native
 from collage.backends.base import BuildContext
-from collage.backends.errors import CodegenError
+from collage.backends.errors import CodegenError, UnsupportedProblemError
 from collage.backends.openblas.options import OpenBLASOptions
 from collage.backends.openblas.partition import Partition, Source, read_partition
-from collage.backends.openblas.problem import (
-    Problem,
-    UnsupportedProblemError,
-    View,
-    matmul_views,
-    plan,
-)
+from collage.backends.openblas.problem import Problem, plan
+from collage.backends.strided_views import View, matmul_views
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
@@ -91,11 +86,16 @@ def compile_functions(
 
 def runtime_objects(include: Path, context: BuildContext) -> list[Path]:
     """The runtime that every partition shares, compiled once."""
+    return [compilation.run() for compilation in runtime_compilations(include, context)]
+
+
+def runtime_compilations(include: Path, context: BuildContext) -> list[native.Compilation]:
+    """How the runtime's files are compiled."""
     # Neither flag changes a result: they let the compiler turn comparisons into vector blends.
     flags = ["-fopenmp", f"-I{include}", "-fno-math-errno", "-fno-trapping-math"]
     depends = [TEMPLATES / "openblas_runtime.h", include / "cblas.h"]
     return [
-        native.compile_cached(TEMPLATES / name, context, flags, depends)
+        native.cached_compilation(TEMPLATES / name, context, flags, depends)
         for name in ("openblas_runtime.c", "openblas_epilogue.c")
     ]
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import tvm
 from tvm import relax
 
+from collage.backends.composites import CompositeCall
 from collage.backends.errors import CodegenError
-from collage.backends.openblas.patterns import operand_view, permutation, result_view
-from collage.backends.openblas.problem import View
+from collage.backends.patterns import permutation
+from collage.backends.strided_views import View, operand_view, result_view
 
 ACTIVATION_OPS = {
     "relax.nn.relu": "relu",
@@ -58,42 +58,30 @@ def read_partition(function: relax.Function) -> Partition:
     CodegenError
         When the function is not what this backend's patterns match.
     """
-    symbol = str(function.attrs["global_symbol"])
-    outer = _bindings(function)
-    composites = [v for v in outer.values() if isinstance(v, relax.Function)]
-    if len(composites) != 1:
-        raise CodegenError(
-            f"'{symbol}' holds {len(composites)} composites; openblas takes one", value=symbol
-        )
-    call = _resolve(function.body.body, outer)
-    inner = _bindings(composites[0])
-    arguments = dict(zip(composites[0].params, call.args, strict=True))
+    call = CompositeCall.of(function, "openblas")
+    composite, symbol = call.composite, call.symbol
 
     def source(expr: relax.Expr) -> Source:
-        expr = _resolve(expr, inner)
+        expr = composite.resolve(expr)
         view = operand_view(expr)
-        origin = expr if permutation(expr) is None else _resolve(expr.args[0], inner)
-        origin = _resolve(arguments.get(origin, origin), outer)
+        stored = expr if permutation(expr) is None else expr.args[0]
+        origin = call.outside(stored)
         if isinstance(origin, tvm.ir.GenericConst):
             return Source(view, constant=origin.value.numpy())
-        for index, param in enumerate(function.params):
-            if param.same_as(origin):
-                return Source(view, argument=index)
-        raise CodegenError(f"'{symbol}': an operand is computed inside it", value=symbol)
+        return Source(view, argument=call.position(stored))
 
-    root = at = _resolve(composites[0].body.body, inner)
+    root = at = composite.root
     activation, bias = "none", None
     if at.op.name in ACTIVATION_OPS:
         activation = ACTIVATION_OPS[at.op.name]
-        at = _resolve(at.args[0], inner)
+        at = composite.resolve(at.args[0])
     if at.op.name == "relax.add":
-        left, right = (_resolve(arg, inner) for arg in at.args)
-        at, addend = (left, right) if isinstance(left, relax.Call) else (right, left)
+        at, addend = composite.computed_and_other(at)
         bias = source(addend).constant
         if bias is None:
             raise CodegenError(f"'{symbol}': the bias is not a constant", value=symbol)
     if permutation(at) is not None:
-        at = _resolve(at.args[0], inner)
+        at = composite.resolve(at.args[0])
     if not isinstance(at, relax.Call) or at.op.name != "relax.matmul":
         raise CodegenError(f"'{symbol}': no matrix product where expected: {at}", value=symbol)
     return Partition(
@@ -105,13 +93,3 @@ def read_partition(function: relax.Function) -> Partition:
         bias,
         activation,
     )
-
-
-def _bindings(function: relax.Function) -> dict[relax.Var, relax.Expr]:
-    return {b.var: b.value for block in function.body.blocks for b in block.bindings}
-
-
-def _resolve(expr: relax.Expr, bindings: Mapping[relax.Var, relax.Expr]) -> relax.Expr:
-    while isinstance(expr, relax.Var) and expr in bindings:
-        expr = bindings[expr]
-    return expr

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import itertools
 
-from tvm import relax
 from tvm.relax.dpl import DFPattern, is_op, wildcard
 
 from collage.backends.base import Match, PatternTriple, Predicate, Verdict
 from collage.backends.openblas.options import OpenBLASOptions
-from collage.backends.openblas.problem import UnsupportedProblemError, View, matmul_views, plan
+from collage.backends.openblas.problem import Problem, plan
 from collage.backends.patterns import (
     Chain,
     all_of,
     bias_per_channel,
+    derives,
     float32_tensors,
     tensor_shape,
     with_activation,
     with_bias,
 )
+from collage.backends.strided_views import matmul_views, operand_view, result_view
 
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "tanh", "sigmoid")
 """Activations of the runtime's epilogue, by their names in ``backends.patterns``."""
@@ -69,9 +70,8 @@ def _permuted(lhs: bool, rhs: bool, result: bool) -> PatternTriple:
 
 
 def _triple(name: str, chain: Chain, *more: Predicate) -> PatternTriple:
-    return PatternTriple(
-        name, chain.pattern, all_of(float32_tensors, *more, _fits_blas), chain.annotations
-    )
+    predicate = all_of(float32_tensors, *more, derives(_problem))
+    return PatternTriple(name, chain.pattern, predicate, chain.annotations)
 
 
 def _bias_of_matmul(match: Match) -> Verdict:
@@ -81,39 +81,6 @@ def _bias_of_matmul(match: Match) -> Verdict:
     return bias_per_channel(-1)(match)
 
 
-def _fits_blas(match: Match) -> Verdict:
-    try:
-        lhs, rhs = (operand_view(match.annotated[name]) for name in ("lhs", "rhs"))
-        plan(*matmul_views(lhs, rhs, result_view(match.root)))
-    except UnsupportedProblemError as err:
-        return Verdict.no(str(err))
-    return Verdict.yes()
-
-
-def permutation(expr: relax.Expr) -> list[int] | None:
-    """The axes of a ``permute_dims`` call, or None for anything else."""
-    if not isinstance(expr, relax.Call) or expr.op.name != "relax.permute_dims":
-        return None
-    rank = expr.args[0].ty.ndim
-    axes = expr.attrs.axes
-    given = list(reversed(range(rank))) if axes is None else [int(axis) for axis in axes]
-    return [axis % rank for axis in given]
-
-
-def operand_view(expr: relax.Expr) -> View:
-    """How an operand lies in memory: through its ``permute_dims``, where it is one."""
-    axes = permutation(expr)
-    shape = tensor_shape(expr if axes is None else expr.args[0])
-    if shape is None:
-        raise UnsupportedProblemError(f"no static shape: {expr.ty}")
-    return View.dense(shape) if axes is None else View.dense(shape).permuted(axes)
-
-
-def result_view(root: relax.Expr) -> View | None:
-    """Where the product goes when a ``permute_dims`` follows it: a view in the product's axes."""
-    axes = permutation(root)
-    shape = tensor_shape(root)
-    if axes is None or shape is None:
-        return None
-    inverse = sorted(range(len(axes)), key=axes.__getitem__)
-    return View.dense(shape).permuted(inverse)
+def _problem(match: Match) -> Problem:
+    lhs, rhs = (operand_view(match.annotated[name]) for name in ("lhs", "rhs"))
+    return plan(*matmul_views(lhs, rhs, result_view(match.root)))

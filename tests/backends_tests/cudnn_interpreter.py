@@ -14,7 +14,8 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from collage.backends.cudnn.description import Graph, Kind, Operation, View
+from collage.backends.cudnn.description import Graph, Kind, Operation
+from collage.backends.strided_views import View
 
 Array = NDArray[np.float64]
 
@@ -42,21 +43,21 @@ def run(graph: Graph, inputs: Sequence[Array]) -> Array:
     for operation in graph.operations:
         operands = [values[index] for index in operation.inputs]
         result = _COMPUTE[operation.kind](operation, operands)
-        dims = graph.tensors[operation.output].view.dims
+        dims = graph.tensors[operation.output].view.shape
         assert result.shape == dims, f"{operation.kind}: {result.shape}, described as {dims}"
         values[operation.output] = result
     output = graph.slot_tensor(graph.num_slots - 1)
     assert output.slot == len(inputs)
-    memory = np.full(math.prod(output.view.dims), np.nan)
+    memory = np.full(math.prod(output.view.shape), np.nan)
     _seen(memory, output.view)[...] = values[graph.operations[-1].output]
     return memory
 
 
 def _seen(memory: Array, view: View) -> Array:
-    reach = sum((n - 1) * s for n, s in zip(view.dims, view.strides, strict=True)) + 1
+    reach = sum((n - 1) * s for n, s in zip(view.shape, view.strides, strict=True)) + 1
     assert reach <= memory.size, f"{view} reaches beyond {memory.size} elements"
     strides = [stride * memory.itemsize for stride in view.strides]
-    return as_strided(memory, view.dims, strides)
+    return as_strided(memory, view.shape, strides)
 
 
 def _convolution(operation: Operation, operands: list[Array]) -> Array:

@@ -15,12 +15,12 @@ from collage.backends.cublas.problem import (
     Epilogue,
     Problem,
     Product,
-    UnsupportedProblemError,
     derive,
-    matmul_views,
+    matrix_views,
 )
 from collage.backends.cublas.tuner import TEMPLATES
-from collage.backends.cublas.views import View
+from collage.backends.errors import UnsupportedProblemError
+from collage.backends.strided_views import View
 
 Array = NDArray[np.float64]
 
@@ -60,7 +60,7 @@ def plan(
     lhs: View, rhs: View, result: View | None = None, epilogue: Epilogue | None = None
 ) -> Product:
     return derive(
-        *matmul_views(lhs, rhs, result),
+        *matrix_views(lhs, rhs, result),
         epilogue or Epilogue(),
         dtype="float32",
         allow_tf32=False,

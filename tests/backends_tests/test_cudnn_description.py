@@ -9,10 +9,11 @@ import pytest
 import tvm
 from tvm import relax
 
-from collage.backends.cudnn.description import Graph, GraphBuilder, Kind, View
+from collage.backends.cudnn.description import Graph, GraphBuilder, Kind
 from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.partition import Partition, read_partition
 from collage.backends.lift_constants import lift_constants
+from collage.backends.strided_views import View
 from collage.cost.reference import evaluate, largest_error
 from tests.backends_tests import cudnn_interpreter
 from tests.contracts.cuda_cases import case_names, case_of
@@ -72,7 +73,7 @@ def test_channels_last_data_has_unit_channel_strides() -> None:
     x, w = (graph.slot_tensor(slot).view for slot in (0, 1))
     assert x == View((1, 3, 56, 56), (3 * 56 * 56, 1, 3 * 56, 3))
     assert w == View((64, 3, 7, 7), (7 * 7 * 3, 1, 7 * 3, 3))
-    assert graph.slot_tensor(2).view.dims == (1, 64, 1, 1)
+    assert graph.slot_tensor(2).view.shape == (1, 64, 1, 1)
     assert graph.operations[0].ints == (3, 3, 3, 3, 2, 2, 1, 1)
 
 
@@ -82,12 +83,12 @@ def test_residual_is_added_before_the_bias() -> None:
     kinds = [operation.kind for operation in graph.operations]
     assert kinds == [Kind.CONV, Kind.ADD, Kind.ADD, Kind.RELU]
     added = [graph.tensors[operation.inputs[1]] for operation in graph.operations[1:3]]
-    assert [tensor.view.dims for tensor in added] == [(4, 256, 7, 7), (1, 256, 1, 1)]
+    assert [tensor.view.shape for tensor in added] == [(4, 256, 7, 7), (1, 256, 1, 1)]
 
 
 def test_group_count_is_in_the_weights() -> None:
     graph = partition_of("conv2d_bias_clip-float16-depthwise").graph
-    assert graph.slot_tensor(1).view.dims == (32, 1, 3, 3)
+    assert graph.slot_tensor(1).view.shape == (32, 1, 3, 3)
     assert graph.operations[-1].floats == (0.0, 2.0)
 
 

@@ -13,9 +13,9 @@ from tvm.relax import op
 from collage.backends.cutlass.norm import (
     MAX_CHUNKS,
     NormFamily,
-    UnsupportedNormError,
     row_configurations,
 )
+from collage.backends.errors import UnsupportedProblemError
 from tests.backends_tests.cutlass_reading import read_case, read_module, read_whole, refusal
 from tests.backends_tests.graphs import Emit, constant, graph
 from tests.contracts.cuda_cases import CudaCase, cases_of
@@ -104,7 +104,7 @@ def test_refusals_say_why(
 def test_every_element_of_a_row_has_one_place(rows: int, columns: int, bits: int) -> None:
     try:
         offered = row_configurations(rows, columns, bits)
-    except UnsupportedNormError:
+    except UnsupportedProblemError:
         assert columns > 1024 * MAX_CHUNKS
         return
     assert 1 <= len(offered) <= 4

@@ -11,14 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
-from collage.backends.openblas.problem import (
-    Matrix,
-    Problem,
-    UnsupportedProblemError,
-    View,
-    matmul_views,
-    plan,
-)
+from collage.backends.errors import UnsupportedProblemError
+from collage.backends.openblas.problem import Matrix, Problem, plan
+from collage.backends.strided_views import View, matmul_views
 
 EXTENTS = st.integers(1, 4)
 
