@@ -174,6 +174,7 @@ def build_plan(
     options: TensorrtOptions,
     write: Callable[[Any, Any], None],
     timing_cache: bytes = b"",
+    time_nothing: bool = False,
 ) -> tuple[bytes, bytes]:
     """Build one engine.
 
@@ -186,6 +187,8 @@ def build_plan(
         function returns.
     timing_cache : bytes
         As an earlier build gave it; ignored by TensorRT where it does not fit.
+    time_nothing : bool
+        Take every time from there: what it lacks is an error.
 
     Returns
     -------
@@ -213,6 +216,8 @@ def build_plan(
         config.clear_flag(trt.BuilderFlag.TF32)
     if options.max_workspace_size:
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, options.max_workspace_size)
+    if time_nothing:
+        config.set_flag(trt.BuilderFlag.ERROR_ON_TIMING_CACHE_MISS)
     if not package.needs_gpu:
         config.num_compute_capabilities = 1
         capability = getattr(trt.ComputeCapability, f"SM{capability_of(arch)}")

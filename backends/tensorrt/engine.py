@@ -139,7 +139,9 @@ class EngineBuilder:
         timings = self.timing_cache
         known = timings.read_bytes() if timings.is_file() else b""
         try:
-            plan, after = build_plan(self._package, self._arch, self._options, write, known)
+            plan, after = build_plan(
+                self._package, self._arch, self._options, write, known, self._replay
+            )
         except RefusalError:
             raise
         except CodegenError as err:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,11 @@ from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.tuning import SCHEMA, Job, Outcome, Question, Tuner, judge
 from collage.backends.errors import CodegenError
 from collage.backends.tuning_log import TuningLog
+from tests.backends_tests.cutlass_fake_profiler import SAMPLE, FakeProfiler
 
 pytestmark = pytest.mark.cuda  # the log's keys hold CUTLASS's version
 
 ARCH = "sm_90a"
-SAMPLE = np.arange(8, dtype=np.float32)
 
 
 def problem(m: int, n: int, k: int, batch: int = 1, dtype: str = "float16") -> GemmProblem:
@@ -43,19 +43,6 @@ def question(
     options = options or CutlassOptions()
     spec = spec_of(problem(m, n, k), form or Form(), options)
     return Question(spec, family(), tuple(family().configurations(spec, options, ARCH)))
-
-
-@dataclass
-class FakeProfiler:
-    """Answers from a function of the job, and keeps what it was asked."""
-
-    answer: Callable[[Job], Outcome]
-    device: str = "NVIDIA Fake"
-    asked: list[Job] = field(default_factory=list)
-
-    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
-        self.asked += jobs
-        return [self.answer(job) for job in jobs]
 
 
 def favour(best: Configuration) -> Callable[[Job], Outcome]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tvm import relax, tirx
 
 from collage.backends import cuda_runtime
 from collage.backends.base import BackendTarget, BuildContext
-from collage.backends.errors import TargetError
+from collage.backends.errors import ReplayMissError, TargetError
 from collage.backends.registry import get_backend
 from collage.backends.tvm import tune
 from collage.backends.tvm.cuda import widen
@@ -225,5 +226,18 @@ def test_tuned_kernels_are_found_again(tmp_path: Path, context: BuildContext) ->
     measured = records.read_text()
     second = backend.lower(mod, target, fresh)
     assert measured and records.read_text() == measured
-    for a, b in zip(kernels(first).values(), kernels(second).values(), strict=True):
-        assert a.script() == b.script()
+    strict = backend.lower(mod, target, replace(fresh, replay=True))
+    for other in (second, strict):
+        for a, b in zip(kernels(first).values(), kernels(other).values(), strict=True):
+            assert a.script() == b.script()
+
+
+def test_a_replay_tunes_nothing(tmp_path: Path, context: BuildContext) -> None:
+    data = np.ones((8, 8), np.float32)
+    mod = tvm_cases.partition(lambda emit, x: emit(op.nn.relu(x)), [data])
+    backend = get_backend("tvm")
+    strict = replace(context, cache_dir=tmp_path / "cache", replay=True)
+    options = backend.parse_options({"schedule": "metaschedule", "tuning_trials": 1})
+    target = BackendTarget("tvm", tvm_cases.tvm_target().device, options)
+    with pytest.raises(ReplayMissError, match="no trials of 1 kernels"):
+        backend.lower(mod, target, strict)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from collage.backends.tuning_log import TuningLog
 from collage.cli import main
 from collage.cost.base import Cost, CostStatus
 from collage.cost.database import Database
@@ -62,6 +63,31 @@ def test_summary_counts_what_was_written(log: Path, capsys: pytest.CaptureFixtur
         {"backend": "openblas", "status": "crashed", "reason": "signal 11", "records": 1}
     ]
     assert [p.split()[:2] for p in value["problems"]] == [["line", "6"], ["line", "7"]]
+
+
+def _tune(log: Path, kernel: str) -> None:
+    device = {"name": "NVIDIA H200", "compute_capability": 90}
+    tuning = TuningLog("cutlass", 1, log.with_suffix(".cache"), log)
+    tuning.append({"spec": kernel}, device, {"tried": []})
+
+
+def test_tuned_kernels_are_counted_and_kept(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for kernel in ("matmul", "conv2d", "matmul"):
+        _tune(log, kernel)
+    assert main(["log", str(log), "--json"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert (value["records"], value["tuned"], value["problems"]) == (5, {"cutlass": 2}, [])
+    assert main(["log", str(log)]) == 0
+    assert "tuned: cutlass (2)" in capsys.readouterr().out
+    assert main(["explain", str(log)]) == 0
+    assert "cutlass" not in capsys.readouterr().out
+    merged = tmp_path / "merged.jsonl"
+    assert main(["log", "merge", str(log), "-o", str(merged)]) == 0
+    assert "7 records from 1 logs (1 repeated, 0 unreadable" in capsys.readouterr().out
+    assert Database(merged).findings() == Database(log).findings()
+    assert Database(merged).records() == Database(log).records()
 
 
 def test_summary_in_words(log: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ from tvm.relax import op
 from collage.backends.base import BackendTarget, BuildContext
 from collage.cost.base import CostStatus
 from collage.cost.build_task import load_arrays, save_arrays, target_from_json, target_to_json
-from collage.cost.builder import Builder, BuildJob
+from collage.cost.builder import Builder, BuildJob, BuildResult
+from collage.cost.database import Database
 from collage.cost.measure_config import MeasureConfig
 from collage.cost.runner import LocalRunner, RunJob
 from collage.cost.workload import Workload
@@ -19,6 +21,36 @@ from tests.cost_tests.conftest import ToyTarget, toy_workload, tvm_workload
 from tests.cost_tests.support import native_partition, tensor
 
 PLUGINS = ["tests.cost_tests.toy_backend:ToyBackend"]
+
+
+def test_what_workers_tune_is_in_the_log_and_a_replay_tunes_nothing(
+    context: BuildContext, config: MeasureConfig, toy: ToyTarget, tmp_path: Path
+) -> None:
+    log = tmp_path / "log.jsonl"
+
+    def build(name: str, shape: int, *, replay: bool) -> BuildResult:
+        own = replace(context, cache_dir=tmp_path / name, tuning_log=log, replay=replay)
+        job = BuildJob(toy_workload(3, shape), toy(build="tune"), tmp_path / f"{name}-build")
+        with Builder(own, config, PLUGINS, parallel=1) as builder:
+            (result,) = builder.build([job])
+        assert result is not None
+        return result
+
+    log.touch()
+    missed = build("strict", 5, replay=True)
+    assert missed.status is CostStatus.BUILD_FAILED and "toy's tuning of relu" in missed.reason
+    assert log.read_bytes() == b""
+    # Of a machine that tuned, the log serves another one, and a replay, which leaves it alone.
+    assert build("first", 5, replay=False).status is CostStatus.VALID
+    (finding,) = Database(log).findings()
+    assert (finding.backend, finding.result) == ("toy", {"unroll": 4})
+    assert build("second", 6, replay=False).status is CostStatus.VALID
+    assert build("third", 7, replay=True).status is CostStatus.VALID
+    assert Database(log).findings() == [finding] and len(log.read_text().splitlines()) == 1
+    assert [(tmp_path / name / "tuning.jsonl").exists() for name in ("first", "second")] == [
+        True,
+        False,
+    ]
 
 
 def test_bad_builds_are_invalid_results_and_the_others_are_built(

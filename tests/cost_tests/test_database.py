@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collage.backends.errors import LogError
+from collage.backends.tuning_log import TuningLog, TuningRecord
 from collage.cost.base import Cost, CostStatus
 from collage.cost.database import Database
 from collage.cost.record import PARTITION, SCHEMA_VERSION, Record, RecordKey
@@ -103,6 +104,28 @@ def test_any_record_survives_its_line(text: str, median: float, samples: list[fl
     original = Record(dataclasses.replace(KEY, compiler=text), cost, text)
     line = original.to_json()
     assert "\n" not in line and Record.from_json(line) == original
+
+
+def test_what_backends_tuned_stands_between_the_measurements(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    database = Database(path)
+    database.append(record("before"))
+    tuning = TuningLog("toy", 1, tmp_path / "cache.jsonl", path)
+    device = {"name": "a toy", "compute_capability": 1}
+    for best in (1, 2):
+        tuning.append({"kernel": "relu"}, device, {"best": best})
+    database.append(record("after"))
+    again = Database(path)
+    assert [r.key.workload for r in again.records()] == ["before", "after"]
+    assert again.problems == [] and len(again) == 2
+    (found,) = again.findings()
+    assert found == TuningRecord("toy", 1, {"kernel": "relu"}, device, {"best": 2})
+    merged = tmp_path / "merged.jsonl"
+    merged.write_bytes(path.read_bytes() + (tmp_path / "cache.jsonl").read_bytes())
+    assert Database(merged).records() == again.records()
+    assert (Database(merged).findings(), Database(merged).problems) == ([found], [])
+    path.write_text('{"kind": "tuning", "backend": "toy", "schema": 1}\n')
+    assert [str(p) for p in Database(path).problems] == ["line 1 has no valid 'key'"]
 
 
 @pytest.mark.parametrize("cut", [1, 10, 200, -1])
