@@ -15,13 +15,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import tvm
 from tvm import relax
 from tvm.relax.dpl import DFPattern
 
 from collage.backends.options import parse_options
+
+if TYPE_CHECKING:
+    from collage.backends.native import Compilation
 
 NUM_THREADS_ALL = 0
 """Value of ``num_threads`` that stands for every core the process may use."""
@@ -296,6 +299,14 @@ class ExternalBackend(Backend):
         CodegenError
             When a function cannot be compiled after all: the candidate is then recorded as invalid.
         """
+
+    def compilations(self, target: BackendTarget, context: BuildContext) -> Sequence[Compilation]:
+        """What :meth:`codegen` compiles whatever the functions are, such as a runtime.
+
+        Begun in the background when a search begins. Optional: :meth:`codegen` compiles what is not
+        there, and what fails is reported there.
+        """
+        return ()
 
     def shared_libraries(self, target: BackendTarget) -> Sequence[Path]:
         """Shared libraries to link against and to ship in the bundle's ``lib/``."""

@@ -143,23 +143,22 @@ def compile_kernels(code: str, context: BuildContext, arch: str) -> bytes:
     toolkit = find_toolkit()
     key = "\0".join([code, toolkit.version, arch])
     output = context.cache_dir / "fatbins" / f"{hashlib.sha256(key.encode()).hexdigest()}.fatbin"
-    if not output.exists():
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=output.parent) as folder:
-            source, made = Path(folder, "kernels.cu"), Path(folder, "kernels.fatbin")
+    command = (
+        *(str(toolkit.nvcc), "--fatbin", "-O3", "-std=c++17", *arch_flags(arch)),
+        *("-ccbin", context.cxx, f"-I{toolkit.include}", "--expt-relaxed-constexpr"),
+        "-U__CUDA_NO_HALF_OPERATORS__",
+        "-U__CUDA_NO_HALF_CONVERSIONS__",
+        "-U__CUDA_NO_BFLOAT16_OPERATORS__",
+        "-U__CUDA_NO_BFLOAT16_CONVERSIONS__",
+        "-U__CUDA_NO_BFLOAT162_OPERATORS__",
+        "-U__CUDA_NO_BFLOAT162_CONVERSIONS__",
+    )
+
+    def make(path: Path) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder, "kernels.cu")
             source.write_text(code, encoding="utf-8")
-            native.run_tool(
-                [
-                    *(str(toolkit.nvcc), "--fatbin", "-O3", "-std=c++17", *arch_flags(arch)),
-                    *("-ccbin", context.cxx, f"-I{toolkit.include}", "--expt-relaxed-constexpr"),
-                    "-U__CUDA_NO_HALF_OPERATORS__",
-                    "-U__CUDA_NO_HALF_CONVERSIONS__",
-                    "-U__CUDA_NO_BFLOAT16_OPERATORS__",
-                    "-U__CUDA_NO_BFLOAT16_CONVERSIONS__",
-                    "-U__CUDA_NO_BFLOAT162_OPERATORS__",
-                    "-U__CUDA_NO_BFLOAT162_CONVERSIONS__",
-                    *("-o", str(made), str(source)),
-                ]
-            )
-            made.replace(output)
+            native.run_tool([*command, "-o", str(path), str(source)])
+
+    native.make_cached(output, make)
     return output.read_bytes()

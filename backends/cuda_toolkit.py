@@ -185,14 +185,14 @@ def cudart() -> LibraryNeed:
     return LibraryNeed(soname, find_toolkit().version, "nvidia-cuda-runtime", path)
 
 
-def compile_cuda_cached(
+def cached_cuda_compilation(
     source: Path,
     context: BuildContext,
     arch: str,
     flags: Sequence[str] = (),
     depends: Iterable[Path] = (),
-) -> Path:
-    """Compile one CUDA or C++ file with nvcc to a position-independent object, once per content.
+) -> native.Compilation:
+    """How nvcc makes one CUDA or C++ file a position-independent object, named by content.
 
     Parameters
     ----------
@@ -209,13 +209,8 @@ def compile_cuda_cached(
 
     Returns
     -------
-    Path
-        The object in ``<cache_dir>/objects``.
-
-    Raises
-    ------
-    CompileError
-        When nvcc fails; carries its messages.
+    Compilation
+        Of an object in ``<cache_dir>/objects``.
     """
     toolkit = find_toolkit()
     own = [CUDA_HEADER, native.FFI_HEADER, *depends]
@@ -224,28 +219,35 @@ def compile_cuda_cached(
         digest.update(path.read_bytes())
     key = [*flags, toolkit.version, native.compiler_version(context.cxx), arch, source.suffix]
     digest.update("\0".join(key).encode())
+    command = (
+        *(str(toolkit.nvcc), "-c", str(source)),
+        *(["-x", "cu"] if source.suffix == ".cu" else []),
+        *("-O3", "-std=c++17", "-ccbin", context.cxx),
+        *("-Xcompiler", "-fPIC", "--expt-relaxed-constexpr", "-DNDEBUG"),
+        *arch_flags(arch),
+        *native.ffi_include_flags(),
+        f"-I{toolkit.include}",
+        *flags,
+    )
     output = context.cache_dir / "objects" / f"{source.stem}-{digest.hexdigest()[:20]}.o"
-    if not output.exists():
-        output.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=output.parent, suffix=".o")
-        os.close(handle)
-        try:
-            native.run_tool(
-                [
-                    *(str(toolkit.nvcc), "-c", str(source), "-o", temporary),
-                    *(["-x", "cu"] if source.suffix == ".cu" else []),
-                    *("-O3", "-std=c++17", "-ccbin", context.cxx),
-                    *("-Xcompiler", "-fPIC", "--expt-relaxed-constexpr", "-DNDEBUG"),
-                    *arch_flags(arch),
-                    *native.ffi_include_flags(),
-                    f"-I{toolkit.include}",
-                    *flags,
-                ]
-            )
-            Path(temporary).replace(output)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
-    return output
+    return native.Compilation(output, command)
+
+
+def compile_cuda_cached(
+    source: Path,
+    context: BuildContext,
+    arch: str,
+    flags: Sequence[str] = (),
+    depends: Iterable[Path] = (),
+) -> Path:
+    """Compile one CUDA or C++ file once per content; see :func:`cached_cuda_compilation`.
+
+    Raises
+    ------
+    CompileError
+        When nvcc fails; carries its messages.
+    """
+    return cached_cuda_compilation(source, context, arch, flags, depends).run()
 
 
 def cuda_static_library(
@@ -271,7 +273,7 @@ def cuda_static_library(
     objects : sequence of Path
         More objects to take in, for example a runtime from :func:`compile_cuda_cached`.
     flags, depends
-        As :func:`compile_cuda_cached` has them.
+        As :func:`cached_cuda_compilation` has them.
     jobs : int
         Compilers at a time; 0 for one per core.
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import os
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import tvm
 import tvm_ffi
+from filelock import FileLock
 
 from collage.backends.base import BuildContext
 from collage.backends.errors import CompileError
@@ -65,10 +66,73 @@ def run_tool(command: Sequence[str], cwd: Path | None = None, *, both: bool = Fa
     return done.stdout + done.stderr if both else done.stdout
 
 
-def compile_cached(
+def make_cached(output: Path, make: Callable[[Path], object]) -> Path:
+    """Make a file of the cache folder, unless it is there.
+
+    Who comes while another thread or process makes it waits for that one, and makes it itself only
+    when the other one fails. A reader sees all of the file or nothing.
+
+    Parameters
+    ----------
+    output : Path
+        ``<cache_dir>/<kind>/<name>``, the name made of everything that the content depends on.
+    make : callable
+        Given the path to write to, in the same folder.
+    """
+    if output.exists():
+        return output
+    locks = output.parent.parent / "locks"
+    for folder in (output.parent, locks):
+        folder.mkdir(parents=True, exist_ok=True)
+    # The lock's file stays: taken away, it would be two files to two who wait. The system frees
+    # the lock when its holder ends, however that happens.
+    with FileLock(locks / f"{output.name}.lock"):
+        if not output.exists():
+            # Always the same name, so that what a killed compiler left behind is written over.
+            partial = output.with_name(f"{output.stem}.part{output.suffix}")
+            try:
+                make(partial)
+                partial.replace(output)
+            finally:
+                partial.unlink(missing_ok=True)
+    return output
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """One object of the cache folder, and how it is compiled.
+
+    Attributes
+    ----------
+    output : Path
+        Named by content.
+    command : tuple of str
+        The compiler's command line, but for ``-o`` and the output.
+    """
+
+    output: Path
+    command: tuple[str, ...]
+
+    def run(self, tool: Callable[[Sequence[str]], object] = run_tool) -> Path:
+        """Compile unless the object is there, or is being compiled elsewhere.
+
+        Parameters
+        ----------
+        tool : callable
+            Runs the compiler.
+
+        Raises
+        ------
+        CompileError
+            When the compiler is missing or fails; carries its messages.
+        """
+        return make_cached(self.output, lambda path: tool([*self.command, "-o", str(path)]))
+
+
+def cached_compilation(
     source: Path, context: BuildContext, flags: Sequence[str] = (), depends: Iterable[Path] = ()
-) -> Path:
-    """Compile one C or C++ file to a position-independent object, once per content.
+) -> Compilation:
+    """How one C or C++ file becomes a position-independent object, named by content.
 
     Parameters
     ----------
@@ -84,27 +148,28 @@ def compile_cached(
         digest.update(path.read_bytes())
     digest.update("\0".join([*flags, compiler_version(context.cxx), source.suffix]).encode())
     output = context.cache_dir / "objects" / f"{source.stem}-{digest.hexdigest()[:20]}.o"
-    if not output.exists():
-        output.parent.mkdir(parents=True, exist_ok=True)
-        # Compiled beside its place and renamed: two processes may compile the same file at once.
-        handle, temporary = tempfile.mkstemp(dir=output.parent, suffix=".o")
-        os.close(handle)
-        try:
-            compile_object(source, Path(temporary), context, flags)
-            Path(temporary).replace(output)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
-    return output
+    return Compilation(output, _compile_command(source, context, flags))
+
+
+def compile_cached(
+    source: Path, context: BuildContext, flags: Sequence[str] = (), depends: Iterable[Path] = ()
+) -> Path:
+    """Compile one C or C++ file once per content; see :func:`cached_compilation`."""
+    return cached_compilation(source, context, flags, depends).run()
 
 
 def compile_object(
     source: Path, output: Path, context: BuildContext, flags: Sequence[str] = ()
 ) -> Path:
     """Compile one C, C++ or assembler file, not cached."""
+    run_tool([*_compile_command(source, context, flags), "-o", str(output)])
+    return output
+
+
+def _compile_command(source: Path, context: BuildContext, flags: Sequence[str]) -> tuple[str, ...]:
     language = ["-x", "c"] if source.suffix == ".c" else []
     language = language or (["-std=c++17"] if source.suffix in (".cc", ".cpp") else [])
-    run_tool([context.cxx, *language, "-O3", "-fPIC", "-c", str(source), "-o", str(output), *flags])
-    return output
+    return (context.cxx, *language, "-O3", "-fPIC", "-c", str(source), *flags)
 
 
 def num_threads_object(context: BuildContext) -> Path:

@@ -17,6 +17,7 @@ import tvm_ffi
 from numpy.typing import NDArray
 
 from collage._version import __version__
+from collage.ahead import Ahead
 from collage.backends.base import BackendTarget, BuildContext
 from collage.backends.compile import is_cuda, library_needs
 from collage.backends.cuda_runtime import device_name, has_device
@@ -26,7 +27,7 @@ from collage.backends.registry import get_backend
 from collage.bundle import TensorInfo, random_array
 from collage.candidate_costs import WorkloadCosts
 from collage.config import Config
-from collage.contenders import check_strategy, find_contenders
+from collage.contenders import check_strategy, find_contenders, taking_part
 from collage.cost.base import CostModel
 from collage.cost.database import Database
 from collage.cost.device import Device, detect
@@ -133,24 +134,21 @@ def optimize(
     for problem in database.problems:
         tell(ProgressEvent("log", 0, 0, f"{log}: {problem}; skipped"))
 
-    tell(ProgressEvent("import", 0, 2, _model_text(model)))
-    imported = load_model(model, shapes=shapes, allow_code=allow_code)
-    tell(ProgressEvent("import", 1, 2, "normalizing"))
-    mod = normalize(imported.mod)
-    if is_cuda(resolved):
-        mod = combine_parallel_matmul(to_channels_last(mod))
-    else:
-        # The CPU's libraries have no attention, but its parts.
-        expanded = expand_attention(mod)
-        mod = mod if expanded is mod else normalize(expanded)
-    graph = DataflowGraph.from_function(mod["main"], mod)
-    tell(ProgressEvent("import", 2, 2, f"{len(graph)} operators"))
-
     folder = TemporaryDirectory(prefix="collage-")
     context = BuildContext(
         config.cache_dir, Path(folder.name), threads, config.cxx, tuning_log=place, replay=replay
     )
     with ExitStack() as stack:
+        begun = [] if replay else taking_part(strategy, resolved)
+        ahead = stack.enter_context(Ahead(begun, context))
+        tell(ProgressEvent("import", 0, 2, _model_text(model)))
+        imported = load_model(model, shapes=shapes, allow_code=allow_code)
+        tell(ProgressEvent("import", 1, 2, "normalizing"))
+        mod = _normalized(imported.mod, resolved)
+        graph = DataflowGraph.from_function(mod["main"], mod)
+        tell(ProgressEvent("import", 2, 2, f"{len(graph)} operators"))
+        if not is_cuda(resolved):
+            ahead.wait()  # The cores are what is going to be timed on.
         if cost_model is None:
             measured = MeasuredCostModel(
                 context,
@@ -225,6 +223,16 @@ def optimize(
             if s.cost.is_valid
         },
     )
+
+
+def _normalized(mod: tvm.IRModule, targets: Sequence[BackendTarget]) -> tvm.IRModule:
+    """The canonical form, as the targets' device wants it."""
+    mod = normalize(mod)
+    if is_cuda(targets):
+        return combine_parallel_matmul(to_channels_last(mod))
+    # The CPU's libraries have no attention, but its parts.
+    expanded = expand_attention(mod)
+    return mod if expanded is mod else normalize(expanded)
 
 
 def _refine(

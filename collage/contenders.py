@@ -85,6 +85,12 @@ def _without_search(
     return single_backend(graph, chosen, targets[0])
 
 
+def taking_part(strategy: str, targets: Sequence[BackendTarget]) -> list[BackendTarget]:
+    """The targets that a strategy may use, besides TVM itself."""
+    name = strategy.removeprefix("single:")
+    return [t for t in targets if name in ("search", "greedy", t.backend)]
+
+
 def check_strategy(strategy: str, targets: Sequence[BackendTarget]) -> None:
     names = [target.backend for target in targets]
     valid = ["search", "greedy", *(f"single:{name}" for name in names)]

@@ -21,8 +21,11 @@ from collage.backends.base import (
 from collage.backends.cublas.codegen import compile_functions
 from collage.backends.cublas.options import CublasOptions
 from collage.backends.cublas.patterns import pattern_table
-from collage.backends.cuda_toolkit import REMEDY, cudart, find_header_dir, find_library
+from collage.backends.cublas.tuner import RUNTIME, TUNER, source_compilation
+from collage.backends.cuda_runtime import device_name
+from collage.backends.cuda_toolkit import REMEDY, arch_of, cudart, find_header_dir, find_library
 from collage.backends.errors import BackendUnavailableError
+from collage.backends.native import Compilation
 
 SONAME = "libcublasLt.so.13"
 HEADER = "cublasLt.h"
@@ -58,6 +61,13 @@ class CublasBackend(ExternalBackend):
         header, _ = find_cublas()
         (need,) = self.required_libraries(target)
         return [compile_functions(functions, target, need, header.parent, context)]
+
+    def compilations(self, target: BackendTarget, context: BuildContext) -> Sequence[Compilation]:
+        include = find_cublas()[0].parent
+        measured = target.options.algorithm == "measured"
+        tunes = measured and device_name(arch_of(target.device)) is not None
+        sources = (RUNTIME, TUNER) if tunes else (RUNTIME,)
+        return [source_compilation(source, include, context) for source in sources]
 
     def required_libraries(self, target: BackendTarget) -> Sequence[LibraryNeed]:
         header, library = find_cublas()

@@ -15,7 +15,7 @@ from collage.backends.base import BackendTarget, BuildContext, LibraryNeed
 from collage.backends.cublas.algorithms import Choice
 from collage.backends.cublas.partition import Partition, read_partition
 from collage.backends.cublas.problem import Problem
-from collage.backends.cublas.tuner import TEMPLATES, choose, compile_source
+from collage.backends.cublas.tuner import RUNTIME, TEMPLATES, choose, compile_source
 from collage.backends.cuda_toolkit import arch_of
 
 
@@ -69,7 +69,7 @@ def compile_functions(
         context,
         suffix=".c",
         flags=[f"-I{TEMPLATES}"],
-        objects=[compile_source("cublas_runtime.cc", include, context)],
+        objects=[compile_source(RUNTIME, include, context)],
     )
 
 

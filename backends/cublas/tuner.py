@@ -26,6 +26,7 @@ from collage.backends.tuning_log import TuningLog
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 HEADERS = ("cublas_plan.h", "cublas_problem.h")
+RUNTIME, TUNER = "cublas_runtime.cc", "cublas_tuner.cc"
 CANDIDATES = 24
 """How many of cublasLt's guesses are timed."""
 
@@ -93,7 +94,12 @@ def version_number(version: str) -> int:
 
 
 def compile_source(name: str, include: Path, context: BuildContext) -> Path:
-    """Compile one of this backend's C++ files, once per content.
+    """Compile one of this backend's C++ files, once per content."""
+    return source_compilation(name, include, context).run()
+
+
+def source_compilation(name: str, include: Path, context: BuildContext) -> native.Compilation:
+    """How one of this backend's C++ files is compiled.
 
     Parameters
     ----------
@@ -110,12 +116,12 @@ def compile_source(name: str, include: Path, context: BuildContext) -> Path:
         *(include / header for header in ("cublasLt.h", "cublas_api.h")),
     ]
     flags += native.ffi_include_flags()
-    return native.compile_cached(TEMPLATES / name, context, flags, depends)
+    return native.cached_compilation(TEMPLATES / name, context, flags, depends)
 
 
 def tuner_library(libraries: Iterable[LibraryNeed], include: Path, context: BuildContext) -> Path:
     """The library that times algorithms, compiled once per content."""
-    compiled = compile_source("cublas_tuner.cc", include, context)
+    compiled = compile_source(TUNER, include, context)
     output = compiled.with_suffix(".so")
     if not output.exists():
         paths = [need.path for need in libraries]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import tvm
 from tvm import relax
 
-from collage.backends import cuda_toolkit
+from collage.backends import cuda_runtime, cuda_toolkit
 from collage.backends.base import (
     Availability,
     BackendTarget,
@@ -24,10 +24,17 @@ from collage.backends.base import (
     PatternTriple,
 )
 from collage.backends.cudnn.codegen import compile_functions
-from collage.backends.cudnn.library import REMEDY, find_installation
+from collage.backends.cudnn.library import (
+    PLANNER,
+    REMEDY,
+    SOURCES,
+    find_installation,
+    source_compilation,
+)
 from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.patterns import pattern_table
 from collage.backends.errors import BackendUnavailableError
+from collage.backends.native import Compilation
 
 
 class CudnnBackend(ExternalBackend):
@@ -65,6 +72,12 @@ class CudnnBackend(ExternalBackend):
         capability = compute_capability(target)
         installation = find_installation()
         return [compile_functions(functions, target.options, capability, installation, context)]
+
+    def compilations(self, target: BackendTarget, context: BuildContext) -> Sequence[Compilation]:
+        installation = find_installation()
+        here = cuda_runtime.device_name(cuda_toolkit.arch_of(target.device)) is not None
+        sources = (*SOURCES, PLANNER) if here else SOURCES
+        return [source_compilation(source, installation, context) for source in sources]
 
     def required_libraries(self, target: BackendTarget) -> Sequence[LibraryNeed]:
         # libcudnn.so.9 is a door: it opens the libcudnn_*.so.9 in its own folder.

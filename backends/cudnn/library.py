@@ -18,6 +18,9 @@ REMEDY = "pip install 'collage[cuda]'"
 SOURCES = ("cudnn_program.cc", "cudnn_entry.cc")
 """What goes into every library with cuDNN partitions; the planner takes the first one."""
 
+PLANNER = "cudnn_planner.cc"
+"""The program that builds plans where there is a GPU."""
+
 HEADERS = ("collage_cudnn.h", "cudnn_program.h", "cudnn_graph.h", "cudnn_step.h")
 
 
@@ -93,6 +96,13 @@ def _version(header: Path, macro: str, parts: tuple[str, ...]) -> str:
 
 def compile_source(name: str, installation: Installation, context: BuildContext) -> Path:
     """One of the runtime's sources as an object, compiled once per content and version."""
+    return source_compilation(name, installation, context).run()
+
+
+def source_compilation(
+    name: str, installation: Installation, context: BuildContext
+) -> native.Compilation:
+    """How one of the runtime's sources is compiled."""
     toolkit = cuda_toolkit.find_toolkit()
     flags = [
         # Kernels and plans are cuDNN's; the frontend's many templates compile faster this way.
@@ -108,7 +118,7 @@ def compile_source(name: str, installation: Installation, context: BuildContext)
     ]
     depends = [TEMPLATES / header for header in HEADERS]
     depends += [native.FFI_HEADER, cuda_toolkit.CUDA_HEADER]
-    return native.compile_cached(TEMPLATES / name, context, flags, depends)
+    return native.cached_compilation(TEMPLATES / name, context, flags, depends)
 
 
 def _macro(installation: Installation, toolkit: str) -> str:

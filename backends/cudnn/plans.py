@@ -24,7 +24,7 @@ from collage.backends import cuda_toolkit, native
 from collage.backends.base import BuildContext
 from collage.backends.cuda_runtime import has_device
 from collage.backends.cudnn.description import Graph
-from collage.backends.cudnn.library import Installation, compile_source
+from collage.backends.cudnn.library import PLANNER, Installation, compile_source
 from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.device_lock import exclusive
 from collage.backends.errors import CodegenError, ReplayMissError
@@ -144,7 +144,7 @@ def link_planner(
     source.write_text(table, encoding="utf-8")
     flags = [f"-I{Path(__file__).resolve().parent / 'templates'}", *native.ffi_include_flags()]
     graphs = native.compile_object(source, source.with_suffix(".o"), context, flags)
-    main = compile_source("cudnn_planner.cc", installation, context)
+    main = compile_source(PLANNER, installation, context)
     libraries = [installation.library, cuda_toolkit.cudart().path]
     program = folder / "planner"
     native.run_tool(

@@ -18,12 +18,15 @@ from collage.backends.base import (
     Granularity,
     PatternTriple,
 )
+from collage.backends.cuda_runtime import device_name
 from collage.backends.cuda_toolkit import REMEDY, arch_of, cudart, find_toolkit
-from collage.backends.cutlass.codegen import compile_functions, tune_functions
+from collage.backends.cutlass.codegen import compile_functions, runtime_compilation, tune_functions
 from collage.backends.cutlass.families import families
 from collage.backends.cutlass.library import cutlass_folder, cutlass_version
 from collage.backends.cutlass.options import CutlassOptions
+from collage.backends.cutlass.profiler import program_compilation
 from collage.backends.errors import BackendUnavailableError
+from collage.backends.native import Compilation
 
 
 class CutlassBackend(ExternalBackend):
@@ -55,6 +58,11 @@ class CutlassBackend(ExternalBackend):
         context: BuildContext,
     ) -> list[tvm.runtime.Module]:
         return [compile_functions(functions, families(), target, context)]
+
+    def compilations(self, target: BackendTarget, context: BuildContext) -> Sequence[Compilation]:
+        arch = arch_of(target.device)
+        runtime = runtime_compilation(context, arch)
+        return [runtime, program_compilation(context, arch)] if device_name(arch) else [runtime]
 
     def tune(
         self,

@@ -18,7 +18,7 @@ from tvm import relax
 
 from collage.backends import native
 from collage.backends.base import BackendTarget, BuildContext
-from collage.backends.cuda_toolkit import arch_of, compile_cuda_cached, find_toolkit
+from collage.backends.cuda_toolkit import arch_of, cached_cuda_compilation, find_toolkit
 from collage.backends.cutlass.family import Configuration, KernelSpec, OperatorFamily
 from collage.backends.cutlass.library import TEMPLATES, template_headers
 from collage.backends.cutlass.options import CutlassOptions
@@ -190,8 +190,13 @@ def compile_plan(
 
 def runtime_object(context: BuildContext, arch: str) -> Path:
     """The runtime that every partition shares, compiled once."""
+    return runtime_compilation(context, arch).run()
+
+
+def runtime_compilation(context: BuildContext, arch: str) -> native.Compilation:
+    """How the runtime is compiled."""
     depends = [TEMPLATES / "cutlass_runtime.h", *template_headers()]
-    return compile_cuda_cached(
+    return cached_cuda_compilation(
         TEMPLATES / "cutlass_runtime.cc", context, arch, [f"-I{TEMPLATES}"], depends
     )
 

@@ -18,7 +18,7 @@ import numpy as np
 from collage.backends import native
 from collage.backends.base import BuildContext
 from collage.backends.cuda_runtime import device_name
-from collage.backends.cuda_toolkit import compile_cuda_cached, cudart
+from collage.backends.cuda_toolkit import cached_cuda_compilation, cudart
 from collage.backends.cutlass.family import TensorSpec
 from collage.backends.cutlass.library import TEMPLATES, template_headers
 from collage.backends.cutlass.options import CutlassOptions
@@ -35,6 +35,14 @@ def gpu_profiler(options: CutlassOptions, context: BuildContext, arch: str) -> P
     """A profiler for this machine's GPU, or None where there is none of that architecture."""
     name = device_name(arch)
     return None if name is None else GpuProfiler(name, options, context, arch)
+
+
+def program_compilation(context: BuildContext, arch: str) -> native.Compilation:
+    """How the program that runs units is compiled."""
+    flags = [f"-I{TEMPLATES}"]
+    return cached_cuda_compilation(
+        TEMPLATES / "profile.cu", context, arch, flags, template_headers()
+    )
 
 
 class GpuProfiler:
@@ -71,13 +79,7 @@ class GpuProfiler:
 
     def program(self) -> Path:
         """The program that runs units, compiled once per content."""
-        compiled = compile_cuda_cached(
-            TEMPLATES / "profile.cu",
-            self.context,
-            self.arch,
-            [f"-I{TEMPLATES}"],
-            template_headers(),
-        )
+        compiled = program_compilation(self.context, self.arch).run()
         output = compiled.with_suffix(".bin")
         if not output.exists():
             with tempfile.TemporaryDirectory(dir=output.parent) as folder:

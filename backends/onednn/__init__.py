@@ -23,7 +23,8 @@ from collage.backends.base import (
     PatternTriple,
 )
 from collage.backends.errors import BackendUnavailableError
-from collage.backends.onednn.codegen import compile_functions
+from collage.backends.native import Compilation
+from collage.backends.onednn.codegen import compile_functions, runtime_compilation
 from collage.backends.onednn.options import OnednnOptions
 from collage.backends.onednn.patterns import pattern_table
 
@@ -56,11 +57,16 @@ class OnednnBackend(ExternalBackend):
         target: BackendTarget,
         context: BuildContext,
     ) -> list[tvm.runtime.Module]:
-        include = self._file(*HEADER).parents[2]
-        return [compile_functions(functions, target.options, include, context)]
+        return [compile_functions(functions, target.options, self._include(), context)]
+
+    def compilations(self, target: BackendTarget, context: BuildContext) -> Sequence[Compilation]:
+        return [runtime_compilation(self._include(), context)]
 
     def shared_libraries(self, target: BackendTarget) -> Sequence[Path]:
         return (self._file(*LIBRARY),)
+
+    def _include(self) -> Path:
+        return self._file(*HEADER).parents[2]
 
     def _file(self, distribution: str, name: str) -> Path:
         path = find_file(distribution, name)

@@ -68,6 +68,11 @@ def compile_functions(
 
 def runtime_object(include: Path, context: BuildContext) -> Path:
     """The runtime that every region shares, compiled once."""
+    return runtime_compilation(include, context).run()
+
+
+def runtime_compilation(include: Path, context: BuildContext) -> native.Compilation:
+    """How the runtime is compiled."""
     flags = ["-fopenmp", "-fvisibility=hidden", f"-I{include}", *native.ffi_include_flags()]
     depends = [*(TEMPLATES / name for name in HEADERS), include / "oneapi" / "dnnl" / "dnnl.hpp"]
-    return native.compile_cached(TEMPLATES / "runtime.cc", context, flags, depends)
+    return native.cached_compilation(TEMPLATES / "runtime.cc", context, flags, depends)

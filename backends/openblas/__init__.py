@@ -22,7 +22,8 @@ from collage.backends.base import (
     PatternTriple,
 )
 from collage.backends.errors import BackendUnavailableError
-from collage.backends.openblas.codegen import compile_functions
+from collage.backends.native import Compilation
+from collage.backends.openblas.codegen import compile_functions, runtime_compilations
 from collage.backends.openblas.options import OpenBLASOptions
 from collage.backends.openblas.patterns import pattern_table
 
@@ -59,6 +60,9 @@ class OpenBLASBackend(ExternalBackend):
     ) -> list[tvm.runtime.Module]:
         include = header_path(self._folder()).parent
         return [compile_functions(functions, target.options, include, context)]
+
+    def compilations(self, target: BackendTarget, context: BuildContext) -> Sequence[Compilation]:
+        return runtime_compilations(header_path(self._folder()).parent, context)
 
     def shared_libraries(self, target: BackendTarget) -> Sequence[Path]:
         return (library_path(self._folder()),)

@@ -23,9 +23,10 @@ from collage.backends.base import (
     Verdict,
 )
 from collage.backends.errors import TargetError
+from collage.backends.native import Compilation
 from collage.backends.tensorrt import python_runtime
 from collage.backends.tensorrt.adapter import REMEDY, find_package, require_package
-from collage.backends.tensorrt.codegen import compile_functions, make_engines
+from collage.backends.tensorrt.codegen import compile_functions, make_engines, runtime_compilation
 from collage.backends.tensorrt.engine import EngineBuilder
 from collage.backends.tensorrt.options import TensorrtOptions
 from collage.backends.tensorrt.patterns import pattern_table
@@ -87,6 +88,9 @@ class TensorrtBackend(ExternalBackend):
     ) -> list[tvm.runtime.Module]:
         package = require_package(target.options)
         return [compile_functions(functions, package, target, context)]
+
+    def compilations(self, target: BackendTarget, context: BuildContext) -> Sequence[Compilation]:
+        return [runtime_compilation(find_shim(require_package(target.options)), context)]
 
     def required_libraries(self, target: BackendTarget) -> Sequence[LibraryNeed]:
         shim = find_shim(require_package(target.options))

@@ -92,11 +92,16 @@ def render_stubs(entries: Sequence[Entry]) -> str:
 
 def runtime_object(shim: Shim | None, context: BuildContext) -> Path:
     """The runtime that every engine shares, compiled once."""
+    return runtime_compilation(shim, context).run()
+
+
+def runtime_compilation(shim: Shim | None, context: BuildContext) -> native.Compilation:
+    """How the runtime is compiled."""
     flags = ["-fvisibility=hidden", *native.ffi_include_flags()]
     depends = [HEADER, native.FFI_HEADER]
     if shim is None:
-        return native.compile_cached(TEMPLATES / "runtime_python.c", context, flags, depends)
+        return native.cached_compilation(TEMPLATES / "runtime_python.c", context, flags, depends)
     toolkit = cuda_toolkit.find_toolkit()
     flags += [f"-I{shim.include}", f"-I{toolkit.include}"]
     depends += [cuda_toolkit.CUDA_HEADER, shim.include / "NvInferVersion.h"]
-    return native.compile_cached(TEMPLATES / "runtime_shim.cc", context, flags, depends)
+    return native.cached_compilation(TEMPLATES / "runtime_shim.cc", context, flags, depends)
