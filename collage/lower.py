@@ -126,6 +126,12 @@ class _Region:
         self.bindings.append(relax.VarBinding(fresh, value))
         self.mapping[var] = fresh
 
+    def take(self, graph: DataflowGraph, nodes: int) -> None:
+        """Bind what a node set holds, its variables renamed."""
+        for index in bits(nodes):
+            binding = graph.bindings[index]
+            self.bind(binding.var, substitute(binding.value, self.mapping))
+
     def function(self, outputs: Sequence[relax.Var], attrs: dict[str, object]) -> relax.Function:
         results = [self.mapping[var] for var in outputs]
         body = results[0] if len(results) == 1 else relax.Tuple(results)
@@ -208,9 +214,7 @@ def _native_function(
     name: str,
 ) -> relax.Function:
     region = _Region(inputs, "x")
-    for index in bits(candidate.nodes):
-        binding = graph.bindings[index]
-        region.bind(binding.var, substitute(binding.value, region.mapping))
+    region.take(graph, candidate.nodes)
     return region.function(outputs, {PARTITION_ATTR: candidate.backend})
 
 
@@ -225,9 +229,7 @@ def _external_function(
     for composite in candidate.composites:
         inner_inputs, inner_outputs = boundary(graph, composite.nodes)
         inner = _Region(inner_inputs, "c")
-        for index in bits(composite.nodes):
-            binding = graph.bindings[index]
-            inner.bind(binding.var, substitute(binding.value, inner.mapping))
+        inner.take(graph, composite.nodes)
         function = inner.function(inner_outputs, {"Composite": composite.name})
         ty = relax.FuncType([p.ty for p in function.params], function.ret_ty)
         local = relax.Var(f"f{len(region.bindings)}", ty)

@@ -69,10 +69,15 @@ class Scope:
         """Make ``output`` the function's result; the block ends here."""
         self._output = self._builder.emit_output(output)
 
-    def result(self, like: relax.Function) -> relax.Function:
-        """The finished function with the attributes of another."""
+    def module(self, mod: tvm.IRModule) -> tvm.IRModule:
+        """A module with the finished function for its ``main``, whose attributes it gets."""
         function = self._builder.get()["main"]
-        return function if not like.attrs else function.with_attrs(dict(like.attrs))
+        attrs = mod["main"].attrs
+        result = mod.clone()
+        result.update_func(
+            mod.get_global_var("main"), function.with_attrs(dict(attrs)) if attrs else function
+        )
+        return result
 
     def begin(self, name: str) -> None:
         """Say which variable's binding comes next."""
@@ -248,9 +253,7 @@ def _one_round(
             new[var] = scope.emit(expr if replaced is None else replaced)
             scope.note_uses(new[var], uses[var])
         scope.finish(map_leaves(output, leaf))
-    result = mod.clone()
-    result.update_func(mod.get_global_var("main"), scope.result(function))
-    return result, changed
+    return scope.module(mod), changed
 
 
 def flat_bindings(function: relax.Function) -> list[tuple[relax.Var, relax.Expr]]:

@@ -64,9 +64,7 @@ def to_channels_last(mod: tvm.IRModule) -> tvm.IRModule:
                 scope.begin(str(var.name))
                 walk.rewrite(var, value)
         scope.finish(map_leaves(function.body.body, walk.plain))
-    result = mod.clone()
-    result.update_func(mod.get_global_var("main"), scope.result(function))
-    result = relax.transform.CanonicalizeBindings()(result)
+    result = relax.transform.CanonicalizeBindings()(scope.module(mod))
     return relax.transform.DeadCodeElimination(["main"])(result)
 
 

@@ -93,9 +93,7 @@ def combine_parallel_matmul(mod: tvm.IRModule, least: int = 2) -> tvm.IRModule:
                 scope.begin(str(var.name))
                 new[var] = scope.emit(scope.typed(map_leaves(value, leaf)))
         scope.finish(map_leaves(function.body.body, leaf))
-    result = mod.clone()
-    result.update_func(mod.get_global_var("main"), scope.result(function))
-    result = relax.transform.CanonicalizeBindings()(result)
+    result = relax.transform.CanonicalizeBindings()(scope.module(mod))
     return relax.transform.DeadCodeElimination(["main"])(result)
 
 

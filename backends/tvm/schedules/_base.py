@@ -82,6 +82,11 @@ class Axis:
     reduce: bool
 
 
+def int64(*values: int) -> list[Any]:
+    """Extents as TVM's 64-bit integers, as shapes of tensors are."""
+    return [tirx.IntImm("int64", value) for value in values]
+
+
 def axes_of(sch: s_tir.Schedule, block: Any) -> list[Axis] | None:
     """The axes of a block, or None where one is neither spatial nor a reduction, or not static."""
     axes = []
@@ -139,6 +144,12 @@ def root_blocks(sch: s_tir.Schedule) -> list[Any]:
     return list(sch.get_child_blocks(sch.get_sblock("root")))
 
 
+def other_blocks(sch: s_tir.Schedule, blocks: Sequence[Any]) -> list[Any]:
+    """The blocks right under the root block but for the given ones, in order."""
+    known = [sch.get(block) for block in blocks]
+    return [b for b in root_blocks(sch) if not any(sch.get(b).same_as(own) for own in known)]
+
+
 def element_dtype(sch: s_tir.Schedule, block: Any) -> str:
     """Data type of what a block writes."""
     return str(sch.get(block).writes[0].source.dtype)
@@ -185,3 +196,10 @@ def parallelize(sch: s_tir.Schedule, loop: Any, machine: Machine, work: int) -> 
     outer, inner = sch.split(loop, [chunks, None])
     sch.parallel(outer)
     return inner
+
+
+def parallelize_outer(sch: s_tir.Schedule, block: Any, machine: Machine) -> None:
+    """Run all but the innermost loop of a block in parallel, when there is enough work for it."""
+    *outer, _ = loops = sch.get_loops(block)
+    work = math.prod(loop_extent(sch, loop) for loop in loops)
+    parallelize(sch, fuse_all(sch, outer), machine, work)

@@ -23,9 +23,10 @@ from collage.backends.tvm.schedules._base import (
     Machine,
     Refusal,
     fuse_all,
+    int64,
     loop_extent,
-    parallelize,
-    root_blocks,
+    other_blocks,
+    parallelize_outer,
 )
 from collage.backends.tvm.schedules._epilogue import find_block, fold_epilogue
 from collage.backends.tvm.schedules._tile import Tile, schedule_tile, tiles, tiles_of_few_rows
@@ -195,14 +196,14 @@ def compute(data: te.Tensor, packed: te.Tensor, shape: ConvShape, cut: ConvPlan)
         return tirx.if_then_else(inside, data[n, c, h, w], zero)
 
     panels = te.compute(
-        _int64(shape.batch, cut.panels, shape.channels, *cut.phases, cut.panel_rows * pitch),
+        int64(shape.batch, cut.panels, shape.channels, *cut.phases, cut.panel_rows * pitch),
         panel,
         name="panel",
     )
     ic, kh, kw = (
         te.reduce_axis((tirx.IntImm("int64", 0), extent), name)
         for name, extent in zip(
-            ("ic", "kh", "kw"), _int64(shape.group_channels, *shape.kernel), strict=True
+            ("ic", "kh", "kw"), int64(shape.group_channels, *shape.kernel), strict=True
         )
     )
 
@@ -218,7 +219,7 @@ def compute(data: te.Tensor, packed: te.Tensor, shape: ConvShape, cut: ConvPlan)
     blocks = cut.blocks_per_group * shape.groups
     steps = cut.positions // tile.columns
     raw = te.compute(
-        _int64(shape.batch, cut.panels, blocks, tile.rows, steps, tile.columns),
+        int64(shape.batch, cut.panels, blocks, tile.rows, steps, tile.columns),
         product,
         name="conv",
         attrs={ANNOTATION: [*astuple(tile), rows, cut.panels, pitch, blocks]},
@@ -230,7 +231,7 @@ def compute(data: te.Tensor, packed: te.Tensor, shape: ConvShape, cut: ConvPlan)
         return raw[n, h // rows, block, row, q // tile.columns, q % tile.columns]
 
     return te.compute(
-        _int64(shape.batch, shape.out_channels, shape.out_height, shape.out_width),
+        int64(shape.batch, shape.out_channels, shape.out_height, shape.out_width),
         view,
         name="conv_view",
     )
@@ -239,10 +240,6 @@ def compute(data: te.Tensor, packed: te.Tensor, shape: ConvShape, cut: ConvPlan)
 def _block_of(o: Any, shape: ConvShape, cut: ConvPlan) -> tuple[Any, Any]:
     """Block and row that hold an output channel (blocks of a group are whole when groups > 1)."""
     return o // cut.tile.rows, o % cut.tile.rows
-
-
-def _int64(*values: int) -> list[Any]:
-    return [tirx.IntImm("int64", value) for value in values]
 
 
 def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
@@ -258,8 +255,7 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     view = sch.get_consumers(product)[0]
     names = {sch.get(block).name_hint for block in (product, panel, view)}
     last = fold_epilogue(sch, view, names)
-    own = [sch.get(block) for block in (product, panel, last)]
-    rest = [b for b in root_blocks(sch) if not any(sch.get(b).same_as(o) for o in own)]
+    rest = other_blocks(sch, (product, panel, last))
 
     n, channel, height, width = sch.get_loops(last)
     block, _row = sch.split(channel, [blocks, tile.rows])
@@ -300,6 +296,4 @@ def _vectorize_lines(
 
 def _schedule_panel(sch: s_tir.Schedule, panel: Any, pitch: int, machine: Machine) -> None:
     sch.split(sch.get_loops(panel)[-1], [None, pitch])
-    *outer, _ = loops = sch.get_loops(panel)
-    work = math.prod(loop_extent(sch, loop) for loop in loops)
-    parallelize(sch, fuse_all(sch, outer), machine, work)
+    parallelize_outer(sch, panel, machine)

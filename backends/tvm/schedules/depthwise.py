@@ -16,8 +16,9 @@ from collage.backends.tvm.schedules._base import (
     PARALLEL_MIN_WORK,
     Machine,
     Refusal,
+    int64,
     loop_extent,
-    root_blocks,
+    other_blocks,
     vectorize,
 )
 from collage.backends.tvm.schedules._epilogue import find_block, fold_epilogue
@@ -46,7 +47,7 @@ def compute(data: te.Tensor, weights: te.Tensor, shape: ConvShape) -> te.Tensor:
         return tirx.if_then_else(inside, data[n, c, h - top, w - left], zero)
 
     padded = te.compute(
-        _int64(
+        int64(
             shape.batch,
             shape.channels,
             shape.height + top + bottom,
@@ -67,15 +68,11 @@ def compute(data: te.Tensor, weights: te.Tensor, shape: ConvShape) -> te.Tensor:
         return total
 
     return te.compute(
-        _int64(shape.batch, shape.out_channels, shape.out_height, shape.out_width),
+        int64(shape.batch, shape.out_channels, shape.out_height, shape.out_width),
         taps,
         name="depthwise",
         attrs={ANNOTATION: [stride_w, multiplier]},
     )
-
-
-def _int64(*values: int) -> list[Any]:
-    return [tirx.IntImm("int64", value) for value in values]
 
 
 def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
@@ -88,8 +85,7 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     sch.unannotate(taps, ANNOTATION)
     padded = sch.get_producers(taps)[0]
     last = fold_epilogue(sch, taps, {sch.get(block).name_hint for block in (taps, padded)})
-    own = [sch.get(block) for block in (padded, last)]
-    rest = [b for b in root_blocks(sch) if not any(sch.get(b).same_as(o) for o in own)]
+    rest = other_blocks(sch, (padded, last))
 
     n, o, h, w = sch.get_loops(last)
     work = loop_extent(sch, n) * loop_extent(sch, o) * loop_extent(sch, h) * loop_extent(sch, w)

@@ -22,9 +22,9 @@ from collage.backends.tvm.schedules._base import (
     Machine,
     Refusal,
     fuse_all,
-    loop_extent,
-    parallelize,
-    root_blocks,
+    int64,
+    other_blocks,
+    parallelize_outer,
 )
 from collage.backends.tvm.schedules._epilogue import find_block, fold_epilogue
 from collage.backends.tvm.schedules._tile import Tile, schedule_tile, tiles, tiles_of_few_rows
@@ -114,7 +114,7 @@ def compute(a: te.Tensor, b: te.Tensor, shape: MatmulShape, tile: Tile) -> te.Te
     right = _right_access(b, shape, tile, blocks_n)
     k = te.reduce_axis((tirx.IntImm("int64", 0), tirx.IntImm("int64", shape.k)), "k")
     raw = te.compute(
-        _int64(shape.batch, blocks_n, blocks_m, tile.rows, columns),
+        int64(shape.batch, blocks_n, blocks_m, tile.rows, columns),
         lambda batch, block_n, block_m, row, column: te.sum(
             left(batch, block_m, k, row) * right(batch, block_n, k, column), axis=k
         ),
@@ -128,7 +128,7 @@ def compute(a: te.Tensor, b: te.Tensor, shape: MatmulShape, tile: Tile) -> te.Te
         n = index[-1]
         return raw[batch, n // columns, m // tile.rows, m % tile.rows, n % columns]
 
-    return te.compute(_int64(*shape.lead, shape.n), view, name="matmul_view")
+    return te.compute(int64(*shape.lead, shape.n), view, name="matmul_view")
 
 
 def _left_access(a: te.Tensor, shape: MatmulShape, tile: Tile, blocks: int) -> Access:
@@ -141,7 +141,7 @@ def _left_access(a: te.Tensor, shape: MatmulShape, tile: Tile, blocks: int) -> A
         return plain
     zero = tirx.const(0, a.dtype)
     packed = te.compute(
-        _int64(shape.batch, blocks, shape.k, tile.rows),
+        int64(shape.batch, blocks, shape.k, tile.rows),
         lambda batch, block, k, row: tirx.if_then_else(
             block * tile.rows + row < shape.m, plain(batch, block, k, row), zero
         ),
@@ -162,7 +162,7 @@ def _right_access(b: te.Tensor, shape: MatmulShape, tile: Tile, blocks: int) -> 
         return plain
     zero = tirx.const(0, b.dtype)
     packed = te.compute(
-        _int64(shape.batch, blocks, shape.k, tile.columns),
+        int64(shape.batch, blocks, shape.k, tile.columns),
         lambda batch, block, k, column: tirx.if_then_else(
             block * tile.columns + column < shape.n, plain(batch, block, k, column), zero
         ),
@@ -194,10 +194,6 @@ def _unflatten(flat: Any, dims: Sequence[int]) -> list[Any]:
     return [*([flat] if dims else []), *reversed(index)]
 
 
-def _int64(*values: int) -> list[Any]:
-    return [tirx.IntImm("int64", value) for value in values]
-
-
 def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     """Schedule what :func:`compute` made, with whatever was fused behind it."""
     sch = s_tir.Schedule(func)
@@ -210,8 +206,7 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     panels = list(sch.get_producers(product))
     view = sch.get_consumers(product)[0]
     last = fold_epilogue(sch, view, {sch.get(b).name_hint for b in (product, view, *panels)})
-    own = [sch.get(block) for block in (product, last, *panels)]
-    rest = [b for b in root_blocks(sch) if not any(sch.get(b).same_as(o) for o in own)]
+    rest = other_blocks(sch, (product, last, *panels))
 
     *lead, n = sch.get_loops(last)
     batch, rows = lead[:batch_axes], fuse_all(sch, lead[batch_axes:])
@@ -224,9 +219,7 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     sch.annotate(vector, "pragma_loop_partition_hint", 1)
     sch.parallel(task)
     for panel in panels:
-        *outer, _ = loops = sch.get_loops(panel)
-        work = math.prod(loop_extent(sch, loop) for loop in loops)
-        parallelize(sch, fuse_all(sch, outer), machine, work)
+        parallelize_outer(sch, panel, machine)
     loops = list(sch.get_loops(product))
     outer, (product_row, column, k) = loops[1:-3], loops[-3:]
     schedule_tile(sch, product, tile, outer, [k], product_row, column)
