@@ -29,7 +29,7 @@ from collage.backends.cudnn.library import (
 from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.partition import Partition, read_partition
 from collage.backends.cudnn.plans import Plan, build_plans, link_planner, run_planner
-from collage.backends.errors import BackendUnavailableError, CodegenError
+from collage.backends.errors import BackendUnavailableError, CodegenError, ReplayMissError
 from collage.backends.lift_constants import lift_constants
 from collage.backends.registry import get_backend
 from collage.config import Config
@@ -249,8 +249,14 @@ def test_plans_are_built_once_per_graph_and_option(
     assert plan(shared_context, module, CudnnOptions()) == first
     runs = pretend_planner / "runs"
     assert runs.read_text() == "run\n"
-    plan(shared_context, module, CudnnOptions(algorithm="measured"))
+    measured = CudnnOptions(algorithm="measured")
+    strict = dataclasses.replace(shared_context, replay=True)
+    with pytest.raises(ReplayMissError, match=r"no plan that cuDNN measured for conv\+add\+relu"):
+        plan(strict, module, measured)
+    assert runs.read_text() == "run\n"
+    plan(shared_context, module, measured)
     assert runs.read_text() == "run\nrun\n"
+    assert plan(strict, module, measured) == first
 
 
 def test_a_graph_that_cudnn_refuses_is_an_error_with_its_reason(

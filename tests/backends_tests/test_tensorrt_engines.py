@@ -12,6 +12,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
+from collage.backends.base import BuildContext
 from collage.backends.errors import BackendUnavailableError, CodegenError, TargetError
 from collage.backends.registry import get_backend
 from collage.backends.tensorrt import adapter
@@ -338,6 +339,29 @@ def test_default_timing_cache_names_version_and_device(tmp_path: Path) -> None:
     version = support.installed().version
     assert builder.timing_cache == tmp_path / f"cache/tensorrt/tensorrt_rtx-{version}-sm_89.timing"
     assert builder.timing_cache.is_file()
+
+
+def test_the_timing_cache_lies_beside_the_log_and_a_replay_leaves_it_alone(tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "model.jsonl"
+    context = dataclasses.replace(support.new_context(tmp_path), tuning_log=log)
+    strict = dataclasses.replace(context, replay=True)
+    package = support.installed()
+    place = log.with_name(f"model.jsonl.{package.name}-{package.version}-sm_89.timing")
+
+    def build(columns: int, context: BuildContext, **options: str) -> None:
+        function, wanted = _region(_dense(weights(13, columns)), **options)
+        builder = EngineBuilder(package, wanted, context)
+        assert builder.engine(function).plan and builder.built == 1
+
+    build(3, strict)
+    assert not log.parent.exists()
+    build(4, context)
+    before = place.read_bytes()
+    assert len(before) > 100
+    build(5, strict)
+    assert place.read_bytes() == before
+    build(6, context, timing_cache=str(tmp_path / "mine"))
+    assert (tmp_path / "mine").is_file() and place.read_bytes() == before
 
 
 def test_a_foreign_timing_cache_is_replaced(tmp_path: Path) -> None:
