@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import jinja2
 import tvm
 from tvm import relax
 
@@ -17,6 +16,7 @@ from collage.backends.cublas.partition import Partition, read_partition
 from collage.backends.cublas.problem import Problem
 from collage.backends.cublas.tuner import RUNTIME, TEMPLATES, choose, compile_source
 from collage.backends.cuda_toolkit import arch_of
+from collage.backends.source_templates import source_templates
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,8 @@ def render_stubs(
     """The generated C source: one table entry per distinct product, one function per partition."""
     numbers: dict[Problem, int] = {}
     entries = [Entry(p, numbers.setdefault(p.problem, len(numbers))) for p in partitions]
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        undefined=jinja2.StrictUndefined,
-        autoescape=False,
-    )
-    return environment.get_template("stubs.c.jinja").render(
+    template = source_templates(TEMPLATES).get_template("stubs.c.jinja")
+    return template.render(
         products=[ProductData(problem, choices.get(problem)) for problem in numbers],
         entries=entries,
         workspace_limit=workspace_limit,

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import jinja2
 import numpy as np
 import tvm
 from tvm import relax
@@ -18,6 +17,7 @@ from collage.backends.cudnn.library import SOURCES, TEMPLATES, Installation, com
 from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.partition import Partition, read_partition
 from collage.backends.cudnn.plans import Plan, build_plans
+from collage.backends.source_templates import source_templates
 
 
 @dataclass(frozen=True)
@@ -116,11 +116,8 @@ def stubs(
 
 def render(template: str, **values: object) -> str:
     """Fill one of the templates in."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined
-    )
-    environment.filters["c_double"] = _c_double
-    return environment.get_template(template).render(**values)
+    templates = source_templates(TEMPLATES, {"c_double": _c_double})
+    return templates.get_template(template).render(**values)
 
 
 def _c_double(value: float) -> str:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
-import jinja2
 from tvm import relax
 
 from collage.backends.base import PatternTriple
@@ -34,16 +32,12 @@ from collage.backends.cutlass.family import (
     Reading,
     tensor_spec,
 )
+from collage.backends.cutlass.gemm_render import ELEMENTS
+from collage.backends.cutlass.library import TEMPLATES
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.errors import CodegenError, UnsupportedProblemError
+from collage.backends.source_templates import source_templates
 
-TEMPLATES = Path(__file__).resolve().parent / "templates"
-
-ELEMENTS = {
-    "float16": "cutlass::half_t",
-    "bfloat16": "cutlass::bfloat16_t",
-    "float32": "float",
-}
 HOPPER_TILE = 128
 """Queries of a tile of Hopper's kernel."""
 LONG = 512
@@ -85,12 +79,8 @@ class AttentionFamily(OperatorFamily):
 
     def __init__(self) -> None:
         self._forms = {form.name: form for form in FORMS}
-        self._templates = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(TEMPLATES),
-            undefined=jinja2.StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            keep_trailing_newline=True,
+        self._templates = source_templates(
+            TEMPLATES, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
         )
 
     def patterns(self, options: CutlassOptions, arch: str) -> Sequence[PatternTriple]:

@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import jinja2
 import tvm
 from tvm import relax
 
@@ -27,6 +26,7 @@ from collage.backends.cutlass.profiler import gpu_profiler
 from collage.backends.cutlass.tuning import SCHEMA, Question, Tuner
 from collage.backends.cutlass.unit import Unit, compile_jobs
 from collage.backends.errors import CodegenError
+from collage.backends.source_templates import source_templates
 from collage.backends.tuning_log import TuningLog
 
 MAX_INPUTS = 8
@@ -203,11 +203,8 @@ def runtime_compilation(context: BuildContext, arch: str) -> native.Compilation:
 
 def render_stubs(made: Plan) -> str:
     """The entry points that TVM calls, in C: data for the runtime."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined
-    )
-    environment.filters["float32"] = lambda number: float(number).hex() + "f"
-    template = environment.get_template("stubs.c.jinja")
+    templates = source_templates(TEMPLATES, {"float32": lambda number: f"{float(number).hex()}f"})
+    template = templates.get_template("stubs.c.jinja")
     return template.render(entries=made.entries, units=made.units)
 
 

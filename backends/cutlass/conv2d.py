@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import ClassVar
 
-import jinja2
 from tvm import relax
 
 from collage.backends.base import PatternTriple
@@ -46,11 +44,11 @@ from collage.backends.cutlass.gemm_render import (
     RESIDUAL_CODES,
 )
 from collage.backends.cutlass.gemm_render import render as render_gemm
+from collage.backends.cutlass.library import TEMPLATES
 from collage.backends.cutlass.matmul import problem_of
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.errors import CodegenError, UnsupportedProblemError
-
-TEMPLATES = Path(__file__).resolve().parent / "templates"
+from collage.backends.source_templates import source_templates
 
 ITERATORS = {
     "optimized": "kOptimized",
@@ -79,11 +77,7 @@ class Conv2dFamily(OperatorFamily):
     def __init__(self) -> None:
         self._epilogues = {composite_name(epilogue): epilogue for epilogue in epilogues()}
         self._by_name = {epilogue.name: epilogue for epilogue in epilogues()}
-        self._templates = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(TEMPLATES),
-            undefined=jinja2.StrictUndefined,
-            keep_trailing_newline=True,
-        )
+        self._templates = source_templates(TEMPLATES, keep_trailing_newline=True)
 
     def patterns(self, options: CutlassOptions, arch: str) -> Sequence[PatternTriple]:
         return pattern_table(options)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-
-import jinja2
 
 from collage.backends.cutlass.family import KernelSource, KernelSpec
 from collage.backends.cutlass.gemm_configurations import GemmConfiguration
-
-TEMPLATES = Path(__file__).resolve().parent / "templates"
+from collage.backends.cutlass.library import TEMPLATES
+from collage.backends.source_templates import source_templates
 
 ACTIVATION_CODES = {
     "": 0, "relu": 1, "hardswish": 2, "relu6": 3,
@@ -50,11 +47,8 @@ def render(spec: KernelSpec, configuration: GemmConfiguration) -> KernelSource:
         "heavy": heavy and not split,
         "source": source and not split,
     }
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined
-    )
-    environment.filters["cpp"] = lambda flag: "true" if flag else "false"
-    text = environment.get_template("gemm.cu.jinja").render(values)
+    templates = source_templates(TEMPLATES, {"cpp": lambda flag: "true" if flag else "false"})
+    text = templates.get_template("gemm.cu.jinja").render(values)
     return KernelSource(_stem(spec, configuration, values), text)
 
 

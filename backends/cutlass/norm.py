@@ -6,10 +6,8 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
-import jinja2
 from tvm import relax
 from tvm.relax.dpl import is_op, wildcard
 
@@ -24,11 +22,11 @@ from collage.backends.cutlass.family import (
     Reading,
     tensor_spec,
 )
+from collage.backends.cutlass.library import TEMPLATES
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.errors import CodegenError, UnsupportedProblemError
 from collage.backends.patterns import either_order, tensor_dtype, tensor_shape
-
-TEMPLATES = Path(__file__).resolve().parent / "templates"
+from collage.backends.source_templates import source_templates
 
 ELEMENTS = {"float16": "__half", "bfloat16": "__nv_bfloat16", "float32": "float"}
 
@@ -75,12 +73,8 @@ class NormFamily(OperatorFamily):
     )
 
     def __init__(self) -> None:
-        self._templates = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(TEMPLATES),
-            undefined=jinja2.StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            keep_trailing_newline=True,
+        self._templates = source_templates(
+            TEMPLATES, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
         )
 
     def patterns(self, options: CutlassOptions, arch: str) -> Sequence[PatternTriple]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import jinja2
 import numpy as np
 import tvm
 from tvm import relax
@@ -14,6 +13,7 @@ from collage.backends import native
 from collage.backends.base import BuildContext
 from collage.backends.onednn.options import OnednnOptions
 from collage.backends.onednn.plan import plan_function
+from collage.backends.source_templates import source_templates
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 HEADERS = (
@@ -49,12 +49,8 @@ def compile_functions(
     constants: dict[str, np.ndarray] = {}
     for plan in plans:
         constants.update(plan.constants)
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        undefined=jinja2.StrictUndefined,
-        autoescape=False,
-    )
-    stubs = environment.get_template("stubs.c.jinja").render(plans=plans, constants=list(constants))
+    template = source_templates(TEMPLATES).get_template("stubs.c.jinja")
+    stubs = template.render(plans=plans, constants=list(constants))
     return native.static_library(
         stubs,
         [plan.symbol for plan in plans],

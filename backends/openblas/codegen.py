@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import jinja2
 import numpy as np
 import tvm
 from tvm import relax
@@ -18,6 +17,7 @@ from collage.backends.errors import CodegenError, UnsupportedProblemError
 from collage.backends.openblas.options import OpenBLASOptions
 from collage.backends.openblas.partition import Partition, Source, read_partition
 from collage.backends.openblas.problem import Problem, plan
+from collage.backends.source_templates import source_templates
 from collage.backends.strided_views import View, matmul_views
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -66,13 +66,8 @@ def compile_functions(
     """
     constants: dict[str, np.ndarray] = {}
     entries = [entry(read_partition(function), options, constants) for function in functions]
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        undefined=jinja2.StrictUndefined,
-    )
-    stubs = environment.get_template("stubs.c.jinja").render(
-        entries=entries, constants=list(constants)
-    )
+    template = source_templates(TEMPLATES).get_template("stubs.c.jinja")
+    stubs = template.render(entries=entries, constants=list(constants))
     return native.static_library(
         stubs,
         [entry.symbol for entry in entries],

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import jinja2
 import numpy as np
 import tvm
 from tvm import relax
@@ -14,6 +13,7 @@ from tvm import relax
 from collage.backends import cuda_toolkit, native
 from collage.backends.base import BackendTarget, BuildContext
 from collage.backends.errors import CodegenError
+from collage.backends.source_templates import source_templates
 from collage.backends.tensorrt import python_runtime
 from collage.backends.tensorrt.adapter import Package
 from collage.backends.tensorrt.engine import Engine, EngineBuilder
@@ -81,13 +81,9 @@ def make_engines(
 
 def render_stubs(entries: Sequence[Entry]) -> str:
     """The generated C source."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        undefined=jinja2.StrictUndefined,
-        autoescape=False,
-    )
     plans = list(dict.fromkeys(entry.plan for entry in entries))
-    return environment.get_template("stubs.c.jinja").render(entries=entries, plans=plans)
+    template = source_templates(TEMPLATES).get_template("stubs.c.jinja")
+    return template.render(entries=entries, plans=plans)
 
 
 def runtime_object(shim: Shim | None, context: BuildContext) -> Path:

@@ -1,0 +1,33 @@
+"""Templates of generated sources: Jinja2 files in a backend's ``templates`` folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+
+def source_templates(
+    folder: Path, filters: Mapping[str, Callable[..., str]] | None = None, **options: Any
+) -> jinja2.Environment:
+    """The templates of a folder; in them a value that is not given is an error.
+
+    Parameters
+    ----------
+    folder : Path
+        Holds the files.
+    filters : mapping, optional
+        More filters, by the names that templates call them by.
+    **options
+        Of ``jinja2.Environment``: how white space around tags is kept.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder),
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,
+        **options,
+    )
+    environment.filters.update(filters or {})
+    return environment
