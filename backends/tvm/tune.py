@@ -26,6 +26,10 @@ from collage.backends.tvm.schedules import Machine
 TRIALS_PER_ROUND = 32
 SEED = 1
 
+_BUILD_TIMEOUT_SEC = 240.0
+"""MetaSchedule's own 30 s are gone on a slow or busy machine before a worker's first build begins:
+it imports TVM's tensor intrinsics, which are parsed one by one. All trials would fail."""
+
 
 def tune_kernels(
     funcs: Sequence[tirx.PrimFunc], target: BackendTarget, context: BuildContext
@@ -130,7 +134,9 @@ def _tune(
         max_trials_global=trials * len(funcs),
         max_trials_per_task=trials,
         num_trials_per_iter=min(trials, TRIALS_PER_ROUND),
-        builder=ms.builder.LocalBuilder(initializer=compile_here if gpu else None),
+        builder=ms.builder.LocalBuilder(
+            initializer=compile_here if gpu else None, timeout_sec=_BUILD_TIMEOUT_SEC
+        ),
         runner=ms.runner.LocalRunner(),
         database=database,
         # Evolution pays with a learned cost model alone, which needs xgboost.
@@ -163,4 +169,9 @@ def _best(
     func: tirx.PrimFunc, database: ms.database.JSONDatabase, device: tvm.target.Target
 ) -> tirx.PrimFunc | None:
     found = ms.tir_integration.compile_tir(database, func, device)
-    return None if found is None else found.mod["main"]
+    if found is None:
+        return None
+    tuned = found.mod["main"]
+    # MetaSchedule names what has no name "main", and the model's own function is called so.
+    named = func.attrs and "global_symbol" in func.attrs
+    return tuned if named else tuned.without_attr("global_symbol")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +16,7 @@ from tvm import relax, tirx
 
 from collage.backends import cuda_runtime
 from collage.backends.base import BackendTarget, BuildContext
+from collage.backends.compile import compile_module
 from collage.backends.errors import ReplayMissError, TargetError
 from collage.backends.registry import get_backend
 from collage.backends.tvm import tune
@@ -224,12 +226,20 @@ def test_tuned_kernels_are_found_again(tmp_path: Path, context: BuildContext) ->
     first = backend.lower(mod, target, fresh)
     records = tune.records_folder(target, fresh) / "database_tuning_record.json"
     measured = records.read_text()
+    # A record is [workload, [trace, seconds, target, arguments]]; 1e10 s stands for a failure.
+    seconds = [sec for line in measured.splitlines() for sec in json.loads(line)[1][1]]
+    assert min(seconds) < 1, "no trial ran"
     second = backend.lower(mod, target, fresh)
-    assert measured and records.read_text() == measured
+    assert records.read_text() == measured
     strict = backend.lower(mod, target, replace(fresh, replay=True))
     for other in (second, strict):
         for a, b in zip(kernels(first).values(), kernels(other).values(), strict=True):
             assert a.script() == b.script()
+    # Linked with the rest of a model, a kernel's name must not clash with any other.
+    library = compile_module(mod, [target], tmp_path / "model.so", fresh)
+    machine = relax.VirtualMachine(tvm.runtime.load_module(str(library.path)), tvm.cpu())
+    found = machine["main"](tvm.runtime.tensor(data)).numpy()
+    np.testing.assert_allclose(found, np.maximum(data @ data, 0), rtol=1e-4, atol=1e-4)
 
 
 def test_a_replay_tunes_nothing(tmp_path: Path, context: BuildContext) -> None:
