@@ -10,12 +10,16 @@ machine that has none.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
 
 from collage.backends.base import BuildContext
 from collage.backends.errors import LogError, ReplayMissError
@@ -24,7 +28,7 @@ from collage.backends.line_file import append_line, opened, read_from
 KIND = "tuning"
 """``kind`` of a log's records that are findings, not measurements."""
 
-CACHE_FILE = "tuning.jsonl"
+CACHE_FILE = "tuning/kernels.jsonl"
 
 
 @dataclass(frozen=True)
@@ -203,6 +207,22 @@ class TuningLog:
             raise LogError("a replay finds nothing new", value=dict(key))
         for place in self._places:
             place.append(TuningRecord(self._backend, self._schema, key, device, result))
+
+    @contextmanager
+    def alone(self, keys: Iterable[Mapping[str, Any]]) -> Iterator[None]:
+        """Keep others of this machine from tuning the same, and read what they have found.
+
+        Whoever waits here for another one finds the answer in the log afterwards.
+        """
+        questions = {_question(self._backend, self._schema, key) for key in keys}
+        folder = self._cache.path.parent / "locks"
+        folder.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            # In one order for all: two processes that each wait for the other's would wait forever.
+            for name in sorted(hashlib.sha256(q.encode()).hexdigest()[:16] for q in questions):
+                stack.enter_context(FileLock(folder / f"{name}.lock"))
+            self.refresh()
+            yield
 
     def device_elsewhere(self, compute_capability: int) -> dict[str, Any] | None:
         """What to look for where no such GPU is: the one that was tuned on last.

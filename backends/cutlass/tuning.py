@@ -7,7 +7,7 @@ configuration that was tried, so that a later, narrower question is answered fro
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -105,22 +105,32 @@ class Tuner:
         ReplayMissError
             In a replay, when the log does not know a spec.
         """
+        chosen, unknown = self._ask({question.spec: question for question in questions}.values())
+        if unknown and self.log.replay:
+            raise self.log.miss(_words(unknown[0].spec), len(unknown))
+        if self.profiler is None:
+            return chosen | {question.spec: question.configurations[0] for question in unknown}
+        if not unknown:
+            return chosen
+        with self.log.alone(self._key(question.spec) for question in unknown):
+            found, unknown = self._ask(unknown)
+            measure = self._first_valid if self.options.find_first_valid else self._measured
+            return chosen | found | measure(unknown, self.profiler)
+
+    def _ask(
+        self, questions: Iterable[Question]
+    ) -> tuple[dict[KernelSpec, Configuration], list[Question]]:
+        """What needs no measurement, and the questions that are left."""
         device = self._device()
         chosen: dict[KernelSpec, Configuration] = {}
         unknown = []
-        for question in {question.spec: question for question in questions}.values():
+        for question in questions:
             answer = self._known(question, device)
             if answer is None:
                 unknown.append(question)
             else:
                 chosen[question.spec] = answer
-        if unknown and self.log.replay:
-            raise self.log.miss(_words(unknown[0].spec), len(unknown))
-        if self.profiler is None:
-            return chosen | {question.spec: question.configurations[0] for question in unknown}
-        if self.options.find_first_valid:
-            return chosen | self._first_valid(unknown, self.profiler)
-        return chosen | self._measured(unknown, self.profiler)
+        return chosen, unknown
 
     def _device(self) -> dict[str, Any] | None:
         """The device whose records answer, None where there is none."""

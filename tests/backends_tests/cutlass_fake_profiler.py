@@ -20,10 +20,10 @@ import tvm
 from collage.backends.base import BackendTarget, BuildContext
 from collage.backends.cutlass import codegen
 from collage.backends.cutlass.family import Configuration, KernelSpec
-from collage.backends.cutlass.tuning import Job, Outcome
+from collage.backends.cutlass.tuning import Job, Outcome, Question
 from tests.backends_tests.cutlass_reading import options_of, read_module
 from tests.backends_tests.test_cutlass_sharing import case, transformer
-from tests.contracts.cuda_compile import cuda_target
+from tests.contracts.cuda_compile import ARCH, cuda_target
 
 SAMPLE = np.arange(8, dtype=np.float32)
 
@@ -56,6 +56,16 @@ def tune_with(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(codegen, "gpu_profiler", lambda *_: profiler)
         return codegen.tune(read_module(given), target, context)
+
+
+def questions_of(module: tvm.IRModule) -> list[Question]:
+    """What is to be chosen for a module."""
+    given = case(module)
+    options = options_of(given)
+    return [
+        Question(p.spec, p.family, tuple(p.family.configurations(p.spec, options, ARCH)))
+        for p in read_module(given)
+    ]
 
 
 def main(cache: str, log: str, blocks: str, hidden: str) -> None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +15,13 @@ import pytest
 
 from collage.backends.base import BuildContext
 from collage.backends.cutlass.family import Configuration, KernelSpec
+from collage.backends.cutlass.options import CutlassOptions
+from collage.backends.cutlass.tuning import SCHEMA, Job, Outcome, Tuner
 from collage.backends.errors import ReplayMissError
-from collage.backends.tuning_log import read_findings
-from tests.backends_tests.cutlass_fake_profiler import favour_last, tune_with
+from collage.backends.tuning_log import TuningLog, read_findings
+from tests.backends_tests.cutlass_fake_profiler import favour_last, questions_of, tune_with
 from tests.backends_tests.test_cutlass_sharing import transformer
+from tests.contracts.cuda_compile import ARCH
 
 pytestmark = pytest.mark.cuda  # the log's keys hold CUTLASS's version
 
@@ -85,6 +92,33 @@ def test_a_torn_line_loses_one_finding(torn: bytes, tmp_path: Path) -> None:
     assert 0 < again < jobs
     with pytest.warns(UserWarning, match=r"log.jsonl:4: a torn line is skipped"):
         assert tuned(machine(tmp_path / "c", log), 1)[0] == 0
+
+
+def test_who_comes_second_waits_for_the_first(tmp_path: Path) -> None:
+    """As the processes do that compile several variants of a model at once."""
+    context = machine(tmp_path, tmp_path / "log.jsonl")
+    profilers = [favour_last(), favour_last()]
+    begun = threading.Barrier(2)
+
+    def tune(index: int) -> Chosen:
+        module = transformer(index + 1)
+        questions = questions_of(module)
+        run = profilers[index].run
+
+        def slow(jobs: Sequence[Job]) -> list[Outcome]:
+            time.sleep(1.0)
+            return run(jobs)
+
+        profilers[index].run = slow  # type: ignore[method-assign]
+        log = TuningLog.of("cutlass", SCHEMA, context)
+        begun.wait()
+        return Tuner(log, profilers[index], CutlassOptions(), ARCH).choose(questions)
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(tune, range(2))
+    assert first == second and len(read_findings(tmp_path / "log.jsonl")) == 4
+    asked = sorted(len(profiler.asked) for profiler in profilers)
+    assert asked[0] == 0 and asked[1] >= 8
 
 
 def test_without_a_gpu_the_tuned_configurations_are_taken(tmp_path: Path) -> None:

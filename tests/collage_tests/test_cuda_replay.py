@@ -29,7 +29,7 @@ from collage.backends.cublas.problem import Problem
 from collage.backends.cuda_runtime import has_device
 from collage.backends.cutlass import codegen as cutlass_codegen
 from collage.backends.errors import LogError, ReplayMissError, TargetError
-from collage.backends.tuning_log import TuningLog, read_findings
+from collage.backends.tuning_log import CACHE_FILE, TuningLog, read_findings
 from collage.cli import main
 from collage.config import Config
 from collage.cost.base import Cost, CostStatus
@@ -214,7 +214,7 @@ def test_the_log_replays_without_a_gpu(recorded: Recorded, elsewhere: Path) -> N
     assert ours == {row.name: row.median_sec for row in recorded.result.report.end_to_end}
     holds_tuned_code(result.library.path, recorded)
     assert recorded.log.read_bytes() == before
-    assert not (elsewhere / "tuning.jsonl").exists()
+    assert not (elsewhere / CACHE_FILE).exists()
 
 
 def test_the_command_line_replays_it_and_makes_a_bundle(

@@ -10,6 +10,7 @@ import pytest
 from tvm.relax import op
 
 from collage.backends.base import BackendTarget, BuildContext
+from collage.backends.tuning_log import CACHE_FILE
 from collage.cost.base import CostStatus
 from collage.cost.build_task import load_arrays, save_arrays, target_from_json, target_to_json
 from collage.cost.builder import Builder, BuildJob, BuildResult
@@ -47,7 +48,7 @@ def test_what_workers_tune_is_in_the_log_and_a_replay_tunes_nothing(
     assert build("second", 6, replay=False).status is CostStatus.VALID
     assert build("third", 7, replay=True).status is CostStatus.VALID
     assert Database(log).findings() == [finding] and len(log.read_text().splitlines()) == 1
-    assert [(tmp_path / name / "tuning.jsonl").exists() for name in ("first", "second")] == [
+    assert [(tmp_path / name / CACHE_FILE).exists() for name in ("first", "second")] == [
         True,
         False,
     ]
