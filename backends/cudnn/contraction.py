@@ -116,9 +116,10 @@ def matmul_graph(call: relax.Call, epilogue: Epilogue, options: CudnnOptions) ->
         )
     bounds = epilogue.activation.floats if epilogue.activation is not None else ()
     clipped = any(math.isfinite(bound) for bound in bounds[1:])
-    if dtype == "bfloat16" and clipped and epilogue.bias is None:
-        # Seen with 9.19 on an H200; with a bias, and in convolutions, it is right.
-        raise UnsupportedProblemError("cuDNN clips a bare bfloat16 product wrongly")
+    if clipped and epilogue.bias is None:
+        # Seen with 9.19 on an H200, in float16 and bfloat16; with a bias, and in convolutions, it
+        # is right.
+        raise UnsupportedProblemError("cuDNN clips a bare product wrongly")
     builder = GraphBuilder(dtype)
     inputs = (
         builder.input(View.dense((batch, rows, inner))),

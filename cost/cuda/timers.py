@@ -8,6 +8,7 @@ it, even though TVM's evaluator waits for the default stream in between.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -66,6 +67,8 @@ class PycudaTimer:
         cuda.init()
         self._context = cuda.Device(device.index).retain_primary_context()
         self._context.push()
+        # A context that is current when the module goes makes pycuda abort the process.
+        atexit.register(self._context.pop)
         self._stream = cuda.Stream(_NON_BLOCKING)
         self._begin, self._end = cuda.Event(), cuda.Event()
         self.stream = int(self._stream.handle)
