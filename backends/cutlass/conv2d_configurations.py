@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from collage.backends.cutlass.conv2d_problem import Conv2dProblem, alignment
-from collage.backends.cutlass.family import Configuration
+from collage.backends.cutlass.conv2d_problem import Conv2dProblem
+from collage.backends.cutlass.family import Configuration, alignment
 from collage.backends.cutlass.options import CutlassOptions
 
 MULTIPROCESSORS = 132

@@ -103,14 +103,6 @@ def is_product(problem: Conv2dProblem) -> bool:
     return unit and problem.pads == (0, 0, 0, 0)
 
 
-def alignment(channels: int, bits: int) -> int:
-    """The widest access, in elements of ``bits`` each, that so many channels per pixel allow."""
-    width = 128 // bits
-    while channels % width:
-        width //= 2
-    return width
-
-
 def float32_math(options: CutlassOptions) -> str:
     """How float32 products are computed on tensor cores.
 

@@ -33,6 +33,14 @@ DTYPE_BITS = {"float16": 16, "bfloat16": 16, "float32": 32}
 """Element types of operands, by their width."""
 
 
+def alignment(extent: int, bits: int) -> int:
+    """The widest access, in elements of ``bits`` each, by which a run of ``extent`` divides."""
+    width = 128 // bits
+    while extent % width:
+        width //= 2
+    return width
+
+
 @dataclass(frozen=True)
 class TensorSpec:
     """A dense row-major tensor: what the kernel is handed, and what tuning fills with numbers."""

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from collage.backends.cutlass.family import DTYPE_BITS, TensorSpec
+from collage.backends.cutlass.family import DTYPE_BITS, TensorSpec, alignment
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.errors import UnsupportedProblemError
 
@@ -108,14 +108,6 @@ class GemmProblem:
             alignment(self.ldb, self.bits),
             alignment(self.n, self.bits),
         )
-
-
-def alignment(extent: int, bits: int) -> int:
-    """The widest access, in elements of ``bits`` each, by which a run of ``extent`` divides."""
-    width = 128 // bits
-    while extent % width:
-        width //= 2
-    return width
 
 
 def float32_math(options: CutlassOptions) -> str:

@@ -20,6 +20,7 @@ from collage.backends.cutlass.family import (
     KernelSpec,
     OperatorFamily,
     Reading,
+    alignment,
     tensor_spec,
 )
 from collage.backends.cutlass.library import TEMPLATES
@@ -132,9 +133,7 @@ def row_configurations(rows: int, columns: int, bits: int) -> list[NormConfigura
     UnsupportedProblemError
         When a row is too long for one thread block's registers.
     """
-    vector = 128 // bits
-    while columns % vector:
-        vector //= 2
+    vector = alignment(columns, bits)
     accesses = columns // vector
     found = []
     for threads in (32, 64, 128, 256, 512, MAX_THREADS):

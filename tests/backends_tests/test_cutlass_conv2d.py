@@ -18,11 +18,13 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.backends.cutlass.codegen import Unit
-from collage.backends.cutlass.conv2d import TEMPLATES, Conv2dFamily
+from collage.backends.cutlass.conv2d import Conv2dFamily
 from collage.backends.cutlass.conv2d_configurations import Conv2dConfiguration, candidates
-from collage.backends.cutlass.conv2d_problem import Conv2dProblem, alignment
+from collage.backends.cutlass.conv2d_problem import Conv2dProblem
+from collage.backends.cutlass.family import alignment
 from collage.backends.cutlass.gemm_configurations import GemmConfiguration
 from collage.backends.cutlass.gemm_render import ACTIVATION_CODES, RESIDUAL_CODES
+from collage.backends.cutlass.library import TEMPLATES
 from collage.backends.cutlass.options import CutlassOptions
 from tests.backends_tests.cutlass_reading import (
     Array,

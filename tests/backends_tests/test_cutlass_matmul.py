@@ -12,15 +12,11 @@ from numpy.typing import NDArray
 from tvm import relax
 from tvm.relax import op
 
-from collage.backends.cutlass.family import KernelSpec
+from collage.backends.cutlass.family import KernelSpec, alignment
 from collage.backends.cutlass.gemm_patterns import Form, forms
-from collage.backends.cutlass.gemm_problem import Operand, alignment, plan
-from collage.backends.cutlass.gemm_render import (
-    ACTIVATION_CODES,
-    LAST_LIGHT,
-    RESIDUAL_CODES,
-    TEMPLATES,
-)
+from collage.backends.cutlass.gemm_problem import Operand, plan
+from collage.backends.cutlass.gemm_render import ACTIVATION_CODES, LAST_LIGHT, RESIDUAL_CODES
+from collage.backends.cutlass.library import TEMPLATES
 from collage.backends.errors import UnsupportedProblemError
 from tests.backends_tests.cutlass_reading import read_whole, refusal
 from tests.backends_tests.graphs import Emit, constant, graph
