@@ -208,7 +208,7 @@ class Contest:
             if "missing" in answer:
                 row.failure, row.missing = answer["missing"], True
             else:
-                row.figures["load_sec"] = answer["load_sec"]
+                row.figures.update(answer)
                 path = self._work / f"{_file_name(name)}.npz"
                 child.ask({"do": "outputs", "path": str(path)}, self._left(until))
                 self._outputs[name] = _arrays(path)

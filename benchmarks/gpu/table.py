@@ -147,13 +147,17 @@ def _ratio(mine: Row, reference: Row | None) -> tuple[str, str]:
 
 
 def _details(rows: Sequence[Row], run: int) -> list[str]:
-    """What the search did, and where the host was slower than the device."""
+    """What the search did, settings, and where the host was slower than the device."""
     lines = ["", f"Run {run}."]
     for row in rows:
         search: Mapping[str, Any] = row.figures.get("search", {})
         if search:
             counts = ", ".join(f"{name.replace('_', ' ')} {n}" for name, n in search.items())
             lines.append(f"The search: {counts}.")
+        settings: Mapping[str, str] = row.figures.get("settings", {})
+        if settings:
+            chosen = ", ".join(f"`{name}={value}`" for name, value in settings.items())
+            lines.append(f"{row.engine} with {chosen}.")
         if row.round_sec and row.wall_sec:
             waiting = Spread.of(row.wall_sec).median / Spread.of(row.round_sec).median
             if waiting > 1.2:

@@ -78,7 +78,7 @@ class Worker:
         self._timer = Timer(self._session, self._job.device)
         if self._job.device == "cuda":
             torch.cuda.synchronize()
-        return {"load_sec": time.perf_counter() - begin}
+        return {"load_sec": time.perf_counter() - begin, **self._session.figures()}
 
 
 if __name__ == "__main__":

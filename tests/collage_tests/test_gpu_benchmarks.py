@@ -139,6 +139,7 @@ def test_table_shows_ratios_of_rounds_and_reasons(tmp_path: Path) -> None:
         _row("eager", [2e-3 * d for d in drift], difference=1e-3),
         _row("torch.compile", [1e-3 * d for d in drift], difference=2e-3),
         Row("onnxruntime", failure="not available: no provider", missing=True),
+        _row("eager, CUDA graph", [1e-3 * d for d in drift], figures={"settings": {"graph": "1"}}),
         _row("collage", [8e-4 * d for d in drift], difference=3e-3, figures=figures),
         Row("search's answer", same_as="collage"),
         _row("single:cublas", [9e-4 * d for d in drift]),
@@ -153,6 +154,7 @@ def test_table_shows_ratios_of_rounds_and_reasons(tmp_path: Path) -> None:
     assert "| collage | 0.800 | 0.800 to 0.800 | 0.400 | 0.400 to 0.400 | 1.600 | 3.0e-03 |" in page
     assert "search's answer (same library as collage) | 0.800" in page
     assert "onnxruntime was not run: not available" in page
+    assert "eager, CUDA graph with `graph=1`." in page
     assert "single:cudnn failed: RuntimeError: a \\| b" in page
     again = table.Record.load(tmp_path / "gpu.json")
     assert again.is_done("net, batch 1")

@@ -64,6 +64,10 @@ class Session(ABC):
     def outputs(self) -> list[Array]:
         """The outputs of the last call."""
 
+    def figures(self) -> dict[str, Any]:
+        """What is worth reporting, for example which settings were chosen."""
+        return {}
+
 
 class Engine(ABC):
     """One contender. What it needs is imported in its methods only."""

@@ -28,8 +28,7 @@ class OnnxRuntimeEngine(Engine):
 
     settings = (
         f"CUDA provider, opset {_OPSET}, known masks taken out, inputs and outputs bound on the "
-        "device, on the stream that is timed, in a CUDA graph where it can be captured (the log "
-        "says where not); convolution networks with `cudnn_conv_algo_search=EXHAUSTIVE` and the "
+        "device, on the stream that is timed, in a CUDA graph where it can be captured; convolution networks with `cudnn_conv_algo_search=EXHAUSTIVE` and the "
         "fastest of `prefer_nhwc`, with `fuse_conv_bias`, or neither"
     )
 
@@ -113,6 +112,7 @@ class _Bound(Session):
     ) -> None:
         import onnxruntime
 
+        self._options = options
         self._stream = torch.cuda.Stream() if device == "cuda" else None
         if self._stream is not None:
             options = {**options, "user_compute_stream": str(self._stream.cuda_stream)}
@@ -155,6 +155,9 @@ class _Bound(Session):
 
     def outputs(self) -> list[Array]:
         return [tensor.float().cpu().numpy() for tensor in self._outputs]
+
+    def figures(self) -> dict[str, Any]:
+        return {"settings": self._options}
 
 
 def _numpy_type(tensor: torch.Tensor) -> Any:
