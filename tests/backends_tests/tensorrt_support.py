@@ -11,6 +11,7 @@ import numpy as np
 import tvm
 from numpy.typing import NDArray
 from tvm import relax
+from tvm.relax import op
 
 from collage.backends.base import BackendTarget, BuildContext
 from collage.backends.registry import get_backend
@@ -20,6 +21,7 @@ from collage.lower import lower
 from collage.search.dataflow import DataflowGraph
 from collage.search.greedy import single_backend
 from tests.backends_tests.tensorrt_network import evaluate_network
+from tests.contracts.cuda_cases._tensorrt_case import module
 from tests.contracts.cuda_compile import cuda_target
 
 ARCH = "sm_89"
@@ -141,3 +143,15 @@ def random_inputs(mod: tvm.IRModule, seed: int = 0) -> list[NDArray[Any]]:
         rng.standard_normal([int(d) for d in p.ty.shape]).astype(str(p.ty.dtype))
         for p in mod["main"].params
     ]
+
+
+def dense(columns: relax.Expr) -> tvm.IRModule:
+    """A product with these columns, of which there are thirteen rows, and a rectifier."""
+    return module([((3, 13), "float32")], lambda x: op.nn.relu(op.matmul(x, columns)))
+
+
+def region(mod: tvm.IRModule, **options: Any) -> tuple[relax.Function, BackendTarget]:
+    """The one region of a module, and the target with these options."""
+    wanted = target(**options)
+    (function,) = partition(mod, wanted).functions
+    return function, wanted

@@ -1,4 +1,4 @@
-"""Engines: constants, precisions, caches, refusals. Built by TensorRT for RTX with no GPU."""
+"""Engines: caches, refusals, limits, devices. Built by TensorRT for RTX with no GPU."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import tvm
 from tvm import relax
@@ -17,22 +16,12 @@ from collage.backends.errors import BackendUnavailableError, CodegenError, Targe
 from collage.backends.registry import get_backend
 from collage.backends.tensorrt import adapter
 from collage.backends.tensorrt.engine import EngineBuilder
-from collage.backends.tensorrt.network import NetworkWriter, RefusalError
-from collage.cost.reference import evaluate
-from collage.search.dataflow import DataflowGraph
-from collage.search.rules import default_rules
+from collage.backends.tensorrt.network import RefusalError
 from tests.backends_tests import tensorrt_support as support
-from tests.backends_tests.tensorrt_network import evaluate_network
-from tests.contracts.cuda_cases.tensorrt import LAST, PICTURE, module, weights
+from tests.contracts.cuda_cases._tensorrt_case import PICTURE, module, weights
 
 pytestmark = pytest.mark.cuda
 pytest.importorskip("tensorrt_rtx", reason="engines without a GPU need TensorRT for RTX")
-
-CHANNELS_LAST = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
-
-
-def _dense(columns: relax.Expr) -> tvm.IRModule:
-    return module([((3, 13), "float32")], lambda x: op.nn.relu(op.matmul(x, columns)))
 
 
 def _refused_by_tensorrt() -> tvm.IRModule:
@@ -43,171 +32,12 @@ def _refused_by_tensorrt() -> tvm.IRModule:
     )
 
 
-def _region(mod: tvm.IRModule, **options: Any) -> tuple[relax.Function, Any]:
-    wanted = support.target(**options)
-    (function,) = support.partition(mod, wanted).functions
-    return function, wanted
-
-
 def _builder(folder: Path, wanted: Any) -> EngineBuilder:
     return EngineBuilder(support.installed(), wanted, support.new_context(folder))
 
 
-def test_each_constant_is_bound_once() -> None:
-    shared, other = weights(13, 13, seed=1), weights(13, 13, seed=2)
-    copy = relax.const(shared.value.numpy().copy())
-
-    def body(x: relax.Expr) -> relax.Expr:
-        for columns in (shared, other, shared, copy):
-            x = op.matmul(x, columns)
-        return x
-
-    function, wanted = _region(module([((3, 13), "float32")], body))
-    seen = support.write(function, wanted)
-    assert seen.layers.count("MATRIX_MULTIPLY") == 4
-    assert seen.layers.count("CONSTANT") == seen.constants == 2
-
-
-def test_weights_are_bound_from_the_modules_own_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    columns = weights(13, 7)
-    address = np.from_dlpack(columns.value).ctypes.data
-    function, wanted = _region(_dense(columns))
-    package, bound = support.installed(), []
-    original = package.module.Weights
-
-    def recording(dtype: Any, pointer: int, count: int) -> Any:
-        bound.append(pointer)
-        return original(dtype, pointer, count)
-
-    monkeypatch.setattr(package.module, "Weights", recording)
-    support.write(function, wanted)
-    assert bound == [address]
-
-
-def test_a_convolution_shares_its_kernel_too() -> None:
-    kernel = weights(4, 3, 3, 4)
-
-    def body(x: relax.Expr) -> relax.Expr:
-        for _ in range(3):
-            x = op.nn.conv2d(x, kernel, padding=1, **CHANNELS_LAST)
-        return x
-
-    function, wanted = _region(module([(LAST, "float32")], body))
-    assert support.write(function, wanted).constants == 1
-
-
-def test_channels_last_goes_through_shuffles() -> None:
-    kernel = weights(8, 3, 3, 4)
-    function, wanted = _region(
-        module([(LAST, "float32")], lambda x: op.nn.conv2d(x, kernel, padding=1, **CHANNELS_LAST))
-    )
-    assert support.write(function, wanted).layers == [
-        "SHUFFLE",
-        "CONVOLUTION",
-        "SHUFFLE",
-        "IDENTITY",
-    ]
-
-
-@pytest.mark.parametrize(("option", "dtype"), [("use_fp16", "HALF"), ("use_bf16", "BF16")])
-def test_half_precision_is_inside_only(option: str, dtype: str, tmp_path: Path) -> None:
-    function, wanted = _region(_dense(weights(13, 7)), **{option: True})
-    package, dtypes, ends = support.installed(), [], []
-
-    def write(network: Any, logger: Any) -> None:
-        writer = NetworkWriter(package, network, logger, wanted.options, "region")
-        kept.append(writer)
-        writer.write(function)
-        for index in range(network.num_layers):
-            layer = network.get_layer(index)
-            if layer.type.name in ("MATRIX_MULTIPLY", "ACTIVATION", "CONSTANT"):
-                dtypes.append(layer.get_output(0).dtype.name)
-        ends.extend([network.get_input(0).dtype.name, network.get_output(0).dtype.name])
-
-    kept: list[Any] = []
-    plan, _ = adapter.build_plan(package, support.ARCH, wanted.options, write)
-    assert plan and dtypes == [dtype] * 3
-    assert ends == ["FLOAT", "FLOAT"]
-
-
-def test_masks_stay_finite_in_half_precision() -> None:
-    lowest = relax.const(np.full((1, 13), np.finfo(np.float32).min))
-    function, wanted = _region(
-        module([((3, 13), "float32")], lambda x: op.matmul(op.add(x, lowest), weights(13, 7))),
-        use_fp16=True,
-    )
-    inputs = [np.zeros((3, 13), np.float32)]
-    (result,) = support.write(function, wanted, inputs).outputs
-    assert np.isfinite(result).all() and np.abs(result).max() > 6e4
-
-
-def test_norms_are_computed_in_float32() -> None:
-    row = [weights(11, seed=seed) for seed in (1, 2)]
-    function, wanted = _region(
-        module([((3, 11), "float32")], lambda x: op.nn.layer_norm(x, *row, [-1])), use_fp16=True
-    )
-    inputs = [np.random.default_rng(0).standard_normal((3, 11)).astype(np.float32)]
-    (result,) = support.write(function, wanted, inputs).outputs
-    gamma, beta = (constant.value.numpy() for constant in row)
-    x = inputs[0].astype(np.float64)
-    spread = np.sqrt(x.var(-1, keepdims=True) + 1e-5)
-    expected = (x - x.mean(-1, keepdims=True)) / spread * gamma + beta
-    assert np.abs(result - expected).max() < 2e-3
-
-
-def test_several_outputs_and_a_passed_through_input() -> None:
-    def body(x: relax.Expr) -> relax.Expr:
-        return op.split(op.nn.relu(x), 3, 1)
-
-    mod = module([((2, 9), "float32")], body)
-    function, wanted = _region(mod)
-    inputs = support.random_inputs(mod)
-    outputs = support.write(function, wanted, inputs).outputs
-    assert [o.shape for o in outputs] == [(2, 3)] * 3
-    assert np.array_equal(np.concatenate(outputs, 1), np.maximum(inputs[0], 0).astype(np.float64))
-
-
-@pytest.mark.parametrize("biased", [False, True])
-@pytest.mark.parametrize("mask", ["", "TopLeft", "BottomRight"])
-def test_attention_without_its_layer_is_a_chain(mask: str, biased: bool) -> None:
-    """As versions before 10.16 have it."""
-    shapes = [(2, 6, 4, 8), (2, 7, 4, 8), (2, 7, 4, 8), (1, 1, 6, 7)][: 4 if biased else 3]
-
-    def body(*args: relax.Expr) -> relax.Expr:
-        attention = op.nn.attention_bias if biased else op.nn.attention
-        return attention(*args, causal_mask=mask or None)
-
-    mod = module([(shape, "float32") for shape in shapes], body)
-    function, wanted = _region(mod)
-    package, seen = support.installed(), []
-    inputs = support.random_inputs(mod)
-
-    class Older:
-        """A network without the layer."""
-
-        def __init__(self, network: Any) -> None:
-            self._network = network
-
-        def __getattr__(self, name: str) -> Any:
-            if name == "add_attention_v2":
-                raise AttributeError(name)
-            return getattr(self._network, name)
-
-    def fill(network: Any, logger: Any) -> None:
-        writers.append(NetworkWriter(package, Older(network), logger, wanted.options, "region"))
-        writers[0].write(function)
-        kinds = {network.get_layer(i).type.name for i in range(network.num_layers)}
-        assert {"SOFTMAX", "MATRIX_MULTIPLY"} <= kinds and "ATTENTION_INPUT" not in kinds
-        seen.extend(evaluate_network(package.module, network, inputs))
-
-    writers: list[NetworkWriter] = []
-    adapter.build_plan(package, support.ARCH, wanted.options, fill)
-    (expected,) = evaluate(mod, inputs)
-    assert np.abs(seen[0] - expected).max() < 1e-5 * np.abs(expected).max()
-
-
 def test_a_refusal_has_tensorrts_own_reason(tmp_path: Path) -> None:
-    function, wanted = _region(_refused_by_tensorrt())
+    function, wanted = support.region(_refused_by_tensorrt())
     with pytest.raises(RefusalError, match="deconv") as caught:
         _builder(tmp_path, wanted).engine(function)
     assert isinstance(caught.value, CodegenError)
@@ -227,8 +57,8 @@ def test_an_operator_without_a_converter_is_named(tmp_path: Path) -> None:
 
 
 def test_codegen_names_every_refused_region(tmp_path: Path) -> None:
-    function, wanted = _region(_refused_by_tensorrt())
-    good, _ = _region(_dense(weights(13, 7)))
+    function, wanted = support.region(_refused_by_tensorrt())
+    good, _ = support.region(support.dense(weights(13, 7)))
     functions = [
         function,
         good.with_attr("global_symbol", "tensorrt_1"),
@@ -246,30 +76,30 @@ def test_codegen_names_every_refused_region(tmp_path: Path) -> None:
 def test_architectures_out_of_reach_are_refused_beforehand(tmp_path: Path) -> None:
     package = support.installed()
     assert 89 in package.capabilities() and 90 not in package.capabilities()
-    function, _ = _region(_dense(weights(13, 7)))
+    function, _ = support.region(support.dense(weights(13, 7)))
     hopper = support.target("sm_90a")
     with pytest.raises(RefusalError, match=r"no engine for compute capability 9\.0; .* 8\.9"):
         _builder(tmp_path, hopper).engine(function)
     verdict = get_backend("tensorrt").accepts_region([], hopper)  # type: ignore[attr-defined]
     assert not verdict and "compute capability 9.0" in verdict.reason
-    assert not support.partition(_dense(weights(13, 7)), hopper).functions
+    assert not support.partition(support.dense(weights(13, 7)), hopper).functions
 
 
 def test_a_capability_that_lacks_an_operator_refuses_it(tmp_path: Path) -> None:
-    function, _ = _region(_dense(weights(13, 7)))
+    function, _ = support.region(support.dense(weights(13, 7)))
     with pytest.raises(RefusalError, match="FP32 GEMM is not supported"):
         _builder(tmp_path, support.target("sm_75")).engine(function)
 
 
 @pytest.mark.parametrize("number", [80, 86, 89, 120, 121])
 def test_engines_for_every_capability(number: int, tmp_path: Path) -> None:
-    function, wanted = _region(_dense(weights(13, 7)))
+    function, wanted = support.region(support.dense(weights(13, 7)))
     wanted = dataclasses.replace(wanted, device=support.target(f"sm_{number}").device)
     assert len(_builder(tmp_path, wanted).engine(function).plan) > 1000
 
 
 def test_an_engine_is_built_once(tmp_path: Path) -> None:
-    function, wanted = _region(_dense(weights(13, 7)))
+    function, wanted = support.region(support.dense(weights(13, 7)))
     renamed = function.with_attr("global_symbol", "tensorrt_7")
     first, second = _builder(tmp_path, wanted), _builder(tmp_path, wanted)
     engine, again = first.engine(function), second.engine(renamed)
@@ -283,8 +113,8 @@ def test_an_engine_is_built_once(tmp_path: Path) -> None:
 
 
 def test_other_weights_options_and_devices_are_other_engines(tmp_path: Path) -> None:
-    function, wanted = _region(_dense(weights(13, 7, seed=1)))
-    other, _ = _region(_dense(weights(13, 7, seed=2)))
+    function, wanted = support.region(support.dense(weights(13, 7, seed=1)))
+    other, _ = support.region(support.dense(weights(13, 7, seed=2)))
     half = dataclasses.replace(wanted, options=dataclasses.replace(wanted.options, use_fp16=True))
     older = dataclasses.replace(wanted, device=support.target("sm_86").device)
     builders = []
@@ -296,7 +126,7 @@ def test_other_weights_options_and_devices_are_other_engines(tmp_path: Path) -> 
 
 
 def test_what_was_checked_is_what_is_compiled(tmp_path: Path) -> None:
-    mod = _dense(weights(13, 7))
+    mod = support.dense(weights(13, 7))
     partitioned = support.partition(mod, support.target())
     context = support.new_context(tmp_path)
     backend: Any = get_backend("tensorrt")
@@ -326,14 +156,16 @@ def test_timing_cache_is_written_and_used_again(
 
     monkeypatch.setattr("collage.backends.tensorrt.engine.build_plan", recording)
     for seed in (1, 2):
-        function, wanted = _region(_dense(weights(13, 7, seed=seed)), timing_cache=str(place))
+        function, wanted = support.region(
+            support.dense(weights(13, 7, seed=seed)), timing_cache=str(place)
+        )
         _builder(tmp_path, wanted).engine(function)
     assert handed == [b"", place.read_bytes()]
     assert len(place.read_bytes()) > 100
 
 
 def test_default_timing_cache_names_version_and_device(tmp_path: Path) -> None:
-    function, wanted = _region(_dense(weights(13, 7)))
+    function, wanted = support.region(support.dense(weights(13, 7)))
     builder = _builder(tmp_path, wanted)
     builder.engine(function)
     version = support.installed().version
@@ -349,7 +181,7 @@ def test_the_timing_cache_lies_beside_the_log_and_a_replay_leaves_it_alone(tmp_p
     place = log.with_name(f"model.jsonl.{package.name}-{package.version}-sm_89.timing")
 
     def build(columns: int, context: BuildContext, **options: str) -> None:
-        function, wanted = _region(_dense(weights(13, columns)), **options)
+        function, wanted = support.region(support.dense(weights(13, columns)), **options)
         builder = EngineBuilder(package, wanted, context)
         assert builder.engine(function).plan and builder.built == 1
 
@@ -367,32 +199,9 @@ def test_the_timing_cache_lies_beside_the_log_and_a_replay_leaves_it_alone(tmp_p
 def test_a_foreign_timing_cache_is_replaced(tmp_path: Path) -> None:
     place = tmp_path / "timings"
     place.write_bytes(b"not a timing cache")
-    function, wanted = _region(_dense(weights(13, 7)), timing_cache=str(place))
+    function, wanted = support.region(support.dense(weights(13, 7)), timing_cache=str(place))
     assert _builder(tmp_path, wanted).engine(function).plan
     assert place.read_bytes() != b"not a timing cache" and len(place.read_bytes()) > 100
-
-
-@pytest.mark.parametrize("remove", [False, True])
-def test_regions_without_products_are_left_to_tvm(remove: bool) -> None:
-    def body(x: relax.Expr) -> relax.Expr:
-        # The cumulative sum is TVM's, so there are two regions: one of them has a product.
-        first = op.cumsum(op.exp(op.tanh(x)), 0)
-        return op.nn.relu(op.matmul(first, weights(13, 7)))
-
-    mod = module([((3, 13), "float32")], body)
-    wanted = support.target(remove_no_mac_subgraphs=remove)
-    partitioned = support.partition(mod, wanted)
-    assert len(partitioned.functions) == (1 if remove else 2)
-    graph = DataflowGraph.from_function(mod["main"], mod)
-    found = default_rules([support.native(), wanted]).find(graph)
-    held = {c.nodes for c in found.candidates if c.backend == "tensorrt"}
-    products = {i for i in range(len(graph)) if graph.op_name(i) == "matmul"}
-    assert held and all(any(n >> i & 1 for i in products) for n in held) is remove
-    reasons = {r.reason for r in found.rejections if "multiply-accumulate" in r.reason}
-    assert bool(reasons) is remove
-    inputs = support.random_inputs(mod)
-    (expected,), (got,) = evaluate(mod, inputs), evaluate(partitioned.module, inputs)
-    assert np.abs(got - expected).max() < 1e-5 * np.abs(expected).max()
 
 
 def test_another_version_is_refused_with_the_targets() -> None:
@@ -404,7 +213,8 @@ def test_another_version_is_refused_with_the_targets() -> None:
 
 def test_workspace_limit_is_kept(tmp_path: Path) -> None:
     small, large = (
-        _region(_dense(weights(13, 7)), max_workspace_size=size) for size in (1 << 20, 1 << 26)
+        support.region(support.dense(weights(13, 7)), max_workspace_size=size)
+        for size in (1 << 20, 1 << 26)
     )
     with pytest.raises(RefusalError, match="workspace limit"):
         _builder(tmp_path, small[1]).engine(small[0])
@@ -422,7 +232,7 @@ def test_tf32_is_off_unless_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(builder, "build_serialized_network", recording)
     for options in ({}, {"use_tf32": True}):
-        function, wanted = _region(_dense(weights(13, 7)), **options)
+        function, wanted = support.region(support.dense(weights(13, 7)), **options)
         _builder(tmp_path, wanted).engine(function)
     assert flags == [False, True]
 

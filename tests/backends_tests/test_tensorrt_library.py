@@ -21,7 +21,7 @@ from collage.backends.compile import CompiledLibrary, compile_module
 from collage.backends.registry import get_backend
 from collage.backends.tensorrt import codegen, python_runtime, runtimes
 from tests.backends_tests import tensorrt_support as support
-from tests.contracts.cuda_cases.tensorrt import LAST, module, weights
+from tests.contracts.cuda_cases._tensorrt_case import LAST, module, weights
 from tests.contracts.machine_code import defined_functions, device_code, needed_libraries
 
 pytestmark = pytest.mark.cuda

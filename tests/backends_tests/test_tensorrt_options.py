@@ -23,7 +23,7 @@ from collage.backends.tensorrt.regions import accepts
 from collage.backends.tensorrt.runtimes import matches, package_for, runtime_name
 from tests.backends_tests.tensorrt_support import target
 from tests.contracts.backend_cases import verdicts
-from tests.contracts.cuda_cases.tensorrt import module, weights
+from tests.contracts.cuda_cases._tensorrt_case import module, weights
 
 
 @pytest.fixture

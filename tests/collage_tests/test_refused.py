@@ -28,7 +28,7 @@ from collage.refused import Undoer, without
 from collage.search.dataflow import DataflowGraph
 from collage.search.greedy import greedy, single_backend
 from tests.backends_tests import tensorrt_support as support
-from tests.contracts.cuda_cases.tensorrt import module, weights
+from tests.contracts.cuda_cases._tensorrt_case import module, weights
 
 needs_tensorrt = pytest.mark.cuda
 
