@@ -28,8 +28,9 @@ class OnnxRuntimeEngine(Engine):
 
     settings = (
         f"CUDA provider, opset {_OPSET}, known masks taken out, inputs and outputs bound on the "
-        "device, on the stream that is timed, in a CUDA graph where it can be captured; convolution networks with `cudnn_conv_algo_search=EXHAUSTIVE` and the "
-        "fastest of `prefer_nhwc`, with `fuse_conv_bias`, or neither"
+        "device, on the stream that is timed, in a CUDA graph where it can be captured; "
+        "convolution networks with `cudnn_conv_algo_search=EXHAUSTIVE` and the fastest of "
+        "`prefer_nhwc`, with `fuse_conv_bias`, or neither"
     )
 
     def load(self, job: Job) -> Session:
