@@ -1,4 +1,5 @@
-/* What follows a product in Hopper's kernels, as a tree for their collective epilogues. */
+/* What follows a product or a convolution in Hopper's kernels, as a tree for their collective
+ * epilogues. */
 #ifndef COLLAGE_EPILOGUE_SM90_H_
 #define COLLAGE_EPILOGUE_SM90_H_
 
@@ -9,12 +10,12 @@ namespace collage {
 
 /* The epilogue as one function of accumulator, bias and residual, for Sm90Compute. */
 template <class T, bool kHeavy>
-struct ConvolutionEpilogue {
+struct FusedEpilogue {
   using Arguments = EpilogueArguments;
 };
 
 template <int kCount, bool kHeavy>
-struct ConvolutionEpilogue<cutlass::Array<float, kCount>, kHeavy> {
+struct FusedEpilogue<cutlass::Array<float, kCount>, kHeavy> {
   using Arguments = EpilogueArguments;
   using Vector = cutlass::Array<float, kCount>;
 
@@ -36,7 +37,7 @@ struct ConvolutionEpilogue<cutlass::Array<float, kCount>, kHeavy> {
 template <class Element, class TileShape, bool kHeavy, bool kSource>
 struct EpilogueSm90 {
   template <class T>
-  struct Function : ConvolutionEpilogue<T, kHeavy> {};
+  struct Function : FusedEpilogue<T, kHeavy> {};
 
   using Compute =
       cutlass::epilogue::fusion::Sm90Compute<Function, Element, float,

@@ -15,35 +15,10 @@
 #include "cutlass/gemm/kernel/sm90_gemm_tma_warpspecialized_cooperative.hpp"
 #include "cutlass/gemm/kernel/sm90_gemm_tma_warpspecialized_pingpong.hpp"
 #include "cutlass/kernel_hardware_info.h"
+#include "epilogue_sm90.h"
 #include "gemm_problem.h"
 
 namespace collage {
-
-/* The epilogue as one function of accumulator, bias and residual, for Sm90Compute. */
-template <class T, bool kHeavy, bool kExact>
-struct FusedEpilogue {
-  using Arguments = EpilogueArguments;
-};
-
-template <int kCount, bool kHeavy, bool kExact>
-struct FusedEpilogue<cutlass::Array<float, kCount>, kHeavy, kExact> {
-  using Arguments = EpilogueArguments;
-  using Vector = cutlass::Array<float, kCount>;
-
-  CUTLASS_DEVICE
-  Vector operator()(Vector x, Vector const& bias, Arguments const& args) const {
-    before_residual<kHeavy, kExact, kCount>(args, x, bias);
-    return x;
-  }
-
-  CUTLASS_DEVICE
-  Vector operator()(Vector x, Vector const& bias, Vector const& source,
-                    Arguments const& args) const {
-    before_residual<kHeavy, kExact, kCount>(args, x, bias);
-    residual<kHeavy, kExact, kCount>(args, x, source);
-    return x;
-  }
-};
 
 template <class Config>
 struct GemmSm90 {
@@ -55,23 +30,14 @@ struct GemmSm90 {
   using ClusterShape = typename Config::ClusterShape;
   using ElementC = cute::conditional_t<Config::kSource, Element, void>;
   static constexpr int kAlignment = 128 / cutlass::sizeof_bits<Element>::value;
-  static constexpr auto kRound = cutlass::FloatRoundStyle::round_to_nearest;
 
-  template <class T>
-  struct Fused : FusedEpilogue<T, Config::kHeavy, false> {};
-
-  using Compute = cutlass::epilogue::fusion::Sm90Compute<Fused, Element, float, kRound>;
-  using Bias = cutlass::epilogue::fusion::Sm90RowBroadcast<0, TileShape, Element, float>;
-  using Accumulator = cutlass::epilogue::fusion::Sm90AccFetch;
-  using Source = cutlass::epilogue::fusion::Sm90SrcFetch<Element>;
-  using WithSource = cutlass::epilogue::fusion::Sm90EVT<Compute, Accumulator, Bias, Source>;
-  using WithoutSource = cutlass::epilogue::fusion::Sm90EVT<Compute, Accumulator, Bias>;
-  using Fusion = cute::conditional_t<Config::kSource, WithSource, WithoutSource>;
+  using Tree = EpilogueSm90<Element, TileShape, Config::kHeavy, Config::kSource>;
 
   using Epilogue = typename cutlass::epilogue::collective::CollectiveBuilder<
       cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, TileShape, ClusterShape,
       cutlass::epilogue::collective::EpilogueTileAuto, float, float, ElementC, LayoutD, kAlignment,
-      Element, LayoutD, kAlignment, typename Config::EpilogueSchedule, Fusion>::CollectiveOp;
+      Element, LayoutD, kAlignment, typename Config::EpilogueSchedule,
+      typename Tree::Fusion>::CollectiveOp;
 
   using Mainloop = typename cutlass::gemm::collective::CollectiveBuilder<
       cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Element, LayoutA, kAlignment, Element,
@@ -100,9 +66,6 @@ struct GemmSm90 {
   static typename Kernel::Arguments arguments(const GemmProblem& p, const GemmOperands& operands,
                                               void* output) {
     const auto stride_d = strides<StrideD>(p.n, p.batch_stride_d());
-    typename Bias::Arguments bias{};
-    bias.ptr_row = static_cast<const Element*>(operands.bias);
-
     typename Kernel::Arguments args{};
     args.mode = cutlass::gemm::GemmUniversalMode::kGemm;
     args.problem_shape = {p.m, p.n, p.k, p.batch};
@@ -110,12 +73,7 @@ struct GemmSm90 {
     args.mainloop.dA = strides<StrideA>(p.lda, p.batch_stride_a);
     args.mainloop.ptr_B = static_cast<const Element*>(operands.b);
     args.mainloop.dB = strides<StrideB>(p.ldb, p.batch_stride_b);
-    /* In the order of the tree's children, then its root. */
-    if constexpr (Config::kSource) {
-      args.epilogue.thread = typename Fusion::Arguments{{}, bias, {}, p.epilogue};
-    } else {
-      args.epilogue.thread = typename Fusion::Arguments{{}, bias, p.epilogue};
-    }
+    args.epilogue.thread = Tree::arguments(operands.bias, p.epilogue);
     args.epilogue.ptr_C = static_cast<const Element*>(operands.residual);
     args.epilogue.dC = stride_d;
     args.epilogue.ptr_D = static_cast<Element*>(output);
