@@ -33,7 +33,7 @@ CASES = [
 ]
 """Without the one that takes long by a plain loop, and the double of another."""
 
-HOPPER = Device("stand-in", 13000, 131000, 90, 132)
+HOPPER = Device("stand-in", 13000, 90, 132)
 """What the stand-in says of itself."""
 VALID = 0xFFEEDDCCBBAA9988
 """The last word of an algorithm that the stand-in takes for its own."""
@@ -137,14 +137,14 @@ def test_later_calls_search_and_allocate_nothing_even_while_captured(
 
 
 def stored(algorithm: Sequence[int], device: Device = HOPPER) -> Choice:
-    return Choice(device, tuple(algorithm), 2048, 1e-6, 2e-6, 3)
+    return Choice(device, 131000, tuple(algorithm), 2048, 1e-6, 2e-6, 3)
 
 
 CHOICES = {
     "its own": (stored([2, 0, 0, 0, 0, 0, 0, VALID]), 131000, 2, 0),
     "of another version": (stored([2, 0, 0, 0, 0, 0, 0, VALID]), 131100, 0, 1),
     "of another GPU": (
-        stored([2, 0, 0, 0, 0, 0, 0, VALID], Device("other", 13000, 131000, 90, 114)),
+        stored([2, 0, 0, 0, 0, 0, 0, VALID], Device("other", 13000, 90, 114)),
         131000,
         0,
         1,
