@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -88,8 +89,14 @@ def make_cached(output: Path, make: Callable[[Path], object]) -> Path:
     # the lock when its holder ends, however that happens.
     with FileLock(locks / f"{output.name}.lock"):
         if not output.exists():
-            # Always the same name, so that what a killed compiler left behind is written over.
-            partial = output.with_name(f"{output.stem}.part{output.suffix}")
+            for leftover in output.parent.glob(f"{output.stem}.*.part{output.suffix}"):
+                leftover.unlink(missing_ok=True)  # Of one that was killed.
+            # A name of its own: the compiler of a process that was killed may still be writing.
+            handle, name = tempfile.mkstemp(
+                f".part{output.suffix}", f"{output.stem}.", output.parent
+            )
+            os.close(handle)
+            partial = Path(name)
             try:
                 make(partial)
                 partial.replace(output)

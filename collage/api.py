@@ -168,7 +168,7 @@ def optimize(
         if isinstance(cost_model, MeasuredCostModel):
             inputs = _inputs(imported, seed)
             expected = evaluate(mod, inputs)
-            gate = Gate(mod, graph, resolved, context, cost_model, inputs, expected)
+            gate = Gate(mod, graph, resolved, context, cost_model, inputs, expected, tell)
         else:
             gate = EstimatedGate(mod, graph, resolved, context, costs)
         standings = gate.measure(contenders)

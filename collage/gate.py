@@ -7,7 +7,7 @@ and whoever wins is what the user gets.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,14 +18,19 @@ from numpy.typing import NDArray
 
 from collage.backends.base import BackendTarget, BuildContext
 from collage.backends.compile import CompiledLibrary, compile_module
-from collage.backends.errors import CodegenError, CollageError, CompileError, MeasurementError
+from collage.backends.errors import CodegenError, CompileError, MeasurementError
 from collage.cost.base import Cost, CostStatus
+from collage.cost.device import device_kind
 from collage.cost.end_to_end import WholeModel
 from collage.cost.keys import ModuleKeys
+from collage.cost.measure_config import MeasureConfig
 from collage.cost.measured import MeasuredCostModel
+from collage.cost.measuring import default_builders
 from collage.cost.needs import stage_to_measure
 from collage.cost.record import Record
+from collage.cost.whole_model import ModelJob, ModelResult, compile_models
 from collage.lower import lower
+from collage.progress import ProgressCallback, ProgressEvent
 from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import Partitioning
 
@@ -64,6 +69,18 @@ class Standing:
     largest_error: float | None
 
 
+@dataclass(frozen=True)
+class _Variant:
+    """A distinct module among the contenders', under the name of the first that has it."""
+
+    name: str
+    module: tvm.IRModule
+
+
+class _NotCompiledError(Exception):
+    """Some variants turned out not to compile; what was asked for is to be asked again."""
+
+
 class Gate:
     """Compiles and times whole partitionings of one model.
 
@@ -81,6 +98,8 @@ class Gate:
         Times, or answers from the log.
     inputs, expected : sequence of ndarray
         What to run on, and what must come out.
+    tell : callable, optional
+        Told about every library compiled.
     """
 
     def __init__(
@@ -92,6 +111,7 @@ class Gate:
         model: MeasuredCostModel,
         inputs: Sequence[NDArray[Any]],
         expected: Sequence[NDArray[Any]],
+        tell: ProgressCallback | None = None,
     ) -> None:
         self._mod = mod
         self._graph = graph
@@ -102,17 +122,17 @@ class Gate:
         self._expected = expected
         self._keys = ModuleKeys()
         self._libraries: dict[str, CompiledLibrary] = {}
-        self._failures: dict[str, CollageError] = {}
+        self._failures: dict[str, Cost] = {}
+        self._tell = tell
 
     def measure(self, contenders: Sequence[Contender]) -> list[Standing]:
         """Time contenders in alternation; in the order given."""
         modules = [lower(self._mod, self._graph, c.partitioning) for c in contenders]
         keys = [self._keys.key(module) for module in modules]
-        entries = {
-            key: WholeModel(key, contender.name, self._targets, partial(self._path, key, module))
-            for contender, module, key in zip(contenders, modules, keys, strict=True)
-        }
-        records = self._time(list(entries.values()))
+        variants: dict[str, _Variant] = {}
+        for contender, module, key in zip(contenders, modules, keys, strict=True):
+            variants.setdefault(key, _Variant(contender.name, module))
+        records = self._time(variants)
         return [
             self._standing(contender, module, key, records.get(key))
             for contender, module, key in zip(contenders, modules, keys, strict=True)
@@ -122,37 +142,83 @@ class Gate:
         self, contender: Contender, module: tvm.IRModule, key: str, record: Record | None
     ) -> Standing:
         if record is None:
-            failed = Cost(CostStatus.BUILD_FAILED, reason=str(self._failures[key]))
-            return Standing(contender, module, key, failed, None)
+            return Standing(contender, module, key, self._failures[key], None)
         error = record.largest_error if record.cost.is_valid else None
         return Standing(contender, module, key, record.cost, error)
 
-    def _time(self, models: Sequence[WholeModel]) -> dict[str, Record]:
+    def _time(self, variants: Mapping[str, _Variant]) -> dict[str, Record]:
         """Time what can be compiled; libraries are made only when the log lacks a time."""
+        path = partial(self._path, variants)
         while True:
-            rest = [model for model in models if model.key not in self._failures]
+            rest = [
+                WholeModel(key, variant.name, self._targets, partial(path, key))
+                for key, variant in variants.items()
+                if key not in self._failures
+            ]
             try:
                 records = self._model.measure_end_to_end(rest, self._inputs, self._expected)
-            except (CodegenError, CompileError):
-                # Noted by _path: that one is out, the others still count.
-                if all(model.key not in self._failures for model in rest):
-                    raise
-                continue
+            except _NotCompiledError:
+                continue  # Those are out, the others still count.
             return dict(zip((model.key for model in rest), records, strict=True))
 
-    def _path(self, key: str, module: tvm.IRModule) -> Path:
+    def _path(self, variants: Mapping[str, _Variant], key: str) -> Path:
+        """The library of one variant; asked for the first one, all are compiled."""
+        if key not in self._libraries:
+            self._compile(
+                {
+                    other: variant
+                    for other, variant in variants.items()
+                    if other not in self._libraries and other not in self._failures
+                }
+            )
+            if any(other in self._failures for other in variants):
+                raise _NotCompiledError
+        return self._libraries[key].path
+
+    def _compile(self, variants: Mapping[str, _Variant]) -> None:
+        """Compile variants at once, and note those that cannot be."""
+        ended = 0
+
+        def done(index: int, result: ModelResult) -> None:
+            nonlocal ended
+            ended += 1
+            key, variant = items[index]
+            if result.library is None:
+                self._failures[key] = Cost(result.status, reason=result.reason)
+            else:
+                self._libraries[key] = result.library
+            reason = f": {result.reason}" if result.reason else ""
+            self._say(ended, len(items), f"{variant.name}{reason}")
+
+        items = list(variants.items())
+        self._say(0, len(items), f"{len(items)} whole models")
+        if len(items) == 1:
+            # As a refinement compiles its trials: not worth a process.
+            done(0, self._compile_here(*items[0]))
+            return
+        jobs = [ModelJob(variant.module, self._place(key)) for key, variant in items]
+        parallel = default_builders(device_kind(self._targets))
+        compile_models(jobs, self._targets, self._context, MeasureConfig(), parallel, done)
+
+    def _compile_here(self, key: str, variant: _Variant) -> ModelResult:
         try:
-            return self.library(key, module).path
+            library = self.library(key, variant.module)
         except (CodegenError, CompileError) as err:
-            self._failures[key] = err
-            raise
+            return ModelResult(CostStatus.BUILD_FAILED, str(err))
+        return ModelResult(CostStatus.VALID, library=library)
+
+    def _say(self, done: int, total: int, message: str) -> None:
+        if self._tell is not None:
+            self._tell(ProgressEvent("compile", done, total, message))
+
+    def _place(self, key: str) -> Path:
+        return self._context.work_dir / f"model-{key[:16]}" / LIBRARY
 
     def library(self, key: str, module: tvm.IRModule) -> CompiledLibrary:
         """The linked library of a partitioned module, compiled on first use."""
         if key not in self._libraries:
-            folder = self._context.work_dir / f"model-{key[:16]}"
             library = compile_module(
-                module, self._targets, folder / LIBRARY, self._context, cuda_graph=True
+                module, self._targets, self._place(key), self._context, cuda_graph=True
             )
             stage_to_measure(library)
             self._libraries[key] = library

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import time
@@ -37,6 +38,21 @@ def target_from_json(value: dict[str, Any]) -> BackendTarget:
     return BackendTarget(value["backend"], tvm.target.Target(value["device"]), options)
 
 
+def context_to_json(context: BuildContext) -> dict[str, Any]:
+    """A build context as plain values, for another process."""
+    values = dataclasses.asdict(context)
+    return {name: str(v) if isinstance(v, Path) else v for name, v in values.items()}
+
+
+def context_from_json(value: dict[str, Any]) -> BuildContext:
+    """The inverse of :func:`context_to_json`."""
+    paths = {
+        name: None if value[name] is None else Path(value[name])
+        for name in ("cache_dir", "work_dir", "tuning_log")
+    }
+    return BuildContext(**{**value, **paths})
+
+
 def build(request: dict[str, Any]) -> dict[str, Any]:
     """Compile a workload into ``folder/model.so``, with test data beside it.
 
@@ -46,8 +62,8 @@ def build(request: dict[str, Any]) -> dict[str, Any]:
     Parameters
     ----------
     request : dict
-        ``workload`` (JSON text), ``target``, ``folder``, ``references`` (a folder), ``cache_dir``,
-        ``num_threads``, ``cxx``, ``tuning_log`` (a file or None), ``replay``, ``seed``.
+        ``workload`` (JSON text), ``target``, ``folder``, ``references`` (a folder), ``context``,
+        ``seed``.
 
     Returns
     -------
@@ -58,14 +74,7 @@ def build(request: dict[str, Any]) -> dict[str, Any]:
     workload = Workload.from_json(request["workload"])
     target = target_from_json(request["target"])
     begin = time.perf_counter()
-    context = BuildContext(
-        cache_dir=Path(request["cache_dir"]),
-        work_dir=folder / "work",
-        num_threads=request["num_threads"],
-        cxx=request["cxx"],
-        tuning_log=Path(request["tuning_log"]) if request["tuning_log"] else None,
-        replay=request["replay"],
-    )
+    context = context_from_json(request["context"])
     context.work_dir.mkdir(parents=True, exist_ok=True)
     mod = workload.materialize(request["seed"])
     library = compile_module(mod, [target], folder / "model.so", context)

@@ -6,22 +6,17 @@ been built is timed while the processor goes on building.
 
 from __future__ import annotations
 
-import select
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from collage.backends.base import BackendTarget, BuildContext
 from collage.cost.base import CostStatus
-from collage.cost.build_task import target_to_json
-from collage.cost.device import available_cores
+from collage.cost.build_task import context_to_json, target_to_json
 from collage.cost.measure_config import MeasureConfig
-from collage.cost.process import WorkerFailure, WorkerProcess
+from collage.cost.pool import WorkerPool
 from collage.cost.workload import Workload
-
-_RETIRE_AFTER = 400
-"""Builds after which a worker is replaced: TVM and LLVM never give all of their memory back."""
 
 
 @dataclass(frozen=True)
@@ -81,12 +76,15 @@ class Builder:
         parallel: int = 2,
         device: str = "cpu",
     ) -> None:
-        self._device = device
         self._context = context
-        self._config = config
-        self._plugins = list(plugins)
-        self._workers: list[WorkerProcess | None] = [None] * parallel
-        self._blas_threads = max(1, available_cores() // parallel) if parallel > 2 else None
+        self._seed = config.seed
+        self._pool = WorkerPool(
+            plugins,
+            parallel,
+            device,
+            timeout_sec=config.build_timeout(device),
+            memory_limit_bytes=config.memory_limit_bytes,
+        )
 
     def __enter__(self) -> Builder:
         return self
@@ -96,13 +94,7 @@ class Builder:
 
     def close(self) -> None:
         """End the worker processes; the next build starts new ones."""
-        for slot in range(len(self._workers)):
-            self._drop(slot)
-
-    def warm_up(self) -> None:
-        """Start the worker processes now; they import while the caller does other things."""
-        for slot in range(len(self._workers)):
-            self._worker(slot)
+        self._pool.close()
 
     def build(
         self,
@@ -126,94 +118,24 @@ class Builder:
             None for jobs that were not begun.
         """
         results: list[BuildResult | None] = [None] * len(jobs)
-        waiting: Iterator[int] = iter(range(len(jobs)))
-        running: dict[int, int] = {}
-        self.warm_up()
-        try:
-            for slot in range(min(len(self._workers), len(jobs))):
-                self._start(slot, jobs, waiting, running)
-            while running:
-                ended = []
-                for slot, result in self._finished(running):
-                    index = running.pop(slot)
-                    results[index] = result
-                    ended.append((index, result))
-                    if go_on():
-                        self._start(slot, jobs, waiting, running)
-                if done is not None:
-                    for index, result in ended:
-                        done(index, result)
-        except BaseException:
-            # An interrupt leaves answers under way that nobody will read.
-            self.close()
-            raise
+
+        def take(index: int, answer: dict[str, Any]) -> None:
+            result = results[index] = _result(answer)
+            if done is not None:
+                done(index, result)
+
+        self._pool.ask(len(jobs), lambda index: self._request(jobs[index]), take, go_on)
         return results
 
-    def _start(
-        self,
-        slot: int,
-        jobs: Sequence[BuildJob],
-        waiting: Iterator[int],
-        running: dict[int, int],
-    ) -> None:
-        index = next(waiting, None)
-        if index is None:
-            return
-        timeout_sec = self._config.build_timeout(self._device)
-        self._worker(slot).send(self._request(jobs[index]), timeout_sec)
-        running[slot] = index
-
-    def _finished(self, running: dict[int, int]) -> list[tuple[int, BuildResult]]:
-        workers = {slot: self._worker(slot) for slot in running}
-        select.select(list(workers.values()), [], [], 0.02)
-        ended = []
-        for slot, worker in workers.items():
-            try:
-                answer = worker.poll(0.0)
-            except WorkerFailure as err:
-                self._drop(slot)
-                ended.append((slot, BuildResult(err.status, f"the compiler {err.reason}")))
-            else:
-                if answer is not None:
-                    ended.append((slot, _result(answer)))
-        return ended
-
-    def _worker(self, slot: int) -> WorkerProcess:
-        worker = self._workers[slot]
-        if worker is not None and worker.requests >= _RETIRE_AFTER and worker.idle:
-            self._drop(slot)
-            worker = None
-        if worker is None:
-            limit = self._config.memory_limit_bytes
-            worker = WorkerProcess(
-                self._plugins,
-                memory_limit_bytes=limit,
-                device=self._device,
-                blas_threads=self._blas_threads,
-            )
-            self._workers[slot] = worker
-        return worker
-
-    def _drop(self, slot: int) -> None:
-        worker = self._workers[slot]
-        if worker is not None:
-            worker.close()
-        self._workers[slot] = None
-
     def _request(self, job: BuildJob) -> dict[str, Any]:
-        log = self._context.tuning_log
         return {
             "task": "build",
             "workload": job.workload.to_json(),
             "target": target_to_json(job.target),
             "folder": str(job.folder),
             "references": str(self._context.work_dir / "references"),
-            "cache_dir": str(self._context.cache_dir),
-            "num_threads": self._context.num_threads,
-            "cxx": self._context.cxx,
-            "tuning_log": None if log is None else str(log),
-            "replay": self._context.replay,
-            "seed": self._config.seed,
+            "context": context_to_json(replace(self._context, work_dir=job.folder / "work")),
+            "seed": self._seed,
         }
 
 

@@ -10,6 +10,7 @@ from collage.cost.base import CostStatus
 from collage.cost.build_task import build
 from collage.cost.run_task import RunService
 from collage.cost.sessions import DeviceLostError
+from collage.cost.whole_model import compile_model
 
 Task = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -30,6 +31,7 @@ class Tasks:
         self._runs = RunService(device_kind)
         self._by_name: Mapping[str, Task] = {
             "build": build,
+            "model": compile_model,
             "run": self._runs.run,
             "load": self._runs.load,
             "time": self._runs.time,
@@ -58,7 +60,7 @@ def failure(task: str, error: Exception) -> dict[str, Any]:
     elif isinstance(error, MemoryError) or any(words in text for words in _OUT_OF_MEMORY):
         status = CostStatus.OUT_OF_MEMORY
     else:
-        status = CostStatus.BUILD_FAILED if task == "build" else CostStatus.RUN_FAILED
+        status = CostStatus.BUILD_FAILED if task in ("build", "model") else CostStatus.RUN_FAILED
     answer: dict[str, Any] = {"status": status.value, "reason": reason[:300]}
     if isinstance(error, DeviceLostError):
         answer["replace"] = True

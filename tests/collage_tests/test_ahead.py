@@ -87,6 +87,17 @@ def test_processes_that_ask_at_once_compile_once(context: BuildContext, tmp_path
     assert list(wanted.output.parent.iterdir()) == [wanted.output]
 
 
+def test_what_a_killed_compiler_left_behind_goes(context: BuildContext, tmp_path: Path) -> None:
+    wanted = native.cached_compilation(source(tmp_path), context)
+    wanted.output.parent.mkdir(parents=True)
+    leftover = wanted.output.with_name(f"{wanted.output.stem}.k1ll3d.part.o")
+    other = wanted.output.with_name("another-0123.k1ll3d.part.o")
+    for path in (leftover, other):
+        path.write_bytes(b"half an object")
+    wanted.run()
+    assert set(wanted.output.parent.iterdir()) == {wanted.output, other}
+
+
 def test_who_waited_for_a_compiler_that_fails_says_so_itself(
     context: BuildContext, tmp_path: Path
 ) -> None:
