@@ -13,6 +13,7 @@ from collage.backends.cudnn.description import (
     GraphBuilder,
     Kind,
 )
+from collage.backends.cudnn.epilogue import same_dtype
 from collage.backends.errors import UnsupportedProblemError
 from collage.backends.patterns import static_shape
 from collage.backends.strided_views import View, operand_view, result_view
@@ -135,10 +136,8 @@ def attention_of_operator(
     width = query.shape[3]
     scale = 1.0 / math.sqrt(width) if attrs.scale is None else float(attrs.scale.value)
     bias = static_shape(call.args[3], "the bias") if len(call.args) > 3 else None
-    _one_dtype(call)
-    return Attention(
-        str(call.ty.dtype), query, key, value, result, scale, CAUSAL[str(attrs.causal_mask)], bias
-    )
+    dtype, causal = same_dtype(*call.args, call), CAUSAL[str(attrs.causal_mask)]
+    return Attention(dtype, query, key, value, result, scale, causal, bias)
 
 
 def attention_of_chain(
@@ -181,9 +180,3 @@ def _heads_first(view: View) -> View:
     if len(view.shape) != 4:
         raise UnsupportedProblemError("an operand does not have four dimensions")
     return view.permuted(HEADS_FIRST)
-
-
-def _one_dtype(call: relax.Call) -> None:
-    dtypes = {str(expr.ty.dtype) for expr in (*call.args, call)}
-    if len(dtypes) > 1:
-        raise UnsupportedProblemError(f"dtypes {' and '.join(sorted(dtypes))} are mixed")
