@@ -121,28 +121,20 @@ def test_a_strict_replay_measures_nothing_and_decides_alike(searched: Searched) 
 
 @gpu
 @needs_gpu
-@pytest.mark.parametrize(
-    ("behaviour", "status", "words"),
-    [
-        ("fault", CostStatus.CRASHED, "CUDA_ERROR_ILLEGAL_ADDRESS"),
-        ("wrong", CostStatus.WRONG_RESULT, ""),
-    ],
-)
-def test_a_bad_candidate_is_recorded_and_the_search_goes_on(
-    behaviour: str, status: CostStatus, words: str, tmp_path: Path
-) -> None:
+def test_a_candidate_that_faults_is_recorded_and_the_search_goes_on(tmp_path: Path) -> None:
     """An illegal address ends the CUDA context of whoever runs it: a child process, not this."""
     if "toy_cuda" not in backend_names():
         register_backend(ToyCudaBackend())
     model, log = gpu_models.rectified(), tmp_path / "log.jsonl"
-    targets: list[TargetLike] = ["cuda", {"kind": "toy_cuda", "behaviour": behaviour}]
+    targets: list[TargetLike] = ["cuda", {"kind": "toy_cuda", "behaviour": "fault"}]
     result = collage.optimize(model.module, targets, log=log)
     assert {c.backend for c in result.partitioning.candidates} == {"tvm"}
     partitions = [r for r in Database(log).records() if r.key.kind == PARTITION]
     bad = [r.cost for r in partitions if json.loads(r.key.target)["backend"] == "toy_cuda"]
-    assert bad and all(cost.status is status and words in cost.reason for cost in bad), bad
+    assert bad and all(cost.status is CostStatus.CRASHED for cost in bad), bad
+    assert all("CUDA_ERROR_ILLEGAL_ADDRESS" in cost.reason for cost in bad), bad
     others = [a for a in result.report.alternatives if a.backend == "toy_cuda"]
-    assert {a.status for a in others} == {status.value} and not any(a.chosen for a in others)
+    assert {a.status for a in others} == {"crashed"} and not any(a.chosen for a in others)
     (alone,) = (row for row in result.report.end_to_end if row.name == "single:toy_cuda")
     assert alone.median_sec is None and alone.note, alone
     bundle = collage.load(result.export(tmp_path / "bundle"))
