@@ -217,13 +217,18 @@ def cached_cuda_compilation(
     digest = hashlib.sha256(source.read_bytes())
     for path in own:
         digest.update(path.read_bytes())
-    key = [*flags, toolkit.version, native.compiler_version(context.cxx), arch, source.suffix]
+    fixed = [
+        *("-O3", "-std=c++17", "--expt-relaxed-constexpr", "-DNDEBUG"),
+        *("-Xcompiler", ",".join(("-fPIC", native.OWN_STATICS))),
+    ]
+    versions = [toolkit.version, native.compiler_version(context.cxx)]
+    key = [*fixed, *flags, *versions, arch, source.suffix]
     digest.update("\0".join(key).encode())
     command = (
         *(str(toolkit.nvcc), "-c", str(source)),
         *(["-x", "cu"] if source.suffix == ".cu" else []),
-        *("-O3", "-std=c++17", "-ccbin", context.cxx),
-        *("-Xcompiler", "-fPIC", "--expt-relaxed-constexpr", "-DNDEBUG"),
+        *("-ccbin", context.cxx),
+        *fixed,
         *arch_flags(arch),
         *native.ffi_include_flags(),
         f"-I{toolkit.include}",

@@ -27,6 +27,10 @@ TEMPLATES = Path(__file__).resolve().parent / "templates"
 FFI_HEADER = TEMPLATES / "collage_ffi.h"
 """Tensors, errors and threads for entry points in C and C++; see the file's first lines."""
 
+OWN_STATICS = "-fno-gnu-unique"
+"""Without it, static variables of templates and inline functions are one in the whole process, and
+a library takes another's word for what has been set up for its own kernels."""
+
 
 def ffi_include_flags() -> list[str]:
     """``-I`` flags for ``collage_ffi.h``, ``tvm/ffi/c_api.h`` and ``dlpack/dlpack.h``."""
@@ -146,14 +150,15 @@ def cached_compilation(
     source : Path
         The file; its suffix tells the language.
     flags : sequence of str
-        Compiler flags besides ``-O3 -fPIC``.
+        Compiler flags besides ``-O3 -fPIC`` and :data:`OWN_STATICS`.
     depends : iterable of Path
         Files that the source includes and whose content therefore counts.
     """
     digest = hashlib.sha256()
     for path in (source, *depends):
         digest.update(path.read_bytes())
-    digest.update("\0".join([*flags, compiler_version(context.cxx), source.suffix]).encode())
+    key = [OWN_STATICS, *flags, compiler_version(context.cxx), source.suffix]
+    digest.update("\0".join(key).encode())
     output = context.cache_dir / "objects" / f"{source.stem}-{digest.hexdigest()[:20]}.o"
     return Compilation(output, _compile_command(source, context, flags))
 
@@ -176,7 +181,7 @@ def compile_object(
 def _compile_command(source: Path, context: BuildContext, flags: Sequence[str]) -> tuple[str, ...]:
     language = ["-x", "c"] if source.suffix == ".c" else []
     language = language or (["-std=c++17"] if source.suffix in (".cc", ".cpp") else [])
-    return (context.cxx, *language, "-O3", "-fPIC", "-c", str(source), *flags)
+    return (context.cxx, *language, "-O3", "-fPIC", OWN_STATICS, "-c", str(source), *flags)
 
 
 def num_threads_object(context: BuildContext) -> Path:

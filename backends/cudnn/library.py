@@ -107,8 +107,6 @@ def source_compilation(
     flags = [
         # Kernels and plans are cuDNN's; the frontend's many templates compile faster this way.
         *("-O1", "-DNDEBUG", "-fvisibility=hidden", "-fvisibility-inlines-hidden"),
-        # Other libraries of the process may bring another version of the frontend.
-        "-fno-gnu-unique",
         f"-I{TEMPLATES}",
         *native.ffi_include_flags(),
         *("-isystem", str(installation.frontend), "-isystem", str(installation.include)),

@@ -17,7 +17,12 @@ from collage.backends.registry import get_backend
 from collage.config import Config
 from tests.contracts.cuda_cases import case_names, case_of, cases_of, families
 from tests.contracts.cuda_compile import ARCH, cuda_target
-from tests.contracts.machine_code import defined_functions, device_code, needed_libraries
+from tests.contracts.machine_code import (
+    defined_functions,
+    device_code,
+    needed_libraries,
+    shared_statics,
+)
 
 pytestmark = pytest.mark.cuda
 
@@ -89,6 +94,7 @@ def test_case_compiles_and_links(compilers: _Compilers, family: str, name: str) 
     if case.backend != "tvm" and case.backend not in answer["runtimes"]:
         assert f"__tvm_ffi_{case.backend}_0" in defined_functions(library)
     assert {Path(path).name for path in answer["required"]} <= needed_libraries(library)
+    assert not shared_statics(library), "another library's kernels would count as its own"
     code = device_code(library)
     assert all(image.kind == "elf" for image in code), f"not machine code: {code}"
     number = (case.arch or ARCH).removeprefix("sm_").rstrip("a")

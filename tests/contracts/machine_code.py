@@ -61,6 +61,14 @@ def defined_functions(library: Path) -> set[str]:
     return {f[0] for f in fields if len(f) > 1 and f[1] in "tTwW"}
 
 
+def shared_statics(library: Path) -> list[str]:
+    """Variables that a library shares with every other one of its process that has them too."""
+    command = ["nm", "--dynamic", "--defined-only", "--format=posix", str(library)]
+    listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    fields = (line.split() for line in listing.splitlines())
+    return [f[0] for f in fields if len(f) > 1 and f[1] == "u"]
+
+
 def needed_libraries(library: Path) -> set[str]:
     """Names of the shared libraries that the loader will look for."""
     command = ["readelf", "--dynamic", "--wide", str(library)]
