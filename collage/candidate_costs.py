@@ -12,6 +12,7 @@ import tvm
 from tvm import relax
 
 from collage.cost.base import Cost, CostModel, CostStatus
+from collage.cost.data import DataSpec
 from collage.cost.describe import call_flops
 from collage.cost.overheads import Overheads
 from collage.cost.workload import Workload
@@ -48,6 +49,7 @@ class WorkloadCosts:
         self._flops: dict[int, int] = {}
         self._best_flops_per_sec = 0.0
         self._workloads: dict[Candidate, Workload] = {}
+        self._weights: dict[tvm.ir.GenericConst, DataSpec] = {}
         self._costs: dict[Candidate, Cost] = {}
 
     @property
@@ -77,7 +79,7 @@ class WorkloadCosts:
         """The candidate's workload, extracted on first use."""
         if candidate not in self._workloads:
             module = extract(self._mod, self._graph, candidate)
-            self._workloads[candidate] = Workload.from_module(module)
+            self._workloads[candidate] = Workload.from_module(module, self._weights)
         return self._workloads[candidate]
 
     def seconds(self, candidates: Sequence[Candidate]) -> list[float]:

@@ -82,7 +82,7 @@ class DataSpec(TensorSpec):
         if array.dtype.kind in "biu":
             return cls(shape, dtype, int(array.min()), int(array.max()))
         flat = array.reshape(-1)
-        low, high = float(np.min(flat)), float(np.max(flat))
+        low, high = _extremes(flat)
         sample = flat[:: max(1, flat.size // _SAMPLE)].astype(np.float64)
         if not (math.isfinite(low) and math.isfinite(high)):
             # Masks hold infinities: keep the finite range, or the largest finite number's side.
@@ -114,6 +114,18 @@ class DataSpec(TensorSpec):
             drawn = rng.standard_normal(count, np.float32) * self.deviation + self.mean
             block = np.clip(drawn, self.low, self.high)
         return np.resize(block.astype(self.dtype), self.shape)
+
+
+def _extremes(flat: NDArray[np.generic]) -> tuple[float, float]:
+    """The smallest and the largest element; not finite when one of them is not a number."""
+    if flat.dtype.itemsize >= np.dtype(np.float32).itemsize:
+        return float(np.min(flat)), float(np.max(flat))
+    # numpy compares half precision one by one, converting each; blocks keep the copy in the cache.
+    blocks = (
+        flat[begin : begin + _SAMPLE].astype(np.float32) for begin in range(0, flat.size, _SAMPLE)
+    )
+    extremes = np.array([(np.min(block), np.max(block)) for block in blocks])
+    return float(np.min(extremes[:, 0])), float(np.max(extremes[:, 1]))
 
 
 def input_spec(spec: TensorSpec, index_bound: int | None, *, positive: bool = False) -> DataSpec:

@@ -58,7 +58,9 @@ class Workload:
         return isinstance(other, Workload) and self.key == other.key
 
     @classmethod
-    def from_module(cls, mod: tvm.IRModule) -> Workload:
+    def from_module(
+        cls, mod: tvm.IRModule, known: dict[ir.GenericConst, DataSpec] | None = None
+    ) -> Workload:
         """Make a partitioned module canonical.
 
         Parameters
@@ -66,6 +68,9 @@ class Workload:
         mod : tvm.IRModule
             Its ``main`` calls one partition function: an external one (``Codegen``) or a native
             one (``collage.backend``). Whole models, with several, are taken too.
+        known : dict, optional
+            Descriptions of constants from earlier calls; gets those of new ones. The candidates of
+            a model share its weights, and each is gone through only once.
 
         Raises
         ------
@@ -74,7 +79,11 @@ class Workload:
         """
         collector = ConstantCollector()
         canonical = Rebuilder(collector).module(mod)
-        constants = tuple(DataSpec.measure(array_of(c)) for c in collector.constants)
+        known = {} if known is None else known
+        for constant in collector.constants:
+            if constant not in known:
+                known[constant] = DataSpec.measure(array_of(constant))
+        constants = tuple(known[constant] for constant in collector.constants)
         main = canonical["main"]
         try:
             inputs = tuple(TensorSpec.of(param.ty) for param in main.params)

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 import tvm
-from tvm import relax
+from tvm import ir, relax
 from tvm.relax import op
 
 from collage.cost.data import DataSpec
@@ -220,3 +220,38 @@ def test_large_data_is_made_fast_and_has_no_equal_rows() -> None:
     spec = DataSpec((4096, 4096), "float32", -1.0, 1.0, 0.0, 0.1)
     data = spec.generate(0)
     assert len(np.unique(data[:, :8], axis=0)) > 4000
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("size", [1, 1000, 200_001])
+def test_the_range_of_half_precision_is_exact(dtype: str, size: int) -> None:
+    array = np.random.default_rng(size).standard_normal(size).astype(dtype)
+    exact = array.astype("float64")
+    spec = DataSpec.measure(array)
+    assert (spec.low, spec.high) == (exact.min(), exact.max())
+    for odd in (np.inf, -np.inf, np.nan):
+        holed = np.concatenate([array, np.array([odd], dtype), array])
+        again = DataSpec.measure(holed)
+        assert (again.low, again.high) == (spec.low, spec.high)
+
+
+def test_weights_that_candidates_share_are_described_once() -> None:
+    weight = relax.const(np.random.default_rng(0).standard_normal((8, 8)).astype("float32"))
+    other = relax.const(np.random.default_rng(1).standard_normal((8, 8)).astype("float32"))
+    known: dict[ir.GenericConst, DataSpec] = {}
+
+    def sums(*used: relax.Expr) -> Workload:
+        def body(x: relax.Var) -> relax.Expr:
+            for constant in used:
+                x = op.add(x, constant)
+            return x
+
+        return Workload.from_module(native_partition([tensor("x", 8, 8)], body), known)
+
+    first = sums(weight)
+    assert first.constants == (DataSpec.measure(weight.value.numpy()),)
+    assert list(known) == [weight]
+    mark = known[weight] = DataSpec((8, 8), "float32", -1.0, 1.0)
+    assert sums(other, weight).constants == (DataSpec.measure(other.value.numpy()), mark)
+    assert list(known) == [weight, other]
+    assert sums(weight).key == first.key
