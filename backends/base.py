@@ -21,7 +21,7 @@ import tvm
 from tvm import relax
 from tvm.relax.dpl import DFPattern
 
-from collage.backends.options import parse_options
+from collage.backends.options import NoOptions, parse_options
 
 if TYPE_CHECKING:
     from collage.backends.native import Compilation
@@ -160,11 +160,6 @@ class LibraryNeed:
     version: str
     package: str
     path: Path
-
-
-@dataclass(frozen=True)
-class NoOptions:
-    """Options of a backend that has none."""
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,15 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from collage.backends.errors import TargetError
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """Options of a backend that has none."""
 
 
 def parse_options(target: str, options_type: type, attributes: Mapping[str, Any]) -> Any:

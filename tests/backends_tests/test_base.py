@@ -15,11 +15,11 @@ from collage.backends.base import (
     Availability,
     Backend,
     BackendTarget,
-    NoOptions,
     PatternTriple,
     Verdict,
 )
 from collage.backends.errors import CollageError, TargetError, UserError
+from collage.backends.options import NoOptions
 
 
 @dataclass(frozen=True)
