@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,12 @@ from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.tuning import SCHEMA, Job, Outcome, Tuner
 from collage.backends.errors import ReplayMissError
 from collage.backends.tuning_log import TuningLog, read_findings
-from tests.backends_tests.cutlass_fake_profiler import favour_last, questions_of, tune_with
+from tests.backends_tests.cutlass_fake_profiler import (
+    FakeProfiler,
+    favour_last,
+    questions_of,
+    tune_with,
+)
 from tests.backends_tests.test_cutlass_sharing import transformer
 from tests.contracts.cuda_compile import ARCH
 
@@ -97,28 +101,25 @@ def test_a_torn_line_loses_one_finding(torn: bytes, tmp_path: Path) -> None:
 def test_who_comes_second_waits_for_the_first(tmp_path: Path) -> None:
     """As the processes do that compile several variants of a model at once."""
     context = machine(tmp_path, tmp_path / "log.jsonl")
+    questions = questions_of(transformer(1))
+    begun = threading.Barrier(2, timeout=60)
     profilers = [favour_last(), favour_last()]
-    begun = threading.Barrier(2)
 
-    def tune(index: int) -> Chosen:
-        module = transformer(index + 1)
-        questions = questions_of(module)
-        run = profilers[index].run
+    def tune(profiler: FakeProfiler) -> Chosen:
+        def slow(job: Job) -> Outcome:
+            time.sleep(0.1)
+            return answer(job)
 
-        def slow(jobs: Sequence[Job]) -> list[Outcome]:
-            time.sleep(1.0)
-            return run(jobs)
-
-        profilers[index].run = slow  # type: ignore[method-assign]
-        log = TuningLog.of("cutlass", SCHEMA, context)
+        answer, profiler.answer = profiler.answer, slow
+        tuner = Tuner(TuningLog.of("cutlass", SCHEMA, context), profiler, CutlassOptions(), ARCH)
         begun.wait()
-        return Tuner(log, profilers[index], CutlassOptions(), ARCH).choose(questions)
+        return tuner.choose(questions)
 
     with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(tune, range(2))
-    assert first == second and len(read_findings(tmp_path / "log.jsonl")) == 4
+        first, second = pool.map(tune, profilers)
     asked = sorted(len(profiler.asked) for profiler in profilers)
     assert asked[0] == 0 and asked[1] >= 8
+    assert first == second and len(read_findings(tmp_path / "log.jsonl")) == 4
 
 
 def test_without_a_gpu_the_tuned_configurations_are_taken(tmp_path: Path) -> None:
