@@ -20,7 +20,7 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 begin=$(date +%s)
 
-stages=() models= batch=1,16 budget=520 numerics_budget=220 tests_budget=300
+stages=() models= batch=1,16 budget=520 numerics_budget=220 tests_budget=480
 log= merge= reuse= dry= families= match= tune=
 more=()
 out=${OUT:-out}
@@ -105,7 +105,7 @@ for stage in "${stages[@]}"; do
     tests)
       limit=$(left); [ "$limit" -lt "$tests_budget" ] || limit=$tests_budget
       run tests "$limit" "$python" -m pytest -m gpu -p no:cacheprovider -q -rfEs --durations=5 \
-        --junitxml "$out/tests.xml" ${match:+-k "$match"};;
+        --junitxml "$out/tests.xml" ${match:+-k "$match"} $(grep -rlF mark.gpu tests --include='test_*.py');;
     numerics)
       if [ -n "$dry" ] && [ -z "$families" ]; then families=tests.collage_tests.gpu_rehearsal_cases; fi
       limit=$(left); [ "$limit" -lt "$numerics_budget" ] || limit=$numerics_budget

@@ -154,6 +154,10 @@ def _details(rows: Sequence[Row], run: int) -> list[str]:
         if search:
             counts = ", ".join(f"{name.replace('_', ' ')} {n}" for name, n in search.items())
             lines.append(f"The search: {counts}.")
+        stages: Mapping[str, float] = row.figures.get("stages_sec", {})
+        if stages:
+            began = ", ".join(f"{name} {sec:.0f}" for name, sec in stages.items())
+            lines.append(f"Its stages began after these seconds: {began}.")
         settings: Mapping[str, str] = row.figures.get("settings", {})
         if settings:
             chosen = ", ".join(f"`{name}={value}`" for name, value in settings.items())

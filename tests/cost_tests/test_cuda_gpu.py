@@ -24,7 +24,7 @@ from collage.cost.base import CostStatus
 from collage.cost.build_task import save_arrays
 from collage.cost.build_task import test_data as make_test_data
 from collage.cost.cuda.session import CudaSession
-from collage.cost.cuda.timers import PycudaTimer, TvmTimer
+from collage.cost.cuda.timers import PycudaTimer, TvmTimer, make_current
 from collage.cost.database import Database
 from collage.cost.device import detect
 from collage.cost.end_to_end import WholeModel
@@ -41,6 +41,14 @@ gpu = pytest.mark.gpu
 needs_gpu = pytest.mark.skipif(not has_device(), reason="there is no CUDA device")
 
 Library = Callable[[str], RunJob]
+
+
+@pytest.fixture(autouse=True)
+def default_stream() -> Iterator[None]:
+    """A session's stream goes with it, but would stay TVM's current one in this process."""
+    yield
+    if has_device():
+        make_current(tvm.cuda(0), 0)
 
 
 def toy_cuda_target(behaviour: str = "right") -> BackendTarget:

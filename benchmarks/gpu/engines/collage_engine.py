@@ -46,8 +46,10 @@ class CollageEngine(Engine):
         failures: dict[str, str] = {}
         figures = {"bundles": bundles, "failures": failures, "export_sec": export_sec}
         begin = time.perf_counter()
-        result, reason = _optimize(program, "search", options)
+        stages = Stages()
+        result, reason = _optimize(program, "search", options, stages)
         figures["prepare_sec"] = time.perf_counter() - begin
+        figures["stages_sec"] = stages.began_sec
         if result is None:
             failures[CHOSEN] = reason
             _without_search(program, job, options, bundles, failures)
@@ -63,7 +65,23 @@ class CollageEngine(Engine):
         return _Loaded(collage.load(Path(bundles[self._name])), [x.numpy() for x in inputs], job)
 
 
-def _optimize(program: Any, strategy: str, options: dict[str, Any]) -> tuple[Any, str]:
+class Stages:
+    """Told about progress: shows it, and keeps when each stage was first heard of."""
+
+    def __init__(self) -> None:
+        self._begin = time.perf_counter()
+        self.began_sec: dict[str, float] = {}
+
+    def __call__(self, event: Any) -> None:
+        now_sec = time.perf_counter() - self._begin
+        self.began_sec.setdefault(event.stage, round(now_sec, 1))
+        progress = f"{event.stage} {event.done}/{event.total} {event.message}"
+        print(f"[{now_sec:.1f} s] {progress}", flush=True)
+
+
+def _optimize(
+    program: Any, strategy: str, options: dict[str, Any], stages: Stages
+) -> tuple[Any, str]:
     """The result; or none, and the reason."""
     import collage
     from collage.backends.errors import CollageError
@@ -75,7 +93,7 @@ def _optimize(program: Any, strategy: str, options: dict[str, Any]) -> tuple[Any
             log=options["log"],
             time_budget_sec=options["time_budget_sec"],
             strategy=strategy,
-            progress=_tell,
+            progress=stages,
         )
     except CollageError as err:
         return None, f"{type(err).__name__}: {err}"
@@ -91,7 +109,7 @@ def _without_search(
 ) -> None:
     """Where the search failed: what every single backend makes of it."""
     for name in ("greedy", "single:tvm", *(f"single:{t}" for t in options["targets"][1:])):
-        result, failures[name] = _optimize(program, name, options)
+        result, failures[name] = _optimize(program, name, options, Stages())
         if result is not None:
             del failures[name]
             bundles[name] = str(result.export(_folder(job.work_dir, name)))
@@ -123,10 +141,6 @@ def _export_all(
 
 def _folder(work_dir: Path, name: str) -> Path:
     return work_dir / f"bundle-{name.replace(':', '-')}"
-
-
-def _tell(event: Any) -> None:
-    print(f"{event.stage} {event.done}/{event.total} {event.message}", flush=True)
 
 
 def _summary(result: Any) -> dict[str, Any]:
