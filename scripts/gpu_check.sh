@@ -5,17 +5,18 @@
 #   bash scripts/gpu_check.sh [--stage environment|tests|numerics|benchmarks]... [--models a,b]
 #                             [--batch 1,16] [--peers "a;b"] [--targets a,b] [--rounds N]
 #                             [--reuse FOLDER] [--log FILE] [--merge FILE] [--again]
-#                             [--gpus 0,1] [--time-budget SEC]
+#                             [--gpus 0,1] [--abreast N] [--time-budget SEC]
 #                             [--families a,b] [--match TEXT] [--tune] [--numerics-budget SEC]
 #                             [--out FOLDER] [--dry-run]
 #
 # Each stage writes its results into --out ($OUT, or ./out) as it goes: environment.json; tests.xml;
 # numerics.jsonl and .md; gpu.json, gpu.md, collage.jsonl and tuned.tar; check.log. Without --stage
 # all but the tests are run. Every GPU that may be seen is used: each has a network, or a case, of
-# its own. What does not fit in the time budget is said to be left out. --reuse FOLDER takes an
-# earlier run's results: its measurements (--log FILE alone), its table, which is gone on with
-# (--merge FILE alone), and what the backends tuned. So the same command again and again completes
-# the table. --dry-run goes the same way on a CPU with tiny networks. docs/cuda.md tells more.
+# its own; --abreast N prepares several networks at once on each, and times them one by one. What
+# does not fit in the time budget is said to be left out. --reuse FOLDER takes an earlier run's
+# results: its measurements (--log FILE alone), its table, which is gone on with (--merge FILE
+# alone), and what the backends tuned. So the same command again and again completes the table.
+# --dry-run goes the same way on a CPU with tiny networks. docs/cuda.md tells more.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 begin=$(date +%s)
@@ -36,7 +37,7 @@ while [ $# -gt 0 ]; do
     --log) log=$2; shift;;
     --merge) merge=$2; shift;;
     --gpus) export CUDA_VISIBLE_DEVICES=$2; shift;;
-    --peers|--targets|--rounds|--least-budget) more+=("$1" "$2"); shift;;
+    --peers|--targets|--rounds|--least-budget|--abreast) more+=("$1" "$2"); shift;;
     --again) more+=("$1");;
     --out) out=$2; shift;;
     --families) families=$2; shift;;

@@ -72,6 +72,8 @@ class Plan:
         Of the search; kept.
     rounds : int
         Turns of each contender.
+    abreast : int
+        Contests that are timed one after the other on the same GPU.
     turn_sec : float
         Of timed calls in one turn, in ``samples`` batches.
     """
@@ -82,6 +84,7 @@ class Plan:
     dtype: str
     log: Path
     rounds: int = 7
+    abreast: int = 1
     turn_sec: float = 0.1
     samples: int = 5
     seed: int = 0
@@ -124,7 +127,7 @@ class Contest:
         self._begin = time.monotonic()
         # What is left after preparing: loading our bundles, comparing outputs, the rounds.
         contenders = len(plan.peers) + len(plan.targets) + 3
-        rounds_sec = plan.rounds * contenders * (2.5 * plan.turn_sec + 0.05)
+        rounds_sec = plan.abreast * plan.rounds * contenders * (2.5 * plan.turn_sec + 0.05)
         self._prepare_until = self._begin + max(0.4 * budget_sec, budget_sec - rounds_sec - 30.0)
         self._end = self._begin + budget_sec
         self.rows: dict[str, Row] = {}
@@ -137,12 +140,14 @@ class Contest:
         self._lane.enter()
         self._work.mkdir(parents=True, exist_ok=True)
         with self._stack, ThreadPoolExecutor(16) as pool:
-            self._build()
-            bundles = pool.submit(self._search)
-            list(pool.map(self._load_peer, self._plan.peers))
-            self._load_ours(bundles.result(), pool)
-            self._compare()
-            self._rounds()
+            with self._lane.turns.preparing():
+                self._build()
+                bundles = pool.submit(self._search)
+                list(pool.map(self._load_peer, self._plan.peers))
+                self._load_ours(bundles.result(), pool)
+                self._compare()
+            with self._lane.turns.timing():
+                self._rounds()
         return list(self.rows.values())
 
     def _left(self, until: float) -> float:

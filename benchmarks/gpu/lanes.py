@@ -3,10 +3,53 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from benchmarks.gpu import device
+
+
+class Turns:
+    """Keeps those who prepare apart from those who time on one GPU.
+
+    Compilers measure under the device's lock, so several may prepare at once. Whoever times waits
+    until nobody prepares, and is then alone; nobody begins to prepare until all have timed.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._alone = threading.Lock()
+        self._preparing = 0
+        self._timing = 0
+
+    @contextmanager
+    def preparing(self) -> Iterator[None]:
+        """Beside others who prepare."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._timing == 0)
+            self._preparing += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._preparing -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def timing(self) -> Iterator[None]:
+        """Alone on the GPU."""
+        with self._changed:
+            self._timing += 1
+            self._changed.wait_for(lambda: self._preparing == 0)
+        try:
+            with self._alone:
+                yield
+        finally:
+            with self._changed:
+                self._timing -= 1
+                self._changed.notify_all()
 
 
 @dataclass(frozen=True)
@@ -18,10 +61,13 @@ class Lane:
     gpu : str
         As ``CUDA_VISIBLE_DEVICES`` names it; empty on a machine without one.
     cores : tuple of int
+    turns : Turns
+        Shared by the lanes of one GPU.
     """
 
     gpu: str
     cores: tuple[int, ...]
+    turns: Turns = field(default_factory=Turns, compare=False)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -33,20 +79,21 @@ class Lane:
         os.sched_setaffinity(0, self.cores)
 
 
-def lanes(gpus: Sequence[str] = ()) -> list[Lane]:
-    """One lane for each GPU, the cores divided evenly.
+def lanes(gpus: Sequence[str] = (), abreast: int = 1) -> list[Lane]:
+    """The lanes of each GPU, the cores divided evenly among the GPUs.
 
     Parameters
     ----------
     gpus : sequence of str, optional
-        All that may be seen; on a machine without GPUs there is one lane all the same.
+        All that may be seen; a machine without GPUs counts as one.
+    abreast : int
+        Lanes of each GPU, which share its cores. The first lanes are of different GPUs.
     """
     names = list(gpus) or device.visible() or [""]
     cores = sorted(os.sched_getaffinity(0))
     share = max(1, len(cores) // len(names))
     # With fewer cores than GPUs some share one.
     begins = [i * share % len(cores) for i in range(len(names))]
-    return [
-        Lane(name, tuple(cores[begin : begin + share]))
-        for name, begin in zip(names, begins, strict=True)
-    ]
+    shares = [tuple(cores[begin : begin + share]) for begin in begins]
+    turns = [Turns() for _ in names]
+    return [Lane(*lane) for _ in range(abreast) for lane in zip(names, shares, turns, strict=True)]

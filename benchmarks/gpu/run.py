@@ -55,10 +55,11 @@ def main() -> int:
         dtype="float32" if args.dry_run else "float16",
         log=(args.log or args.out / "collage.jsonl").resolve(),
         rounds=args.rounds,
+        abreast=args.abreast,
     )
     plan.log.parent.mkdir(parents=True, exist_ok=True)
     record = table.Record.load(args.merge) if args.merge else table.Record()
-    places = lanes([g for g in args.gpus.split(",") if g])
+    places = lanes([g for g in args.gpus.split(",") if g], args.abreast)
     record.runs.append(_facts(plan, args.time_budget, places))
     record.settings = _settings(plan)
     contests = [(name, batch) for batch in batches for name in names]
@@ -179,6 +180,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--gpus", default="", help="one contest at a time on each of these (default: all)"
     )
+    parser.add_argument(
+        "--abreast", type=int, default=1, help="contests that are prepared at once on each GPU"
+    )
     parser.add_argument("--rounds", type=int, default=Plan.rounds)
     parser.add_argument("--log", type=Path, help="the search's log, kept (default: in --out)")
     parser.add_argument("--merge", type=Path, help="the JSON of an earlier run to go on with")
@@ -206,8 +210,9 @@ def _facts(plan: Plan, budget_sec: float, places: Sequence[Lane]) -> dict[str, A
             "targets": " ".join(plan.targets),
             "rounds": plan.rounds,
             "time budget in s": budget_sec,
-            "contests at once": len(places),
+            "GPUs": len({lane.gpu for lane in places}),
             "cores for each": len(places[0].cores),
+            "contests prepared at once on each": plan.abreast,
         },
     }
 

@@ -175,7 +175,8 @@ def test_whole_way_on_a_tiny_network(tmp_path: Path) -> None:
     command = ["bash", str(_ROOT / "scripts" / "gpu_check.sh"), "--dry-run"]
     command += ["--stage", "benchmarks"]
     command += ["--models", "tiny_convolutions", "--targets", "llvm,openblas"]
-    command += ["--batch", "2,3", "--gpus", "0,1"]  # at once, as on a machine with two GPUs
+    # At once, as on a machine with two GPUs, the third beside the first one.
+    command += ["--batch", "2,3,4", "--gpus", "0,1", "--abreast", "2"]
     command += ["--peers", "eager;eager, CUDA graph", "--rounds", "3", "--time-budget", "900"]
     environment = {**os.environ, "PYTHON": sys.executable}
 
@@ -193,7 +194,7 @@ def test_whole_way_on_a_tiny_network(tmp_path: Path) -> None:
     assert "on GPU 0" in done.stdout
     assert "on GPU 1" in done.stdout
     record = table.Record.load(tmp_path / "gpu.json")
-    assert len(record.results) == 2
+    assert len(record.results) == 3
     for key in record.results:
         rows = {row.engine: row for row in record.rows(key)}
         assert {"collage", "single:tvm", "single:openblas", "eager"} <= set(rows)
@@ -208,7 +209,7 @@ def test_whole_way_on_a_tiny_network(tmp_path: Path) -> None:
     more = check("--reuse", str(tmp_path))
     assert more.returncode == 0, more.stdout + more.stderr
     assert "tiny_convolutions, batch 2: weights" not in more.stdout
-    assert len(table.Record.load(tmp_path / "gpu.json").results) == 2
+    assert len(table.Record.load(tmp_path / "gpu.json").results) == 3
 
 
 @pytest.mark.torch

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu.lanes import Lane, lanes
+from benchmarks.gpu.lanes import Lane, Turns, lanes
 
 _DRIVER = """
 #include <stdio.h>
@@ -70,6 +70,46 @@ def test_lanes_divide_the_cores() -> None:
     if len(cores) > 1:
         assert not set(two[0].cores) & set(two[1].cores)
     assert len(lanes([str(i) for i in range(len(cores) + 3)])) == len(cores) + 3
+
+
+def test_lanes_abreast_share_a_gpu() -> None:
+    four = lanes(["0", "1"], abreast=2)
+    assert [lane.gpu for lane in four] == ["0", "1", "0", "1"]
+    assert four[0].turns is four[2].turns and four[0].turns is not four[1].turns
+    assert four[0].cores == four[2].cores
+
+
+def test_nobody_times_beside_another_one() -> None:
+    turns = Turns()
+    preparing: set[int] = set()
+    timing: set[int] = set()
+    together: list[int] = []
+    wrong: list[str] = []
+    both = threading.Barrier(2)
+
+    def contest(number: int) -> None:
+        for count in range(20):
+            with turns.preparing():
+                preparing.add(number)
+                if count == 0:
+                    both.wait(10)
+                together.append(len(preparing))
+                if timing:
+                    wrong.append("prepared while another one was timed")
+                preparing.discard(number)
+            with turns.timing():
+                timing.add(number)
+                if preparing or len(timing) > 1:
+                    wrong.append("timed beside another one")
+                timing.discard(number)
+
+    threads = [threading.Thread(target=contest, args=(i,)) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not wrong
+    assert max(together) == 2
 
 
 def test_a_lanes_children_keep_to_its_cores() -> None:
