@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +30,8 @@ from collage.backends.device_lock import exclusive
 from collage.backends.errors import CompileError
 
 REPETITIONS = 20
+RUNS_AT_A_TIME = 4
+"""Processes with a context on the device."""
 TIME_LIMIT_SEC = 60.0
 
 
@@ -63,8 +67,14 @@ class GpuProfiler:
                 program = pool.submit(self.program)
                 libraries = pool.map(lambda unit: self.build(unit, folder), units)
                 built = dict(zip(units, libraries, strict=True))
-            with exclusive("cuda"):
-                return [self._run(program.result(), job, built[job.unit], folder) for job in jobs]
+                runs = [
+                    (program.result(), job, built[job.unit], folder / f"{number}.bin")
+                    for number, job in enumerate(jobs)
+                ]
+            # Most of a run is starting the process and its context, which needs no device to
+            # itself: several do that at a time, and are timed one by one.
+            with ThreadPoolExecutor(RUNS_AT_A_TIME) as pool:
+                return list(pool.map(lambda run: self._run(*run), runs))
 
     def build(self, unit: Unit, folder: Path) -> Path | str:
         """A shared library of one unit, or why nvcc refuses it.
@@ -96,25 +106,74 @@ class GpuProfiler:
         )
         return output
 
-    def _run(self, program: Path, job: Job, library: Path | str, folder: Path) -> Outcome:
+    def _run(self, program: Path, job: Job, library: Path | str, sample: Path) -> Outcome:
         if isinstance(library, str):
             return Outcome(error=library)
-        sample = folder / "sample.bin"
         command = [str(program), str(library), job.unit.symbol, str(sample), str(REPETITIONS)]
         command += ["--sizes", *map(str, job.sizes)]
         command += ["--scalars", *(float(x).hex() for x in job.spec.scalars)]
         command += ["--tensors", *map(_tensor, (*job.spec.inputs, job.spec.output))]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, check=False, timeout=TIME_LIMIT_SEC
-            )
-        except subprocess.TimeoutExpired:
-            return Outcome(error=f"it did not end within {TIME_LIMIT_SEC:g} s")
-        if done.returncode != 0:
-            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            return Outcome(error=f"it failed with exit status {done.returncode}: {last}")
-        sec = float(np.median(json.loads(done.stdout)["sec"]))
+        done = _Program(command)
+        if not done.ready():
+            return Outcome(error=done.failure())
+        with exclusive("cuda"):
+            output = done.go()
+        if done.failure():
+            return Outcome(error=done.failure())
+        sec = float(np.median(json.loads(output)["sec"]))
         return Outcome(sec, np.fromfile(sample, np.float32))
+
+
+class _Program:
+    """A program that says ``ready``, waits for a line and then prints its answer and ends."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - read after its end
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+        self._out_of_time = False
+
+    def ready(self) -> bool:
+        """Whether it came that far; else it has ended."""
+        assert self._process.stdout is not None
+        with self._limited():
+            if self._process.stdout.readline() == "ready\n":
+                return True
+            self._process.communicate()
+            return False
+
+    def go(self) -> str:
+        """Let it go on to its end; what it printed."""
+        with self._limited():
+            return self._process.communicate("go\n")[0]
+
+    def failure(self) -> str:
+        """Why it failed; empty when it did not."""
+        if self._out_of_time:
+            return f"it did not end within {TIME_LIMIT_SEC:g} s"
+        if self._process.returncode == 0:
+            return ""
+        self._errors.seek(0)
+        last = (self._errors.read().strip().splitlines() or ["no message"])[-1]
+        return f"it failed with exit status {self._process.returncode}: {last}"
+
+    @contextmanager
+    def _limited(self) -> Iterator[None]:
+        def end() -> None:
+            self._out_of_time = True
+            self._process.kill()
+
+        timer = threading.Timer(TIME_LIMIT_SEC, end)
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
 
 def _tensor(tensor: TensorSpec) -> str:

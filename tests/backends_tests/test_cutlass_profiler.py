@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -14,6 +16,7 @@ from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.profiler import GpuProfiler, gpu_profiler
 from collage.backends.cutlass.tuning import Job
 from collage.backends.cutlass.unit import Unit
+from collage.backends.device_lock import exclusive, lock_path
 from collage.config import Config
 from tests.backends_tests.cutlass_reading import options_of, read_case
 from tests.contracts.cuda_cases import case_of
@@ -47,6 +50,91 @@ def test_jobs_are_built_and_run_or_their_failure_is_told(tmp_path: Path) -> None
         # The program started and came as far as the driver.
         assert ran.sec is None
         assert "it failed with exit status 2: cudaMalloc" in ran.error
+
+
+_STAND_IN = """#!{python}
+import fcntl, json, sys, time
+import numpy as np
+lock, behaviour = {lock!r}, sys.argv[2]
+
+def is_held():
+    with open(lock, "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+
+if behaviour == "hang":
+    time.sleep(1000)
+if behaviour == "die":
+    sys.exit("it dies")
+time.sleep(0.5)
+np.full(4, 7, np.float32).tofile(sys.argv[3])
+print("ready", flush=True)
+if not sys.stdin.readline():
+    sys.exit("nobody asked")
+if behaviour == "die later":
+    sys.exit("it dies later")
+print(json.dumps({{"sec": [1.0, 3.0, 2.0] if is_held() else [99.0]}}))
+"""
+
+
+class StandInProfiler(GpuProfiler):
+    """Runs a script in place of the program, and compiles nothing."""
+
+    script: Path
+
+    def build(self, unit: Unit, folder: Path) -> Path | str:
+        return folder
+
+    def program(self) -> Path:
+        return self.script
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path) -> StandInProfiler:
+    script = tmp_path / "program"
+    script.write_text(_STAND_IN.format(python=sys.executable, lock=str(lock_path("cuda"))))
+    script.chmod(0o755)
+    lock_path("cuda").touch()
+    profiler = StandInProfiler("any", CutlassOptions(), BuildContext(tmp_path, tmp_path), ARCH)
+    profiler.script = script
+    return profiler
+
+
+def jobs_that(*behaviours: str) -> list[Job]:
+    """Jobs whose unit's name tells the stand-in what to do."""
+    partition = read_case(CASE)
+    configuration = partition.family.configurations(partition.spec, options_of(CASE), ARCH)[0]
+    return [Job(partition.spec, configuration, Unit(b, ""), (1, 2)) for b in behaviours]
+
+
+def test_runs_get_ready_together_and_hold_the_device_only_to_be_timed(
+    stand_in: StandInProfiler,
+) -> None:
+    with exclusive("cuda"):
+        blocked = Thread(target=stand_in.run, args=(jobs_that("waits"),))
+        blocked.start()
+        blocked.join(2)
+        assert blocked.is_alive(), "it is timed while another one has the device"
+    blocked.join(30)
+    outcomes = stand_in.run(jobs_that(*(f"right {i}" for i in range(6))))
+    assert [outcome.sec for outcome in outcomes] == [2.0] * 6
+    assert all(o.sample is not None and o.sample.tolist() == [7, 7, 7, 7] for o in outcomes)
+
+
+def test_runs_that_fail_harm_no_other(
+    stand_in: StandInProfiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("collage.backends.cutlass.profiler.TIME_LIMIT_SEC", 6.0)
+    died, hung, later, right = stand_in.run(jobs_that("die", "hang", "die later", "right"))
+    assert died.error == "it failed with exit status 1: it dies"
+    assert hung.error == "it did not end within 6 s"
+    assert later.error == "it failed with exit status 1: it dies later"
+    assert right.sec == 2.0
+    with exclusive("cuda", lambda: pytest.fail("the device was not let go")):
+        pass
 
 
 def test_a_gpu_of_another_architecture_is_not_measured_on(tmp_path: Path) -> None:
