@@ -14,7 +14,8 @@ from benchmarks.gpu.engines.base import Array, Engine, Job, Missing, Session, Ti
 from collage.backends.device_lock import exclusive
 
 _PROVIDER = "CUDAExecutionProvider"
-_OPSET = 23  # The first whose attention is one operator, which the provider has kernels for.
+_ATTENTION_OPSET = 23  # The first whose attention is one operator, with kernels for it.
+_CONVOLUTION_OPSET = 20  # The provider has no pooling of opset 22: it would run on the processor.
 _TUNED = {"cudnn_conv_algo_search": "EXHAUSTIVE"}
 _CONVOLUTIONAL = (
     {**_TUNED, "prefer_nhwc": "1"},
@@ -27,8 +28,9 @@ class OnnxRuntimeEngine(Engine):
     """The model as ONNX; the fastest of the provider's settings that a user would try."""
 
     settings = (
-        f"CUDA provider, opset {_OPSET}, known masks taken out, inputs and outputs bound on the "
-        "device, on the stream that is timed, in a CUDA graph where it can be captured; "
+        f"CUDA provider, opset {_ATTENTION_OPSET} ({_CONVOLUTION_OPSET} for convolution networks, "
+        "as the provider lacks newer pooling), known masks taken out, inputs and outputs bound on "
+        "the device, on the stream that is timed, in a CUDA graph where it can be captured; "
         "convolution networks with `cudnn_conv_algo_search=EXHAUSTIVE` and the fastest of "
         "`prefer_nhwc`, with `fuse_conv_bias`, or neither"
     )
@@ -44,11 +46,13 @@ class OnnxRuntimeEngine(Engine):
             raise Missing(f"not available: no {provider} here, only {', '.join(found)}")
         module, inputs = networks.load(job.model, job.weights, job.torch_dtype)
         path = job.work_dir / "model.onnx"
-        _export(module, inputs, path)
+        convolutional = networks.NETWORKS[job.model].convolutional
+        opset = _CONVOLUTION_OPSET if convolutional else _ATTENTION_OPSET
+        _export(module, inputs, path, opset)
         placed = [x.to(job.device).contiguous() for x in inputs]
         if job.device != "cuda":
             return _Bound(path, provider, {}, placed, job.device)
-        return _fastest(path, placed, networks.NETWORKS[job.model].convolutional)
+        return _fastest(path, placed, convolutional)
 
 
 def _fastest(path: Path, inputs: list[torch.Tensor], convolutional: bool) -> Session:
@@ -165,11 +169,13 @@ def _numpy_type(tensor: torch.Tensor) -> Any:
     return np.dtype(str(tensor.dtype).removeprefix("torch.")).type
 
 
-def _export(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], path: Path) -> None:
+def _export(
+    module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], path: Path, opset: int
+) -> None:
     """Write the model; masks that are known become none or ``is_causal``, which kernels want."""
     import onnx
 
-    torch.onnx.export(module, inputs, str(path), dynamo=True, verbose=False, opset_version=_OPSET)
+    torch.onnx.export(module, inputs, str(path), dynamo=True, verbose=False, opset_version=opset)
     model = onnx.load(str(path))
     known = _Constants(model.graph)
     for node in model.graph.node:
