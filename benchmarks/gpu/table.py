@@ -29,11 +29,16 @@ class Record:
         Facts of each run: time, commit, machine, GPU, conditions.
     results : dict
         By ``<model>, batch <n>``, the rows and the number of the run they come from.
+    settings : dict
+        How each contender was set up.
+    notes : list of str
+        What a reader of the figures has to know; written by hand.
     """
 
     runs: list[dict[str, Any]] = field(default_factory=list)
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     @classmethod
     def load(cls, path: Path) -> Record:
@@ -78,6 +83,7 @@ def markdown(record: Record) -> str:
     ]
     for number, run in enumerate(record.runs):
         lines.append(f"- Run {number}: " + "; ".join(f"{k} {_plain(v)}" for k, v in run.items()))
+    lines += [f"- {note}" for note in record.notes]
     lines += ["", *summary(record)]
     for key in record.results:
         rows = record.rows(key)
