@@ -114,12 +114,6 @@ def matmul_graph(call: relax.Call, epilogue: Epilogue, options: CudnnOptions) ->
         raise UnsupportedProblemError(
             "cuDNN multiplies float32 matrices in TF32; allow_tf32 is off"
         )
-    bounds = epilogue.activation.floats if epilogue.activation is not None else ()
-    clipped = any(math.isfinite(bound) for bound in bounds[1:])
-    if clipped and epilogue.bias is None:
-        # Seen with 9.19 on an H200, in float16 and bfloat16; with a bias, and in convolutions, it
-        # is right.
-        raise UnsupportedProblemError("cuDNN clips a bare product wrongly")
     builder = GraphBuilder(dtype)
     inputs = (
         builder.input(View.dense((batch, rows, inner))),

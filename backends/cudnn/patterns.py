@@ -95,7 +95,10 @@ def _matmul(options: CudnnOptions) -> Iterator[PatternTriple]:
     base = operator("relax.matmul", 2)
     yield _triple("matmul", base, check)
     for activation in ACTIVATIONS:
-        yield _triple(f"matmul_{activation}", with_activation(base, activation), check)
+        # cuDNN clips a bare product wrongly, in float16 and bfloat16: seen with 9.19 on an H200.
+        # With a bias, and in convolutions, it is right.
+        if activation != "clip":
+            yield _triple(f"matmul_{activation}", with_activation(base, activation), check)
     yield _triple("matmul_bias", with_bias(base), check)
     for activation in ACTIVATIONS:
         chain = with_activation(with_bias(base), activation)

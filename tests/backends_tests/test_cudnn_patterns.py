@@ -162,11 +162,6 @@ REFUSALS: list[tuple[str, Callable[[], tvm.IRModule], str]] = [
         lambda: pool("max_pool2d", (1, 9, 9, 8), "bfloat16", pool_size=2),
         "pooling computes wrong results in bfloat16",
     ),
-    (
-        "matmul_clip",
-        lambda: product((24, 64), (64, 96), ("clip",), "float16"),
-        "clips a bare product wrongly",
-    ),
     ("softmax", softmax_of_mixed_axes, "axis 1 of (4, 8, 16) is not the last one"),
     ("layer_norm", uncentred_norm, "without scale or bias"),
     ("rms_norm", first_axis_norm, "normalized axes [0] of (4, 16) are not the last ones"),
@@ -239,6 +234,13 @@ def test_names_are_unique_and_prefixed() -> None:
     assert all(name.startswith("cudnn.") for name in names)
     longest_last = ["cudnn.conv2d", "cudnn.conv2d_bias", "cudnn.conv2d_bias_add_relu"]
     assert sorted(longest_last, key=names.index) == longest_last
+
+
+def test_no_bare_product_is_clipped() -> None:
+    """CuDNN computes something else; with a bias it does not."""
+    names = {triple.name for triple in pattern_table(CudnnOptions(), 90)}
+    assert "cudnn.matmul_clip" not in names
+    assert {"cudnn.matmul_bias_clip", "cudnn.conv2d_clip", "cudnn.matmul_relu"} <= names
 
 
 def test_residual_wins_over_bias_alone() -> None:

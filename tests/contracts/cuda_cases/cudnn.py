@@ -112,7 +112,7 @@ def _convolutions() -> list[CudaCase]:
 
 def _products() -> list[CudaCase]:
     made = []
-    # A bare product with a clip is refused.
+    # There is no pattern of a bare product with a clip.
     without_residual = [e for e in _epilogues() if "add" not in e and e != ("clip",)]
     for number, epilogue in enumerate(without_residual):
         name = "_".join(("matmul", *epilogue))
