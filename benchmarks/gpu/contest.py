@@ -25,6 +25,9 @@ WRONG_DIFFERENCE = 0.1
 """Of the largest output value: a network's depth in float16 stays well below, another function does
 not. Above it an engine's time means nothing."""
 
+AFTER_SEARCH_SEC = 90.0
+"""What a search needs once its time is up: contenders are compiled, timed and exported."""
+
 _WORKER = "benchmarks.gpu.worker"
 
 
@@ -179,8 +182,7 @@ class Contest:
         options = {
             "targets": list(self._plan.targets),
             "log": str(self._plan.log),
-            # The end-to-end comparison and the bundles come after it.
-            "time_budget_sec": 0.5 * left,
+            "time_budget_sec": max(0.5 * left, left - AFTER_SEARCH_SEC),
         }
         child = self._child(COLLAGE)
         try:
