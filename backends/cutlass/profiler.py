@@ -1,7 +1,7 @@
-"""Runs kernel units on this machine's GPU, each in a process of its own that may die.
+"""Runs kernel units on this machine's GPU, in processes of their own that may die.
 
-Every unit becomes a shared library; one small program (``templates/profile.cu``, compiled once)
-loads it, runs it on random data, times it with events and writes a sample of its result.
+Every unit becomes a shared library; a small program (``templates/profile.cu``, compiled once) loads
+one after the other, runs it on random data, times it with events and writes a sample of its result.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import json
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
+from queue import Queue
 
 import numpy as np
 
@@ -21,7 +22,6 @@ from collage.backends import native
 from collage.backends.base import BuildContext
 from collage.backends.cuda_runtime import device_name
 from collage.backends.cuda_toolkit import cached_cuda_compilation, cudart
-from collage.backends.cutlass.family import TensorSpec
 from collage.backends.cutlass.library import TEMPLATES, template_headers
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.tuning import Job, Outcome, Profiler
@@ -30,8 +30,8 @@ from collage.backends.device_lock import exclusive
 from collage.backends.errors import CompileError
 
 REPETITIONS = 20
-RUNS_AT_A_TIME = 4
-"""Processes with a context on the device."""
+RUNS_AT_A_TIME = 2
+"""Processes with a context on the device: while one is timed, the other gets its next run ready."""
 TIME_LIMIT_SEC = 60.0
 
 
@@ -71,10 +71,11 @@ class GpuProfiler:
                     (program.result(), job, built[job.unit], folder / f"{number}.bin")
                     for number, job in enumerate(jobs)
                 ]
-            # Most of a run is starting the process and its context, which needs no device to
-            # itself: several do that at a time, and are timed one by one.
-            with ThreadPoolExecutor(RUNS_AT_A_TIME) as pool:
-                return list(pool.map(lambda run: self._run(*run), runs))
+            with ExitStack() as stack, ThreadPoolExecutor(RUNS_AT_A_TIME) as pool:
+                free: Queue[_Program] = Queue()
+                for _ in range(RUNS_AT_A_TIME):
+                    free.put(stack.enter_context(_Program()))
+                return list(pool.map(lambda run: _with_one_of(free, *run), runs))
 
     def build(self, unit: Unit, folder: Path) -> Path | str:
         """A shared library of one unit, or why nvcc refuses it.
@@ -106,75 +107,126 @@ class GpuProfiler:
         )
         return output
 
-    def _run(self, program: Path, job: Job, library: Path | str, sample: Path) -> Outcome:
-        if isinstance(library, str):
-            return Outcome(error=library)
-        command = [str(program), str(library), job.unit.symbol, str(sample), str(REPETITIONS)]
-        command += ["--sizes", *map(str, job.sizes)]
-        command += ["--scalars", *(float(x).hex() for x in job.spec.scalars)]
-        command += ["--tensors", *map(_tensor, (*job.spec.inputs, job.spec.output))]
-        done = _Program(command)
-        if not done.ready():
-            return Outcome(error=done.failure())
-        with exclusive("cuda"):
-            output = done.go()
-        if done.failure():
-            return Outcome(error=done.failure())
-        sec = float(np.median(json.loads(output)["sec"]))
-        return Outcome(sec, np.fromfile(sample, np.float32))
+
+def _with_one_of(
+    free: Queue[_Program], path: Path, job: Job, library: Path | str, sample: Path
+) -> Outcome:
+    """Run a job with a program that has nothing to do."""
+    if isinstance(library, str):
+        return Outcome(error=library)
+    program = free.get()
+    try:
+        used = program.is_running
+        try:
+            return _outcome(program, path, job, library, sample)
+        except _DiedError:
+            if not used:
+                raise
+            # An earlier run may have harmed the process; only a fresh one can accuse.
+            return _outcome(program, path, job, library, sample)
+    except _RunError as err:
+        return Outcome(error=str(err))
+    finally:
+        free.put(program)
+
+
+def _outcome(program: _Program, path: Path, job: Job, library: Path, sample: Path) -> Outcome:
+    if not program.is_running:
+        program.start(path)
+    tensors = (*job.spec.inputs, job.spec.output)
+    fields = [
+        *(str(library), job.unit.symbol, str(sample), str(REPETITIONS)),
+        ",".join(map(str, job.sizes)),
+        ",".join(float(x).hex() for x in job.spec.scalars),
+        ",".join(f"{tensor.dtype}:{tensor.num_elements}" for tensor in tensors),
+    ]
+    program.ask("\t".join(fields))
+    # Loading and the first run need no device to themselves; letting go comes before the clean-up.
+    with exclusive("cuda"):
+        answer = program.ask("go")
+    return Outcome(float(np.median(json.loads(answer)["sec"])), np.fromfile(sample, np.float32))
+
+
+class _RunError(Exception):
+    """A run came to nothing."""
+
+
+class _DiedError(_RunError):
+    """The program ended instead of answering."""
 
 
 class _Program:
-    """A program that says ``ready``, waits for a line and then prints its answer and ends."""
+    """The program, started when it is needed; a context manager that ends it."""
 
-    def __init__(self, command: Sequence[str]) -> None:
-        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - read after its end
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed on exit
+
+    def __enter__(self) -> _Program:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+        self._errors.close()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started, and has answered all that it was asked."""
+        return self._process is not None
+
+    def start(self, path: Path) -> None:
+        """Start the program at ``path``."""
+        self._errors.seek(0)
+        self._errors.truncate()
         self._process = subprocess.Popen(
-            command,
+            [str(path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
         )
-        self._out_of_time = False
 
-    def ready(self) -> bool:
-        """Whether it came that far; else it has ended."""
-        assert self._process.stdout is not None
-        with self._limited():
-            if self._process.stdout.readline() == "ready\n":
-                return True
-            self._process.communicate()
-            return False
+    def ask(self, line: str) -> str:
+        """Its answer of one line.
 
-    def go(self) -> str:
-        """Let it go on to its end; what it printed."""
-        with self._limited():
-            return self._process.communicate("go\n")[0]
-
-    def failure(self) -> str:
-        """Why it failed; empty when it did not."""
-        if self._out_of_time:
-            return f"it did not end within {TIME_LIMIT_SEC:g} s"
-        if self._process.returncode == 0:
-            return ""
-        self._errors.seek(0)
-        last = (self._errors.read().strip().splitlines() or ["no message"])[-1]
-        return f"it failed with exit status {self._process.returncode}: {last}"
-
-    @contextmanager
-    def _limited(self) -> Iterator[None]:
-        def end() -> None:
-            self._out_of_time = True
-            self._process.kill()
-
-        timer = threading.Timer(TIME_LIMIT_SEC, end)
+        Raises
+        ------
+        _DiedError
+            When it ends instead; says why.
+        _RunError
+            When it does not answer in time; it is ended.
+        """
+        process = self._process
+        assert process is not None and process.stdin is not None and process.stdout is not None
+        timer = threading.Timer(TIME_LIMIT_SEC, process.kill)
         timer.start()
         try:
-            yield
+            process.stdin.write(f"{line}\n")
+            process.stdin.flush()
+            answer = process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
         finally:
+            out_of_time = not timer.is_alive()
             timer.cancel()
+        if answer:
+            return answer
+        status = self._end()
+        if out_of_time:
+            raise _RunError(f"it did not end within {TIME_LIMIT_SEC:g} s")
+        self._errors.seek(0)
+        last = (self._errors.read().strip().splitlines() or ["no message"])[-1]
+        raise _DiedError(f"it failed with exit status {status}: {last}")
 
-
-def _tensor(tensor: TensorSpec) -> str:
-    return f"{tensor.dtype}:{tensor.num_elements}"
+    def _end(self) -> int:
+        """End it, if it has not ended; its exit status."""
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        with process:
+            try:
+                # Also closes its input, upon which it ends.
+                process.communicate(timeout=TIME_LIMIT_SEC)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        return process.returncode

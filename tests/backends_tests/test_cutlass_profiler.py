@@ -49,13 +49,13 @@ def test_jobs_are_built_and_run_or_their_failure_is_told(tmp_path: Path) -> None
     else:
         # The program started and came as far as the driver.
         assert ran.sec is None
-        assert "it failed with exit status 2: cudaMalloc" in ran.error
+        assert "it failed with exit status 2: cudaStreamCreate" in ran.error
 
 
 _STAND_IN = """#!{python}
 import fcntl, json, sys, time
 import numpy as np
-lock, behaviour = {lock!r}, sys.argv[2]
+lock = {lock!r}
 
 def is_held():
     with open(lock, "w") as file:
@@ -65,18 +65,25 @@ def is_held():
             return True
         return False
 
-if behaviour == "hang":
-    time.sleep(1000)
-if behaviour == "die":
-    sys.exit("it dies")
+for number, line in enumerate(sys.stdin):
+    library, behaviour, sample, repetitions, sizes, scalars, tensors = line.rstrip().split("\\t")
+    assert sizes == "1,2" and tensors.split(",")[-1] == "float16:24576", line
+    if behaviour == "hang":
+        time.sleep(1000)
+    if behaviour == "die" or behaviour == "die later on" and number:
+        sys.exit("it dies")
+    time.sleep(0.5 if number == 0 else 0.01)
+    np.full(4, 7, np.float32).tofile(sample)
+    print("ready", flush=True)
+    if not sys.stdin.readline():
+        sys.exit("nobody asked")
+    if behaviour == "die timed":
+        sys.exit("it dies while timed")
+    print(json.dumps({{"sec": [1.0, 3.0, 2.0] if is_held() else [99.0]}}), flush=True)
 time.sleep(0.5)
-np.full(4, 7, np.float32).tofile(sys.argv[3])
-print("ready", flush=True)
-if not sys.stdin.readline():
-    sys.exit("nobody asked")
-if behaviour == "die later":
-    sys.exit("it dies later")
-print(json.dumps({{"sec": [1.0, 3.0, 2.0] if is_held() else [99.0]}}))
+if is_held():
+    sys.exit("the device is held by one that ends")
+open(__file__ + ".ended", "a").write("x")
 """
 
 
@@ -110,7 +117,7 @@ def jobs_that(*behaviours: str) -> list[Job]:
     return [Job(partition.spec, configuration, Unit(b, ""), (1, 2)) for b in behaviours]
 
 
-def test_runs_get_ready_together_and_hold_the_device_only_to_be_timed(
+def test_runs_get_ready_beside_others_and_hold_the_device_only_to_be_timed(
     stand_in: StandInProfiler,
 ) -> None:
     with exclusive("cuda"):
@@ -122,19 +129,31 @@ def test_runs_get_ready_together_and_hold_the_device_only_to_be_timed(
     outcomes = stand_in.run(jobs_that(*(f"right {i}" for i in range(6))))
     assert [outcome.sec for outcome in outcomes] == [2.0] * 6
     assert all(o.sample is not None and o.sample.tolist() == [7, 7, 7, 7] for o in outcomes)
+    # One process for the first, and at most two for the other six.
+    ended = stand_in.script.with_name("program.ended").read_text()
+    assert len(ended) in (2, 3)
 
 
 def test_runs_that_fail_harm_no_other(
     stand_in: StandInProfiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("collage.backends.cutlass.profiler.TIME_LIMIT_SEC", 6.0)
-    died, hung, later, right = stand_in.run(jobs_that("die", "hang", "die later", "right"))
+    died, hung, later, right = stand_in.run(jobs_that("die", "hang", "die timed", "right"))
     assert died.error == "it failed with exit status 1: it dies"
     assert hung.error == "it did not end within 6 s"
-    assert later.error == "it failed with exit status 1: it dies later"
+    assert later.error == "it failed with exit status 1: it dies while timed"
     assert right.sec == 2.0
     with exclusive("cuda", lambda: pytest.fail("the device was not let go")):
         pass
+
+
+def test_who_dies_after_others_is_given_a_process_of_its_own(
+    stand_in: StandInProfiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("collage.backends.cutlass.profiler.RUNS_AT_A_TIME", 1)
+    outcomes = stand_in.run(jobs_that("right", "die later on", "die", "right"))
+    assert [outcome.sec for outcome in outcomes] == [2.0, 2.0, None, 2.0]
+    assert outcomes[2].error == "it failed with exit status 1: it dies"
 
 
 def test_a_gpu_of_another_architecture_is_not_measured_on(tmp_path: Path) -> None:

@@ -1,11 +1,14 @@
-/* Runs one kernel unit on random data and times it.
+/* Runs kernel units on random data and times them, one after the other.
  *
- *   profile LIBRARY SYMBOL SAMPLE REPETITIONS --sizes N... --scalars X... --tensors DTYPE:COUNT...
+ * Each run is asked for by a line on standard input, its fields separated by tabs:
+ *
+ *   LIBRARY SYMBOL SAMPLE REPETITIONS SIZE,... SCALAR,... DTYPE:COUNT,...
  *
  * The last tensor is the output. Writes up to 65536 evenly spread elements of the result to SAMPLE,
  * as float32, and prints "ready". What took most of the time until then needs no device to itself:
- * the times are taken once a byte arrives on standard input, and printed as {"sec": [...]}. Between
- * runs the second-level cache is overwritten: in a model, other kernels have used it since.
+ * the times are taken once another line arrives, and printed as {"sec": [...]}. Between
+ * repetitions the second-level cache is overwritten: in a model, other kernels have used it since.
+ * Ends with its input, or with the first failure, which is the last line on standard error.
  */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -15,7 +18,9 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <deque>
+#include <iostream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -69,6 +74,9 @@ struct Tensor {
         count(std::atoll(text.c_str() + text.find(':') + 1)) {
     CHECK(cudaMalloc(&data, bytes()));
   }
+  Tensor(const Tensor&) = delete;
+  Tensor& operator=(const Tensor&) = delete;
+  ~Tensor() { CHECK(cudaFree(data)); }
 
   void randomize(uint64_t seed) {
     if (dtype == "float32") fill<<<1024, 256>>>(static_cast<float*>(data), count, seed);
@@ -91,6 +99,7 @@ struct Tensor {
     }
     std::vector<float> values(samples);
     CHECK(cudaMemcpy(values.data(), device, samples * sizeof(float), cudaMemcpyDeviceToHost));
+    CHECK(cudaFree(device));
     return values;
   }
 };
@@ -113,27 +122,48 @@ void launch(collage_cutlass_kernel kernel, const collage_cutlass_call& call) {
   }
 }
 
-}  // namespace
+/* What every run uses. */
+struct Clock {
+  cudaStream_t stream = nullptr;
+  void* flush = nullptr;
+  std::vector<cudaEvent_t> starts, ends;
 
-int main(int argc, char** argv) {
-  if (argc < 5) return 1;
-  const int repetitions = std::atoi(argv[4]);
-  std::vector<int64_t> sizes;
-  std::vector<float> scalars;
-  std::vector<Tensor> tensors;
-  std::string section;
-  for (int i = 5; i < argc; ++i) {
-    if (std::strncmp(argv[i], "--", 2) == 0) {
-      section = argv[i];
-    } else if (section == "--sizes") {
-      sizes.push_back(std::atoll(argv[i]));
-    } else if (section == "--scalars") {
-      scalars.push_back(std::strtof(argv[i], nullptr));
-    } else {
-      tensors.emplace_back(argv[i]);
+  Clock() {
+    CHECK(cudaStreamCreate(&stream));
+    CHECK(cudaMalloc(&flush, kFlushBytes));
+  }
+
+  void reserve(size_t repetitions) {
+    for (std::vector<cudaEvent_t>* events : {&starts, &ends}) {
+      while (events->size() < repetitions) {
+        cudaEvent_t event;
+        CHECK(cudaEventCreate(&event));
+        events->push_back(event);
+      }
     }
   }
-  if (tensors.empty()) return 1;
+};
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, separator);) parts.push_back(part);
+  return parts;
+}
+
+/* One run; false when nobody wants its times any longer. */
+bool run(const std::vector<std::string>& fields, Clock& clock) {
+  const size_t repetitions = std::stoul(fields[3]);
+  clock.reserve(repetitions);
+  std::vector<int64_t> sizes;
+  std::vector<float> scalars;
+  std::deque<Tensor> tensors;
+  for (const std::string& text : split(fields[4], ',')) sizes.push_back(std::stoll(text));
+  for (const std::string& text : split(fields[5], ',')) {
+    scalars.push_back(std::strtof(text.c_str(), nullptr));
+  }
+  for (const std::string& text : split(fields[6], ',')) tensors.emplace_back(text);
+  if (tensors.empty()) std::exit(1);
   std::vector<const void*> inputs;
   for (size_t i = 0; i + 1 < tensors.size(); ++i) {
     tensors[i].randomize(i + 1);
@@ -143,60 +173,69 @@ int main(int argc, char** argv) {
   /* Not-a-numbers wherever the kernel writes nothing. */
   CHECK(cudaMemset(output.data, 0xff, output.bytes()));
 
-  void* library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+  void* library = dlopen(fields[0].c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     std::fprintf(stderr, "%s\n", dlerror());
-    return 2;
+    std::exit(2);
   }
-  auto kernel = reinterpret_cast<collage_cutlass_kernel>(symbol(library, argv[2]));
-  auto workspace = reinterpret_cast<collage_cutlass_workspace>(
-      symbol(library, std::string(argv[2]) + "_workspace"));
+  auto kernel = reinterpret_cast<collage_cutlass_kernel>(symbol(library, fields[1]));
+  auto workspace =
+      reinterpret_cast<collage_cutlass_workspace>(symbol(library, fields[1] + "_workspace"));
   sizes.push_back(0);
   scalars.push_back(0.0f);
   void* scratch = nullptr;
   const size_t scratch_bytes = workspace(sizes.data());
   if (scratch_bytes > 0) CHECK(cudaMalloc(&scratch, scratch_bytes));
-  cudaStream_t stream;
-  CHECK(cudaStreamCreate(&stream));
   CHECK(cudaDeviceSynchronize());
-  const collage_cutlass_call call = {0,              stream,        scratch,    sizes.data(),
+  const collage_cutlass_call call = {0,              clock.stream,  scratch,    sizes.data(),
                                      scalars.data(), inputs.data(), output.data};
 
   launch(kernel, call);
-  CHECK(cudaStreamSynchronize(stream));
+  CHECK(cudaStreamSynchronize(clock.stream));
   const std::vector<float> sample = output.sample();
-  std::FILE* file = std::fopen(argv[3], "wb");
+  std::FILE* file = std::fopen(fields[2].c_str(), "wb");
   if (file == nullptr || std::fwrite(sample.data(), sizeof(float), sample.size(), file) !=
                              sample.size()) {
-    std::perror(argv[3]);
-    return 2;
+    std::perror(fields[2].c_str());
+    std::exit(2);
   }
   std::fclose(file);
 
-  void* flush = nullptr;
-  CHECK(cudaMalloc(&flush, kFlushBytes));
-  std::vector<cudaEvent_t> starts(repetitions), ends(repetitions);
-  for (int i = 0; i < repetitions; ++i) {
-    CHECK(cudaEventCreate(&starts[i]));
-    CHECK(cudaEventCreate(&ends[i]));
-  }
-  std::puts("ready");
-  std::fflush(stdout);
-  if (std::getchar() == EOF) return 1;
+  std::cout << "ready" << std::endl;
+  std::string line;
+  if (!std::getline(std::cin, line)) return false;
   for (int i = 0; i < 2; ++i) launch(kernel, call);
-  for (int i = 0; i < repetitions; ++i) {
-    CHECK(cudaMemsetAsync(flush, i, kFlushBytes, stream));
-    CHECK(cudaEventRecord(starts[i], stream));
+  for (size_t i = 0; i < repetitions; ++i) {
+    CHECK(cudaMemsetAsync(clock.flush, static_cast<int>(i), kFlushBytes, clock.stream));
+    CHECK(cudaEventRecord(clock.starts[i], clock.stream));
     launch(kernel, call);
-    CHECK(cudaEventRecord(ends[i], stream));
+    CHECK(cudaEventRecord(clock.ends[i], clock.stream));
   }
-  CHECK(cudaStreamSynchronize(stream));
-  std::printf("{\"sec\": [");
-  for (int i = 0; i < repetitions; ++i) {
+  CHECK(cudaStreamSynchronize(clock.stream));
+  std::ostringstream times;
+  times.precision(9);
+  for (size_t i = 0; i < repetitions; ++i) {
     float ms = 0.0f;
-    CHECK(cudaEventElapsedTime(&ms, starts[i], ends[i]));
-    std::printf("%s%.9g", i ? ", " : "", ms * 1e-3);
+    CHECK(cudaEventElapsedTime(&ms, clock.starts[i], clock.ends[i]));
+    times << (i ? ", " : "") << ms * 1e-3;
   }
-  std::printf("]}\n");
+  std::cout << "{\"sec\": [" << times.str() << "]}" << std::endl;
+  /* The library stays: unloading it would cost more than its memory. */
+  CHECK(cudaFree(scratch));
+  return true;
+}
+
+}  // namespace
+
+int main() {
+  std::string line;
+  bool wanted = static_cast<bool>(std::getline(std::cin, line));
+  if (!wanted) return 0;
+  Clock clock;
+  while (wanted) {
+    const std::vector<std::string> fields = split(line, '\t');
+    if (fields.size() != 7) return 1;
+    wanted = run(fields, clock) && std::getline(std::cin, line);
+  }
   return 0;
 }
