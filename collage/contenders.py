@@ -16,6 +16,10 @@ from collage.search.greedy import greedy, single_backend
 from collage.search.partitioning import Partitioning
 from collage.search.rules import Found, UndominatedRule, default_rules
 
+_BATCH = 256
+"""Candidates asked about together: builders are to have work while the slowest of them compiles.
+The cost model itself stops when its time is up."""
+
 
 def find_contenders(
     graph: DataflowGraph,
@@ -64,6 +68,7 @@ def _search(
             found.candidates,
             costs,
             seeds=seeds,
+            batch_size=_BATCH,
             should_stop=lambda: costs.out_of_time,
             on_round=on_round,
         )

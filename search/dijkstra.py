@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, chain, pairwise, zip_longest
 
 from collage.backends.errors import SearchError
 from collage.search.candidates import Candidate
@@ -90,8 +91,9 @@ def search(
     costs : CandidateCosts
         Asked lazily and in batches; never for inline candidates.
     seeds : sequence of Partitioning
-        Evaluated first, their candidates included in the search: a search that is stopped early
-        then still has something to return, never worse than the cheapest of them.
+        Evaluated before anything else, their candidates included in the search. The first one
+        comes first, so that a search that is stopped after it has something to return; the others
+        take turns, so that none of them is left out when time is short.
     should_stop : callable, optional
         Asked between batches; once it says yes, unmeasured candidates count as unusable.
     prefetch : int
@@ -125,7 +127,7 @@ def search(
             pool.evaluate(positions[begin : begin + batch_size])
         return True
 
-    seeded = range(len(candidates), len(pool.candidates))
+    seeded = _in_turns(seeds, len(candidates))
     running = evaluate([p for p in seeded if not pool.measured[p]])
     while True:
         pool.refresh()
@@ -145,6 +147,15 @@ def search(
         if not running:
             found = _best_measured(graph, pool, max_states)
             return SearchResult(found, False, cover.cost, pool.evaluated, rounds, expanded)
+
+
+def _in_turns(seeds: Sequence[Partitioning], begin: int) -> list[int]:
+    """Positions of the seeds' candidates, which follow each other from ``begin`` on: the first
+    seed's, then one of each other seed at a time."""
+    ends = accumulate((len(seed.candidates) for seed in seeds), initial=begin)
+    groups = [list(range(first, end)) for first, end in pairwise(ends)]
+    turns = chain.from_iterable(zip_longest(*groups[1:]))
+    return [*(groups[0] if groups else ()), *(p for p in turns if p is not None)]
 
 
 class _Pool:

@@ -215,6 +215,28 @@ def test_stopped_at_once_returns_the_best_seed_known() -> None:
     assert found.optimistic_sec <= (found.partitioning.seconds or 0.0)
 
 
+def test_the_first_seed_is_evaluated_first_and_the_others_take_turns() -> None:
+    graph, _ = chain(6, (1,), seed=3)
+    by_target = [[Candidate(1 << i, target) for i in range(6)] for target in TARGETS[:3]]
+    table = {c: 1.0 for candidates in by_target for c in candidates}
+    costs = TableCosts(table)
+    stops = iter([False, False, False])
+    found = search(
+        graph,
+        [],
+        costs,
+        seeds=[make_partitioning(graph, candidates) for candidates in by_target],
+        should_stop=lambda: next(stops, True),
+        batch_size=4,
+    )
+    first, *others = by_target
+    assert costs.asked[:6] == first
+    # Neither of the others is complete, but both have been begun with.
+    assert costs.asked[6:] == [c for pair in zip(*others, strict=True) for c in pair][:6]
+    assert found.partitioning is not None
+    validate(graph, found.partitioning)
+
+
 def test_stopped_with_nothing_known_returns_none() -> None:
     graph, table = chain(5, (1,), seed=3)
     costs = TableCosts(table)
