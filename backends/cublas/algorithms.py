@@ -68,6 +68,11 @@ class Choice:
         )
 
 
+def choice_key(problem: Problem, version: int) -> dict[str, Any]:
+    """What a choice answers, as the log has it; ``version`` is cublasLt's."""
+    return {"problem": problem.fields(), "cublasLt": version}
+
+
 def find_choice(
     log: TuningLog, problem: Problem, version: int, device: Mapping[str, Any]
 ) -> Choice | None:
@@ -80,7 +85,7 @@ def find_choice(
     device : mapping
         The facts known of the device; fields of :class:`Device`.
     """
-    found = log.find(_key(problem, version), device)
+    found = log.find(choice_key(problem, version), device)
     if found is None:
         return None
     words = tuple(int(word, 16) for word in found.result["algorithm"])
@@ -99,8 +104,4 @@ def keep_choice(log: TuningLog, problem: Problem, choice: Choice) -> None:
         "first_time_sec": choice.first_time_sec,
         "measured": choice.measured,
     }
-    log.append(_key(problem, choice.version), asdict(choice.device), result)
-
-
-def _key(problem: Problem, version: int) -> dict[str, Any]:
-    return {"problem": problem.fields(), "cublasLt": version}
+    log.append(choice_key(problem, choice.version), asdict(choice.device), result)

@@ -16,7 +16,14 @@ import tvm
 
 from collage.backends import native
 from collage.backends.base import BuildContext, LibraryNeed
-from collage.backends.cublas.algorithms import SCHEMA, Choice, Device, find_choice, keep_choice
+from collage.backends.cublas.algorithms import (
+    SCHEMA,
+    Choice,
+    Device,
+    choice_key,
+    find_choice,
+    keep_choice,
+)
 from collage.backends.cublas.problem import Problem
 from collage.backends.cuda_runtime import device_name
 from collage.backends.cuda_toolkit import CUDA_HEADER, compute_capability, cudart, find_toolkit
@@ -170,19 +177,22 @@ class Tuner:
         known = _known(problems, log, self.version, device)
         if log.replay:
             _require(problems, known, log)
-        if not known.keys() >= set(problems):
-            with exclusive("cuda"):
-                # Another process may have measured the same products meanwhile.
-                log.refresh()
-                known = _known(problems, log, self.version, device)
-                for problem in problems:
-                    if problem not in known:
-                        known[problem] = self.measure(problem)
-                        keep_choice(log, problem, known[problem])
+        for problem in problems:
+            if problem in known:
+                continue
+            # Whoever waits here for another process finds what that one has measured.
+            with log.alone([choice_key(problem, self.version)]):
+                choice = find_choice(log, problem, self.version, device)
+                if choice is None:
+                    choice = self.measure(problem)
+                    keep_choice(log, problem, choice)
+            known[problem] = choice
         return known
 
     def measure(self, problem: Problem) -> Choice:
         """Time cublasLt's candidates for one product.
+
+        The device is held for the timing only: others time theirs while this one is prepared.
 
         Raises
         ------
@@ -193,7 +203,12 @@ class Tuner:
         chosen = tvm.runtime.tensor(np.zeros(9, np.int64))
         times = tvm.runtime.tensor(np.zeros(3, np.float64))
         try:
-            self._module["collage_cublas_measure"](given, CANDIDATES, chosen, times)
+            prepared = self._module["collage_cublas_prepare"](given, CANDIDATES)
+            try:
+                with exclusive("cuda"):
+                    self._module["collage_cublas_measure"](prepared, chosen, times)
+            finally:
+                self._module["collage_cublas_discard"](prepared)
         except RuntimeError as err:
             raise CodegenError(
                 f"cublas cannot choose an algorithm for {problem.describe()}: {err}", value=str(err)

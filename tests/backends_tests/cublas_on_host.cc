@@ -25,6 +25,22 @@ bool capturing = false, capture_broken = false;
 size_t version = 131000;
 int last_algorithm = -1;
 int64_t heuristics = 0, handles = 0, allocations = 0, launches = 0;
+int64_t alive = 0;
+int (*watcher)(const char* call) = nullptr;
+
+// Tells the test of a call; whether the test lets it succeed.
+bool allowed(const char* call) { return watcher == nullptr || watcher(call) == 0; }
+
+template <typename T>
+T* made(T* object) {
+  ++alive;
+  return object;
+}
+template <typename T>
+void unmade(T* object) {
+  if (object != nullptr) --alive;
+  delete object;
+}
 
 size_t workspace_of(int algorithm) { return static_cast<size_t>(algorithm) * 1024; }
 
@@ -112,6 +128,9 @@ API void on_host_counts(int64_t* counts) {
   counts[2] = allocations;
   counts[3] = launches;
 }
+// What was made and is not destroyed: memory, handles, streams, events and graphs.
+API int64_t on_host_alive() { return alive; }
+API void on_host_watch(int (*function)(const char* call)) { watcher = function; }
 API void on_host_capture(int on) { capturing = on != 0; }
 
 API const char* cublasLtGetStatusString(cublasStatus_t status) {
@@ -123,11 +142,12 @@ API const char* cublasLtGetStatusString(cublasStatus_t status) {
 API size_t cublasLtGetVersion() { return version; }
 API cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   ++handles;
-  *handle = reinterpret_cast<cublasLtHandle_t>(std::malloc(1));
+  if (!allowed("cublasLtCreate")) return CUBLAS_STATUS_NOT_INITIALIZED;
+  *handle = reinterpret_cast<cublasLtHandle_t>(made(new char));
   return CUBLAS_STATUS_SUCCESS;
 }
 API cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
-  std::free(handle);
+  unmade(reinterpret_cast<char*>(handle));
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -208,6 +228,7 @@ API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     int* returned) {
   ++heuristics;
   *returned = 0;
+  if (!allowed("cublasLtMatmulAlgoGetHeuristic")) return CUBLAS_STATUS_INTERNAL_ERROR;
   const auto op = read<Operation>(operation);
   const auto wanted = read<Preference>(preference);
   if (handle == nullptr || requested <= 0 || wanted.alignments != 4 * 16 ||
@@ -252,6 +273,7 @@ API cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t 
   if (handle == nullptr || !fits(op, la, lb, lc, ld) || workspace_bytes < workspace_of(number) ||
       (workspace_bytes > 0 && workspace == nullptr))
     return CUBLAS_STATUS_INVALID_VALUE;
+  if (!capturing && !allowed("cublasLtMatmul")) return CUBLAS_STATUS_EXECUTION_FAILED;
   if (number == kRefuses) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (number == kNotCapturable && capturing) {
     capture_broken = true;
@@ -303,10 +325,15 @@ API cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int
 API cudaError_t cudaMalloc(void** data, size_t bytes) {
   if (capturing) return cudaErrorStreamCaptureUnsupported;
   ++allocations;
+  if (!allowed("cudaMalloc")) return cudaErrorMemoryAllocation;
   *data = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-  return *data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+  if (*data == nullptr) return cudaErrorMemoryAllocation;
+  ++alive;
+  return cudaSuccess;
 }
 API cudaError_t cudaFree(void* data) {
+  allowed("cudaFree");
+  if (data != nullptr) --alive;
   std::free(data);
   return cudaSuccess;
 }
@@ -316,20 +343,20 @@ API cudaError_t cudaMemset(void* data, int value, size_t bytes) {
 }
 API cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
 API cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  *stream = reinterpret_cast<cudaStream_t>(std::malloc(1));
+  *stream = reinterpret_cast<cudaStream_t>(made(new char));
   return cudaSuccess;
 }
 API cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  std::free(stream);
+  unmade(reinterpret_cast<char*>(stream));
   return cudaSuccess;
 }
 API cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
 API cudaError_t cudaEventCreate(cudaEvent_t* event) {
-  *event = reinterpret_cast<cudaEvent_t>(new float(0));
+  *event = reinterpret_cast<cudaEvent_t>(made(new float(0)));
   return cudaSuccess;
 }
 API cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  delete reinterpret_cast<float*>(event);
+  unmade(reinterpret_cast<float*>(event));
   return cudaSuccess;
 }
 API cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
@@ -351,22 +378,25 @@ API cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* graph) {
   capturing = false;
   *graph = nullptr;
   if (capture_broken) return cudaErrorStreamCaptureInvalidated;
-  *graph = reinterpret_cast<cudaGraph_t>(new float(captured_us));
+  *graph = reinterpret_cast<cudaGraph_t>(made(new float(captured_us)));
   return cudaSuccess;
 }
-API cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long) {
-  *made = reinterpret_cast<cudaGraphExec_t>(new float(*reinterpret_cast<float*>(graph)));
+API cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                     unsigned long long) {
+  if (!allowed("cudaGraphInstantiate")) return cudaErrorUnknown;
+  *executable = reinterpret_cast<cudaGraphExec_t>(made(new float(*reinterpret_cast<float*>(graph))));
   return cudaSuccess;
 }
 API cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  delete reinterpret_cast<float*>(graph);
+  unmade(reinterpret_cast<float*>(graph));
   return cudaSuccess;
 }
 API cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
-  delete reinterpret_cast<float*>(graph);
+  unmade(reinterpret_cast<float*>(graph));
   return cudaSuccess;
 }
 API cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t) {
+  if (!allowed("cudaGraphLaunch")) return cudaErrorUnknown;
   clock_us += *reinterpret_cast<float*>(graph);
   return cudaSuccess;
 }

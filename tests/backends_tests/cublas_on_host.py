@@ -15,17 +15,20 @@ import ctypes
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import tvm
 import tvm_ffi
+from filelock import FileLock, Timeout
 
-from collage.backends.cublas.algorithms import SCHEMA
+from collage.backends.cublas.algorithms import SCHEMA, Choice, Device, keep_choice
 from collage.backends.cublas.problem import Problem
 from collage.backends.cublas.tuner import Tuner
+from collage.backends.device_lock import lock_path
 from collage.backends.errors import CodegenError, ReplayMissError
 from collage.backends.tuning_log import TuningLog
 
@@ -132,19 +135,71 @@ def call_all(
     return answers
 
 
+class MeanwhileLog(TuningLog):
+    """A log to which another process adds a choice while this one waits for it."""
+
+    choice: Choice
+
+    @contextmanager
+    def alone(self, keys: Iterable[Mapping[str, Any]]) -> Iterator[None]:
+        (key,) = keys
+        other = TuningLog("cublas", SCHEMA, self._cache.path)
+        keep_choice(other, Problem(**key["problem"]), self.choice)
+        with super().alone([key]):
+            yield
+
+
+class Watcher:
+    """Notes whether the device's lock is held when the stand-in is called, and lets calls fail.
+
+    Parameters
+    ----------
+    failing : str
+        A call of which the ``nth`` fails, counted from 1.
+    """
+
+    def __init__(self, host: ctypes.CDLL, failing: str, nth: int) -> None:
+        self.calls: dict[str, list[bool]] = {}
+        self._failing, self._nth = failing, nth
+        self._function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)(self._see)
+        host.on_host_watch(self._function)
+
+    def _see(self, call: bytes) -> int:
+        seen = self.calls.setdefault(call.decode(), [])
+        seen.append(device_is_held())
+        return call.decode() == self._failing and len(seen) == self._nth
+
+
+def device_is_held() -> bool:
+    """Whether anybody has the lock of the GPU, this process included."""
+    lock = FileLock(lock_path("cuda"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return True
+    lock.release()
+    return False
+
+
 def tune_all(host: ctypes.CDLL, library: str, requests: Mapping[str, Any]) -> dict[str, Any]:
-    """Choose algorithms for products; the choices and how often a heuristic was asked."""
+    """Choose algorithms for products; what was chosen, or the error, and what was seen."""
     problems = [Problem(**fields) for fields in requests["problems"]]
-    log = TuningLog(
-        "cublas", SCHEMA, Path(requests["log"]), replay=bool(requests.get("replay", False))
-    )
+    kind = MeanwhileLog if "meanwhile" in requests else TuningLog
+    log = kind("cublas", SCHEMA, Path(requests["log"]), replay=bool(requests.get("replay", False)))
+    if isinstance(log, MeanwhileLog):
+        found = requests["meanwhile"]
+        log.choice = Choice(**{**found, "device": Device(**found["device"])})
+    watcher = Watcher(host, *requests.get("failing", ("", 0)))
+    answer: dict[str, Any] = {}
     try:
         chosen = Tuner(Path(library), "stand-in").choose(problems, log)
+        answer["choices"] = [asdict(chosen[p]) for p in problems]
     except (CodegenError, ReplayMissError) as err:
-        return {"error": str(err)}
+        answer["error"] = str(err)
     seen = (ctypes.c_int64 * 4)()
     host.on_host_counts(seen)
-    return {"choices": [asdict(chosen[p]) for p in problems], "heuristics": seen[0]}
+    answer |= {"heuristics": seen[0], "alive": host.on_host_alive(), "calls": watcher.calls}
+    return answer | {"held_after": device_is_held()}
 
 
 def main(stand_in: str, library: str, requests: str) -> None:

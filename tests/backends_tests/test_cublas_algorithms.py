@@ -206,3 +206,51 @@ def test_a_product_that_cublaslt_refuses_is_an_error_with_its_reason(
     answer = tune(stand_in, library, tmp_path, replace(PROBLEM, lda=23))
     assert "no algorithm for this product: an unsupported value" in answer["error"]
     assert "float32 NN m=24 n=5 k=32" in answer["error"]
+
+
+@pytest.mark.cuda
+def test_the_device_is_held_for_timing_only(stand_in: Path, library: Path, tmp_path: Path) -> None:
+    answer = tune(stand_in, library, tmp_path, PROBLEM, replace(PROBLEM, n=9))
+    calls = answer["calls"]
+    # Three algorithms can be captured: each is replayed once before it is timed.
+    assert len(calls["cudaGraphLaunch"]) >= 2 * 3 * 2 and all(calls.pop("cudaGraphLaunch"))
+    assert {"cublasLtCreate", "cublasLtMatmulAlgoGetHeuristic", "cudaMalloc"} < set(calls)
+    assert {"cublasLtMatmul", "cudaGraphInstantiate", "cudaFree"} < set(calls)
+    assert not any(held for seen in calls.values() for held in seen)
+    # Others are disturbed by one launch of each algorithm, and six more of the first.
+    assert len(calls["cublasLtMatmul"]) == 2 * (5 + 6)
+    assert answer["alive"] == 0 and not answer["held_after"]
+
+
+@pytest.mark.cuda
+def test_what_another_process_measured_meanwhile_is_taken(
+    stand_in: Path, library: Path, tmp_path: Path
+) -> None:
+    (made,) = tune(stand_in, library, tmp_path / "other", PROBLEM)["choices"]
+    other = {**made, "measured": 99}
+    answer = tune(stand_in, library, tmp_path / "this", PROBLEM, meanwhile=other)
+    assert answer["choices"] == [other] and answer["heuristics"] == 0
+    assert len((tmp_path / "this" / "tuning.jsonl").read_text().splitlines()) == 1
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize(
+    ("call", "nth", "reason"),
+    [
+        ("cudaMalloc", 1, "cudaMalloc: a CUDA error"),
+        ("cublasLtCreate", 1, "cublasLtCreate: another status"),
+        ("cublasLtMatmulAlgoGetHeuristic", 1, "no algorithm for this product: another status"),
+        ("cudaMalloc", 2, "cudaMalloc: a CUDA error"),
+        ("cudaGraphInstantiate", 2, "cudaGraphInstantiate: a CUDA error"),
+        ("cudaGraphLaunch", 1, "cudaGraphLaunch: a CUDA error"),
+        ("cudaGraphLaunch", 5, "cudaGraphLaunch: a CUDA error"),
+    ],
+)
+def test_a_failure_keeps_neither_the_device_nor_its_memory(
+    stand_in: Path, library: Path, tmp_path: Path, call: str, nth: int, reason: str
+) -> None:
+    answer = tune(stand_in, library, tmp_path, PROBLEM, failing=[call, nth])
+    assert answer["error"].startswith("cublas cannot choose an algorithm for float32 NN m=24 n=5")
+    assert reason in answer["error"] and len(answer["calls"][call]) == nth
+    assert answer["alive"] == 0 and not answer["held_after"]
+    assert not (tmp_path / "tuning.jsonl").exists()

@@ -3,9 +3,13 @@
  * Each candidate's launches are captured into a CUDA graph, so that short kernels are not hidden
  * behind the time of launching them. Consecutive launches work on different copies of the data,
  * which together exceed the L2 cache, and candidates take turns, so that a drift of the clock meets
- * all of them alike. */
+ * all of them alike.
+ *
+ * Preparing may take far longer than timing: it loads cublasLt and its kernels. Others on the device
+ * are disturbed by a few single launches, so that only timing needs the device to itself. */
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <memory>
 
 #include "cublas_plan.h"
@@ -13,7 +17,7 @@
 namespace collage_cublas {
 namespace {
 
-constexpr int kRounds = 7;
+constexpr int kRounds = 7, kEstimates = 3;
 constexpr int kLeastLaunches = 2, kMostLaunches = 64, kMostCopies = 256;
 constexpr float kGraphMs = 1.0f;
 /* A candidate slower than the fastest by this factor is timed no further. */
@@ -123,10 +127,48 @@ struct Candidate {
   }
 };
 
+/* Candidates of one product, ready to be timed. */
 class Tuner {
  public:
-  Tuner(const collage_cublas_problem& problem, int device, int count)
-      : problem_(problem), copies_(problem, device) {
+  Tuner(const collage_cublas_problem& problem, int device)
+      : problem_(problem), copies_(problem, device) {}
+  ~Tuner() {
+    for (const Candidate& candidate : candidates_)
+      if (candidate.graph != nullptr) cudaGraphExecDestroy(candidate.graph);
+  }
+  Tuner(const Tuner&) = delete;
+  Tuner& operator=(const Tuner&) = delete;
+
+  /* Finds the candidates, at most `count`; those stay that run, also when captured. */
+  void prepare(int count) {
+    propose(count);
+    keep_those_that([this](Candidate& candidate) { return runs(candidate); });
+    launches_ = launches_per_graph();
+    size_t copy = 0;
+    keep_those_that([&](Candidate& candidate) {
+      copy += static_cast<size_t>(launches_);
+      return capture(candidate, copy);
+    });
+  }
+
+  /* Times every candidate. Returns the fastest; `first` is the one that cublasLt ranks first. */
+  const Candidate& fastest(const Candidate** first, int* measured) {
+    for (const Candidate& candidate : candidates_)
+      check(cudaGraphLaunch(candidate.graph, stream_), "cudaGraphLaunch");
+    check(cudaStreamSynchronize(stream_), "running a graph");
+    for (int round = 0; round < kRounds; ++round) {
+      const float limit = round == 0 ? 0.0f : kHopeless * fastest_candidate().median();
+      for (Candidate& candidate : candidates_)
+        if (round == 0 || candidate.median() <= limit) time_once(candidate);
+    }
+    const Candidate& best = fastest_candidate();
+    *first = &candidates_.front();
+    *measured = static_cast<int>(candidates_.size());
+    return best.median() > kWorthwhile * (*first)->median() ? **first : best;
+  }
+
+ private:
+  void propose(int count) {
     Plan plan = describe(handle_, problem_);
     size_t workspace = 0;
     for (const cublasLtMatmulHeuristicResult_t& found : candidates(plan, problem_, count)) {
@@ -140,35 +182,7 @@ class Tuner {
     workspace_ = std::make_unique<DeviceMemory>(workspace);
     for (Candidate& candidate : candidates_) candidate.plan.workspace = workspace_->data();
   }
-  ~Tuner() {
-    for (const Candidate& candidate : candidates_)
-      if (candidate.graph != nullptr) cudaGraphExecDestroy(candidate.graph);
-  }
-  Tuner(const Tuner&) = delete;
-  Tuner& operator=(const Tuner&) = delete;
 
-  /* Times every candidate that runs, also when captured. Returns the fastest; `first` is the one
-   * that cublasLt ranks first. */
-  const Candidate& fastest(const Candidate** first, int* measured) {
-    keep_those_that([this](Candidate& candidate) { return runs(candidate); });
-    const int launches = launches_per_graph();
-    size_t copy = 0;
-    keep_those_that([&](Candidate& candidate) {
-      copy += static_cast<size_t>(launches);
-      return capture(candidate, launches, copy);
-    });
-    for (int round = 0; round < kRounds; ++round) {
-      const float limit = round == 0 ? 0.0f : kHopeless * fastest_candidate().median();
-      for (Candidate& candidate : candidates_)
-        if (round == 0 || candidate.median() <= limit) time_once(candidate, launches);
-    }
-    const Candidate& best = fastest_candidate();
-    *first = &candidates_.front();
-    *measured = static_cast<int>(candidates_.size());
-    return best.median() > kWorthwhile * (*first)->median() ? **first : best;
-  }
-
- private:
   template <typename Condition>
   void keep_those_that(Condition condition) {
     std::vector<Candidate> kept;
@@ -184,48 +198,49 @@ class Tuner {
         [](const Candidate& a, const Candidate& b) { return a.median() < b.median(); });
   }
 
-  void time_once(Candidate& candidate, int launches) {
+  void time_once(Candidate& candidate) {
     check(cudaEventRecord(begin_, stream_), "cudaEventRecord");
     check(cudaGraphLaunch(candidate.graph, stream_), "cudaGraphLaunch");
-    candidate.ms.push_back(elapsed() / static_cast<float>(launches));
+    candidate.ms.push_back(elapsed() / static_cast<float>(launches_));
   }
 
-  /* A few calls, which also load the kernels. */
+  /* A call, which also loads the kernels. */
   bool runs(const Candidate& candidate) {
-    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-    for (size_t copy = 0; copy < 3 && status == CUBLAS_STATUS_SUCCESS; ++copy)
-      status = copies_.launch_on(candidate.plan, problem_, copy, stream_);
+    const cublasStatus_t status = copies_.launch_on(candidate.plan, problem_, 0, stream_);
     check(cudaStreamSynchronize(stream_), "running a candidate");
     return status == CUBLAS_STATUS_SUCCESS;
   }
 
-  /* As many as take about a millisecond, going by cublasLt's first choice. */
+  /* As many as take about a millisecond, going by cublasLt's first choice. Others may be using the
+   * device, so the shortest of a few estimates counts. */
   int launches_per_graph() {
-    check(cudaEventRecord(begin_, stream_), "cudaEventRecord");
-    for (size_t copy = 0; copy < kLeastLaunches; ++copy)
-      check(copies_.launch_on(candidates_.front().plan, problem_, copy, stream_), "cublasLtMatmul");
-    const float ms = std::max(elapsed() / kLeastLaunches, 1e-4f);
-    return std::clamp(static_cast<int>(kGraphMs / ms), kLeastLaunches, kMostLaunches);
+    float ms = std::numeric_limits<float>::infinity();
+    for (int estimate = 0; estimate < kEstimates; ++estimate) {
+      check(cudaEventRecord(begin_, stream_), "cudaEventRecord");
+      for (size_t copy = 0; copy < kLeastLaunches; ++copy)
+        check(copies_.launch_on(candidates_.front().plan, problem_, copy, stream_),
+              "cublasLtMatmul");
+      ms = std::min(ms, elapsed() / kLeastLaunches);
+    }
+    return std::clamp(static_cast<int>(kGraphMs / std::max(ms, 1e-4f)), kLeastLaunches,
+                      kMostLaunches);
   }
 
-  bool capture(Candidate& candidate, int launches, size_t first_copy) {
+  bool capture(Candidate& candidate, size_t first_copy) {
     check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "capture");
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-    for (int i = 0; i < launches && status == CUBLAS_STATUS_SUCCESS; ++i)
+    for (int i = 0; i < launches_ && status == CUBLAS_STATUS_SUCCESS; ++i)
       status = copies_.launch_on(candidate.plan, problem_, first_copy + static_cast<size_t>(i),
                                  stream_);
     cudaGraph_t graph = nullptr;
     const cudaError_t ended = cudaStreamEndCapture(stream_, &graph);
     const bool captured = status == CUBLAS_STATUS_SUCCESS && ended == cudaSuccess;
-    if (captured) check(cudaGraphInstantiate(&candidate.graph, graph, 0), "cudaGraphInstantiate");
+    const cudaError_t made =
+        captured ? cudaGraphInstantiate(&candidate.graph, graph, 0) : cudaSuccess;
     if (graph != nullptr) cudaGraphDestroy(graph);
-    if (!captured) {
-      cudaGetLastError(); /* A capture that failed leaves its error behind. */
-      return false;
-    }
-    check(cudaGraphLaunch(candidate.graph, stream_), "cudaGraphLaunch");
-    check(cudaStreamSynchronize(stream_), "running a graph");
-    return true;
+    check(made, "cudaGraphInstantiate");
+    if (!captured) cudaGetLastError(); /* A capture that failed leaves its error behind. */
+    return captured;
   }
 
   float elapsed() {
@@ -243,6 +258,7 @@ class Tuner {
   Stream stream_;
   Event begin_, end_;
   std::vector<Candidate> candidates_;
+  int launches_ = 0;
 };
 
 /* The data of a host tensor of 64-bit words, or NULL with an error raised. */
@@ -255,6 +271,13 @@ void* words(const TVMFFIAny* arg, int64_t count) {
     return nullptr;
   }
   return collage_data(tensor);
+}
+
+/* What collage_cublas_prepare made, or NULL with an error raised. */
+Tuner* prepared(const TVMFFIAny* arg) {
+  if (arg->type_index == kTVMFFIOpaquePtr) return static_cast<Tuner*>(arg->v_ptr);
+  collage_fail("TypeError", "expected a product's prepared candidates");
+  return nullptr;
 }
 
 }  // namespace
@@ -278,24 +301,42 @@ COLLAGE_EXPORT(collage_cublas_facts) {
   return 0;
 }
 
-/* (problem int64[], candidates int, chosen int64[9], times float64[3]): the algorithm in eight words
- * after its workspace's bytes; seconds of it and of cublasLt's first choice, candidates measured. */
-COLLAGE_EXPORT(collage_cublas_measure) {
+/* (problem int64[], candidates int): the product's candidates, prepared. The caller discards them. */
+COLLAGE_EXPORT(collage_cublas_prepare) {
   using namespace collage_cublas;
-  COLLAGE_CHECK_ARGS(4);
+  COLLAGE_CHECK_ARGS(2);
   const auto* given = static_cast<const int64_t*>(
       words(&args[0], sizeof(collage_cublas_problem) / sizeof(int64_t)));
-  auto* chosen = given == nullptr ? nullptr : static_cast<int64_t*>(words(&args[2], 9));
-  auto* times = chosen == nullptr ? nullptr : static_cast<double*>(words(&args[3], 3));
-  if (times == nullptr) return -1;
+  if (given == nullptr) return -1;
   try {
     collage_cublas_problem problem;
     std::memcpy(&problem, given, sizeof(problem));
     check(cudaSetDevice(0), "cudaSetDevice");
-    Tuner tuner(problem, 0, static_cast<int>(args[1].v_int64));
+    auto tuner = std::make_unique<Tuner>(problem, 0);
+    tuner->prepare(static_cast<int>(args[1].v_int64));
+    result->type_index = kTVMFFIOpaquePtr;
+    result->zero_padding = 0;
+    result->v_ptr = tuner.release();
+  } catch (const std::exception& error) {
+    return collage_fail("RuntimeError", "cublas: %s", error.what());
+  }
+  return 0;
+}
+
+/* (prepared, chosen int64[9], times float64[3]): the algorithm in eight words after its workspace's
+ * bytes; seconds of it and of cublasLt's first choice, candidates measured. The device must be the
+ * caller's alone meanwhile. */
+COLLAGE_EXPORT(collage_cublas_measure) {
+  using namespace collage_cublas;
+  COLLAGE_CHECK_ARGS(3);
+  Tuner* tuner = prepared(&args[0]);
+  auto* chosen = tuner == nullptr ? nullptr : static_cast<int64_t*>(words(&args[1], 9));
+  auto* times = chosen == nullptr ? nullptr : static_cast<double*>(words(&args[2], 3));
+  if (times == nullptr) return -1;
+  try {
     const Candidate* first = nullptr;
     int measured = 0;
-    const Candidate& best = tuner.fastest(&first, &measured);
+    const Candidate& best = tuner->fastest(&first, &measured);
     chosen[0] = static_cast<int64_t>(best.plan.workspace_bytes);
     std::memcpy(&chosen[1], &best.plan.algorithm, sizeof(best.plan.algorithm));
     times[0] = best.median() * 1e-3;
@@ -304,5 +345,14 @@ COLLAGE_EXPORT(collage_cublas_measure) {
   } catch (const std::exception& error) {
     return collage_fail("RuntimeError", "cublas: %s", error.what());
   }
+  return 0;
+}
+
+/* (prepared): frees what was prepared. */
+COLLAGE_EXPORT(collage_cublas_discard) {
+  COLLAGE_CHECK_ARGS(1);
+  const auto* tuner = collage_cublas::prepared(&args[0]);
+  if (tuner == nullptr) return -1;
+  delete tuner;
   return 0;
 }
