@@ -118,6 +118,7 @@ for stage in "${stages[@]}"; do
       [ -z "$log" ] || [ "$log" -ef "$out/collage.jsonl" ] || cp "$log" "$out/collage.jsonl"
       run benchmarks "$(left)" "$python" -m benchmarks.gpu.run --out "$out" --batch "$batch" \
         --time-budget "$(($(left) - 15))" --log "$out/collage.jsonl" \
+        --compiler-cache "$COLLAGE_CACHE_DIR/torch.compile" \
         ${models:+--models "$models"} ${merge:+--merge "$merge"} ${dry:+--dry-run} \
         ${more[@]+"${more[@]}"}
       keep_tuned;;

@@ -75,6 +75,9 @@ class Plan:
         Of the search; kept.
     rounds : int
         Turns of each contender.
+    compiler_cache : Path or None
+        Where ``torch.compile`` keeps what it made of each contest for another run; by default it
+        starts with nothing.
     abreast : int
         Contests that are timed one after the other on the same GPU.
     turn_sec : float
@@ -86,6 +89,7 @@ class Plan:
     device: str
     dtype: str
     log: Path
+    compiler_cache: Path | None = None
     rounds: int = 7
     abreast: int = 1
     turn_sec: float = 0.1
@@ -133,6 +137,9 @@ class Contest:
         rounds_sec = plan.abreast * plan.rounds * contenders * (2.5 * plan.turn_sec + 0.05)
         self._prepare_until = self._begin + max(0.4 * budget_sec, budget_sec - rounds_sec - 30.0)
         self._end = self._begin + budget_sec
+        cache = plan.compiler_cache
+        self._compiler_cache = (work if cache is None else cache / work.name) / "inductor"
+        self._is_warm = self._compiler_cache.exists()
         self.rows: dict[str, Row] = {}
         self._running: dict[str, ChildProcess] = {}
         self._outputs: dict[str, list[np.ndarray]] = {}
@@ -144,6 +151,8 @@ class Contest:
         self._work.mkdir(parents=True, exist_ok=True)
         with self._stack, ThreadPoolExecutor(16) as pool:
             with self._lane.turns.preparing():
+                # They import what they need while the weights are made.
+                self._running = {name: self._child(name) for name in (COLLAGE, *self._plan.peers)}
                 self._build()
                 bundles = pool.submit(self._search)
                 list(pool.map(self._load_peer, self._plan.peers))
@@ -161,8 +170,7 @@ class Contest:
         arguments = [_WORKER, engine, self._model, str(self._batch)]
         arguments += [str(self._work / "weights.pt"), str(self._work), plan.device, plan.dtype]
         log = self._work / f"{_file_name(engine)}.stderr"
-        # Each engine's compiler starts cold, whatever ran here before.
-        inductor = {"TORCHINDUCTOR_CACHE_DIR": str(self._work / "inductor")}
+        inductor = {"TORCHINDUCTOR_CACHE_DIR": str(self._compiler_cache)}
         environment = {**self._lane.environment, **inductor}
         return self._stack.enter_context(ChildProcess(arguments, log, environment))
 
@@ -184,7 +192,7 @@ class Contest:
             "log": str(self._plan.log),
             "time_budget_sec": max(0.5 * left, left - AFTER_SEARCH_SEC),
         }
-        child = self._child(COLLAGE)
+        child = self._running.pop(COLLAGE)
         try:
             answer = child.ask({"do": "prepare", "options": options}, left)
         except ChildError as err:
@@ -208,8 +216,10 @@ class Contest:
     def _load(self, name: str, until: float) -> None:
         """Start a contender, load it and keep its outputs."""
         row = self.rows[name]
-        child = self._child(name)
+        child = self._running.get(name) or self._child(name)
         self._running[name] = child
+        if self._is_warm and name in self._plan.peers:
+            row.figures["warm"] = True
         try:
             answer = child.ask({"do": "load"}, self._left(until))
             if "missing" in answer:

@@ -54,6 +54,7 @@ def main() -> int:
         device="cpu" if args.dry_run else "cuda",
         dtype="float32" if args.dry_run else "float16",
         log=(args.log or args.out / "collage.jsonl").resolve(),
+        compiler_cache=args.compiler_cache.resolve() if args.compiler_cache else None,
         rounds=args.rounds,
         abreast=args.abreast,
     )
@@ -185,6 +186,9 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--rounds", type=int, default=Plan.rounds)
     parser.add_argument("--log", type=Path, help="the search's log, kept (default: in --out)")
+    parser.add_argument(
+        "--compiler-cache", type=Path, help="what torch.compile made, kept (default: nothing is)"
+    )
     parser.add_argument("--merge", type=Path, help="the JSON of an earlier run to go on with")
     parser.add_argument("--again", action="store_true", help="also what --merge has already")
     parser.add_argument("--out", type=Path, default=Path("out"))

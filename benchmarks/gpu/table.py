@@ -135,7 +135,8 @@ def contest_table(rows: Sequence[Row]) -> list[str]:
         prepared = row.figures.get("prepare_sec", 0.0) + row.figures.get("load_sec", 0.0)
         cells = [shown, *_ratio(times, have.get(TORCH_COMPILE)), *_ratio(times, have.get(EAGER))]
         cells += [f"{Spread.of(times.round_sec).median * 1e3:.3f}", difference]
-        cells.append(f"{prepared:.0f} s" if prepared and not row.same_as else "")
+        warm = ", its cache warm" if row.figures.get("warm") and name == TORCH_COMPILE else ""
+        cells.append(f"{prepared:.0f} s{warm}" if prepared and not row.same_as else "")
         lines.append("| " + " | ".join(cells) + " |")
     problems = [
         f"- {r.engine} {'was not run' if r.missing else 'failed'}: {_cell(r.failure)}"
