@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import statistics
 import subprocess
 import sys
 import threading
@@ -33,6 +35,26 @@ def test_devices_do_not_wait_for_each_other() -> None:
     waited: list[str] = []
     with exclusive("cpu", lambda: None), exclusive("cuda", lambda: waited.append("cuda")):
         assert not waited
+
+
+def test_a_gpu_changes_hands_within_milliseconds() -> None:
+    spans: list[tuple[float, float, str]] = []
+
+    def holder(name: str) -> None:
+        for _ in range(30):
+            with exclusive("cuda"):
+                begin = time.monotonic()
+                time.sleep(0.005)
+                spans.append((begin, time.monotonic(), name))
+
+    threads = [threading.Thread(target=holder, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    gaps = [b[0] - a[1] for a, b in itertools.pairwise(spans) if a[2] != b[2]]
+    assert min(gaps) > 0 and len(gaps) > 30, "who waits comes next"
+    assert statistics.median(gaps) < 0.01
 
 
 _HOLDER = """
