@@ -188,6 +188,8 @@ def optimize(
         wall_sec=time.monotonic() - begin,
         building_sec=measuring.seconds_building if measuring else 0.0,
         running_sec=measuring.seconds_running if measuring else 0.0,
+        waiting_sec=measuring.seconds_waiting if measuring else 0.0,
+        holding_sec=measuring.seconds_holding if measuring else 0.0,
     )
     versions = _versions(resolved)
     report = assemble_report(

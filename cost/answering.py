@@ -32,6 +32,9 @@ class MeasureStats:
     seconds_building, seconds_running : float
         Wall time, waiting for other processes that measure not included. Where building and timing
         overlap, as they do for a GPU, building is what timing has not taken.
+    seconds_waiting, seconds_holding : float
+        Wall time spent waiting for other processes that measure on the device, and in which they
+        had to wait for this one.
     """
 
     measured: int = 0
@@ -39,6 +42,8 @@ class MeasureStats:
     invalid: int = 0
     seconds_building: float = 0.0
     seconds_running: float = 0.0
+    seconds_waiting: float = 0.0
+    seconds_holding: float = 0.0
 
 
 class Answers:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -137,24 +137,35 @@ class Measurer:
         with ExitStack() as stack:
             if self._kind == "cpu":
                 stack.enter_context(self.lock())
-            begin = time.perf_counter()
+            begin, waited_before = time.perf_counter(), self._stats.seconds_waiting
             libraries = [model.library() for model in models]
             if self._kind != "cpu":
                 # Only now: code generators hold the device themselves.
                 stack.enter_context(self.lock())
             results = timer.measure(models, libraries, inputs, expected, rounds)
-            self._stats.seconds_running += time.perf_counter() - begin
+            waited = self._stats.seconds_waiting - waited_before
+            self._stats.seconds_running += time.perf_counter() - begin - waited
         made = []
         for model, key, result in zip(models, keys, results, strict=True):
             backends = ",".join(sorted({target.backend for target in model.targets}))
             made.append(self._answers.keep(_record(key, result, model.description, backends)))
         return made
 
-    def lock(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def lock(self) -> Iterator[None]:
         """The device, for as long as the context lasts."""
-        return exclusive(
-            self._kind, lambda: self._tell("wait", "another process is measuring on this device")
-        )
+
+        def waiting() -> None:
+            self._tell("wait", "another process is measuring on this device")
+
+        asked = time.perf_counter()
+        with exclusive(self._kind, waiting):
+            got = time.perf_counter()
+            self._stats.seconds_waiting += got - asked
+            try:
+                yield
+            finally:
+                self._stats.seconds_holding += time.perf_counter() - got
 
     def scratch(self) -> Path:
         """The scratch folder, made when it is not there.
@@ -232,12 +243,12 @@ class _Batch:
 
     def _time_while_building(self) -> None:
         """The device is held only while something runs on it: code generators use it too."""
-        owner = self._owner
-        begin, running_before = time.perf_counter(), owner._stats.seconds_running
+        owner, stats = self._owner, self._owner._stats
+        begin, timing_before = time.perf_counter(), stats.seconds_running + stats.seconds_waiting
         owner._runner.warm_up()
         owner._builder_for(self._jobs).build(self._jobs, self._finish, self._go_on)
-        running = owner._stats.seconds_running - running_before
-        owner._stats.seconds_building += time.perf_counter() - begin - running
+        timing = stats.seconds_running + stats.seconds_waiting - timing_before
+        stats.seconds_building += time.perf_counter() - begin - timing
 
     def _go_on(self) -> bool:
         return not (self._within_budget and self._owner._time_is_up())
@@ -250,9 +261,9 @@ class _Batch:
         elif not self._go_on():
             return
         else:
-            with owner.lock():
-                half = is_half(job.workload, job.target)
-                result = owner._runner.run(RunJob.in_folder(job.folder, half=half))
+            half = is_half(job.workload, job.target)
+            run_job = RunJob.in_folder(job.folder, half=half)
+            result = owner._runner.run_sharing(run_job, owner.lock)
             owner._stats.seconds_running += result.run_sec
         text, backend = job.workload.describe(), job.target.backend
         key = self._questions[index][0]

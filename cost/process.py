@@ -104,6 +104,7 @@ class WorkerProcess:
         self._started = False
         self._deadline = 0.0
         self._timeout_sec = 0.0
+        self._left_sec = 0.0
         self._baseline_bytes = 0
         self.requests = 0
         self.idle = True
@@ -153,10 +154,21 @@ class WorkerProcess:
         """Hand over a request; :meth:`receive` or :meth:`poll` gets the answer."""
         self.wait_until_ready()
         self._baseline_bytes = self.resident_bytes
-        self._deadline = time.monotonic() + timeout_sec
         self._timeout_sec = timeout_sec
-        self._buffer = b""
         self.requests += 1
+        self._hand_over(request, timeout_sec)
+
+    def go_on(self, request: dict[str, Any]) -> None:
+        """Hand over the next step of what the last request began.
+
+        Limits of time and memory are for all steps together; the time since the last answer does
+        not count.
+        """
+        self._hand_over(request, self._left_sec)
+
+    def _hand_over(self, request: dict[str, Any], limit_sec: float) -> None:
+        self._deadline = time.monotonic() + limit_sec
+        self._buffer = b""
         self.idle = False
         assert self._process.stdin is not None
         # A dead child's pipe breaks here; its death is reported by the next poll.
@@ -195,6 +207,7 @@ class WorkerProcess:
             if newline:
                 self._buffer = rest
                 answer: dict[str, Any] = json.loads(line)
+                self._left_sec = self._deadline - time.monotonic()
                 self.idle = True
                 return answer
             return None

@@ -27,6 +27,9 @@ _VALID = {"status": CostStatus.VALID.value}
 class RunService:
     """Runs one library at a time; whole models stay loaded between their turns.
 
+    On a device that others measure on too, a run is three requests, of which only the second needs
+    the device to itself: :meth:`prepare`, :meth:`measure` and :meth:`judge`.
+
     Parameters
     ----------
     device_kind : str
@@ -72,28 +75,45 @@ class RunService:
 
         def work() -> Answer:
             loaded = self._load(request)
-            before = loaded.check()
+            loaded.start()
+            before = loaded.check(loaded.outputs())
             if "reason" in before:
                 return before
-            timed = loaded.time(loaded.session.sample)
-            after = loaded.check()
-            if "reason" in after:
-                return {**after, "reason": f"{after['reason']}, after repeated calls"}
-            return {**after, **timed, "first_call_sec": loaded.first_call_sec}
+            return loaded.conclude(loaded.time(loaded.session.sample))
 
-        answer = self._guarded(work)
-        self._loaded = None
-        if not self._session.release():
-            answer["replace"] = True
-        return answer
+        return self._let_go(self._guarded(work))
+
+    def prepare(self, request: Answer) -> Answer:
+        """Load and upload what :meth:`run` is asked for; nothing is called yet."""
+
+        def work() -> Answer:
+            self._load(request)
+            return dict(_VALID)
+
+        return self._guarded(work)
+
+    def measure(self, _: Answer) -> Answer:
+        """Call and time what was prepared, right or wrong."""
+        loaded = self._current()
+
+        def work() -> Answer:
+            loaded.measure()
+            return dict(_VALID)
+
+        return self._guarded(work)
+
+    def judge(self, _: Answer) -> Answer:
+        """Check what was measured, and let go; answers as :meth:`run` does."""
+        return self._let_go(self._guarded(self._current().judge))
 
     def load(self, request: Answer) -> Answer:
         """Load a library and check it; it stays."""
 
         def work() -> Answer:
             loaded = self._load(request)
+            loaded.start()
             loaded.session.settle(loaded.machine)
-            return {**loaded.check(), "first_call_sec": loaded.first_call_sec}
+            return {**loaded.check(loaded.outputs()), "first_call_sec": loaded.first_call_sec}
 
         return self._guarded(work)
 
@@ -104,12 +124,18 @@ class RunService:
 
     def check(self, _: Answer) -> Answer:
         """Check the loaded library once more."""
-        return self._guarded(self._current().check)
+        loaded = self._current()
+        return self._guarded(lambda: loaded.check(loaded.outputs()))
 
     def _load(self, request: Answer) -> _Loaded:
         self._loaded = _Loaded(request, self._session)
-        self._loaded.start()
         return self._loaded
+
+    def _let_go(self, answer: Answer) -> Answer:
+        self._loaded = None
+        if not self._session.release():
+            answer["replace"] = True
+        return answer
 
     def _guarded(self, work: Callable[[], Answer]) -> Answer:
         """Do it; when it fails and took the device along, that is what is reported.
@@ -152,6 +178,8 @@ class _Loaded:
         session.synchronize()
         self._checked: list[NDArray[np.generic]] = []
         self._error = 0.0
+        self._first: list[NDArray[np.generic]] = []
+        self._timed: Answer = {}
 
     def start(self) -> None:
         """The first call, which makes primitives and packs weights."""
@@ -167,11 +195,32 @@ class _Loaded:
             "clocks": (clocks.sm_mhz, clocks.memory_mhz) if clocks is not None else None,
         }
 
-    def check(self) -> Answer:
-        """Compare the outputs of the latest call. Before and after timing: a kernel that leaves
-        something behind is right only the first time."""
+    def measure(self) -> None:
+        """Everything that the device should be idle for."""
+        self.start()
+        self._first = self.outputs()
+        self._timed = self.time(self.session.sample)
+
+    def judge(self) -> Answer:
+        """Whether what was measured is right, before and after it was timed."""
+        before = self.check(self._first)
+        return before if "reason" in before else self.conclude(self._timed)
+
+    def outputs(self) -> list[NDArray[np.generic]]:
+        """Copies of the outputs of the latest call."""
         self.session.synchronize()
-        actual = [tensor.numpy() for tensor in _flatten(self.machine.get_outputs("main"))]
+        return [tensor.numpy() for tensor in _flatten(self.machine.get_outputs("main"))]
+
+    def conclude(self, timed: Answer) -> Answer:
+        """Check once more and put everything together: a kernel that leaves something behind is
+        right only the first time."""
+        after = self.check(self.outputs())
+        if "reason" in after:
+            return {**after, "reason": f"{after['reason']}, after repeated calls"}
+        return {**after, **timed, "first_call_sec": self.first_call_sec}
+
+    def check(self, actual: list[NDArray[np.generic]]) -> Answer:
+        """Compare outputs with the expected ones."""
         if not _same(actual, self._checked):
             wrong, self._error = self._compare(actual)
             if wrong:

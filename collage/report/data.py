@@ -145,7 +145,10 @@ class EndToEnd:
 
 @dataclass(frozen=True)
 class SearchStats:
-    """How much work the search was. Times in seconds; building and running add up over workers."""
+    """How much work the search was. Times in seconds; building and running add up over workers.
+
+    Waiting: until other processes let the device go. Holding: while they had to wait for this one.
+    """
 
     candidates: int = 0
     distinct_workloads: int = 0
@@ -155,6 +158,8 @@ class SearchStats:
     wall_sec: float = 0.0
     building_sec: float = 0.0
     running_sec: float = 0.0
+    waiting_sec: float = 0.0
+    holding_sec: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,7 +51,7 @@ class RunResult:
     first_call_sec : float
         The call that makes primitives and packs weights.
     run_sec : float
-        Wall time of it all.
+        Wall time of it all, waiting for the device not included.
     clocks : Clocks or None
         Of a CUDA device, where they can be read.
     """
@@ -59,6 +61,10 @@ class RunResult:
     first_call_sec: float = 0.0
     run_sec: float = 0.0
     clocks: Clocks | None = None
+
+
+Alone = Callable[[], AbstractContextManager[None]]
+"""Gives a context in which no other process measures on the device; entering it may take long."""
 
 
 class Runner(ABC):
@@ -76,6 +82,21 @@ class Runner(ABC):
         MeasurementError
             When measuring itself is impossible: no worker can be started.
         """
+
+    def run_sharing(self, job: RunJob, alone: Alone) -> RunResult:
+        """As :meth:`run`, on a device that other processes measure on too.
+
+        All of it is done alone, unless a runner knows better: others wait that long.
+
+        Parameters
+        ----------
+        job : RunJob
+            What to check and time.
+        alone : callable
+            Gives the context in which to time it; nothing else is to be in it.
+        """
+        with alone():
+            return self.run(job)
 
     def warm_up(self) -> None:  # noqa: B027 (nothing to do is a good answer)
         """Start what running needs, without waiting for it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from collage.cost.base import Cost, CostStatus
 from collage.cost.measure_config import MeasureConfig
 from collage.cost.process import WorkerFailure, WorkerProcess
 from collage.cost.record import Clocks
-from collage.cost.runner._base import RunJob, Runner, RunResult
+from collage.cost.runner._base import Alone, RunJob, Runner, RunResult
 from collage.cost.timing import summarize
 
 _LEAVES_ERRORS = (CostStatus.RUN_FAILED, CostStatus.OUT_OF_MEMORY)
@@ -42,6 +43,7 @@ class LocalRunner(Runner):
         self._fresh_process = fresh_process
         self._worker: WorkerProcess | None = None
         self._initial_bytes = 0
+        self._waited_sec = 0.0
 
     def __enter__(self) -> LocalRunner:
         return self
@@ -50,16 +52,26 @@ class LocalRunner(Runner):
         self.close()
 
     def run(self, job: RunJob) -> RunResult:
-        begin = time.perf_counter()
+        return self._run(job, nullcontext)
+
+    def run_sharing(self, job: RunJob, alone: Alone) -> RunResult:
+        """Needs a GPU alone only from the first call to the last one that is timed; the processor,
+        on which everything else runs too, all the time."""
+        if self._device == "cpu":
+            return super().run_sharing(job, alone)
+        return self._run(job, alone)
+
+    def _run(self, job: RunJob, alone: Alone) -> RunResult:
+        begin, self._waited_sec = time.perf_counter(), 0.0
         worker = self._ready_worker()
         first = worker.requests == 0
-        result = self._ask(worker, job)
+        result = self._ask(worker, job, alone)
         if result.cost.status is CostStatus.CRASHED and not first:
             # An earlier candidate may have corrupted the process; only a fresh one can accuse.
-            result = self._ask(self._ready_worker(), job)
+            result = self._ask(self._ready_worker(), job, alone)
         if self._fresh_process:
             self.close()
-        elapsed = time.perf_counter() - begin
+        elapsed = time.perf_counter() - begin - self._waited_sec
         return replace(result, run_sec=elapsed)
 
     def warm_up(self) -> None:
@@ -88,9 +100,9 @@ class LocalRunner(Runner):
             self._initial_bytes = self._worker.resident_bytes
         return self._worker
 
-    def _ask(self, worker: WorkerProcess, job: RunJob) -> RunResult:
+    def _ask(self, worker: WorkerProcess, job: RunJob, alone: Alone) -> RunResult:
         request = {
-            "task": "run",
+            "task": "run" if self._device == "cpu" else "prepare",
             "library": str(job.library),
             "inputs": str(job.inputs),
             "expected": str(job.expected),
@@ -100,6 +112,8 @@ class LocalRunner(Runner):
         try:
             worker.send(request, self._config.run_timeout(self._device))
             answer = worker.receive()
+            if self._device != "cpu" and _is_valid(answer):
+                answer = self._measure_alone(worker, alone)
         except WorkerFailure as err:
             self.close()
             return RunResult(Cost(err.status, reason=f"the candidate {err.reason}"))
@@ -120,6 +134,26 @@ class LocalRunner(Runner):
             answer["first_call_sec"],
             clocks=clocks_of(answer),
         )
+
+    def _measure_alone(self, worker: WorkerProcess, alone: Alone) -> dict[str, Any]:
+        """Let the worker go on with what it has prepared: its answer.
+
+        A candidate that fails leaves the context, and one that hangs or crashes only after its
+        process has ended: whoever comes next finds the device idle.
+        """
+        begin = time.perf_counter()
+        with alone():
+            self._waited_sec += time.perf_counter() - begin
+            worker.go_on({"task": "measure"})
+            answer = worker.receive()
+        if _is_valid(answer):
+            worker.go_on({"task": "judge"})
+            answer = worker.receive()
+        return answer
+
+
+def _is_valid(answer: dict[str, Any]) -> bool:
+    return CostStatus(answer["status"]) is CostStatus.VALID
 
 
 def clocks_of(answer: dict[str, Any]) -> Clocks | None:

@@ -1,8 +1,8 @@
 """The suite that any runner must pass.
 
 Subclass :class:`RunnerContract` in a test module and give it a ``runner`` fixture (and, for a
-device of another kind, other libraries). The runner must be made with a run time limit of a few
-seconds and a memory limit of at most one GiB.
+device of another kind, another ``library`` than that of ``tests/cost_tests``). The runner must be
+made with a run time limit of a few seconds and a memory limit of at most one GiB.
 """
 
 from __future__ import annotations
@@ -10,42 +10,20 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 
-from collage.backends.base import BackendTarget, BuildContext
-from collage.backends.compile import compile_module
 from collage.cost.base import CostStatus
-from collage.cost.build_task import save_arrays, test_data
 from collage.cost.runner import RunJob, Runner
-from tests.cost_tests.conftest import toy_workload
-
-Library = Callable[[str], RunJob]
+from tests.cost_tests.conftest import Library
 
 
 class RunnerContract:
     """Behaviour that a search relies on, whatever the device."""
-
-    @pytest.fixture
-    def library(
-        self, toy: Callable[..., BackendTarget], context: BuildContext, tmp_path: Path
-    ) -> Library:
-        """Makes a library whose kernel behaves as named, with its test data."""
-
-        def make(behaviour: str) -> RunJob:
-            workload = toy_workload(4, 1000)
-            folder = tmp_path / behaviour
-            mod = workload.materialize()
-            compile_module(mod, [toy(behaviour=behaviour)], folder / "model.so", context)
-            inputs, expected = test_data(workload, mod, 0)
-            save_arrays(folder / "inputs", inputs)
-            save_arrays(folder / "expected", expected)
-            return RunJob.in_folder(folder)
-
-        return make
 
     def test_a_right_kernel_is_timed(self, runner: Runner, library: Library) -> None:
         result = runner.run(library("sleep"))
@@ -86,6 +64,25 @@ class RunnerContract:
     ) -> None:
         assert not runner.run(library(behaviour)).cost.is_valid
         assert runner.run(library("right")).cost.is_valid
+
+    @pytest.mark.parametrize("behaviour", ["right", "wrong", "null", "raise"])
+    def test_a_shared_device_is_taken_and_let_go_whatever_happens(
+        self, runner: Runner, library: Library, behaviour: str
+    ) -> None:
+        """Whether it was waited for makes no difference to what comes out."""
+        turns: list[str] = []
+
+        @contextmanager
+        def alone() -> Iterator[None]:
+            turns.append("taken")
+            try:
+                yield
+            finally:
+                turns.append("free")
+
+        shared = runner.run_sharing(library(behaviour), alone).cost
+        assert turns in (["taken", "free"], ["taken", "free"] * 2), "twice where it was to be sure"
+        assert shared.status is runner.run(library(behaviour)).cost.status
 
     def test_what_a_kernel_prints_is_no_answer(self, runner: Runner, library: Library) -> None:
         """It prints what looks like one."""

@@ -11,13 +11,18 @@ import tvm
 from tvm.relax import op
 
 from collage.backends.base import BackendTarget, BuildContext
+from collage.backends.compile import compile_module
 from collage.backends.registry import backend_names, get_backend, register_backend
+from collage.cost.build_task import save_arrays
+from collage.cost.build_task import test_data as make_test_data
 from collage.cost.measure_config import MeasureConfig
+from collage.cost.runner import RunJob
 from collage.cost.workload import Workload
 from tests.cost_tests.support import external_partition, native_partition, tensor
 from tests.cost_tests.toy_backend import ToyBackend
 
 ToyTarget = Callable[..., BackendTarget]
+Library = Callable[[str], RunJob]
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +69,22 @@ def toy() -> Iterator[ToyTarget]:
         return BackendTarget("toy", tvm.target.Target("llvm"), options)
 
     yield make
+
+
+@pytest.fixture
+def library(toy: ToyTarget, context: BuildContext, tmp_path: Path) -> Library:
+    """Makes a library whose kernel behaves as named, with its test data."""
+
+    def make(behaviour: str) -> RunJob:
+        workload, folder = toy_workload(4, 1000), tmp_path / behaviour
+        mod = workload.materialize()
+        compile_module(mod, [toy(behaviour=behaviour)], folder / "model.so", context)
+        inputs, expected = make_test_data(workload, mod, 0)
+        save_arrays(folder / "inputs", inputs)
+        save_arrays(folder / "expected", expected)
+        return RunJob.in_folder(folder)
+
+    return make
 
 
 @pytest.fixture

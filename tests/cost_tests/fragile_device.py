@@ -5,6 +5,7 @@ A worker that imports this as a plugin takes it for the device ``fragile:<how>``
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,12 +15,34 @@ from numpy.typing import NDArray
 from tvm import relax
 
 import collage.cost.run_task
+from collage.cost.process import WorkerProcess
 from collage.cost.record import Clocks
+from collage.cost.runner import LocalRunner
 from collage.cost.sessions import CpuSession, DeviceLostError, Session
 from tests.cost_tests.toy_backend import ToyBackend
 
 FragileBackend = ToyBackend
 PLUGIN = "tests.cost_tests.fragile_device:FragileBackend"
+
+
+SLOW_UPLOAD_SEC = 1.0
+
+
+class FragileRunner(LocalRunner):
+    """Its workers know the fragile device."""
+
+    def warm_up(self) -> None:
+        if self._worker is None:
+            self._worker = WorkerProcess(
+                [PLUGIN],
+                memory_limit_bytes=self._config.memory_limit_bytes,
+                device=self._device,
+                open_device=True,
+            )
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._worker is None else self._worker.pid
 
 
 class FragileSession(CpuSession):
@@ -32,6 +55,8 @@ class FragileSession(CpuSession):
 
     def upload(self, arrays: Sequence[NDArray[np.generic]]) -> list[tvm.runtime.Tensor]:
         self.synchronize()
+        if self._how == "slow":
+            time.sleep(SLOW_UPLOAD_SEC)
         return super().upload(arrays)
 
     def call(self, machine: relax.VirtualMachine) -> float:

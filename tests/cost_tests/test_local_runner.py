@@ -17,7 +17,8 @@ from collage.backends.errors import MeasurementError
 from collage.cost.measure_config import MeasureConfig
 from collage.cost.process import WorkerProcess
 from collage.cost.runner import LocalRunner
-from tests.contracts.runner_contract import Library, RunnerContract
+from tests.contracts.runner_contract import RunnerContract
+from tests.cost_tests.conftest import Library
 
 
 class TestLocalRunner(RunnerContract):

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from collage.backends.base import BuildContext
-from collage.backends.compile import compile_module
 from collage.cost.base import CostStatus
 from collage.cost.build_task import load_arrays, save_arrays
 from collage.cost.build_task import test_data as make_test_data
@@ -19,42 +17,10 @@ from collage.cost.end_to_end import EndToEndTimer, WholeModel
 from collage.cost.measure_config import MeasureConfig
 from collage.cost.process import WorkerProcess
 from collage.cost.record import Clocks
-from collage.cost.runner import LocalRunner, RunJob
+from collage.cost.runner import LocalRunner
 from tests.cost_tests import fragile_device
-from tests.cost_tests.conftest import ToyTarget, toy_workload
-
-Library = Callable[[str], RunJob]
-
-
-class FragileRunner(LocalRunner):
-    """Its workers know the fragile device."""
-
-    def warm_up(self) -> None:
-        if self._worker is None:
-            self._worker = WorkerProcess(
-                [fragile_device.PLUGIN],
-                memory_limit_bytes=self._config.memory_limit_bytes,
-                device=self._device,
-                open_device=True,
-            )
-
-    @property
-    def pid(self) -> int | None:
-        return None if self._worker is None else self._worker.pid
-
-
-@pytest.fixture
-def library(toy: ToyTarget, context: BuildContext, tmp_path: Path) -> Library:
-    def make(behaviour: str) -> RunJob:
-        workload, folder = toy_workload(4, 1000), tmp_path / behaviour
-        mod = workload.materialize()
-        compile_module(mod, [toy(behaviour=behaviour)], folder / "model.so", context)
-        inputs, expected = make_test_data(workload, mod, 0)
-        save_arrays(folder / "inputs", inputs)
-        save_arrays(folder / "expected", expected)
-        return RunJob.in_folder(folder)
-
-    return make
+from tests.cost_tests.conftest import Library, ToyTarget, toy_workload
+from tests.cost_tests.fragile_device import FragileRunner
 
 
 @contextmanager

@@ -51,6 +51,7 @@ BEHAVIOURS = {
     "wrong later": "if (calls > 3) out[0] += 1.0f;",
     "null": "*(volatile int*)0 = 1;",
     "abort": "abort();",
+    "abort later": "if (calls > 3) abort();",
     "exit": "_exit(7);",
     "hang": "for (;;) __asm__ volatile(\"\");",
     "eat": "for (;;) memset(malloc(1 << 24), 1, 1 << 24);",
