@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -113,38 +112,20 @@ class TorchCompileEngine(Engine):
 def _take_the_device_to_measure() -> None:
     """Let the compiler's own measurements have the device to themselves, as ours do.
 
-    All that it tries for one operator is one turn: taking turns for each of hundreds of kernels
-    made it wait longer than it measured.
+    Its tuner loads a kernel, and compiles some, in the first call of what it measures; that takes
+    longer than the measurement and is done before.
     """
     from torch._inductor.runtime import benchmarking
-    from torch._inductor.select_algorithm import AlgorithmSelectorCache
 
-    turn = _Turn()
+    from collage.backends.device_lock import exclusive
+
     benchmarker = benchmarking.benchmarker
-    benchmarker.benchmark_gpu = turn.around(benchmarker.benchmark_gpu)
-    AlgorithmSelectorCache.benchmark_choices = staticmethod(
-        turn.around(AlgorithmSelectorCache.benchmark_choices)
-    )
+    measure = benchmarker.benchmark_gpu
 
+    def alone(_callable: Call, *args: Any, **kwargs: Any) -> Any:
+        _callable()
+        torch.cuda.synchronize()
+        with exclusive("cuda"):
+            return measure(_callable, *args, **kwargs)
 
-class _Turn:
-    """The device's lock, which its holder may ask for again."""
-
-    def __init__(self) -> None:
-        self._own = threading.local()
-
-    def around(self, measure: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that is called with the lock held."""
-        from collage.backends.device_lock import exclusive
-
-        def alone(*args: Any, **kwargs: Any) -> Any:
-            if getattr(self._own, "holds", False):
-                return measure(*args, **kwargs)
-            with exclusive("cuda"):
-                self._own.holds = True
-                try:
-                    return measure(*args, **kwargs)
-                finally:
-                    self._own.holds = False
-
-        return alone
+    benchmarker.benchmark_gpu = alone
