@@ -40,6 +40,7 @@ class CublasBackend(ExternalBackend):
     granularity = Granularity.OPERATOR
     options_type = CublasOptions
     constants_as_arguments = True
+    aligned_weights = True  # See collage/align_weights.py.
 
     def probe(self) -> Availability:
         try:

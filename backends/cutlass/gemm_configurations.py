@@ -169,10 +169,17 @@ def _all(
 
 
 def takes_tma(problem: GemmProblem) -> bool:
-    """Whether Hopper's bulk loads take the operands: 16-byte rows, no matrix shared by a batch."""
+    """Whether Hopper's bulk loads take the operands: 16-byte rows, no matrix shared by a batch.
+
+    A single result may have other rows: the threads store it. Batches of such are left to the 2.x
+    kernels, as attention's scores, whose sums are short.
+    """
     width = 128 // problem.bits
-    shared = problem.batch > 1 and 0 in (problem.batch_stride_a, problem.batch_stride_b)
-    return problem.bits == 16 and problem.alignments() == (width,) * 3 and not shared
+    a, b, result = problem.alignments()
+    if problem.bits != 16 or (a, b) != (width, width):
+        return False
+    shared = 0 in (problem.batch_stride_a, problem.batch_stride_b)
+    return problem.batch == 1 or (result == width and not shared)
 
 
 def _staged(tile: Tile, configuration: GemmConfiguration, problem: GemmProblem) -> Tile:

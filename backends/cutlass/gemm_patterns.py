@@ -106,7 +106,7 @@ def _triple(form: Form) -> PatternTriple:
     rhs = is_op("relax.permute_dims")(b) if form.transposed_b else b
     call = is_op("relax.matmul")(lhs, rhs)
     chain = Chain(call, {"root": call, "a": a, "b": b, "lhs": lhs, "rhs": rhs})
-    checks: list[Predicate] = [_product(form)]
+    checks: list[Predicate] = [derives(_product)]
     if form.bias:
         chain = with_bias(chain)
         chain = chain.then(chain.pattern, biased=chain.pattern)
@@ -122,8 +122,15 @@ def _triple(form: Form) -> PatternTriple:
     return PatternTriple(form.name, chain.pattern, all_of(*checks), dict(chain.annotations))
 
 
-def operand(expr: relax.Expr, permuted: relax.Expr | None) -> Operand:
-    """An operand as it lies in memory, from its stored value and the ``permute_dims`` of it.
+def operand(expr: relax.Expr, taken: relax.Expr) -> Operand:
+    """An operand as it lies in memory.
+
+    Parameters
+    ----------
+    expr : relax.Expr
+        As stored.
+    taken : relax.Expr
+        What the product takes: the same, or a ``permute_dims`` of it.
 
     Raises
     ------
@@ -137,9 +144,9 @@ def operand(expr: relax.Expr, permuted: relax.Expr | None) -> Operand:
         raise UnsupportedProblemError(f"an operand of shape {shape} is no matrix")
     if 0 in shape:
         raise UnsupportedProblemError(f"an operand is empty: shape {shape}")
-    if permuted is None:
+    rank, axes = len(shape), permutation(taken)
+    if axes is None:
         return Operand(shape)
-    rank, axes = len(shape), permutation(permuted)
     if axes != [*range(rank - 2), rank - 1, rank - 2]:
         raise UnsupportedProblemError(
             f"axes {axes} of an operand: only the last two may be swapped"
@@ -148,7 +155,7 @@ def operand(expr: relax.Expr, permuted: relax.Expr | None) -> Operand:
 
 
 def read_product(
-    call: relax.Call, a: relax.Expr, b: relax.Expr, form: Form, lhs: relax.Expr, rhs: relax.Expr
+    call: relax.Call, a: relax.Expr, b: relax.Expr, lhs: relax.Expr, rhs: relax.Expr
 ) -> GemmProblem:
     """The problem of a ``relax.matmul`` call.
 
@@ -157,7 +164,7 @@ def read_product(
     a, b : relax.Expr
         The stored operands.
     lhs, rhs : relax.Expr
-        What the product takes: ``a`` and ``b``, or ``permute_dims`` of them where the form says so.
+        What the product takes: ``a`` and ``b``, or ``permute_dims`` of them.
 
     Raises
     ------
@@ -174,17 +181,12 @@ def read_product(
             f"operands and product have dtypes {sorted(dtypes)}; "
             f"all must have the same one of {', '.join(DTYPE_BITS)}"
         )
-    left = operand(a, lhs if form.transposed_a else None)
-    right = operand(b, rhs if form.transposed_b else None)
-    return plan(left, right, result, dtype)
+    return plan(operand(a, lhs), operand(b, rhs), result, dtype)
 
 
-def _product(form: Form) -> Predicate:
-    def product(match: Match) -> GemmProblem:
-        found = match.annotated
-        return read_product(found["root"], found["a"], found["b"], form, found["lhs"], found["rhs"])
-
-    return derives(product)
+def _product(match: Match) -> GemmProblem:
+    found = match.annotated
+    return read_product(*(found[name] for name in ("root", "a", "b", "lhs", "rhs")))
 
 
 def _bias_per_column(match: Match) -> Verdict:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from collage.backends.cutlass.family import KernelSource, KernelSpec
+from collage.backends.cutlass.family import DTYPE_BITS, KernelSource, KernelSpec
 from collage.backends.cutlass.gemm_configurations import GemmConfiguration
 from collage.backends.cutlass.library import TEMPLATES
 from collage.backends.source_templates import source_templates
@@ -43,6 +43,7 @@ def render(spec: KernelSpec, configuration: GemmConfiguration) -> KernelSource:
         "tile": configuration.tile,
         "instruction": INSTRUCTIONS[spec.math],
         "alignments": configuration.alignments,
+        "whole_rows": configuration.alignments[2] * DTYPE_BITS[spec.dtype] == 128,
         # The kernel that sums slices does all of the epilogue, whatever it is.
         "heavy": heavy and not split,
         "source": source and not split,
@@ -58,4 +59,5 @@ def _stem(spec: KernelSpec, configuration: GemmConfiguration, values: Mapping[st
     words.append(spec.dtype if spec.math == "tensor" else spec.math)
     words += ["x".join(map(str, configuration.tile.shape)), spec.layout]
     words += [word for word in ("heavy", "source") if values[word]]
+    words += ["rows"] if configuration.kind == "sm90" and not values["whole_rows"] else []
     return "_".join(words)

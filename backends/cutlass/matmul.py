@@ -35,6 +35,7 @@ from collage.backends.cutlass.gemm_problem import (
 from collage.backends.cutlass.gemm_render import ACTIVATION_CODES, RESIDUAL_CODES, render
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.errors import CodegenError, UnsupportedProblemError
+from collage.backends.patterns import permutation
 
 
 class MatmulFamily(OperatorFamily):
@@ -125,17 +126,16 @@ class _Product:
         return CodegenError(f"cutlass cannot compile '{self.name}': {what}", value=self.name)
 
     def stored(self, side: int) -> relax.Expr:
-        """The operand on one side of the product, before a ``permute_dims``."""
+        """The operand on one side of the product, before a ``permute_dims``.
+
+        There may be one of the weights in every form: see ``align_weights``.
+        """
         expr = self.composite.resolve(self.product.args[side])
-        if (self.form.transposed_a, self.form.transposed_b)[side]:
-            if not isinstance(expr, relax.Call):
-                raise self.error("an operand is not permuted inside it")
-            expr = self.composite.resolve(expr.args[0])
-        return expr
+        return expr if permutation(expr) is None else self.composite.resolve(expr.args[0])
 
     def problem(self) -> GemmProblem:
         lhs, rhs = (self.composite.resolve(arg) for arg in self.product.args)
-        return read_product(self.product, self.stored(0), self.stored(1), self.form, lhs, rhs)
+        return read_product(self.product, self.stored(0), self.stored(1), lhs, rhs)
 
     def arguments(self) -> tuple[relax.Var, ...]:
         """The parameters behind the kernel's inputs, in its order."""

@@ -16,6 +16,7 @@ import tvm
 from numpy.typing import NDArray
 from tvm import relax
 
+from collage.align_weights import align_weights
 from collage.backends import native
 from collage.backends.base import BackendTarget, BuildContext
 from collage.backends.compile import CompiledLibrary, compile_module
@@ -73,10 +74,19 @@ def compile_all(folder: Path, chosen: Sequence[CudaCase], cache: Path, **options
     target = BackendTarget("cublas", cuda_target(), backend.parse_options(options))
     context = BuildContext(cache, folder / "work", num_threads=1)
     patterns = [PatternCase(case.pattern, case.module) for case in chosen]
-    mod = lift_constants(partition(backend, target, patterns), {"cublas"})
+    mod = lift_constants(aligned(partition(backend, target, patterns)), {"cublas"})
     calls = [call_of(mod, f"case{index}") for index in range(len(chosen))]
     linked = compile_module(mod, [target], folder / "model.so", context)
     return Library(linked, calls, list(chosen))
+
+
+def aligned(mod: tvm.IRModule) -> tvm.IRModule:
+    """The module with the weights of its partition functions as a search hands them over."""
+    changed = {
+        gvar: align_weights(func) if func.attrs is not None and "Codegen" in func.attrs else func
+        for gvar, func in mod.functions.items()
+    }
+    return relax.transform.Normalize()(tvm.IRModule(changed))
 
 
 def call_of(mod: tvm.IRModule, name: str) -> Call:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from collage.backends.base import BuildContext
+from collage.backends.cutlass.family import KernelSpec
 from collage.backends.cutlass.gemm_configurations import SM90_TILES, TILES, GemmConfiguration, Tile
 from collage.backends.cutlass.gemm_patterns import Form
 from collage.backends.cutlass.gemm_problem import Operand, plan
@@ -38,7 +39,18 @@ def test_tile_compiles(kind: str, math: str, tile: Tile, tmp_path: Path) -> None
     spec = spec_of(plan(square, square, (768, 768), dtype), WHOLE, OPTIONS[math])
     assert spec.math == math
     widths = {"simt": (1, 1, 1), "tensor": (8, 8, 8)}.get(math, (4, 4, 4))
-    unit = Unit.of(family().render(spec, GemmConfiguration(kind, tile, widths)))
-    context = BuildContext(Config.from_environment().cache_dir, tmp_path)
-    made = unit.compile(tmp_path, CutlassOptions(), context, ARCH)
-    assert made.stat().st_size > 10_000
+    assert compiled_bytes(spec, GemmConfiguration(kind, tile, widths), tmp_path) > 10_000
+
+
+@pytest.mark.parametrize("tile", SM90_TILES)
+def test_tile_compiles_for_results_that_tma_cannot_store(tile: Tile, tmp_path: Path) -> None:
+    operands = Operand((768, 768)), Operand((767, 768), transposed=True)
+    spec = spec_of(plan(*operands, (768, 767), "bfloat16"), WHOLE, CutlassOptions())
+    assert compiled_bytes(spec, GemmConfiguration("sm90", tile, (8, 8, 1)), tmp_path) > 10_000
+
+
+def compiled_bytes(spec: KernelSpec, configuration: GemmConfiguration, folder: Path) -> int:
+    """The size of a kernel's object file."""
+    unit = Unit.of(family().render(spec, configuration))
+    context = BuildContext(Config.from_environment().cache_dir, folder)
+    return unit.compile(folder, CutlassOptions(), context, ARCH).stat().st_size

@@ -141,6 +141,7 @@ def cases() -> list[CudaCase]:
         *_permuted(),
         *_products(),
         *_dense_shapes(),
+        *_weights_by_columns(),
     ]
     return made
 
@@ -310,3 +311,21 @@ def _dense_shapes() -> list[CudaCase]:
         _case("matmul_bias_residual", "bfloat16", "bias-of-full-rank", full),
         _case("matmul_residual", "float32", "variable-weights", free),
     ]
+
+
+def _weights_by_columns() -> list[CudaCase]:
+    """Constant weights whose columns are a multiple of 16 bytes long, and whose rows are not."""
+    shapes = (
+        ("float16", (1, 64), 97, Chain()),
+        ("float16", (16, 768), 1003, Chain()),
+        ("float16", (2, 9, 64), 61, Chain((61,), False, "gelu_tanh")),
+        ("bfloat16", (16, 40), 34, Chain((34,), True, "relu")),
+        ("float32", (17, 36), 51, Chain((51,))),
+        ("float16", (5, 32), 1, Chain()),
+    )
+    made = []
+    for seed, (dtype, rows, columns, chain) in enumerate(shapes):
+        module = dense(rows, columns, chain, dtype, seed=seed)
+        name = f"columns-{'x'.join(map(str, rows))}x{columns}"
+        made.append(_case(f"matmul{chain.suffix}", dtype, name, module))
+    return made

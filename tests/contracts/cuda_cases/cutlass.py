@@ -97,7 +97,7 @@ def _case(
 
 def cases() -> list[CudaCase]:
     """All cases."""
-    return [*_every_form(), *_other_kernels(), *_other_math()]
+    return [*_every_form(), *_other_kernels(), *_unaligned_results(), *_other_math()]
 
 
 def _every_form() -> list[CudaCase]:
@@ -126,6 +126,24 @@ def _other_kernels() -> list[CudaCase]:
         _case(bias_gelu, (1, 3072), (3072, 768), note="split", split_k_slices=8),
         _case(bias_relu_add, (8, 2048), (2048, 264), "bfloat16", note="split", split_k_slices=5),
         _case(Form(residual="multiply"), (9, 1031), (1031, 67), note="split", split_k_slices=3),
+    ]
+
+
+def _unaligned_results() -> list[CudaCase]:
+    """Operands that can be loaded in bulk, mostly weights by columns; results with odd rows."""
+    bias_gelu = Form(bias=True, activation="gelu")
+    bias_relu_add = Form(bias=True, activation="relu", residual="add")
+    return [
+        _case(Form(), (1, 64), (64, 97), note="columns"),
+        _case(Form(), (16, 768), (768, 1003), note="columns"),
+        _case(Form(), (130, 64), (64, 50257), note="columns"),
+        _case(Form(), (1100, 64), (64, 9001), note="columns"),
+        _case(bias_gelu, (2, 70, 128), (128, 321), note="columns"),
+        _case(bias_relu_add, (130, 128), (128, 202), "bfloat16", note="columns"),
+        _case(Form(transposed_b=True), (80, 64), (77, 64), note="variable"),
+        _case(bias_gelu, (130, 128), (128, 203), note="columns-sm80", sm=80),
+        _case(Form(bias=True), (2, 2048), (2048, 131), note="columns-split", split_k_slices=4),
+        _case(Form(bias=True), (33, 48), (48, 27), "float32", note="columns"),
     ]
 
 

@@ -102,15 +102,23 @@ def _graphs(dtype: str) -> dict[str, tuple[Sequence[Input], Body]]:
         total = g.emit(op.add(x[0], x[1]))
         return g.emit(op.nn.layer_norm(total, gamma, beta, axes=[-1], epsilon=1e-5))
 
-    gain = [("dense", (2, 128, 256)), ("odd", (77, 100)), ("row", (1, 512)), ("few", (16, 512))]
+    gain = [
+        ("dense", (2, 128, 256), 384),
+        ("odd", (77, 100), 50),
+        ("row", (1, 512), 384),
+        ("few", (16, 512), 384),
+        # Rows of weights that no wide load takes; their columns are aligned.
+        ("wide", (16, 64), 1003),
+        ("wide_row", (1, 64), 1003),
+    ]
     products: dict[str, tuple[Sequence[Input], Body]] = {
         f"dense_{name}": (
             [tensor(*shape)],
-            lambda g, x, depth=shape[-1], width=50 if name == "odd" else 384: g.emit(
+            lambda g, x, depth=shape[-1], width=width: g.emit(
                 op.nn.gelu(g.dense(x[0], depth, width))
             ),
         )
-        for name, shape in gain
+        for name, shape, width in gain
     }
     return {
         **products,
