@@ -1,8 +1,8 @@
 /* Hopper's epilogue for results that TMA cannot store: rows that are no multiple of 16 bytes long.
  *
- * The threads store elements one by one, but side by side: each warp passes its accumulators through
- * shared memory, 16 rows of 32 columns at a time, and then each of its accesses is to one run of 32
- * elements. Straight from the registers it would be to pieces of eight rows.
+ * The threads store elements one by one, but side by side: each warp passes its accumulators
+ * through shared memory, 16 rows of 32 columns at a time, and then each of its accesses is to one
+ * run of 32 elements. Straight from the registers it would be to pieces of eight rows.
  */
 #ifndef COLLAGE_EPILOGUE_ROWS_H_
 #define COLLAGE_EPILOGUE_ROWS_H_
@@ -143,8 +143,8 @@ class RowsEpilogueOperator {
  private:
   /* Finishes and stores one column, from `first_row` on. */
   template <class ProblemShape, class Rows>
-  CUTLASS_DEVICE void store(const ProblemShape& problem, const Rows& rows, int first_row, int column,
-                            int lane, int64_t batch) const {
+  CUTLASS_DEVICE void store(const ProblemShape& problem, const Rows& rows, int first_row,
+                            int column, int lane, int64_t batch) const {
     const int num_rows = int(cute::get<0>(problem)) - first_row;
     if (column >= int(cute::get<1>(problem))) return;
     cutlass::Array<float, kRows> x;

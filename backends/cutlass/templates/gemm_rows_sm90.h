@@ -1,5 +1,5 @@
-/* Hopper's GEMM for results that TMA cannot store: EpilogueSchedule is StoreRows, the rest of a Config
- * as in gemm_sm90.h. */
+/* Hopper's GEMM for results that TMA cannot store: EpilogueSchedule is StoreRows, the rest of a
+ * Config as in gemm_sm90.h. */
 #ifndef COLLAGE_GEMM_ROWS_SM90_H_
 #define COLLAGE_GEMM_ROWS_SM90_H_
 
