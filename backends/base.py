@@ -238,6 +238,10 @@ class ExternalBackend(Backend):
     TVM's virtual machine then puts each distinct constant into device memory once, for all.
     """
 
+    aligned_weights: ClassVar[bool] = False
+    """Whether every pattern's code generator takes a ``permute_dims`` of constant weights for a
+    layout. Weights whose rows no wide load can take then reach it by columns."""
+
     def accepts_region(self, operators: Sequence[relax.Expr], target: BackendTarget) -> Verdict:
         """Whether operators that the patterns accepted one by one may be a partition together.
 

@@ -13,18 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm import ir, relax
 
-from collage.backends.base import Backend
-
 ACCESS_BYTES = 16
 """The widest access of a thread; also what Hopper's bulk copies ask of every stride."""
-
-
-def wants_aligned_weights(backend: Backend) -> bool:
-    """Whether a backend's code generator takes a ``permute_dims`` of weights in every pattern.
-
-    It says so with a class attribute ``aligned_weights = True``.
-    """
-    return bool(getattr(backend, "aligned_weights", False))
 
 
 def align_weights(function: relax.Function) -> relax.Function:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import tvm
 from tvm import relax
 
-from collage.align_weights import align_weights, wants_aligned_weights
+from collage.align_weights import align_weights
 from collage.backends.base import PARTITION_ATTR, ExternalBackend
 from collage.backends.registry import get_backend
 from collage.search.candidates import Candidate
@@ -170,9 +170,10 @@ class _MainWriter:
     def emit_partition(self, candidate: Candidate, name: str) -> None:
         inputs, outputs = boundary(self.graph, candidate.nodes)
         backend = get_backend(candidate.backend)
-        build = _external_function if isinstance(backend, ExternalBackend) else _native_function
+        external = isinstance(backend, ExternalBackend)
+        build = _external_function if external else _native_function
         function = build(self.graph, candidate, inputs, outputs, name)
-        if wants_aligned_weights(backend):
+        if isinstance(backend, ExternalBackend) and backend.aligned_weights:
             function = align_weights(function)
         gvar = relax.GlobalVar(name)
         gvar_ty = relax.FuncType([p.ty for p in function.params], function.ret_ty)

@@ -40,7 +40,7 @@ class CublasBackend(ExternalBackend):
     granularity = Granularity.OPERATOR
     options_type = CublasOptions
     constants_as_arguments = True
-    aligned_weights = True  # See collage/align_weights.py.
+    aligned_weights = True
 
     def probe(self) -> Availability:
         try:

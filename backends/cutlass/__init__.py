@@ -37,7 +37,7 @@ class CutlassBackend(ExternalBackend):
     granularity = Granularity.OPERATOR
     options_type = CutlassOptions
     constants_as_arguments = True
-    aligned_weights = True  # See collage/align_weights.py.
+    aligned_weights = True
 
     def probe(self) -> Availability:
         try:
