@@ -1,8 +1,8 @@
 """The contract every backend keeps: what it can run, with which options, and how it compiles it.
 
 A backend is one instance of :class:`ExternalBackend` (brings a library; Relax BYOC code generation)
-or :class:`NativeBackend` (compiles through TVM itself). Third parties subclass the former, see
-``examples/``.
+or :class:`~collage.backends.native_backend.NativeBackend` (compiles through TVM itself). Third
+parties subclass the former, see ``examples/``.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ class BackendTarget:
 
 
 class Backend(ABC):
-    """What every backend has; subclass :class:`ExternalBackend` or :class:`NativeBackend`."""
+    """What every backend has; subclass :class:`ExternalBackend` or ``NativeBackend``."""
 
     name: ClassVar[str]
     device: ClassVar[str] = "cpu"
@@ -337,20 +337,3 @@ class ExternalBackend(Backend):
         BackendUnavailableError
             When it is not installed here.
         """
-
-
-class NativeBackend(Backend):
-    """A backend that compiles through TVM: its partitions become scheduled tensor programs."""
-
-    @abstractmethod
-    def lower(
-        self, mod: tvm.IRModule, target: BackendTarget, context: BuildContext
-    ) -> tvm.IRModule:
-        """Replace the calls to this backend's partition functions by calls to scheduled PrimFuncs.
-
-        Partition functions of this backend carry the attribute ``PARTITION_ATTR`` with its name.
-        """
-
-
-PARTITION_ATTR = "collage.backend"
-"""Function attribute that names the native backend of a partition function."""

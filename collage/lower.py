@@ -11,7 +11,8 @@ import tvm
 from tvm import relax
 
 from collage.align_weights import align_weights
-from collage.backends.base import PARTITION_ATTR, ExternalBackend
+from collage.backends.base import ExternalBackend
+from collage.backends.native_backend import PARTITION_ATTR
 from collage.backends.registry import get_backend
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits, used_vars

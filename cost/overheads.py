@@ -17,8 +17,8 @@ from collections.abc import Sequence
 import tvm
 from tvm import ir, relax
 
-from collage.backends.base import PARTITION_ATTR
 from collage.backends.errors import MeasurementError
+from collage.backends.native_backend import PARTITION_ATTR
 from collage.cost.base import Cost, Overheads
 from collage.cost.workload import Workload
 

@@ -14,8 +14,8 @@ import tvm
 from numpy.typing import NDArray
 from tvm import ir, relax
 
-from collage.backends.base import PARTITION_ATTR
 from collage.backends.errors import MeasurementError
+from collage.backends.native_backend import PARTITION_ATTR
 from collage.cost.canonical import ConstantCollector, Rebuilder
 from collage.cost.data import DataSpec, TensorSpec, array_of, input_spec
 from collage.cost.describe import count_flops, describe

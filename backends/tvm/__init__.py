@@ -10,14 +10,9 @@ import tvm_ffi
 from tvm import tirx
 from tvm.target import codegen
 
-from collage.backends.base import (
-    Availability,
-    BackendTarget,
-    BuildContext,
-    NativeBackend,
-    PatternTriple,
-)
+from collage.backends.base import Availability, BackendTarget, BuildContext, PatternTriple
 from collage.backends.errors import TargetError
+from collage.backends.native_backend import NativeBackend
 from collage.backends.tvm import cpu, cuda, tune
 from collage.backends.tvm.lower import lower_module
 from collage.backends.tvm.options import TVMOptions

@@ -18,13 +18,9 @@ from tvm.relax import op
 
 from collage.backends import compile as compile_
 from collage.backends import native, registry
-from collage.backends.base import (
-    PARTITION_ATTR,
-    BackendTarget,
-    BuildContext,
-    ExternalBackend,
-)
+from collage.backends.base import BackendTarget, BuildContext, ExternalBackend
 from collage.backends.errors import CodegenError, CompileError, OutputError
+from collage.backends.native_backend import PARTITION_ATTR
 from collage.cost.reference import evaluate, largest_error
 from collage.lower import lower
 from collage.search.candidates import Candidate, Composite

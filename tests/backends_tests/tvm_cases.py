@@ -11,8 +11,9 @@ import tvm_ffi
 from tvm import relax, tirx
 from tvm.target import codegen
 
-from collage.backends.base import PARTITION_ATTR, BackendTarget, BuildContext
+from collage.backends.base import BackendTarget, BuildContext
 from collage.backends.compile import compile_module
+from collage.backends.native_backend import PARTITION_ATTR
 from collage.backends.tvm import TVMBackend, TVMOptions
 from collage.backends.tvm.schedules import SCHEDULE_ATTR
 
