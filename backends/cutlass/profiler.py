@@ -140,10 +140,10 @@ def _outcome(program: _Program, path: Path, job: Job, library: Path, sample: Pat
         ",".join(float(x).hex() for x in job.spec.scalars),
         ",".join(f"{tensor.dtype}:{tensor.num_elements}" for tensor in tensors),
     ]
-    program.ask("\t".join(fields))
-    # Loading and the first run need no device to themselves; letting go comes before the clean-up.
+    program.ask("\t".join(fields), "ready")
+    # Loading and the first run, which are behind it, take longest and need no device to themselves.
     with exclusive("cuda"):
-        answer = program.ask("go")
+        answer = program.ask("go", "{")
     return Outcome(float(np.median(json.loads(answer)["sec"])), np.fromfile(sample, np.float32))
 
 
@@ -186,15 +186,15 @@ class _Program:
             text=True,
         )
 
-    def ask(self, line: str) -> str:
-        """Its answer of one line.
+    def ask(self, line: str, begin: str) -> str:
+        """Its answer of one line, which begins so.
 
         Raises
         ------
         _DiedError
             When it ends instead; says why.
         _RunError
-            When it does not answer in time; it is ended.
+            When it does not answer in time, or something else; it is ended.
         """
         process = self._process
         assert process is not None and process.stdin is not None and process.stdout is not None
@@ -209,11 +209,13 @@ class _Program:
         finally:
             out_of_time = not timer.is_alive()
             timer.cancel()
-        if answer:
+        if answer.startswith(begin):
             return answer
         status = self._end()
         if out_of_time:
             raise _RunError(f"it did not end within {TIME_LIMIT_SEC:g} s")
+        if answer:
+            raise _RunError(f"it prints '{answer.strip()}'")
         self._errors.seek(0)
         last = (self._errors.read().strip().splitlines() or ["no message"])[-1]
         raise _DiedError(f"it failed with exit status {status}: {last}")

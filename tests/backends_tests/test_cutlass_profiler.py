@@ -70,6 +70,8 @@ for number, line in enumerate(sys.stdin):
     assert sizes == "1,2" and tensors.split(",")[-1] == "float16:24576", line
     if behaviour == "hang":
         time.sleep(1000)
+    if behaviour == "talk":
+        print("and now for something else", flush=True)
     if behaviour == "die" or behaviour == "die later on" and number:
         sys.exit("it dies")
     time.sleep(0.5 if number == 0 else 0.01)
@@ -138,9 +140,12 @@ def test_runs_that_fail_harm_no_other(
     stand_in: StandInProfiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("collage.backends.cutlass.profiler.TIME_LIMIT_SEC", 6.0)
-    died, hung, later, right = stand_in.run(jobs_that("die", "hang", "die timed", "right"))
+    died, hung, talked, later, right = stand_in.run(
+        jobs_that("die", "hang", "talk", "die timed", "right")
+    )
     assert died.error == "it failed with exit status 1: it dies"
     assert hung.error == "it did not end within 6 s"
+    assert talked.error == "it prints 'and now for something else'"
     assert later.error == "it failed with exit status 1: it dies while timed"
     assert right.sec == 2.0
     with exclusive("cuda", lambda: pytest.fail("the device was not let go")):
