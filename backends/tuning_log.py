@@ -14,12 +14,12 @@ import hashlib
 import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from collage.backends.base import BuildContext
 from collage.backends.errors import LogError, ReplayMissError
@@ -209,20 +209,40 @@ class TuningLog:
             place.append(TuningRecord(self._backend, self._schema, key, device, result))
 
     @contextmanager
-    def alone(self, keys: Iterable[Mapping[str, Any]]) -> Iterator[None]:
+    def alone(
+        self, keys: Iterable[Mapping[str, Any]], *, patient: bool = True
+    ) -> Iterator[list[bool]]:
         """Keep others of this machine from tuning the same, and read what they have found.
 
         Whoever waits here for another one finds the answer in the log afterwards.
+
+        Parameters
+        ----------
+        patient : bool
+            Wait for those that others are tuning; else leave these to them.
+
+        Yields
+        ------
+        list of bool
+            Which of the keys are held; all, when patient.
         """
-        questions = {_question(self._backend, self._schema, key) for key in keys}
+        names = [self._lock_name(key) for key in keys]
         folder = self._cache.path.parent / "locks"
         folder.mkdir(parents=True, exist_ok=True)
+        held = set()
         with ExitStack() as stack:
             # In one order for all: two processes that each wait for the other's would wait forever.
-            for name in sorted(hashlib.sha256(q.encode()).hexdigest()[:16] for q in questions):
-                stack.enter_context(FileLock(folder / f"{name}.lock"))
+            for name in sorted(set(names)):
+                lock = FileLock(folder / f"{name}.lock", timeout=-1 if patient else 0)
+                with suppress(Timeout):
+                    stack.enter_context(lock)
+                    held.add(name)
             self.refresh()
-            yield
+            yield [name in held for name in names]
+
+    def _lock_name(self, key: Mapping[str, Any]) -> str:
+        question = _question(self._backend, self._schema, key)
+        return hashlib.sha256(question.encode()).hexdigest()[:16]
 
     def device_elsewhere(self, compute_capability: int) -> dict[str, Any] | None:
         """What to look for where no such GPU is: the one that was tuned on last.

@@ -32,7 +32,7 @@ class CutlassOptions:
     use_multiprocessing : bool
         Compile kernels in parallel.
     threads : int
-        Kernels compiled at once; 0 for one per core.
+        Kernels compiled at once; 0 for one per core, as far as memory goes.
     use_fast_math : bool
         Compile with nvcc's ``--use_fast_math``: faster, less exact exponentials and divisions.
     tmp_dir : str

@@ -6,12 +6,13 @@ one after the other, runs it on random data, times it with events and writes a s
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import tempfile
 import threading
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from queue import Queue
@@ -33,6 +34,9 @@ REPETITIONS = 20
 RUNS_AT_A_TIME = 2
 """Processes with a context on the device: while one is timed, the other gets its next run ready."""
 TIME_LIMIT_SEC = 60.0
+START_LIMIT_SEC = 300.0
+"""Processes that begin to use a GPU do so one after the other, on the whole machine: one may wait
+for long, through no fault of what it is to run."""
 
 
 def gpu_profiler(options: CutlassOptions, context: BuildContext, arch: str) -> Profiler | None:
@@ -58,24 +62,32 @@ class GpuProfiler:
         self.device = device
         self.options, self.context, self.arch = options, context, arch
 
-    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
+    def run(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
         self.context.work_dir.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.context.work_dir) as name:
+        with ExitStack() as stack:
+            name = stack.enter_context(tempfile.TemporaryDirectory(dir=self.context.work_dir))
             folder = Path(name)
-            units = list(dict.fromkeys(job.unit for job in jobs))
-            with ThreadPoolExecutor(compile_jobs(self.options)) as pool:
-                program = pool.submit(self.program)
-                libraries = pool.map(lambda unit: self.build(unit, folder), units)
-                built = dict(zip(units, libraries, strict=True))
-                runs = [
-                    (program.result(), job, built[job.unit], folder / f"{number}.bin")
-                    for number, job in enumerate(jobs)
-                ]
-            with ExitStack() as stack, ThreadPoolExecutor(RUNS_AT_A_TIME) as pool:
-                free: Queue[_Program] = Queue()
-                for _ in range(RUNS_AT_A_TIME):
-                    free.put(stack.enter_context(_Program()))
-                return list(pool.map(lambda run: _with_one_of(free, *run), runs))
+            free: Queue[_Program] = Queue()
+            for _ in range(RUNS_AT_A_TIME):
+                free.put(stack.enter_context(_Program()))
+            compilers = stack.enter_context(ThreadPoolExecutor(compile_jobs(self.options)))
+            runners = stack.enter_context(ThreadPoolExecutor(RUNS_AT_A_TIME))
+            # Whoever stops asking wants nothing more compiled or run either.
+            stack.callback(runners.shutdown, wait=False, cancel_futures=True)
+            stack.callback(compilers.shutdown, wait=False, cancel_futures=True)
+            program = compilers.submit(self.program)
+            built = {
+                unit: compilers.submit(self.build, unit, folder)
+                for unit in dict.fromkeys(job.unit for job in jobs)
+            }
+            runs = [
+                runners.submit(
+                    _with_one_of, free, program, job, built[job.unit], folder / f"{n}.bin"
+                )
+                for n, job in enumerate(jobs)
+            ]
+            for run in runs:
+                yield run.result()
 
     def build(self, unit: Unit, folder: Path) -> Path | str:
         """A shared library of one unit, or why nvcc refuses it.
@@ -109,9 +121,14 @@ class GpuProfiler:
 
 
 def _with_one_of(
-    free: Queue[_Program], path: Path, job: Job, library: Path | str, sample: Path
+    free: Queue[_Program],
+    compiled: Future[Path],
+    job: Job,
+    unit: Future[Path | str],
+    sample: Path,
 ) -> Outcome:
-    """Run a job with a program that has nothing to do."""
+    """Run a job, once it is built, with a program that has nothing to do."""
+    path, library = compiled.result(), unit.result()
     if isinstance(library, str):
         return Outcome(error=library)
     program = free.get()
@@ -140,10 +157,12 @@ def _outcome(program: _Program, path: Path, job: Job, library: Path, sample: Pat
         ",".join(float(x).hex() for x in job.spec.scalars),
         ",".join(f"{tensor.dtype}:{tensor.num_elements}" for tensor in tensors),
     ]
-    program.ask("\t".join(fields), "ready")
+    program.tell("\t".join(fields))
+    program.hear("ready")
     # Loading and the first run, which are behind it, take longest and need no device to themselves.
     with exclusive("cuda"):
-        answer = program.ask("go", "{")
+        program.tell("go")
+        answer = program.hear("{")
     return Outcome(float(np.median(json.loads(answer)["sec"])), np.fromfile(sample, np.float32))
 
 
@@ -185,9 +204,17 @@ class _Program:
             stderr=self._errors,
             text=True,
         )
+        self.hear("started", START_LIMIT_SEC)
 
-    def ask(self, line: str, begin: str) -> str:
-        """Its answer of one line, which begins so.
+    def tell(self, line: str) -> None:
+        """Hand it a line; when it has ended, :meth:`hear` says why."""
+        assert self._process is not None and self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(f"{line}\n")
+            self._process.stdin.flush()
+
+    def hear(self, begin: str, limit_sec: float | None = None) -> str:
+        """Its next line, which begins so.
 
         Raises
         ------
@@ -197,15 +224,12 @@ class _Program:
             When it does not answer in time, or something else; it is ended.
         """
         process = self._process
-        assert process is not None and process.stdin is not None and process.stdout is not None
-        timer = threading.Timer(TIME_LIMIT_SEC, process.kill)
+        assert process is not None and process.stdout is not None
+        limit_sec = TIME_LIMIT_SEC if limit_sec is None else limit_sec
+        timer = threading.Timer(limit_sec, process.kill)
         timer.start()
         try:
-            process.stdin.write(f"{line}\n")
-            process.stdin.flush()
             answer = process.stdout.readline()
-        except BrokenPipeError:
-            answer = ""
         finally:
             out_of_time = not timer.is_alive()
             timer.cancel()
@@ -213,7 +237,7 @@ class _Program:
             return answer
         status = self._end()
         if out_of_time:
-            raise _RunError(f"it did not end within {TIME_LIMIT_SEC:g} s")
+            raise _RunError(f"it did not end within {limit_sec:g} s")
         if answer:
             raise _RunError(f"it prints '{answer.strip()}'")
         self._errors.seek(0)

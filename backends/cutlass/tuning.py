@@ -7,7 +7,7 @@ configuration that was tried, so that a later, narrower question is answered fro
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -80,8 +80,11 @@ class Profiler(Protocol):
     device: str
     """The device's name."""
 
-    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
-        """Build all jobs' units in parallel, then run them one by one on equal random data."""
+    def run(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        """Build all jobs' units in parallel and run them one by one on equal random data.
+
+        What became of each is told in the order of the jobs, while later ones are being built.
+        """
 
 
 class Tuner:
@@ -112,10 +115,17 @@ class Tuner:
             return chosen | {question.spec: question.configurations[0] for question in unknown}
         if not unknown:
             return chosen
-        with self.log.alone(self._key(question.spec) for question in unknown):
-            found, unknown = self._ask(unknown)
-            measure = self._first_valid if self.options.find_first_valid else self._measured
-            return chosen | found | measure(unknown, self.profiler)
+        measure = self._first_valid if self.options.find_first_valid else self._measured
+        # First what nobody else is at, then the rest, which is found then or is nobody's any more.
+        for patient in (False, True):
+            keys = [self._key(question.spec) for question in unknown]
+            with self.log.alone(keys, patient=patient) as held:
+                left = [q for q, is_held in zip(unknown, held, strict=True) if not is_held]
+                own = [q for q, is_held in zip(unknown, held, strict=True) if is_held]
+                found, open_questions = self._ask(own)
+                chosen |= found | measure(open_questions, self.profiler)
+            unknown = left
+        return chosen
 
     def _ask(
         self, questions: Iterable[Question]
@@ -174,16 +184,20 @@ class Tuner:
         self, questions: Sequence[Question], profiler: Profiler
     ) -> dict[KernelSpec, Configuration]:
         jobs = [Job.of(q, c) for q in questions for c in q.configurations]
-        outcomes = iter(profiler.run(jobs) if jobs else [])
+        outcomes = profiler.run(jobs)
         chosen = {}
+        failed: list[CodegenError] = []
         for question in questions:
             own = judge(question.spec, [next(outcomes) for _ in question.configurations])
             pairs = list(zip(question.configurations, own, strict=True))
             self._record(question, pairs)
             valid = [(c, o.sec) for c, o in pairs if o.sec is not None]
-            if not valid:
-                raise _none_runs(question, own)
-            chosen[question.spec] = min(valid, key=lambda pair: pair[1])[0]
+            if valid:
+                chosen[question.spec] = min(valid, key=lambda pair: pair[1])[0]
+            else:
+                failed.append(_none_runs(question, own))
+        if failed:
+            raise failed[0]
         return chosen
 
     def _first_valid(

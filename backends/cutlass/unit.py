@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 from filelock import FileLock
 
 from collage.backends.base import BuildContext
@@ -97,8 +98,13 @@ def compile_flags(options: CutlassOptions) -> list[str]:
     return [*include_flags(), f"-I{TEMPLATES}", *fast]
 
 
+COMPILER_BYTES = 7 << 29
+"""What nvcc takes for one of Hopper's kernels: 3.3 GiB were seen."""
+
+
 def compile_jobs(options: CutlassOptions) -> int:
-    """How many kernels to compile at once."""
+    """How many kernels to compile at once: as many as asked for, else as cores and memory allow."""
     if not options.use_multiprocessing:
         return 1
-    return options.threads or len(os.sched_getaffinity(0))
+    held = psutil.virtual_memory().available // COMPILER_BYTES
+    return options.threads or max(1, min(len(os.sched_getaffinity(0)), held))

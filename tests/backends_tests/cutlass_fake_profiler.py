@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,9 +36,10 @@ class FakeProfiler:
     device: str = "NVIDIA Fake"
     asked: list[Job] = field(default_factory=list)
 
-    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
-        self.asked += jobs
-        return [self.answer(job) for job in jobs]
+    def run(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        for job in jobs:
+            self.asked.append(job)
+            yield self.answer(job)
 
 
 def favour_last() -> FakeProfiler:

@@ -37,7 +37,7 @@ def test_jobs_are_built_and_run_or_their_failure_is_told(tmp_path: Path) -> None
 
     context = BuildContext(Config.from_environment().cache_dir, tmp_path)
     profiler = GpuProfiler("any", CutlassOptions(), context, ARCH)
-    ran, refused = profiler.run([good, broken])
+    ran, refused = list(profiler.run([good, broken]))
     assert refused.sec is None
     assert refused.error.startswith("it does not compile")
     assert '"y" is undefined' in refused.error
@@ -65,6 +65,7 @@ def is_held():
             return True
         return False
 
+print("started", flush=True)
 for number, line in enumerate(sys.stdin):
     library, behaviour, sample, repetitions, sizes, scalars, tensors = line.rstrip().split("\\t")
     assert sizes == "1,2" and tensors.split(",")[-1] == "float16:24576", line
@@ -123,12 +124,12 @@ def test_runs_get_ready_beside_others_and_hold_the_device_only_to_be_timed(
     stand_in: StandInProfiler,
 ) -> None:
     with exclusive("cuda"):
-        blocked = Thread(target=stand_in.run, args=(jobs_that("waits"),))
+        blocked = Thread(target=lambda: list(stand_in.run(jobs_that("waits"))))
         blocked.start()
         blocked.join(2)
         assert blocked.is_alive(), "it is timed while another one has the device"
     blocked.join(30)
-    outcomes = stand_in.run(jobs_that(*(f"right {i}" for i in range(6))))
+    outcomes = list(stand_in.run(jobs_that(*(f"right {i}" for i in range(6)))))
     assert [outcome.sec for outcome in outcomes] == [2.0] * 6
     assert all(o.sample is not None and o.sample.tolist() == [7, 7, 7, 7] for o in outcomes)
     # One process for the first, and at most two for the other six.
@@ -156,7 +157,7 @@ def test_who_dies_after_others_is_given_a_process_of_its_own(
     stand_in: StandInProfiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("collage.backends.cutlass.profiler.RUNS_AT_A_TIME", 1)
-    outcomes = stand_in.run(jobs_that("right", "die later on", "die", "right"))
+    outcomes = list(stand_in.run(jobs_that("right", "die later on", "die", "right")))
     assert [outcome.sec for outcome in outcomes] == [2.0, 2.0, None, 2.0]
     assert outcomes[2].error == "it failed with exit status 1: it dies"
 

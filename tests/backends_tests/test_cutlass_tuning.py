@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -171,6 +172,61 @@ def test_failures_are_recorded_and_none_left_is_an_error(tmp_path: Path) -> None
     tried = json.loads(first)["result"]["tried"]
     assert {row["error"] for row in tried} == {"exit status 2: misaligned address"}
     assert {row["sec"] for row in tried} == {None}
+
+
+def test_a_problem_that_nothing_runs_costs_no_other_its_choice(tmp_path: Path) -> None:
+    bad, good = question(128, 768, 768), question(128, 3072, 768)
+
+    def answer(job: Job) -> Outcome:
+        return Outcome(error="misaligned") if job.spec == bad.spec else Outcome(1e-6, SAMPLE)
+
+    with pytest.raises(CodegenError, match="misaligned"):
+        tuner(tmp_path / "log", FakeProfiler(answer)).choose([bad, good])
+    again = FakeProfiler(answer)
+    assert set(tuner(tmp_path / "log", again).choose([good])) == {good.spec}
+    assert again.asked == []
+
+
+def test_choices_are_kept_as_they_are_made(tmp_path: Path) -> None:
+    first, second = question(128, 768, 768), question(128, 3072, 768)
+
+    def answer(job: Job) -> Outcome:
+        if job.spec == second.spec:
+            raise KeyboardInterrupt
+        return Outcome(1e-6, SAMPLE)
+
+    with pytest.raises(KeyboardInterrupt):
+        tuner(tmp_path / "log", FakeProfiler(answer)).choose([first, second])
+    assert len((tmp_path / "log").read_text().splitlines()) == 1
+
+
+def test_what_another_process_is_tuning_comes_last_and_is_not_measured_again(
+    tmp_path: Path,
+) -> None:
+    shared, own = question(128, 768, 768), question(128, 3072, 768)
+    other = tuner(tmp_path / "log", FakeProfiler(favour(shared.configurations[1])))
+    ours = FakeProfiler(favour(shared.configurations[2]))
+    begun, go_on = Event(), Event()
+
+    def tune_shared() -> None:
+        with other.log.alone([other._key(shared.spec)]):
+            begun.set()
+            assert go_on.wait(30)
+            other._measured([shared], other.profiler)
+
+    thread = Thread(target=tune_shared)
+    thread.start()
+    assert begun.wait(30)
+
+    def answer(job: Job) -> Outcome:
+        go_on.set()
+        return favour(shared.configurations[2])(job)
+
+    ours.answer = answer
+    chosen = tuner(tmp_path / "log", ours).choose([shared, own])
+    thread.join()
+    assert chosen[shared.spec] == shared.configurations[1], "what the other one found"
+    assert {job.spec for job in ours.asked} == {own.spec}
 
 
 def test_wrong_results_are_never_chosen(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 /* Runs kernel units on random data and times them, one after the other.
  *
- * Each run is asked for by a line on standard input, its fields separated by tabs:
+ * Prints "started" once it has the device. Each run is then asked for by a line on standard input,
+ * its fields separated by tabs:
  *
  *   LIBRARY SYMBOL SAMPLE REPETITIONS SIZE,... SCALAR,... DTYPE:COUNT,...
  *
@@ -228,10 +229,10 @@ bool run(const std::vector<std::string>& fields, Clock& clock) {
 }  // namespace
 
 int main() {
+  Clock clock;
+  std::cout << "started" << std::endl;
   std::string line;
   bool wanted = static_cast<bool>(std::getline(std::cin, line));
-  if (!wanted) return 0;
-  Clock clock;
   while (wanted) {
     const std::vector<std::string> fields = split(line, '\t');
     if (fields.size() != 7) return 1;
