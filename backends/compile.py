@@ -61,6 +61,14 @@ def lower_native(
     return mod
 
 
+def external_functions(mod: tvm.IRModule, backend: ExternalBackend) -> list[relax.Function]:
+    """A partitioned module's functions of one backend, as its code generator gets them."""
+    if backend.constants_as_arguments:
+        mod = lift_constants(mod, {backend.name})
+    functions = mod.functions.values()
+    return [f for f in functions if f.attrs and f.attrs.get("Codegen") == backend.name]
+
+
 def codegen_names(mod: tvm.IRModule) -> set[str]:
     """The external code generators that a module's functions ask for."""
     attrs = (func.attrs for func in mod.functions.values() if func.attrs)

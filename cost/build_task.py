@@ -1,4 +1,4 @@
-"""A builder worker's work: compile a workload and compute what it must give."""
+"""A builder worker's work: compile a workload and compute what it must give; tune many at once."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import tvm
 from numpy.typing import NDArray
 
 from collage.backends.base import BackendTarget, BuildContext
-from collage.backends.compile import compile_module
+from collage.backends.compile import compile_module, external_functions
 from collage.backends.registry import get_backend
+from collage.backends.tunable_backend import TunableBackend
 from collage.cost.base import CostStatus
 from collage.cost.content import content_key
 from collage.cost.needs import stage_to_measure
@@ -85,6 +86,29 @@ def build(request: dict[str, Any]) -> dict[str, Any]:
         "library": str(library.path),
         "build_sec": time.perf_counter() - begin,
     }
+
+
+def tune(request: dict[str, Any]) -> dict[str, Any]:
+    """Have a backend choose what runs many workloads, before they are built one by one.
+
+    Parameters
+    ----------
+    request : dict
+        ``workloads`` (JSON texts), ``target`` (of a :class:`TunableBackend`), ``context``,
+        ``seed``.
+    """
+    target = target_from_json(request["target"])
+    backend = get_backend(target.backend)
+    assert isinstance(backend, TunableBackend)
+    functions = [
+        function
+        for text in request["workloads"]
+        for function in external_functions(
+            Workload.from_json(text).materialize(request["seed"]), backend
+        )
+    ]
+    backend.tune(functions, target, context_from_json(request["context"]))
+    return {"status": CostStatus.VALID.value}
 
 
 def write_test_data(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from collage.cost.precision import is_half
 from collage.cost.progress import ProgressCallback, ProgressEvent
 from collage.cost.record import Record, RecordKey
 from collage.cost.runner import RunJob, Runner, RunResult
+from collage.cost.tuning import Tuning
 
 _CPU_BUILDERS = 2
 _CPU_BATCH = 8
@@ -34,6 +36,7 @@ _CPU_BATCH = 8
 
 _JOBS_PER_BUILDER = 4
 """The same for a GPU, where building goes on while others are timed."""
+_TUNING_POLL_SEC = 0.2
 
 
 def default_builders(device_kind: str) -> int:
@@ -116,13 +119,25 @@ class Measurer:
         self._wanted += len(misses)
         waiting = list(misses.items())
         size = _CPU_BATCH if self._kind == "cpu" else _JOBS_PER_BUILDER * self._parallel
-        while waiting and not (within_budget and self._time_is_up()):
-            batch, waiting = waiting[:size], waiting[size:]
-            # Another search may have measured some of them meanwhile.
-            self._answers.database.refresh()
-            batch = [miss for miss in batch if self._answers.still_missing(miss[0])]
-            with tempfile.TemporaryDirectory(dir=self.scratch(), prefix="measure-") as folder:
-                _Batch(self, batch, Path(folder), within_budget=within_budget).measure()
+        with self._tuning(misses.values()) as tuning:
+            while waiting and not (within_budget and self._time_is_up()):
+                ready = [miss for miss in waiting if not tuning.is_under_way(miss[1][1])]
+                if not ready:
+                    tuning.wait(_TUNING_POLL_SEC)
+                    continue
+                begun = dict(ready[:size])
+                waiting = [miss for miss in waiting if miss[0] not in begun]
+                # Another search may have measured some of them meanwhile.
+                self._answers.database.refresh()
+                batch = [miss for miss in begun.items() if self._answers.still_missing(miss[0])]
+                with tempfile.TemporaryDirectory(dir=self.scratch(), prefix="measure-") as folder:
+                    _Batch(self, batch, Path(folder), within_budget=within_budget).measure()
+
+    def _tuning(self, questions: Iterable[Question]) -> Tuning:
+        context = replace(self._context, work_dir=self.scratch() / "tuning")
+        return Tuning(
+            questions, context, self._config, self._kind, lambda text: self._tell("tune", text)
+        )
 
     def measure_models(
         self,

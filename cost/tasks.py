@@ -7,13 +7,14 @@ from typing import Any
 
 from collage.backends.errors import CollageError
 from collage.cost.base import CostStatus
-from collage.cost.build_task import build
+from collage.cost.build_task import build, tune
 from collage.cost.run_task import RunService
 from collage.cost.sessions import DeviceLostError
 from collage.cost.whole_model import compile_model
 
 Task = Callable[[dict[str, Any]], dict[str, Any]]
 
+_BUILDING = ("build", "tune", "model")
 _OUT_OF_MEMORY = ("bad_alloc", "out of memory", "OUT_OF_MEMORY", "MemoryAllocation")
 """How C++, the CUDA runtime and the driver say it."""
 
@@ -31,6 +32,7 @@ class Tasks:
         self._runs = RunService(device_kind)
         self._by_name: Mapping[str, Task] = {
             "build": build,
+            "tune": tune,
             "model": compile_model,
             "run": self._runs.run,
             "prepare": self._runs.prepare,
@@ -63,7 +65,7 @@ def failure(task: str, error: Exception) -> dict[str, Any]:
     elif isinstance(error, MemoryError) or any(words in text for words in _OUT_OF_MEMORY):
         status = CostStatus.OUT_OF_MEMORY
     else:
-        status = CostStatus.BUILD_FAILED if task in ("build", "model") else CostStatus.RUN_FAILED
+        status = CostStatus.BUILD_FAILED if task in _BUILDING else CostStatus.RUN_FAILED
     answer: dict[str, Any] = {"status": status.value, "reason": reason[:300]}
     if isinstance(error, DeviceLostError):
         answer["replace"] = True

@@ -13,26 +13,27 @@ from collage.backends.base import (
     Availability,
     BackendTarget,
     BuildContext,
-    ExternalBackend,
     Granularity,
     LibraryNeed,
     PatternTriple,
 )
-from collage.backends.cublas.codegen import compile_functions
+from collage.backends.cublas.codegen import choose_algorithms, compile_functions
 from collage.backends.cublas.options import CublasOptions
+from collage.backends.cublas.partition import read_partition
 from collage.backends.cublas.patterns import pattern_table
 from collage.backends.cublas.tuner import RUNTIME, TUNER, source_compilation
 from collage.backends.cuda_runtime import device_name
 from collage.backends.cuda_toolkit import REMEDY, arch_of, cudart, find_header_dir, find_library
 from collage.backends.errors import BackendUnavailableError
 from collage.backends.native import Compilation
+from collage.backends.tunable_backend import TunableBackend
 
 SONAME = "libcublasLt.so.13"
 HEADER = "cublasLt.h"
 PACKAGE = "nvidia-cublas"
 
 
-class CublasBackend(ExternalBackend):
+class CublasBackend(TunableBackend):
     """Matrix products through ``cublasLtMatmul``."""
 
     name = "cublas"
@@ -62,6 +63,18 @@ class CublasBackend(ExternalBackend):
         header, _ = find_cublas()
         (need,) = self.required_libraries(target)
         return [compile_functions(functions, target, need, header.parent, context)]
+
+    def tune(
+        self,
+        functions: Sequence[relax.Function],
+        target: BackendTarget,
+        context: BuildContext,
+    ) -> None:
+        if device_name(arch_of(target.device)) is not None:
+            header, _ = find_cublas()
+            (need,) = self.required_libraries(target)
+            partitions = [read_partition(function, target.options) for function in functions]
+            choose_algorithms(partitions, target, need, header.parent, context)
 
     def compilations(self, target: BackendTarget, context: BuildContext) -> Sequence[Compilation]:
         include = find_cublas()[0].parent

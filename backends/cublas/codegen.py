@@ -59,10 +59,7 @@ def compile_functions(
         When a function is not what the patterns match, or cublasLt has no algorithm for it.
     """
     partitions = [read_partition(function, target.options) for function in functions]
-    choices: dict[Problem, Choice] = {}
-    if target.options.algorithm == "measured":
-        problems = [partition.problem for partition in partitions]
-        choices = choose(problems, arch_of(target.device), library, include, context)
+    choices = choose_algorithms(partitions, target, library, include, context)
     return native.static_library(
         render_stubs(partitions, choices, target.options.workspace_limit),
         [partition.symbol for partition in partitions],
@@ -71,6 +68,26 @@ def compile_functions(
         flags=[f"-I{TEMPLATES}"],
         objects=[compile_source(RUNTIME, include, context)],
     )
+
+
+def choose_algorithms(
+    partitions: Sequence[Partition],
+    target: BackendTarget,
+    library: LibraryNeed,
+    include: Path,
+    context: BuildContext,
+) -> dict[Problem, Choice]:
+    """The algorithms that the target's options ask to be measured, by product; else none.
+
+    Raises
+    ------
+    CodegenError
+        When cublasLt has no algorithm for a product, or timing fails.
+    """
+    if target.options.algorithm != "measured":
+        return {}
+    problems = [partition.problem for partition in partitions]
+    return choose(problems, arch_of(target.device), library, include, context)
 
 
 def render_stubs(

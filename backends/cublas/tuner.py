@@ -177,16 +177,24 @@ class Tuner:
         known = _known(problems, log, self.version, device)
         if log.replay:
             _require(problems, known, log)
-        for problem in problems:
+        errors: list[CodegenError] = []
+        for problem in dict.fromkeys(problems):
             if problem in known:
                 continue
             # Whoever waits here for another process finds what that one has measured.
             with log.alone([choice_key(problem, self.version)]):
                 choice = find_choice(log, problem, self.version, device)
                 if choice is None:
-                    choice = self.measure(problem)
+                    try:
+                        choice = self.measure(problem)
+                    except CodegenError as err:
+                        # The others' choices are of use all the same.
+                        errors.append(err)
+                        continue
                     keep_choice(log, problem, choice)
             known[problem] = choice
+        if errors:
+            raise errors[0]
         return known
 
     def measure(self, problem: Problem) -> Choice:

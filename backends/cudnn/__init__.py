@@ -18,12 +18,11 @@ from collage.backends.base import (
     Availability,
     BackendTarget,
     BuildContext,
-    ExternalBackend,
     Granularity,
     LibraryNeed,
     PatternTriple,
 )
-from collage.backends.cudnn.codegen import compile_functions
+from collage.backends.cudnn.codegen import compile_functions, plan_functions
 from collage.backends.cudnn.library import (
     PLANNER,
     REMEDY,
@@ -35,9 +34,10 @@ from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.patterns import pattern_table
 from collage.backends.errors import BackendUnavailableError
 from collage.backends.native import Compilation
+from collage.backends.tunable_backend import TunableBackend
 
 
-class CudnnBackend(ExternalBackend):
+class CudnnBackend(TunableBackend):
     """Graphs of cuDNN's graph API, through the C++ headers of its frontend."""
 
     name = "cudnn"
@@ -72,6 +72,16 @@ class CudnnBackend(ExternalBackend):
         capability = compute_capability(target)
         installation = find_installation()
         return [compile_functions(functions, target.options, capability, installation, context)]
+
+    def tune(
+        self,
+        functions: Sequence[relax.Function],
+        target: BackendTarget,
+        context: BuildContext,
+    ) -> None:
+        plan_functions(
+            functions, target.options, compute_capability(target), find_installation(), context
+        )
 
     def compilations(self, target: BackendTarget, context: BuildContext) -> Sequence[Compilation]:
         installation = find_installation()

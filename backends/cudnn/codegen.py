@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -73,11 +74,7 @@ def compile_functions(
         When a function is not what the patterns match, or where a GPU is present and cuDNN has no
         plan for it.
     """
-    module = Module.of(
-        [read_partition(function, options, compute_capability) for function in functions]
-    )
-    table = render("table.c.jinja", graphs=module.graphs, options=options)
-    plans = build_plans(module.graphs, table, options, compute_capability, installation, context)
+    module, plans = plan_functions(functions, options, compute_capability, installation, context)
     text, constants = stubs(module, plans, options)
     return native.static_library(
         text,
@@ -88,6 +85,32 @@ def compile_functions(
         flags=[f"-I{TEMPLATES}"],
         objects=[compile_source(name, installation, context) for name in SOURCES],
     )
+
+
+def plan_functions(
+    functions: Sequence[relax.Function],
+    options: CudnnOptions,
+    compute_capability: int,
+    installation: Installation,
+    context: BuildContext,
+) -> tuple[Module, list[Plan | None]]:
+    """Read partitions, and build the plans of their graphs where a GPU is here; kept in the cache.
+
+    Raises
+    ------
+    CodegenError
+        As :func:`compile_functions`.
+    """
+    module = Module.of(
+        [read_partition(function, options, compute_capability) for function in functions]
+    )
+    table = functools.partial(_table, options)
+    plans = build_plans(module.graphs, table, options, compute_capability, installation, context)
+    return module, plans
+
+
+def _table(options: CudnnOptions, graphs: Sequence[Graph]) -> str:
+    return render("table.c.jinja", graphs=graphs, options=options)
 
 
 def stubs(

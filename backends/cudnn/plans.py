@@ -13,7 +13,7 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +55,7 @@ class Plan:
 
 def build_plans(
     graphs: Sequence[Graph],
-    table: str,
+    table: Callable[[Sequence[Graph]], str],
     options: CudnnOptions,
     compute_capability: int,
     installation: Installation,
@@ -65,13 +65,13 @@ def build_plans(
 
     Parameters
     ----------
-    table : str
-        C source that defines ``collage_cudnn_graphs`` in the order of ``graphs``.
+    table : callable
+        Writes the C source that defines ``collage_cudnn_graphs`` in the order of the given graphs.
 
     Raises
     ------
     CodegenError
-        When cuDNN refuses a graph; carries its reason.
+        When cuDNN refuses a graph; carries its reason. The others' plans are in the cache then.
     ReplayMissError
         In a replay, when a plan that is to be measured is not in the cache.
     """
@@ -81,34 +81,42 @@ def build_plans(
     runtime = compile_source("cudnn_program.cc", installation, context)
     folder = context.cache_dir / "cudnn_plans"
     stems = [folder / _key(graph, options, runtime, compute_capability) for graph in graphs]
-    found = [_read(stem) for stem in stems]
-    if all(plan is not None for plan in found):
-        return found
-    if context.replay and options.algorithm == "measured":
-        unknown = next(g for g, plan in zip(graphs, found, strict=True) if plan is None)
+    missing = {stem: graph for stem, graph in zip(stems, graphs, strict=True) if not _read(stem)}
+    if missing and context.replay and options.algorithm == "measured":
+        unknown = next(iter(missing.values()))
         raise ReplayMissError(
             f"the cache holds no plan that cuDNN measured for {unknown.name} on this GPU; without "
             "a replay it is measured",
             value=unknown.name,
         )
-    context.work_dir.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=context.work_dir) as scratch:
-        planner = link_planner(table, Path(scratch), runtime, installation, context)
-        output = Path(scratch, "plans")
-        output.mkdir()
-        if not run_planner(planner, output, compute_capability, options):
-            return none
-        for index, (graph, stem) in enumerate(zip(graphs, stems, strict=True)):
-            refusal = output / f"{index}.error"
-            if refusal.is_file():
-                reason = refusal.read_text(encoding="utf-8", errors="replace")
-                raise CodegenError(f"cuDNN refuses {graph.name}: {reason}", value=graph.name)
-            found[index] = _read(output / str(index))
-            folder.mkdir(parents=True, exist_ok=True)
-            # The plan last: it is what a reader looks for.
-            for suffix in (".txt", ".plan"):
-                _publish(output / f"{index}{suffix}", stem.with_name(stem.name + suffix))
-    return found
+    if missing:
+        context.work_dir.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=context.work_dir) as scratch:
+            text = table(list(missing.values()))
+            planner = link_planner(text, Path(scratch), runtime, installation, context)
+            output = Path(scratch, "plans")
+            output.mkdir()
+            if not run_planner(planner, output, compute_capability, options):
+                return none
+            _keep(missing, output)
+    return [_read(stem) for stem in stems]
+
+
+def _keep(missing: Mapping[Path, Graph], output: Path) -> None:
+    """Put what the planner has made of the graphs into the cache, by stem; raise on a refusal."""
+    refused = []
+    for index, (stem, graph) in enumerate(missing.items()):
+        refusal = output / f"{index}.error"
+        if refusal.is_file():
+            reason = refusal.read_text(encoding="utf-8", errors="replace")
+            refused.append(CodegenError(f"cuDNN refuses {graph.name}: {reason}", value=graph.name))
+            continue
+        # The plan last: it is what a reader looks for.
+        for suffix in (".txt", ".plan"):
+            _publish(output / f"{index}{suffix}", stem.with_name(stem.name + suffix))
+    if refused:
+        raise refused[0]
 
 
 def _device_is(compute_capability: int) -> bool:

@@ -14,22 +14,27 @@ from collage.backends.base import (
     Availability,
     BackendTarget,
     BuildContext,
-    ExternalBackend,
     Granularity,
     PatternTriple,
 )
 from collage.backends.cuda_runtime import device_name
 from collage.backends.cuda_toolkit import REMEDY, arch_of, cudart, find_toolkit
-from collage.backends.cutlass.codegen import compile_functions, runtime_compilation, tune_functions
+from collage.backends.cutlass.codegen import (
+    compile_functions,
+    read_partitions,
+    runtime_compilation,
+    tune,
+)
 from collage.backends.cutlass.families import families
 from collage.backends.cutlass.library import cutlass_folder, cutlass_version
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.profiler import program_compilation
 from collage.backends.errors import BackendUnavailableError
 from collage.backends.native import Compilation
+from collage.backends.tunable_backend import TunableBackend
 
 
-class CutlassBackend(ExternalBackend):
+class CutlassBackend(TunableBackend):
     """Matrix products, convolutions, norms and attention through CUTLASS kernels."""
 
     name = "cutlass"
@@ -70,23 +75,10 @@ class CutlassBackend(ExternalBackend):
         functions: Sequence[relax.Function],
         target: BackendTarget,
         context: BuildContext,
-    ) -> int:
-        """Choose the kernels of many partition functions ahead of their builds.
-
-        Everything is compiled in parallel, measured where there is a GPU and remembered, so that
-        builds of these and of equal problems find kernels and choices ready.
-
-        Parameters
-        ----------
-        functions : sequence of relax.Function
-            Constants lifted, as for :meth:`codegen`.
-
-        Returns
-        -------
-        int
-            How many distinct problems there are.
-        """
-        return len(tune_functions(functions, families(), target, context))
+    ) -> None:
+        arch = arch_of(target.device)
+        if device_name(arch) is not None:
+            tune(read_partitions(functions, families(), target.options, arch), target, context)
 
 
 def backend() -> CutlassBackend:

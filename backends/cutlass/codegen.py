@@ -100,20 +100,6 @@ def read_partitions(
     return [read_partition(function, known, options, arch) for function in functions]
 
 
-def tune_functions(
-    functions: Sequence[relax.Function],
-    known: Sequence[OperatorFamily],
-    target: BackendTarget,
-    context: BuildContext,
-) -> dict[KernelSpec, Configuration]:
-    """Tune all of a model's partition functions at once, as :func:`tune` does.
-
-    Kernels of all problems are then compiled in parallel, and later builds find the results.
-    """
-    arch = arch_of(target.device)
-    return tune(read_partitions(functions, known, target.options, arch), target, context)
-
-
 def tune(
     partitions: Sequence[Partition], target: BackendTarget, context: BuildContext
 ) -> dict[KernelSpec, Configuration]:

@@ -209,6 +209,17 @@ def test_a_product_that_cublaslt_refuses_is_an_error_with_its_reason(
 
 
 @pytest.mark.cuda
+def test_a_refused_product_costs_no_other_its_algorithm(
+    stand_in: Path, library: Path, tmp_path: Path
+) -> None:
+    answer = tune(stand_in, library, tmp_path, replace(PROBLEM, lda=23), PROBLEM)
+    assert "no algorithm for this product" in answer["error"]
+    (made,) = (tmp_path / "tuning.jsonl").read_text().splitlines()
+    again = tune(stand_in, library, tmp_path, PROBLEM)
+    assert again["heuristics"] == 0 and json.loads(made)["result"]["measured"] == 3
+
+
+@pytest.mark.cuda
 def test_the_device_is_held_for_timing_only(stand_in: Path, library: Path, tmp_path: Path) -> None:
     answer = tune(stand_in, library, tmp_path, PROBLEM, replace(PROBLEM, n=9))
     calls = answer["calls"]

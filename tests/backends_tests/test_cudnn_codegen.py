@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from collage.backends.cuda_runtime import has_device
 from collage.backends.cudnn import CudnnBackend
 from collage.backends.cudnn import plans as plans_module
 from collage.backends.cudnn.codegen import Module, render, stubs
+from collage.backends.cudnn.description import Graph
 from collage.backends.cudnn.library import (
     HEADERS,
     SOURCES,
@@ -223,7 +225,12 @@ def pretend_planner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     script.chmod(0o755)
     monkeypatch.setattr(plans_module, "_device_is", lambda _: True)
     monkeypatch.setattr(plans_module, "_device_name", lambda: "pretended")
-    monkeypatch.setattr(plans_module, "link_planner", lambda *_: script)
+
+    def link(table: str, *_: object) -> Path:
+        (planner / "table").write_text(table)
+        return script
+
+    monkeypatch.setattr(plans_module, "link_planner", link)
     return planner
 
 
@@ -231,10 +238,36 @@ def plan(context: BuildContext, module: Module, options: CudnnOptions) -> list[P
     context = dataclasses.replace(context, cache_dir=context.work_dir / "plans")
     compiled = context.cache_dir / "program.o"
     compiled.parent.mkdir(parents=True, exist_ok=True)
-    table = render("table.c.jinja", graphs=module.graphs, options=options)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plans_module, "compile_source", lambda *_: compiled)
-        return build_plans(module.graphs, table, options, 90, find_installation(), context)
+        return build_plans(module.graphs, names_of, options, 90, find_installation(), context)
+
+
+def names_of(graphs: Sequence[Graph]) -> str:
+    """Stands for the table that the planner is compiled from."""
+    return "\n".join(graph.name for graph in graphs)
+
+
+def test_a_graph_that_cudnn_refuses_is_an_error_and_costs_no_other_its_plan(
+    pretend_planner: Path, shared_context: BuildContext
+) -> None:
+    module = Module.of(partitions_of(residual_block()))
+    first, second = module.graphs
+    (pretend_planner / "0.error").write_text("no engine for that")
+    (pretend_planner / "1.plan").write_bytes(b"the second's")
+    (pretend_planner / "1.txt").write_text("7 engine")
+    with pytest.raises(CodegenError, match=r"refuses conv\+add\+relu .*: no engine for that"):
+        plan(shared_context, module, CudnnOptions())
+    (pretend_planner / "0.error").unlink()
+    for path in pretend_planner.glob("1.*"):
+        path.rename(path.with_name(f"0{path.suffix}"))
+    (pretend_planner / "0.plan").write_bytes(b"the first's")
+    assert plan(shared_context, module, CudnnOptions()) == [
+        Plan(b"the first's", 7, "engine"),
+        Plan(b"the second's", 7, "engine"),
+    ]
+    assert (pretend_planner / "table").read_text() == first.name, "the other was not asked again"
+    assert first.name != second.name
 
 
 def test_plans_are_built_once_per_graph_and_option(
@@ -257,15 +290,6 @@ def test_plans_are_built_once_per_graph_and_option(
     plan(shared_context, module, measured)
     assert runs.read_text() == "run\nrun\n"
     assert plan(strict, module, measured) == first
-
-
-def test_a_graph_that_cudnn_refuses_is_an_error_with_its_reason(
-    pretend_planner: Path, shared_context: BuildContext
-) -> None:
-    module = Module.of(partitions_of(residual_block()))
-    (pretend_planner / "0.error").write_text("no engine for that")
-    with pytest.raises(CodegenError, match=r"refuses conv\+add\+relu .*: no engine for that"):
-        plan(shared_context, module, CudnnOptions())
 
 
 def test_a_planner_that_crashes_is_an_error(

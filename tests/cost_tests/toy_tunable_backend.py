@@ -1,0 +1,51 @@
+"""The toy backend, which also wants to try things out before it compiles."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import tvm
+from tvm import relax
+
+from collage.backends.base import BackendTarget, BuildContext
+from collage.backends.errors import CodegenError
+from collage.backends.tunable_backend import TunableBackend
+from collage.backends.tuning_log import TuningLog
+from tests.cost_tests.toy_backend import ToyBackend, ToyOptions
+
+
+@dataclass(frozen=True)
+class ToyTunableOptions(ToyOptions):
+    tuning: str = "right"
+
+
+class ToyTunableBackend(ToyBackend, TunableBackend):
+    """Remembers which shapes each process tuned, and in which process each was built."""
+
+    name = "toy_tunable"
+    options_type = ToyTunableOptions
+
+    def tune(
+        self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext
+    ) -> None:
+        log = TuningLog.of(self.name, 1, context)
+        shapes = [list(map(int, f.params[0].ty.shape)) for f in functions]
+        log.append({"tuned": shapes}, {"name": "a toy"}, {"pid": os.getpid()})
+        if target.options.tuning == "slow":
+            time.sleep(4)
+        if target.options.tuning == "hang":
+            time.sleep(1000)
+        if target.options.tuning == "die":
+            os.abort()
+        if target.options.tuning == "refuse":
+            raise CodegenError("the toy will not be tuned")
+
+    def codegen(
+        self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext
+    ) -> list[tvm.runtime.Module]:
+        log = TuningLog.of(self.name, 1, context)
+        log.append({"built": time.time_ns()}, {"name": "a toy"}, {"pid": os.getpid()})
+        return super().codegen(functions, target, context)
