@@ -16,7 +16,7 @@ from collage.search.greedy import greedy, single_backend
 from collage.search.partitioning import Partitioning
 from collage.search.rules import Found, UndominatedRule, default_rules
 
-_BATCH = 256
+_BATCH = 4096
 """Candidates asked about together: builders are to have work while the slowest of them compiles.
 The cost model itself stops when its time is up."""
 

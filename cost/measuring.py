@@ -37,6 +37,8 @@ _CPU_BATCH = 8
 _JOBS_PER_BUILDER = 4
 """The same for a GPU, where building goes on while others are timed."""
 _TUNING_POLL_SEC = 0.2
+_TUNING_SHARE = 0.6
+"""Of the time left. What was chosen by then is to be built and timed."""
 
 
 def default_builders(device_kind: str) -> int:
@@ -119,8 +121,11 @@ class Measurer:
         self._wanted += len(misses)
         waiting = list(misses.items())
         size = _CPU_BATCH if self._kind == "cpu" else _JOBS_PER_BUILDER * self._parallel
+        begin = time.monotonic()
         with self._tuning(misses.values()) as tuning:
             while waiting and not (within_budget and self._time_is_up()):
+                if self._deadline is not None and within_budget:
+                    tuning.close_after(begin + _TUNING_SHARE * (self._deadline - begin))
                 ready = [miss for miss in waiting if not tuning.is_under_way(miss[1][1])]
                 if not ready:
                     tuning.wait(_TUNING_POLL_SEC)

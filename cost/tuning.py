@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
@@ -70,8 +71,15 @@ class Tuning:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def close_after(self, deadline: float) -> None:
+        """Close, when it is past that time on the monotonic clock."""
+        if time.monotonic() > deadline:
+            self.close()
+
     def close(self) -> None:
         """End what still runs; choices that were made are remembered."""
+        if self._closed:
+            return
         ended = [target for target in self._running if not self.is_under_way(target)]
         with self._lock:
             self._closed = True

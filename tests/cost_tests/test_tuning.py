@@ -15,6 +15,7 @@ from tvm.relax import op
 from collage.backends.base import BackendTarget, BuildContext
 from collage.backends.registry import backend_names, get_backend, register_backend
 from collage.backends.tuning_log import CACHE_FILE
+from collage.cost import measuring
 from collage.cost.answering import Answers, MeasureStats, Question
 from collage.cost.database import Database
 from collage.cost.device import Device
@@ -127,14 +128,25 @@ def test_tuning_that_fails_is_told_and_the_candidates_are_built_all_the_same(
     assert told.startswith("toy_tunable did not tune all at once: ") and reason in told
 
 
-def test_the_time_budget_ends_the_tuning(context: BuildContext, toy: ToyTarget) -> None:
+def test_tuning_leaves_time_to_build_what_was_chosen(context: BuildContext, toy: ToyTarget) -> None:
     search, target = Search(context), tunable(tuning="hang")
     hanging: list[Question] = [(workload(n, 10), target) for n in range(1, 4)]
     begin = time.monotonic()
-    order = search.measure([*hanging, (toy_workload(1, 10), toy())], deadline=begin + 12)
-    assert time.monotonic() - begin < 30
-    assert order == ["toy"] and len(pids(context, "tuned")) == 1
+    order = search.measure([*hanging, (toy_workload(1, 10), toy())], deadline=begin + 20)
+    assert 12 < time.monotonic() - begin < 30
+    assert order == ["toy", *["toy_tunable"] * 3] and len(pids(context, "tuned")) == 1
     assert len(search.said("tune")) == 1, "being out of time is no failure of the backend"
+
+
+def test_the_time_budget_ends_the_tuning_too(
+    context: BuildContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measuring, "_TUNING_SHARE", 2.0)
+    search, target = Search(context), tunable(tuning="hang")
+    hanging: list[Question] = [(workload(n, 10), target) for n in range(1, 4)]
+    begin = time.monotonic()
+    assert search.measure(hanging, deadline=begin + 8) == []
+    assert time.monotonic() - begin < 25 and len(search.said("tune")) == 1
 
 
 def test_a_single_candidate_is_left_to_its_builder(context: BuildContext) -> None:
