@@ -7,6 +7,7 @@ Wheels are unpacked only where their module is missing, so that nothing shadows 
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
 import tarfile
@@ -18,6 +19,16 @@ from pathlib import Path
 def main() -> None:
     """Unpack, if this archive was not unpacked there before."""
     archive, site = Path(sys.argv[1]), Path(sys.argv[2])
+    site.parent.mkdir(parents=True, exist_ok=True)
+    with site.with_name(f"{site.name}.lock").open("w") as lock:
+        # Two checks that begin together share the folder; the lock ends with the file.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        unpack(archive, site)
+    print(site)
+
+
+def unpack(archive: Path, site: Path) -> None:
+    """Fill the folder, unless it holds this very archive."""
     mark = site / ".unpacked"
     stamp = f"{archive.stat().st_size} {archive.stat().st_mtime_ns}"
     if not mark.exists() or mark.read_text() != stamp:
@@ -28,7 +39,6 @@ def main() -> None:
             unpack_if_missing(wheel, site)
         offer_cutlass(site)
         mark.write_text(stamp)
-    print(site)
 
 
 def unpack_if_missing(wheel: Path, site: Path) -> None:

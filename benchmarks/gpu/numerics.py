@@ -305,7 +305,9 @@ def main() -> int:
         writer.finish(
             f"Seeds {seeds}; {len(settings.lanes)} times {device.query('name').get('name', 'CPU')}."
         )
-    return int(bool(broken) or any(r.status != "ok" for r in writer.results))
+    if not tasks:
+        print("no case was run: none matches, or no backend that has them is available", flush=True)
+    return int(bool(broken) or not tasks or any(r.status != "ok" for r in writer.results))
 
 
 if __name__ == "__main__":

@@ -111,6 +111,16 @@ def test_numerics_stop_at_the_time_budget(tmp_path: Path) -> None:
     assert "| 8 | 0 |  | 0 | 0 | 0 | 8 |" in done.stdout
 
 
+def test_numerics_of_nothing_are_no_success(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.gpu.numerics", "--device", "cpu"]
+    command += ["--families", _CASES, "--out", str(tmp_path), "--match", "no such case"]
+    done = subprocess.run(
+        command, cwd=_ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    assert "no case was run" in done.stdout
+
+
 @pytest.mark.parametrize("arguments", [["--stage", "nonsense"], ["--nonsense"]])
 def test_script_refuses_unknown_words(arguments: list[str]) -> None:
     done = subprocess.run(
