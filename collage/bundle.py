@@ -273,6 +273,12 @@ class Bundle:
 
     def _tensor(self, value: Any, info: TensorInfo) -> tvm.runtime.Tensor:
         """A TVM tensor over the value's memory where it can be used as it lies, else a copy."""
+        if not (hasattr(value, "shape") and hasattr(value, "dtype")):
+            raise InputError(
+                f"input '{info.name}' must be an array, {info.dtype}{list(info.shape)}, "
+                f"not a {type(value).__name__}",
+                value=type(value).__name__,
+            )
         shape, dtype = tuple(value.shape), str(value.dtype).removeprefix("torch.")
         if shape != info.shape or dtype != info.dtype:
             raise InputError(

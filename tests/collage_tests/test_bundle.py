@@ -54,6 +54,7 @@ def test_an_array_that_is_not_aligned_or_not_contiguous_is_taken(
         ((1, 2), {}, "2 inputs given; the model takes"),
         ((), {"picture": 1}, "unknown input 'picture'; the model takes image"),
         ((np.zeros((1, 3, 8, 8), "float32"),), {}, r"must be float32\[1, 3, 32, 32\], not float32"),
+        (([0.0],), {}, r"must be an array, float32\[1, 3, 32, 32\], not a list"),
         ((np.zeros((1, 3, 32, 32), "float64"),), {}, "not float64"),
     ],
 )
