@@ -17,8 +17,8 @@ from collage.search.partitioning import Partitioning
 from collage.search.rules import Found, UndominatedRule, default_rules
 
 _BATCH = 4096
-"""Candidates asked about together: builders are to have work while the slowest of them compiles.
-The cost model itself stops when its time is up."""
+"""Candidates asked about together, more than all seeds have: libraries tune together what is asked
+together. The cost model itself stops when its time is up."""
 
 
 def find_contenders(

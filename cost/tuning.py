@@ -53,7 +53,7 @@ class Tuning:
         self._context, self._config, self._device, self._tell = context, config, device, tell
         self._lock = threading.Lock()
         self._closed = False
-        self._workers: list[WorkerProcess] = []
+        self._workers: set[WorkerProcess] = set()
         by_target: dict[BackendTarget, list[Workload]] = {}
         for workload, target in questions if device != "cpu" else ():
             if isinstance(get_backend(target.backend), TunableBackend):
@@ -111,7 +111,7 @@ class Tuning:
                 memory_limit_bytes=self._config.memory_limit_bytes,
                 device=self._device,
             )
-            self._workers.append(worker)
+            self._workers.add(worker)
         request = {
             "task": "tune",
             "workloads": [workload.to_json() for workload in workloads],
@@ -129,5 +129,8 @@ class Tuning:
         except MeasurementError as err:
             return str(err)
         finally:
+            with self._lock:
+                # Once it is gone its number may be another process's, which must not be killed.
+                self._workers.discard(worker)
             worker.close()
         return "" if answer["status"] == CostStatus.VALID.value else str(answer["reason"])

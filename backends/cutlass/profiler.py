@@ -11,7 +11,7 @@ import json
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -62,7 +62,7 @@ class GpuProfiler:
         self.device = device
         self.options, self.context, self.arch = options, context, arch
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+    def run(self, jobs: Sequence[Job]) -> Generator[Outcome]:
         self.context.work_dir.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
             name = stack.enter_context(tempfile.TemporaryDirectory(dir=self.context.work_dir))

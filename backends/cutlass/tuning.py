@@ -7,7 +7,8 @@ configuration that was tried, so that a later, narrower question is answered fro
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -80,10 +81,11 @@ class Profiler(Protocol):
     device: str
     """The device's name."""
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+    def run(self, jobs: Sequence[Job]) -> Generator[Outcome]:
         """Build all jobs' units in parallel and run them one by one on equal random data.
 
-        What became of each is told in the order of the jobs, while later ones are being built.
+        What became of each is told in the order of the jobs, while later ones are being built;
+        closing ends what is still built and run.
         """
 
 
@@ -104,7 +106,7 @@ class Tuner:
         Raises
         ------
         CodegenError
-            When none of a spec's configurations runs on the device.
+            When none of a spec's configurations runs on the device; all others are chosen then.
         ReplayMissError
             In a replay, when the log does not know a spec.
         """
@@ -116,6 +118,7 @@ class Tuner:
         if not unknown:
             return chosen
         measure = self._first_valid if self.options.find_first_valid else self._measured
+        failed: list[CodegenError] = []
         # First what nobody else is at, then the rest, which is found then or is nobody's any more.
         for patient in (False, True):
             keys = [self._key(question.spec) for question in unknown]
@@ -123,8 +126,10 @@ class Tuner:
                 left = [q for q, is_held in zip(unknown, held, strict=True) if not is_held]
                 own = [q for q, is_held in zip(unknown, held, strict=True) if is_held]
                 found, open_questions = self._ask(own)
-                chosen |= found | measure(open_questions, self.profiler)
+                chosen |= found | measure(open_questions, self.profiler, failed)
             unknown = left
+        if failed:
+            raise failed[0]
         return chosen
 
     def _ask(
@@ -181,29 +186,30 @@ class Tuner:
         return min(valid, key=lambda row: row[1])[0]
 
     def _measured(
-        self, questions: Sequence[Question], profiler: Profiler
+        self, questions: Sequence[Question], profiler: Profiler, failed: list[CodegenError]
     ) -> dict[KernelSpec, Configuration]:
+        """The fastest of each; what nothing runs is added to ``failed``."""
         jobs = [Job.of(q, c) for q in questions for c in q.configurations]
-        outcomes = profiler.run(jobs)
         chosen = {}
-        failed: list[CodegenError] = []
-        for question in questions:
-            own = judge(question.spec, [next(outcomes) for _ in question.configurations])
-            pairs = list(zip(question.configurations, own, strict=True))
-            self._record(question, pairs)
-            valid = [(c, o.sec) for c, o in pairs if o.sec is not None]
-            if valid:
-                chosen[question.spec] = min(valid, key=lambda pair: pair[1])[0]
-            else:
-                failed.append(_none_runs(question, own))
-        if failed:
-            raise failed[0]
+        with closing(profiler.run(jobs)) as outcomes:
+            for question in questions:
+                own = judge(question.spec, [next(outcomes) for _ in question.configurations])
+                pairs = list(zip(question.configurations, own, strict=True))
+                self._record(question, pairs)
+                valid = [(c, o.sec) for c, o in pairs if o.sec is not None]
+                if valid:
+                    chosen[question.spec] = min(valid, key=lambda pair: pair[1])[0]
+                else:
+                    failed.append(_none_runs(question, own))
         return chosen
 
     def _first_valid(
-        self, questions: Sequence[Question], profiler: Profiler
+        self, questions: Sequence[Question], profiler: Profiler, failed: list[CodegenError]
     ) -> dict[KernelSpec, Configuration]:
-        """In rounds: every open question's next configuration, all built in parallel."""
+        """In rounds: every open question's next configuration, all built in parallel.
+
+        What nothing runs is added to ``failed``.
+        """
         chosen: dict[KernelSpec, Configuration] = {}
         tried: dict[KernelSpec, list[tuple[Configuration, Outcome]]] = {}
         open_questions = list(questions)
@@ -216,7 +222,7 @@ class Tuner:
                 if outcome.sec is not None:
                     chosen[q.spec] = c
                 elif len(tried[q.spec]) == len(q.configurations):
-                    raise _none_runs(q, [o for _, o in tried[q.spec]])
+                    failed.append(_none_runs(q, [o for _, o in tried[q.spec]]))
                 else:
                     left.append(q)
             open_questions = left

@@ -15,7 +15,7 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.backends.base import BackendTarget, BuildContext
-from collage.backends.compile import CompiledLibrary, compile_module
+from collage.backends.compile import CompiledLibrary, compile_module, external_functions
 from collage.backends.cuda_runtime import has_device
 from collage.backends.cudnn import CudnnBackend
 from collage.backends.cudnn import plans as plans_module
@@ -32,7 +32,6 @@ from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.partition import Partition, read_partition
 from collage.backends.cudnn.plans import Plan, build_plans, link_planner, run_planner
 from collage.backends.errors import BackendUnavailableError, CodegenError, ReplayMissError
-from collage.backends.lift_constants import lift_constants
 from collage.backends.registry import get_backend
 from collage.config import Config
 from collage.lower import lower
@@ -82,8 +81,7 @@ def residual_block(channels: int = 16) -> tvm.IRModule:
 
 
 def partitions_of(module: tvm.IRModule) -> list[Partition]:
-    mod = lift_constants(partitioned(module), {"cudnn"})
-    functions = [f for f in mod.functions.values() if f.attrs and "Codegen" in f.attrs]
+    functions = external_functions(partitioned(module), CudnnBackend())
     return [read_partition(function, CudnnOptions(), 90) for function in functions]
 
 

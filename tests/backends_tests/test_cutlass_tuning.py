@@ -174,16 +174,23 @@ def test_failures_are_recorded_and_none_left_is_an_error(tmp_path: Path) -> None
     assert {row["sec"] for row in tried} == {None}
 
 
-def test_a_problem_that_nothing_runs_costs_no_other_its_choice(tmp_path: Path) -> None:
+@pytest.mark.parametrize("find_first_valid", [False, True])
+def test_a_problem_that_nothing_runs_costs_no_other_its_choice(
+    tmp_path: Path, find_first_valid: bool
+) -> None:
     bad, good = question(128, 768, 768), question(128, 3072, 768)
 
     def answer(job: Job) -> Outcome:
         return Outcome(error="misaligned") if job.spec == bad.spec else Outcome(1e-6, SAMPLE)
 
     with pytest.raises(CodegenError, match="misaligned"):
-        tuner(tmp_path / "log", FakeProfiler(answer)).choose([bad, good])
+        tuner(tmp_path / "log", FakeProfiler(answer), find_first_valid=find_first_valid).choose(
+            [bad, good]
+        )
     again = FakeProfiler(answer)
-    assert set(tuner(tmp_path / "log", again).choose([good])) == {good.spec}
+    assert set(
+        tuner(tmp_path / "log", again, find_first_valid=find_first_valid).choose([good])
+    ) == {good.spec}
     assert again.asked == []
 
 
@@ -212,7 +219,7 @@ def test_what_another_process_is_tuning_comes_last_and_is_not_measured_again(
         with other.log.alone([other._key(shared.spec)]):
             begun.set()
             assert go_on.wait(30)
-            other._measured([shared], other.profiler)
+            other._measured([shared], other.profiler, [])
 
     thread = Thread(target=tune_shared)
     thread.start()
