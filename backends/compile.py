@@ -222,7 +222,10 @@ def link(
     except OSError as err:
         raise OutputError(f"cannot write '{output}': {err.strerror}", value=str(output)) from err
     except RuntimeError as err:
-        raise CompileError(f"linking '{output.name}' failed: {err}", value=str(err)) from err
+        # Under a heading, and over the command line, TVM has the linker's own words.
+        lines = [line.strip() for line in str(err).splitlines() if line.strip()]
+        reason = lines[1] if len(lines) > 1 else str(err)
+        raise CompileError(f"linking '{output.name}' failed: {reason}", value=str(err)) from err
     return CompiledLibrary(output, tuple(libraries.values()), required, runtimes)
 
 

@@ -194,9 +194,10 @@ def test_failed_link_carries_the_linker_s_words(
 ) -> None:
     missing = tmp_path / "libgone.so"
     monkeypatch.setattr(registry.get_backend("openblas"), "shared_libraries", lambda _: [missing])
-    with pytest.raises(CompileError, match=r"linking 'model.so' failed") as caught:
+    with pytest.raises(CompileError, match=r"linking 'model.so' failed: .*libgone.so") as caught:
         compile_mixed(tmp_path / "model.so", context)
     assert "libgone.so" in caught.value.value
+    assert "\n" not in str(caught.value), "what is shown of it is one line"
 
 
 def test_missing_compiler_is_no_unwritable_output(context: BuildContext, tmp_path: Path) -> None:
