@@ -17,15 +17,15 @@ from pathlib import Path
 import tvm
 from tvm import relax
 
-from collage.backends import native
-from collage.backends.base import BackendTarget, BuildContext, ExternalBackend, LibraryNeed
-from collage.backends.cuda_graph import all_capturable, copy_shared_inputs
-from collage.backends.cuda_runtime import load_runtime_or_stub, nvcc_compiles
-from collage.backends.cuda_toolkit import cudart
-from collage.backends.errors import CompileError, OutputError, TargetError
-from collage.backends.lift_constants import lift_constants
-from collage.backends.native_backend import NativeBackend
-from collage.backends.registry import CodegenFailures, encode_codegen_options, get_backend
+from collage.backends.contract.base import BackendTarget, BuildContext, ExternalBackend, LibraryNeed
+from collage.backends.contract.errors import CompileError, OutputError, TargetError
+from collage.backends.contract.native import NativeBackend
+from collage.backends.contract.registry import CodegenFailures, encode_codegen_options, get_backend
+from collage.backends.relax.cuda_graph import all_capturable, copy_shared_inputs
+from collage.backends.relax.lift_constants import lift_constants
+from collage.backends.toolchain import native
+from collage.backends.toolchain.cuda_runtime import load_runtime_or_stub, nvcc_compiles
+from collage.backends.toolchain.cuda_toolkit import cudart
 
 
 @dataclass(frozen=True)

@@ -31,10 +31,10 @@ from tvm.relax import op
 
 from benchmarks.machine import commit, machine, now
 from benchmarks.statistics import Spread
-from collage.backends.base import BackendTarget, BuildContext
 from collage.backends.compile import build_executable, codegen_names, link, stage_libraries
-from collage.backends.registry import get_backend
-from collage.lower import lower
+from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract.registry import get_backend
+from collage.passes.lower import lower
 from collage.search.candidates import Candidate, Composite
 from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import make_partitioning

@@ -15,18 +15,18 @@ from collage._version import __version__
 
 if TYPE_CHECKING:
     from collage import transform
-    from collage.api import optimize
-    from collage.backends.registry import register_backend
-    from collage.bundle import load
-    from collage.result import Result
+    from collage.backends.contract.registry import register_backend
+    from collage.bundle.bundle import load
+    from collage.pipeline.optimize import optimize
+    from collage.pipeline.result import Result
 
 __all__ = ["Result", "__version__", "load", "optimize", "register_backend", "transform"]
 
 _HOMES = {
-    "Result": "collage.result",
-    "load": "collage.bundle",
-    "optimize": "collage.api",
-    "register_backend": "collage.backends.registry",
+    "Result": "collage.pipeline.result",
+    "load": "collage.bundle.bundle",
+    "optimize": "collage.pipeline.optimize",
+    "register_backend": "collage.backends.contract.registry",
 }
 
 

@@ -12,11 +12,11 @@ import tvm
 from tvm import relax
 
 from collage.cost.base import Cost, CostModel, CostStatus
-from collage.cost.data import DataSpec
-from collage.cost.describe import call_flops
-from collage.cost.overheads import Overheads
-from collage.cost.workload import Workload
-from collage.lower import extract
+from collage.cost.models.overheads import Overheads
+from collage.cost.workload.data import DataSpec
+from collage.cost.workload.describe import call_flops
+from collage.cost.workload.workload import Workload
+from collage.passes.lower import extract
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
 

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from collage.backends.errors import UserError
+from collage.backends.contract.errors import UserError
 
 
 @dataclass(frozen=True)

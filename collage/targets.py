@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 import tvm
 
-from collage.backends.base import BackendTarget
-from collage.backends.cuda_runtime import has_device
-from collage.backends.errors import BackendUnavailableError, TargetError
-from collage.backends.registry import backend_names, get_backend
+from collage.backends.contract.base import BackendTarget
+from collage.backends.contract.errors import BackendUnavailableError, TargetError
+from collage.backends.contract.registry import backend_names, get_backend
+from collage.backends.toolchain.cuda_runtime import has_device
 
 TargetLike: TypeAlias = str | Mapping[str, Any] | tvm.target.Target | BackendTarget
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import tvm
 
-from collage.api import optimize
+from collage.pipeline.optimize import optimize
 from collage.targets import TargetLike
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collage.backends.base import BackendTarget
-    from collage.cost.workload import Workload
+    from collage.backends.contract.base import BackendTarget
+    from collage.cost.workload.workload import Workload
 
 
 class CostStatus(enum.Enum):

@@ -108,7 +108,7 @@ for stage in "${stages[@]}"; do
       run tests "$limit" "$python" -m pytest -m gpu -p no:cacheprovider -q -rfEs --durations=5 \
         --junitxml "$out/tests.xml" ${match:+-k "$match"} $(grep -rlF mark.gpu tests --include='test_*.py');;
     numerics)
-      if [ -n "$dry" ] && [ -z "$families" ]; then families=tests.collage_tests.gpu_rehearsal_cases; fi
+      if [ -n "$dry" ] && [ -z "$families" ]; then families=tests.benchmarks_tests.gpu_rehearsal_cases; fi
       limit=$(left); [ "$limit" -lt "$numerics_budget" ] || limit=$numerics_budget
       run numerics $((limit + 45)) "$python" -m benchmarks.gpu.numerics --out "$out" \
         --cache "$COLLAGE_CACHE_DIR" --device "$device" --time-budget "$limit" \

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from collage.backends.errors import SearchError
+from collage.backends.contract.errors import SearchError
 from collage.search.candidates import Candidate
 
 

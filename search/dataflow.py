@@ -8,7 +8,7 @@ import networkx as nx
 import tvm
 from tvm import relax
 
-from collage.backends.errors import SearchError
+from collage.backends.contract.errors import SearchError
 from collage.search.op_kinds import OpKind, kind_of
 
 __all__ = ["DataflowGraph", "OpKind", "bits"]

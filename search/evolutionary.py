@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import optuna
 
-from collage.backends.errors import SearchError
+from collage.backends.contract.errors import SearchError
 from collage.search.candidates import Candidate
 from collage.search.cover import cheapest_cover
 from collage.search.dataflow import DataflowGraph

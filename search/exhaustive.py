@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import networkx as nx
 
-from collage.backends.errors import SearchError
+from collage.backends.contract.errors import SearchError
 from collage.search.candidates import Candidate
 from collage.search.costs import CandidateCosts, checked_seconds
 from collage.search.dataflow import DataflowGraph

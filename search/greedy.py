@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collage.backends.base import BackendTarget, Granularity
-from collage.backends.errors import SearchError
-from collage.backends.registry import get_backend
+from collage.backends.contract.base import BackendTarget, Granularity
+from collage.backends.contract.errors import SearchError
+from collage.backends.contract.registry import get_backend
 from collage.search.byoc import choose_matches, merge_composites
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits

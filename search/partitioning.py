@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-from collage.backends.errors import SearchError
+from collage.backends.contract.errors import SearchError
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
 from collage.search.subgraph import SubGraph

@@ -9,14 +9,14 @@ from pathlib import Path
 import tvm
 from tvm import relax
 
-from collage.backends import native
-from collage.backends.base import BackendTarget, BuildContext, LibraryNeed
-from collage.backends.cublas.algorithms import Choice
+from collage.backends.contract.base import BackendTarget, BuildContext, LibraryNeed
 from collage.backends.cublas.partition import Partition, read_partition
 from collage.backends.cublas.problem import Problem
 from collage.backends.cublas.tuner import RUNTIME, TEMPLATES, choose, compile_source
-from collage.backends.cuda_toolkit import arch_of
-from collage.backends.source_templates import source_templates
+from collage.backends.cublas.tuning import Choice
+from collage.backends.toolchain import native
+from collage.backends.toolchain.cuda_toolkit import arch_of
+from collage.backends.toolchain.source_templates import source_templates
 
 
 @dataclass(frozen=True)

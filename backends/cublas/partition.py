@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from tvm import relax
 
-from collage.backends.composites import CompositeCall
+from collage.backends.contract.errors import CodegenError, UnsupportedProblemError
 from collage.backends.cublas.options import CublasOptions
 from collage.backends.cublas.patterns import kinds, product_of
 from collage.backends.cublas.problem import Problem
-from collage.backends.errors import CodegenError, UnsupportedProblemError
-from collage.backends.patterns import permutation
+from collage.backends.relax.composites import CompositeCall
+from collage.backends.relax.patterns import permutation
 
 NO_ARGUMENT = -1
 

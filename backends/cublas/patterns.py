@@ -14,7 +14,7 @@ import tvm
 from tvm import relax
 from tvm.relax.dpl import DFPattern, is_op, wildcard
 
-from collage.backends.base import Match, PatternTriple, Predicate, Verdict
+from collage.backends.contract.base import Match, PatternTriple, Predicate, Verdict
 from collage.backends.cublas.options import CublasOptions
 from collage.backends.cublas.problem import (
     DTYPES,
@@ -23,7 +23,7 @@ from collage.backends.cublas.problem import (
     derive,
     matrix_views,
 )
-from collage.backends.patterns import (
+from collage.backends.relax.patterns import (
     Chain,
     all_of,
     bias_per_channel,
@@ -37,7 +37,7 @@ from collage.backends.patterns import (
     with_bias,
     with_residual,
 )
-from collage.backends.strided_views import View, operand_view, result_view
+from collage.backends.relax.strided_views import View, operand_view, result_view
 
 MATMUL, CONV2D = "relax.matmul", "relax.nn.conv2d"
 

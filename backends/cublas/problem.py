@@ -11,8 +11,8 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from collage.backends.errors import UnsupportedProblemError
-from collage.backends.strided_views import (
+from collage.backends.contract.errors import UnsupportedProblemError
+from collage.backends.relax.strided_views import (
     View,
     fold_batch_into_rows,
     matmul_views,
@@ -103,7 +103,7 @@ class Product:
 
 
 def matrix_views(lhs: View, rhs: View, result: View | None = None) -> tuple[View, View, View]:
-    """:func:`~collage.backends.strided_views.matmul_views` of operands that are no vectors.
+    """:func:`~collage.backends.relax.strided_views.matmul_views` of operands that are no vectors.
 
     Raises
     ------

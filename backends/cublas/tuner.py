@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import tvm
 
-from collage.backends import native
-from collage.backends.base import BuildContext, LibraryNeed
-from collage.backends.cublas.algorithms import (
+from collage.backends.contract.base import BuildContext, LibraryNeed
+from collage.backends.contract.errors import CodegenError
+from collage.backends.cublas.problem import Problem
+from collage.backends.cublas.tuning import (
     SCHEMA,
     Choice,
     Device,
@@ -24,12 +25,16 @@ from collage.backends.cublas.algorithms import (
     find_choice,
     keep_choice,
 )
-from collage.backends.cublas.problem import Problem
-from collage.backends.cuda_runtime import device_name
-from collage.backends.cuda_toolkit import CUDA_HEADER, compute_capability, cudart, find_toolkit
-from collage.backends.device_lock import exclusive
-from collage.backends.errors import CodegenError
-from collage.backends.tuning_log import TuningLog
+from collage.backends.storage.device_lock import exclusive
+from collage.backends.storage.tuning_store import TuningLog
+from collage.backends.toolchain import native
+from collage.backends.toolchain.cuda_runtime import device_name
+from collage.backends.toolchain.cuda_toolkit import (
+    CUDA_HEADER,
+    compute_capability,
+    cudart,
+    find_toolkit,
+)
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 HEADERS = ("cublas_plan.h", "cublas_problem.h")

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 from tvm import relax
 
-from collage.backends.cudnn.description import (
+from collage.backends.contract.errors import UnsupportedProblemError
+from collage.backends.cudnn.epilogue import same_dtype
+from collage.backends.cudnn.problem import (
     Causal,
     Graph,
     GraphBuilder,
     Kind,
 )
-from collage.backends.cudnn.epilogue import same_dtype
-from collage.backends.errors import UnsupportedProblemError
-from collage.backends.patterns import static_shape
-from collage.backends.strided_views import View, operand_view, result_view
+from collage.backends.relax.patterns import static_shape
+from collage.backends.relax.strided_views import View, operand_view, result_view
 
 HEADS_FIRST = (0, 2, 1, 3)
 """Axes that turn (batch, length, heads, width) to (batch, heads, length, width) and back."""

@@ -11,14 +11,14 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from collage.backends import native
-from collage.backends.base import BuildContext
-from collage.backends.cudnn.description import Graph
+from collage.backends.contract.base import BuildContext
 from collage.backends.cudnn.library import SOURCES, TEMPLATES, Installation, compile_source
 from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.partition import Partition, read_partition
-from collage.backends.cudnn.plans import Plan, build_plans
-from collage.backends.source_templates import source_templates
+from collage.backends.cudnn.problem import Graph
+from collage.backends.cudnn.tuning import Plan, build_plans
+from collage.backends.toolchain import native
+from collage.backends.toolchain.source_templates import source_templates
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,7 @@ import math
 
 from tvm import relax
 
-from collage.backends.cudnn.description import (
-    Graph,
-    GraphBuilder,
-    Kind,
-)
+from collage.backends.contract.errors import UnsupportedProblemError
 from collage.backends.cudnn.epilogue import (
     Epilogue,
     add_epilogue,
@@ -18,9 +14,13 @@ from collage.backends.cudnn.epilogue import (
     same_dtype,
 )
 from collage.backends.cudnn.options import CudnnOptions
-from collage.backends.errors import UnsupportedProblemError
-from collage.backends.patterns import static_shape
-from collage.backends.strided_views import View
+from collage.backends.cudnn.problem import (
+    Graph,
+    GraphBuilder,
+    Kind,
+)
+from collage.backends.relax.patterns import static_shape
+from collage.backends.relax.strided_views import View
 
 LAYOUTS = {"NHWC": "OHWI", "NCHW": "OIHW"}
 """Layouts of the data, and of the weights that go with each."""

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from collage.backends import cuda_toolkit, native
-from collage.backends.base import BuildContext, LibraryNeed
-from collage.backends.errors import BackendUnavailableError
+from collage.backends.contract.base import BuildContext, LibraryNeed
+from collage.backends.contract.errors import BackendUnavailableError
+from collage.backends.toolchain import cuda_toolkit, native
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 SONAME = "libcudnn.so.9"

@@ -6,20 +6,20 @@ from dataclasses import dataclass
 
 from tvm import relax
 
-from collage.backends.composites import Composite, CompositeCall
+from collage.backends.contract.errors import CodegenError, UnsupportedProblemError
 from collage.backends.cudnn.attention import (
     attention_graph,
     attention_of_chain,
     attention_of_operator,
 )
 from collage.backends.cudnn.contraction import conv2d_graph, matmul_graph
-from collage.backends.cudnn.description import Graph
 from collage.backends.cudnn.epilogue import Epilogue, activation_of
 from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.patterns import check_softmax, scale_of
+from collage.backends.cudnn.problem import Graph
 from collage.backends.cudnn.single import norm_graph, pool_graph, softmax_graph
-from collage.backends.errors import CodegenError, UnsupportedProblemError
-from collage.backends.patterns import permutation, static_shape
+from collage.backends.relax.composites import Composite, CompositeCall
+from collage.backends.relax.patterns import permutation, static_shape
 
 
 @dataclass(frozen=True)

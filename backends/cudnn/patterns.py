@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from tvm import relax
 from tvm.relax.dpl import DFPattern, is_const, is_op, wildcard
 
-from collage.backends.base import Match, PatternTriple, Predicate
+from collage.backends.contract.base import Match, PatternTriple, Predicate
+from collage.backends.contract.errors import UnsupportedProblemError
 from collage.backends.cudnn.attention import (
     Attention,
     attention_graph,
@@ -21,12 +22,11 @@ from collage.backends.cudnn.attention import (
     attention_of_operator,
 )
 from collage.backends.cudnn.contraction import conv2d_graph, matmul_graph
-from collage.backends.cudnn.description import Graph
 from collage.backends.cudnn.epilogue import Epilogue, activation_of
 from collage.backends.cudnn.options import CudnnOptions
+from collage.backends.cudnn.problem import Graph
 from collage.backends.cudnn.single import norm_graph, pool_graph, softmax_graph
-from collage.backends.errors import UnsupportedProblemError
-from collage.backends.patterns import (
+from collage.backends.relax.patterns import (
     Chain,
     all_of,
     derives,

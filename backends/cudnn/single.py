@@ -6,15 +6,15 @@ import math
 
 from tvm import relax
 
-from collage.backends.cudnn.description import (
+from collage.backends.contract.errors import UnsupportedProblemError
+from collage.backends.cudnn.epilogue import same_dtype
+from collage.backends.cudnn.problem import (
     Graph,
     GraphBuilder,
     Kind,
 )
-from collage.backends.cudnn.epilogue import same_dtype
-from collage.backends.errors import UnsupportedProblemError
-from collage.backends.patterns import static_shape
-from collage.backends.strided_views import View
+from collage.backends.relax.patterns import static_shape
+from collage.backends.relax.strided_views import View
 
 
 def pool_graph(call: relax.Call) -> Graph:

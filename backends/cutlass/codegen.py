@@ -15,19 +15,19 @@ from pathlib import Path
 import tvm
 from tvm import relax
 
-from collage.backends import native
-from collage.backends.base import BackendTarget, BuildContext
-from collage.backends.cuda_toolkit import arch_of, cached_cuda_compilation, find_toolkit
-from collage.backends.cutlass.family import Configuration, KernelSpec, OperatorFamily
+from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract.errors import CodegenError
+from collage.backends.cutlass.families._base import Configuration, KernelSpec, OperatorFamily
 from collage.backends.cutlass.library import TEMPLATES, template_headers
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.partition import Partition, read_partition
 from collage.backends.cutlass.profiler import gpu_profiler
 from collage.backends.cutlass.tuning import SCHEMA, Question, Tuner
 from collage.backends.cutlass.unit import Unit, compile_jobs
-from collage.backends.errors import CodegenError
-from collage.backends.source_templates import source_templates
-from collage.backends.tuning_log import TuningLog
+from collage.backends.storage.tuning_store import TuningLog
+from collage.backends.toolchain import native
+from collage.backends.toolchain.cuda_toolkit import arch_of, cached_cuda_compilation, find_toolkit
+from collage.backends.toolchain.source_templates import source_templates
 
 MAX_INPUTS = 8
 """``COLLAGE_CUTLASS_MAX_INPUTS`` in ``templates/cutlass_runtime.h``."""

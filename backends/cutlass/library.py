@@ -7,7 +7,7 @@ import importlib.util
 import re
 from pathlib import Path
 
-from collage.backends.errors import BackendUnavailableError
+from collage.backends.contract.errors import BackendUnavailableError
 
 PACKAGE = "nvidia-cutlass"
 REMEDY = "pip install 'collage[cuda]'"

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from tvm import relax
 
-from collage.backends.composites import CompositeCall
-from collage.backends.cutlass.family import KernelSpec, OperatorFamily
+from collage.backends.contract.errors import CodegenError
+from collage.backends.cutlass.families._base import KernelSpec, OperatorFamily
 from collage.backends.cutlass.options import CutlassOptions
-from collage.backends.errors import CodegenError
+from collage.backends.relax.composites import CompositeCall
 
 
 @dataclass(frozen=True)

@@ -19,16 +19,16 @@ from queue import Queue
 
 import numpy as np
 
-from collage.backends import native
-from collage.backends.base import BuildContext
-from collage.backends.cuda_runtime import device_name
-from collage.backends.cuda_toolkit import cached_cuda_compilation, cudart
+from collage.backends.contract.base import BuildContext
+from collage.backends.contract.errors import CompileError
 from collage.backends.cutlass.library import TEMPLATES, template_headers
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.tuning import Job, Outcome, Profiler
 from collage.backends.cutlass.unit import Unit, compile_jobs
-from collage.backends.device_lock import exclusive
-from collage.backends.errors import CompileError
+from collage.backends.storage.device_lock import exclusive
+from collage.backends.toolchain import native
+from collage.backends.toolchain.cuda_runtime import device_name
+from collage.backends.toolchain.cuda_toolkit import cached_cuda_compilation, cudart
 
 REPETITIONS = 20
 RUNS_AT_A_TIME = 2

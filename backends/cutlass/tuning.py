@@ -15,13 +15,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from collage.backends.cuda_toolkit import compute_capability, find_toolkit
-from collage.backends.cutlass.family import Configuration, KernelSpec, OperatorFamily
+from collage.backends.contract.errors import CodegenError
+from collage.backends.cutlass.families._base import Configuration, KernelSpec, OperatorFamily
 from collage.backends.cutlass.library import cutlass_version
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.unit import Unit
-from collage.backends.errors import CodegenError
-from collage.backends.tuning_log import TuningLog
+from collage.backends.storage.tuning_store import TuningLog
+from collage.backends.toolchain.cuda_toolkit import compute_capability, find_toolkit
 
 SCHEMA = 1
 """Of this backend's records in the tuning log."""

@@ -11,11 +11,11 @@ from pathlib import Path
 import psutil
 from filelock import FileLock
 
-from collage.backends.base import BuildContext
-from collage.backends.cuda_toolkit import compile_cuda_cached
-from collage.backends.cutlass.family import KernelSource
+from collage.backends.contract.base import BuildContext
+from collage.backends.cutlass.families._base import KernelSource
 from collage.backends.cutlass.library import TEMPLATES, include_flags, template_headers
 from collage.backends.cutlass.options import CutlassOptions
+from collage.backends.toolchain.cuda_toolkit import compile_cuda_cached
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from collage.backends import native
-from collage.backends.base import BuildContext
+from collage.backends.contract.base import BuildContext
 from collage.backends.onednn.options import OnednnOptions
-from collage.backends.onednn.plan import plan_function
-from collage.backends.source_templates import source_templates
+from collage.backends.onednn.problem import plan_function
+from collage.backends.toolchain import native
+from collage.backends.toolchain.source_templates import source_templates
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 HEADERS = (

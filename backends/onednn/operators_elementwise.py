@@ -8,7 +8,7 @@ import tvm
 from tvm import relax
 
 from collage.backends.onednn.graph import COMMUTATIVE, Binary, Eltwise, OpKind, Tensor
-from collage.backends.onednn.importer import Importer, handles
+from collage.backends.onednn.partition import Importer, handles
 
 UNARY: dict[str, tuple[Eltwise, float, float]] = {
     "nn.relu": (Eltwise.RELU, 0.0, 0.0),

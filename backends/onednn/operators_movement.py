@@ -5,8 +5,8 @@ from __future__ import annotations
 from tvm import relax
 
 from collage.backends.onednn.graph import OpKind, Tensor
-from collage.backends.onednn.importer import Importer, handles
 from collage.backends.onednn.operators_elementwise import number
+from collage.backends.onednn.partition import Importer, handles
 
 
 @handles("reshape", "squeeze", "expand_dims", "flatten", "nn.batch_flatten")

@@ -8,7 +8,7 @@ import numpy as np
 from tvm import relax
 
 from collage.backends.onednn.graph import OpKind, Pool, Reduction, Tensor
-from collage.backends.onednn.importer import Importer, handles
+from collage.backends.onednn.partition import Importer, handles
 
 
 @handles("nn.conv2d")

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from tvm import relax
 from tvm.relax.dpl import is_op, wildcard
 
-from collage.backends.base import Match, PatternTriple, Predicate, Verdict
+from collage.backends.contract.base import Match, PatternTriple, Predicate, Verdict
 from collage.backends.onednn.operators_elementwise import BINARY, UNARY
 from collage.backends.onednn.operators_nn import pool_after
-from collage.backends.patterns import (
+from collage.backends.relax.patterns import (
     Chain,
     all_of,
     bias_per_channel,

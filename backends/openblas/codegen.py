@@ -11,14 +11,14 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from collage.backends import native
-from collage.backends.base import BuildContext
-from collage.backends.errors import CodegenError, UnsupportedProblemError
+from collage.backends.contract.base import BuildContext
+from collage.backends.contract.errors import CodegenError, UnsupportedProblemError
 from collage.backends.openblas.options import OpenBLASOptions
 from collage.backends.openblas.partition import Partition, Source, read_partition
 from collage.backends.openblas.problem import Problem, plan
-from collage.backends.source_templates import source_templates
-from collage.backends.strided_views import View, matmul_views
+from collage.backends.relax.strided_views import View, matmul_views
+from collage.backends.toolchain import native
+from collage.backends.toolchain.source_templates import source_templates
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 

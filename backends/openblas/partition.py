@@ -8,10 +8,10 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from collage.backends.composites import CompositeCall
-from collage.backends.errors import CodegenError
-from collage.backends.patterns import permutation
-from collage.backends.strided_views import View, operand_view, result_view
+from collage.backends.contract.errors import CodegenError
+from collage.backends.relax.composites import CompositeCall
+from collage.backends.relax.patterns import permutation
+from collage.backends.relax.strided_views import View, operand_view, result_view
 
 ACTIVATION_OPS = {
     "relax.nn.relu": "relu",

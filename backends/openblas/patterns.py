@@ -10,10 +10,10 @@ import itertools
 
 from tvm.relax.dpl import DFPattern, is_op, wildcard
 
-from collage.backends.base import Match, PatternTriple, Predicate, Verdict
+from collage.backends.contract.base import Match, PatternTriple, Predicate, Verdict
 from collage.backends.openblas.options import OpenBLASOptions
 from collage.backends.openblas.problem import Problem, plan
-from collage.backends.patterns import (
+from collage.backends.relax.patterns import (
     Chain,
     all_of,
     bias_per_channel,
@@ -23,7 +23,7 @@ from collage.backends.patterns import (
     with_activation,
     with_bias,
 )
-from collage.backends.strided_views import matmul_views, operand_view, result_view
+from collage.backends.relax.strided_views import matmul_views, operand_view, result_view
 
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "tanh", "sigmoid")
 """Activations of the runtime's epilogue, by their names in ``backends.patterns``."""

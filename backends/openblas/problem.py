@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from collage.backends.errors import UnsupportedProblemError
-from collage.backends.strided_views import View, fold_batch_into_rows, merge_batch_axes
+from collage.backends.contract.errors import UnsupportedProblemError
+from collage.backends.relax.strided_views import View, fold_batch_into_rows, merge_batch_axes
 
 MAX_BATCH_AXES = 6
 """Room for batch axes in the runtime's ``collage_matmul``."""

@@ -6,16 +6,16 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from collage.backends.base import Match, Predicate, Verdict
-from collage.backends.patterns import tensor_dtype, tensor_shape
-from collage.backends.tensorrt.convert_movement import (
+from collage.backends.contract.base import Match, Predicate, Verdict
+from collage.backends.relax.patterns import tensor_dtype, tensor_shape
+from collage.backends.tensorrt.converters.movement import (
     PAD_MODES,
     RESIZE_COORDINATES,
     RESIZE_METHODS,
     RESIZE_ROUNDING,
     permutation_of,
 )
-from collage.backends.tensorrt.convert_nn import (
+from collage.backends.tensorrt.converters.nn import (
     SPATIAL,
     data_layout,
     padding_needed,

@@ -10,15 +10,15 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from collage.backends import cuda_toolkit, native
-from collage.backends.base import BackendTarget, BuildContext
-from collage.backends.errors import CodegenError
-from collage.backends.source_templates import source_templates
+from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract.errors import CodegenError
 from collage.backends.tensorrt import python_runtime
-from collage.backends.tensorrt.adapter import Package
 from collage.backends.tensorrt.engine import Engine, EngineBuilder
-from collage.backends.tensorrt.network import RefusalError
+from collage.backends.tensorrt.library import Package
+from collage.backends.tensorrt.problem import RefusalError
 from collage.backends.tensorrt.runtimes import Shim, find_shim
+from collage.backends.toolchain import cuda_toolkit, native
+from collage.backends.toolchain.source_templates import source_templates
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 HEADER = TEMPLATES / "collage_tensorrt.h"

@@ -15,21 +15,14 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from collage.backends import cuda_toolkit
-from collage.backends.base import BackendTarget, BuildContext
-from collage.backends.errors import CodegenError
-from collage.backends.patterns import tensor_dtype, tensor_shape
-from collage.backends.tensorrt import (  # noqa: F401 - they register their converters
-    convert_elementwise,
-    convert_linear,
-    convert_movement,
-    convert_nn,
-    convert_reductions,
-)
-from collage.backends.tensorrt.adapter import Package, build_plan, combine_timings
-from collage.backends.tensorrt.network import NetworkWriter, RefusalError
+from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract.errors import CodegenError
+from collage.backends.relax.patterns import tensor_dtype, tensor_shape
+from collage.backends.tensorrt.library import Package, build_plan, combine_timings
 from collage.backends.tensorrt.options import TensorrtOptions
+from collage.backends.tensorrt.problem import NetworkWriter, RefusalError
 from collage.backends.tensorrt.values import content_key, leaf_types
+from collage.backends.toolchain import cuda_toolkit
 
 
 @dataclass(frozen=True)

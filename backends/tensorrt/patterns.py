@@ -12,11 +12,11 @@ import tvm
 from tvm import relax
 from tvm.relax.dpl import is_op, is_tuple_get_item, wildcard
 
-from collage.backends.base import Match, PatternTriple, Predicate, Verdict
-from collage.backends.patterns import all_of, tensor_shape
+from collage.backends.contract.base import Match, PatternTriple, Predicate, Verdict
+from collage.backends.relax.patterns import all_of, tensor_shape
 from collage.backends.tensorrt import checks
-from collage.backends.tensorrt.convert_elementwise import ACTIVATIONS, BINARY, UNARY
-from collage.backends.tensorrt.convert_reductions import REDUCTIONS
+from collage.backends.tensorrt.converters.elementwise import ACTIVATIONS, BINARY, UNARY
+from collage.backends.tensorrt.converters.reductions import REDUCTIONS
 from collage.backends.tensorrt.options import TensorrtOptions
 from collage.backends.tensorrt.values import DTYPES, MAX_RANK
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import tvm_ffi
 
-from collage.backends.tensorrt.adapter import Package, logged_reason, make_logger
+from collage.backends.tensorrt.library import Package, logged_reason, make_logger
 
 FUNCTION = "collage.tensorrt.run"
 """Global function: (digest, address and bytes of the engine, device, stream, addresses...)."""

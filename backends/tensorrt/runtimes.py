@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from collage.backends import cuda_toolkit
-from collage.backends.base import LibraryNeed
-from collage.backends.errors import BackendUnavailableError
-from collage.backends.tensorrt.adapter import PACKAGES, REMEDY, Package, find_package
+from collage.backends.contract.base import LibraryNeed
+from collage.backends.contract.errors import BackendUnavailableError
+from collage.backends.tensorrt.library import PACKAGES, REMEDY, Package, find_package
+from collage.backends.toolchain import cuda_toolkit
 
 HEADER = "NvInferRuntime.h"
 _VERSION_HEADER = "NvInferVersion.h"

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm import relax
 
-from collage.backends import native
-from collage.backends.patterns import tensor_shape
+from collage.backends.relax.patterns import tensor_shape
+from collage.backends.toolchain import native
 
 Array: TypeAlias = NDArray[Any]
 

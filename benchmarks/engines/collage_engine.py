@@ -25,7 +25,7 @@ class CollageEngine(Engine):
     def versions(self) -> dict[str, str]:
         from importlib.metadata import version
 
-        from collage.backends.registry import get_backend
+        from collage.backends.contract.registry import get_backend
 
         versions = {name: version(name) for name in ("apache-tvm", "apache-tvm-ffi")}
         for name in self.targets[1:]:
@@ -36,7 +36,7 @@ class CollageEngine(Engine):
         return versions
 
     def prepare(self, job: Job) -> dict[str, float]:
-        from collage.api import optimize
+        from collage.pipeline.optimize import optimize
 
         bundle = self.bundle(job)
         if bundle.exists():

@@ -116,7 +116,7 @@ def tvm_facts() -> dict[str, Any]:
 
 def toolkit() -> dict[str, Any]:
     """The compiler, the headers and the libraries that the backends find."""
-    from collage.backends import cuda_toolkit
+    from collage.backends.toolchain import cuda_toolkit
 
     facts: dict[str, Any] = {}
     try:
@@ -153,7 +153,7 @@ def _library_version(path: Path | None, function: str) -> str:
 
 def backends() -> dict[str, Any]:
     """Every backend's own answer."""
-    from collage.backends.registry import backend_names, get_backend
+    from collage.backends.contract.registry import backend_names, get_backend
 
     answers = {}
     for name in backend_names():

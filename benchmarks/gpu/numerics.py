@@ -27,8 +27,8 @@ from benchmarks.child import ChildError, ChildProcess
 from benchmarks.gpu import device
 from benchmarks.gpu.lanes import Lane, lanes
 from benchmarks.gpu.numerics_page import CaseResult, Writer
-from collage.backends.registry import get_backend
-from tests.contracts.cuda_cases import CudaCase, cases_of, families
+from collage.backends.contract.registry import get_backend
+from collage.testing.cuda_cases import CudaCase, cases_of, families
 
 _WORKER = "benchmarks.gpu.case_worker"
 COMPILE_LIMIT_SEC = 300.0

@@ -11,7 +11,7 @@ from collage.cli._console import out, print_json
 from collage.cli._options import Debug, Json, example
 
 if TYPE_CHECKING:
-    from collage.backends.base import Backend
+    from collage.backends.contract.base import Backend
 
 
 def add_to(app: typer.Typer) -> None:
@@ -20,7 +20,7 @@ def add_to(app: typer.Typer) -> None:
 
 def backends(json: Json = False, debug: Debug = False) -> None:
     """List the backends: usable or why not, library versions, and target attributes."""
-    from collage.backends.registry import backend_names, get_backend
+    from collage.backends.contract.registry import backend_names, get_backend
 
     rows = [_describe(get_backend(name)) for name in backend_names()]
     if json:

@@ -28,7 +28,7 @@ def bench(
     """
     import numpy as np
 
-    from collage.bundle import load
+    from collage.bundle.bundle import load
     from collage.report.units import format_sec, format_time
 
     loaded = load(bundle)

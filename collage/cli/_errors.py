@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import typer
 
-from collage.backends.errors import CollageError, UserError
+from collage.backends.contract.errors import CollageError, UserError
 
 EXIT_FAILURE = 1
 EXIT_USER = 2

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from collage.backends.errors import BundleError
+from collage.backends.contract.errors import BundleError
 from collage.cli._console import out
 from collage.cli._options import Debug, example
 
@@ -46,7 +46,7 @@ def explain(
 
 def _read_report(folder: Path) -> Report:
     """A bundle's report; the bundle itself is not loaded, so it may be another machine's."""
-    from collage.bundle import REPORT, read_manifest
+    from collage.bundle.bundle import REPORT, read_manifest
     from collage.report import Report
 
     read_manifest(folder)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from collage.backends.errors import LogError, OutputError
+from collage.backends.contract.errors import LogError, OutputError
 from collage.cli._console import err, out, print_json
 from collage.cli._options import Debug, Json, check_log, example
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from collage.cost.record import Record
+    from collage.cost.database.record import Record
 
 
 class _SummaryByDefault(typer.core.TyperGroup):
@@ -48,7 +48,7 @@ LogFile = Annotated[Path, typer.Argument(metavar="FILE", help="A log of measurem
 
 def summary(file: LogFile, json: Json = False, debug: Debug = False) -> None:
     """What a log holds: records, workloads, backends, devices, failures, unreadable lines."""
-    from collage.cost.database import Database
+    from collage.cost.database.jsonl import Database
 
     check_log(file, must_exist=True)
     database = Database(file, read_only=True)
@@ -99,7 +99,7 @@ def merge(
     debug: Debug = False,
 ) -> None:
     """Put logs together: every distinct record once, in order; a later one of a key counts."""
-    from collage.cost.record import read_line
+    from collage.cost.database.record import read_line
 
     if output.exists() and not any(output.samefile(file) for file in files if file.exists()):
         raise LogError(f"'{output}' exists; merge it too, or choose another file", value=output)
@@ -140,8 +140,8 @@ def ranking(file: Path) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    from collage.cost.database import Database
-    from collage.cost.record import TRANSITION
+    from collage.cost.database.jsonl import Database
+    from collage.cost.database.record import TRANSITION
     from collage.report.units import format_time
 
     check_log(file, must_exist=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from collage.backends.errors import LogError, ModelError
+from collage.backends.contract.errors import LogError, ModelError
 from collage.cli._console import out, print_json, results_only
 from collage.cli._errors import Interrupted
 from collage.cli._options import Debug, Json, check_log, example, parse_shapes
@@ -109,14 +109,14 @@ def optimize(
     if log is not None:
         check_log(log, must_exist=replay)
 
-    from collage.bundle import prepare_folder
+    from collage.bundle.bundle import prepare_folder
 
     existed = output.exists()
     # An hour of measuring must not end at a folder that cannot be written.
     prepare_folder(output)
 
-    from collage.api import optimize as search
-    from collage.cost.roofline import RooflineCostModel
+    from collage.cost.models.roofline import RooflineCostModel
+    from collage.pipeline.optimize import optimize as search
     from collage.targets import parse_target_text
 
     try:
@@ -189,7 +189,7 @@ def _as_json(report: Report, folder: Path, log: Path | None) -> dict[str, Any]:
 
 
 def _places(folder: Path, log: Path | None) -> dict[str, str]:
-    from collage.result import REPORT_HTML
+    from collage.pipeline.result import REPORT_HTML
 
     places = {"bundle": str(folder), "report": str(folder / REPORT_HTML)}
     if log is not None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from collage.backends.errors import LogError, ShapeError
+from collage.backends.contract.errors import LogError, ShapeError
 
 Debug = Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]

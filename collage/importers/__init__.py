@@ -7,7 +7,7 @@ from typing import Any
 
 import tvm
 
-from collage.backends.errors import ModelError
+from collage.backends.contract.errors import ModelError
 from collage.importers._base import (
     FileImporter,
     ImportedModel,

@@ -10,7 +10,7 @@ from typing import Protocol
 import tvm
 from tvm import relax
 
-from collage.backends.errors import ModelError, ShapeError
+from collage.backends.contract.errors import ModelError, ShapeError
 
 Shapes = Mapping[str, Sequence[int]]
 """Concrete shapes of inputs, by input name."""

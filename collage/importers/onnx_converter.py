@@ -15,7 +15,7 @@ import tvm
 from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
-from collage.backends.errors import ModelError
+from collage.backends.contract.errors import ModelError
 from collage.importers.onnx_support import node_label
 
 Attributes = dict[str, Any]

@@ -9,7 +9,7 @@ import onnx
 import onnx.version_converter
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from collage.backends.errors import ModelError
+from collage.backends.contract.errors import ModelError
 from collage.importers._base import ImportedModel, Shapes, from_module
 from collage.importers.onnx_converter import CheckedImporter
 from collage.importers.onnx_fold import attach_weights, detach_weights, fold, weight_inputs

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import onnx
 
-from collage.backends.errors import ModelError, ShapeError
+from collage.backends.contract.errors import ModelError, ShapeError
 from collage.importers._base import Shapes, show, unknown_input
 
 

@@ -10,7 +10,7 @@ import onnx
 import onnx.inliner
 from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
 
-from collage.backends.errors import ModelError
+from collage.backends.contract.errors import ModelError
 
 _log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import tvm
 import tvm.script
 
-from collage.backends.errors import ModelError
+from collage.backends.contract.errors import ModelError
 from collage.importers._base import ImportedModel, Shapes, from_module, reject_shapes
 
 _HEAD_BYTES = 4096

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from collage.backends.errors import ModelError, ShapeError
+from collage.backends.contract.errors import ModelError, ShapeError
 
 _FORMAT_FILE = "archive_format"
 _PICKLED_OBJECTS = ("custom_obj_", "opaque_obj_")

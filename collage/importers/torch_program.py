@@ -10,7 +10,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from collage.backends.errors import ModelError
+from collage.backends.contract.errors import ModelError
 from collage.importers._base import ImportedModel, Shapes, from_module, reject_shapes
 from collage.importers.torch_archive import is_archive, require_safe
 

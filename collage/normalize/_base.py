@@ -16,7 +16,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from collage.backends.errors import ModelError
+from collage.backends.contract.errors import ModelError
 
 MAX_ROUNDS = 100
 """Far above what any model needs (deep ones take about 10): rules that undo each other end here."""

@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from collage.backends.errors import BundleError
+from collage.backends.contract.errors import BundleError
 from collage.report.codec import decode, encode
 
 SCHEMA_VERSION = 1

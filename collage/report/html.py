@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from collage.backends.errors import OutputError
+from collage.backends.contract.errors import OutputError
 from collage.report.data import Report
 from collage.report.explain import Explainer
 from collage.report.figure import operator_figure, partition_figure

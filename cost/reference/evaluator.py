@@ -13,8 +13,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from collage.backends.errors import MeasurementError
-from collage.cost.data import array_of
+from collage.backends.contract.errors import MeasurementError
 from collage.cost.reference.attention import ATTENTION
 from collage.cost.reference.elementwise import ELEMENTWISE
 from collage.cost.reference.fallback import evaluate_call
@@ -30,6 +29,7 @@ from collage.cost.reference.values import (
     Value,
     widen,
 )
+from collage.cost.workload.data import array_of
 
 OPERATORS: OperatorTable = {
     **ATTENTION,

@@ -10,7 +10,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from collage.backends.errors import MeasurementError
+from collage.backends.contract.errors import MeasurementError
 from collage.cost.reference.values import Value
 
 

@@ -5,9 +5,15 @@ from math import prod
 
 from tvm.relax.dpl import wildcard
 
-from collage.backends import native
-from collage.backends.base import Availability, ExternalBackend, Match, PatternTriple, Verdict
-from collage.backends.patterns import ACTIVATIONS, tensor_dtype, tensor_shape
+from collage.backends.contract.base import (
+    Availability,
+    ExternalBackend,
+    Match,
+    PatternTriple,
+    Verdict,
+)
+from collage.backends.relax.patterns import ACTIVATIONS, tensor_dtype, tensor_shape
+from collage.backends.toolchain import native
 
 KERNEL = """
 #include <collage_ffi.h>

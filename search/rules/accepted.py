@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collage.backends.base import ExternalBackend, Verdict
-from collage.backends.registry import get_backend
+from collage.backends.contract.base import ExternalBackend, Verdict
+from collage.backends.contract.registry import get_backend
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
 from collage.search.rules._base import Found, PartitionRule, Rejection

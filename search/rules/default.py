@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collage.backends.base import BackendTarget, Granularity
-from collage.backends.errors import SearchError
-from collage.backends.native_backend import NativeBackend
-from collage.backends.registry import get_backend
+from collage.backends.contract.base import BackendTarget, Granularity
+from collage.backends.contract.errors import SearchError
+from collage.backends.contract.native import NativeBackend
+from collage.backends.contract.registry import get_backend
 from collage.search.dataflow import DataflowGraph
 from collage.search.rules._base import Found, PartitionRule
 from collage.search.rules.accepted import AcceptedRule

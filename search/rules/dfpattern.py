@@ -5,8 +5,8 @@ from __future__ import annotations
 from tvm import relax
 from tvm.relax.dpl import CallPattern, TupleGetItemPattern
 
-from collage.backends.base import BackendTarget, Match, PatternTriple
-from collage.backends.errors import SearchError
+from collage.backends.contract.base import BackendTarget, Match, PatternTriple
+from collage.backends.contract.errors import SearchError
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
 from collage.search.rules._base import Found, PartitionRule, Rejection

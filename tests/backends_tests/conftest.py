@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from collage.backends.base import BuildContext
+from collage.backends.contract.base import BuildContext
 
 
 @pytest.fixture

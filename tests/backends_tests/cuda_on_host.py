@@ -20,7 +20,7 @@ import tvm
 import tvm_ffi
 from tvm import relax, s_tir, tirx
 
-from collage.backends.cuda_toolkit import find_toolkit
+from collage.backends.toolchain.cuda_toolkit import find_toolkit
 
 HEADER = Path(__file__).with_name("cuda_on_host.h")
 _AXES = ("x", "y", "z")

@@ -17,18 +17,19 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.backends import compile as compile_
-from collage.backends import native, registry
-from collage.backends.base import BackendTarget, BuildContext, ExternalBackend
-from collage.backends.errors import CodegenError, CompileError, OutputError
-from collage.backends.native_backend import PARTITION_ATTR
+from collage.backends.contract import registry
+from collage.backends.contract.base import BackendTarget, BuildContext, ExternalBackend
+from collage.backends.contract.errors import CodegenError, CompileError, OutputError
+from collage.backends.contract.native import PARTITION_ATTR
+from collage.backends.toolchain import native
 from collage.cost.reference import evaluate, largest_error
-from collage.lower import lower
+from collage.passes.lower import lower
 from collage.search.candidates import Candidate, Composite
 from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import make_partitioning
-from tests.backends_tests.graphs import constant, graph
-from tests.backends_tests.test_registry import Recorder, fresh  # noqa: F401 -- a fixture
-from tests.contracts.backend_contract import RUNNER
+from collage.testing.backend_contract import RUNNER
+from collage.testing.graphs import constant, graph
+from tests.backends_tests.contract.test_registry import Recorder, fresh  # noqa: F401 -- a fixture
 
 WEIGHTS = np.random.default_rng(3).standard_normal((96, 96)).astype(np.float32)
 

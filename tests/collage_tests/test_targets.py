@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import tvm
 
-from collage.backends.cuda_runtime import has_device
-from collage.backends.errors import TargetError
+from collage.backends.contract.errors import TargetError
+from collage.backends.toolchain.cuda_runtime import has_device
 from collage.targets import parse_target_text, resolve_targets
 
 

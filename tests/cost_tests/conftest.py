@@ -10,19 +10,19 @@ import pytest
 import tvm
 from tvm.relax import op
 
-from collage.backends.base import BackendTarget, BuildContext
 from collage.backends.compile import compile_module
-from collage.backends.registry import backend_names, get_backend, register_backend
-from collage.cost.build_task import save_arrays
-from collage.cost.build_task import test_data as make_test_data
-from collage.cost.measure_config import MeasureConfig
-from collage.cost.runner import RunJob
-from collage.cost.workload import Workload
+from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract.registry import backend_names, get_backend, register_backend
+from collage.cost.config import MeasureConfig
+from collage.cost.measure.runner import RunJob
+from collage.cost.worker.build import save_arrays
+from collage.cost.worker.build import test_data as make_test_data
+from collage.cost.workload.workload import Workload
+from collage.testing.runner_contract import Library
 from tests.cost_tests.support import external_partition, native_partition, tensor
 from tests.cost_tests.toy_backend import ToyBackend
 
 ToyTarget = Callable[..., BackendTarget]
-Library = Callable[[str], RunJob]
 
 
 @pytest.fixture(autouse=True)

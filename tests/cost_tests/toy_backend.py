@@ -9,16 +9,16 @@ import tvm
 from tvm import relax
 from tvm.relax.dpl import is_op, wildcard
 
-from collage.backends import native
-from collage.backends.base import (
+from collage.backends.contract.base import (
     Availability,
     BackendTarget,
     BuildContext,
     ExternalBackend,
     PatternTriple,
 )
-from collage.backends.errors import CodegenError
-from collage.backends.tuning_log import TuningLog
+from collage.backends.contract.errors import CodegenError
+from collage.backends.storage.tuning_store import TuningLog
+from collage.backends.toolchain import native
 
 _KERNEL = """
 #include <math.h>

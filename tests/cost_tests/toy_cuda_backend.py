@@ -10,14 +10,14 @@ import tvm
 from tvm import relax
 from tvm.relax.dpl import is_op, wildcard
 
-from collage.backends.base import (
+from collage.backends.contract.base import (
     Availability,
     BackendTarget,
     BuildContext,
     ExternalBackend,
     PatternTriple,
 )
-from collage.backends.cuda_toolkit import arch_of, cuda_static_library
+from collage.backends.toolchain.cuda_toolkit import arch_of, cuda_static_library
 
 _KERNELS = Path(__file__).with_name("toy_cuda.cu")
 

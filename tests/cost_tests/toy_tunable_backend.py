@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import tvm
 from tvm import relax
 
-from collage.backends.base import BackendTarget, BuildContext
-from collage.backends.errors import CodegenError
-from collage.backends.tunable_backend import TunableBackend
-from collage.backends.tuning_log import TuningLog
+from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract.errors import CodegenError
+from collage.backends.contract.tunable import TunableBackend
+from collage.backends.storage.tuning_store import TuningLog
 from tests.cost_tests.toy_backend import ToyBackend, ToyOptions
 
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from tvm import relax
 from tvm.relax import op
 
-from collage.backends.errors import SearchError
+from collage.backends.contract.errors import SearchError
 from collage.search.dataflow import DataflowGraph, OpKind, bits
 from collage.search.subgraph import SubGraph, SubGraphLimits
-from tests.contracts.search_contract import graph_of
+from collage.testing.search_contract import graph_of
 from tests.search_tests import networks
 
 

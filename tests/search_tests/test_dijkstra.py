@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collage.backends.errors import SearchError
+from collage.backends.contract.errors import SearchError
 from collage.search.candidates import Candidate
 from collage.search.costs import TableCosts
 from collage.search.cover import cheapest_cover
 from collage.search.dataflow import DataflowGraph, bits
-from collage.search.dijkstra import SearchProgress, search
 from collage.search.exhaustive import exhaustive_search
+from collage.search.lazy_search import SearchProgress, search
 from collage.search.partitioning import Partitioning, make_partitioning, quotient, validate
 from collage.search.subgraph import SubGraph
-from tests.contracts.search_contract import (
+from collage.testing.search_contract import (
     TARGETS,
     SearchContract,
     graph_of,

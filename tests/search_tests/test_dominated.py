@@ -6,7 +6,7 @@ import pytest
 
 from collage.search.costs import TableCosts
 from collage.search.dataflow import DataflowGraph
-from collage.search.dijkstra import search
+from collage.search.lazy_search import search
 from collage.search.partitioning import validate
 from collage.search.rules import UndominatedRule, default_rules
 from collage.search.subgraph import SubGraph

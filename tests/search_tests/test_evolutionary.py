@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from collage.backends.errors import SearchError
+from collage.backends.contract.errors import SearchError
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
 from collage.search.evolutionary import RefineProgress, refine
 from collage.search.greedy import single_backend
 from collage.search.partitioning import Partitioning, validate
 from collage.search.rules import default_rules
-from tests.contracts.search_contract import TARGETS, graph_of
+from collage.testing.search_contract import TARGETS, graph_of
 from tests.search_tests import networks
 from tests.search_tests.toy_backends import ALL_TARGETS, TVM_TARGET
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from collage.backends.errors import SearchError
+from collage.backends.contract.errors import SearchError
 from collage.search.candidates import Candidate, Composite
 from collage.search.partitioning import (
     Partitioning,
@@ -12,7 +12,7 @@ from collage.search.partitioning import (
     quotient_order,
     validate,
 )
-from tests.contracts.search_contract import TARGETS, graph_of
+from collage.testing.search_contract import TARGETS, graph_of
 
 TVM, ONE, _ = TARGETS
 CHAIN = graph_of([[], [0], [1]])

@@ -12,13 +12,13 @@ from tvm import relax
 from tvm.relax import op
 from tvm.relax.dpl import is_op, wildcard
 
-from collage.backends.base import PatternTriple
-from collage.backends.errors import SearchError
+from collage.backends.contract.base import PatternTriple
+from collage.backends.contract.errors import SearchError
 from collage.search.candidates import Candidate
 from collage.search.costs import TableCosts
 from collage.search.dataflow import DataflowGraph, bits
-from collage.search.dijkstra import search
 from collage.search.greedy import single_backend
+from collage.search.lazy_search import search
 from collage.search.partitioning import Partitioning, validate
 from collage.search.rules import (
     CombineLimits,

@@ -8,8 +8,8 @@ import tvm
 from tvm import relax
 from tvm.relax.dpl import is_const, is_op, is_tuple, wildcard
 
-from collage.backends import registry
-from collage.backends.base import (
+from collage.backends.contract import registry
+from collage.backends.contract.base import (
     Availability,
     BackendTarget,
     BuildContext,

@@ -84,7 +84,7 @@ def _optimize(
 ) -> tuple[Any, str]:
     """The result; or none, and the reason."""
     import collage
-    from collage.backends.errors import CollageError
+    from collage.backends.contract.errors import CollageError
 
     try:
         result = collage.optimize(
@@ -119,7 +119,7 @@ def _export_all(
     result: Any, work_dir: Path, bundles: dict[str, str], failures: dict[str, str]
 ) -> None:
     """A bundle of the choice and of every other partitioning, one per distinct library."""
-    from collage.backends.errors import CollageError
+    from collage.backends.contract.errors import CollageError
 
     bundles[CHOSEN] = str(result.export(_folder(work_dir, CHOSEN)))
     folders = {str(result.library.path): bundles[CHOSEN]}

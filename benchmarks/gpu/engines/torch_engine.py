@@ -117,7 +117,7 @@ def _take_the_device_to_measure() -> None:
     """
     from torch._inductor.runtime import benchmarking
 
-    from collage.backends.device_lock import exclusive
+    from collage.backends.storage.device_lock import exclusive
 
     benchmarker = benchmarking.benchmarker
     measure = benchmarker.benchmark_gpu

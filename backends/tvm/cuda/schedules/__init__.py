@@ -12,7 +12,7 @@ from collections.abc import Callable
 from tvm import tirx
 from tvm.s_tir import dlight
 
-from collage.backends.errors import CompileError
+from collage.backends.contract.errors import CompileError
 from collage.backends.tvm.cuda.schedules import elementwise, outermost, tensor_core, window
 from collage.backends.tvm.cuda.schedules._base import (
     OTHER_KIND,

@@ -13,7 +13,7 @@ import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
 
-from collage.backends.tvm.schedules._base import OTHER_KIND, Refusal
+from collage.backends.tvm.common.blocks import OTHER_KIND, Refusal
 
 __all__ = ["OTHER_KIND", "Family", "Gpu", "Refusal"]
 

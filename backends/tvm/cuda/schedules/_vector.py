@@ -11,15 +11,15 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from collage.backends.tvm.cuda.schedules._base import VECTOR_BYTES, dtype_bytes
-from collage.backends.tvm.schedules._base import (
+from collage.backends.tvm.common.blocks import (
     Axis,
     axes_of,
     buffer_stride,
     loop_extent,
     root_blocks,
 )
-from collage.backends.tvm.schedules._inline import is_elementwise
+from collage.backends.tvm.common.inlining import is_elementwise
+from collage.backends.tvm.cuda.schedules._base import VECTOR_BYTES, dtype_bytes
 
 WIDENABLE = ("float16", "bfloat16", "float32", "int8", "uint8", "int32")
 """Element types whose vectors TVM's CUDA code generator can load and store."""

@@ -10,6 +10,15 @@ from typing import Any
 
 from tvm import relax, s_tir, tirx
 
+from collage.backends.tvm.common.blocks import (
+    Axis,
+    axes_of,
+    fuse_all,
+    loop_extent,
+    root_blocks,
+    size_of,
+)
+from collage.backends.tvm.common.inlining import has_branches, reads_indices
 from collage.backends.tvm.cuda.schedules._base import OTHER_KIND, WARP, Gpu, Refusal
 from collage.backends.tvm.cuda.schedules._vector import (
     in_a_row,
@@ -20,15 +29,6 @@ from collage.backends.tvm.cuda.schedules._vector import (
     split_lanes,
     store_wide,
 )
-from collage.backends.tvm.schedules._base import (
-    Axis,
-    axes_of,
-    fuse_all,
-    loop_extent,
-    root_blocks,
-    size_of,
-)
-from collage.backends.tvm.schedules._inline import has_branches, reads_indices
 
 THREADS = 256
 

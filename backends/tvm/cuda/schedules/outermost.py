@@ -10,9 +10,9 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
+from collage.backends.tvm.common.blocks import SpatialBlock, fuse_all, root_blocks
 from collage.backends.tvm.cuda.schedules._base import Gpu, Refusal
 from collage.backends.tvm.cuda.schedules.elementwise import threads_for
-from collage.backends.tvm.schedules._base import SpatialBlock, fuse_all, root_blocks
 
 
 def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:

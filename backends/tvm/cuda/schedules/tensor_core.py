@@ -25,9 +25,9 @@ from tvm.s_tir.dlight.gpu.matmul import (
     make_iter_fusion_index_map,
 )
 
+from collage.backends.tvm.common.blocks import root_blocks
 from collage.backends.tvm.cuda.schedules._base import OTHER_KIND, WARP, Gpu, Refusal
 from collage.backends.tvm.cuda.schedules.wmma import MICRO, intrinsics
-from collage.backends.tvm.schedules._base import root_blocks
 
 LEAST_SM = 80
 """Earlier chips have tensor cores too, but not the shared memory for these tiles."""

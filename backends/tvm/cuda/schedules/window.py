@@ -12,6 +12,8 @@ from typing import Any
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight.gpu.matmul import detect_iter_traits
 
+from collage.backends.tvm.common.blocks import axes_of, fuse_all, root_blocks, size_of
+from collage.backends.tvm.common.inlining import has_branches, is_elementwise, reads_indices
 from collage.backends.tvm.cuda.schedules._base import OTHER_KIND, Gpu, Refusal
 from collage.backends.tvm.cuda.schedules._vector import (
     in_a_row,
@@ -24,8 +26,6 @@ from collage.backends.tvm.cuda.schedules._vector import (
     vectorize_innermost,
 )
 from collage.backends.tvm.cuda.schedules.elementwise import bind_threads
-from collage.backends.tvm.schedules._base import axes_of, fuse_all, root_blocks, size_of
-from collage.backends.tvm.schedules._inline import has_branches, is_elementwise, reads_indices
 
 LONGEST_REDUCTION = 512
 """Terms that one thread may sum: longer reductions are shared between threads."""

@@ -1,0 +1,104 @@
+"""cuDNN on an NVIDIA GPU: convolutions, products, pools, softmax, norms and attention.
+
+Every composite is a graph of cuDNN's graph API, one operator with its epilogue at a time. Its
+execution plan is chosen at compile time where a GPU is present and embedded; elsewhere the first
+call on a device chooses it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import tvm
+from tvm import relax
+
+from collage.backends.contract.base import (
+    Availability,
+    BackendTarget,
+    BuildContext,
+    Granularity,
+    LibraryNeed,
+    PatternTriple,
+)
+from collage.backends.contract.errors import BackendUnavailableError
+from collage.backends.contract.tunable import TunableBackend
+from collage.backends.cudnn.codegen import compile_functions, plan_functions
+from collage.backends.cudnn.library import (
+    PLANNER,
+    REMEDY,
+    SOURCES,
+    find_installation,
+    source_compilation,
+)
+from collage.backends.cudnn.options import CudnnOptions
+from collage.backends.cudnn.patterns import pattern_table
+from collage.backends.toolchain import cuda_runtime, cuda_toolkit
+from collage.backends.toolchain.native import Compilation
+
+
+class CudnnBackend(TunableBackend):
+    """Graphs of cuDNN's graph API, through the C++ headers of its frontend."""
+
+    name = "cudnn"
+    device = "cuda"
+    granularity = Granularity.OPERATOR
+    options_type = CudnnOptions
+    constants_as_arguments = True
+
+    def probe(self) -> Availability:
+        try:
+            found = find_installation()
+            cudart = cuda_toolkit.cudart()
+        except BackendUnavailableError as err:
+            reason = str(err).removesuffix(f"; {REMEDY}")
+            return Availability(False, reason=reason, remedy=REMEDY)
+        versions = {
+            "cudnn": found.version,
+            "cudnn_frontend": found.frontend_version,
+            "cudart": cudart.version,
+        }
+        return Availability(True, versions=versions)
+
+    def patterns(self, target: BackendTarget) -> Sequence[PatternTriple]:
+        return pattern_table(target.options, compute_capability(target))
+
+    def codegen(
+        self,
+        functions: Sequence[relax.Function],
+        target: BackendTarget,
+        context: BuildContext,
+    ) -> list[tvm.runtime.Module]:
+        capability = compute_capability(target)
+        installation = find_installation()
+        return [compile_functions(functions, target.options, capability, installation, context)]
+
+    def tune(
+        self,
+        functions: Sequence[relax.Function],
+        target: BackendTarget,
+        context: BuildContext,
+    ) -> None:
+        plan_functions(
+            functions, target.options, compute_capability(target), find_installation(), context
+        )
+
+    def compilations(self, target: BackendTarget, context: BuildContext) -> Sequence[Compilation]:
+        installation = find_installation()
+        here = cuda_runtime.device_name(cuda_toolkit.arch_of(target.device)) is not None
+        sources = (*SOURCES, PLANNER) if here else SOURCES
+        return [source_compilation(source, installation, context) for source in sources]
+
+    def required_libraries(self, target: BackendTarget) -> Sequence[LibraryNeed]:
+        # libcudnn.so.9 is a door: it opens the libcudnn_*.so.9 in its own folder.
+        return (cuda_toolkit.cudart(), find_installation().need())
+
+
+def compute_capability(target: BackendTarget) -> int:
+    """The compute capability of a target's device, for example 90 of ``sm_90a``."""
+    return int(re.sub(r"\D", "", cuda_toolkit.arch_of(target.device)))
+
+
+def backend() -> CudnnBackend:
+    """A new instance, for the registry."""
+    return CudnnBackend()

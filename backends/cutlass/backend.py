@@ -1,0 +1,86 @@
+"""CUTLASS on an NVIDIA GPU: kernels generated for each problem, one operator at a time.
+
+Headers come from the ``nvidia-cutlass`` wheel; nvcc compiles what a model needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tvm
+from tvm import relax
+
+from collage.backends.contract.base import (
+    Availability,
+    BackendTarget,
+    BuildContext,
+    Granularity,
+    PatternTriple,
+)
+from collage.backends.contract.errors import BackendUnavailableError
+from collage.backends.contract.tunable import TunableBackend
+from collage.backends.cutlass.codegen import (
+    compile_functions,
+    read_partitions,
+    runtime_compilation,
+    tune,
+)
+from collage.backends.cutlass.families import families
+from collage.backends.cutlass.library import cutlass_folder, cutlass_version
+from collage.backends.cutlass.options import CutlassOptions
+from collage.backends.cutlass.profiler import program_compilation
+from collage.backends.toolchain.cuda_runtime import device_name
+from collage.backends.toolchain.cuda_toolkit import REMEDY, arch_of, cudart, find_toolkit
+from collage.backends.toolchain.native import Compilation
+
+
+class CutlassBackend(TunableBackend):
+    """Matrix products, convolutions, norms and attention through CUTLASS kernels."""
+
+    name = "cutlass"
+    device = "cuda"
+    granularity = Granularity.OPERATOR
+    options_type = CutlassOptions
+    constants_as_arguments = True
+    aligned_weights = True
+
+    def probe(self) -> Availability:
+        try:
+            cutlass_folder()
+            toolkit = find_toolkit()
+            cudart()
+        except BackendUnavailableError as err:
+            return Availability(False, reason=str(err), remedy=REMEDY)
+        return Availability(True, versions={"cutlass": cutlass_version(), "nvcc": toolkit.version})
+
+    def patterns(self, target: BackendTarget) -> Sequence[PatternTriple]:
+        arch = arch_of(target.device)
+        return [triple for family in families() for triple in family.patterns(target.options, arch)]
+
+    def codegen(
+        self,
+        functions: Sequence[relax.Function],
+        target: BackendTarget,
+        context: BuildContext,
+    ) -> list[tvm.runtime.Module]:
+        return [compile_functions(functions, families(), target, context)]
+
+    def compilations(self, target: BackendTarget, context: BuildContext) -> Sequence[Compilation]:
+        arch = arch_of(target.device)
+        runtime = runtime_compilation(context, arch)
+        return [runtime, program_compilation(context, arch)] if device_name(arch) else [runtime]
+
+    def tune(
+        self,
+        functions: Sequence[relax.Function],
+        target: BackendTarget,
+        context: BuildContext,
+    ) -> None:
+        arch = arch_of(target.device)
+        if device_name(arch) is not None:
+            tune(read_partitions(functions, families(), target.options, arch), target, context)
+
+
+def backend() -> CutlassBackend:
+    """A new instance, for the registry."""
+    return CutlassBackend()

@@ -1,0 +1,208 @@
+"""What every family of CUTLASS operators gives the frame (``codegen.py``, ``tuning.py``).
+
+A family reads a composite function into a :class:`KernelSpec`, the key by which partitions share
+kernels and tuning results; lists the configurations that could run it, best guess first; and
+renders one *kernel unit*: CUDA source text that holds one kernel and defines two C functions,
+
+    extern "C" int COLLAGE_KERNEL(const collage_cutlass_call* call);
+    extern "C" size_t COLLAGE_KERNEL_WORKSPACE(const int64_t* sizes);
+
+(see ``templates/collage_cutlass.h``; the frame defines both names as macros, by the text's digest).
+Units take extents at run time, so that problems of other sizes share a compiled unit: equal text is
+compiled once. The frame makes the entry points, so a family writes no stub.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tvm import relax
+
+from collage.backends.contract.base import PatternTriple
+from collage.backends.contract.errors import CodegenError
+from collage.backends.cutlass.options import CutlassOptions
+from collage.backends.relax.composites import Composite
+from collage.backends.relax.patterns import static_shape, tensor_dtype
+
+DTYPE_BITS = {"float16": 16, "bfloat16": 16, "float32": 32}
+"""Element types of operands, by their width."""
+
+
+def alignment(extent: int, bits: int) -> int:
+    """The widest access, in elements of ``bits`` each, by which a run of ``extent`` divides."""
+    width = 128 // bits
+    while extent % width:
+        width //= 2
+    return width
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """A dense row-major tensor: what the kernel is handed, and what tuning fills with numbers."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def num_elements(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def bits(self) -> int:
+        return DTYPE_BITS[self.dtype]
+
+
+def tensor_spec(expr: relax.Expr) -> TensorSpec:
+    """The spec of a tensor expression, whose shape predicates hold to be static."""
+    return TensorSpec(static_shape(expr, "a tensor"), tensor_dtype(expr))
+
+
+@dataclass(frozen=True)
+class KernelSpec:
+    """One problem for one kernel; equal specs share kernel, configuration and tuning record.
+
+    Attributes
+    ----------
+    operator : str
+        For example ``matmul`` or ``conv2d``.
+    sizes : tuple of int
+        The integers that the kernel unit takes at run time, in the family's order.
+    dtype : str
+        Element type of the operands.
+    math : str
+        How products are computed where the element type leaves a choice: ``tensor`` (half types),
+        ``tf32``, ``3xtf32`` or ``simt``.
+    layout : str
+        Layouts of the operands, for example ``rrr`` or ``nhwc``.
+    epilogue : str
+        What follows the product, for example ``bias_gelu``; ``none`` for nothing.
+    inputs : tuple of TensorSpec
+        The tensors the kernel reads, in its order.
+    output : TensorSpec
+        The tensor it writes.
+    scalars : tuple of float
+        Numbers the kernel takes at run time, for example attention's scale.
+    """
+
+    operator: str
+    sizes: tuple[int, ...]
+    dtype: str
+    math: str
+    layout: str
+    epilogue: str
+    inputs: tuple[TensorSpec, ...]
+    output: TensorSpec
+    scalars: tuple[float, ...] = ()
+
+    def key(self) -> dict[str, Any]:
+        """The spec as plain JSON values, as tuning records hold it."""
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One way to run a spec; a family subclasses it with more fields of plain JSON values.
+
+    Attributes
+    ----------
+    kind : str
+        ``sm90``, ``sm80``, ``simt`` or the family's own.
+    """
+
+    kind: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields as plain JSON values, as tuning records hold them."""
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A composite function read.
+
+    Attributes
+    ----------
+    spec : KernelSpec
+        What is to be computed.
+    arguments : tuple of relax.Var
+        The composite's parameter behind each of ``spec.inputs``.
+    """
+
+    spec: KernelSpec
+    arguments: tuple[relax.Var, ...]
+
+    @classmethod
+    def of(cls, composite: Composite, spec: KernelSpec, arguments: Sequence[relax.Expr]) -> Reading:
+        """The reading of a composite.
+
+        Raises
+        ------
+        CodegenError
+            When an argument is no parameter of it.
+        """
+        parameters = composite.function.params
+        for argument in arguments:
+            if not any(argument.same_as(parameter) for parameter in parameters):
+                raise CodegenError(
+                    f"'{composite.name}': an operand is no parameter of it", value=composite.name
+                )
+        return cls(spec, tuple(arguments))
+
+
+@dataclass(frozen=True)
+class KernelSource:
+    """One kernel unit: a short name for its file (no suffix) and its text."""
+
+    stem: str
+    text: str
+
+
+class OperatorFamily(ABC):
+    """A family of operators of the ``cutlass`` backend."""
+
+    name: ClassVar[str]
+    """Of the family; its composites are called ``cutlass.<prefix>…`` with one of ``prefixes``."""
+    prefixes: ClassVar[tuple[str, ...]]
+
+    def owns(self, composite: str) -> bool:
+        """Whether a composite of that name is this family's."""
+        return composite.startswith(tuple(f"cutlass.{prefix}" for prefix in self.prefixes))
+
+    @abstractmethod
+    def patterns(self, options: CutlassOptions, arch: str) -> Sequence[PatternTriple]:
+        """The pattern table for an architecture such as ``sm_90a``; later ones go first."""
+
+    @abstractmethod
+    def read(self, composite: Composite, options: CutlassOptions, arch: str) -> Reading:
+        """Read a composite function.
+
+        Weights and biases are parameters of it; only tensors of one element stay constants.
+
+        Raises
+        ------
+        CodegenError
+            When the function is not what the family's patterns match.
+        """
+
+    @abstractmethod
+    def configurations(
+        self, spec: KernelSpec, options: CutlassOptions, arch: str
+    ) -> Sequence[Configuration]:
+        """Configurations worth measuring, at most about six, the best guess first; never empty."""
+
+    @abstractmethod
+    def render(self, spec: KernelSpec, configuration: Configuration) -> KernelSource:
+        """The kernel unit; its text depends on ``spec.sizes`` only where it must."""
+
+    def launch_sizes(self, spec: KernelSpec, configuration: Configuration) -> tuple[int, ...]:
+        """What the unit is handed as ``sizes``: the spec's, or more than those.
+
+        Numbers that a configuration adds here, such as slices of a reduced axis, need no unit of
+        their own.
+        """
+        return spec.sizes

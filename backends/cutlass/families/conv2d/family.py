@@ -1,0 +1,212 @@
+"""Convolutions: CUTLASS's implicit GEMM, forward, NHWC data and OHWI weights."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from tvm import relax
+
+from collage.backends.contract.base import PatternTriple
+from collage.backends.contract.errors import CodegenError, UnsupportedProblemError
+from collage.backends.cutlass.families._base import (
+    Configuration,
+    KernelSource,
+    KernelSpec,
+    OperatorFamily,
+    Reading,
+    TensorSpec,
+    tensor_spec,
+)
+from collage.backends.cutlass.families.conv2d.configurations import Conv2dConfiguration, candidates
+from collage.backends.cutlass.families.conv2d.patterns import (
+    PREFIX,
+    composite_name,
+    epilogues,
+    pattern_table,
+)
+from collage.backends.cutlass.families.conv2d.problem import (
+    Conv2dProblem,
+    Epilogue,
+    check_epilogue,
+    float32_math,
+    is_product,
+    read_problem,
+)
+from collage.backends.cutlass.families.gemm.configurations import GemmConfiguration
+from collage.backends.cutlass.families.gemm.configurations import (
+    configurations as gemm_configurations,
+)
+from collage.backends.cutlass.families.gemm.family import problem_of
+from collage.backends.cutlass.families.gemm.render import (
+    ACTIVATION_CODES,
+    ELEMENTS,
+    INSTRUCTIONS,
+    LAST_LIGHT,
+    RESIDUAL_CODES,
+)
+from collage.backends.cutlass.families.gemm.render import render as render_gemm
+from collage.backends.cutlass.library import TEMPLATES
+from collage.backends.cutlass.options import CutlassOptions
+from collage.backends.relax.composites import Composite
+from collage.backends.toolchain.source_templates import source_templates
+
+ITERATORS = {
+    "optimized": "kOptimized",
+    "analytic": "kAnalytic",
+    "few": "kFewChannels",
+    "fixed": "kFixedChannels",
+}
+KERNELS = {
+    "sm80": ("conv2d_sm80.h", "Conv2dSm80"),
+    "split_k": ("conv2d_split.h", "Conv2dSplit"),
+    "sm90": ("conv2d_sm90.h", "Conv2dSm90"),
+}
+"""Header and name of the class template of every kind of kernel."""
+
+
+class Conv2dFamily(OperatorFamily):
+    """``relax.nn.conv2d`` with one group, and its epilogues.
+
+    A convolution that is a plain product of its pixels and its weights runs on the kernels of the
+    ``matmul`` family.
+    """
+
+    name: ClassVar[str] = "conv2d"
+    prefixes: ClassVar[tuple[str, ...]] = (PREFIX,)
+
+    def __init__(self) -> None:
+        self._epilogues = {composite_name(epilogue): epilogue for epilogue in epilogues()}
+        self._by_name = {epilogue.name: epilogue for epilogue in epilogues()}
+        self._templates = source_templates(TEMPLATES, keep_trailing_newline=True)
+
+    def patterns(self, options: CutlassOptions, arch: str) -> Sequence[PatternTriple]:
+        return pattern_table(options)
+
+    def read(self, composite: Composite, options: CutlassOptions, arch: str) -> Reading:
+        name = composite.name
+        epilogue = self._epilogues.get(name)
+        if epilogue is None:
+            raise CodegenError(f"'{name}' is no fused convolution", value=name)
+        bindings = composite.bindings
+        convolution = next((v for v, call in bindings.items() if _is_call(call, "nn.conv2d")), None)
+        if convolution is None:
+            raise CodegenError(f"'{name}' holds no convolution", value=name)
+        call = bindings[convolution]
+        try:
+            problem = read_problem(call, options)
+            check_epilogue(problem, epilogue)
+            half = problem.bits == 16
+            math = "tensor" if half else float32_math(options)
+        except UnsupportedProblemError as err:
+            raise CodegenError(f"cutlass cannot compile '{name}': {err}", value=name) from err
+        arguments = list(call.args)
+        if epilogue.bias:
+            arguments.append(_other_operand(name, bindings, convolution))
+        if epilogue.residual:
+            arguments.append(_residual(composite, epilogue))
+        spec = KernelSpec(
+            operator="conv2d",
+            sizes=problem.sizes(),
+            dtype=problem.dtype,
+            math=math,
+            layout="nhwc",
+            epilogue=epilogue.name,
+            inputs=tuple(tensor_spec(arg) for arg in arguments),
+            output=TensorSpec((problem.n, problem.p, problem.q, problem.k), problem.dtype),
+        )
+        return Reading.of(composite, spec, arguments)
+
+    def configurations(
+        self, spec: KernelSpec, options: CutlassOptions, arch: str
+    ) -> Sequence[Configuration]:
+        problem = Conv2dProblem.from_sizes(spec.sizes, spec.dtype)
+        if is_product(problem):
+            product = self._product(spec)
+            return gemm_configurations(problem_of(product), product, options, arch)
+        return candidates(problem, options, arch)
+
+    def launch_sizes(self, spec: KernelSpec, configuration: Configuration) -> tuple[int, ...]:
+        if isinstance(configuration, GemmConfiguration):
+            return (*self._product(spec).sizes, configuration.slices)
+        assert isinstance(configuration, Conv2dConfiguration)
+        return (*spec.sizes, *self._codes(spec), configuration.split_k)
+
+    def render(self, spec: KernelSpec, configuration: Configuration) -> KernelSource:
+        if isinstance(configuration, GemmConfiguration):
+            return render_gemm(self._product(spec), configuration)
+        assert isinstance(configuration, Conv2dConfiguration)
+        _, activation, residual, after = self._codes(spec)
+        header, kernel = KERNELS[configuration.kind]
+        text = self._templates.get_template("conv2d.cu.jinja").render(
+            conf=configuration,
+            header=header,
+            kernel=kernel,
+            element=ELEMENTS[spec.dtype],
+            instruction=", ".join(map(str, INSTRUCTIONS[spec.math])),
+            math_operator="OpMultiplyAddFastF32" if spec.math == "3xtf32" else "OpMultiplyAdd",
+            iterator=ITERATORS.get(configuration.iterator, ""),
+            heavy=max(activation, after) > LAST_LIGHT,
+            source=residual != RESIDUAL_CODES[""],
+        )
+        tile = f"{configuration.tile_m}x{configuration.tile_n}x{configuration.tile_k}"
+        return KernelSource(f"conv2d_{configuration.kind}_{spec.math}_{tile}", text)
+
+    def _codes(self, spec: KernelSpec) -> tuple[int, int, int, int]:
+        """Bias or none, activation, residual and last activation, as the kernels number them."""
+        epilogue = self._by_name[spec.epilogue]
+        return (
+            int(epilogue.bias),
+            ACTIVATION_CODES[epilogue.activation],
+            RESIDUAL_CODES[epilogue.residual],
+            ACTIVATION_CODES[epilogue.final],
+        )
+
+    def _product(self, spec: KernelSpec) -> KernelSpec:
+        """The matrix product that a convolution of single pixels is.
+
+        Pixels are its rows; the weights lie as the columns of its right operand.
+        """
+        problem = Conv2dProblem.from_sizes(spec.sizes, spec.dtype)
+        pixels, channels = problem.n * problem.h * problem.w, problem.c
+        extents = (pixels, problem.k, channels, 1, channels, channels, 0, 0)
+        return dataclasses.replace(
+            spec, operator="matmul", sizes=(*extents, *self._codes(spec)), layout="rc"
+        )
+
+
+def _is_call(value: relax.Expr, operator: str) -> bool:
+    return isinstance(value, relax.Call) and getattr(value.op, "name", "") == f"relax.{operator}"
+
+
+def _other_operand(
+    name: str, bindings: Mapping[relax.Var, relax.Expr], convolution: relax.Var
+) -> relax.Expr:
+    """What is added to the convolution's result: its bias."""
+    for value in bindings.values():
+        if _is_call(value, "add"):
+            left, right = value.args
+            if left.same_as(convolution):
+                return right
+            if right.same_as(convolution):
+                return left
+    raise CodegenError(f"'{name}': nothing is added to the convolution", value=name)
+
+
+def _residual(composite: Composite, epilogue: Epilogue) -> relax.Expr:
+    """The tensor that is joined last, or last before the final activation."""
+    name, at = composite.name, composite.root
+    if epilogue.final:
+        at = composite.resolve(at.args[0])
+    if not _is_call(at, epilogue.residual):
+        raise CodegenError(f"'{name}': no {epilogue.residual} where expected: {at}", value=name)
+    given = [arg for arg in at.args if arg not in composite.bindings]
+    if len(given) != 1:
+        raise CodegenError(f"'{name}': the residual is computed inside it", value=name)
+    return given[0]
+
+
+def family() -> Conv2dFamily:
+    """The family of convolutions."""
+    return Conv2dFamily()

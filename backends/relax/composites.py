@@ -1,0 +1,136 @@
+"""Partition functions that hold one composite: what it is, and what its operands are outside.
+
+Backends of single operators read them so. Those whose regions hold many composites walk through
+them, see :mod:`collage.backends.relax.partition_walk`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import tvm
+from tvm import relax
+
+from collage.backends.contract.errors import CodegenError
+
+
+def bindings_of(function: relax.Function) -> dict[relax.Var, relax.Expr]:
+    """What every variable of a function's body is bound to, in order."""
+    return {b.var: b.value for block in function.body.blocks for b in block.bindings}
+
+
+def resolve(expr: relax.Expr, bindings: Mapping[relax.Var, relax.Expr]) -> relax.Expr:
+    """An expression seen through variables, as far as these are bound."""
+    while isinstance(expr, relax.Var) and expr in bindings:
+        expr = bindings[expr]
+    return expr
+
+
+@dataclass(frozen=True)
+class Composite:
+    """A ``Composite`` function: the operators that a pattern matched.
+
+    Attributes
+    ----------
+    function : relax.Function
+        The function itself.
+    bindings : mapping
+        What its variables are bound to, in order.
+    """
+
+    function: relax.Function
+    bindings: Mapping[relax.Var, relax.Expr]
+
+    @classmethod
+    def of(cls, function: relax.Function) -> Composite:
+        """Take a composite function apart."""
+        return cls(function, bindings_of(function))
+
+    @property
+    def name(self) -> str:
+        """The name of the pattern triple that it comes from."""
+        return str(self.function.attrs["Composite"])
+
+    @property
+    def root(self) -> relax.Expr:
+        """Its result, seen through variables."""
+        return self.resolve(self.function.body.body)
+
+    def resolve(self, expr: relax.Expr) -> relax.Expr:
+        """An expression seen through its variables, down to its parameters."""
+        return resolve(expr, self.bindings)
+
+    def computed_and_other(self, call: relax.Call) -> tuple[relax.Expr, relax.Expr]:
+        """Of a call's two operands the one that is computed here, and the other; both resolved.
+
+        Where both are, the left one counts as computed.
+        """
+        left, right = (self.resolve(arg) for arg in call.args)
+        return (left, right) if isinstance(left, relax.Call) else (right, left)
+
+
+@dataclass(frozen=True)
+class CompositeCall:
+    """A ``Codegen`` function that calls one composite.
+
+    Attributes
+    ----------
+    partition : relax.Function
+        The function itself.
+    composite : Composite
+        What it calls.
+    """
+
+    partition: relax.Function
+    composite: Composite
+    _bindings: Mapping[relax.Var, relax.Expr]
+    _passed: Mapping[relax.Var, relax.Expr]
+
+    @classmethod
+    def of(cls, partition: relax.Function, backend: str) -> CompositeCall:
+        """Take a partition function of a backend apart.
+
+        Raises
+        ------
+        CodegenError
+            When it is not the call of one composite.
+        """
+        symbol = str(partition.attrs["global_symbol"])
+        bindings = bindings_of(partition)
+        composites = [value for value in bindings.values() if isinstance(value, relax.Function)]
+        call = resolve(partition.body.body, bindings)
+        if len(composites) != 1 or not isinstance(call, relax.Call):
+            raise CodegenError(
+                f"'{symbol}' holds {len(composites)} composites; {backend} takes one", value=symbol
+            )
+        passed = dict(zip(composites[0].params, call.args, strict=True))
+        return cls(partition, Composite.of(composites[0]), bindings, passed)
+
+    @property
+    def symbol(self) -> str:
+        """The partition's global symbol."""
+        return str(self.partition.attrs["global_symbol"])
+
+    def outside(self, expr: relax.Expr) -> relax.Expr:
+        """What an expression of the composite is in the partition: a parameter, a constant, …."""
+        inner = self.composite.resolve(expr)
+        return resolve(self._passed.get(inner, inner), self._bindings)
+
+    def position(self, expr: relax.Expr) -> int:
+        """Which of the partition's parameters an expression of the composite stands for.
+
+        Raises
+        ------
+        CodegenError
+            When it stands for none.
+        """
+        origin = self.outside(expr)
+        for index, parameter in enumerate(self.partition.params):
+            if parameter.same_as(origin):
+                return index
+        what = "a constant" if isinstance(origin, tvm.ir.GenericConst) else "computed inside"
+        raise CodegenError(
+            f"'{self.symbol}': an operand of '{self.composite.name}' is {what}, not an argument",
+            value=self.symbol,
+        )

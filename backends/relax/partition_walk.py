@@ -1,0 +1,152 @@
+"""Walking through a partition function, its composites included, one operator at a time.
+
+For backends whose regions hold many composites: each tells what becomes of an operator, the walk
+knows how Relax binds, nests and passes values.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+
+import tvm
+from tvm import relax
+
+from collage.backends.contract.errors import CodegenError
+
+Tensor = TypeVar("Tensor")
+"""What a backend makes of a tensor."""
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+Item: TypeAlias = "Tensor | list[Item[Tensor]] | relax.Function"
+"""What a Relax variable stands for: a tensor, a tuple, or a composite function."""
+
+
+def registration(table: dict[str, Handler]) -> Callable[..., Callable[[Handler], Handler]]:
+    """A decorator factory: it files a handler in ``table`` under ``relax.`` and each given name."""
+
+    def registers(*names: str) -> Callable[[Handler], Handler]:
+        def register(handler: Handler) -> Handler:
+            for name in names:
+                table[f"relax.{name}"] = handler
+            return handler
+
+        return register
+
+    return registers
+
+
+class PartitionWalk(ABC, Generic[Tensor]):
+    """A walk through one partition function.
+
+    Attributes
+    ----------
+    symbol : str
+        The partition's, for messages.
+    """
+
+    handlers: ClassVar[Mapping[str, Callable[[Any, relax.Call], Any]]]
+    """By Relax operator: called with the walk and the call, gives a tensor or a list of them."""
+
+    def __init__(self, symbol: str) -> None:
+        self.symbol = symbol
+        self._environment: dict[relax.Var, Item[Tensor]] = {}
+
+    @abstractmethod
+    def error(self, text: str) -> CodegenError:
+        """A typed error that names the partition."""
+
+    @abstractmethod
+    def constant_tensor(self, constant: tvm.ir.GenericConst) -> Tensor:
+        """The tensor of a constant."""
+
+    @abstractmethod
+    def check(self, call: relax.Call, name: str, result: Tensor | list[Tensor]) -> None:
+        """Hold what a handler gave for an operator to what Relax says of the call."""
+
+    def walk(
+        self, function: relax.Function, inputs: Callable[[int, relax.Var], Tensor]
+    ) -> list[Tensor]:
+        """Walk through the partition function.
+
+        Parameters
+        ----------
+        inputs : callable
+            Makes the tensor of a parameter, given its position.
+
+        Returns
+        -------
+        list
+            The tensors of the function's result, in order.
+
+        Raises
+        ------
+        CodegenError
+            As :meth:`error` makes it, where something cannot be handled.
+        """
+        for index, parameter in enumerate(function.params):
+            self._environment[parameter] = inputs(index, parameter)
+        return flatten(self._body(function))
+
+    def tensor(self, expr: relax.Expr) -> Tensor:
+        """The tensor an argument stands for."""
+        item = self.item(expr)
+        if isinstance(item, list | relax.Function):
+            raise self.error(f"expected a tensor, found {type(item).__name__}")
+        return item
+
+    def tensors(self, expr: relax.Expr) -> list[Tensor]:
+        """The tensors of a tuple argument."""
+        return flatten(self.item(expr))
+
+    def item(self, expr: relax.Expr) -> Item[Tensor]:
+        """What any expression in argument position stands for."""
+        match expr:
+            case relax.Var():
+                return self._environment[expr]
+            case tvm.ir.GenericConst():
+                return self.constant_tensor(expr)
+            case relax.Tuple():
+                return [self.item(field) for field in expr.fields]
+            case relax.TupleGetItem():
+                fields = self.item(expr.tuple_value)
+                assert isinstance(fields, list)
+                return fields[int(expr.index)]
+            case relax.Function():
+                return expr
+            case relax.Call():
+                return self._call(expr)
+        raise self.error(f"unexpected expression {type(expr).__name__}")
+
+    def _body(self, function: relax.Function) -> Item[Tensor]:
+        body = function.body
+        if not isinstance(body, relax.SeqExpr):
+            return self.item(body)
+        for block in body.blocks:
+            for binding in block.bindings:
+                self._environment[binding.var] = self.item(binding.value)
+        return self.item(body.body)
+
+    def _call(self, call: relax.Call) -> Item[Tensor]:
+        if isinstance(call.op, relax.Var | relax.Function):
+            composite = self.item(call.op)
+            assert isinstance(composite, relax.Function)
+            for parameter, argument in zip(composite.params, call.args, strict=True):
+                self._environment[parameter] = self.item(argument)
+            return self._body(composite)
+        name = str(getattr(call.op, "name", call.op))
+        if name not in self.handlers:
+            raise self.error(f"operator {name} is not supported")
+        result: Tensor | list[Tensor] = self.handlers[name](self, call)
+        self.check(call, name, result)
+        return list(result) if isinstance(result, list) else result
+
+
+def flatten(item: Item[Tensor]) -> list[Tensor]:
+    """The tensors of a nested tuple, in order."""
+    if isinstance(item, list):
+        return [tensor for field in item for tensor in flatten(field)]
+    assert not isinstance(item, relax.Function)
+    return [item]

@@ -1,0 +1,241 @@
+"""Pattern and predicate builders that the library backends share.
+
+Patterns follow the canonical form that ``normalize`` produces: weights and biases are constants,
+biases are added after the operator, hard-swish and its kin are chains. Addition and multiplication
+are matched in either operand order where the operands' roles differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tvm import relax
+from tvm.relax.dpl import DFPattern, is_const, is_op, wildcard
+
+from collage.backends.contract.base import Match, Predicate, Verdict
+from collage.backends.contract.errors import UnsupportedProblemError
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A pattern under construction: its root and the sub-patterns that a predicate asks for."""
+
+    pattern: DFPattern
+    annotations: Mapping[str, DFPattern] = field(default_factory=dict)
+
+    def then(self, pattern: DFPattern, **named: DFPattern) -> Chain:
+        """The chain with ``pattern`` as its new root and more named sub-patterns."""
+        return Chain(pattern, {**self.annotations, **named})
+
+
+def operator(name: str, operands: int, constants: Sequence[int] = ()) -> Chain:
+    """A call of a Relax operator, named ``root``; its operands are named ``arg0``, ``arg1``, ….
+
+    Parameters
+    ----------
+    name : str
+        For example ``relax.nn.conv2d``.
+    operands : int
+        How many arguments the operator takes.
+    constants : sequence of int
+        Positions that must hold a ``relax.Constant``.
+    """
+    args = [is_const() if i in constants else wildcard() for i in range(operands)]
+    call = is_op(name)(*args)
+    return Chain(call, {"root": call, **{f"arg{i}": arg for i, arg in enumerate(args)}})
+
+
+def either_order(name: str, a: DFPattern, b: DFPattern) -> DFPattern:
+    """``add`` or ``multiply`` with its operands in any order.
+
+    Relax's matcher tries both orders of these two by itself; an alternative here would double the
+    work at every level.
+    """
+    if name not in ("relax.add", "relax.multiply"):
+        raise ValueError(f"the matcher does not swap the operands of {name}")
+    return is_op(name)(a, b)
+
+
+def with_bias(chain: Chain) -> Chain:
+    """``add(chain, constant)``; the constant is named ``bias``."""
+    bias = is_const()
+    return chain.then(either_order("relax.add", chain.pattern, bias), bias=bias)
+
+
+def with_residual(chain: Chain) -> Chain:
+    """``add`` of the chain and another value, in either order; the other is named ``residual``.
+
+    Where both operands match the chain, the matcher takes the first one as the chain.
+    """
+    residual = wildcard()
+    return chain.then(either_order("relax.add", chain.pattern, residual), residual=residual)
+
+
+def clip(x: DFPattern) -> DFPattern:
+    """``clip(x, min, max)``; the bounds are numbers, not tensors."""
+    return is_op("relax.clip")(x, wildcard(), wildcard())
+
+
+def hard_sigmoid(x: DFPattern) -> DFPattern:
+    """``clip(x * a + b, 0, 1)`` with constants ``a`` and ``b``."""
+    scaled = either_order("relax.multiply", x, is_const())
+    return clip(either_order("relax.add", scaled, is_const()))
+
+
+def shifted_clip(x: DFPattern) -> DFPattern:
+    """``clip(x + b, min, max)``: the beginning of MobileNetV3's hard-swish as PyTorch writes it."""
+    return clip(either_order("relax.add", x, is_const()))
+
+
+def hard_swish(x: DFPattern) -> DFPattern:
+    """``x * clip(x * a + b, 0, 1)``."""
+    return either_order("relax.multiply", x, hard_sigmoid(x))
+
+
+def silu_chain(x: DFPattern) -> DFPattern:
+    """``x * sigmoid(x)``."""
+    return either_order("relax.multiply", x, is_op("relax.sigmoid")(x))
+
+
+def unary(name: str) -> Callable[[DFPattern], DFPattern]:
+    """Builder of a call of a one-operand operator."""
+    return lambda x: is_op(name)(x)
+
+
+ACTIVATIONS: Mapping[str, Callable[[DFPattern], DFPattern]] = {
+    "relu": unary("relax.nn.relu"),
+    "clip": clip,
+    "sigmoid": unary("relax.sigmoid"),
+    "tanh": unary("relax.tanh"),
+    "gelu": unary("relax.nn.gelu"),
+    "gelu_tanh": unary("relax.nn.gelu_tanh"),
+    "silu": lambda x: is_op("relax.nn.silu")(x) | silu_chain(x),
+    "leakyrelu": unary("relax.nn.leakyrelu"),
+    "hardsigmoid": hard_sigmoid,
+    "hardswish": hard_swish,
+}
+"""Activations by the name that goes into a triple's name."""
+
+
+def with_activation(chain: Chain, activation: str) -> Chain:
+    """The chain followed by one of :data:`ACTIVATIONS`."""
+    return chain.then(ACTIVATIONS[activation](chain.pattern))
+
+
+def tensor_shape(expr: relax.Expr) -> tuple[int, ...] | None:
+    """The static shape of a tensor expression, or None where it is no tensor or not static."""
+    if not isinstance(expr.ty, relax.TensorType) or not isinstance(expr.ty.shape, relax.ShapeExpr):
+        return None
+    try:
+        return tuple(int(extent) for extent in expr.ty.shape.values)
+    except (TypeError, ValueError):
+        return None
+
+
+def static_shape(expr: relax.Expr, what: str) -> tuple[int, ...]:
+    """The static shape of a tensor expression, which ``what`` names in the error.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        When it has none.
+    """
+    shape = tensor_shape(expr)
+    if shape is None:
+        raise UnsupportedProblemError(f"{what} has no static shape: {expr.ty}", value=expr.ty)
+    return shape
+
+
+def permutation(expr: relax.Expr) -> list[int] | None:
+    """The axes of a ``permute_dims`` call, counted from 0, or None for anything else."""
+    if not isinstance(expr, relax.Call) or expr.op.name != "relax.permute_dims":
+        return None
+    rank = int(expr.args[0].ty.ndim)
+    axes = expr.attrs.axes
+    given = list(reversed(range(rank))) if axes is None else [int(axis) for axis in axes]
+    return [axis % rank for axis in given]
+
+
+def tensor_dtype(expr: relax.Expr) -> str:
+    """The dtype of a tensor expression, or its type's text where it is no tensor."""
+    return str(expr.ty.dtype) if isinstance(expr.ty, relax.TensorType) else str(expr.ty)
+
+
+def all_of(*predicates: Predicate) -> Predicate:
+    """The first refusal of the given predicates, or yes."""
+
+    def check(match: Match) -> Verdict:
+        for predicate in predicates:
+            verdict = predicate(match)
+            if not verdict:
+                return verdict
+        return Verdict.yes()
+
+    return check
+
+
+def derives(derive: Callable[[Match], object]) -> Predicate:
+    """Yes where a problem can be derived from the match, else the reason why not.
+
+    Parameters
+    ----------
+    derive : callable
+        Raises :class:`~collage.backends.contract.errors.UnsupportedProblemError` with the reason.
+    """
+
+    def check(match: Match) -> Verdict:
+        try:
+            derive(match)
+        except UnsupportedProblemError as err:
+            return Verdict.no(str(err))
+        return Verdict.yes()
+
+    return check
+
+
+def float32_tensors(match: Match) -> Verdict:
+    """Every matched tensor is float32 with a static, non-empty shape."""
+    for name, expr in {"result": match.root, **match.annotated}.items():
+        if not isinstance(expr.ty, relax.TensorType):
+            continue
+        dtype = tensor_dtype(expr)
+        if dtype != "float32":
+            return Verdict.no(f"{name} has dtype {dtype}; only float32 is supported")
+        shape = tensor_shape(expr)
+        if shape is None:
+            return Verdict.no(f"{name} has no static shape: {expr.ty}")
+        if 0 in shape:
+            return Verdict.no(f"{name} is empty: shape {shape}")
+    return Verdict.yes()
+
+
+def bias_per_channel(axis: int) -> Predicate:
+    """The annotated ``bias`` has one value per index of ``axis`` of the result, or a single one.
+
+    ``axis`` counts from the end: -3 for NCHW channels, -1 for the columns of a matmul.
+    """
+
+    def check(match: Match) -> Verdict:
+        bias = tensor_shape(match.annotated["bias"])
+        result = tensor_shape(match.root)
+        if bias is None or result is None:
+            return Verdict.no("the bias or the result has no static shape")
+        wanted = [1] * (-axis)
+        wanted[0] = result[axis]
+        padded = [1] * (len(result) - len(bias)) + list(bias)
+        full = [1] * (len(result) - len(wanted)) + wanted
+        if padded not in (full, [1] * len(result)):
+            return Verdict.no(f"bias of shape {bias} is not one value per channel of {result}")
+        return Verdict.yes()
+
+    return check
+
+
+def residual_same_shape(match: Match) -> Verdict:
+    """The annotated ``residual`` has the shape of the result, so that it can be added in place."""
+    residual = tensor_shape(match.annotated["residual"])
+    result = tensor_shape(match.root)
+    if residual != result:
+        return Verdict.no(f"residual of shape {residual} is broadcast to {result}")
+    return Verdict.yes()

@@ -1,0 +1,116 @@
+"""TensorRT on an NVIDIA GPU: whole regions as engines, built while compiling.
+
+Works with the ``tensorrt`` package and with ``tensorrt_rtx``, TensorRT for RTX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from collage.backends.contract.base import (
+    Availability,
+    BackendTarget,
+    BuildContext,
+    ExternalBackend,
+    Granularity,
+    LibraryNeed,
+    PatternTriple,
+    Verdict,
+)
+from collage.backends.contract.errors import TargetError
+from collage.backends.tensorrt import python_runtime
+from collage.backends.tensorrt.codegen import compile_functions, make_engines, runtime_compilation
+from collage.backends.tensorrt.engine import EngineBuilder
+from collage.backends.tensorrt.library import REMEDY, find_package, require_package
+from collage.backends.tensorrt.options import TensorrtOptions
+from collage.backends.tensorrt.patterns import pattern_table
+from collage.backends.tensorrt.regions import accepts
+from collage.backends.tensorrt.runtimes import find_shim, package_for, runtime_name
+from collage.backends.toolchain import cuda_toolkit
+from collage.backends.toolchain.native import Compilation
+
+
+class TensorrtBackend(ExternalBackend):
+    """Regions of a network as TensorRT engines."""
+
+    name = "tensorrt"
+    device = "cuda"
+    granularity = Granularity.GRAPH
+    options_type = TensorrtOptions
+
+    def probe(self) -> Availability:
+        package, reason = find_package()
+        if package is None:
+            return Availability(False, reason=reason, remedy=REMEDY)
+        return Availability(True, versions={package.name: package.version})
+
+    def parse_options(self, attributes: Mapping[str, Any]) -> TensorrtOptions:
+        options = super().parse_options(attributes)
+        assert isinstance(options, TensorrtOptions)
+        package, _ = find_package() if options.tensorrt_version else (None, "")
+        if package is not None and not options.fits_version(package.version):
+            raise TargetError(
+                f"target 'tensorrt' wants version {options.tensorrt_version}, "
+                f"but {package.name} {package.version} is installed",
+                value=options.tensorrt_version,
+            )
+        return options
+
+    def patterns(self, target: BackendTarget) -> Sequence[PatternTriple]:
+        return pattern_table(target.options)
+
+    def accepts_region(self, operators: Sequence[relax.Expr], target: BackendTarget) -> Verdict:
+        package, reason = find_package()
+        if package is None:
+            return Verdict.no(reason)
+        refusal = package.refusal(cuda_toolkit.arch_of(target.device))
+        return Verdict.no(refusal) if refusal else accepts(operators, target.options)
+
+    def refusals(
+        self,
+        functions: Sequence[relax.Function],
+        target: BackendTarget,
+        context: BuildContext,
+    ) -> Mapping[str, str]:
+        builder = EngineBuilder(require_package(target.options), target, context)
+        # The engines stay in the cache folder, where codegen finds them.
+        return make_engines(functions, builder)[1]
+
+    def codegen(
+        self,
+        functions: Sequence[relax.Function],
+        target: BackendTarget,
+        context: BuildContext,
+    ) -> list[tvm.runtime.Module]:
+        package = require_package(target.options)
+        return [compile_functions(functions, package, target, context)]
+
+    def compilations(self, target: BackendTarget, context: BuildContext) -> Sequence[Compilation]:
+        return [runtime_compilation(find_shim(require_package(target.options)), context)]
+
+    def required_libraries(self, target: BackendTarget) -> Sequence[LibraryNeed]:
+        shim = find_shim(require_package(target.options))
+        return () if shim is None else (shim.library,)
+
+    def cuda_graph_safe(self, target: BackendTarget) -> bool:
+        # TensorRT for RTX compiles kernels on the device and says of a context, not beforehand,
+        # whether a stream may be captured while it runs.
+        return require_package(target.options).needs_gpu
+
+    def runtime(self, target: BackendTarget) -> str:
+        package = require_package(target.options)
+        return runtime_name(package, find_shim(package))
+
+    def load_runtime(self, name: str) -> None:
+        package = package_for(name)
+        if package is not None:
+            python_runtime.install(package)
+
+
+def backend() -> TensorrtBackend:
+    """The instance to register; the entry point of this backend."""
+    return TensorrtBackend()

@@ -1,0 +1,220 @@
+"""Converters of operators that move elements and compute nothing."""
+
+from __future__ import annotations
+
+from tvm import relax
+
+from collage.backends.tensorrt.problem import NetworkWriter, TrtTensor, converts
+from collage.backends.tensorrt.values import num_elements, number, static_shape
+
+
+def sliced(
+    w: NetworkWriter,
+    x: TrtTensor,
+    start: list[int],
+    shape: tuple[int, ...],
+    step: list[int] | None = None,
+    mode: str = "STRICT_BOUNDS",
+    fill: float = 0.0,
+) -> TrtTensor:
+    """A slice layer; ``mode`` says what lies outside of the tensor."""
+    value = w.reshape(w.filled(fill, x), ()) if mode == "FILL" else None
+    layer = w.network.add_slice(x, start, shape, step or [1] * len(shape))
+    w.output(layer, "slice")
+    layer.mode = getattr(w.trt.SampleMode, mode)
+    if value is not None:
+        layer.set_input(4, value)
+    return layer.get_output(0)
+
+
+@converts("reshape", "flatten", "nn.batch_flatten", "squeeze", "expand_dims")
+def reshape(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+    return w.reshape(w.tensor(call.args[0]), static_shape(call))
+
+
+@converts("permute_dims")
+def permute_dims(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+    x = w.tensor(call.args[0])
+    rank, axes = len(x.shape), call.attrs.axes
+    order = list(range(rank))[::-1] if axes is None else [int(a) % rank for a in axes]
+    return w.permute(x, order)
+
+
+@converts("layout_transform")
+def layout_transform(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+    order = permutation_of(call)
+    if order is None:
+        raise w.error(f"layout_transform {call.attrs.index_map} is no permutation of axes")
+    return w.permute(w.tensor(call.args[0]), order)
+
+
+def permutation_of(call: relax.Call) -> list[int] | None:
+    """The axes of a ``layout_transform`` that only permutes them, else None."""
+    index_map = call.attrs.index_map
+    axes = list(index_map.initial_indices)
+    order = []
+    for index in index_map.final_indices:
+        place = next((i for i, axis in enumerate(axes) if axis.same_as(index)), None)
+        if place is None:
+            return None
+        order.append(place)
+    return order if sorted(order) == list(range(len(axes))) else None
+
+
+@converts("concat")
+def concat(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+    parts = w.tensors(call.args[0])
+    layer = w.network.add_concatenation(parts)
+    w.output(layer, "concat")
+    layer.axis = int(call.attrs.axis or 0) % len(parts[0].shape)
+    return layer.get_output(0)
+
+
+@converts("stack")
+def stack(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+    shape = list(static_shape(call))
+    axis = int(call.attrs.axis or 0) % len(shape)
+    shape[axis] = 1
+    parts = [w.reshape(part, shape) for part in w.tensors(call.args[0])]
+    layer = w.network.add_concatenation(parts)
+    w.output(layer, "stack")
+    layer.axis = axis
+    return layer.get_output(0)
+
+
+@converts("split")
+def split(w: NetworkWriter, call: relax.Call) -> list[TrtTensor]:
+    x = w.tensor(call.args[0])
+    axis = int(call.attrs.axis) % len(x.shape)
+    parts, begin = [], 0
+    for ty in call.ty.fields:
+        shape = tuple(int(extent) for extent in ty.shape)
+        start = [0] * len(shape)
+        start[axis] = begin
+        begin += shape[axis]
+        parts.append(sliced(w, x, start, shape))
+    return parts
+
+
+@converts("strided_slice")
+def strided_slice(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+    x = w.tensor(call.args[0])
+    axes, begins = ([int(number(v)) for v in call.args[i].fields] for i in (1, 2))
+    steps = [int(number(v)) for v in call.args[4].fields] if len(call.args) > 4 else []
+    start, step = [0] * len(x.shape), [1] * len(x.shape)
+    for place, axis in enumerate(axes):
+        extent = x.shape[axis]
+        step[axis] = steps[place] if steps else 1
+        begin = begins[place] + extent if begins[place] < 0 else begins[place]
+        # As TOPI clamps them: a backward slice begins at the last element at most.
+        start[axis] = min(max(begin, 0), extent if step[axis] > 0 else extent - 1)
+    return sliced(w, x, start, static_shape(call), step)
+
+
+@converts("nn.pad")
+def pad(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+    widths = [int(width) for width in call.attrs.pad_width]
+    mode = PAD_MODES[str(call.attrs.pad_mode)]
+    start = [-before for before in widths[::2]]
+    value = float(call.attrs.pad_value)
+    return sliced(w, w.tensor(call.args[0]), start, static_shape(call), mode=mode, fill=value)
+
+
+PAD_MODES = {"constant": "FILL", "edge": "CLAMP", "reflect": "REFLECT"}
+"""Relax's modes of padding and ``nvinfer1::SampleMode``."""
+
+
+@converts("broadcast_to")
+def broadcast_to(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+    shape = static_shape(call)
+    x = w.with_rank(w.tensor(call.args[0]), len(shape))
+    # A step of 0 reads the same element again.
+    step = [int(extent != 1) for extent in x.shape]
+    return sliced(w, x, [0] * len(shape), shape, step)
+
+
+@converts("tile")
+def tile(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+    shape = static_shape(call)
+    x = w.with_rank(w.tensor(call.args[0]), len(shape))
+    return sliced(w, x, [0] * len(shape), shape, mode="WRAP")
+
+
+@converts("flip")
+def flip(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+    x = w.tensor(call.args[0])
+    axis = int(call.attrs.axis) % len(x.shape)
+    start, step = [0] * len(x.shape), [1] * len(x.shape)
+    start[axis], step[axis] = x.shape[axis] - 1, -1
+    return sliced(w, x, start, static_shape(call), step)
+
+
+@converts("take")
+def take(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+    x, indices = w.tensor(call.args[0]), w.tensor(call.args[1])
+    axis = call.attrs.axis
+    if axis is None:
+        x, axis = w.reshape(x, (num_elements(tuple(x.shape)),)), 0
+    axis = int(axis) % len(x.shape)
+    if str(call.attrs.mode) == "clip":
+        indices = w.binary("MAX", indices, w.filled(0, indices))
+        indices = w.binary("MIN", indices, w.filled(x.shape[axis] - 1, indices))
+    return w.output(w.network.add_gather(x, indices, axis), "take")
+
+
+@converts("gather_elements", "gather_nd")
+def gather(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+    x, indices = w.tensor(call.args[0]), w.tensor(call.args[1])
+    nd = str(call.op.name) == "relax.gather_nd"
+    mode = w.trt.GatherMode.ND if nd else w.trt.GatherMode.ELEMENT
+    layer = w.network.add_gather_v2(x, indices, mode)
+    w.output(layer, "gather")
+    if nd:
+        layer.num_elementwise_dims = int(call.attrs.batch_dims)
+    else:
+        layer.axis = int(call.attrs.axis) % len(x.shape)
+    return layer.get_output(0)
+
+
+@converts("image.resize2d")
+def resize2d(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+    attrs, trt = call.attrs, w.trt
+    x, shape = w.tensor(call.args[0]), static_shape(call)
+    last = str(attrs.layout) == "NHWC"
+    if last:
+        x, shape = w.permute(x, (0, 3, 1, 2)), (shape[0], shape[3], shape[1], shape[2])
+    layer = w.network.add_resize(x)
+    w.output(layer, "resize2d")
+    layer.shape = shape
+    layer.resize_mode = getattr(trt.InterpolationMode, RESIZE_METHODS[str(attrs.method)])
+    mode = str(attrs.coordinate_transformation_mode)
+    layer.coordinate_transformation = getattr(
+        trt.ResizeCoordinateTransformation, RESIZE_COORDINATES[mode]
+    )
+    if mode == "pytorch_half_pixel":
+        layer.selector_for_single_pixel = trt.ResizeSelector.UPPER
+    if str(attrs.method) == "nearest_neighbor":
+        rounding = RESIZE_ROUNDING[str(attrs.rounding_method)]
+        layer.nearest_rounding = getattr(trt.ResizeRoundMode, rounding)
+    if str(attrs.method) == "cubic":
+        layer.cubic_coeff = float(attrs.cubic_alpha)
+        layer.exclude_outside = bool(attrs.cubic_exclude)
+    result = layer.get_output(0)
+    return w.permute(result, (0, 2, 3, 1)) if last else result
+
+
+RESIZE_METHODS = {"nearest_neighbor": "NEAREST", "linear": "LINEAR", "cubic": "CUBIC"}
+RESIZE_COORDINATES = {
+    "asymmetric": "ASYMMETRIC",
+    "align_corners": "ALIGN_CORNERS",
+    "half_pixel": "HALF_PIXEL",
+    "pytorch_half_pixel": "HALF_PIXEL",
+}
+RESIZE_ROUNDING = {
+    "floor": "FLOOR",
+    "ceil": "CEIL",
+    "round_prefer_ceil": "HALF_UP",
+    "round_prefer_floor": "HALF_DOWN",
+}
+"""Exactly what TensorRT's resize layer has; Relax's ``round`` rounds ties to even and has no
+counterpart."""

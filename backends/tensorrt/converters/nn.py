@@ -1,0 +1,188 @@
+"""Converters of convolutions and pooling: what TensorRT wants channels first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from collage.backends.tensorrt.problem import NetworkWriter, TrtTensor, converts
+from collage.backends.tensorrt.values import static_shape
+
+SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
+
+
+def spatial_rank(call: relax.Call) -> int:
+    """Number of spatial axes, from the operator's name: 2 for ``conv2d``."""
+    return int(next(c for c in str(call.op.name) if c.isdigit()))
+
+
+def data_layout(call: relax.Call) -> str:
+    """The layout of an operator's data, whichever attribute names it."""
+    attrs = call.attrs
+    return str(attrs.data_layout if hasattr(attrs, "data_layout") else attrs.layout)
+
+
+def order(source: str, wanted: str) -> list[int]:
+    """The permutation that turns one layout into another."""
+    return [source.index(axis) for axis in wanted]
+
+
+class ChannelsFirst:
+    """A tensor brought to (N, C, spatial...) with at least two spatial axes, and back.
+
+    TensorRT removes the shuffles again where neighbours agree.
+    """
+
+    def __init__(self, w: NetworkWriter, call: relax.Call) -> None:
+        self.w = w
+        self.rank = spatial_rank(call)
+        self.layout = data_layout(call)
+        self.plain = "NC" + SPATIAL[self.rank]
+        self.out_shape = static_shape(call)
+
+    def enter(self, expr: relax.Expr) -> TrtTensor:
+        x = self.w.permute(self.w.tensor(expr), order(self.layout, self.plain))
+        if self.rank == 1:
+            x = self.w.reshape(x, (x.shape[0], x.shape[1], 1, x.shape[2]))
+        return x
+
+    def leave(self, y: TrtTensor) -> TrtTensor:
+        if self.rank == 1:
+            y = self.w.reshape(y, (y.shape[0], y.shape[1], y.shape[3]))
+        return self.w.permute(y, order(self.plain, self.layout))
+
+    def spatial(self, values: Sequence[int], neutral: int) -> list[int]:
+        """Values per spatial axis, with a neutral one for the axis that one dimension lacks."""
+        listed = [int(value) for value in values]
+        return [neutral, *listed] if self.rank == 1 else listed
+
+    def extents(self) -> list[int]:
+        """Spatial extents of the result."""
+        return [self.out_shape[self.layout.index(axis)] for axis in SPATIAL[self.rank]]
+
+
+def split_padding(values: Sequence[int], rank: int) -> tuple[list[int], list[int]]:
+    """Relax's padding as (before, after) per spatial axis."""
+    listed = [int(value) for value in values]
+    return listed[:rank], listed[rank:]
+
+
+@converts("nn.conv1d", "nn.conv2d", "nn.conv3d")
+def convolution(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+    form, attrs = ChannelsFirst(w, call), call.attrs
+    kernel = _Kernel(w, call, "OI" + SPATIAL[form.rank])
+    before, after = split_padding(attrs.padding, form.rank)
+    layer = w.network.add_convolution_nd(
+        form.enter(call.args[0]), kernel.shape[0], kernel.shape[2:], kernel.weights
+    )
+    w.output(layer, "convolution")
+    kernel.attach(layer)
+    layer.stride_nd = form.spatial(attrs.strides, 1)
+    layer.dilation_nd = form.spatial(attrs.dilation, 1)
+    layer.pre_padding = form.spatial(before, 0)
+    layer.post_padding = form.spatial(after, 0)
+    layer.num_groups = int(attrs.groups)
+    return form.leave(layer.get_output(0))
+
+
+@converts("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")
+def transposed_convolution(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+    form, attrs = ChannelsFirst(w, call), call.attrs
+    kernel = _Kernel(w, call, "IO" + SPATIAL[form.rank])
+    before, after = split_padding(attrs.padding, form.rank)
+    more = [int(value) for value in attrs.output_padding]
+    groups = int(attrs.groups)
+    layer = w.network.add_deconvolution_nd(
+        form.enter(call.args[0]), kernel.shape[1] * groups, kernel.shape[2:], kernel.weights
+    )
+    w.output(layer, "transposed convolution")
+    kernel.attach(layer)
+    layer.stride_nd = form.spatial(attrs.strides, 1)
+    layer.dilation_nd = form.spatial(attrs.dilation, 1)
+    layer.pre_padding = form.spatial(before, 0)
+    # What Relax adds to the output is what TensorRT takes less away from its end.
+    ends = [after[axis] - more[axis] for axis in range(form.rank)]
+    layer.post_padding = form.spatial(ends, 0)
+    layer.num_groups = groups
+    return form.leave(layer.get_output(0))
+
+
+class _Kernel:
+    """A convolution's weights in TensorRT's layout, two spatial axes at the least.
+
+    Constants are handed over as such; weights that are dequantized in the region are a tensor, from
+    which TensorRT makes an int8 kernel.
+    """
+
+    def __init__(self, w: NetworkWriter, call: relax.Call, layout: str) -> None:
+        axes = order(str(call.attrs.kernel_layout), layout)
+        array = w.array(call.args[1])
+        self.tensor: TrtTensor | None = None
+        if array is not None:
+            array = array.transpose(axes)
+            array = array[:, :, np.newaxis, :] if len(layout) == 3 else array
+            self.shape = array.shape
+            self.weights = w.weights(np.require(array, requirements="C"))
+            return
+        tensor = w.permute(w.tensor(call.args[1]), axes)
+        outer, inner, *spatial = tuple(tensor.shape)
+        self.shape = (outer, inner, *([1] if len(layout) == 3 else []), *spatial)
+        self.tensor = w.reshape(tensor, self.shape)
+        self.weights = w.trt.Weights(tensor.dtype)
+
+    def attach(self, layer: Any) -> None:
+        """Give the layer its weights where they are a tensor."""
+        if self.tensor is not None:
+            layer.set_input(1, self.tensor)
+
+
+def padding_needed(call: relax.Call) -> tuple[list[int], list[int], list[int]]:
+    """Padding of a pooling operator per spatial axis: before, after, and after in truth.
+
+    With ``ceil_mode`` the last window may reach beyond the padding; the third list says how far
+    windows reach, so that rounding down gives Relax's output.
+    """
+    attrs, rank = call.attrs, spatial_rank(call)
+    layout = data_layout(call)
+    given, wanted = static_shape(call.args[0]), static_shape(call)
+    before, after = split_padding(attrs.padding, rank)
+    reached = []
+    for place, axis in enumerate(SPATIAL[rank]):
+        extent, out = given[layout.index(axis)], wanted[layout.index(axis)]
+        span = (out - 1) * int(attrs.strides[place]) + int(attrs.pool_size[place])
+        reached.append(max(span - extent - before[place], 0))
+    return before, after, reached
+
+
+@converts(*(f"nn.{kind}_pool{rank}d" for kind in ("max", "avg") for rank in (1, 2, 3)))
+def pool(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+    form, attrs = ChannelsFirst(w, call), call.attrs
+    average = ".avg_" in str(call.op.name)
+    kind = w.trt.PoolingType.AVERAGE if average else w.trt.PoolingType.MAX
+    before, _, reached = padding_needed(call)
+    layer = w.network.add_pooling_nd(
+        form.enter(call.args[0]), kind, tuple(form.spatial(attrs.pool_size, 1))
+    )
+    w.output(layer, "pooling")
+    layer.stride_nd = form.spatial(attrs.strides, 1)
+    layer.pre_padding = form.spatial(before, 0)
+    layer.post_padding = form.spatial(reached, 0)
+    layer.average_count_excludes_padding = not bool(attrs.count_include_pad)
+    return form.leave(layer.get_output(0))
+
+
+@converts(*(f"nn.adaptive_avg_pool{rank}d" for rank in (1, 2, 3)))
+def adaptive_average(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+    form = ChannelsFirst(w, call)
+    x, out = form.enter(call.args[0]), form.spatial(form.extents(), 1)
+    if all(extent == 1 for extent in out):
+        axes = range(2, len(x.shape))
+        return form.leave(w.cast_to(w.reduce("AVG", w.in_float32(x), axes, True), x.dtype))
+    window = [given // wanted for given, wanted in zip(x.shape[2:], out, strict=True)]
+    layer = w.network.add_pooling_nd(x, w.trt.PoolingType.AVERAGE, tuple(window))
+    w.output(layer, "adaptive pooling")
+    layer.stride_nd = tuple(window)
+    return form.leave(layer.get_output(0))

@@ -1,0 +1,164 @@
+"""TVM's own CUDA support: its runtime library, with or without a driver, and its use of nvcc."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import tvm
+import tvm_ffi
+from tvm_ffi.libinfo import load_lib_ctypes
+
+from collage.backends.contract.base import BuildContext
+from collage.backends.contract.errors import BackendUnavailableError, CompileError
+from collage.backends.toolchain import native
+from collage.backends.toolchain.cuda_toolkit import (
+    arch_flags,
+    arch_of,
+    compute_capability,
+    cudart,
+    find_toolkit,
+)
+
+DRIVER = "libcuda.so.1"
+_CALLBACK = "tvm_callback_cuda_compile"
+
+
+def has_cuda_runtime() -> bool:
+    """Whether TVM can build modules for CUDA, which needs its CUDA runtime library."""
+    return tvm_ffi.get_global_func("device_api.cuda", allow_missing=True) is not None
+
+
+def has_device() -> bool:
+    """Whether there is a GPU that TVM can use; loads TVM's CUDA runtime when there may be one."""
+    if not has_cuda_runtime():
+        try:
+            load_runtime()
+        except BackendUnavailableError:
+            return False
+    return bool(tvm.cuda(0).exist)
+
+
+def device_name(arch: str) -> str | None:
+    """The name of the first GPU here, or None where there is none of that architecture.
+
+    Parameters
+    ----------
+    arch : str
+        For example ``sm_90a``.
+    """
+    if not has_device():
+        return None
+    device = tvm.cuda(0)
+    if int(str(device.compute_version).replace(".", "")) != compute_capability(arch):
+        return None
+    return str(device.device_name)
+
+
+def load_runtime() -> None:
+    """Load TVM's CUDA runtime on a machine with a driver.
+
+    Raises
+    ------
+    BackendUnavailableError
+        When the driver or CUDA's runtime library is missing.
+    """
+    if not has_cuda_runtime():
+        try:
+            ctypes.CDLL(DRIVER, ctypes.RTLD_GLOBAL)
+        except OSError as err:
+            raise BackendUnavailableError(
+                f"NVIDIA's driver library '{DRIVER}' was not found: this machine has no driver",
+                value=DRIVER,
+            ) from err
+        _load_tvm_cuda()
+
+
+def load_runtime_or_stub(context: BuildContext) -> None:
+    """Load TVM's CUDA runtime, over a stand-in for the driver where there is none.
+
+    Without that library TVM does not compile CUDA code: it silently embeds the bare source.
+    """
+    if has_cuda_runtime():
+        return
+    try:
+        ctypes.CDLL(DRIVER, ctypes.RTLD_GLOBAL)
+    except OSError:
+        ctypes.CDLL(str(_driver_stub(context)), ctypes.RTLD_GLOBAL)
+    _load_tvm_cuda()
+
+
+def _load_tvm_cuda() -> None:
+    ctypes.CDLL(str(cudart().path), ctypes.RTLD_GLOBAL)
+    folder = Path(tvm.base._LOADED_LIBS["tvm_runtime"]._name).resolve().parent
+    _keep_loaded(load_lib_ctypes("tvm", "tvm_runtime_cuda", "RTLD_LOCAL", extra_lib_paths=[folder]))
+    if not has_cuda_runtime():
+        raise CompileError("TVM's CUDA runtime library registered no device", value=str(folder))
+
+
+def _keep_loaded(library: ctypes.CDLL) -> None:
+    # TVM keeps its libraries in this table; one that is collected would take its functions along.
+    tvm.base._LOADED_LIBS["tvm_runtime_cuda"] = library
+
+
+def _driver_stub(context: BuildContext) -> Path:
+    source = native.TEMPLATES / "cuda_driver_stub.c"
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:20]
+    library = context.cache_dir / "objects" / f"cuda-driver-stub-{digest}" / DRIVER
+    if not library.exists():
+        library.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+            made = Path(folder, DRIVER)
+            flags = ["-shared", "-fPIC", f"-Wl,-soname,{DRIVER}"]
+            native.run_tool([context.cxx, "-x", "c", *flags, "-o", str(made), str(source)])
+            made.replace(library)
+    return library
+
+
+@contextmanager
+def nvcc_compiles(device: tvm.target.Target, context: BuildContext) -> Iterator[None]:
+    """While this is entered, TVM's CUDA code is compiled by our nvcc, once per content.
+
+    TVM's own way reads the environment, needs nvcc on the PATH and adds ``--use_fast_math``.
+    """
+    compile_code = functools.partial(compile_kernels, context=context, arch=arch_of(device))
+    tvm_ffi.register_global_func(_CALLBACK, lambda code, *_: compile_code(code), override=True)
+    with device:
+        yield
+
+
+def compile_kernels(code: str, context: BuildContext, arch: str) -> bytes:
+    """Compile TVM's generated CUDA source to a fatbin with machine code of one architecture.
+
+    Raises
+    ------
+    CompileError
+        When nvcc fails; carries its messages.
+    """
+    toolkit = find_toolkit()
+    key = "\0".join([code, toolkit.version, arch])
+    output = context.cache_dir / "fatbins" / f"{hashlib.sha256(key.encode()).hexdigest()}.fatbin"
+    command = (
+        *(str(toolkit.nvcc), "--fatbin", "-O3", "-std=c++17", *arch_flags(arch)),
+        *("-ccbin", context.cxx, f"-I{toolkit.include}", "--expt-relaxed-constexpr"),
+        "-U__CUDA_NO_HALF_OPERATORS__",
+        "-U__CUDA_NO_HALF_CONVERSIONS__",
+        "-U__CUDA_NO_BFLOAT16_OPERATORS__",
+        "-U__CUDA_NO_BFLOAT16_CONVERSIONS__",
+        "-U__CUDA_NO_BFLOAT162_OPERATORS__",
+        "-U__CUDA_NO_BFLOAT162_CONVERSIONS__",
+    )
+
+    def make(path: Path) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder, "kernels.cu")
+            source.write_text(code, encoding="utf-8")
+            native.run_tool([*command, "-o", str(path), str(source)])
+
+    native.make_cached(output, make)
+    return output.read_bytes()

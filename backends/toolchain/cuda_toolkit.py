@@ -1,0 +1,304 @@
+"""NVIDIA's compiler, headers and libraries: where they are, and how CUDA code is compiled.
+
+The toolkit is the one on the PATH, or the ``nvidia-cuda-nvcc`` family of wheels. Nothing here needs
+a GPU.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import tvm
+
+from collage.backends.contract.base import BuildContext, LibraryNeed
+from collage.backends.contract.errors import BackendUnavailableError, CodegenError
+from collage.backends.toolchain import native
+
+CUDA_HEADER = native.TEMPLATES / "collage_cuda.h"
+"""Streams, workspace and tensors for entry points in C++; see the file's first lines."""
+
+REMEDY = "pip install 'collage[cuda]'"
+
+_TENSORRT_FOLDERS = ("tensorrt_libs", "tensorrt_rtx_libs")
+"""Where TensorRT's wheels have their libraries, unlike NVIDIA's other ones."""
+
+
+@dataclass(frozen=True)
+class Toolkit:
+    """A CUDA compiler and what belongs to it.
+
+    Attributes
+    ----------
+    nvcc : Path
+    version : str
+        Release of the compiler, for example ``13.0.88``.
+    root : Path
+        Folder with ``include`` and ``lib`` or ``lib64``.
+    """
+
+    nvcc: Path
+    version: str
+    root: Path
+
+    @property
+    def include(self) -> Path:
+        """Folder of ``cuda_runtime.h``."""
+        return self.root / "include"
+
+
+@functools.cache
+def find_toolkit() -> Toolkit:
+    """The CUDA toolkit of this machine.
+
+    Raises
+    ------
+    BackendUnavailableError
+        When there is no ``nvcc``; the message has the line that mends it.
+    """
+    on_path = shutil.which("nvcc")
+    candidates = [Path(on_path)] if on_path else []
+    candidates.append(Path("/usr/local/cuda/bin/nvcc"))
+    candidates += [folder / "bin" / "nvcc" for folder in _wheel_folders()]
+    for path in candidates:
+        if not path.is_file():
+            continue
+        nvcc = path.resolve()
+        text = native.run_tool([str(nvcc), "--version"])
+        release = re.search(r"V(\d+\.\d+\.\d+)", text)
+        root = _toolkit_root(nvcc)
+        if release and root is not None:
+            return Toolkit(nvcc, release.group(1), root)
+    raise BackendUnavailableError(
+        f"no CUDA compiler (nvcc) was found on the PATH or in a wheel; {REMEDY}", value="nvcc"
+    )
+
+
+def _toolkit_root(nvcc: Path) -> Path | None:
+    """The folder that holds the compiler's headers; wrapper scripts may lie elsewhere."""
+    text = native.run_tool([str(nvcc), "--dryrun", "-E", "-x", "cu", "/dev/null"], both=True)
+    top = re.search(r"#\$ TOP=(.*)", text)
+    roots = [Path(top.group(1))] if top else []
+    roots.append(nvcc.parent.parent)
+    for root in roots:
+        if (root / "include" / "cuda_runtime.h").is_file():
+            return root.resolve()
+    return None
+
+
+def _site_folders() -> list[Path]:
+    """Folders that packages are imported from."""
+    return [Path(entry) for entry in dict.fromkeys(sys.path) if entry and Path(entry).is_dir()]
+
+
+def _wheel_folders() -> list[Path]:
+    """``nvidia/*`` folders of NVIDIA's wheels."""
+    return [
+        folder
+        for site in _site_folders()
+        for folder in sorted((site / "nvidia").glob("*"))
+        if folder.is_dir()
+    ]
+
+
+def _toolkit_folders() -> list[Path]:
+    try:
+        return [find_toolkit().root]
+    except BackendUnavailableError:
+        return []
+
+
+def library_folders() -> list[Path]:
+    """Folders of NVIDIA's libraries, the wheels' first."""
+    folders = [folder / "lib" for folder in _wheel_folders()]
+    folders += [site / name for site in _site_folders() for name in _TENSORRT_FOLDERS]
+    for root in _toolkit_folders():
+        folders += [root / name for name in ("lib64", "lib", "targets/x86_64-linux/lib")]
+    return [folder for folder in folders if folder.is_dir()]
+
+
+def find_library(soname: str) -> Path | None:
+    """A shared library of NVIDIA's by its name, for example ``libcublasLt.so.13``."""
+    for folder in library_folders():
+        if (folder / soname).is_file():
+            return folder / soname
+    return None
+
+
+def find_header_dir(header: str) -> Path | None:
+    """The folder of a header, for example ``cublasLt.h`` or ``cudnn_frontend.h``.
+
+    Looks in the wheels, in the ``include`` folder of the environment and in the toolkit.
+    """
+    folders = [folder / "include" for folder in _wheel_folders()]
+    folders += [site / "include" for site in _site_folders()]
+    folders += [root / "include" for root in _toolkit_folders()]
+    folders += [Path("/usr/include"), Path("/usr/include/x86_64-linux-gnu")]
+    return next((folder for folder in folders if (folder / header).is_file()), None)
+
+
+def arch_of(device: tvm.target.Target) -> str:
+    """The architecture of a CUDA target, for example ``sm_90a``.
+
+    Raises
+    ------
+    CodegenError
+        When the target is for another kind of device.
+    """
+    if device.kind.name != "cuda":
+        raise CodegenError(f"a CUDA target is needed, not '{device.kind.name}'", value=str(device))
+    return str(device.attrs["arch"])
+
+
+def compute_capability(arch: str) -> int:
+    """An architecture's number, for example 90 of ``sm_90a``."""
+    return int("".join(filter(str.isdigit, arch)))
+
+
+def arch_flags(arch: str) -> list[str]:
+    """nvcc's flags for machine code of exactly this architecture, without PTX."""
+    number = arch.removeprefix("sm_")
+    return [f"-gencode=arch=compute_{number},code=sm_{number}"]
+
+
+def cudart() -> LibraryNeed:
+    """The CUDA runtime library, which TVM's CUDA runtime needs too.
+
+    Raises
+    ------
+    BackendUnavailableError
+        When it is not installed.
+    """
+    soname = "libcudart.so.13"
+    path = find_library(soname)
+    if path is None:
+        raise BackendUnavailableError(f"'{soname}' was not found; {REMEDY}", value=soname)
+    return LibraryNeed(soname, find_toolkit().version, "nvidia-cuda-runtime", path)
+
+
+def cached_cuda_compilation(
+    source: Path,
+    context: BuildContext,
+    arch: str,
+    flags: Sequence[str] = (),
+    depends: Iterable[Path] = (),
+) -> native.Compilation:
+    """How nvcc makes one CUDA or C++ file a position-independent object, named by content.
+
+    Parameters
+    ----------
+    source : Path
+        A ``.cu`` or ``.cc`` file.
+    arch : str
+        For example ``sm_90a``.
+    flags : sequence of str
+        nvcc flags besides ``-O3 -std=c++17``, the architecture and the shared include folders.
+        Folders named here are part of the content's name, their files are not: name those that
+        may change in ``depends``.
+    depends : iterable of Path
+        Files that the source includes and whose content therefore counts.
+
+    Returns
+    -------
+    Compilation
+        Of an object in ``<cache_dir>/objects``.
+    """
+    toolkit = find_toolkit()
+    own = [CUDA_HEADER, native.FFI_HEADER, *depends]
+    digest = hashlib.sha256(source.read_bytes())
+    for path in own:
+        digest.update(path.read_bytes())
+    fixed = [
+        *("-O3", "-std=c++17", "--expt-relaxed-constexpr", "-DNDEBUG"),
+        *("-Xcompiler", ",".join(("-fPIC", native.OWN_STATICS))),
+    ]
+    versions = [toolkit.version, native.compiler_version(context.cxx)]
+    key = [*fixed, *flags, *versions, arch, source.suffix]
+    digest.update("\0".join(key).encode())
+    command = (
+        *(str(toolkit.nvcc), "-c", str(source)),
+        *(["-x", "cu"] if source.suffix == ".cu" else []),
+        *("-ccbin", context.cxx),
+        *fixed,
+        *arch_flags(arch),
+        *native.ffi_include_flags(),
+        f"-I{toolkit.include}",
+        *flags,
+    )
+    output = context.cache_dir / "objects" / f"{source.stem}-{digest.hexdigest()[:20]}.o"
+    return native.Compilation(output, command)
+
+
+def compile_cuda_cached(
+    source: Path,
+    context: BuildContext,
+    arch: str,
+    flags: Sequence[str] = (),
+    depends: Iterable[Path] = (),
+) -> Path:
+    """Compile one CUDA or C++ file once per content; see :func:`cached_cuda_compilation`.
+
+    Raises
+    ------
+    CompileError
+        When nvcc fails; carries its messages.
+    """
+    return cached_cuda_compilation(source, context, arch, flags, depends).run()
+
+
+def cuda_static_library(
+    sources: Sequence[tuple[str, str]],
+    symbols: Sequence[str],
+    context: BuildContext,
+    arch: str,
+    *,
+    objects: Sequence[Path] = (),
+    flags: Sequence[str] = (),
+    depends: Sequence[Path] = (),
+    jobs: int = 0,
+) -> tvm.runtime.Module:
+    """Compile generated sources into one static library that the final link takes.
+
+    Parameters
+    ----------
+    sources : sequence of (str, str)
+        File name, ending in ``.cu`` or ``.cc``, and text. Each is compiled by itself, in parallel,
+        once per content.
+    symbols : sequence of str
+        Global symbols of the partitions that the sources define.
+    objects : sequence of Path
+        More objects to take in, for example a runtime from :func:`compile_cuda_cached`.
+    flags, depends
+        As :func:`cached_cuda_compilation` has them.
+    jobs : int
+        Compilers at a time; 0 for one per core.
+
+    Raises
+    ------
+    CompileError
+        When a compiler or the linker fails.
+    """
+    context.work_dir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=context.work_dir) as folder:
+        paths = []
+        for name, text in sources:
+            path = Path(folder, name)
+            path.write_text(text, encoding="utf-8")
+            paths.append(path)
+        with ThreadPoolExecutor(jobs or len(os.sched_getaffinity(0))) as pool:
+            compiled = list(
+                pool.map(
+                    lambda path: compile_cuda_cached(path, context, arch, flags, depends), paths
+                )
+            )
+        merged = native.merge_objects([*compiled, *objects], Path(folder, "library.o"), context)
+        return tvm.runtime.load_static_library(str(merged), list(symbols))

@@ -1,0 +1,110 @@
+"""TVM's own code generator as a backend: partitions become scheduled tensor programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.target import codegen
+
+from collage.backends.contract.base import Availability, BackendTarget, BuildContext, PatternTriple
+from collage.backends.contract.errors import TargetError
+from collage.backends.contract.native import NativeBackend
+from collage.backends.tvm import cuda
+from collage.backends.tvm import tuning as tune
+from collage.backends.tvm.common.lower import lower_module
+from collage.backends.tvm.cpu import lower as cpu
+from collage.backends.tvm.cpu.schedules import Machine
+from collage.backends.tvm.options import TVMOptions
+
+
+class TVMBackend(NativeBackend):
+    """Runs every operator that TVM can legalize: through LLVM on a CPU, as CUDA on a GPU."""
+
+    name = "tvm"
+    device = "cpu"
+    devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
+    """It takes part whatever the device is."""
+    options_type = TVMOptions
+
+    def probe(self) -> Availability:
+        """Always usable: TVM is what this project stands on."""
+        return Availability(
+            usable=True,
+            versions={
+                "apache-tvm": str(tvm.__version__),
+                "apache-tvm-ffi": str(tvm_ffi.__version__),
+                "llvm": str(codegen.llvm_version_major()),
+            },
+        )
+
+    def patterns(self, target: BackendTarget) -> Sequence[PatternTriple]:
+        """None: its candidates come from operator kinds, not from patterns."""
+        return ()
+
+    def lower(
+        self, mod: tvm.IRModule, target: BackendTarget, context: BuildContext
+    ) -> tvm.IRModule:
+        """Replace this backend's partitions, and operators left in ``main``, by scheduled kernels.
+
+        Parameters
+        ----------
+        mod : tvm.IRModule
+            ``main`` calls private functions with the attribute ``PARTITION_ATTR`` and functions
+            with a ``Codegen`` attribute; the latter stay as they are.
+
+        Raises
+        ------
+        TargetError
+            When the option ``schedule`` asks for something that this device or machine cannot do.
+        """
+        if target.device.kind.name == "cuda":
+            return _lower_cuda(mod, target, context)
+        return _lower_cpu(mod, target, context)
+
+
+def _lower_cpu(mod: tvm.IRModule, target: BackendTarget, context: BuildContext) -> tvm.IRModule:
+    options: TVMOptions = target.options
+    machine = Machine.of_target(target.device, context.num_threads)
+    if options.schedule == "dlight":
+        raise TargetError(
+            "schedule 'dlight' is for GPU targets; valid for a CPU: default, metaschedule, none",
+            value=options.schedule,
+        )
+
+    def schedule_all(funcs: Sequence[tirx.PrimFunc]) -> Sequence[tirx.PrimFunc]:
+        if options.schedule != "metaschedule":
+            return cpu.schedule_all(funcs, machine, options.schedule)
+        tuned = tune.tune_kernels(funcs, target, context)
+        default = cpu.schedule_all(funcs, machine, "default")
+        return [new or old for new, old in zip(tuned, default, strict=True)]
+
+    return lower_module(
+        mod, target.device, cpu.legalize_passes(machine, options.schedule), schedule_all
+    )
+
+
+def _lower_cuda(mod: tvm.IRModule, target: BackendTarget, context: BuildContext) -> tvm.IRModule:
+    options: TVMOptions = target.options
+    tuned_wanted = options.schedule == "metaschedule"
+    schedule = cuda.scheduler(target.device, "default" if tuned_wanted else options.schedule)
+
+    def schedule_all(funcs: Sequence[tirx.PrimFunc]) -> Sequence[tirx.PrimFunc]:
+        default = [schedule(func) for func in funcs]
+        if not tuned_wanted:
+            return default
+        tuned = tune.tune_kernels(funcs, target, context)
+        return [
+            old if new is None else cuda.finish(new)
+            for new, old in zip(tuned, default, strict=True)
+        ]
+
+    return lower_module(mod, target.device, cuda.legalize_passes(), schedule_all)
+
+
+def backend() -> TVMBackend:
+    """The instance that the registry keeps."""
+    return TVMBackend()

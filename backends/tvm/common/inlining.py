@@ -1,0 +1,81 @@
+"""Which stages of a fused kernel are folded into the stages that read them."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import Any
+
+import tvm_ffi
+from tvm import s_tir, tirx
+from tvm.ir import Call, Op
+
+from collage.backends.tvm.common.blocks import axes_of, root_blocks, size_of
+
+
+def inline_stages(sch: s_tir.Schedule, kept: Set[str] = frozenset()) -> None:
+    """Inline elementwise stages, but not ``kept`` ones, where that repeats no expensive work."""
+    outputs = {sch.get(block).name_hint for block in sch.get_output_blocks("root")}
+    for block in root_blocks(sch):
+        name = sch.get(block).name_hint
+        if name not in outputs and name not in kept and worth_inlining(sch, block):
+            sch.compute_inline(block)
+
+
+def worth_inlining(sch: s_tir.Schedule, block: Any) -> bool:
+    """Whether folding a stage into its readers saves memory traffic without repeating much work."""
+    stmt = sch.get(block)
+    axes = axes_of(sch, block)
+    if axes is None or any(axis.reduce for axis in axes) or not is_elementwise(stmt):
+        return False
+    consumers = list(sch.get_consumers(block))
+    if not consumers:
+        return False
+    reads = 0
+    for consumer in consumers:
+        consumer_axes = axes_of(sch, consumer)
+        if consumer_axes is None:
+            return False
+        reads += size_of(consumer_axes)
+    produced = max(size_of(axes), 1)
+    return reads <= produced or not is_expensive(stmt)
+
+
+def is_elementwise(stmt: Any) -> bool:
+    """One store at an index made of the block's own variables, each once, in order."""
+    body = stmt.body
+    if stmt.init is not None or not isinstance(body, tirx.BufferStore) or len(stmt.writes) != 1:
+        return False
+    variables = [iter_var.var for iter_var in stmt.iter_vars]
+    return len(body.indices) == len(variables) and all(
+        isinstance(index, tirx.IntImm) or index.same_as(var)
+        for index, var in zip(body.indices, variables, strict=True)
+    )
+
+
+def is_expensive(stmt: Any) -> bool:
+    """Whether a stage does more than a few additions and multiplications per element."""
+    expensive = (Call, tirx.Div, tirx.FloorDiv, tirx.FloorMod)
+    return tvm_ffi.structural_walk(stmt.body, [(expensive, _interrupt)]) is not None
+
+
+def has_branches(stmt: Any) -> bool:
+    """Whether an element is chosen by a condition, as in padding."""
+
+    def check(call: Call) -> tvm_ffi.VisitInterrupt | None:
+        is_branch = isinstance(call.op, Op) and str(call.op.name).endswith(".if_then_else")
+        return tvm_ffi.VisitInterrupt() if is_branch else None
+
+    return tvm_ffi.structural_walk(stmt.body, [(Call, check)]) is not None
+
+
+def reads_indices(stmt: Any) -> bool:
+    """Whether a stage reads 64-bit integers, as gathers do.
+
+    TVM narrows loop variables to 32 bits but not those loads, and then fails on a loop that has to
+    be cut into whole vectors and a remainder.
+    """
+    return any(str(region.source.dtype) == "int64" for region in stmt.reads)
+
+
+def _interrupt(_: object) -> tvm_ffi.VisitInterrupt:
+    return tvm_ffi.VisitInterrupt()

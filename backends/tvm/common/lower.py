@@ -1,0 +1,84 @@
+"""From partition functions to calls of scheduled PrimFuncs.
+
+Each partition function is legalized and fused by itself, so what was measured alone is what runs in
+the whole module; then its body is inlined into ``main``. Functions of other backends are set aside
+while Relax's passes run, because those passes would legalize their operators too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import tvm
+from tvm import relax, tirx
+
+from collage.backends.contract.native import PARTITION_ATTR
+
+OP_PATTERN_OPAQUE = 8
+"""``kOpaque`` of ``relax::OpPatternKind``: keeps later passes from fusing a scheduled kernel."""
+
+ScheduleAll = Callable[[Sequence[tirx.PrimFunc]], Sequence[tirx.PrimFunc]]
+"""Schedules the fused kernels of a module, all at once so that equal ones can share the work."""
+
+
+def lower_module(
+    mod: tvm.IRModule,
+    device: tvm.target.Target,
+    legalize_passes: Sequence[tvm.transform.Pass],
+    schedule_all: ScheduleAll,
+) -> tvm.IRModule:
+    """Lower partitions of this backend and the operators left in ``main``.
+
+    Parameters
+    ----------
+    device : tvm.target.Target
+        The target that passes and schedules see as the current one.
+    legalize_passes : sequence of tvm.transform.Pass
+        From operators to fused tensor programs.
+    schedule_all : callable
+        From fused tensor programs to scheduled ones.
+    """
+    foreign = {gv: func for gv, func in mod.functions.items() if _is_foreign(func)}
+    own = tvm.IRModule(
+        {gv: func for gv, func in mod.functions.items() if gv not in foreign}, attrs=mod.attrs
+    )
+    scheduled_before = {gv.name_hint for gv, func in own.functions.items() if _is_kernel(func)}
+    # Relax fuses operators in dataflow blocks alone, and a partition's body is none yet.
+    passes = [relax.transform.ConvertToDataflow(min_size=1), *legalize_passes]
+    with device:
+        own = tvm.transform.Sequential(passes)(own)
+    # Inlining looks every call's target up, so the other backends' functions must be back by then.
+    own = _inline_partitions(tvm.IRModule({**own.functions, **foreign}, attrs=own.attrs))
+    own = tvm.IRModule(own.functions, attrs=own.attrs)
+    fresh = {
+        gv: func
+        for gv, func in own.functions.items()
+        if _is_kernel(func) and gv.name_hint not in scheduled_before
+    }
+    with device:
+        scheduled = schedule_all(list(fresh.values()))
+    for gv, func in zip(fresh, scheduled, strict=True):
+        own[gv] = func.with_attr("op_pattern", OP_PATTERN_OPAQUE)
+    return own
+
+
+def _is_kernel(func: tvm.ir.BaseFunc) -> bool:
+    return isinstance(func, tirx.PrimFunc)
+
+
+def _is_foreign(func: tvm.ir.BaseFunc) -> bool:
+    attrs = func.attrs
+    return attrs is not None and ("Codegen" in attrs or "Composite" in attrs)
+
+
+def _inline_partitions(mod: tvm.IRModule) -> tvm.IRModule:
+    """Inline the bodies of this backend's partition functions where they are called."""
+    partitions = {
+        gv
+        for gv, func in mod.functions.items()
+        if func.attrs is not None and PARTITION_ATTR in func.attrs
+    }
+    if not partitions:
+        return mod
+    mod = relax.transform.InlinePrivateFunctions()(mod)
+    return relax.transform.DeadCodeElimination()(mod)

@@ -1,0 +1,141 @@
+"""How this backend expresses operators as tensor programs where TVM's own way is slow.
+
+Weights that are constants are packed here, at compile time, into the layout that the kernel wants.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tvm import relax
+from tvm.ir import GenericConst, Op
+
+from collage.backends.tvm.cpu.schedules import Machine, conv2d, depthwise, matmul
+
+Legalization = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
+
+OP_PATTERN_OUT_FUSABLE = 4
+"""``kOutEWiseFusable`` of ``relax::OpPatternKind``: elementwise operators may be fused behind."""
+
+
+def legalizations(machine: Machine) -> Mapping[str, Legalization]:
+    """This backend's legalizations, by operator name."""
+
+    def convolution(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        return legalize_conv2d(builder, call, machine)
+
+    def product(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        return legalize_matmul(builder, call, machine)
+
+    return {"relax.nn.conv2d": convolution, "relax.matmul": product}
+
+
+def legalize_conv2d(builder: relax.BlockBuilder, call: relax.Call, machine: Machine) -> relax.Expr:
+    """Packed convolution for constant float32 weights; TVM's own for all else."""
+    shape = conv_shape(call)
+    if shape is None:
+        return default_legalization(builder, call)
+    data, weights = call.args
+    if depthwise.applies(shape):
+        return builder.call_te(
+            lambda x, w: depthwise.compute(x, w, shape),
+            data,
+            weights,
+            primfunc_name_hint="depthwise_conv2d",
+            primfunc_attrs={"op_pattern": OP_PATTERN_OUT_FUSABLE},
+        )
+    cut = conv2d.plan(shape, machine)
+    packed = relax.const(conv2d.pack_weights(weights.value.numpy(), shape, cut.tile))
+    return builder.call_te(
+        lambda x, w: conv2d.compute(x, w, shape, cut),
+        data,
+        packed,
+        primfunc_name_hint="conv2d",
+        primfunc_attrs={"op_pattern": OP_PATTERN_OUT_FUSABLE},
+    )
+
+
+def legalize_matmul(builder: relax.BlockBuilder, call: relax.Call, machine: Machine) -> relax.Expr:
+    """Tiled product of float32 matrices, with constant right operands packed."""
+    shape = matmul_shape(call)
+    if shape is None:
+        return default_legalization(builder, call)
+    left, right = call.args
+    tile = matmul.choose_tile(shape, machine)
+    if shape.constant_b:
+        right = relax.const(matmul.pack_b(right.value.numpy(), tile))
+    return builder.call_te(
+        lambda a, b: matmul.compute(a, b, shape, tile),
+        left,
+        right,
+        primfunc_name_hint="matmul",
+        primfunc_attrs={"op_pattern": OP_PATTERN_OUT_FUSABLE},
+    )
+
+
+def default_legalization(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """What TVM itself does with the operator."""
+    assert isinstance(call.op, Op)
+    legalize: Legalization = call.op.get_attr("FLegalize")
+    return legalize(builder, call)
+
+
+def conv_shape(call: relax.Call) -> conv2d.ConvShape | None:
+    """The figures of a convolution that the packed kernel takes, else None."""
+    data, weights = call.args
+    attrs = call.attrs
+    layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)
+    if layouts not in (("NCHW", "OIHW", "NCHW"), ("NCHW", "OIHW", "")):
+        return None
+    if not isinstance(weights, GenericConst):
+        return None
+    dims = static_shape(data)
+    if dims is None or len(dims) != 4 or 0 in dims:
+        return None
+    if str(data.ty.dtype) != "float32" or str(call.ty.dtype) != "float32":
+        return None
+    out, _, kernel_h, kernel_w = (int(v) for v in weights.value.shape)
+    padding = [int(v) for v in attrs.padding]
+    strides = [int(v) for v in attrs.strides]
+    dilation = [int(v) for v in attrs.dilation]
+    batch, channels, height, width = dims
+    return conv2d.ConvShape(
+        batch=batch,
+        channels=channels,
+        height=height,
+        width=width,
+        out_channels=out,
+        kernel=(kernel_h, kernel_w),
+        strides=(strides[0], strides[1]),
+        padding=(padding[0], padding[1], padding[2], padding[3]),
+        dilation=(dilation[0], dilation[1]),
+        groups=int(attrs.groups),
+    )
+
+
+def matmul_shape(call: relax.Call) -> matmul.MatmulShape | None:
+    """The figures of a matrix product that the tiled kernel takes, else None."""
+    left, right = call.args
+    a, b, out = static_shape(left), static_shape(right), static_shape(call)
+    if a is None or b is None or out is None or len(a) < 2 or len(b) < 2 or 0 in (*a, *b):
+        return None
+    if any(str(expr.ty.dtype) != "float32" for expr in (left, right, call)):
+        return None
+    constant = isinstance(right, GenericConst) and len(b) == 2
+    lead = out[:-1]
+    # A B without batch axes is shared by the whole of A, which then is one tall matrix, unless its
+    # fused axes would have to be cut unevenly: TVM cannot follow such indices.
+    whole = sum(dim > 1 for dim in lead) <= 1 or math.prod(lead) % matmul.MOST_ROWS == 0
+    batch_axes = 0 if len(b) == 2 and whole else len(lead) - 1
+    return matmul.MatmulShape(lead, batch_axes, a[-1], b[-1], constant)
+
+
+def static_shape(expr: relax.Expr) -> tuple[int, ...] | None:
+    """Extents of a tensor, or None where one is not known."""
+    shape: Any = expr.ty.shape
+    if not isinstance(shape, relax.ShapeExpr):
+        return None
+    dims = [getattr(dim, "value", None) for dim in shape.values]
+    return None if None in dims else tuple(int(dim) for dim in dims if dim is not None)

@@ -1,0 +1,33 @@
+"""The CPU's way from operators to scheduled kernels: packed weights, vectors, a thread pool."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tvm
+from tvm import relax, tirx
+
+from collage.backends.tvm.cpu.fast_math import use_fast_math
+from collage.backends.tvm.cpu.legalize import legalizations
+from collage.backends.tvm.cpu.schedules import Machine, schedule_function
+
+
+def legalize_passes(machine: Machine, schedule: str) -> list[tvm.transform.Pass]:
+    """From operators to fused, unscheduled tensor programs."""
+    own = schedule == "default"
+    return [
+        relax.transform.LegalizeOps(dict(legalizations(machine)) if own else None),
+        relax.transform.AnnotateTIROpPattern(),
+        relax.transform.FoldConstant(),
+        relax.transform.FuseOps(),
+        relax.transform.FuseTIR(),
+    ]
+
+
+def schedule_all(
+    funcs: Sequence[tirx.PrimFunc], machine: Machine, schedule: str
+) -> list[tirx.PrimFunc]:
+    """Parallel and vectorized schedules by kind of kernel; ``none`` leaves the plain loops."""
+    if schedule == "none":
+        return list(funcs)
+    return [use_fast_math(schedule_function(func, machine)) for func in funcs]

@@ -1,0 +1,182 @@
+"""The schedule that takes any kernel: each stage parallel over its outer axes, vectorized inside.
+
+Cheap elementwise stages are inlined into their consumers; every other stage gets a loop nest of its
+own. Families for particular kernels do better; this one has to be correct for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import s_tir, tirx
+
+from collage.backends.tvm.common.blocks import (
+    Axis,
+    Machine,
+    Refusal,
+    axes_of,
+    buffer_stride,
+    element_dtype,
+    fuse_all,
+    loop_extent,
+    mergeable,
+    parallelize,
+    root_blocks,
+    size_of,
+    vectorize,
+)
+from collage.backends.tvm.common.inlining import has_branches, inline_stages, reads_indices
+
+_WINDOW_STEP = 4
+
+
+def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
+    """Inline what is cheap, then schedule stage by stage."""
+    sch = s_tir.Schedule(func)
+    inline_stages(sch)
+    scheduled = [schedule_stage(sch, block, machine) for block in root_blocks(sch)]
+    if not any(scheduled):
+        return Refusal("no stage has static, independent axes")
+    return sch.mod["main"]
+
+
+def schedule_stage(sch: s_tir.Schedule, block: Any, machine: Machine) -> bool:
+    """Schedule one stage in a loop nest of its own; False where its axes do not allow it."""
+    axes = axes_of(sch, block)
+    if not axes or len(sch.get_loops(block)) != len(axes):
+        return False
+    if any(axis.reduce for axis in axes):
+        schedule_reduction(sch, block, axes, machine)
+    else:
+        schedule_spatial(sch, block, axes, machine)
+    return True
+
+
+def schedule_spatial(
+    sch: s_tir.Schedule, block: Any, axes: Sequence[Axis], machine: Machine
+) -> None:
+    """One stage without a reduction: fuse what is linear in memory, split, vectorize inside."""
+    loops = list(sch.get_loops(block))
+    regions = [*sch.get(block).reads, *sch.get(block).writes]
+    lanes = machine.lanes(element_dtype(sch, block))
+    work = size_of(axes)
+    first = len(axes) - 1
+    # Two axes at most: TVM does not find back the linear index of three fused and split axes.
+    while (
+        first > 0
+        and sum(axis.extent > 1 for axis in axes[first - 1 :]) <= 2
+        and all(mergeable(r, axes[first - 1], axes[first]) for r in regions)
+    ):
+        first -= 1
+    inner = fuse_all(sch, loops[first:])
+    if first == 0:
+        outer, inner = _split_chunks(sch, inner, lanes, machine)
+    else:
+        outer = fuse_all(sch, loops[:first])
+    if _fills_vectors(sch.get(block), axes[-1]):
+        vectorize(sch, inner, lanes)
+    parallelize(sch, outer, machine, work)
+
+
+def _fills_vectors(stmt: Any, axis: Axis) -> bool:
+    """Whether neighbours along an axis make whole vectors in every access.
+
+    Where they do not, LLVM's own vectorizer finds better code for the plain loop: masked loads for
+    padding, whole loads and shuffles for strides.
+    """
+    strides = [buffer_stride(region, axis.var) for region in [*stmt.reads, *stmt.writes]]
+    regular = all(stride in (0, 1) for stride in strides)
+    return regular and not has_branches(stmt) and not reads_indices(stmt)
+
+
+def _split_chunks(sch: s_tir.Schedule, loop: Any, lanes: int, machine: Machine) -> tuple[Any, Any]:
+    """Cut one linear loop to chunks of whole vectors."""
+    extent = loop_extent(sch, loop)
+    wanted = machine.num_threads * 4
+    size = max(lanes, -(-extent // (wanted * lanes)) * lanes)
+    outer, inner = sch.split(loop, [None, min(size, extent)])
+    return outer, inner
+
+
+def schedule_reduction(
+    sch: s_tir.Schedule, block: Any, axes: Sequence[Axis], machine: Machine
+) -> None:
+    """One stage with a reduction: vectorize a contiguous spatial axis, or the reduction itself."""
+    loops = list(sch.get_loops(block))
+    spatial = [(axis, loop) for axis, loop in zip(axes, loops, strict=True) if not axis.reduce]
+    reduce = [(axis, loop) for axis, loop in zip(axes, loops, strict=True) if axis.reduce]
+    work = size_of(axes)
+    lanes = machine.lanes(element_dtype(sch, block))
+    if len(sch.get(block).writes) > 1:
+        _parallel_only(sch, [loop for _, loop in spatial], machine, work)
+        return
+    if spatial and _lanes_move_together(sch, block, spatial[-1][0]):
+        _vectorize_spatial(sch, block, spatial, reduce, lanes, machine)
+    elif spatial and _window_slides(sch, block, spatial[-1][0]):
+        *outer, (_, last) = spatial
+        outer_loops = [loop for _, loop in outer]
+        sch.reorder(*outer_loops, *[loop for _, loop in reduce], last)
+        _parallel_only(sch, outer_loops, machine, work)
+        sch.decompose_reduction(block, reduce[0][1])
+    else:
+        _parallel_only(sch, [loop for _, loop in spatial], machine, work)
+
+
+def _window_slides(sch: s_tir.Schedule, block: Any, axis: Axis) -> bool:
+    """Whether neighbours along ``axis`` read elements a few steps apart, as in strided pooling.
+
+    The reduction then runs outside of that axis, whose plain loop LLVM vectorizes.
+    """
+    strides = [buffer_stride(region, axis.var) for region in sch.get(block).reads]
+    return axis.extent >= 4 and all(s is not None and 0 <= s <= _WINDOW_STEP for s in strides)
+
+
+def _parallel_only(sch: s_tir.Schedule, loops: Sequence[Any], machine: Machine, work: int) -> None:
+    if loops:
+        parallelize(sch, fuse_all(sch, loops), machine, work)
+
+
+def _lanes_move_together(sch: s_tir.Schedule, block: Any, axis: Axis) -> bool:
+    """Whether neighbours along ``axis`` are neighbours in memory wherever they differ."""
+    stmt = sch.get(block)
+    strides = [buffer_stride(region, axis.var) for region in stmt.reads]
+    own = [buffer_stride(region, axis.var) for region in stmt.writes]
+    return all(stride in (0, 1) for stride in strides) and own == [1] and axis.extent > 1
+
+
+def _vectorize_spatial(
+    sch: s_tir.Schedule,
+    block: Any,
+    spatial: Sequence[tuple[Axis, Any]],
+    reduce: Sequence[tuple[Axis, Any]],
+    lanes: int,
+    machine: Machine,
+) -> None:
+    last_axis, last_loop = spatial[-1]
+    outer_loops = [loop for _, loop in spatial[:-1]]
+    reduce_loops = [loop for _, loop in reduce]
+    work = size_of([axis for axis, _ in [*spatial, *reduce]])
+    if last_axis.extent > lanes:
+        chunk, vector = sch.split(last_loop, [None, lanes])
+        if last_axis.extent % lanes:
+            sch.annotate(chunk, "pragma_loop_partition_hint", 1)
+        outer_loops.append(chunk)
+    else:
+        vector = last_loop
+    sch.reorder(*outer_loops, *reduce_loops, vector)
+    if loop_extent(sch, vector) > 1:
+        sch.vectorize(vector)
+    peeled = last_axis.extent > lanes and last_axis.extent % lanes
+    parallel_loops = outer_loops[:-1] if peeled else outer_loops
+    if parallel_loops:
+        parallelize(sch, fuse_all(sch, parallel_loops), machine, work)
+    # Last: after it the stage is two blocks, which no other primitive takes.
+    init = sch.decompose_reduction(block, reduce_loops[0])
+    _vectorize_init(sch, init)
+
+
+def _vectorize_init(sch: s_tir.Schedule, init: Any) -> None:
+    loops = sch.get_loops(init)
+    if loops and sch.get(loops[-1]).kind == tirx.ForKind.SERIAL and loop_extent(sch, loops[-1]) > 1:
+        sch.vectorize(loops[-1])

@@ -1,0 +1,228 @@
+"""Matrix products (optionally batched) as register tiles over packed or plain operands.
+
+``A`` (..., M, K) gives the scalars that are broadcast, ``B`` (..., K, N) the vectors. A constant
+``B`` is packed to [N / columns][K][columns] at compile time; a variable one is packed at run time
+only where its rows do not divide into whole vectors. ``A`` is packed to [M / rows][K][rows] where
+its rows do not fill the tiles, or would fall on the same cache sets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import numpy as np
+from tvm import s_tir, te, tirx
+
+from collage.backends.tvm.common.blocks import (
+    OTHER_KIND,
+    Machine,
+    Refusal,
+    fuse_all,
+    int64,
+    other_blocks,
+    parallelize_outer,
+)
+from collage.backends.tvm.cpu.schedules import generic
+from collage.backends.tvm.cpu.schedules._epilogue import find_block, fold_epilogue
+from collage.backends.tvm.cpu.schedules._tile import Tile, schedule_tile, tiles, tiles_of_few_rows
+
+ANNOTATION = "collage.matmul"
+MOST_ROWS = 48
+"""A multiple of every tile's number of rows."""
+L1_SET_BYTES = 4096
+"""Rows this far apart share a set of the L1 cache, which has fewer ways than a tile has rows."""
+
+Access = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class MatmulShape:
+    """A product of (batch..., M, K) and (batch..., K, N), or of (M..., K) and one constant (K, N).
+
+    Attributes
+    ----------
+    lead : tuple of int
+        The output's shape without its last axis.
+    batch_axes : int
+        How many of ``lead`` are batch axes; the others together are M.
+    constant_b : bool
+        B is one constant, packed by :func:`pack_b`.
+    """
+
+    lead: tuple[int, ...]
+    batch_axes: int
+    k: int
+    n: int
+    constant_b: bool
+
+    @property
+    def batch(self) -> int:
+        return math.prod(self.lead[: self.batch_axes])
+
+    @property
+    def m(self) -> int:
+        return math.prod(self.lead[self.batch_axes :])
+
+
+def choose_tile(shape: MatmulShape, machine: Machine) -> Tile:
+    """The tile with the least work, counting what is computed past the edges and idle threads."""
+    options = tiles(machine, "float32")
+    if shape.m < min(tile.rows for tile in options):
+        options = tiles_of_few_rows(machine, "float32", shape.m)
+
+    def cost(tile: Tile) -> float:
+        blocks_m = math.ceil(shape.m / tile.rows)
+        blocks_n = math.ceil(shape.n / tile.columns)
+        tasks = shape.batch * blocks_m * blocks_n
+        idle = math.ceil(tasks / machine.num_threads) * machine.num_threads / tasks
+        steps = shape.k * tile.cost + 4
+        return blocks_m * tile.rows * blocks_n * tile.columns * steps * idle
+
+    return min(options, key=cost)
+
+
+def pack_b(b: np.ndarray, tile: Tile) -> np.ndarray:
+    """(K, N) to [block][K][columns], the last block filled up with zeros."""
+    k, n = b.shape
+    blocks = math.ceil(n / tile.columns)
+    padded = np.zeros((k, blocks * tile.columns), b.dtype)
+    padded[:, :n] = b
+    return np.ascontiguousarray(padded.reshape(k, blocks, tile.columns).transpose(1, 0, 2))
+
+
+def compute(a: te.Tensor, b: te.Tensor, shape: MatmulShape, tile: Tile) -> te.Tensor:
+    """The product as tensor expressions: panels where needed, product, view.
+
+    Parameters
+    ----------
+    a : te.Tensor
+        (..., M, K) float32.
+    b : te.Tensor
+        [block][K][columns] where ``shape.constant_b``, else (..., K, N).
+
+    Returns
+    -------
+    te.Tensor
+        ``(*shape.lead, N)`` float32.
+    """
+    columns = tile.columns
+    blocks_m, blocks_n = math.ceil(shape.m / tile.rows), math.ceil(shape.n / columns)
+    left = _left_access(a, shape, tile, blocks_m)
+    right = _right_access(b, shape, tile, blocks_n)
+    k = te.reduce_axis((tirx.IntImm("int64", 0), tirx.IntImm("int64", shape.k)), "k")
+    raw = te.compute(
+        int64(shape.batch, blocks_n, blocks_m, tile.rows, columns),
+        lambda batch, block_n, block_m, row, column: te.sum(
+            left(batch, block_m, k, row) * right(batch, block_n, k, column), axis=k
+        ),
+        name="matmul",
+        attrs={ANNOTATION: [*astuple(tile), blocks_m, blocks_n, shape.batch_axes]},
+    )
+
+    def view(*index: Any) -> Any:
+        batch = _flatten(index[: shape.batch_axes], shape.lead[: shape.batch_axes])
+        m = _flatten(index[shape.batch_axes : -1], shape.lead[shape.batch_axes :])
+        n = index[-1]
+        return raw[batch, n // columns, m // tile.rows, m % tile.rows, n % columns]
+
+    return te.compute(int64(*shape.lead, shape.n), view, name="matmul_view")
+
+
+def _left_access(a: te.Tensor, shape: MatmulShape, tile: Tile, blocks: int) -> Access:
+    def plain(batch: Any, block: Any, k: Any, row: Any) -> Any:
+        m = _unflatten(block * tile.rows + row, shape.lead[shape.batch_axes :])
+        return a[(*(_broadcast(batch, shape, a) if shape.batch_axes else ()), *m, k)]
+
+    same_sets = tile.rows > 8 and (4 * shape.k) % L1_SET_BYTES == 0
+    if shape.m % tile.rows == 0 and not same_sets:
+        return plain
+    zero = tirx.const(0, a.dtype)
+    packed = te.compute(
+        int64(shape.batch, blocks, shape.k, tile.rows),
+        lambda batch, block, k, row: tirx.if_then_else(
+            block * tile.rows + row < shape.m, plain(batch, block, k, row), zero
+        ),
+        name="panel_a",
+    )
+    return lambda *index: packed[index]
+
+
+def _right_access(b: te.Tensor, shape: MatmulShape, tile: Tile, blocks: int) -> Access:
+    if shape.constant_b:
+        return lambda _, block, k, column: b[block, k, column]
+
+    def plain(batch: Any, block: Any, k: Any, column: Any) -> Any:
+        index = _broadcast(batch, shape, b) if shape.batch_axes else ()
+        return b[(*index, k, block * tile.columns + column)]
+
+    if shape.n % tile.columns == 0:
+        return plain
+    zero = tirx.const(0, b.dtype)
+    packed = te.compute(
+        int64(shape.batch, blocks, shape.k, tile.columns),
+        lambda batch, block, k, column: tirx.if_then_else(
+            block * tile.columns + column < shape.n, plain(batch, block, k, column), zero
+        ),
+        name="panel_b",
+    )
+    return lambda *index: packed[index]
+
+
+def _broadcast(batch: Any, shape: MatmulShape, operand: te.Tensor) -> list[Any]:
+    """An operand's batch indices: numpy's broadcasting, axes aligned at their ends."""
+    index = _unflatten(batch, shape.lead[: shape.batch_axes])
+    own = [int(dim) for dim in operand.shape[:-2]]
+    aligned = index[len(index) - len(own) :]
+    return [0 if dim == 1 else i for dim, i in zip(own, aligned, strict=True)]
+
+
+def _flatten(index: Sequence[Any], dims: Sequence[int]) -> Any:
+    flat: Any = tirx.IntImm("int64", 0)
+    for i, dim in zip(index, dims, strict=True):
+        flat = flat * dim + i
+    return flat
+
+
+def _unflatten(flat: Any, dims: Sequence[int]) -> list[Any]:
+    index: list[Any] = []
+    for dim in reversed(dims[1:]):
+        index.append(flat % dim)
+        flat = flat // dim
+    return [*([flat] if dims else []), *reversed(index)]
+
+
+def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
+    """Schedule what :func:`compute` made, with whatever was fused behind it."""
+    sch = s_tir.Schedule(func)
+    product = find_block(sch, ANNOTATION)
+    if product is None:
+        return OTHER_KIND
+    figures = [int(v) for v in sch.get(product).annotations[ANNOTATION]]
+    tile, (blocks_m, blocks_n, batch_axes) = Tile(*figures[:3]), figures[3:]
+    sch.unannotate(product, ANNOTATION)
+    panels = list(sch.get_producers(product))
+    view = sch.get_consumers(product)[0]
+    last = fold_epilogue(sch, view, {sch.get(b).name_hint for b in (product, view, *panels)})
+    rest = other_blocks(sch, (product, last, *panels))
+
+    *lead, n = sch.get_loops(last)
+    batch, rows = lead[:batch_axes], fuse_all(sch, lead[batch_axes:])
+    block_m, row = sch.split(rows, [blocks_m, tile.rows])
+    block_n, vector, lane = sch.split(n, [blocks_n, tile.vectors, tile.lanes])
+    sch.reorder(*batch, block_n, block_m, row, vector, lane)
+    task = sch.fuse(*batch, block_n, block_m)
+    sch.compute_at(product, task, preserve_unit_loops=True)
+    sch.vectorize(lane)
+    sch.annotate(vector, "pragma_loop_partition_hint", 1)
+    sch.parallel(task)
+    for panel in panels:
+        parallelize_outer(sch, panel, machine)
+    loops = list(sch.get_loops(product))
+    outer, (product_row, column, k) = loops[1:-3], loops[-3:]
+    schedule_tile(sch, product, tile, outer, [k], product_row, column)
+    for stage in rest:
+        generic.schedule_stage(sch, stage, machine)
+    return sch.mod["main"]

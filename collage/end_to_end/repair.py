@@ -1,0 +1,178 @@
+"""Undoes partitions that a library refuses: their operators go back to TVM.
+
+A pattern's yes is a hint; some libraries, TensorRT above all, only say while compiling that they do
+not take a region. What a search chose was measured and so compiles, but greedy partitionings are
+made without asking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import tvm
+from tvm import relax
+
+from collage.backends.contract.base import BackendTarget, BuildContext, ExternalBackend
+from collage.backends.contract.errors import ReplayMissError
+from collage.backends.contract.registry import get_backend
+from collage.candidate_costs import WorkloadCosts
+from collage.cost.base import CostStatus
+from collage.end_to_end.measured import Contender
+from collage.passes.lower import lower, partition_names
+from collage.progress import ProgressCallback, ProgressEvent
+from collage.search.candidates import Candidate
+from collage.search.dataflow import DataflowGraph, bits
+from collage.search.greedy import cover_rest
+from collage.search.partitioning import Partitioning, make_partitioning
+from collage.search.rules import Rejection
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A partition that a library refuses, and the library's reason."""
+
+    candidate: Candidate
+    reason: str
+
+
+class Undoer:
+    """Replaces what libraries refuse in the partitionings of one model.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        The normalized module.
+    graph : DataflowGraph
+        Of its ``main``.
+    native : BackendTarget
+        Runs the operators of undone partitions.
+    context : BuildContext
+        Where libraries keep what they made while they were asked.
+    costs : WorkloadCosts
+        Told about every refusal; in a replay it alone is asked.
+    tell : callable
+        Told about each refusal.
+    replay : bool
+        Compile nothing: what the log does not call refused is not.
+
+    Attributes
+    ----------
+    refusals : list of Refusal
+        Of all partitionings so far, each once.
+    """
+
+    def __init__(
+        self,
+        mod: tvm.IRModule,
+        graph: DataflowGraph,
+        native: BackendTarget,
+        context: BuildContext,
+        costs: WorkloadCosts,
+        tell: ProgressCallback,
+        *,
+        replay: bool = False,
+    ) -> None:
+        self.refusals: list[Refusal] = []
+        self._mod = mod
+        self._graph = graph
+        self._native = native
+        self._context = context
+        self._costs = costs
+        self._tell = tell
+        self._replay = replay
+
+    def undo(self, contender: Contender) -> Contender:
+        """The contender without what is refused; itself when nothing is."""
+        partitioning = contender.partitioning
+        refused = self._from_log(partitioning) if self._replay else self._asked(partitioning)
+        if not refused:
+            return contender
+        for refusal in refused:
+            self._note(refusal)
+        gone = {refusal.candidate for refusal in refused}
+        return replace(
+            contender, partitioning=without(self._graph, partitioning, gone, self._native)
+        )
+
+    def rejections(self) -> list[Rejection]:
+        """For the report: of every operator of a refused partition, why its backend has it not."""
+        return [
+            Rejection(index, refusal.candidate.backend, refusal.candidate.rule, refusal.reason)
+            for refusal in self.refusals
+            for index in bits(refusal.candidate.nodes)
+        ]
+
+    def _note(self, refusal: Refusal) -> None:
+        candidate = refusal.candidate
+        same = (known.candidate for known in self.refusals)
+        if any((c.nodes, c.target) == (candidate.nodes, candidate.target) for c in same):
+            return
+        self.refusals.append(refusal)
+        count = candidate.nodes.bit_count()
+        message = f"TVM gets {count} operators that {candidate.backend} refuses: {refusal.reason}"
+        self._tell(ProgressEvent("undo", len(self.refusals), 0, message))
+
+    def _asked(self, partitioning: Partitioning) -> list[Refusal]:
+        names = partition_names(partitioning)
+        by_target: dict[BackendTarget, list[str]] = {}
+        for name, candidate in names.items():
+            if _may_refuse(candidate):
+                by_target.setdefault(candidate.target, []).append(name)
+        if not by_target:
+            return []
+        module = lower(self._mod, self._graph, partitioning)
+        refused = []
+        for target, asked in by_target.items():
+            backend = get_backend(target.backend)
+            assert isinstance(backend, ExternalBackend)
+            functions = _functions(module, asked)
+            for name, reason in backend.refusals(functions, target, self._context).items():
+                self._costs.refuse(names[name], reason)
+                refused.append(Refusal(names[name], reason))
+        return refused
+
+    def _from_log(self, partitioning: Partitioning) -> list[Refusal]:
+        refused = []
+        for candidate in partitioning.candidates:
+            if not _may_refuse(candidate):
+                continue
+            try:
+                self._costs.seconds([candidate])
+            except ReplayMissError:
+                continue
+            cost = self._costs.costs[candidate]
+            if cost.status is CostStatus.BUILD_FAILED:
+                refused.append(Refusal(candidate, cost.reason))
+        return refused
+
+
+def without(
+    graph: DataflowGraph, partitioning: Partitioning, gone: set[Candidate], native: BackendTarget
+) -> Partitioning:
+    """A partitioning whose refused candidates are undone: TVM's own fusion gets their operators.
+
+    Parameters
+    ----------
+    gone : set of Candidate
+        Members of the partitioning.
+    native : BackendTarget
+        Runs what they held.
+    """
+    kept = [candidate for candidate in partitioning.candidates if candidate not in gone]
+    rest = cover_rest(graph, kept, native)
+    return make_partitioning(graph, [*kept, *rest], None, partitioning.origin)
+
+
+def _may_refuse(candidate: Candidate) -> bool:
+    """Whether the candidate's backend has a say of its own in :meth:`ExternalBackend.refusals`."""
+    backend = get_backend(candidate.backend)
+    return (
+        not candidate.inline
+        and isinstance(backend, ExternalBackend)
+        and type(backend).refusals is not ExternalBackend.refusals
+    )
+
+
+def _functions(module: tvm.IRModule, names: Sequence[str]) -> list[relax.Function]:
+    return [module[name] for name in names]

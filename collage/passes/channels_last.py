@@ -1,0 +1,228 @@
+"""Channels last: a convolution network in NCHW becomes one in NHWC, with OHWI weights.
+
+GPU libraries, tensor cores above all, want the channels of a pixel side by side. One walk over the
+function does it: every value is known in one or more orders of its axes, operators that do not care
+run in the order their operands already have, and a permutation is written only where an operator
+insists on an order that is not there yet. Weights and other constants are reordered here and now.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from collage.normalize._base import (
+    TUPLE_ITEM,
+    Scope,
+    constant,
+    count_uses,
+    dtype_of,
+    flat_bindings,
+    is_constant,
+    is_tensor,
+    make_constant,
+    map_leaves,
+    op_name,
+    primfuncs,
+    shape_of,
+)
+from collage.passes.channels_last_rules import RULES, Axes, Order, identity
+
+__all__ = ["to_channels_last"]
+
+
+def to_channels_last(mod: tvm.IRModule) -> tvm.IRModule:
+    """Rewrite ``main`` so that its 2-D convolutions and pools run on NHWC data.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        Normalized; inputs and outputs keep their shapes and order of axes.
+
+    Returns
+    -------
+    tvm.IRModule
+        ``mod`` itself where ``main`` has no ``nn.conv2d`` in NCHW.
+    """
+    function = mod["main"]
+    bindings = flat_bindings(function)
+    if not any(_is_channels_first(value) for _, value in bindings):
+        return mod
+    uses = count_uses(bindings, function.body.body)
+    scope = Scope(relax.BlockBuilder(), primfuncs(mod))
+    walk = _Walk(scope, _readers(bindings))
+    with scope.function(function):
+        for param in function.params:
+            walk.orders.put(param, param)
+        for var, value in bindings:
+            if var in uses:
+                scope.begin(str(var.name))
+                walk.rewrite(var, value)
+        scope.finish(map_leaves(function.body.body, walk.plain))
+    result = relax.transform.CanonicalizeBindings()(scope.module(mod))
+    return relax.transform.DeadCodeElimination(["main"])(result)
+
+
+def _is_channels_first(value: relax.Expr) -> bool:
+    return op_name(value) == "nn.conv2d" and str(value.attrs.data_layout) == "NCHW"
+
+
+Readers = dict[relax.Var, list[relax.Expr]]
+
+
+def _readers(bindings: list[tuple[relax.Var, relax.Expr]]) -> Readers:
+    """The bindings' values that read each variable."""
+    found: Readers = {}
+
+    def note(value: relax.Expr) -> Callable[[relax.Expr], relax.Expr]:
+        def leaf(expr: relax.Expr) -> relax.Expr:
+            if isinstance(expr, relax.Var):
+                found.setdefault(expr, []).append(value)
+            return expr
+
+        return leaf
+
+    for _, value in bindings:
+        map_leaves(value, note(value))
+    return found
+
+
+@dataclass
+class _Orders:
+    """The orders of axes in which each old variable's value exists in the new function."""
+
+    scope: Scope
+    _known: dict[relax.Var, dict[Axes, relax.Expr]] = field(default_factory=dict)
+    _constants: dict[tuple[relax.Expr, Axes], relax.Expr] = field(default_factory=dict)
+
+    def put(self, var: relax.Var, value: relax.Expr, axes: Axes = ()) -> None:
+        """Note that ``value`` is the variable's value with its axes in this order."""
+        rank = len(shape_of(var)) if is_tensor(var) else 0
+        self._known.setdefault(var, {})[axes or identity(rank)] = value
+
+    def of(self, expr: relax.Expr) -> Axes:
+        """The order to take a value in when any will do: one that is not its own, if there is."""
+        known = self._known.get(expr, {}) if isinstance(expr, relax.Var) else {}
+        own = identity(len(shape_of(expr))) if is_tensor(expr) else ()
+        return next((axes for axes in known if axes != own), own)
+
+    def get(self, expr: relax.Expr, axes: Axes) -> relax.Expr:
+        """The value in this order, permuted now if it does not exist so yet."""
+        if is_constant(expr):
+            return self._constant(expr, axes)
+        if not isinstance(expr, relax.Var):
+            return expr
+        known = self._known[expr]
+        if axes not in known:
+            have, value = next(iter(known.items()))
+            if is_tensor(expr):
+                known[axes] = self._permuted(value, have, axes)
+            else:
+                items = [relax.TupleGetItem(value, i) for i in range(len(expr.ty.fields))]
+                own = identity(len(have))
+                parts = [self._permuted(self.scope.emit(item), have, own) for item in items]
+                known[axes] = self.scope.emit(relax.Tuple(parts))
+        return known[axes]
+
+    def _permuted(self, value: relax.Expr, have: Axes, wanted: Axes) -> relax.Expr:
+        return self.scope.emit(permuted(value, tuple(have.index(axis) for axis in wanted)))
+
+    def _constant(self, expr: relax.Expr, axes: Axes) -> relax.Expr:
+        if axes == identity(len(axes)) and len(axes) == len(shape_of(expr)):
+            return expr
+        key = (expr, axes)
+        if key not in self._constants:
+            value = constant(expr)
+            assert value is not None
+            full = value.reshape((1,) * (len(axes) - value.ndim) + value.shape)
+            self._constants[key] = make_constant(np.transpose(full, axes), dtype_of(expr))
+        return self._constants[key]
+
+
+def permuted(x: relax.Expr, axes: Axes) -> relax.Expr:
+    """``permute_dims``, or a reshape where only axes of one element move."""
+    shape = shape_of(x)
+    moved = [axis for axis in axes if shape[axis] != 1]
+    if moved == sorted(moved):
+        return relax.op.reshape(x, relax.ShapeExpr([shape[axis] for axis in axes]))
+    return relax.op.permute_dims(x, list(axes))
+
+
+class _Walk:
+    """Rewrites one binding after the other."""
+
+    def __init__(self, scope: Scope, readers: Readers) -> None:
+        self.scope = scope
+        self.readers = readers
+        self.orders = _Orders(scope)
+        self.weights_rows: dict[relax.Var, tuple[int, ...]] = {}
+
+    def plain(self, expr: relax.Expr) -> relax.Expr:
+        """An operand in its own order."""
+        if isinstance(expr, relax.Var) and is_tensor(expr):
+            return self.orders.get(expr, identity(len(shape_of(expr))))
+        return self.orders.get(expr, ()) if isinstance(expr, relax.Var) else expr
+
+    def rewrite(self, var: relax.Var, value: relax.Expr) -> None:
+        """Emit the binding's value, in an order that costs no permutation where one is found."""
+        key = TUPLE_ITEM if isinstance(value, relax.TupleGetItem) else op_name(value)
+        if self._flattened(var, value) or self._dense_after_flatten(var, value):
+            return
+        rule = RULES.get(key)
+        answer = rule(self.orders, value) if rule is not None else None
+        if answer is None:
+            typed = self.scope.typed(map_leaves(value, self.plain))
+            self.orders.put(var, self.scope.emit(typed))
+            return
+        for expr, order in answer.results:
+            emitted = self.scope.emit(self.scope.typed(expr))
+            self.orders.put(var, emitted, order)
+
+    def _flattened(self, var: relax.Var, value: relax.Expr) -> bool:
+        """Flatten channels last where dense layers alone read it: their weights follow."""
+        if op_name(value) != "reshape" or not is_tensor(value.args[0]):
+            return False
+        x = value.args[0]
+        shape, order = shape_of(x), self.orders.of(x)
+        flat = (shape[0], math.prod(shape[1:]))
+        if order != Order.CHANNELS_LAST or shape_of(value) != flat or not _matters(shape):
+            return False
+        if not all(_is_dense(reader, var) for reader in self.readers.get(var, [])):
+            return False
+        last = self.orders.get(x, order)
+        self.orders.put(var, self.scope.emit(relax.op.reshape(last, relax.ShapeExpr(flat))))
+        self.weights_rows[var] = shape[1:]
+        return True
+
+    def _dense_after_flatten(self, var: relax.Var, value: relax.Expr) -> bool:
+        planes = self.weights_rows.get(value.args[0]) if _is_dense(value, None) else None
+        if planes is None:
+            return False
+        weights = constant(value.args[1])
+        assert weights is not None
+        rows = weights.reshape(*planes, -1).transpose(1, 2, 0, 3).reshape(weights.shape)
+        product = relax.op.matmul(
+            self.plain(value.args[0]),
+            make_constant(rows, dtype_of(value.args[1])),
+            out_dtype=value.attrs.out_dtype or None,
+        )
+        self.orders.put(var, self.scope.emit(product))
+        return True
+
+
+def _matters(shape: tuple[int, ...]) -> bool:
+    """Whether channels first and last put the elements of (N, C, H, W) in different places."""
+    return shape[1] > 1 and shape[2] * shape[3] > 1
+
+
+def _is_dense(value: relax.Expr, x: relax.Var | None) -> bool:
+    """Whether this is a product of ``x`` (anything for None) with constant (K, N) weights."""
+    if op_name(value) != "matmul" or not is_constant(value.args[1]):
+        return False
+    right = len(shape_of(value.args[1])) == 2 and isinstance(value.args[0], relax.Var)
+    return right and (x is None or value.args[0].same_as(x))

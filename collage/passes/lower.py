@@ -1,0 +1,244 @@
+"""From a partitioning to ordinary Relax BYOC: one function per partition, ``main`` calls them.
+
+The same code extracts a single candidate for measuring, so what is timed is what is deployed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tvm
+from tvm import relax
+
+from collage.backends.contract.base import ExternalBackend
+from collage.backends.contract.native import PARTITION_ATTR
+from collage.backends.contract.registry import get_backend
+from collage.passes.align_weights import align_weights
+from collage.search.candidates import Candidate
+from collage.search.dataflow import DataflowGraph, bits, used_vars
+from collage.search.partitioning import Partitioning
+
+
+def extract(mod: tvm.IRModule, graph: DataflowGraph, candidate: Candidate) -> tvm.IRModule:
+    """A module whose ``main`` calls just the one partition function of a candidate.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        The whole module; PrimFuncs that the candidate calls are copied from it.
+    graph : DataflowGraph
+        Of ``mod["main"]``; the candidate's node set indexes it.
+    candidate : Candidate
+        Not an inline one.
+
+    Returns
+    -------
+    tvm.IRModule
+        ``main`` has the candidate's inputs as parameters, and its outputs as result.
+    """
+    inputs, outputs = boundary(graph, candidate.nodes)
+    params = [relax.Var(f"p{i}", var.ty) for i, var in enumerate(inputs)]
+    writer = _MainWriter(mod, graph, dict(zip(inputs, params, strict=True)))
+    writer.emit_partition(candidate, f"{candidate.backend}_0")
+    return writer.finish(params, outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
+
+
+def lower(mod: tvm.IRModule, graph: DataflowGraph, partitioning: Partitioning) -> tvm.IRModule:
+    """Rewrite ``main`` so that every partition is a function of its own.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        A normalized module.
+    graph : DataflowGraph
+        Of ``mod["main"]``.
+    partitioning : Partitioning
+        A validated cover of the graph, in executable order.
+
+    Returns
+    -------
+    tvm.IRModule
+        External partitions carry ``Codegen`` and hold ``Composite`` functions; native ones carry
+        the attribute ``collage.backend``.
+    """
+    func = mod["main"]
+    params = [relax.Var(p.name, p.ty) for p in func.params]
+    writer = _MainWriter(mod, graph, dict(zip(func.params, params, strict=True)))
+    names = {candidate.nodes: name for name, candidate in partition_names(partitioning).items()}
+    for candidate in partitioning.candidates:
+        if candidate.inline:
+            writer.emit_inline(candidate)
+        else:
+            writer.emit_partition(candidate, names[candidate.nodes])
+    return writer.finish(params, func.body.body)
+
+
+def partition_names(partitioning: Partitioning) -> dict[str, Candidate]:
+    """The name of each partition's function, in executable order; inline ones have none."""
+    names: dict[str, Candidate] = {}
+    counts: dict[str, int] = {}
+    for candidate in partitioning.candidates:
+        if not candidate.inline:
+            number = counts.get(candidate.backend, 0)
+            counts[candidate.backend] = number + 1
+            names[f"{candidate.backend}_{number}"] = candidate
+    return names
+
+
+def boundary(graph: DataflowGraph, nodes: int) -> tuple[list[relax.Var], list[relax.Var]]:
+    """The variables that enter a node set, in order of first use, and those that leave it."""
+    inside = set()
+    inputs: list[relax.Var] = []
+    outputs: list[relax.Var] = []
+    for index in bits(nodes):
+        binding = graph.bindings[index]
+        for var in used_vars(binding.value):
+            if var not in inside and var not in inputs:
+                inputs.append(var)
+        inside.add(binding.var)
+        if graph.is_output(index) or graph.succs(index) & ~nodes:
+            outputs.append(binding.var)
+    return inputs, outputs
+
+
+def substitute(expr: relax.Expr, mapping: dict[relax.Var, relax.Expr]) -> relax.Expr:
+    """Replace variables in one binding's value."""
+    if isinstance(expr, relax.Var):
+        return mapping[expr]
+    if isinstance(expr, relax.Call):
+        args = [substitute(arg, mapping) for arg in expr.args]
+        return relax.Call(expr.op, args, expr.attrs, expr.ty_args, expr.span)
+    if isinstance(expr, relax.Tuple):
+        return relax.Tuple([substitute(field, mapping) for field in expr.fields])
+    if isinstance(expr, relax.TupleGetItem):
+        return relax.TupleGetItem(substitute(expr.tuple_value, mapping), expr.index)
+    return expr
+
+
+class _Region:
+    """Builds the function of a node set: parameters, renamed bindings, result."""
+
+    def __init__(self, inputs: Sequence[relax.Var], prefix: str) -> None:
+        self.params = [relax.Var(f"{prefix}{i}", var.ty) for i, var in enumerate(inputs)]
+        self.mapping: dict[relax.Var, relax.Expr] = dict(zip(inputs, self.params, strict=True))
+        self.bindings: list[relax.VarBinding] = []
+
+    def bind(self, var: relax.Var, value: relax.Expr, ty: relax.Type | None = None) -> None:
+        fresh = relax.Var(f"v{len(self.bindings)}", ty if ty is not None else var.ty)
+        self.bindings.append(relax.VarBinding(fresh, value))
+        self.mapping[var] = fresh
+
+    def take(self, graph: DataflowGraph, nodes: int) -> None:
+        """Bind what a node set holds, its variables renamed."""
+        for index in bits(nodes):
+            binding = graph.bindings[index]
+            self.bind(binding.var, substitute(binding.value, self.mapping))
+
+    def function(self, outputs: Sequence[relax.Var], attrs: dict[str, object]) -> relax.Function:
+        results = [self.mapping[var] for var in outputs]
+        body = results[0] if len(results) == 1 else relax.Tuple(results)
+        ret = results[0].ty if len(results) == 1 else relax.TupleType([r.ty for r in results])
+        block = relax.BindingBlock(self.bindings)
+        seq = relax.SeqExpr([block], body)
+        return relax.Function(
+            self.params, seq, ret, is_pure=True, attrs=tvm.ir.make_node("ir.DictAttrs", **attrs)
+        )
+
+
+class _MainWriter:
+    """Writes ``main`` partition by partition."""
+
+    def __init__(
+        self, mod: tvm.IRModule, graph: DataflowGraph, mapping: dict[relax.Var, relax.Expr]
+    ) -> None:
+        self.mod = mod
+        self.graph = graph
+        self.mapping = mapping
+        self.bindings: list[relax.VarBinding] = []
+        self.functions: dict[relax.GlobalVar, relax.Function] = {}
+
+    def _bind(self, name: str, value: relax.Expr, ty: relax.Type) -> relax.Var:
+        var = relax.DataflowVar(name, ty)
+        self.bindings.append(relax.VarBinding(var, value))
+        return var
+
+    def emit_inline(self, candidate: Candidate) -> None:
+        for index in bits(candidate.nodes):
+            binding = self.graph.bindings[index]
+            value = substitute(binding.value, self.mapping)
+            self.mapping[binding.var] = self._bind(f"h{index}", value, binding.var.ty)
+
+    def emit_partition(self, candidate: Candidate, name: str) -> None:
+        inputs, outputs = boundary(self.graph, candidate.nodes)
+        backend = get_backend(candidate.backend)
+        external = isinstance(backend, ExternalBackend)
+        build = _external_function if external else _native_function
+        function = build(self.graph, candidate, inputs, outputs, name)
+        if isinstance(backend, ExternalBackend) and backend.aligned_weights:
+            function = align_weights(function)
+        gvar = relax.GlobalVar(name)
+        gvar_ty = relax.FuncType([p.ty for p in function.params], function.ret_ty)
+        relax.expr._update_type(gvar, gvar_ty)
+        self.functions[gvar] = function
+        call = relax.Call(gvar, [self.mapping[var] for var in inputs])
+        result = self._bind(f"{name}_out", call, function.ret_ty)
+        if len(outputs) == 1:
+            self.mapping[outputs[0]] = result
+            return
+        for i, var in enumerate(outputs):
+            item = relax.TupleGetItem(result, i)
+            self.mapping[var] = self._bind(f"{name}_out{i}", item, var.ty)
+
+    def finish(self, params: Sequence[relax.Var], body: relax.Expr) -> tvm.IRModule:
+        value = substitute(body, self.mapping)
+        ty = _tuple_type(value) if isinstance(value, relax.Tuple) else value.ty
+        result = relax.Var("result", ty)
+        self.bindings.append(relax.VarBinding(result, value))
+        seq = relax.SeqExpr([relax.DataflowBlock(self.bindings)], result)
+        main = relax.Function(
+            list(params),
+            seq,
+            result.ty,
+            attrs=tvm.ir.make_node("ir.DictAttrs", global_symbol="main"),
+        )
+        functions = {relax.GlobalVar("main"): main, **self.functions}
+        primitive = {g: f for g, f in self.mod.functions.items() if g.name_hint != "main"}
+        module = relax.transform.Normalize()(tvm.IRModule({**primitive, **functions}))
+        return relax.transform.DeadCodeElimination(["main"])(module)
+
+
+def _tuple_type(value: relax.Tuple) -> relax.TupleType:
+    return relax.TupleType([field.ty for field in value.fields])
+
+
+def _native_function(
+    graph: DataflowGraph,
+    candidate: Candidate,
+    inputs: Sequence[relax.Var],
+    outputs: Sequence[relax.Var],
+    name: str,
+) -> relax.Function:
+    region = _Region(inputs, "x")
+    region.take(graph, candidate.nodes)
+    return region.function(outputs, {PARTITION_ATTR: candidate.backend})
+
+
+def _external_function(
+    graph: DataflowGraph,
+    candidate: Candidate,
+    inputs: Sequence[relax.Var],
+    outputs: Sequence[relax.Var],
+    name: str,
+) -> relax.Function:
+    region = _Region(inputs, "x")
+    for composite in candidate.composites:
+        inner_inputs, inner_outputs = boundary(graph, composite.nodes)
+        inner = _Region(inner_inputs, "c")
+        inner.take(graph, composite.nodes)
+        function = inner.function(inner_outputs, {"Composite": composite.name})
+        ty = relax.FuncType([p.ty for p in function.params], function.ret_ty)
+        local = relax.Var(f"f{len(region.bindings)}", ty)
+        region.bindings.append(relax.VarBinding(local, function))
+        call = relax.Call(local, [region.mapping[var] for var in inner_inputs])
+        region.bind(inner_outputs[0], call, function.ret_ty)
+    return region.function(outputs, {"Codegen": candidate.backend, "global_symbol": name})

@@ -1,0 +1,100 @@
+"""Compiles in the background, from the very beginning, what a search is going to need.
+
+A library backend's runtime is one object for all partitions; cuDNN's takes a compiler most of a
+minute. Left to whoever needs it first, a search stands still for that long.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from collage.backends.contract.base import BackendTarget, BuildContext, ExternalBackend
+from collage.backends.contract.errors import CollageError, CompileError
+from collage.backends.contract.registry import get_backend
+from collage.backends.toolchain.native import Compilation
+from collage.cost.device.detect import available_cores
+
+
+class Ahead:
+    """Compilations in the background; use as a context manager, which ends what still runs.
+
+    Nothing is reported here: whoever needs an object that is under way waits for it, and one that
+    could not be compiled is compiled again there, and its failure reported.
+
+    Parameters
+    ----------
+    targets : sequence of BackendTarget
+        The backends whose objects are compiled.
+    context : BuildContext
+        Its cache folder gets them.
+    """
+
+    def __init__(self, targets: Sequence[BackendTarget], context: BuildContext) -> None:
+        self._lock = threading.Lock()
+        self._closed = False
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._pool = ThreadPoolExecutor(available_cores(), thread_name_prefix="collage-ahead")
+        self._futures: list[Future[Path]] = [
+            self._pool.submit(compilation.run, self._compile)
+            for compilation in missing(targets, context)
+        ]
+
+    def __enter__(self) -> Ahead:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def wait(self) -> None:
+        """Wait until nothing is under way, for example before something is timed on these cores."""
+        for future in self._futures:
+            with contextlib.suppress(CompileError, OSError):
+                future.result()
+
+    def close(self) -> None:
+        """End the compilers that still run; the others have left their objects in the cache."""
+        with self._lock:
+            self._closed = True
+            for process in self._running:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+        self._pool.shutdown(cancel_futures=True)
+
+    def _compile(self, command: Sequence[str]) -> None:
+        with self._lock:
+            if self._closed:
+                raise CompileError("it is no longer needed", value=command[0])
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                # A session of its own, so that one signal ends all of a compiler's processes.
+                start_new_session=True,
+            )
+            self._running.add(process)
+        status = process.wait()
+        with self._lock:
+            self._running.discard(process)
+        if status != 0:
+            raise CompileError(f"{command[0]} failed", value=status)
+
+
+def missing(targets: Sequence[BackendTarget], context: BuildContext) -> list[Compilation]:
+    """What the targets' libraries will need, whatever the model is, and the cache lacks."""
+    found: dict[Path, Compilation] = {}
+    for target in targets:
+        backend = get_backend(target.backend)
+        if isinstance(backend, ExternalBackend):
+            # Who cannot say what it needs now, says why when it compiles.
+            with contextlib.suppress(CollageError):
+                for compilation in backend.compilations(target, context):
+                    found.setdefault(compilation.output, compilation)
+    return [compilation for path, compilation in found.items() if not path.exists()]

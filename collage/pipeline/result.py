@@ -1,0 +1,117 @@
+"""What an optimization returns."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import tvm
+from tvm import relax
+
+from collage.backends.compile import CompiledLibrary, build_executable
+from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract.errors import OutputError
+from collage.bundle.bundle import TensorInfo, prepare_folder, write_bundle
+from collage.report.data import Report
+from collage.report.html import write_html
+from collage.search.partitioning import Partitioning
+
+LIBRARY = "model.so"
+REPORT_HTML = "report.html"
+
+
+@dataclass(frozen=True)
+class Result:
+    """The fastest partitioning found, compiled.
+
+    Attributes
+    ----------
+    module : tvm.IRModule
+        The partitioned module: ordinary Relax BYOC, printable and savable.
+    partitioning : Partitioning
+        Which backend runs which operators.
+    report : Report
+        Costs, alternatives and why-nots.
+    targets : tuple of BackendTarget
+        What was searched over.
+    inputs, outputs : tuple of TensorInfo
+        Of the compiled function.
+    alternatives : mapping of str to tvm.IRModule
+        The partitioned modules that were compared end to end, the chosen one among them, by name:
+        ``search``, ``greedy``, ``single:<backend>``. Those that do not run are missing.
+    """
+
+    model: str
+    module: tvm.IRModule
+    partitioning: Partitioning
+    report: Report
+    targets: tuple[BackendTarget, ...]
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    library: CompiledLibrary
+    context: BuildContext
+    versions: Mapping[str, str]
+    _folder: TemporaryDirectory[str] = field(repr=False)
+    alternatives: Mapping[str, tvm.IRModule] = field(default_factory=dict, repr=False)
+    _libraries: Mapping[str, Callable[[], CompiledLibrary]] = field(
+        default_factory=dict, repr=False
+    )
+
+    @cached_property
+    def executable(self) -> relax.VMExecutable:
+        """The executable in memory, before linking; build it into a library with :meth:`export`."""
+        return build_executable(self.module, self.targets, self.context)
+
+    def alternative(self, name: str) -> Result:
+        """The same model in one of the :attr:`alternatives`, compiled, to compare or to export.
+
+        Its report is still that of the choice.
+
+        Raises
+        ------
+        KeyError
+            When there is none of that name.
+        """
+        return replace(self, module=self.alternatives[name], library=self._libraries[name]())
+
+    def export(self, folder: str | Path) -> Path:
+        """Write the deployable bundle: ``model.so``, ``lib/``, ``manifest.json``, the report.
+
+        Parameters
+        ----------
+        folder : path
+            New, empty, or an earlier bundle, which is replaced.
+
+        Raises
+        ------
+        OutputError
+            When it cannot be written.
+        """
+        folder = Path(folder)
+        prepare_folder(folder)
+        place = folder / LIBRARY
+        try:
+            # Replaced, not overwritten: a running program may have the old file mapped.
+            temporary = folder / f".{LIBRARY}.new"
+            shutil.copyfile(self.library.path, temporary)
+            temporary.chmod(0o755)
+            temporary.replace(place)
+        except OSError as err:
+            raise OutputError(f"cannot write '{place}': {err.strerror}", value=place) from err
+        write_bundle(
+            folder,
+            replace(self.library, path=place),
+            model=self.model,
+            inputs=self.inputs,
+            outputs=self.outputs,
+            num_threads=self.context.num_threads,
+            versions=self.versions,
+            device=self.targets[0].device,
+            report=self.report,
+        )
+        write_html(self.report, folder / REPORT_HTML)
+        return folder

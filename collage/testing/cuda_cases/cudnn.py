@@ -1,0 +1,216 @@
+"""Cases of the cuDNN backend: every pattern and dtype, first layers, groups, masks, odd extents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+from tvm.relax import op
+
+from collage.testing.cuda_cases._case import CudaCase
+from collage.testing.cuda_cases._cudnn_graphs import (
+    ACTIVATIONS,
+    attention,
+    chain,
+    convolution,
+    norm,
+    pool,
+    product,
+)
+from collage.testing.graphs import graph
+
+RTOL = {"float16": 4e-3, "bfloat16": 1.6e-2, "float32": 2e-5}
+"""The result is rounded to 11, 8 and 24 bits, a split graph's inner value once more."""
+TF32_RTOL = 3e-3
+"""Operands are rounded to 11 bits."""
+GELU_RTOL = 6e-3
+"""cuDNN's float16 GELU, besides the rounding."""
+
+
+def cases() -> list[CudaCase]:
+    """All cases."""
+    return [*_convolutions(), *_products(), *_single(), *_attention(), *_chains()]
+
+
+def _case(
+    pattern: str,
+    dtype: str,
+    what: str,
+    module: tvm.IRModule,
+    rtol: float | None = None,
+    **options: Any,
+) -> CudaCase:
+    name = f"{pattern}-{dtype}-{what}"
+    return CudaCase(name, "cudnn", f"cudnn.{pattern}", module, options, rtol or RTOL[dtype])
+
+
+def _dtype(number: int) -> str:
+    return ("float16", "bfloat16", "float32")[number % 3]
+
+
+def _rtol(epilogue: Sequence[str], dtype: str) -> float:
+    gelu = any(word.startswith("gelu") for word in epilogue)
+    return max(RTOL[dtype], GELU_RTOL) if gelu and dtype != "float32" else RTOL[dtype]
+
+
+def _epilogues() -> list[tuple[str, ...]]:
+    return [
+        (),
+        ("add",),
+        ("bias",),
+        ("bias", "add"),
+        *((activation,) for activation in ACTIVATIONS),
+        *(("bias", activation) for activation in ACTIVATIONS),
+        *(("bias", "add", activation) for activation in ("relu", "clip", "silu")),
+    ]
+
+
+def _convolutions() -> list[CudaCase]:
+    made = []
+    for number, epilogue in enumerate(_epilogues()):
+        name = "_".join(("conv2d", *epilogue))
+        dtype = _dtype(number)
+        module = convolution((2, 32, 9, 7), (64, 3, 3), epilogue, dtype, padding=1)
+        made.append(_case(name, dtype, "2x32x9x7-64x3x3", module, _rtol(epilogue, dtype)))
+    biased = ("bias", "relu")
+    residual = ("bias", "add", "relu")
+    shapes: list[tuple[str, str, Sequence[str], tvm.IRModule]] = []
+
+    def add(what: str, dtype: str, epilogue: Sequence[str], *args: Any, **attrs: Any) -> None:
+        shapes.append((what, dtype, epilogue, convolution(*args, epilogue, dtype, **attrs)))
+
+    for dtype in RTOL:
+        first = ((1, 3, 56, 56), (64, 7, 7))
+        add("first-layer", dtype, biased, *first, strides=2, padding=3)
+        add("depthwise", dtype, ("bias", "clip"), (2, 32, 14, 14), (32, 3, 3), padding=1, groups=32)
+        add("groups", dtype, biased, (1, 64, 14, 14), (128, 3, 3), padding=1, groups=4)
+        add("1x1", dtype, residual, (4, 64, 7, 7), (256, 1, 1))
+    add("strided", "float16", biased, (2, 64, 15, 15), (64, 3, 3), strides=2, padding=1)
+    add("dilated", "float16", biased, (1, 32, 20, 20), (32, 3, 3), padding=2, dilation=2)
+    add("oblong", "bfloat16", ("bias",), (1, 16, 12, 20), (24, 1, 7), padding=(0, 3))
+    uneven = {"strides": 2, "padding": (0, 0, 1, 1)}
+    add("uneven-padding", "float16", biased, (2, 32, 16, 16), (64, 3, 3), **uneven)
+    add("uneven-padding", "float32", biased, (2, 32, 16, 16), (64, 3, 3), **uneven)
+    add("odd-channels", "float16", biased, (2, 7, 9, 9), (13, 3, 3), padding=1)
+    add("odd-channels", "float32", residual, (2, 7, 9, 9), (13, 3, 3), padding=1)
+    for dtype in ("float16", "float32"):
+        add("nchw", dtype, biased, (2, 32, 9, 7), (64, 3, 3), padding=1, layout="NCHW")
+    made += [
+        _case("_".join(("conv2d", *epilogue)), dtype, what, module)
+        for what, dtype, epilogue, module in shapes
+    ]
+    tf32 = convolution((2, 64, 14, 14), (64, 3, 3), biased, "float32", padding=1)
+    half = convolution((2, 64, 14, 14), (64, 3, 3), residual, "float16", padding=1)
+    return [
+        *made,
+        _case("conv2d_bias_relu", "float32", "tf32", tf32, TF32_RTOL, allow_tf32=True),
+        _case("conv2d_bias_add_relu", "float16", "measured", half, algorithm="measured"),
+        _case("conv2d_bias_add_relu", "float16", "no-workspace", half, workspace_limit=0),
+    ]
+
+
+def _products() -> list[CudaCase]:
+    made = []
+    # There is no pattern of a bare product with a clip.
+    without_residual = [e for e in _epilogues() if "add" not in e and e != ("clip",)]
+    for number, epilogue in enumerate(without_residual):
+        name = "_".join(("matmul", *epilogue))
+        dtype = ("float16", "bfloat16")[number % 2]
+        module = product((2, 24, 64), (64, 96), epilogue, dtype)
+        made.append(_case(name, dtype, "2x24x64x96", module, _rtol(epilogue, dtype)))
+    batched = product((6, 33, 40), (6, 40, 24), (), "float16", constant_right=False)
+    tf32 = product((48, 64), (64, 96), ("bias",), "float32")
+    odd = product((3, 65), (65, 97), ("bias", "relu"), "float16")
+    return [
+        *made,
+        _case("matmul_bias_relu", "float16", "3x65x97", odd),
+        _case("matmul", "float16", "batched", batched),
+        _case("matmul_bias", "float32", "tf32", tf32, TF32_RTOL, allow_tf32=True),
+    ]
+
+
+def _single() -> list[CudaCase]:
+    made = []
+    window = {"pool_size": 3, "strides": 2, "padding": 1}
+    for dtype in RTOL:
+        for kind, attrs in (
+            ("max_pool2d", window),
+            ("avg_pool2d", {**window, "count_include_pad": True}),
+            ("avg_pool2d", window),
+        ):
+            if dtype == "bfloat16":
+                continue
+            what = "2x15x13x32" + ("-include" if "count_include_pad" in attrs else "")
+            made.append(_case(kind, dtype, what, pool(kind, (2, 15, 13, 32), dtype, **attrs)))
+        softmax = graph([(2, 12, 17, 128)], lambda _, x: op.nn.softmax(x, axis=-1), dtype)
+        made.append(_case("softmax", dtype, "2x12x17x128", softmax))
+        for kind in ("layer_norm", "rms_norm"):
+            made.append(_case(kind, dtype, "2x17x768", norm(kind, (2, 17, 768), dtype)))
+    odd = graph([(3, 77)], lambda _, x: op.nn.softmax(x, axis=-1), "float16")
+    two_axes = norm("layer_norm", (4, 8, 64), "float16", [1, 2])
+    global_pool = pool("avg_pool2d", (2, 7, 7, 64), "float16", pool_size=7)
+    ceil = {"pool_size": 3, "strides": 2, "ceil_mode": True}
+    return [
+        *made,
+        *(
+            _case(kind, dtype, what, pool(kind, data, dtype, layout=layout, **ceil))
+            for kind in ("max_pool2d", "avg_pool2d")
+            for what, layout, data, dtype in (
+                ("ceil", "NHWC", (2, 16, 14, 32), "float16"),
+                ("ceil-odd", "NHWC", (1, 16, 14, 7), "float16"),
+                ("ceil-nchw", "NCHW", (2, 6, 16, 14), "float32"),
+            )
+        ),
+        _case("softmax", "float16", "3x77", odd),
+        _case("avg_pool2d", "float16", "global", global_pool),
+        _case("layer_norm", "float16", "two-axes", two_axes),
+        _case("layer_norm", "float32", "5x100", norm("layer_norm", (5, 100), "float32")),
+    ]
+
+
+def _attention() -> list[CudaCase]:
+    half, brain = "float16", "bfloat16"
+    small = (2, 4, 64, 64, 64)
+    made = []
+    for number in range(8):
+        biased, permuted, out = bool(number & 4), bool(number & 2), bool(number & 1)
+        name = "attention" + "_bias" * biased + "_permuted" * permuted + "_out" * out
+        dtype = (half, brain)[(number >> 1) % 2]
+        bias = (2, 4, 64, 64) if biased else None
+        module = attention(small, dtype, bias=bias, permuted=permuted, out=out)
+        made.append(_case(name, dtype, "2x4x64x64", module))
+    causal = attention((1, 12, 128, 128, 64), half, causal_mask="TopLeft")
+    odd = (2, 3, 50, 77)
+    bottom_right = attention((1, 4, 32, 96, 64), half, causal_mask="BottomRight")
+    return [
+        *made,
+        _case("attention", half, "causal", causal),
+        _case("attention", half, "bottom-right", bottom_right),
+        _case("attention", brain, "odd", attention((3, 3, 77, 101, 40), brain, scale=0.3)),
+        _case("attention", half, "wide", attention((1, 2, 128, 128, 128), half)),
+        _case("attention_bias", half, "shared", attention(small, half, bias=(1, 1, 64, 64))),
+        _case("attention_bias", half, "per-key", attention(small, half, bias=(2, 1, 1, 64))),
+        _case("attention_bias", brain, "odd", attention((2, 3, 50, 77, 64), brain, bias=odd)),
+    ]
+
+
+def _chains() -> list[CudaCase]:
+    made = []
+    for number in range(16):
+        masked, scaled = bool(number & 8), bool(number & 4)
+        permuted, out = bool(number & 2), bool(number & 1)
+        name = "attention_chain" + "_scaled" * scaled + "_masked" * masked
+        name += "_permuted" * permuted + "_out" * out
+        dtype = ("float16", "bfloat16")[(number >> 1) % 2]
+        module = chain(
+            (2, 4, 64, 64, 32),
+            dtype,
+            scaling=("multiply", "divide")[number % 2] if scaled else "",
+            factor=(0.25, 5.0)[number % 2],
+            mask=(2, 1, 64, 64) if masked else None,
+            permuted=permuted,
+            out=out,
+        )
+        made.append(_case(name, dtype, "2x4x64x32", module))
+    return made

@@ -1,0 +1,117 @@
+"""The suite that any runner must pass.
+
+Subclass :class:`RunnerContract` in a test module and give it a ``runner`` fixture (and, for a
+device of another kind, another ``library`` than that of ``tests/cost_tests``). The runner must be
+made with a run time limit of a few seconds and a memory limit of at most one GiB.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from collage.cost.base import CostStatus
+from collage.cost.measure.runner import RunJob, Runner
+
+Library = Callable[[str], RunJob]
+"""Builds a library that behaves as the word says."""
+
+
+class RunnerContract:
+    """Behaviour that a search relies on, whatever the device."""
+
+    def test_a_right_kernel_is_timed(self, runner: Runner, library: Library) -> None:
+        result = runner.run(library("sleep"))
+        cost = result.cost
+        assert cost.status is CostStatus.VALID and cost.reason == ""
+        # The kernel sleeps two milliseconds; waking up may take longer, never shorter.
+        assert 2e-3 <= cost.median_sec < 2e-2
+        assert min(cost.samples_sec) <= cost.median_sec <= max(cost.samples_sec)
+        assert 0.0 <= cost.spread_sec <= max(cost.samples_sec) - min(cost.samples_sec)
+        assert result.largest_error < 1e-6 and result.first_call_sec >= 2e-3
+
+    @pytest.mark.parametrize(
+        ("behaviour", "status", "words"),
+        [
+            ("wrong", CostStatus.WRONG_RESULT, "output 0 is off by"),
+            ("nan", CostStatus.WRONG_RESULT, "output 0 is off by inf"),
+            ("wrong later", CostStatus.WRONG_RESULT, "after repeated calls"),
+            ("null", CostStatus.CRASHED, "SIGSEGV"),
+            ("abort", CostStatus.CRASHED, "SIGABRT"),
+            ("exit", CostStatus.CRASHED, "exit status 7"),
+            ("hang", CostStatus.TIMED_OUT, "no answer within"),
+            ("eat", CostStatus.OUT_OF_MEMORY, "MiB of memory"),
+            ("raise", CostStatus.RUN_FAILED, "the kernel does not like it"),
+        ],
+    )
+    def test_a_bad_kernel_is_an_invalid_cost_and_the_next_one_is_timed(
+        self, runner: Runner, library: Library, behaviour: str, status: CostStatus, words: str
+    ) -> None:
+        bad = runner.run(library(behaviour)).cost
+        assert (bad.status, bad.is_valid) == (status, False)
+        assert words in bad.reason and "\n" not in bad.reason
+        assert math.isinf(bad.median_sec) and bad.samples_sec == ()
+        assert runner.run(library("right")).cost.is_valid
+
+    @pytest.mark.parametrize("behaviour", ["greedy", "corrupt"])
+    def test_whatever_happens_is_an_invalid_cost(
+        self, runner: Runner, library: Library, behaviour: str
+    ) -> None:
+        assert not runner.run(library(behaviour)).cost.is_valid
+        assert runner.run(library("right")).cost.is_valid
+
+    @pytest.mark.parametrize("behaviour", ["right", "wrong", "null", "raise"])
+    def test_a_shared_device_is_taken_and_let_go_whatever_happens(
+        self, runner: Runner, library: Library, behaviour: str
+    ) -> None:
+        """Whether it was waited for makes no difference to what comes out."""
+        turns: list[str] = []
+
+        @contextmanager
+        def alone() -> Iterator[None]:
+            turns.append("taken")
+            try:
+                yield
+            finally:
+                turns.append("free")
+
+        shared = runner.run_sharing(library(behaviour), alone).cost
+        assert turns in (["taken", "free"], ["taken", "free"] * 2), "twice where it was to be sure"
+        assert shared.status is runner.run(library(behaviour)).cost.status
+
+    def test_what_a_kernel_prints_is_no_answer(self, runner: Runner, library: Library) -> None:
+        """It prints what looks like one."""
+        result = runner.run(library("print"))
+        assert result.cost.is_valid and result.cost.samples_sec
+
+    def test_a_hopelessly_slow_kernel_is_timed_only_once(
+        self, runner: Runner, library: Library
+    ) -> None:
+        begin = time.monotonic()
+        cost = runner.run(library("slow")).cost
+        assert cost.is_valid and len(cost.samples_sec) == 1
+        assert cost.median_sec >= 1.5 and time.monotonic() - begin < 15
+
+    def test_a_missing_library_is_an_invalid_cost(
+        self, runner: Runner, library: Library, tmp_path: Path
+    ) -> None:
+        job = library("right")
+        missing = RunJob(tmp_path / "no such.so", job.inputs, job.expected)
+        cost = runner.run(missing).cost
+        assert cost.status is CostStatus.RUN_FAILED and "no such.so" in cost.reason
+
+    def test_closing_ends_every_process(self, runner: Runner, library: Library) -> None:
+        before = {child.pid for child in psutil.Process().children(recursive=True)}
+        assert runner.run(library("right")).cost.is_valid
+        runner.close()
+        after = {child.pid for child in psutil.Process().children(recursive=True)}
+        assert after <= before
+        assert os.getpid() == psutil.Process().pid
+        assert runner.run(library("right")).cost.is_valid, "a closed runner starts anew"

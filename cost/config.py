@@ -1,0 +1,139 @@
+"""How candidates are measured: repetitions, limits, tolerances. All of it is part of the key."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from collage.cost.reference import DEFAULT_RTOL
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class CudaConfig:
+    """What is different on CUDA devices; part of the key there, and only there.
+
+    Attributes
+    ----------
+    repeat, min_repeat : int
+        Samples of one call each, instead of those of :class:`MeasureConfig`.
+    warmup_sec : float
+        Calls and flushes before timing starts: a device that was idle has to raise its clocks.
+    flush_factor : float
+        Size of what is written before each sample, relative to the second-level cache.
+    lead_sec : float
+        How long that writing lasts at the least, which hides the launch of the call that is timed;
+        longer where launching takes longer.
+    lead_limit_sec : float
+        How long at the most.
+    build_timeout_sec, run_timeout_sec : float
+        Instead of those of :class:`MeasureConfig`: nvcc takes its time, and so does loading
+        libraries.
+    """
+
+    repeat: int = 100
+    min_repeat: int = 10
+    warmup_sec: float = 0.02
+    flush_factor: float = 2.0
+    lead_sec: float = 2e-4
+    lead_limit_sec: float = 0.02
+    build_timeout_sec: float = 600.0
+    run_timeout_sec: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.min_repeat <= self.repeat:
+            raise ValueError("1 <= min_repeat <= repeat must hold")
+        if self.flush_factor <= 0 or self.lead_sec <= 0:
+            raise ValueError("flush_factor and lead_sec must be positive")
+
+
+@dataclass(frozen=True)
+class MeasureConfig:
+    """Measuring configuration.
+
+    Samples last ten milliseconds: shorter ones are disturbed by the scheduler's ticks. Four of them
+    do on a quiet machine, a noisy one gets 0.3 s; so a workload of 1 ms takes 0.05 to 0.3 s.
+
+    Attributes
+    ----------
+    repeat : int
+        Samples at the most.
+    min_repeat : int
+        Samples after which measuring stops when the spread is below ``target_spread``.
+    timing_budget_sec : float
+        No further sample is taken after this time, once there are ``min_repeat``.
+    min_repeat_sec : float
+        Each sample is the mean over enough calls to take this long.
+    warmup_sec : float
+        Calls before timing starts, so that caches, thread pool and clock have settled.
+    target_spread : float
+        Half the distance of the 10th and 90th percentile, relative to the median, that is
+        small enough.
+    slow_call_sec : float
+        A candidate whose single call takes longer is timed once: it will not be chosen.
+    build_timeout_sec, run_timeout_sec : float
+        Limits of wall time for one workload; checking is part of running.
+    memory_limit_bytes : int
+        Memory that building or running one workload may add to a worker.
+    rtol : float
+        Largest difference to the reference, relative to the largest value (float32, float64).
+    rtol_half : float
+        The same for what is computed in float16, bfloat16 or TF32.
+    seed : int
+        Of weights and inputs.
+    cuda : CudaConfig
+        What is different on CUDA devices.
+    """
+
+    repeat: int = 30
+    min_repeat: int = 4
+    timing_budget_sec: float = 0.3
+    min_repeat_sec: float = 0.01
+    warmup_sec: float = 0.01
+    target_spread: float = 0.02
+    slow_call_sec: float = 1.0
+    build_timeout_sec: float = 60.0
+    run_timeout_sec: float = 20.0
+    memory_limit_bytes: int = 4096 * _MIB
+    rtol: float = DEFAULT_RTOL
+    rtol_half: float = 1e-2
+    seed: int = 0
+    cuda: CudaConfig = field(default_factory=CudaConfig)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.min_repeat <= self.repeat:
+            raise ValueError("1 <= min_repeat <= repeat must hold")
+        for name in ("min_repeat_sec", "build_timeout_sec", "run_timeout_sec"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be positive")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for workers."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> MeasureConfig:
+        """The inverse of :meth:`to_dict`."""
+        return cls(**{**value, "cuda": CudaConfig(**value["cuda"])})
+
+    def key(self, device_kind: str) -> dict[str, Any]:
+        """Plain values that count for a device of this kind, for the log."""
+        value = self.to_dict()
+        cuda = value.pop("cuda")
+        return value if device_kind == "cpu" else {**value, device_kind: cuda}
+
+    def build_timeout(self, device_kind: str) -> float:
+        """Wall time for building one workload for a device of this kind."""
+        return self.build_timeout_sec if device_kind == "cpu" else self.cuda.build_timeout_sec
+
+    def run_timeout(self, device_kind: str) -> float:
+        """Wall time for checking and timing one workload on a device of this kind."""
+        return self.run_timeout_sec if device_kind == "cpu" else self.cuda.run_timeout_sec
+
+    def tolerance(self, dtype: str, *, half: bool = False) -> float:
+        """The relative tolerance for outputs of one dtype; ``half`` when they were computed with
+        fewer digits than that, see :mod:`collage.cost.reference.precision`."""
+        return self.rtol_half if half or dtype in ("float16", "bfloat16") else self.rtol

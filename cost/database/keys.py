@@ -1,0 +1,147 @@
+"""Makes the keys of records: everything that a measurement here and now depends on."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import ir
+
+import collage.backends
+from collage.backends.contract.base import Backend, BackendTarget, BuildContext
+from collage.backends.contract.registry import get_backend
+from collage.backends.toolchain.cuda_toolkit import find_toolkit
+from collage.backends.toolchain.native import compiler_version
+from collage.cost.config import MeasureConfig
+from collage.cost.database.record import PARTITION, RecordKey, canonical_json
+from collage.cost.device.detect import Device, resolve_threads
+from collage.cost.workload.canonical import ConstantCollector, Rebuilder
+from collage.cost.workload.data import TensorSpec, array_of
+from collage.cost.workload.workload import Workload
+
+_BACKENDS = Path(collage.backends.__file__).parent
+
+
+class KeyMaker:
+    """Makes record keys for one device, compiler and configuration.
+
+    Parameters
+    ----------
+    context : BuildContext
+        Its compiler and number of threads count.
+    config : MeasureConfig
+        All of it counts.
+    device : Device
+        What is measured on.
+    """
+
+    def __init__(self, context: BuildContext, config: MeasureConfig, device: Device) -> None:
+        self._compiler = compiler_version(context.cxx)
+        # Kernels on a GPU do not ask how many threads the processor has.
+        on_cpu = device.kind == "cpu"
+        self._num_threads = resolve_threads(context.num_threads) if on_cpu else 0
+        self._config = canonical_json(config.key(device.kind))
+        self._device = device
+        self._versions: dict[str, dict[str, str]] = {}
+
+    def partition(
+        self, workload: Workload, target: BackendTarget, kind: str = PARTITION
+    ) -> RecordKey:
+        """The key of a workload's cost on a target."""
+        return self.make(kind, workload.key, tensors_text(workload), [target])
+
+    def make(
+        self, kind: str, workload: str, tensors: str, targets: Sequence[BackendTarget]
+    ) -> RecordKey:
+        """A key of any kind; several targets for a whole model."""
+        keys = sorted({target.key() for target in targets})
+        versions: dict[str, str] = {}
+        for target in targets:
+            versions.update(self._backend_versions(target.backend))
+        if self._device.kind == "cuda":
+            versions["nvcc"] = find_toolkit().version
+        text = keys[0] if len(keys) == 1 else f"[{', '.join(keys)}]"
+        device = self._device
+        return RecordKey(
+            kind=kind,
+            workload=workload,
+            tensors=tensors,
+            target=text,
+            versions=tuple(sorted(versions.items())),
+            compiler=self._compiler,
+            tvm=f"{tvm.__version__}, ffi {tvm_ffi.__version__}",
+            device=device.key,
+            driver=device.driver,
+            num_threads=self._num_threads,
+            config=self._config,
+        )
+
+    def _backend_versions(self, name: str) -> dict[str, str]:
+        if name not in self._versions:
+            backend = get_backend(name)
+            versions = {str(k): str(v) for k, v in backend.probe().versions.items()}
+            versions[f"{name} codegen"] = code_digest(backend)
+            self._versions[name] = versions
+        return self._versions[name]
+
+
+def code_digest(backend: Backend) -> str:
+    """A digest of a backend's own source: a changed schedule or kernel is another backend.
+
+    Covers the backend's folder (for a third party's, the file of its class) and what all backends
+    share.
+    """
+    module = sys.modules[type(backend).__module__]
+    files = [path for path in _BACKENDS.iterdir() if path.is_file()]
+    files += (_BACKENDS / "templates").iterdir()
+    own = Path(module.__file__) if module.__file__ else None
+    if own is not None and _BACKENDS in own.parents:
+        files += (_BACKENDS / own.relative_to(_BACKENDS).parts[0]).rglob("*")
+    elif own is not None:
+        files.append(own)
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        if path.is_file() and path.suffix != ".pyc":
+            digest.update(path.name.encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def tensors_text(workload: Workload) -> str:
+    """Shapes and dtypes, for example ``1x8x6x6:float32 -> 1x4x6x6:float32``."""
+
+    def text(specs: Sequence[TensorSpec]) -> str:
+        return ", ".join(TensorSpec(spec.shape, spec.dtype).__str__() for spec in specs)
+
+    return f"{text([*workload.inputs, *workload.constants])} -> {text(workload.outputs)}"
+
+
+class ModuleKeys:
+    """Keys of whole partitioned modules, their weights included.
+
+    The variants of one model share their constants, so each constant is digested once.
+    """
+
+    def __init__(self) -> None:
+        self._digests: dict[ir.GenericConst, str] = {}
+
+    def key(self, mod: tvm.IRModule) -> str:
+        """SHA-256 of the canonical text and of every weight."""
+        collector = ConstantCollector()
+        canonical = Rebuilder(collector).module(mod)
+        digest = hashlib.sha256(canonical.script(show_meta=False).encode())
+        for constant in collector.constants:
+            digest.update(self._digest(constant).encode())
+        digest.update("".join(collector.inline_digests).encode())
+        return digest.hexdigest()
+
+    def _digest(self, constant: ir.GenericConst) -> str:
+        if constant not in self._digests:
+            data = np.ascontiguousarray(array_of(constant)).view(np.uint8).data
+            self._digests[constant] = hashlib.sha256(data).hexdigest()
+        return self._digests[constant]

@@ -1,0 +1,257 @@
+"""The log's schema: one measurement, what it is keyed by, and its line of JSON.
+
+Every field is named with its unit. A record answers a question only when its whole key agrees;
+the key therefore holds everything that can change a time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from collage.backends.storage.tuning_store import KIND, TuningRecord
+from collage.cost.base import Cost, CostStatus
+
+SCHEMA_VERSION = 1
+"""Raised whenever a field changes its meaning; records of other versions are never hits."""
+
+PARTITION = "partition"
+"""Kind of a record: one candidate's workload, alone."""
+END_TO_END = "end_to_end"
+"""Kind of a record: a whole model."""
+TRANSITION = "transition"
+"""Kind of a record: what the virtual machine adds."""
+
+
+@dataclass(frozen=True)
+class RecordKey:
+    """Everything that a measurement depends on.
+
+    Attributes
+    ----------
+    kind : str
+        ``partition``, ``end_to_end`` or ``transition``.
+    workload : str
+        The workload's key; for whole models a digest of the partitioned module and its weights.
+    tensors : str
+        Shapes and dtypes, inputs and outputs.
+    target : str
+        The backend targets with all their attributes, as canonical JSON.
+    versions : tuple of (str, str)
+        Versions of the backends, their libraries and their code generators.
+    compiler : str
+        The C++ compiler.
+    tvm : str
+        TVM's version and its FFI's.
+    device : str
+        The device's name, cores and instruction set.
+    driver : str
+        ``none`` on a CPU.
+    num_threads : int
+        Threads that kernels run with.
+    config : str
+        The measuring configuration, as canonical JSON.
+    schema : int
+        See ``SCHEMA_VERSION``.
+    """
+
+    kind: str
+    workload: str
+    tensors: str
+    target: str
+    versions: tuple[tuple[str, str], ...]
+    compiler: str
+    tvm: str
+    device: str
+    driver: str
+    num_threads: int
+    config: str
+    schema: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """A device's clock frequencies at one moment, in MHz."""
+
+    sm_mhz: int
+    memory_mhz: int
+
+
+@dataclass(frozen=True)
+class Record:
+    """One measurement.
+
+    Attributes
+    ----------
+    key : RecordKey
+        What was measured, where and how.
+    cost : Cost
+        What came out: valid, or invalid with its reason.
+    description : str
+        The workload in words.
+    backend : str
+        Who ran it.
+    largest_error : float
+        Relative difference to the reference.
+    first_call_sec, build_sec, run_sec : float
+        The first call; building; checking and timing. For information.
+    measured_at : str
+        UTC time, ISO 8601.
+    clocks : Clocks or None
+        Those of a CUDA device right after timing, where they can be read. For information.
+    """
+
+    key: RecordKey
+    cost: Cost
+    description: str = ""
+    backend: str = ""
+    largest_error: float = 0.0
+    first_call_sec: float = 0.0
+    build_sec: float = 0.0
+    run_sec: float = 0.0
+    measured_at: str = field(default="", compare=False)
+    clocks: Clocks | None = None
+
+    def to_json(self) -> str:
+        """One line of JSON, without its end."""
+        key = dataclasses.asdict(self.key)
+        # Shown as objects, so that a human can read them and pandas can take them apart.
+        key["target"] = json.loads(self.key.target)
+        key["config"] = json.loads(self.key.config)
+        key["versions"] = dict(self.key.versions)
+        valid = self.cost.is_valid
+        value = {
+            "schema": key.pop("schema"),
+            "kind": key.pop("kind"),
+            "backend": self.backend,
+            "description": self.description,
+            "status": self.cost.status.value,
+            "median_sec": self.cost.median_sec if valid else None,
+            "spread_sec": self.cost.spread_sec if valid else None,
+            "reason": self.cost.reason,
+            **key,
+            "largest_error": self.largest_error if math.isfinite(self.largest_error) else None,
+            "first_call_sec": self.first_call_sec,
+            "build_sec": self.build_sec,
+            "run_sec": self.run_sec,
+            "measured_at": self.measured_at,
+            "sm_clock_mhz": self.clocks.sm_mhz if self.clocks else None,
+            "memory_clock_mhz": self.clocks.memory_mhz if self.clocks else None,
+            "samples_sec": list(self.cost.samples_sec),
+        }
+        return json.dumps(value, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, line: str) -> Record:
+        """The inverse of :meth:`to_json`.
+
+        Raises
+        ------
+        ValueError
+            When the line is no JSON, no record, or of another schema; says which.
+        """
+        return cls.from_value(_parse(line))
+
+    @classmethod
+    def from_value(cls, value: dict[str, Any]) -> Record:
+        """From a line's parsed JSON; raises as :meth:`from_json` does."""
+        if "schema" not in value or "workload" not in value:
+            raise ValueError("is no measurement")
+        if value["schema"] != SCHEMA_VERSION:
+            raise ValueError(f"is of schema {value['schema']}, not {SCHEMA_VERSION}")
+        reader = _Reader(value)
+        key = RecordKey(
+            kind=reader.text("kind"),
+            workload=reader.text("workload"),
+            tensors=reader.text("tensors"),
+            target=canonical_json(reader.get("target", dict, list)),
+            versions=tuple(sorted(reader.get("versions", dict).items())),
+            compiler=reader.text("compiler"),
+            tvm=reader.text("tvm"),
+            device=reader.text("device"),
+            driver=reader.text("driver"),
+            num_threads=reader.get("num_threads", int),
+            config=canonical_json(reader.get("config", dict)),
+        )
+        return cls(
+            key,
+            _cost(reader),
+            reader.text("description"),
+            reader.text("backend"),
+            math.inf if value.get("largest_error") is None else reader.number("largest_error"),
+            reader.number("first_call_sec"),
+            reader.number("build_sec"),
+            reader.number("run_sec"),
+            reader.text("measured_at"),
+            _clocks(value),
+        )
+
+
+def read_line(line: str) -> Record | TuningRecord:
+    """What one line of a log holds: a measurement, or what a backend found by tuning.
+
+    Raises
+    ------
+    ValueError
+        When it is neither; says why.
+    """
+    value = _parse(line)
+    is_tuning = value.get("kind") == KIND
+    return TuningRecord.from_value(value) if is_tuning else Record.from_value(value)
+
+
+def _parse(line: str) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except json.JSONDecodeError as err:
+        raise ValueError(f"is no JSON ({err.msg})") from err
+    if not isinstance(value, dict):
+        raise ValueError("is no measurement")
+    return value
+
+
+def canonical_json(value: object) -> str:
+    """One text per value."""
+    return json.dumps(value, sort_keys=True)
+
+
+def _cost(reader: _Reader) -> Cost:
+    try:
+        status = CostStatus(reader.text("status"))
+    except ValueError as err:
+        raise ValueError(f"has an unknown status ({err})") from err
+    if status is not CostStatus.VALID:
+        return Cost(status, reason=reader.text("reason"))
+    samples = reader.get("samples_sec", list)
+    if not all(isinstance(sample, float | int) for sample in samples):
+        raise ValueError("has samples that are no numbers")
+    median_sec, spread_sec = reader.number("median_sec"), reader.number("spread_sec")
+    return Cost(status, median_sec, spread_sec, tuple(map(float, samples)))
+
+
+def _clocks(value: dict[str, Any]) -> Clocks | None:
+    """Logs of earlier releases, and of CPUs, have none."""
+    sm, memory = value.get("sm_clock_mhz"), value.get("memory_clock_mhz")
+    return Clocks(sm, memory) if isinstance(sm, int) and isinstance(memory, int) else None
+
+
+class _Reader:
+    """Typed access to an object that anyone may have written."""
+
+    def __init__(self, value: dict[str, Any]) -> None:
+        self._value = value
+
+    def get(self, name: str, *kinds: type) -> Any:
+        found = self._value.get(name)
+        if not isinstance(found, kinds) or isinstance(found, bool):
+            raise ValueError(f"has no valid '{name}'")
+        return found
+
+    def text(self, name: str) -> str:
+        return str(self.get(name, str))
+
+    def number(self, name: str) -> float:
+        return float(self.get(name, int, float))

@@ -1,0 +1,44 @@
+"""The device that a log was made on, for a replay on a machine that has none like it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from collage.backends.contract.errors import LogError, ReplayMissError
+from collage.backends.toolchain.cuda_toolkit import compute_capability
+from collage.cost.database.record import Record
+from collage.cost.device.detect import Device
+
+
+def recorded_device(records: Iterable[Record], arch: str) -> Device:
+    """The one GPU of an architecture that measurements of a log were made on.
+
+    Parameters
+    ----------
+    arch : str
+        For example ``sm_90a``.
+
+    Raises
+    ------
+    ReplayMissError
+        When the log holds no measurement of such a GPU.
+    LogError
+        When it holds measurements of several: which of them to replay is not for us to say.
+    """
+    features = f"sm_{compute_capability(arch)}"
+    places = dict.fromkeys((record.key.device, record.key.driver) for record in records)
+    known = [Device.from_key(key, driver) for key, driver in places]
+    found = [device for device in known if device is not None and device.features == features]
+    if not found:
+        raise ReplayMissError(
+            f"there is no GPU of architecture {arch} here, and the log holds no measurement of one",
+            value=arch,
+        )
+    if len(found) > 1:
+        texts = "; ".join(f"{device.key}, driver {device.driver}" for device in found)
+        raise LogError(
+            f"the log holds measurements of several GPUs of architecture {arch} ({texts}), and "
+            "none is here; replay a log of one of them",
+            value=found,
+        )
+    return found[0]

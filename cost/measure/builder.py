@@ -1,0 +1,146 @@
+"""The builder: compiles workloads in warm worker processes, several at a time.
+
+The role of MetaSchedule's builder. For a CPU, building never overlaps timing; for a GPU, what has
+been built is timed while the processor goes on building.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.cost.base import CostStatus
+from collage.cost.config import MeasureConfig
+from collage.cost.processes.worker_pool import WorkerPool
+from collage.cost.worker.build import context_to_json, target_to_json
+from collage.cost.workload.workload import Workload
+
+
+@dataclass(frozen=True)
+class BuildJob:
+    """A workload, the target to compile it for, and the folder for the result."""
+
+    workload: Workload
+    target: BackendTarget
+    folder: Path
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """A library on disk with its test data in ``inputs/`` and ``expected/``, or why there is none.
+
+    Attributes
+    ----------
+    status : CostStatus
+        ``VALID`` when built.
+    reason : str
+        One line, when not built.
+    library : Path or None
+        The linked shared library.
+    build_sec : float
+        Wall time in the worker, the reference's evaluation included.
+    """
+
+    status: CostStatus
+    reason: str = ""
+    library: Path | None = None
+    build_sec: float = 0.0
+
+
+class Builder:
+    """Compiles in parallel worker processes; use as a context manager.
+
+    Parameters
+    ----------
+    context : BuildContext
+        Cache folder, threads and compiler. Each job has its own folder; ``work_dir`` holds the
+        references that several of them share.
+    config : MeasureConfig
+        Time and memory limits, seed.
+    plugins : sequence of str
+        For backends registered at run time, see :mod:`collage.cost.processes.plugins`.
+    parallel : int
+        Worker processes.
+    device : str
+        Kind of the device that is compiled for: ``cpu`` or ``cuda``.
+    """
+
+    def __init__(
+        self,
+        context: BuildContext,
+        config: MeasureConfig,
+        plugins: Sequence[str] = (),
+        parallel: int = 2,
+        device: str = "cpu",
+    ) -> None:
+        self._context = context
+        self._seed = config.seed
+        self._pool = WorkerPool(
+            plugins,
+            parallel,
+            device,
+            timeout_sec=config.build_timeout(device),
+            memory_limit_bytes=config.memory_limit_bytes,
+        )
+
+    def __enter__(self) -> Builder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the worker processes; the next build starts new ones."""
+        self._pool.close()
+
+    def build(
+        self,
+        jobs: Sequence[BuildJob],
+        done: Callable[[int, BuildResult], None] | None = None,
+        go_on: Callable[[], bool] = lambda: True,
+    ) -> list[BuildResult | None]:
+        """Compile each job; one that fails, hangs or crashes gives an invalid result.
+
+        Parameters
+        ----------
+        done : callable, optional
+            Given each result, by the index of its job, as soon as it is there; the other workers
+            go on meanwhile.
+        go_on : callable, optional
+            Asked before each job is begun; after a no, no more of them are.
+
+        Returns
+        -------
+        list of BuildResult or None
+            None for jobs that were not begun.
+        """
+        results: list[BuildResult | None] = [None] * len(jobs)
+
+        def take(index: int, answer: dict[str, Any]) -> None:
+            result = results[index] = _result(answer)
+            if done is not None:
+                done(index, result)
+
+        self._pool.ask(len(jobs), lambda index: self._request(jobs[index]), take, go_on)
+        return results
+
+    def _request(self, job: BuildJob) -> dict[str, Any]:
+        return {
+            "task": "build",
+            "workload": job.workload.to_json(),
+            "target": target_to_json(job.target),
+            "folder": str(job.folder),
+            "references": str(self._context.work_dir / "references"),
+            "context": context_to_json(replace(self._context, work_dir=job.folder / "work")),
+            "seed": self._seed,
+        }
+
+
+def _result(answer: dict[str, Any]) -> BuildResult:
+    status = CostStatus(answer["status"])
+    if status is not CostStatus.VALID:
+        return BuildResult(status, answer["reason"])
+    return BuildResult(status, "", Path(answer["library"]), answer["build_sec"])

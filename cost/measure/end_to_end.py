@@ -1,0 +1,202 @@
+"""Times whole models against each other, in alternation.
+
+Each model lives in a process of its own: the thread pools of two in one process would disturb each
+other. All but the one that is being timed are stopped (SIGSTOP), since a pool goes on
+spinning for a while after its last call. Going round several times spreads slow drifts of the
+machine over all models alike.
+
+On a CUDA device a sample is the time from one event to another around enough calls to last
+``MeasureConfig.min_repeat_sec``, one after the other on one stream, from an idle device on. Nothing
+is flushed between the calls, as little as a user would: a model that fits into the second-level
+cache may find its weights there. Nothing is hidden either: where launching takes longer than the
+kernels, the time is that of launching; a model that was compiled with CUDA graphs has captured
+them before the first sample.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from collage.backends.contract.base import BackendTarget
+from collage.cost.base import Cost, CostStatus
+from collage.cost.config import MeasureConfig
+from collage.cost.database.record import Clocks
+from collage.cost.measure.local_runner import clocks_of
+from collage.cost.measure.runner import RunResult
+from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
+from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
+from collage.cost.reference.precision import allows_half
+from collage.cost.worker.build import save_arrays
+from collage.cost.worker.sampling import summarize
+
+HOPELESS_RATIO = 2.0
+"""A model this much slower than the best of the first round gets no further turns."""
+
+_TIMEOUT_SEC = 300.0
+"""For loading a whole model and for one turn: minutes for one without any schedule."""
+
+
+@dataclass(frozen=True)
+class WholeModel:
+    """A linked library that runs a whole model.
+
+    Attributes
+    ----------
+    key : str
+        Of the partitioned module, see :class:`collage.cost.database.keys.ModuleKeys`.
+    description : str
+        For the log and for messages, for example ``greedy onednn``.
+    targets : tuple of BackendTarget
+        Every target that the model was compiled for.
+    library : callable
+        Gives the library's path; called only when it has to be measured.
+    half : bool
+        Whether the model computes in half precision although its outputs have another dtype; found
+        without where inputs, outputs or a target's options say so.
+    """
+
+    key: str
+    description: str
+    targets: tuple[BackendTarget, ...]
+    library: Callable[[], Path]
+    half: bool = False
+
+
+@dataclass
+class _Contestant:
+    model: WholeModel
+    worker: WorkerProcess
+    samples: list[float] = field(default_factory=list)
+    failure: Cost | None = None
+    first_call_sec: float = 0.0
+    largest_error: float = 0.0
+    run_sec: float = 0.0
+    clocks: Clocks | None = None
+
+
+class EndToEndTimer:
+    """Times libraries in alternation.
+
+    Parameters
+    ----------
+    config : MeasureConfig
+        Samples per turn, tolerances. Memory is limited to four times a candidate's limit.
+    scratch : Path
+        An existing folder for test data.
+    progress : callable, optional
+        Told about each turn.
+    device : str
+        Kind of the device: ``cpu`` or ``cuda``.
+    """
+
+    def __init__(
+        self,
+        config: MeasureConfig,
+        scratch: Path,
+        progress: ProgressCallback = ignore,
+        device: str = "cpu",
+    ) -> None:
+        self._config = config
+        self._device = device
+        self._scratch = scratch
+        self._progress = progress
+
+    def measure(
+        self,
+        models: Sequence[WholeModel],
+        libraries: Sequence[Path],
+        inputs: Sequence[NDArray[Any]],
+        expected: Sequence[NDArray[Any]],
+        rounds: int,
+    ) -> list[RunResult]:
+        """Check and time each model, of which this is the library; see
+        :meth:`MeasuredCostModel.measure_end_to_end`."""
+        contestants: list[_Contestant] = []
+        with tempfile.TemporaryDirectory(dir=self._scratch, prefix="model-") as name:
+            folder = Path(name)
+            save_arrays(folder / "inputs", list(inputs))
+            save_arrays(folder / "expected", list(expected))
+            try:
+                # All processes start at once; none is timed before the last one has loaded.
+                for model in models:
+                    contestants.append(self._enter(model))
+                for contestant, library in zip(contestants, libraries, strict=True):
+                    self._load(contestant, library, folder)
+                for turn in range(rounds):
+                    self._turn(contestants, turn, rounds)
+                for contestant in contestants:
+                    self._ask(contestant, {"task": "check"})
+            finally:
+                for contestant in contestants:
+                    contestant.worker.close()
+        return [_result(contestant) for contestant in contestants]
+
+    def _enter(self, model: WholeModel) -> _Contestant:
+        limit = 4 * self._config.memory_limit_bytes
+        worker = WorkerProcess(memory_limit_bytes=limit, device=self._device, open_device=True)
+        return _Contestant(model, worker)
+
+    def _load(self, contestant: _Contestant, library: Path, folder: Path) -> None:
+        request = {
+            "task": "load",
+            "library": str(library),
+            "inputs": str(folder / "inputs"),
+            "expected": str(folder / "expected"),
+            "half": contestant.model.half or allows_half(contestant.model.targets),
+            "config": self._config.to_dict(),
+        }
+        answer = self._ask(contestant, request)
+        contestant.first_call_sec = answer.get("first_call_sec", 0.0)
+        contestant.largest_error = answer.get("largest_error", 0.0)
+
+    def _turn(self, contestants: list[_Contestant], turn: int, rounds: int) -> None:
+        medians = [min(c.samples) for c in contestants if c.samples and c.failure is None]
+        for contestant in contestants:
+            if contestant.failure is not None:
+                continue
+            if turn and min(contestant.samples) > HOPELESS_RATIO * min(medians):
+                continue
+            answer = self._ask(contestant, {"task": "time"})
+            contestant.samples += answer.get("samples_sec", [])
+            contestant.clocks = clocks_of(answer) or contestant.clocks
+            self._progress(
+                ProgressEvent("end to end", turn + 1, rounds, contestant.model.description)
+            )
+
+    def _ask(self, contestant: _Contestant, request: dict[str, Any]) -> dict[str, Any]:
+        """Let one model run; the others stand still. A failure ends its part."""
+        if contestant.failure is not None:
+            return {}
+        begin = time.perf_counter()
+        try:
+            contestant.worker.resume()
+            contestant.worker.send(request, _TIMEOUT_SEC)
+            answer = contestant.worker.receive()
+            contestant.worker.suspend()
+        except WorkerFailure as err:
+            contestant.failure = Cost(err.status, reason=f"the model {err.reason}")
+            return {}
+        finally:
+            contestant.run_sec += time.perf_counter() - begin
+        status = CostStatus(answer["status"])
+        if status is not CostStatus.VALID:
+            contestant.failure = Cost(status, reason=answer["reason"])
+        return answer
+
+
+def _result(contestant: _Contestant) -> RunResult:
+    cost = contestant.failure or summarize(contestant.samples)
+    return RunResult(
+        cost,
+        contestant.largest_error,
+        contestant.first_call_sec,
+        contestant.run_sec,
+        contestant.clocks,
+    )

@@ -1,0 +1,119 @@
+"""Answers from the log: what it holds is never measured again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from collage.backends.contract.base import BackendTarget
+from collage.backends.contract.errors import ReplayMissError
+from collage.cost.base import Cost, CostStatus
+from collage.cost.database.jsonl import Database
+from collage.cost.database.record import Record, RecordKey
+from collage.cost.workload.workload import Workload
+
+NO_TIME = Cost(CostStatus.UNKNOWN, reason="not measured: the time budget was spent")
+
+Question = tuple[Workload, BackendTarget]
+
+
+@dataclass
+class MeasureStats:
+    """What a cost model has done so far.
+
+    Attributes
+    ----------
+    measured : int
+        Records made, invalid ones included.
+    from_log : int
+        Distinct records answered from the log without having been measured by this model.
+    invalid : int
+        Records made that are invalid.
+    seconds_building, seconds_running : float
+        Wall time, waiting for other processes that measure not included. Where building and timing
+        overlap, as they do for a GPU, building is what timing has not taken.
+    seconds_waiting, seconds_holding : float
+        Wall time spent waiting for other processes that measure on the device, and in which they
+        had to wait for this one.
+    """
+
+    measured: int = 0
+    from_log: int = 0
+    invalid: int = 0
+    seconds_building: float = 0.0
+    seconds_running: float = 0.0
+    seconds_waiting: float = 0.0
+    seconds_holding: float = 0.0
+
+
+class Answers:
+    """The log as one cost model uses it.
+
+    Parameters
+    ----------
+    database : Database
+        The log.
+    stats : MeasureStats
+        Counts what comes out of it and what goes in.
+    """
+
+    def __init__(self, database: Database, stats: MeasureStats) -> None:
+        self.database = database
+        self._stats = stats
+        self._own: set[RecordKey] = set()
+        self._replayed: set[RecordKey] = set()
+
+    def misses(
+        self, keys: Sequence[RecordKey], questions: Sequence[Question]
+    ) -> dict[RecordKey, Question]:
+        """The questions that the log does not answer, each once."""
+        self.database.refresh()
+        missing: dict[RecordKey, Question] = {}
+        for key, question in zip(keys, questions, strict=True):
+            if self.database.lookup(key) is None:
+                missing[key] = question
+            else:
+                self._count_replayed(key)
+        return missing
+
+    def still_missing(self, key: RecordKey) -> bool:
+        """Whether nobody has measured this meanwhile; look after a refresh."""
+        return self.database.lookup(key) is None
+
+    def cost(self, key: RecordKey) -> Cost:
+        """The cost of what was asked; unknown when there was no time for it."""
+        record = self.database.lookup(key)
+        return record.cost if record is not None else NO_TIME
+
+    def all_of(self, keys: Sequence[RecordKey]) -> list[Record | None]:
+        """Records of measurements that only count together, counted when none is missing."""
+        self.database.refresh()
+        records = [self.database.lookup(key) for key in keys]
+        if None not in records:
+            for key in keys:
+                self._count_replayed(key)
+        return records
+
+    def keep(self, record: Record) -> Record:
+        """Append a record; it is on disk when this returns."""
+        self.database.append(record)
+        self._own.add(record.key)
+        self._stats.measured += 1
+        self._stats.invalid += not record.cost.is_valid
+        return record
+
+    def _count_replayed(self, key: RecordKey) -> None:
+        if key not in self._own and key not in self._replayed:
+            self._replayed.add(key)
+            self._stats.from_log += 1
+
+
+def partition_miss(question: Question, count: int) -> ReplayMissError:
+    """The error for a strict replay that asks for what the log does not hold."""
+    workload, target = question
+    return ReplayMissError(
+        f"the log holds no measurement of '{workload.describe()}' ({workload.key[:12]}) "
+        f"on {target.backend} that fits this machine, these versions and this configuration"
+        f" ({count} such workloads)",
+        value=workload.key,
+    )

@@ -1,0 +1,106 @@
+"""The runner's contract: check a library and time it, whatever it does."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from collage.cost.base import Cost
+from collage.cost.database.record import Clocks
+
+
+@dataclass(frozen=True)
+class RunJob:
+    """A linked library and its test data.
+
+    Attributes
+    ----------
+    library : Path
+        Its ``main`` is called; what it needs lies in ``lib/`` beside it.
+    inputs, expected : Path
+        Folders of ``.npy`` files, one per input and output, see
+        :func:`collage.cost.worker.build.save_arrays`.
+    half : bool
+        Whether the outputs have no more digits than half precision, whatever their dtype.
+    """
+
+    library: Path
+    inputs: Path
+    expected: Path
+    half: bool = False
+
+    @classmethod
+    def in_folder(cls, folder: Path, *, half: bool = False) -> RunJob:
+        """The files that a build leaves in its folder."""
+        return cls(folder / "model.so", folder / "inputs", folder / "expected", half)
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A cost, and what else was seen.
+
+    Attributes
+    ----------
+    cost : Cost
+        Valid only when the outputs agree with the expected ones, before and after timing.
+    largest_error : float
+        Relative to the largest value of an output; 0 when nothing was compared.
+    first_call_sec : float
+        The call that makes primitives and packs weights.
+    run_sec : float
+        Wall time of it all, waiting for the device not included.
+    clocks : Clocks or None
+        Of a CUDA device, where they can be read.
+    """
+
+    cost: Cost
+    largest_error: float = 0.0
+    first_call_sec: float = 0.0
+    run_sec: float = 0.0
+    clocks: Clocks | None = None
+
+
+Alone = Callable[[], AbstractContextManager[None]]
+"""Gives a context in which no other process measures on the device; entering it may take long."""
+
+
+class Runner(ABC):
+    """Times one library at a time on one device. ``tests/contracts`` has a suite for any runner."""
+
+    @abstractmethod
+    def run(self, job: RunJob) -> RunResult:
+        """Check and time a library.
+
+        A library that crashes, hangs, takes too much memory or computes a wrong result gives an
+        invalid cost with a one-line reason; the runner stays usable.
+
+        Raises
+        ------
+        MeasurementError
+            When measuring itself is impossible: no worker can be started.
+        """
+
+    def run_sharing(self, job: RunJob, alone: Alone) -> RunResult:
+        """As :meth:`run`, on a device that other processes measure on too.
+
+        All of it is done alone, unless a runner knows better: others wait that long.
+
+        Parameters
+        ----------
+        job : RunJob
+            What to check and time.
+        alone : callable
+            Gives the context in which to time it; nothing else is to be in it.
+        """
+        with alone():
+            return self.run(job)
+
+    def warm_up(self) -> None:  # noqa: B027 (nothing to do is a good answer)
+        """Start what running needs, without waiting for it."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End what this runner started; the next run starts anew."""

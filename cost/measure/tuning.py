@@ -1,0 +1,136 @@
+"""Backends' tuning of all candidates at once, in processes of their own, beside the builders."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+
+from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract.errors import MeasurementError
+from collage.backends.contract.registry import get_backend
+from collage.backends.contract.tunable import TunableBackend
+from collage.cost.base import CostStatus
+from collage.cost.config import MeasureConfig
+from collage.cost.measure.replay import Question
+from collage.cost.processes.plugins import plugins_for
+from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
+from collage.cost.worker.build import context_to_json, target_to_json
+from collage.cost.workload.workload import Workload
+
+Tell = Callable[[str], None]
+
+
+class Tuning:
+    """One process for each target that tunes; use as a context manager, which ends them.
+
+    Nothing fails here: a workload whose tuning came to nothing is tuned when it is built, and its
+    failure recorded there.
+
+    Parameters
+    ----------
+    questions : iterable of (Workload, BackendTarget)
+        What is going to be built. A target with a single workload is left to its builder.
+    context : BuildContext
+        Where to build, and what remembers choices.
+    config : MeasureConfig
+        Limits of time and memory, seed.
+    device : str
+        Kind of the device: nothing is tuned on a ``cpu``, where it would disturb what is timed.
+    tell : callable
+        Told what begins, and in the end what failed.
+    """
+
+    def __init__(
+        self,
+        questions: Iterable[Question],
+        context: BuildContext,
+        config: MeasureConfig,
+        device: str,
+        tell: Tell,
+    ) -> None:
+        self._context, self._config, self._device, self._tell = context, config, device, tell
+        self._lock = threading.Lock()
+        self._closed = False
+        self._workers: set[WorkerProcess] = set()
+        by_target: dict[BackendTarget, list[Workload]] = {}
+        for workload, target in questions if device != "cpu" else ():
+            if isinstance(get_backend(target.backend), TunableBackend):
+                by_target.setdefault(target, []).append(workload)
+        wanted = {target: found for target, found in by_target.items() if len(found) > 1}
+        self._pool = ThreadPoolExecutor(max(1, len(wanted)), thread_name_prefix="collage-tuning")
+        self._running: dict[BackendTarget, Future[str]] = {}
+        for target, found in wanted.items():
+            tell(f"{target.backend} chooses kernels for {len(found)} candidates")
+            self._running[target] = self._pool.submit(self._tune, target, found)
+
+    def __enter__(self) -> Tuning:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close_after(self, deadline: float) -> None:
+        """Close, when it is past that time on the monotonic clock."""
+        if time.monotonic() > deadline:
+            self.close()
+
+    def close(self) -> None:
+        """End what still runs; choices that were made are remembered."""
+        if self._closed:
+            return
+        ended = [target for target in self._running if not self.is_under_way(target)]
+        with self._lock:
+            self._closed = True
+            for worker in self._workers:
+                worker.kill()
+        self._pool.shutdown()
+        for target in ended:
+            if reason := self._running[target].result():
+                self._tell(f"{target.backend} did not tune all at once: {reason}")
+
+    def is_under_way(self, target: BackendTarget) -> bool:
+        """Whether a target's workloads are still being tuned."""
+        future = self._running.get(target)
+        return future is not None and not future.done()
+
+    def wait(self, timeout_sec: float) -> None:
+        """Wait until another target's tuning has ended, at most for so long."""
+        running = [future for future in self._running.values() if not future.done()]
+        wait(running, timeout_sec, FIRST_COMPLETED)
+
+    def _tune(self, target: BackendTarget, workloads: Sequence[Workload]) -> str:
+        """Why it came to nothing; empty when it did not."""
+        # Linux ends a worker with the thread that started it, which waits for it here.
+        with self._lock:
+            if self._closed:
+                return ""
+            worker = WorkerProcess(
+                plugins_for([target]),
+                memory_limit_bytes=self._config.memory_limit_bytes,
+                device=self._device,
+            )
+            self._workers.add(worker)
+        request = {
+            "task": "tune",
+            "workloads": [workload.to_json() for workload in workloads],
+            "target": target_to_json(target),
+            "context": context_to_json(self._context),
+            "seed": self._config.seed,
+        }
+        # As long as their builders might take one after the other.
+        limit_sec = len(workloads) * self._config.build_timeout(self._device)
+        try:
+            worker.send(request, limit_sec)
+            answer = worker.receive()
+        except WorkerFailure as err:
+            return f"the process {err.reason}"
+        except MeasurementError as err:
+            return str(err)
+        finally:
+            with self._lock:
+                # Once it is gone its number may be another process's, which must not be killed.
+                self._workers.discard(worker)
+            worker.close()
+        return "" if answer["status"] == CostStatus.VALID.value else str(answer["reason"])

@@ -1,0 +1,252 @@
+"""The measured cost model: answers from the log, or builds, checks and times."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract.errors import ReplayMissError
+from collage.cost.base import Cost, CostModel, Overheads
+from collage.cost.config import MeasureConfig
+from collage.cost.database.jsonl import Database
+from collage.cost.database.keys import KeyMaker
+from collage.cost.database.record import END_TO_END, PARTITION, TRANSITION, Record
+from collage.cost.device.detect import Device, detect, device_kind
+from collage.cost.measure.end_to_end import WholeModel
+from collage.cost.measure.local_runner import LocalRunner
+from collage.cost.measure.replay import Answers, MeasureStats, partition_miss
+from collage.cost.measure.runner import Runner
+from collage.cost.measure.scheduler import Measurer
+from collage.cost.models.overheads import overheads_from, probe_workloads
+from collage.cost.progress import ProgressCallback, ignore
+from collage.cost.workload.workload import Workload
+
+__all__ = ["MeasureStats", "MeasuredCostModel"]
+
+
+@dataclass(frozen=True)
+class _Lane:
+    """One kind of device: what it is, and who measures there."""
+
+    device: Device
+    keys: KeyMaker
+    measurer: Measurer
+
+
+class MeasuredCostModel(CostModel):
+    """Measures what the log does not know; use as a context manager, which ends the workers.
+
+    What is measured on follows from the targets asked about: this machine's CPU, or its first GPU
+    for targets of kind ``cuda``. Workers start with the first miss, so a replay starts none.
+
+    Parameters
+    ----------
+    context : BuildContext
+        Cache and scratch folders, threads, compiler.
+    database : Database, optional
+        The log; by default one in memory.
+    config : MeasureConfig, optional
+        Repetitions, limits, tolerances.
+    time_budget_sec : float, optional
+        Wall time from now on after which nothing more is measured: what is not in the log is then
+        unknown. The workload under way is finished.
+    replay_only : bool
+        Never measure; a miss is an error.
+    progress : callable, optional
+        Told about each workload built and measured.
+    runner : Runner, optional
+        Where to time; by default this machine. It is closed with the model.
+    device : Device, optional
+        What ``runner`` times on, or what a log that is replayed was measured on; by default this
+        machine's.
+    parallel_builds : int, optional
+        Builder processes; by default two for a CPU, and one per core but one for a GPU.
+    plugins : sequence of str
+        ``module:Class`` of backends that workers must register; those of the targets that are
+        asked about are found without.
+    """
+
+    def __init__(
+        self,
+        context: BuildContext,
+        database: Database | None = None,
+        config: MeasureConfig | None = None,
+        *,
+        time_budget_sec: float | None = None,
+        replay_only: bool = False,
+        progress: ProgressCallback = ignore,
+        runner: Runner | None = None,
+        device: Device | None = None,
+        parallel_builds: int | None = None,
+        plugins: Sequence[str] = (),
+    ) -> None:
+        self._context = context
+        self._config = config if config is not None else MeasureConfig()
+        self._deadline = None if time_budget_sec is None else time.monotonic() + time_budget_sec
+        self._replay_only = replay_only
+        self._progress = progress
+        self._runner = runner
+        self._device = device
+        self._parallel_builds = parallel_builds
+        self._plugins = list(plugins)
+        self._lanes: dict[str, _Lane] = {}
+        self.stats = MeasureStats()
+        self._answers = Answers(database if database is not None else Database(), self.stats)
+
+    def __enter__(self) -> MeasuredCostModel:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the worker processes. A later question starts new ones."""
+        for lane in self._lanes.values():
+            lane.measurer.close()
+
+    @property
+    def database(self) -> Database:
+        """The log in use."""
+        return self._answers.database
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether anything was built, for which worker processes run."""
+        return any(lane.measurer.has_builder for lane in self._lanes.values())
+
+    def device(self, targets: Sequence[BackendTarget]) -> Device:
+        """What measurements for these targets are made on.
+
+        Raises
+        ------
+        TargetError
+            When this machine has no such device.
+        """
+        return self._lane(targets).device
+
+    def estimate(
+        self, workloads: Sequence[Workload], targets: Sequence[BackendTarget]
+    ) -> list[Cost]:
+        """The cost of each workload on the target at the same position.
+
+        Equal workloads are measured once. Each measurement is in the log before the next begins.
+
+        Raises
+        ------
+        TargetError
+            When this machine has no device of the targets' kind.
+        ReplayMissError
+            With ``replay_only``, naming the first workload that the log does not hold.
+        LogError
+            When the log can no longer be written.
+        MeasurementError
+            When no worker process can be started.
+        """
+        return self._answer(PARTITION, workloads, targets)
+
+    def overheads(self, target: BackendTarget) -> Overheads:
+        """What the virtual machine adds to every call and every partition, measured once.
+
+        Parameters
+        ----------
+        target : BackendTarget
+            A native backend's.
+
+        Raises
+        ------
+        MeasurementError
+            When even the smallest modules cannot be measured.
+        """
+        workloads = probe_workloads(target.backend)
+        costs = self._answer(TRANSITION, workloads, [target] * len(workloads))
+        return overheads_from(costs)
+
+    def measure_end_to_end(
+        self,
+        models: Sequence[WholeModel],
+        inputs: Sequence[NDArray[Any]],
+        expected: Sequence[NDArray[Any]],
+        *,
+        rounds: int = 5,
+    ) -> list[Record]:
+        """Time whole models against each other, alternating between them.
+
+        Answered from the log only when it holds all of them: times of different hours do not
+        compare. Otherwise all are measured.
+
+        Parameters
+        ----------
+        models : sequence of WholeModel
+            Linked libraries by key.
+        inputs : sequence of ndarray
+            What to run them on.
+        expected : sequence of ndarray
+            What each must give, within the configuration's tolerance.
+        rounds : int
+            Turns of each model; one that is hopelessly slower than the best gets fewer.
+
+        Returns
+        -------
+        list of Record
+            In the order given; each with its cost and its largest error.
+        """
+        lane = self._lane([target for model in models for target in model.targets])
+        tensors = f"{_shapes(inputs)} -> {_shapes(expected)}; {rounds} rounds"
+        keys = [lane.keys.make(END_TO_END, m.key, tensors, m.targets) for m in models]
+        records = self._answers.all_of(keys)
+        found = [record for record in records if record is not None]
+        if len(found) == len(models):
+            return found
+        if self._replay_only:
+            missing = next(m for m, r in zip(models, records, strict=True) if r is None)
+            raise ReplayMissError(
+                f"the log holds no end-to-end time of '{missing.description}'", value=missing.key
+            )
+        return lane.measurer.measure_models(models, keys, inputs, expected, rounds)
+
+    def _answer(
+        self, kind: str, workloads: Sequence[Workload], targets: Sequence[BackendTarget]
+    ) -> list[Cost]:
+        lane = self._lane(targets)
+        questions = list(zip(workloads, targets, strict=True))
+        keys = [lane.keys.partition(workload, target, kind) for workload, target in questions]
+        misses = self._answers.misses(keys, questions)
+        if misses and self._replay_only:
+            raise partition_miss(next(iter(misses.values())), len(misses))
+        if misses:
+            # The overheads take a moment, and without them nothing else adds up: always measured.
+            lane.measurer.measure(misses, within_budget=kind == PARTITION)
+        return [self._answers.cost(key) for key in keys]
+
+    def _lane(self, targets: Sequence[BackendTarget]) -> _Lane:
+        kind = device_kind(targets)
+        if kind not in self._lanes:
+            given = self._device is not None and self._device.kind == kind
+            device = self._device if given and self._device is not None else detect(kind)
+            runner = self._runner if given or self._device is None else None
+            self._lanes[kind] = _Lane(
+                device,
+                KeyMaker(self._context, self._config, device),
+                Measurer(
+                    self._context,
+                    self._config,
+                    kind,
+                    runner if runner is not None else LocalRunner(self._config, device=kind),
+                    self._answers,
+                    self.stats,
+                    self._progress,
+                    parallel_builds=self._parallel_builds,
+                    plugins=self._plugins,
+                    deadline=self._deadline,
+                ),
+            )
+        return self._lanes[kind]
+
+
+def _shapes(arrays: Sequence[NDArray[Any]]) -> str:
+    return ", ".join(f"{'x'.join(map(str, a.shape)) or 'scalar'}:{a.dtype.name}" for a in arrays)

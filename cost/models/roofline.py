@@ -1,0 +1,214 @@
+"""An estimate of costs from a device's data sheet, for machines that do not have the device.
+
+The roofline model (Williams, Waterman, Patterson, CACM 52(4), 2009): a kernel takes as long as its
+arithmetic or its memory traffic, whichever is more. How close a library comes to those limits is a
+table of typical efficiencies below. These are estimates: they rank candidates well enough to
+compile a model for a GPU that is not here, and they are never written to a log of measurements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tvm import ir
+
+from collage.backends.contract.base import BackendTarget
+from collage.backends.contract.errors import TargetError
+from collage.cost.base import Cost, CostModel, CostStatus, Overheads
+from collage.cost.workload.data import TensorSpec
+from collage.cost.workload.describe import call_flops, operator_calls
+from collage.cost.workload.workload import Workload
+
+
+@dataclass(frozen=True)
+class DeviceSpec:
+    """A device's limits, as its maker states them (dense, without sparsity).
+
+    Attributes
+    ----------
+    name : str
+    half_flops_per_sec : float
+        Of the matrix units, for float16 and bfloat16 with float32 accumulation.
+    tf32_flops_per_sec : float
+        Of the matrix units, for float32 rounded to TF32.
+    float_flops_per_sec : float
+        Of the ordinary units, for float32.
+    bytes_per_sec : float
+        Memory bandwidth.
+    launch_sec : float
+        From the end of one kernel to the start of the next in a captured graph.
+    """
+
+    name: str
+    half_flops_per_sec: float
+    tf32_flops_per_sec: float
+    float_flops_per_sec: float
+    bytes_per_sec: float
+    launch_sec: float = 2e-6
+
+
+SPECS: Mapping[str, DeviceSpec] = {
+    "sm_80": DeviceSpec("NVIDIA A100 80GB", 312e12, 156e12, 19.5e12, 2.04e12),
+    "sm_86": DeviceSpec("NVIDIA A10", 125e12, 62.5e12, 31.2e12, 0.6e12),
+    "sm_89": DeviceSpec("NVIDIA L40S", 362e12, 183e12, 91.6e12, 0.864e12),
+    "sm_90": DeviceSpec("NVIDIA H200", 989e12, 495e12, 67e12, 4.8e12),
+    "sm_100": DeviceSpec("NVIDIA B200", 2250e12, 1125e12, 75e12, 8.0e12),
+}
+"""By compute capability: the data-centre GPU of each generation."""
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    """The share of a device's limits that a backend's kernels typically reach.
+
+    Attributes
+    ----------
+    matmul, convolution, attention : float
+        Of the arithmetic limit.
+    memory : float
+        Of the bandwidth.
+    """
+
+    matmul: float
+    convolution: float
+    attention: float
+    memory: float
+
+
+EFFICIENCIES: Mapping[str, Efficiency] = {
+    "tvm": Efficiency(0.25, 0.05, 0.10, 0.70),
+    "cutlass": Efficiency(0.72, 0.60, 0.55, 0.80),
+    "cublas": Efficiency(0.78, 0.50, 0.50, 0.80),
+    "cudnn": Efficiency(0.70, 0.68, 0.62, 0.78),
+    "tensorrt": Efficiency(0.72, 0.66, 0.58, 0.82),
+}
+"""By backend; rules of thumb, not measurements."""
+
+_OTHER = Efficiency(0.50, 0.50, 0.50, 0.70)
+
+
+class RooflineCostModel(CostModel):
+    """Estimates the cost of workloads on a CUDA device that need not be here.
+
+    Parameters
+    ----------
+    spec : DeviceSpec, optional
+        The device; by default that of the target's architecture in ``SPECS``.
+    efficiencies : mapping of str to Efficiency, optional
+        By backend name; those given replace the ones in ``EFFICIENCIES``.
+    """
+
+    def __init__(
+        self,
+        spec: DeviceSpec | None = None,
+        efficiencies: Mapping[str, Efficiency] | None = None,
+    ) -> None:
+        self._spec = spec
+        self._efficiencies = {**EFFICIENCIES, **(efficiencies or {})}
+
+    def estimate(
+        self, workloads: Sequence[Workload], targets: Sequence[BackendTarget]
+    ) -> list[Cost]:
+        """See :class:`CostModel`; always valid.
+
+        Raises
+        ------
+        TargetError
+            When no device was given and the target's is not known.
+        """
+        return [
+            self._cost(workload, target)
+            for workload, target in zip(workloads, targets, strict=True)
+        ]
+
+    def overheads(self, target: BackendTarget) -> Overheads:
+        """Nothing per call, one launch per partition."""
+        return Overheads(0.0, self.spec(target).launch_sec)
+
+    def spec(self, target: BackendTarget) -> DeviceSpec:
+        """The device that a target's costs are estimated for.
+
+        Raises
+        ------
+        TargetError
+            When no device was given and the target's is not known.
+        """
+        if self._spec is not None:
+            return self._spec
+        device = target.device
+        arch = str(device.attrs.get("arch", "")) if device.kind.name == "cuda" else ""
+        found = SPECS.get(arch.rstrip("af"))
+        if found is None:
+            raise TargetError(
+                f"no data sheet for {arch or device.kind.name}; give a DeviceSpec, or one of the "
+                f"architectures {', '.join(SPECS)}",
+                value=arch,
+            )
+        return found
+
+    def _cost(self, workload: Workload, target: BackendTarget) -> Cost:
+        spec = self.spec(target)
+        efficiency = self._efficiencies.get(target.backend, _OTHER)
+        bytes_per_sec = efficiency.memory * spec.bytes_per_sec
+        work = _Work.of(workload)
+        # What is no product is fused into its neighbours: it adds arithmetic, but no traffic.
+        busy_sec = work.other_flops / spec.float_flops_per_sec
+        for product in work.products:
+            peak = _product_peak(spec, product.dtype, target.options)
+            share = getattr(efficiency, product.kind)
+            busy_sec += max(product.flops / (share * peak), product.bytes / bytes_per_sec)
+        seconds = max(busy_sec, workload.bytes / bytes_per_sec)
+        seconds += spec.launch_sec * max(1, len(work.products))
+        return Cost(CostStatus.VALID, seconds, samples_sec=(seconds,))
+
+
+@dataclass(frozen=True)
+class _Product:
+    kind: str
+    dtype: str
+    flops: int
+    bytes: int
+
+
+@dataclass
+class _Work:
+    """What a workload computes: matrix products of some kind, and the rest."""
+
+    products: list[_Product] = field(default_factory=list)
+    other_flops: int = 0
+
+    @classmethod
+    def of(cls, workload: Workload) -> _Work:
+        work = cls()
+        for call in operator_calls(workload.module):
+            kind = _kind(str(call.op.name))
+            if kind is None:
+                work.other_flops += call_flops(call)
+                continue
+            operands = [TensorSpec.of(arg.ty) for arg in call.args if _is_tensor(arg.ty)]
+            moved = sum(spec.bytes for spec in (*operands, TensorSpec.of(call.ty)))
+            work.products.append(_Product(kind, operands[0].dtype, call_flops(call), moved))
+        return work
+
+
+def _is_tensor(ty: ir.Type) -> bool:
+    return hasattr(ty, "shape") and hasattr(ty, "dtype")
+
+
+def _kind(name: str) -> str | None:
+    if name == "relax.matmul":
+        return "matmul"
+    if name.startswith("relax.nn.conv"):
+        return "convolution"
+    return "attention" if name.startswith("relax.nn.attention") else None
+
+
+def _product_peak(spec: DeviceSpec, dtype: str, options: object) -> float:
+    if dtype in ("float16", "bfloat16"):
+        return spec.half_flops_per_sec
+    if getattr(options, "allow_tf32", False):
+        return spec.tf32_flops_per_sec
+    if getattr(options, "use_3xtf32", False):
+        return spec.tf32_flops_per_sec / 3  # Three products make up one.
+    return spec.float_flops_per_sec

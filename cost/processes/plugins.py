@@ -1,0 +1,53 @@
+"""How a worker process gets to know backends that were registered at run time.
+
+Built-in backends and those of entry points are found by the registry in any process. One
+that a program registered itself is named by its class, ``module:Class``, which the worker imports,
+instantiates and registers; so the class must live in an importable module and take no arguments.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from importlib import metadata
+
+from collage.backends.contract.base import BackendTarget
+from collage.backends.contract.errors import TargetError
+from collage.backends.contract.registry import (
+    BUILTIN,
+    ENTRY_POINT_GROUP,
+    backend_names,
+    get_backend,
+    register_backend,
+)
+
+
+def plugins_for(targets: Iterable[BackendTarget]) -> list[str]:
+    """What workers must import to compile for these targets.
+
+    Raises
+    ------
+    TargetError
+        When a backend's class cannot be imported by another process.
+    """
+    found = {*BUILTIN, *(entry.name for entry in metadata.entry_points(group=ENTRY_POINT_GROUP))}
+    plugins = set()
+    for name in {target.backend for target in targets} - found:
+        kind = type(get_backend(name))
+        if kind.__module__ == "__main__" or "<locals>" in kind.__qualname__:
+            raise TargetError(
+                f"backend '{name}' cannot be measured: its class {kind.__qualname__} must stand at "
+                "the top level of an importable module, for measuring processes import it",
+                value=name,
+            )
+        plugins.add(f"{kind.__module__}:{kind.__qualname__}")
+    return sorted(plugins)
+
+
+def load_plugins(plugins: Iterable[str]) -> None:
+    """Register the backends that :func:`plugins_for` named."""
+    for plugin in plugins:
+        module, _, attribute = plugin.partition(":")
+        kind = getattr(importlib.import_module(module), attribute)
+        if kind.name not in backend_names():
+            register_backend(kind())

@@ -1,0 +1,149 @@
+"""Warm worker processes that compile, several at a time."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from collage.cost.device.detect import available_cores
+from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
+
+_RETIRE_AFTER = 400
+"""Requests after which a worker is replaced: TVM and LLVM never give all of their memory back."""
+
+_WAIT_SEC = 0.02
+
+
+class WorkerPool:
+    """Worker processes that share out requests; a dead one is replaced.
+
+    Parameters
+    ----------
+    plugins : sequence of str
+        For backends registered at run time, see :mod:`collage.cost.processes.plugins`.
+    parallel : int
+        Worker processes.
+    device : str
+        Kind of the device that is compiled for: ``cpu`` or ``cuda``.
+    timeout_sec : float
+        Wall time of one request.
+    memory_limit_bytes : int
+        Memory that one request may add to a worker.
+    """
+
+    def __init__(
+        self,
+        plugins: Sequence[str],
+        parallel: int,
+        device: str,
+        *,
+        timeout_sec: float,
+        memory_limit_bytes: int,
+    ) -> None:
+        self._plugins = list(plugins)
+        self._device = device
+        self._timeout_sec = timeout_sec
+        self._memory_limit_bytes = memory_limit_bytes
+        self._workers: list[WorkerProcess | None] = [None] * parallel
+        self._blas_threads = max(1, available_cores() // parallel) if parallel > 2 else None
+
+    def __enter__(self) -> WorkerPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the worker processes; the next request starts new ones."""
+        for slot in range(len(self._workers)):
+            self._drop(slot)
+
+    def ask(
+        self,
+        count: int,
+        request: Callable[[int], dict[str, Any]],
+        done: Callable[[int, dict[str, Any]], None],
+        go_on: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Have requests answered.
+
+        Parameters
+        ----------
+        count : int
+            Of requests.
+        request : callable
+            Makes the request of an index, when its turn has come.
+        done : callable
+            Given each answer with its index as soon as it is there; the other workers go on
+            meanwhile. The answer of a worker that died has its ``status`` and the ``reason``.
+        go_on : callable, optional
+            Asked before each further request is begun; after a no, no more of them are.
+        """
+        waiting: Iterator[int] = iter(range(count))
+        running: dict[int, int] = {}
+        for slot in range(len(self._workers)):
+            self._worker(slot)  # They import while the first ones get their requests.
+        try:
+            for slot in range(min(len(self._workers), count)):
+                self._start(slot, request, waiting, running)
+            while running:
+                ended = []
+                for slot, answer in self._finished(running):
+                    ended.append((running.pop(slot), answer))
+                    if go_on():
+                        self._start(slot, request, waiting, running)
+                for index, answer in ended:
+                    done(index, answer)
+        except BaseException:
+            # An interrupt leaves answers under way that nobody will read.
+            self.close()
+            raise
+
+    def _start(
+        self,
+        slot: int,
+        request: Callable[[int], dict[str, Any]],
+        waiting: Iterator[int],
+        running: dict[int, int],
+    ) -> None:
+        index = next(waiting, None)
+        if index is None:
+            return
+        self._worker(slot).send(request(index), self._timeout_sec)
+        running[slot] = index
+
+    def _finished(self, running: dict[int, int]) -> list[tuple[int, dict[str, Any]]]:
+        workers = {slot: self._worker(slot) for slot in running}
+        select.select(list(workers.values()), [], [], _WAIT_SEC)
+        ended = []
+        for slot, worker in workers.items():
+            try:
+                answer = worker.poll(0.0)
+            except WorkerFailure as err:
+                self._drop(slot)
+                answer = {"status": err.status.value, "reason": f"the compiler {err.reason}"}
+            if answer is not None:
+                ended.append((slot, answer))
+        return ended
+
+    def _worker(self, slot: int) -> WorkerProcess:
+        worker = self._workers[slot]
+        if worker is not None and worker.requests >= _RETIRE_AFTER and worker.idle:
+            self._drop(slot)
+            worker = None
+        if worker is None:
+            worker = WorkerProcess(
+                self._plugins,
+                memory_limit_bytes=self._memory_limit_bytes,
+                device=self._device,
+                blas_threads=self._blas_threads,
+            )
+            self._workers[slot] = worker
+        return worker
+
+    def _drop(self, slot: int) -> None:
+        worker = self._workers[slot]
+        if worker is not None:
+            worker.close()
+        self._workers[slot] = None

@@ -1,0 +1,126 @@
+"""How a worker process uses the device that it runs libraries on."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+from tvm import relax
+
+from collage.backends.contract.errors import CollageError, MeasurementError
+from collage.cost.config import MeasureConfig
+from collage.cost.database.record import Clocks
+from collage.cost.worker.sampling import take_samples
+
+
+class DeviceLostError(CollageError):
+    """This process cannot use its device any longer.
+
+    Parameters
+    ----------
+    message : str
+        What the device says.
+    crashed : bool
+        Whether a program on the device did something fatal; otherwise the device was only left in
+        a state that nothing else can be measured in.
+    """
+
+    def __init__(self, message: str, *, crashed: bool) -> None:
+        super().__init__(message, value=crashed)
+        self.crashed = crashed
+
+
+class Session(ABC):
+    """A process's use of one device. What is called has its inputs set and is called ``main``."""
+
+    def __init__(self, device: tvm.runtime.Device) -> None:
+        self.device = device
+
+    def upload(self, arrays: Sequence[NDArray[np.generic]]) -> list[tvm.runtime.Tensor]:
+        """Copies of arrays in the device's memory."""
+        return [tvm.runtime.tensor(array, self.device) for array in arrays]
+
+    @abstractmethod
+    def call(self, machine: relax.VirtualMachine) -> float:
+        """Seconds of wall time that one call takes, until all of it is done."""
+
+    @abstractmethod
+    def settle(self, machine: relax.VirtualMachine) -> None:
+        """After the first call, make those that do more than a later one."""
+
+    @abstractmethod
+    def sample(self, machine: relax.VirtualMachine, config: MeasureConfig) -> tuple[float, ...]:
+        """Seconds per call of a candidate, as it would take inside a model."""
+
+    @abstractmethod
+    def sample_model(
+        self, machine: relax.VirtualMachine, config: MeasureConfig
+    ) -> tuple[float, ...]:
+        """Seconds per call of a whole model, as its user sees it."""
+
+    def synchronize(self) -> None:  # noqa: B027 (nothing to do is a good answer)
+        """Wait for the device; raises what went wrong there since."""
+
+    def lost(self) -> DeviceLostError | None:
+        """Whether the device can no longer be used."""
+        return None
+
+    def clocks(self) -> Clocks | None:
+        """The device's clocks now, where they can be read."""
+        return None
+
+    def release(self) -> bool:
+        """After a library was let go, free what it leaves; False when the process should end too,
+        because only that frees the rest."""
+        return True
+
+
+class CpuSession(Session):
+    """The processor that this process runs on."""
+
+    def __init__(self) -> None:
+        super().__init__(tvm.cpu())
+
+    def call(self, machine: relax.VirtualMachine) -> float:
+        begin = time.perf_counter()
+        machine.invoke_stateful("main")
+        return time.perf_counter() - begin
+
+    def settle(self, machine: relax.VirtualMachine) -> None:
+        """The first call has done it all."""
+
+    def sample(self, machine: relax.VirtualMachine, config: MeasureConfig) -> tuple[float, ...]:
+        def time_calls(number: int) -> float:
+            if number == 1:
+                # TVM's evaluator makes one call more than it times, too dear for a slow candidate.
+                return self.call(machine)
+            evaluator = machine.time_evaluator("invoke_stateful", self.device, number=number)
+            return float(evaluator("main").results[0]) * number
+
+        return take_samples(time_calls, config)
+
+    def sample_model(
+        self, machine: relax.VirtualMachine, config: MeasureConfig
+    ) -> tuple[float, ...]:
+        return self.sample(machine, config)
+
+
+def open_session(device_kind: str) -> Session:
+    """Begin to use a device; on CUDA this makes the context, which takes a moment.
+
+    Raises
+    ------
+    MeasurementError
+        When there is no such device, or its driver does not work.
+    """
+    if device_kind == "cpu":
+        return CpuSession()
+    if device_kind == "cuda":
+        from collage.cost.worker.cuda.session import CudaSession
+
+        return CudaSession()
+    raise MeasurementError(f"nothing can be measured on '{device_kind}'", value=device_kind)

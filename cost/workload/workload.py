@@ -1,0 +1,178 @@
+"""A workload: what a candidate computes, without its names and weights."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+from tvm import ir, relax
+
+from collage.backends.contract.errors import MeasurementError
+from collage.backends.contract.native import PARTITION_ATTR
+from collage.cost.workload.canonical import ConstantCollector, Rebuilder
+from collage.cost.workload.data import DataSpec, TensorSpec, array_of, input_spec
+from collage.cost.workload.describe import count_flops, describe
+from collage.cost.workload.index_bounds import index_bounds
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """A canonical module with one partition; equal keys are equal workloads.
+
+    Make one with :meth:`from_module`.
+
+    Attributes
+    ----------
+    module : tvm.IRModule
+        ``main`` calls ``partition``; weights are placeholders.
+    constants : tuple of DataSpec
+        What the placeholders stand for.
+    inputs : tuple of TensorSpec
+        Parameters of ``main``.
+    bounds : tuple of (int or None)
+        For inputs that hold indices, the size of the axis they select from.
+    outputs : tuple of TensorSpec
+        Results of ``main``, tuples flattened.
+    key : str
+        SHA-256 of the canonical text, the same in every process.
+    """
+
+    module: tvm.IRModule
+    constants: tuple[DataSpec, ...]
+    inputs: tuple[TensorSpec, ...]
+    bounds: tuple[int | None, ...]
+    outputs: tuple[TensorSpec, ...]
+    key: str
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Workload) and self.key == other.key
+
+    @classmethod
+    def from_module(
+        cls, mod: tvm.IRModule, known: dict[ir.GenericConst, DataSpec] | None = None
+    ) -> Workload:
+        """Make a partitioned module canonical.
+
+        Parameters
+        ----------
+        mod : tvm.IRModule
+            Its ``main`` calls one partition function: an external one (``Codegen``) or a native
+            one (``collage.backend``). Whole models, with several, are taken too.
+        known : dict, optional
+            Descriptions of constants from earlier calls; gets those of new ones. The candidates of
+            a model share its weights, and each is gone through only once.
+
+        Raises
+        ------
+        MeasurementError
+            When ``main`` has a parameter that is no tensor of static shape, or control flow.
+        """
+        collector = ConstantCollector()
+        canonical = Rebuilder(collector).module(mod)
+        known = {} if known is None else known
+        for constant in collector.constants:
+            if constant not in known:
+                known[constant] = DataSpec.measure(array_of(constant))
+        constants = tuple(known[constant] for constant in collector.constants)
+        main = canonical["main"]
+        try:
+            inputs = tuple(TensorSpec.of(param.ty) for param in main.params)
+            outputs = tuple(_leaves(main.ret_ty))
+        except (TypeError, AttributeError) as err:
+            raise MeasurementError(
+                f"a workload needs tensors of static shape: {err}", value=str(main.ty)
+            ) from err
+        text = "\n".join(
+            [
+                canonical.script(show_meta=False),
+                *(spec.range_key for spec in constants),
+                *collector.inline_digests,
+            ]
+        )
+        key = hashlib.sha256(text.encode()).hexdigest()
+        bounds = index_bounds(canonical)
+        return cls(canonical, constants, inputs, bounds, outputs, key)
+
+    @functools.cached_property
+    def backend(self) -> str:
+        """The backend of the partition; several, of a whole model, are joined by commas."""
+        names: dict[str, None] = {}
+        for func in self.module.functions.values():
+            for attr in ("Codegen", PARTITION_ATTR):
+                if func.attrs and attr in func.attrs:
+                    names[str(func.attrs[attr])] = None
+        return ",".join(names)
+
+    def describe(self) -> str:
+        """One short line, for example ``conv2d 1x64x56x56 * 64x64x3x3 + bias + relu``."""
+        return describe(self.module)
+
+    @functools.cached_property
+    def flops(self) -> int:
+        """Floating-point operations of one call, a multiply-add as two."""
+        return count_flops(self.module)
+
+    @functools.cached_property
+    def bytes(self) -> int:
+        """Bytes that a call must read and write at the least: inputs, weights, outputs."""
+        return sum(spec.bytes for spec in (*self.inputs, *self.constants, *self.outputs))
+
+    def materialize(self, seed: int = 0) -> tvm.IRModule:
+        """The module with regenerated weights inline, ready to compile."""
+        weights = [
+            relax.const(spec.generate(seed + index), spec.dtype)
+            for index, spec in enumerate(self.constants)
+        ]
+        return Rebuilder(lambda constant: constant, weights).module(self.module)
+
+    def make_inputs(self, seed: int = 0, *, positive: bool = False) -> list[NDArray[np.generic]]:
+        """Seeded inputs; ``positive`` for functions that are undefined below zero."""
+        return [
+            input_spec(spec, bound, positive=positive).generate(1_000_003 * (seed + 1) + index)
+            for index, (spec, bound) in enumerate(zip(self.inputs, self.bounds, strict=True))
+        ]
+
+    def to_json(self) -> str:
+        """Everything, as one line of JSON, for a worker process."""
+        value: dict[str, Any] = {
+            "key": self.key,
+            "module": json.loads(tvm.ir.save_json(self.module)),
+            "constants": [dataclasses.asdict(spec) for spec in self.constants],
+            "inputs": [dataclasses.asdict(spec) for spec in self.inputs],
+            "bounds": self.bounds,
+            "outputs": [dataclasses.asdict(spec) for spec in self.outputs],
+        }
+        return json.dumps(value)
+
+    @classmethod
+    def from_json(cls, text: str) -> Workload:
+        """The inverse of :meth:`to_json`."""
+        value = json.loads(text)
+        return cls(
+            tvm.ir.load_json(json.dumps(value["module"])),
+            tuple(DataSpec(**_shaped(spec)) for spec in value["constants"]),
+            tuple(TensorSpec(**_shaped(spec)) for spec in value["inputs"]),
+            tuple(value["bounds"]),
+            tuple(TensorSpec(**_shaped(spec)) for spec in value["outputs"]),
+            value["key"],
+        )
+
+
+def _shaped(spec: dict[str, Any]) -> dict[str, Any]:
+    return {**spec, "shape": tuple(spec["shape"])}
+
+
+def _leaves(ty: ir.Type) -> list[TensorSpec]:
+    if isinstance(ty, ir.TupleType):
+        return [leaf for field in ty.fields for leaf in _leaves(field)]
+    return [TensorSpec.of(ty)]

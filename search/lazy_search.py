@@ -1,0 +1,234 @@
+"""The optimal partitioning under additive cost, measuring only what can still matter.
+
+LazySP (Dellin & Srinivasa, ICAPS 2016): find the shortest path with known costs where there are any
+and lower bounds elsewhere, measure what is not yet measured on it, and repeat until the shortest
+path is measured throughout. It is then optimal, however much was never measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain, pairwise, zip_longest
+
+from collage.backends.contract.errors import SearchError
+from collage.search.candidates import Candidate
+from collage.search.costs import CandidateCosts, checked_seconds
+from collage.search.cover import DEFAULT_MAX_STATES, Cover, cheapest_cover
+from collage.search.dataflow import DataflowGraph, bits
+from collage.search.partitioning import Partitioning, make_partitioning
+
+
+@dataclass(frozen=True)
+class SearchProgress:
+    """How far a search is, after each round.
+
+    Attributes
+    ----------
+    rounds : int
+        Shortest paths found so far.
+    evaluated : int
+        Candidates evaluated so far.
+    pending : int
+        Unmeasured candidates on the best path.
+    optimistic_sec : float
+        Cost of the best path; rises towards the optimum.
+    """
+
+    rounds: int
+    evaluated: int
+    pending: int
+    optimistic_sec: float
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """What a search found.
+
+    Attributes
+    ----------
+    partitioning : Partitioning or None
+        None only when it was stopped before any cover was measured throughout.
+    complete : bool
+        Whether the partitioning is proven optimal over the candidates.
+    optimistic_sec : float
+        No cover can cost less than this.
+    evaluated : int
+        How many candidates the search had evaluated.
+    rounds : int
+        Shortest paths found.
+    expanded : int
+        States visited, all rounds together.
+    """
+
+    partitioning: Partitioning | None
+    complete: bool
+    optimistic_sec: float
+    evaluated: int
+    rounds: int
+    expanded: int
+
+
+def search(
+    graph: DataflowGraph,
+    candidates: Sequence[Candidate],
+    costs: CandidateCosts,
+    *,
+    seeds: Sequence[Partitioning] = (),
+    should_stop: Callable[[], bool] | None = None,
+    prefetch: int = 0,
+    batch_size: int = 32,
+    on_round: Callable[[SearchProgress], None] | None = None,
+    max_states: int = DEFAULT_MAX_STATES,
+) -> SearchResult:
+    """Find the cheapest partitioning.
+
+    Parameters
+    ----------
+    candidates : sequence of Candidate
+        Earlier ones win ties.
+    costs : CandidateCosts
+        Asked lazily and in batches; never for inline candidates.
+    seeds : sequence of Partitioning
+        Evaluated before anything else, their candidates included in the search. The first one
+        comes first, so that a search that is stopped after it has something to return; the others
+        take turns, so that none of them is left out when time is short.
+    should_stop : callable, optional
+        Asked between batches; once it says yes, unmeasured candidates count as unusable.
+    prefetch : int
+        So many other candidates for the blocks of the best path are evaluated along with it.
+    batch_size : int
+        Most candidates evaluated between two questions to ``should_stop``.
+    on_round : callable, optional
+        Told after each round.
+    max_states : int
+        See :func:`collage.search.cover.cheapest_cover`.
+
+    Raises
+    ------
+    SearchError
+        When no set of usable candidates covers the graph; names a binding that nothing covers.
+
+    Notes
+    -----
+    Each round measures at least one candidate, so there are at most as many rounds as candidates;
+    the time of a round is that of :func:`~collage.search.cover.cheapest_cover`. The result depends
+    only on the graph, the order of the candidates and the costs.
+    """
+    pool = _Pool(graph, [*candidates, *(c for seed in seeds for c in seed.candidates)], costs)
+    stop = should_stop or (lambda: False)
+    rounds = expanded = 0
+
+    def evaluate(positions: Sequence[int]) -> bool:
+        for begin in range(0, len(positions), batch_size):
+            if stop():
+                return False
+            pool.evaluate(positions[begin : begin + batch_size])
+        return True
+
+    seeded = _in_turns(seeds, len(candidates))
+    running = evaluate([p for p in seeded if not pool.measured[p]])
+    while True:
+        pool.refresh()
+        chosen = pool.cheapest_by_block()
+        cover = cheapest_cover(graph, {b: pool.values[p] for b, p in chosen.items()}, max_states)
+        if cover is None:
+            raise _nothing_covers(graph, pool)
+        rounds, expanded = rounds + 1, expanded + cover.expanded
+        path = [chosen[block] for block in cover.blocks]
+        pending = [p for p in path if not pool.measured[p]]
+        if on_round is not None:
+            on_round(SearchProgress(rounds, pool.evaluated, len(pending), cover.cost))
+        if not pending:
+            found: Partitioning | None = pool.partitioning(path, cover)
+            return SearchResult(found, cover.optimal, cover.cost, pool.evaluated, rounds, expanded)
+        running = running and evaluate(pending + pool.alternatives(path, prefetch))
+        if not running:
+            found = _best_measured(graph, pool, max_states)
+            return SearchResult(found, False, cover.cost, pool.evaluated, rounds, expanded)
+
+
+def _in_turns(seeds: Sequence[Partitioning], begin: int) -> list[int]:
+    """Positions of the seeds' candidates, which follow each other from ``begin`` on: the first
+    seed's, then one of each other seed at a time."""
+    ends = accumulate((len(seed.candidates) for seed in seeds), initial=begin)
+    groups = [list(range(first, end)) for first, end in pairwise(ends)]
+    turns = chain.from_iterable(zip_longest(*groups[1:]))
+    return [*(groups[0] if groups else ()), *(p for p in turns if p is not None)]
+
+
+class _Pool:
+    """Candidates with what is known of their costs, by position."""
+
+    def __init__(
+        self, graph: DataflowGraph, candidates: Sequence[Candidate], costs: CandidateCosts
+    ) -> None:
+        self.graph = graph
+        self.candidates = candidates
+        self.costs = costs
+        self.measured = [candidate.inline for candidate in candidates]
+        self.values = [
+            0.0 if candidate.inline else costs.lower_bound(candidate) for candidate in candidates
+        ]
+        self.evaluated = 0
+        self.by_block: dict[int, list[int]] = {}
+        for position, candidate in enumerate(candidates):
+            self.by_block.setdefault(candidate.nodes, []).append(position)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take over what became known meanwhile: costs, and lower bounds that had to give way."""
+        for position, candidate in enumerate(self.candidates):
+            if not self.measured[position]:
+                known = self.costs.known(candidate)
+                if known is not None:
+                    self.values[position], self.measured[position] = known, True
+                else:
+                    self.values[position] = self.costs.lower_bound(candidate)
+
+    def evaluate(self, positions: Sequence[int]) -> None:
+        wanted = [self.candidates[p] for p in positions]
+        found = checked_seconds(self.costs, wanted) if wanted else []
+        for position, value in zip(positions, found, strict=True):
+            self.values[position], self.measured[position] = value, True
+        self.evaluated += len(positions)
+
+    def cheapest_by_block(self, *, only_measured: bool = False) -> dict[int, int]:
+        """For each distinct block its most promising candidate; a measured one among equals."""
+        found = {}
+        for block, positions in self.by_block.items():
+            usable = [p for p in positions if self.measured[p] or not only_measured]
+            if usable:
+                found[block] = min(usable, key=lambda p: (self.values[p], not self.measured[p], p))
+        return found
+
+    def alternatives(self, path: Sequence[int], limit: int) -> list[int]:
+        """Unmeasured candidates for the same blocks: needed next if these turn out dear."""
+        same = (p for q in path for p in self.by_block[self.candidates[q].nodes] if p != q)
+        return [p for p in same if not self.measured[p]][:limit]
+
+    def partitioning(self, path: Sequence[int], cover: Cover) -> Partitioning:
+        origin = "optimal" if cover.optimal else "searched"
+        return make_partitioning(self.graph, [self.candidates[p] for p in path], cover.cost, origin)
+
+
+def _best_measured(graph: DataflowGraph, pool: _Pool, max_states: int) -> Partitioning | None:
+    chosen = pool.cheapest_by_block(only_measured=True)
+    cover = cheapest_cover(graph, {b: pool.values[p] for b, p in chosen.items()}, max_states)
+    if cover is None:
+        return None
+    found = pool.partitioning([chosen[block] for block in cover.blocks], cover)
+    return Partitioning(found.candidates, found.seconds, "stopped early")
+
+
+def _nothing_covers(graph: DataflowGraph, pool: _Pool) -> SearchError:
+    reachable = 0
+    for candidate, value in zip(pool.candidates, pool.values, strict=True):
+        if value < math.inf:
+            reachable |= candidate.nodes
+    for index in bits(graph.all_nodes & ~reachable):
+        return SearchError(
+            f"no usable candidate covers binding {index} ({graph.op_name(index)})", value=index
+        )
+    return SearchError("no set of usable candidates covers the graph", value=None)

@@ -1,0 +1,106 @@
+"""What a search hands to a backend's ``tune`` is what its code generator asks about afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tvm
+
+from collage.backends.compile import external_functions
+from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract.registry import get_backend
+from collage.backends.contract.tunable import TunableBackend
+from collage.backends.cublas import backend as cublas
+from collage.backends.cudnn import backend as cudnn
+from collage.backends.cudnn import tuning as plans
+from collage.backends.cutlass import backend as cutlass
+from collage.backends.cutlass import codegen
+from collage.cost.worker.build import context_to_json, target_to_json, tune
+from collage.cost.workload.workload import Workload
+from collage.testing.cuda_cases import case_of
+from collage.testing.cuda_compile import cuda_target, partition_case
+from tests.backends_tests.cutlass.fake_profiler import favour_last
+
+pytestmark = pytest.mark.cuda
+
+CASES = {
+    "cublas": ["matmul-float16-2x17x64x96", "matmul_bias_relu-float16-2x17x64x96"],
+    "cudnn": ["conv2d-float16-2x32x9x7-64x3x3", "conv2d_bias_relu-float16-strided"],
+    "cutlass": ["matmul-float16-2x64x128-128x192", "matmul_bias-float16-2x64x128-128x192"],
+}
+
+
+def modules(backend: str) -> list[tvm.IRModule]:
+    device = cuda_target()
+    return [partition_case(case_of(backend, name), device).module for name in CASES[backend]]
+
+
+def request(backend: str, context: BuildContext) -> dict[str, Any]:
+    target = BackendTarget(backend, cuda_target(), get_backend(backend).parse_options({}))
+    workloads = [Workload.from_module(mod).to_json() for mod in modules(backend)]
+    context_json = context_to_json(context)
+    return {
+        "workloads": workloads,
+        "target": target_to_json(target),
+        "context": context_json,
+        "seed": 0,
+    }
+
+
+def functions(backend: str) -> list[Any]:
+    """Of all modules, as the code generator gets them one module at a time."""
+    made = get_backend(backend)
+    assert isinstance(made, TunableBackend)
+    return [f for mod in modules(backend) for f in external_functions(mod, made)]
+
+
+def test_cutlass_measures_everything_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = BuildContext(tmp_path, tmp_path / "work")
+    profiler = favour_last()
+    monkeypatch.setattr(cutlass, "device_name", lambda _: profiler.device)
+    monkeypatch.setattr(codegen, "gpu_profiler", lambda *_: profiler)
+    tune(request("cutlass", context))
+    assert len({job.spec for job in profiler.asked}) == 2
+    asked = len(profiler.asked)
+    target = BackendTarget("cutlass", cuda_target(), get_backend("cutlass").parse_options({}))
+    get_backend("cutlass").tune(functions("cutlass"), target, context)  # type: ignore[attr-defined]
+    assert len(profiler.asked) == asked, "all is remembered"
+
+
+def test_cublas_chooses_for_the_products_that_are_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(cublas, "device_name", lambda _: "a GPU")
+    monkeypatch.setattr(
+        cublas, "choose_algorithms", lambda partitions, *_: asked.extend(partitions)
+    )
+    tune(request("cublas", BuildContext(tmp_path, tmp_path / "work")))
+    options = get_backend("cublas").parse_options({})
+    built = [cublas.read_partition(f, options).problem for f in functions("cublas")]
+    assert [partition.problem for partition in asked] == built and len(set(built)) == 2
+
+
+def test_cudnn_plans_the_graphs_that_are_built_in_one_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[int] = []
+
+    def planner(_: Path, output: Path, *__: object) -> bool:
+        runs.append(len(runs))
+        for index in range(2):
+            (output / f"{index}.plan").write_bytes(b"plan")
+            (output / f"{index}.txt").write_text("0 engine")
+        return True
+
+    monkeypatch.setattr(plans, "_device_is", lambda _: True)
+    monkeypatch.setattr(plans, "_device_name", lambda: "a GPU")
+    monkeypatch.setattr(plans, "link_planner", lambda *_: Path("planner"))
+    monkeypatch.setattr(plans, "run_planner", planner)
+    context = BuildContext(tmp_path, tmp_path / "work")
+    tune(request("cudnn", context))
+    target = BackendTarget("cudnn", cuda_target(), get_backend("cudnn").parse_options({}))
+    cudnn.backend().tune(functions("cudnn"), target, context)
+    assert len(runs) == 1, "all is remembered"

@@ -1,0 +1,104 @@
+"""Whole graphs as single oneDNN regions, with Relax's own passes: for the region tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+from tvm import relax
+from tvm.relax.backend.pattern_registry import get_pattern
+from tvm.relax.expr import _update_type
+
+from collage.backends.compile import compile_module, stage_libraries
+from collage.backends.contract.base import BackendTarget, BuildContext, ExternalBackend
+from collage.backends.contract.registry import get_backend, register_relax_patterns
+
+Array = NDArray[np.generic]
+
+
+def patterns_of(target: BackendTarget) -> list[Any]:
+    """The backend's patterns as Relax's fusion takes them, by priority."""
+    names = register_relax_patterns(get_backend("onednn"), target)
+    return [get_pattern(name) for name in names]
+
+
+def partition(mod: tvm.IRModule, patterns: Sequence[Any]) -> tvm.IRModule:
+    """Greedy BYOC: every match, joined where possible."""
+    mod = relax.transform.FuseOpsByPattern(list(patterns), bind_constants=True)(mod)
+    return relax.transform.MergeCompositeFunctions()(mod)
+
+
+def regions(mod: tvm.IRModule) -> list[relax.Function]:
+    """The ``Codegen`` functions of a partitioned module."""
+    functions = (f for f in mod.functions.values() if isinstance(f, relax.Function))
+    return [f for f in functions if f.attrs and "Codegen" in f.attrs]
+
+
+class Regions:
+    """Graphs compiled into one library, each as a single region; ``run`` takes their names."""
+
+    def __init__(
+        self,
+        graphs: Mapping[str, tvm.IRModule],
+        folder: Path,
+        options: Mapping[str, Any] | None = None,
+        num_threads: int = 2,
+    ) -> None:
+        backend = get_backend("onednn")
+        assert isinstance(backend, ExternalBackend)
+        device = tvm.target.Target("llvm")
+        self.target = BackendTarget("onednn", device, backend.parse_options(options or {}))
+        # One cache for all: the runtime takes seconds to compile.
+        context = BuildContext(folder.parent / "onednn_cache", folder / "work", num_threads)
+        self.module = tvm.IRModule()
+        patterns = patterns_of(self.target)
+        for name, mod in graphs.items():
+            # The pass that joins composites looks at one function only, 'main'.
+            for variable, function in _renamed(partition(mod, patterns), name).functions.items():
+                self.module[variable] = function
+        library = compile_module(self.module, [self.target], folder / "model.so", context)
+        stage_libraries(library, copy=False)
+        self.loaded = tvm.runtime.load_module(str(library.path))
+        self.vm = relax.VirtualMachine(self.loaded, tvm.cpu())
+
+    def run(self, name: str, inputs: Sequence[Array]) -> list[Array]:
+        """Outputs of one graph."""
+        return arrays(self.vm[name](*map(tvm.runtime.tensor, inputs)))
+
+
+@relax.expr_functor.mutator
+class _Rename(relax.PyExprMutator):  # type: ignore[misc]
+    """Puts other global variables in the place of given ones."""
+
+    def __init__(self, names: Mapping[tvm.ir.GlobalVar, tvm.ir.GlobalVar]) -> None:
+        super().__init__()
+        self.names = names
+
+    def visit_global_var_(self, op: tvm.ir.GlobalVar) -> relax.Expr:
+        return self.names.get(op, op)
+
+
+def _renamed(mod: tvm.IRModule, name: str) -> tvm.IRModule:
+    """The module with ``main`` called ``name`` and its regions named after it."""
+    names = {}
+    for index, (variable, function) in enumerate(mod.functions.items()):
+        new = name if variable.name_hint == "main" else f"{name}_region{index}"
+        names[variable] = tvm.ir.GlobalVar(new)
+        _update_type(names[variable], function.ty)
+    result = tvm.IRModule()
+    for variable, function in mod.functions.items():
+        renamed = _Rename(names).visit_expr(function)
+        symbol = names[variable].name_hint
+        result[names[variable]] = renamed.with_attr("global_symbol", symbol)
+    return result
+
+
+def arrays(result: Any) -> list[Array]:
+    """The tensors of a possibly nested result."""
+    if isinstance(result, tvm.runtime.Tensor):
+        return [result.numpy()]
+    return [array for field in result for array in arrays(field)]

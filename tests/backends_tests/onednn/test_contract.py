@@ -1,0 +1,108 @@
+"""oneDNN keeps the backends' contract; every pattern runs alone and refuses with a reason."""
+
+from __future__ import annotations
+
+import pytest
+from tvm.relax import op
+
+from collage.backends.contract.base import ExternalBackend
+from collage.backends.contract.registry import get_backend
+from collage.backends.onednn.patterns import pattern_table
+from collage.testing.backend_contract import BackendContract, PatternCase, Refusal
+from collage.testing.graphs import constant, graph
+from tests.backends_tests.onednn.cases import case
+
+PICTURE = (2, 6, 9, 8)
+
+
+class TestOnednnContract(BackendContract):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def backend(cls) -> ExternalBackend:
+        return get_backend("onednn")
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def cases(cls) -> list[PatternCase]:
+        return [case(triple.name) for triple in pattern_table()]
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def parallel_case(cls) -> PatternCase:
+        weights = constant(128, 128, 3, 3, scale=0.03)
+        mod = graph([(1, 128, 56, 56)], lambda emit, x: op.nn.conv2d(x, weights, padding=(1, 1)))
+        return PatternCase("onednn.conv2d", mod)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def refusals(cls) -> list[Refusal]:
+        def one(body, *shapes, dtype="float32"):  # type: ignore[no-untyped-def]
+            return graph(list(shapes), body, dtype)
+
+        return [
+            Refusal(
+                "onednn.add", one(lambda e, a, b: op.add(a, b), (3,), (3,), dtype="int64"), "int64"
+            ),
+            Refusal(
+                "onednn.multiply",
+                one(lambda e, a, b: op.multiply(a, b), (3, 1), (1, 4)),
+                "both operands",
+            ),
+            Refusal(
+                "onednn.matmul", one(lambda e, a, b: op.matmul(a, b), (4,), (4, 2)), "dimensions"
+            ),
+            Refusal(
+                "onednn.adaptive_avg_pool2d",
+                one(lambda e, x: op.nn.adaptive_avg_pool2d(x, (4, 3)), PICTURE),
+                "uneven",
+            ),
+            Refusal(
+                "onednn.avg_pool2d",
+                one(
+                    lambda e, x: op.nn.avg_pool2d(
+                        x, (4, 4), (2, 2), (1, 1), ceil_mode=True, count_include_pad=True
+                    ),
+                    (1, 4, 11, 9),
+                ),
+                "beyond the padding",
+            ),
+            Refusal(
+                "onednn.layer_norm",
+                one(lambda e, x: op.nn.layer_norm(x, constant(6), constant(6), axes=[1]), PICTURE),
+                "not the last",
+            ),
+            Refusal(
+                "onednn.strided_slice",
+                one(lambda e, x: op.strided_slice(x, [1], [0], [6], [2]), PICTURE),
+                "steps",
+            ),
+            Refusal(
+                "onednn.pad",
+                one(lambda e, x: op.nn.pad(x, (0, 0, 0, 0, 1, 1, 1, 1), "reflect"), PICTURE),
+                "reflect",
+            ),
+            Refusal(
+                "onednn.conv2d_add",
+                one(
+                    lambda e, x, r: op.add(e(op.nn.conv2d(x, constant(4, 6, 1, 1))), r),
+                    PICTURE,
+                    (1, 4, 1, 1),
+                ),
+                "broadcast",
+            ),
+            Refusal(
+                "onednn.conv2d_bias",
+                one(
+                    lambda e, x: op.add(
+                        e(op.nn.conv2d(x, constant(4, 6, 1, 1))), constant(1, 1, 9, 8)
+                    ),
+                    PICTURE,
+                ),
+                "per channel",
+            ),
+            Refusal(
+                "onednn.sigmoid",
+                one(lambda e, x: op.sigmoid(x), (1, 1, 1, 1, 1, 1, 2)),
+                "dimensions",
+            ),
+        ]

@@ -1,0 +1,192 @@
+"""What backends found by tuning: in the log and in the cache, asked in that order, never lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tvm
+
+from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract.errors import LogError, ReplayMissError
+from collage.backends.contract.registry import decode_codegen_options, encode_codegen_options
+from collage.backends.cutlass.backend import CutlassBackend
+from collage.backends.storage.tuning_store import TuningLog, TuningRecord, read_findings
+
+H200 = {"name": "NVIDIA H200", "compute_capability": 90}
+H100 = {"name": "NVIDIA H100", "compute_capability": 90}
+A100 = {"name": "NVIDIA A100", "compute_capability": 80}
+KEY = {"problem": [1, 2, 3], "dtype": "float16"}
+
+
+def opened(folder: Path, log: Path | None = None, **how: Any) -> TuningLog:
+    return TuningLog("toy", 1, folder / "cache" / "tuning.jsonl", log, **how)
+
+
+def answer(log: TuningLog, key: dict[str, Any], device: dict[str, Any]) -> Any:
+    found = log.find(key, device)
+    return None if found is None else found.result["best"]
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_finding_goes_to_the_log_and_to_the_cache(tmp_path: Path) -> None:
+    first = opened(tmp_path, tmp_path / "a.jsonl")
+    first.append(KEY, H200, {"best": 7})
+    assert answer(first, KEY, H200) == 7
+    (line,) = lines(tmp_path / "a.jsonl")
+    assert line == {
+        "kind": "tuning",
+        "backend": "toy",
+        "schema": 1,
+        "key": KEY,
+        "device": H200,
+        "result": {"best": 7},
+    }
+    assert lines(tmp_path / "cache" / "tuning.jsonl") == [line]
+    # Another model on this machine, and another machine with this log.
+    assert answer(opened(tmp_path), KEY, H200) == 7
+    assert answer(opened(tmp_path / "elsewhere", tmp_path / "a.jsonl"), KEY, H200) == 7
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_the_log_goes_before_the_cache_and_gets_what_only_the_cache_knows(tmp_path: Path) -> None:
+    other = {**KEY, "dtype": "float32"}
+    opened(tmp_path).append(KEY, H200, {"best": 1})
+    opened(tmp_path).append(other, H200, {"best": 2})
+    opened(tmp_path / "elsewhere", tmp_path / "log").append(KEY, H200, {"best": 3})
+    log = opened(tmp_path, tmp_path / "log")
+    assert (answer(log, KEY, H200), answer(log, other, H200)) == (3, 2)
+    assert [line["result"]["best"] for line in lines(tmp_path / "log")] == [3, 2]
+    assert answer(log, other, H200) == 2
+    assert len(lines(tmp_path / "log")) == 2, "once is enough"
+    assert answer(opened(tmp_path / "third", tmp_path / "log"), other, H200) == 2
+
+
+def test_any_difference_is_a_miss(tmp_path: Path) -> None:
+    opened(tmp_path).append(KEY, {**H200, "driver": 13000}, {"best": 1})
+    cache = tmp_path / "cache" / "tuning.jsonl"
+    assert answer(opened(tmp_path), KEY, H200) == 1, "the facts that are known agree"
+    for device in (H100, {**H200, "driver": 12080}, {**H200, "clock": 1}):
+        assert answer(opened(tmp_path), KEY, device) is None
+    assert answer(opened(tmp_path), {**KEY, "more": 1}, H200) is None
+    assert TuningLog("toy", 2, cache).find(KEY, H200) is None
+    assert TuningLog("other", 1, cache).find(KEY, H200) is None
+
+
+def test_two_logs_merge_by_concatenation_and_the_last_of_equals_counts(tmp_path: Path) -> None:
+    for name, best in (("a", 1), ("b", 2)):
+        opened(tmp_path / name, tmp_path / f"{name}.jsonl").append(KEY, H200, {"best": best})
+    opened(tmp_path / "b", tmp_path / "b.jsonl").append({"other": 1}, A100, {"best": 9})
+    both = tmp_path / "both.jsonl"
+    for order, wanted in (("ab", 2), ("ba", 1)):
+        both.write_bytes(b"".join((tmp_path / f"{n}.jsonl").read_bytes() for n in order))
+        merged = opened(tmp_path / "new", both)
+        assert answer(merged, KEY, H200) == wanted
+        assert answer(merged, {"other": 1}, A100) == 9
+
+
+@pytest.mark.parametrize("cut", [3, 20, 60, -1])
+def test_a_torn_line_is_skipped_with_a_warning_and_the_next_record_kept(
+    tmp_path: Path, cut: int
+) -> None:
+    path = tmp_path / "log"
+    torn = TuningRecord("toy", 1, {"torn": 1}, H200, {"best": 5}).to_json()[:cut]
+    path.write_text(torn)
+    with pytest.warns(UserWarning, match=r"log:1: a torn line is skipped"):
+        opened(tmp_path, path).append(KEY, H200, {"best": 6})
+    assert path.read_text().splitlines()[0] == torn
+    with pytest.warns(UserWarning, match=r"log:1: a torn line is skipped"):
+        assert answer(opened(tmp_path / "new", path), KEY, H200) == 6
+
+
+def test_measurements_and_foreign_lines_are_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    measured = '{"kind": "partition", "workload": "tuning", "schema": 1}'
+    incomplete = '{"kind": "tuning", "backend": "toy", "schema": 1, "key": {}, "device": []}'
+    path.write_text("\n".join([measured, "", "[]", '"tuning"', ""]))
+    opened(tmp_path, path).append(KEY, H200, {"best": 6})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (only,) = read_findings(path)
+    assert only.question == TuningRecord("toy", 1, KEY, A100, {}).question
+    path.write_text(incomplete)
+    with pytest.warns(UserWarning, match="skipped"):
+        assert read_findings(path) == []
+
+
+def test_a_replay_writes_nothing_and_a_miss_is_an_error(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    opened(tmp_path).append(KEY, H200, {"best": 1})
+    before = (tmp_path / "cache" / "tuning.jsonl").read_bytes()
+    log.write_text("")
+    strict = opened(tmp_path, log, replay=True)
+    assert answer(strict, KEY, H200) == 1
+    with pytest.raises(LogError, match="replay"):
+        strict.append(KEY, H200, {"best": 2})
+    assert log.read_bytes() == b""
+    assert (tmp_path / "cache" / "tuning.jsonl").read_bytes() == before
+    error = strict.miss("matmul (1, 2, 3)", 4)
+    assert isinstance(error, ReplayMissError) and error.value == "matmul (1, 2, 3)"
+    assert "toy's tuning of matmul (1, 2, 3)" in str(error) and "(4 such)" in str(error)
+
+
+def test_without_a_gpu_the_one_that_was_tuned_on_last_is_meant(tmp_path: Path) -> None:
+    log = opened(tmp_path / "a", tmp_path / "log")
+    for device in (H200, H100, A100):
+        log.append(KEY, {**device, "driver": 1}, {"best": 1})
+    opened(tmp_path / "b").append(KEY, H200, {"best": 1})
+    assert log.device_elsewhere(90) == H100
+    assert log.device_elsewhere(80) == A100
+    assert log.device_elsewhere(120) is None
+    # The log goes before the cache; other backends' findings tell of the device too.
+    assert opened(tmp_path / "b", tmp_path / "log").device_elsewhere(90) == H100
+    assert opened(tmp_path / "b").device_elsewhere(90) == H200
+    cache = tmp_path / "b" / "cache" / "tuning.jsonl"
+    assert TuningLog("other", 3, cache).device_elsewhere(90) == H200
+
+
+def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    with pytest.raises(LogError, match=r"log' cannot be written"):
+        opened(tmp_path, tmp_path / "log").append(KEY, H200, {"best": 1})
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from collage.backends.storage.tuning_store import TuningLog
+log = TuningLog("toy", 1, Path(sys.argv[1]), Path(sys.argv[2]))
+for i in range(40):
+    log.append({"writer": sys.argv[3], "i": i}, {"name": "x"}, {"text": "y" * 5000})
+"""
+
+
+def test_processes_append_side_by_side(tmp_path: Path) -> None:
+    places = [str(tmp_path / "cache.jsonl"), str(tmp_path / "log.jsonl")]
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, *places, str(i)], env=os.environ)
+        for i in range(3)
+    ]
+    assert [writer.wait(120) for writer in writers] == [0, 0, 0]
+    for place in places:
+        found = {(r.key["writer"], r.key["i"]) for r in read_findings(Path(place))}
+        assert found == {(str(w), i) for w in range(3) for i in range(40)}
+        assert len(Path(place).read_text().splitlines()) == 120
+
+
+@pytest.mark.parametrize("log", [None, Path("/somewhere/log.jsonl")])
+def test_log_and_replay_reach_code_generators(log: Path | None, tmp_path: Path) -> None:
+    context = BuildContext(tmp_path, tmp_path, 3, "c++", tuning_log=log, replay=log is not None)
+    backend = CutlassBackend()
+    target = BackendTarget("cutlass", tvm.target.Target("llvm"), backend.parse_options({}))
+    options = encode_codegen_options(target, context)
+    assert decode_codegen_options(backend, options) == (target, context)

@@ -1,0 +1,74 @@
+"""Libraries that a machine must have, and targets that cannot share a process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import tvm
+from tvm import relax
+
+from collage.backends import compile as compiling
+from collage.backends.compile import library_needs
+from collage.backends.contract.base import (
+    Availability,
+    BackendTarget,
+    BuildContext,
+    ExternalBackend,
+    LibraryNeed,
+    PatternTriple,
+)
+from collage.backends.contract.errors import TargetError
+
+
+class _Needs(ExternalBackend):
+    """A backend that needs one library."""
+
+    device = "cpu"
+
+    def __init__(self, name: str, need: LibraryNeed) -> None:
+        self.name = name  # type: ignore[misc]
+        self.need = need
+
+    def probe(self) -> Availability:
+        return Availability(True)
+
+    def patterns(self, target: BackendTarget) -> Sequence[PatternTriple]:
+        return ()
+
+    def codegen(
+        self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext
+    ) -> list[tvm.runtime.Module]:
+        return []
+
+    def required_libraries(self, target: BackendTarget) -> Sequence[LibraryNeed]:
+        return [self.need]
+
+
+def _needs(monkeypatch: pytest.MonkeyPatch, *needs: LibraryNeed) -> tuple[LibraryNeed, ...]:
+    backends = {f"b{i}": _Needs(f"b{i}", need) for i, need in enumerate(needs)}
+    monkeypatch.setattr(compiling, "get_backend", backends.__getitem__)
+    device = tvm.target.Target("llvm")
+    return library_needs([BackendTarget(name, device) for name in backends])
+
+
+OLD = LibraryNeed("libblas.so.12", "12.9", "vendor-blas-12", Path("/a/libblas.so.12"))
+NEW = LibraryNeed("libblas.so.13", "13.1", "vendor-blas-13", Path("/b/libblas.so.13"))
+OTHER = LibraryNeed("libdnn.so.9", "9.1", "vendor-dnn", Path("/b/libdnn.so.9"))
+
+
+def test_a_library_that_two_targets_share_is_needed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _needs(monkeypatch, NEW, OTHER, NEW) == (NEW, OTHER)
+
+
+def test_two_versions_of_a_library_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TargetError, match=r"libblas\.so\.12 of vendor-blas-12 12\.9 and") as caught:
+        _needs(monkeypatch, OLD, NEW)
+    assert caught.value.value == (OLD, NEW)
+
+
+def test_the_same_name_in_two_places_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = LibraryNeed(NEW.soname, "13.0", NEW.package, Path("/c/libblas.so.13"))
+    with pytest.raises(TargetError, match="leave one of them out"):
+        _needs(monkeypatch, NEW, elsewhere)

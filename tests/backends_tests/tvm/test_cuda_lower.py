@@ -1,0 +1,253 @@
+"""What TVM's own partitions become on a GPU: every store in a thread, sums in float32."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax, tirx
+
+from collage.backends.compile import compile_module
+from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract.errors import ReplayMissError, TargetError
+from collage.backends.contract.registry import get_backend
+from collage.backends.toolchain import cuda_runtime
+from collage.backends.tvm import tuning as tune
+from collage.backends.tvm.cuda import widen
+from collage.backends.tvm.cuda.schedules import SCHEDULE_ATTR, Gpu, schedule_function, tensor_core
+from collage.backends.tvm.cuda.schedules._base import unbound_stores
+from collage.testing.cuda_cases.tvm import cases
+from collage.testing.cuda_compile import cuda_target, partition_case
+from tests.backends_tests.tvm import cases as tvm_cases
+
+op = relax.op
+
+
+def lower(mod: tvm.IRModule, context: BuildContext, **options: Any) -> tvm.IRModule:
+    backend = get_backend("tvm")
+    target = BackendTarget("tvm", cuda_target(), backend.parse_options(options))
+    return backend.lower(mod, target, context)
+
+
+def kernels(mod: tvm.IRModule) -> dict[str, tirx.PrimFunc]:
+    return {
+        str(gv.name_hint): func
+        for gv, func in mod.functions.items()
+        if isinstance(func, tirx.PrimFunc)
+    }
+
+
+def graph(body: Callable[..., relax.Expr], *shapes: tuple[int, ...], dtype: str) -> tvm.IRModule:
+    """A module whose ``main`` computes ``body`` inline."""
+    builder = relax.BlockBuilder()
+    params = [relax.Var(f"x{i}", relax.TensorType(s, dtype)) for i, s in enumerate(shapes)]
+    with builder.function("main", params):
+        with builder.dataflow():
+            result = builder.emit_output(body(builder.emit, *params))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def weights(*shape: int, dtype: str = "float16") -> relax.Expr:
+    array = np.random.default_rng(3).standard_normal(shape, np.float32)
+    return relax.const(array.astype(dtype), dtype)
+
+
+@pytest.mark.parametrize("schedule", ["default", "dlight", "none"])
+def test_every_store_is_in_a_thread(schedule: str, context: BuildContext) -> None:
+    for case in cases():
+        partitioned = partition_case(case, cuda_target())
+        found = kernels(lower(partitioned.module, context, schedule=schedule))
+        assert found, case.name
+        for name, func in found.items():
+            assert unbound_stores(func) == [], f"{case.name}: {name}"
+            assert bool(func.attrs["tirx.is_scheduled"]), f"{case.name}: {name}"
+
+
+def test_unscheduled_stores_are_noticed(context: BuildContext) -> None:
+    data = np.zeros((4, 64), np.float32)
+    mod = tvm_cases.partition(lambda emit, x: emit(op.nn.relu(x)), [data])
+    backend = get_backend("tvm")
+    plain = BackendTarget(
+        "tvm", tvm_cases.tvm_target().device, backend.parse_options({"schedule": "none"})
+    )
+    (func,) = kernels(backend.lower(mod, plain, context)).values()
+    assert unbound_stores(func) != []
+
+
+def test_operators_inline_in_main_are_scheduled(context: BuildContext) -> None:
+    mod = graph(lambda emit, x: op.nn.relu(emit(op.add(x, x))), (4, 64), dtype="float16")
+    (func,) = kernels(lower(mod, context)).values()
+    assert str(func.attrs[SCHEDULE_ATTR]) == "elementwise"
+
+
+def test_operators_of_one_partition_are_one_kernel(context: BuildContext) -> None:
+    case = next(case for case in cases() if case.name == "dense_dense-float16")
+    partitioned = partition_case(case, cuda_target())
+    assert list(kernels(lower(partitioned.module, context))) == ["fused_matmul_add_gelu"]
+
+
+@pytest.mark.parametrize(
+    ("body", "shapes"),
+    [
+        (lambda emit, x, y: op.matmul(x, y), [(2, 128, 64), (64, 96)]),
+        (lambda emit, x, y: op.matmul(x, y), [(5, 40, 24), (5, 24, 17)]),
+        (
+            lambda emit, x: op.nn.conv2d(
+                x, weights(32, 3, 3, 16), data_layout="NHWC", kernel_layout="OHWI"
+            ),
+            [(1, 14, 14, 16)],
+        ),
+    ],
+)
+def test_half_products_run_on_tensor_cores(
+    body: Callable[..., relax.Expr], shapes: list[tuple[int, ...]], context: BuildContext
+) -> None:
+    (func,) = kernels(lower(graph(body, *shapes, dtype="float16"), context)).values()
+    assert str(func.attrs[SCHEDULE_ATTR]) == "tensor_core"
+    text = func.script()
+    assert "tvm_mma_sync" in text
+    # The accumulators are the only fragments in float32, TVMScript's default.
+    assert re.search(r'scope="wmma.accumulator"', text)
+    assert not re.search(r'"float16", .*scope="wmma.accumulator"', text)
+
+
+def test_older_chips_lack_the_shared_memory() -> None:
+    func = _fused_matmul("float16")
+    old = tvm.target.Target({"kind": "cuda", "arch": "sm_75", "max_threads_per_block": 1024})
+    scheduled = schedule_function(func, Gpu.of_target(old))
+    assert str(scheduled.attrs[SCHEDULE_ATTR]).startswith("dlight.Matmul")
+
+
+def test_float32_products_are_exact_float32(context: BuildContext) -> None:
+    mod = graph(lambda emit, x, y: op.matmul(x, y), (128, 64), (64, 96), dtype="float32")
+    (func,) = kernels(lower(mod, context)).values()
+    assert "dlight.Matmul" in str(func.attrs[SCHEDULE_ATTR])
+    assert "mma_sync" not in func.script()
+
+
+def _fused_matmul(dtype: str) -> tirx.PrimFunc:
+    mod = graph(lambda emit, x, y: op.matmul(x, y), (128, 64), (64, 96), dtype=dtype)
+    legalized = relax.transform.LegalizeOps({"relax.matmul": widen.wide_sums})(mod)
+    (func,) = kernels(legalized).values()
+    return func
+
+
+@pytest.mark.parametrize("name", ["nn.softmax", "nn.gelu_tanh", "mean", "nn.silu"])
+def test_half_operators_compute_in_float32(name: str, context: BuildContext) -> None:
+    operator = getattr(op.nn, name.removeprefix("nn.")) if "nn." in name else getattr(op, name)
+    mod = graph(
+        lambda emit, x: operator(x, axis=-1) if name in ("nn.softmax", "mean") else operator(x),
+        (8, 512),
+        dtype="float16",
+    )
+    (func,) = kernels(lower(mod, context)).values()
+    stores = re.findall(r"^\s*(\w+)\[.*\] = (.*)$", func.script(), re.MULTILINE)
+    arithmetic = [value for _, value in stores if re.search(r"exp|tanh|sigmoid| [*/+] ", value)]
+    assert arithmetic
+    assert all("float16(" not in value.replace("T.Cast", "") for value in arithmetic)
+    assert 'T.Cast("float16"' in func.script()
+
+
+def test_roundings_inside_a_kernel_vanish(context: BuildContext) -> None:
+    mod = graph(
+        lambda emit, x: op.exp(emit(op.tanh(emit(op.multiply(x, x))))), (64, 64), dtype="float16"
+    )
+    (func,) = kernels(lower(mod, context)).values()
+    assert func.script().count('T.Cast("float16"') == 1
+
+
+def test_reshapes_cost_no_kernel(context: BuildContext) -> None:
+    def body(emit: Any, x: relax.Var) -> relax.Expr:
+        flat = emit(op.reshape(x, relax.ShapeExpr((91, 16))))
+        return op.nn.softmax(emit(op.matmul(flat, weights(16, 24))), axis=-1)
+
+    lowered = lower(graph(body, (1, 7, 13, 16), dtype="float16"), context)
+    text = tvm.compile(lowered, target=cuda_target()).as_text()
+    assert "vm.builtin.reshape" in text
+    assert "@reshape " not in text
+
+
+def test_tiles_fill_the_chip() -> None:
+    gpu = Gpu.of_target(cuda_target())
+    large = tensor_core.choose_tile(1, 4096, 4096, gpu)
+    small = tensor_core.choose_tile(1, 128, 768, gpu)
+    assert (large.rows, large.columns) == (128, 128)
+    assert small.blocks(1, 128, 768) > tensor_core.TILES[0].blocks(1, 128, 768)
+    narrow = tensor_core.choose_tile(1, 50176, 64, gpu)
+    assert narrow.columns == 64
+
+
+def test_attention_is_a_chain_of_products(context: BuildContext) -> None:
+    mod = graph(
+        lambda emit, q, k, v: op.nn.attention(q, k, v, causal_mask="TopLeft"),
+        *[(1, 64, 2, 32)] * 3,
+        dtype="float16",
+    )
+    chosen = [str(func.attrs[SCHEDULE_ATTR]) for func in kernels(lower(mod, context)).values()]
+    assert chosen.count("tensor_core") == 2
+
+
+def test_tuning_without_a_gpu_is_refused(context: BuildContext) -> None:
+    if cuda_runtime.has_device():
+        pytest.skip("there is a GPU")
+    mod = graph(lambda emit, x: op.nn.relu(x), (4, 64), dtype="float16")
+    with pytest.raises(TargetError, match="measures on a GPU, and this machine has none"):
+        lower(mod, context, schedule="metaschedule")
+
+
+def test_dlight_is_for_gpus(context: BuildContext) -> None:
+    data = np.zeros((4, 64), np.float32)
+    mod = tvm_cases.partition(lambda emit, x: emit(op.nn.relu(x)), [data])
+    backend = get_backend("tvm")
+    options = backend.parse_options({"schedule": "dlight"})
+    with pytest.raises(TargetError, match="'dlight' is for GPU targets"):
+        backend.lower(mod, BackendTarget("tvm", tvm_cases.tvm_target().device, options), context)
+
+
+@pytest.mark.slow
+def test_tuned_kernels_are_found_again(tmp_path: Path, context: BuildContext) -> None:
+    """On the CPU, which every machine can tune for; a GPU takes the same way."""
+    pytest.importorskip("cloudpickle")
+    random = np.random.default_rng()
+    data = random.standard_normal((64, 64), np.float32)
+    mod = tvm_cases.partition(lambda emit, x: emit(op.nn.relu(emit(op.matmul(x, x)))), [data])
+    backend = get_backend("tvm")
+    fresh = BuildContext(tmp_path / "cache", context.work_dir, num_threads=2)
+    options = backend.parse_options({"schedule": "metaschedule", "tuning_trials": 2})
+    target = BackendTarget("tvm", tvm_cases.tvm_target().device, options)
+    first = backend.lower(mod, target, fresh)
+    records = tune.records_folder(target, fresh) / "database_tuning_record.json"
+    measured = records.read_text()
+    # A record is [workload, [trace, seconds, target, arguments]]; 1e10 s stands for a failure.
+    seconds = [sec for line in measured.splitlines() for sec in json.loads(line)[1][1]]
+    assert min(seconds) < 1, "no trial ran"
+    second = backend.lower(mod, target, fresh)
+    assert records.read_text() == measured
+    strict = backend.lower(mod, target, replace(fresh, replay=True))
+    for other in (second, strict):
+        for a, b in zip(kernels(first).values(), kernels(other).values(), strict=True):
+            assert a.script() == b.script()
+    # Linked with the rest of a model, a kernel's name must not clash with any other.
+    library = compile_module(mod, [target], tmp_path / "model.so", fresh)
+    machine = relax.VirtualMachine(tvm.runtime.load_module(str(library.path)), tvm.cpu())
+    found = machine["main"](tvm.runtime.tensor(data)).numpy()
+    np.testing.assert_allclose(found, np.maximum(data @ data, 0), rtol=1e-4, atol=1e-4)
+
+
+def test_a_replay_tunes_nothing(tmp_path: Path, context: BuildContext) -> None:
+    data = np.ones((8, 8), np.float32)
+    mod = tvm_cases.partition(lambda emit, x: emit(op.nn.relu(x)), [data])
+    backend = get_backend("tvm")
+    strict = replace(context, cache_dir=tmp_path / "cache", replay=True)
+    options = backend.parse_options({"schedule": "metaschedule", "tuning_trials": 1})
+    target = BackendTarget("tvm", tvm_cases.tvm_target().device, options)
+    with pytest.raises(ReplayMissError, match="no trials of 1 kernels"):
+        backend.lower(mod, target, strict)

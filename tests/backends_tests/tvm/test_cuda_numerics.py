@@ -1,0 +1,48 @@
+"""TVM's CUDA kernels compute what they should: their own source, run under a model of threads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from collage.backends.contract.base import BuildContext
+from collage.backends.contract.registry import get_backend
+from collage.cost.reference import evaluate, largest_error
+from collage.testing.cuda_cases import CudaCase
+from collage.testing.cuda_cases.tvm import cases
+from collage.testing.cuda_compile import cuda_target, partition_case
+from tests.backends_tests.cuda_on_host import HostProgram
+
+pytestmark = pytest.mark.cuda
+
+_FLOAT32 = ("dense_dense", "dense_odd", "dense_row", "batched", "softmax", "conv_3x3", "conv_stem")
+"""In float32 only products and rows go another way than in float16."""
+
+
+def _chosen() -> list[CudaCase]:
+    found = []
+    for case in cases():
+        name, dtype = case.name.rsplit("-", 1)
+        if dtype == "float16" or (dtype == "float32" and name in _FLOAT32):
+            found.append(case)
+    return found
+
+
+@pytest.mark.parametrize("case", _chosen(), ids=lambda case: case.name)
+def test_kernels_agree_with_the_reference(
+    case: CudaCase, tmp_path: Path, context: BuildContext
+) -> None:
+    random = np.random.default_rng()
+    inputs = []
+    for param in case.module["main"].params:
+        shape, dtype = [int(d) for d in param.ty.shape], str(param.ty.dtype)
+        indices = random.integers(0, 100, shape)
+        values = random.standard_normal(shape, np.float32)
+        inputs.append((indices if "int" in dtype else values).astype(dtype))
+    partitioned = partition_case(case, cuda_target())
+    lowered = get_backend("tvm").lower(partitioned.module, partitioned.targets[0], context)
+    outputs = HostProgram(lowered, cuda_target(), tmp_path)(*inputs)
+    for got, wanted in zip(outputs, evaluate(case.module, inputs), strict=True):
+        assert largest_error(got, wanted) <= case.rtol

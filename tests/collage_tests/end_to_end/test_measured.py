@@ -1,0 +1,137 @@
+"""Whole partitionings against each other: compiled at once, one that fails is out and says why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+from tvm.relax import op
+
+from collage.backends.compile import compile_module
+from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract.errors import MeasurementError
+from collage.backends.contract.registry import backend_names, get_backend, register_backend
+from collage.cost.base import CostStatus
+from collage.cost.config import MeasureConfig
+from collage.cost.database.jsonl import Database
+from collage.cost.models.measured import MeasuredCostModel
+from collage.cost.reference import evaluate
+from collage.end_to_end.measured import Contender, Gate, Standing, best
+from collage.progress import ProgressEvent
+from collage.search.dataflow import DataflowGraph
+from collage.search.greedy import single_backend
+from tests.cost_tests.support import random_weight
+from tests.cost_tests.toy_backend import ToyBackend
+
+CONFIG = MeasureConfig(repeat=2, min_repeat=1, min_repeat_sec=0.001, warmup_sec=0.001)
+INPUT = np.random.default_rng(3).standard_normal((4, 8)).astype("float32")
+
+
+@pytest.fixture
+def model() -> tvm.IRModule:
+    """relu(x @ w + b)"""
+    rng = np.random.default_rng(0)
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4, 8), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = builder.emit(op.matmul(x, random_weight(rng, 8, 16)))
+            y = builder.emit(op.add(y, random_weight(rng, 16)))
+            out = builder.emit_output(op.nn.relu(y))
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+def target(name: str, **attributes: str) -> BackendTarget:
+    options = get_backend(name).parse_options(attributes)
+    return BackendTarget(name, tvm.target.Target("llvm"), options)
+
+
+class Race:
+    """A gate over TVM, OpenBLAS and the toy backend, and what it told."""
+
+    def __init__(self, model: tvm.IRModule, folder: Path, log: Path | None, **toy: str) -> None:
+        if "toy" not in backend_names():
+            register_backend(ToyBackend())
+        self.targets = [target("tvm"), target("openblas"), target("toy", **toy)]
+        self.graph = DataflowGraph.from_function(model["main"], model)
+        self.context = BuildContext(folder / "cache", folder / "work", num_threads=1)
+        self.events: list[ProgressEvent] = []
+        self.model = MeasuredCostModel(self.context, Database(log), CONFIG)
+        expected = evaluate(model, [INPUT])
+        self.gate = Gate(
+            *(model, self.graph, self.targets, self.context, self.model),
+            *([INPUT], expected, self.events.append),
+        )
+
+    def contenders(self) -> list[Contender]:
+        return [
+            Contender(t.backend, single_backend(self.graph, t, self.targets[0]))
+            for t in self.targets
+        ]
+
+    def run(self) -> list[Standing]:
+        contenders = self.contenders()
+        # The same again under another name is not compiled again.
+        contenders.append(Contender("tvm too", contenders[0].partitioning))
+        with self.model:
+            return self.gate.measure(contenders)
+
+
+def test_contenders_are_compiled_at_once_as_they_would_be_alone(
+    model: tvm.IRModule, tmp_path: Path
+) -> None:
+    race = Race(model, tmp_path, None)
+    standings = race.run()
+    names = ["tvm", "openblas", "toy", "tvm too"]
+    assert [standing.contender.name for standing in standings] == names
+    assert all(standing.cost.is_valid for standing in standings)
+    assert standings[3].cost == standings[0].cost
+    told = [(e.stage, e.done, e.total) for e in race.events]
+    assert told == [("compile", done, 3) for done in range(4)]
+    assert {e.message for e in race.events[1:]} == {"tvm", "openblas", "toy"}
+    for standing in standings[:3]:
+        library = race.gate.library(standing.key, standing.module)
+        place = tmp_path / standing.contender.name / "model.so"
+        alone = compile_module(standing.module, race.targets, place, race.context, cuda_graph=True)
+        assert library.path.read_bytes() == place.read_bytes()
+        assert library.shared_libraries == alone.shared_libraries
+    assert best(standings) in standings
+
+
+def test_one_that_cannot_be_compiled_is_out_and_the_others_count(
+    model: tvm.IRModule, tmp_path: Path
+) -> None:
+    race = Race(model, tmp_path, tmp_path / "log.jsonl", build="refuse")
+    tvm_alone, openblas, toy, again = race.run()
+    assert toy.cost.status is CostStatus.BUILD_FAILED
+    assert toy.cost.reason == "toy does not want to" and toy.largest_error is None
+    assert tvm_alone.cost.is_valid and openblas.cost.is_valid and again.cost == tvm_alone.cost
+    assert best([tvm_alone, openblas, toy]) in (tvm_alone, openblas)
+    assert any(event.message == "toy: toy does not want to" for event in race.events)
+
+
+def test_one_that_crashes_the_compiler_is_out_too(model: tvm.IRModule, tmp_path: Path) -> None:
+    tvm_alone, _, toy, _ = Race(model, tmp_path, None, build="die").run()
+    assert tvm_alone.cost.is_valid
+    assert toy.cost.status is CostStatus.CRASHED and "SIGABRT" in toy.cost.reason
+
+
+def test_a_single_one_that_cannot_be_compiled_says_so(model: tvm.IRModule, tmp_path: Path) -> None:
+    race = Race(model, tmp_path, None, build="refuse")
+    with race.model:
+        standings = race.gate.measure(race.contenders()[2:])
+    assert [(e.done, e.total) for e in race.events] == [(0, 1), (1, 1)]
+    with pytest.raises(MeasurementError, match="toy does not want to"):
+        best(standings)
+
+
+def test_what_the_log_knows_is_not_compiled(model: tvm.IRModule, tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    first = Race(model, tmp_path, log).run()
+    race = Race(model, tmp_path, log)
+    assert [s.cost for s in race.run()] == [s.cost for s in first]
+    assert race.events == []

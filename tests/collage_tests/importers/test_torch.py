@@ -1,0 +1,234 @@
+"""PyTorch exported programs: imported right, and never a way to run somebody's code."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import sys
+import zipfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from collage.backends.contract.errors import ModelError, ShapeError
+from collage.cost.reference import evaluate, largest_error
+from collage.importers import load_model
+from collage.normalize import normalize
+from tests.collage_tests.normalize.oracle import operators
+
+pytestmark = pytest.mark.torch
+torch = pytest.importorskip("torch")
+
+
+class Block(torch.nn.Module):  # type: ignore[misc,name-defined]
+    """A convolution with batch norm, then a dense layer with layer norm and GELU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False)
+        self.norm = torch.nn.BatchNorm2d(8)
+        self.dense = torch.nn.Linear(8, 16)
+        self.layer_norm = torch.nn.LayerNorm(16)
+        with torch.no_grad():
+            self.norm.running_mean.normal_()
+            self.norm.running_var.uniform_(0.5, 1.5)
+
+    def forward(self, image: Any) -> Any:
+        x = torch.nn.functional.relu6(self.norm(self.conv(image)))
+        x = self.layer_norm(self.dense(x.mean((2, 3))))
+        return torch.nn.functional.gelu(x)
+
+
+def exported(**kwargs: Any) -> Any:
+    torch.manual_seed(0)
+    return torch.export.export(Block().eval(), (torch.randn(2, 3, 16, 16),), **kwargs)
+
+
+def archive(folder: Path) -> Path:
+    path = folder / "block.pt2"
+    torch.export.save(exported(), path)
+    return path
+
+
+def rewritten(path: Path, change: Callable[[str, bytes], bytes], extra: dict[str, bytes]) -> Path:
+    """The archive with some of its files changed, and others added under its root folder."""
+    result = path.with_name("changed.pt2")
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(result, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, change(name, old.read(name)))
+        root = old.namelist()[0].split("/")[0]
+        for name, data in extra.items():
+            new.writestr(f"{root}/{name}", data)
+    return result
+
+
+class Bomb:
+    """Unpickling this creates a file."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (self.mark,))
+
+
+@pytest.mark.parametrize("from_file", [True, False])
+def test_program_agrees_with_torch(tmp_path: Path, from_file: bool) -> None:
+    program = exported()
+    imported = load_model(archive(tmp_path) if from_file else program)
+    assert imported.source_format == "pt2"
+    (spec,) = imported.inputs
+    assert (spec.name, spec.shape, spec.dtype) == ("image", (2, 3, 16, 16), "float32")
+    value = np.random.default_rng(0).standard_normal(spec.shape, np.float32)
+    wanted = program.module()(torch.from_numpy(value)).detach().numpy()
+    mod = normalize(imported.mod)
+    assert largest_error(evaluate(mod, [value])[0], wanted) < 1e-5
+    counts = Counter(operators(mod))
+    wanted_counts = {"nn.conv2d": 1, "add": 2, "clip": 1, "mean": 1, "matmul": 1}
+    assert counts == Counter(wanted_counts) + Counter({"nn.layer_norm": 1, "nn.gelu": 1})
+
+
+def test_training_mode_is_refused(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    program = torch.export.export(Block().train(), (torch.randn(2, 3, 16, 16),))
+    with pytest.raises(ModelError, match=r"training mode; call model\.eval\(\)"):
+        load_model(program)
+
+
+def test_open_dimensions_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "open.pt2"
+    batch = torch.export.Dim("batch", min=2, max=8)
+    torch.export.save(exported(dynamic_shapes={"image": {0: batch}}), path)
+    with pytest.raises(ShapeError, match="open dimensions"):
+        load_model(path)
+
+
+def test_pickled_weights_are_not_read(tmp_path: Path) -> None:
+    mark = tmp_path / "exploded"
+
+    def change(name: str, data: bytes) -> bytes:
+        if name.endswith("weights_config.json"):
+            config = json.loads(data)
+            next(iter(config["config"].values()))["use_pickle"] = True
+            return json.dumps(config).encode()
+        return pickle.dumps(Bomb(mark)) if "data/weights/weight_" in name else data
+
+    with pytest.raises(ModelError, match="pickled tensors"):
+        load_model(rewritten(archive(tmp_path), change, {}))
+    assert not mark.exists()
+
+
+def test_pickled_sample_inputs_are_not_read(tmp_path: Path) -> None:
+    mark = tmp_path / "exploded"
+    buffer = io.BytesIO()
+    torch.save(Bomb(mark), buffer)
+
+    def change(name: str, data: bytes) -> bytes:
+        return buffer.getvalue() if "/data/sample_inputs/" in name else data
+
+    with pytest.raises(ModelError, match="not plain tensors"):
+        load_model(rewritten(archive(tmp_path), change, {}))
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "data/constants/opaque_obj_0",
+        "data/constants/custom_obj_0",
+        "data/weights/model.pt",
+        "data/aotinductor/model/kernel.so",
+    ],
+)
+def test_objects_and_compiled_code_are_not_read(tmp_path: Path, name: str) -> None:
+    path = rewritten(archive(tmp_path), lambda _, data: data, {name: b"anything"})
+    with pytest.raises(ModelError, match=r"pickled objects|compiled code"):
+        load_model(path)
+
+
+def test_without_torch_the_line_that_mends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = archive(tmp_path)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.delitem(sys.modules, "torch")
+    with pytest.raises(ModelError, match=r"pip install 'collage\[torch\]'"):
+        load_model(path)
+
+
+class Layer(torch.nn.Module):  # type: ignore[misc,name-defined]
+    """Attention between linear layers, with a mask that may be none, boolean or causal."""
+
+    def __init__(self, mask: str) -> None:
+        super().__init__()
+        self.mask = mask
+        self.mixed = torch.nn.Linear(24, 72)
+        self.joined = torch.nn.Linear(24, 24)
+
+    def forward(self, x: Any) -> Any:
+        batch, length, width = x.shape
+        parts = self.mixed(x).view(batch, length, 3, 4, width // 4).permute(2, 0, 3, 1, 4)
+        positions = torch.arange(length)
+        masks = {
+            "none": None,
+            "all": positions[None, :] >= positions[0],
+            "triangle": positions[None, :] <= positions[:, None],
+            "causal": None,
+            "some": (positions[None, :] != 2) | (positions[:, None] == 2),
+        }
+        result = torch.nn.functional.scaled_dot_product_attention(
+            *parts, attn_mask=masks[self.mask], is_causal=self.mask == "causal"
+        )
+        return self.joined(result.transpose(1, 2).reshape(batch, length, width))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize(
+    ("mask", "wanted", "causal"),
+    [
+        ("none", "nn.attention", None),
+        ("all", "nn.attention", None),
+        ("causal", "nn.attention", "TopLeft"),
+        ("triangle", "nn.attention", "TopLeft"),
+        ("some", "nn.attention_bias", None),
+    ],
+)
+def test_attention_stays_one_operator(
+    mask: str, wanted: str, causal: str | None, dtype: str
+) -> None:
+    torch.manual_seed(1)
+    layer = Layer(mask).eval().to(getattr(torch, dtype))
+    x = torch.randn(2, 6, 24).to(getattr(torch, dtype))
+    mod = normalize(load_model(torch.export.export(layer, (x,))).mod)
+    found = Counter(operators(mod))
+    assert found[wanted] == 1
+    assert found["matmul"] == 2
+    assert found["nn.softmax"] == 0
+    bindings = mod["main"].body.blocks[0].bindings
+    (attention,) = (b.value for b in bindings if "attention" in str(getattr(b.value, "op", "")))
+    assert attention.attrs.causal_mask == causal
+    (actual,) = evaluate(mod, [x.numpy()])
+    with torch.no_grad():
+        expected = layer.float()(x.float()).numpy()
+    assert actual.dtype == np.dtype(dtype)
+    limit = 1e-5 if dtype == "float32" else 4e-3
+    assert largest_error(actual.astype(np.float32), expected) < limit
+
+
+def test_half_precision_stays_half() -> None:
+    block = Block().eval().half()
+    image = torch.randn(2, 3, 16, 16).half()
+    mod = load_model(torch.export.export(block, (image,))).mod
+    for function in (mod, normalize(mod)):
+        bindings = function["main"].body.blocks[0].bindings
+        types = {str(b.var.ty.dtype) for b in bindings if hasattr(b.var.ty, "dtype")}
+        assert types == {"float16"}
+    (actual,) = evaluate(normalize(mod), [image.numpy()])
+    with torch.no_grad():
+        expected = block.float()(image.float()).numpy()
+    assert largest_error(actual.astype(np.float32), expected) < 1e-2

@@ -1,0 +1,254 @@
+"""CUDA's driver and management library through ctypes, on a stand-in; facts, keys, the log."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import json
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+import tvm
+import tvm_ffi
+
+from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract.errors import MeasurementError, TargetError
+from collage.backends.toolchain.cuda_runtime import has_device
+from collage.backends.toolchain.cuda_toolkit import find_toolkit
+from collage.cost.base import Cost, CostStatus
+from collage.cost.config import CudaConfig, MeasureConfig
+from collage.cost.database.jsonl import Database
+from collage.cost.database.keys import KeyMaker
+from collage.cost.database.record import Clocks, Record
+from collage.cost.device.cuda import facts
+from collage.cost.device.cuda.clocks import Management
+from collage.cost.device.cuda.driver import CudaDriver, CudaError
+from collage.cost.device.detect import Device, detect, device_kind
+from collage.cost.measure.local_runner import LocalRunner
+from collage.cost.measure.runner import RunJob
+from collage.cost.models.measured import MeasuredCostModel
+from collage.cost.reference.precision import allows_half, is_half
+from collage.cost.worker.cuda.timers import make_current
+from tests.cost_tests.conftest import tvm_workload
+
+SM90 = tvm.target.Target({"kind": "cuda", "arch": "sm_90a"})
+H200 = Device("cuda", "NVIDIA H200", 132, "sm_90", "580.65.06, CUDA 13.0", 143_771)
+
+without_device = pytest.mark.skipif(has_device(), reason="there is a CUDA device here")
+
+
+@pytest.fixture(scope="module")
+def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    library = tmp_path_factory.mktemp("fake") / "libfake_cuda.so"
+    source = Path(__file__).with_name("fake_cuda.c")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-Wall", "-o", library, source], check=True)
+    return library
+
+
+def variable(fake: Path, name: str) -> ctypes.c_int:
+    return ctypes.c_int.in_dll(ctypes.CDLL(str(fake)), name)
+
+
+def test_the_driver_gets_what_it_is_given(fake: Path) -> None:
+    driver = CudaDriver(str(fake))
+    assert driver.version() == "13.1"
+    assert driver.pci_bus_id(0) == "0000:40:00.0" and driver.pci_bus_id(1) == "0000:41:00.0"
+    driver.fill(0x7F00_1234_5600, 5_000_000_000, 0x5555_0000_0008)
+    log = (ctypes.c_char * 4096).in_dll(ctypes.CDLL(str(fake)), "fake_log").value.decode()
+    assert log == "fill 7f0012345600 0 5000000000 555500000008\n"
+    driver.synchronize()
+    with pytest.raises(CudaError, match=r"cuDeviceGet: 101 \(no description\)"):
+        driver.pci_bus_id(5)
+
+
+@pytest.mark.parametrize(("code", "fatal"), [(700, True), (719, True), (900, False), (2, False)])
+def test_some_errors_lose_the_context(fake: Path, code: int, fatal: bool) -> None:
+    driver = CudaDriver(str(fake))
+    error = variable(fake, "fake_error")
+    error.value = code
+    try:
+        with pytest.raises(CudaError, match="cuCtxSynchronize") as caught:
+            driver.synchronize()
+    finally:
+        error.value = 0
+    assert caught.value.is_fatal is fatal and caught.value.value == code
+    if code == 700:
+        assert "CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access" in str(caught.value)
+
+
+def test_a_driver_that_lacks_functions_is_a_typed_error(tmp_path: Path) -> None:
+    with pytest.raises(MeasurementError, match=r"no such\.so"):
+        CudaDriver(str(tmp_path / "no such.so"))
+    stub = tmp_path / "libstub.so"
+    code = "int cuDriverGetVersion(int* v) { return 100; }"
+    subprocess.run(
+        ["gcc", "-shared", "-x", "c", "-o", stub, "-"], input=code, text=True, check=True
+    )
+    with pytest.raises(MeasurementError, match="no 'cuInit'"):
+        CudaDriver(str(stub))
+
+
+def test_clocks_are_read_where_they_can_be(fake: Path, tmp_path: Path) -> None:
+    management = Management.open("0000:40:00.0", str(fake))
+    assert management is not None
+    assert management.clocks() == Clocks(sm_mhz=1980, memory_mhz=3201)
+    assert management.driver_version() == "580.65.06"
+    other = Management.open("0000:99:00.0", str(fake))
+    assert other is not None and other.clocks() is None
+    forbidden = variable(fake, "fake_no_clocks")
+    forbidden.value = 1
+    try:
+        assert management.clocks() is None
+    finally:
+        forbidden.value = 0
+    assert Management.open("0000:40:00.0", str(tmp_path / "none.so")) is None
+
+
+def pycuda_stand_in() -> types.ModuleType:
+    """As much of ``pycuda.driver`` as facts are asked of."""
+    driver = types.ModuleType("pycuda.driver")
+
+    class Device:
+        def __init__(self, index: int) -> None:
+            if index:
+                raise Error("invalid device ordinal")
+
+        name = staticmethod(lambda: "NVIDIA H200")
+        compute_capability = staticmethod(lambda: (9, 0))
+        total_memory = staticmethod(lambda: 150_754_820_096)
+        pci_bus_id = staticmethod(lambda: "0000:40:00.0")
+        get_attribute = staticmethod({"MPC": 132}.__getitem__)
+
+    class Error(Exception):
+        pass
+
+    attributes = types.SimpleNamespace(MULTIPROCESSOR_COUNT="MPC")
+    driver.__dict__.update(
+        {"init": lambda: None, "Device": Device, "Error": Error, "device_attribute": attributes}
+    )
+    driver.__dict__["get_driver_version"] = lambda: 13000
+    package = types.ModuleType("pycuda")
+    package.__dict__["driver"] = driver
+    return package
+
+
+def test_the_device_s_facts_from_pycuda(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = pycuda_stand_in()
+    monkeypatch.setitem(sys.modules, "pycuda", package)
+    monkeypatch.setitem(sys.modules, "pycuda.driver", package.driver)
+    open_management = Management.open
+    monkeypatch.setattr(facts.Management, "open", lambda bus_id: open_management(bus_id, str(fake)))
+    assert detect("cuda") == H200
+    assert str(H200) == "NVIDIA H200, 132 multiprocessors"
+    with pytest.raises(MeasurementError, match="invalid device ordinal"):
+        facts.read_facts(1)
+    monkeypatch.setattr(facts.Management, "open", lambda bus_id: None)
+    assert detect("cuda").driver == "CUDA 13.0"
+
+
+@without_device
+def test_without_a_device_nothing_is_measured_and_the_message_says_why(
+    context: BuildContext, config: MeasureConfig
+) -> None:
+    target = BackendTarget("tvm", SM90)
+    with pytest.raises(TargetError, match="nothing can be measured for target 'cuda'"):
+        detect("cuda")
+    with (
+        MeasuredCostModel(context, Database(), config) as model,
+        pytest.raises(TargetError, match="target 'cuda'"),
+    ):
+        model.estimate([tvm_workload(2, 2)], [target])
+    with LocalRunner(config, device="cuda") as runner:
+        job = RunJob.in_folder(context.work_dir)
+        with pytest.raises(MeasurementError, match="a measuring process cannot start"):
+            runner.run(job)
+
+
+def test_what_is_measured_on_follows_from_the_targets() -> None:
+    cpu, gpu = BackendTarget("tvm", tvm.target.Target("llvm")), BackendTarget("cublas", SM90)
+    assert device_kind([cpu, cpu]) == "cpu" and device_kind([gpu]) == "cuda"
+    with pytest.raises(TargetError, match="several kinds"):
+        device_kind([cpu, gpu])
+
+
+def test_keys_on_a_gpu_hold_the_gpu_and_its_compiler(context: BuildContext) -> None:
+    workload, target = tvm_workload(2, 2), BackendTarget("tvm", SM90)
+    config = MeasureConfig()
+    key = KeyMaker(context, config, H200).partition(workload, target)
+    assert key.device == "NVIDIA H200, 132 SMs, sm_90, 143771 MiB"
+    assert key.driver == "580.65.06, CUDA 13.0"
+    assert dict(key.versions)["nvcc"] == find_toolkit().version
+    assert json.loads(key.config)["cuda"]["repeat"] == config.cuda.repeat
+    threads = dataclasses.replace(context, num_threads=2)
+    assert KeyMaker(threads, config, H200).partition(workload, target) == key
+    for other in (
+        KeyMaker(context, MeasureConfig(cuda=CudaConfig(repeat=50)), H200),
+        KeyMaker(context, config, dataclasses.replace(H200, driver="590.1, CUDA 13.0")),
+        KeyMaker(context, config, dataclasses.replace(H200, cores=66)),
+        KeyMaker(context, config, dataclasses.replace(H200, memory_mib=80_000)),
+    ):
+        assert other.partition(workload, target) != key
+
+
+def test_keys_on_a_cpu_know_nothing_of_gpus(context: BuildContext) -> None:
+    """Logs of releases that could not measure on GPUs stay hits."""
+    target = BackendTarget("tvm", tvm.target.Target("llvm"))
+    cpu = detect("cpu")
+    key = KeyMaker(context, MeasureConfig(), cpu).partition(tvm_workload(2, 2), target)
+    assert "nvcc" not in dict(key.versions) and "cuda" not in json.loads(key.config)
+    assert key.device == f"{cpu.name}, {cpu.cores} cores, isa {cpu.features}"
+    other = MeasureConfig(cuda=CudaConfig(repeat=50))
+    assert KeyMaker(context, other, cpu).partition(tvm_workload(2, 2), target) == key
+
+
+def test_a_search_on_a_log_of_another_machine_replays(
+    context: BuildContext, config: MeasureConfig
+) -> None:
+    """Who says which device a log is of needs none to replay it."""
+    workload, target = tvm_workload(3, 3), BackendTarget("tvm", SM90)
+    key = KeyMaker(context, config, H200).partition(workload, target)
+    database = Database()
+    cost = Cost(CostStatus.VALID, 2e-6, 1e-8, (2e-6,))
+    database.append(Record(key, cost, "relu", "tvm", clocks=Clocks(1980, 3201)))
+    with MeasuredCostModel(context, database, config, replay_only=True, device=H200) as model:
+        assert model.estimate([workload], [target]) == [cost]
+
+
+def test_clocks_are_kept_and_old_lines_are_still_read(context: BuildContext) -> None:
+    key = KeyMaker(context, MeasureConfig(), H200).partition(
+        tvm_workload(2, 2), BackendTarget("tvm", SM90)
+    )
+    record = Record(key, Cost(CostStatus.VALID, 1e-5, 0.0, (1e-5,)), clocks=Clocks(1980, 3201))
+    line = json.loads(record.to_json())
+    assert (line["sm_clock_mhz"], line["memory_clock_mhz"]) == (1980, 3201)
+    assert Record.from_json(json.dumps(line)) == record
+    for name in ("sm_clock_mhz", "memory_clock_mhz"):
+        del line[name]
+    old = Record.from_json(json.dumps(line))
+    assert old == dataclasses.replace(record, clocks=None) and old.key == key
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    use_fp16: bool = False
+    allow_tf32: bool = False
+
+
+def test_fewer_digits_are_allowed_where_a_target_or_a_tensor_says_so() -> None:
+    plain = BackendTarget("tensorrt", SM90, Options())
+    assert not is_half(tvm_workload(2, 2), plain)
+    for options in (Options(use_fp16=True), Options(allow_tf32=True)):
+        target = BackendTarget("tensorrt", SM90, options)
+        assert is_half(tvm_workload(2, 2), target) and allows_half([plain, target])
+
+
+def test_calls_go_to_the_stream_that_was_made_current() -> None:
+    before = tvm_ffi.get_raw_stream(tvm.cpu())
+    try:
+        make_current(tvm.cpu(), 0x1234_5678_9ABC)
+        assert tvm_ffi.get_raw_stream(tvm.cpu()) == 0x1234_5678_9ABC
+    finally:
+        make_current(tvm.cpu(), before)

@@ -1,0 +1,230 @@
+"""On a GPU, what is built is timed while others are being built; references are shared."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import tvm
+
+from collage.backends.compile import CompiledLibrary
+from collage.backends.contract.base import BackendTarget, BuildContext, LibraryNeed
+from collage.backends.contract.errors import MeasurementError
+from collage.backends.storage.device_lock import exclusive
+from collage.cost.base import Cost, CostStatus
+from collage.cost.config import MeasureConfig
+from collage.cost.database.jsonl import Database
+from collage.cost.database.keys import KeyMaker
+from collage.cost.database.record import Clocks, RecordKey
+from collage.cost.device.detect import Device
+from collage.cost.measure import scheduler as measuring
+from collage.cost.measure.builder import BuildResult
+from collage.cost.measure.end_to_end import WholeModel
+from collage.cost.measure.replay import Answers, MeasureStats, Question
+from collage.cost.measure.runner import RunJob, Runner, RunResult
+from collage.cost.measure.scheduler import Measurer, default_builders
+from collage.cost.progress import ignore
+from collage.cost.worker.build import load_arrays
+from collage.cost.worker.requirements import load_needs, stage_to_measure
+from tests.cost_tests.conftest import ToyTarget, toy_workload
+
+GPU = Device("cuda", "toy", 1, "sm_90", "1")
+
+
+class SlowRunner(Runner):
+    """Notes when it ran what; takes its time."""
+
+    def __init__(self, run_sec: float) -> None:
+        self.run_sec = run_sec
+        self.spans: list[tuple[float, float]] = []
+
+    def run(self, job: RunJob) -> RunResult:
+        assert job.library.exists() and load_arrays(job.expected)
+        begin = time.monotonic()
+        time.sleep(self.run_sec)
+        self.spans.append((begin, time.monotonic()))
+        cost = Cost(CostStatus.VALID, 1e-6, 0.0, (1e-6,))
+        return RunResult(cost, run_sec=self.run_sec, clocks=Clocks(1000, 2000))
+
+    def close(self) -> None:
+        pass
+
+
+def measurer(
+    context: BuildContext, runner: Runner, database: Database
+) -> tuple[Measurer, MeasureStats]:
+    stats = MeasureStats()
+    answers = Answers(database, stats)
+    made = Measurer(
+        context,
+        MeasureConfig(),
+        "cuda",
+        runner,
+        answers,
+        stats,
+        ignore,
+        parallel_builds=2,
+        plugins=["tests.cost_tests.toy_backend:ToyBackend"],
+        deadline=None,
+    )
+    return made, stats
+
+
+def questions(context: BuildContext, workloads: Sequence[Question]) -> dict[RecordKey, Question]:
+    keys = KeyMaker(context, MeasureConfig(), GPU)
+    return {keys.partition(w, t): (w, t) for w, t in workloads}
+
+
+def test_building_goes_on_while_something_is_timed(
+    context: BuildContext, toy: ToyTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[float] = []
+    build = measuring.Builder.build
+
+    def noting(self, jobs, done=None, go_on=lambda: True):  # type: ignore[no-untyped-def]
+        def told(index: int, result: BuildResult) -> None:
+            built.append(result.build_sec)
+            done(index, result)
+
+        return build(self, jobs, told, go_on)
+
+    monkeypatch.setattr(measuring.Builder, "build", noting)
+    runner, database = SlowRunner(0.3), Database()
+    made, stats = measurer(context, runner, database)
+    wanted = questions(context, [(toy_workload(n, 10), toy()) for n in range(1, 7)])
+    try:
+        begin = time.monotonic()
+        made.measure(wanted, within_budget=True)
+        elapsed = time.monotonic() - begin
+    finally:
+        made.close()
+    records = [database.lookup(key) for key in wanted]
+    assert all(record is not None and record.cost.is_valid for record in records)
+    assert all(record is not None and record.clocks == Clocks(1000, 2000) for record in records)
+    assert len(runner.spans) == len(built) == 6
+    assert all(a[1] <= b[0] for a, b in zip(runner.spans, runner.spans[1:], strict=False))
+    assert stats.seconds_running == pytest.approx(6 * 0.3)
+    assert stats.seconds_building == pytest.approx(elapsed - 6 * 0.3, abs=0.5)
+
+
+def test_the_device_is_free_while_code_generators_run(
+    context: BuildContext, toy: ToyTarget
+) -> None:
+    """They may try algorithms on it; a search on a CPU holds it all the time."""
+    got: list[bool] = []
+    stop = threading.Event()
+
+    def another() -> None:
+        while not stop.is_set():
+            with exclusive("cuda"):
+                got.append(True)
+            time.sleep(0.01)
+
+    made, _ = measurer(context, SlowRunner(0.0), Database())
+    thread = threading.Thread(target=another)
+    try:
+        thread.start()
+        made.measure(questions(context, [(toy_workload(2, 3), toy())]), within_budget=True)
+    finally:
+        stop.set()
+        thread.join()
+        made.close()
+    assert len(got) > 3
+
+
+def test_bad_builds_are_recorded_and_the_time_budget_ends_the_rest(
+    context: BuildContext, toy: ToyTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = Database()
+    runner = SlowRunner(0.0)
+    made, stats = measurer(context, runner, database)
+    monkeypatch.setattr(made, "_time_is_up", lambda: len(runner.spans) >= 3)
+    bad = (toy_workload(50, 1), toy(build="refuse"))
+    wanted = questions(context, [bad, *((toy_workload(n, 10), toy()) for n in range(1, 40))])
+    try:
+        made.measure(wanted, within_budget=True)
+    finally:
+        made.close()
+    records = [record for key in wanted if (record := database.lookup(key)) is not None]
+    assert len(records) == 4 and stats.measured == 4, "the bad one, and those that were in time"
+    assert stats.invalid == 1 and records[0].cost.status is CostStatus.BUILD_FAILED
+    assert not list(context.work_dir.glob("measure-*")), "nothing is left behind"
+
+
+def test_a_gpu_gets_a_builder_per_core_but_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cores, builders in ((1, 2), (2, 2), (16, 15)):
+        monkeypatch.setattr("collage.cost.measure.scheduler.available_cores", lambda n=cores: n)
+        assert default_builders("cuda") == builders and default_builders("cpu") == 2
+
+
+# --- what a library needs before it is loaded -------------------------------------------------
+
+
+def test_what_a_library_needs_is_loaded_before_it(tmp_path: Path) -> None:
+    needed = tmp_path / "wheel" / "libneeded_by_test.so.7"
+    needed.parent.mkdir()
+    code = "int answer_of_needed(void) { return 42; }"
+    command = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-Wl,-soname,libneeded_by_test.so.7"]
+    subprocess.run([*command, "-o", needed], input=code, text=True, check=True)
+    library = tmp_path / "build" / "model.so"
+    library.parent.mkdir()
+    code = "int answer_of_needed(void); int answer(void) { return answer_of_needed(); }"
+    command = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", library, "-x", "none", needed]
+    subprocess.run(command, input=code, text=True, check=True)
+    need = LibraryNeed("libneeded_by_test.so.7", "7.0", "a-wheel", needed)
+    stage_to_measure(CompiledLibrary(library, (), (need,)))
+    loader = (
+        "import ctypes, sys; from pathlib import Path;"
+        "from collage.cost.worker.requirements import load_needs;"
+        "load_needs(Path(sys.argv[1])); print(ctypes.CDLL(sys.argv[1]).answer())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", loader, library], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "42\n"
+    needed.unlink()
+    with pytest.raises(MeasurementError, match="libneeded_by_test"):
+        load_needs(library)
+    stage_to_measure(CompiledLibrary(library, ()))
+    load_needs(library)  # Nothing is needed any longer.
+    assert not library.with_name("needs.json").exists()
+
+
+def test_whole_models_are_compiled_before_the_device_is_held(
+    context: BuildContext, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Their code generators hold it: to wait for oneself would take an hour."""
+    order: list[str] = []
+
+    def library() -> Path:
+        with exclusive("cuda", lambda: order.append("waits")):
+            order.append("compiles")
+        return tmp_path
+
+    class Timer:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def measure(self, models: Sequence[WholeModel], *_: object) -> list[RunResult]:
+            thread = threading.Thread(target=library)
+            thread.start()
+            time.sleep(0.3)
+            order.append("times")
+            waiting.append(thread)
+            return [RunResult(Cost(CostStatus.VALID, 1.0, 0.0, (1.0,))) for _ in models]
+
+    waiting: list[threading.Thread] = []
+    monkeypatch.setattr(measuring, "EndToEndTimer", Timer)
+    made, _ = measurer(context, SlowRunner(0.0), Database())
+    target = BackendTarget("tvm", tvm.target.Target({"kind": "cuda", "arch": "sm_90a"}))
+    model = WholeModel("key", "model", (target,), library)
+    key = KeyMaker(context, MeasureConfig(), GPU).make("end_to_end", "key", "", [target])
+    records = made.measure_models([model], [key], [], [], 1)
+    waiting[0].join()
+    assert records[0].cost.is_valid
+    assert order == ["compiles", "waits", "times", "compiles"]
