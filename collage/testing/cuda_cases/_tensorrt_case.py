@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import tvm
@@ -40,6 +40,14 @@ def weights(*shape: int, dtype: str = "float32", seed: int = 0, scale: float = 0
     return relax.const(values.astype(np.dtype(dtype)), dtype)
 
 
+def _input(given: Input | Sequence[int]) -> Input:
+    match given:
+        case (tuple() | list() as shape, str() as dtype):
+            return shape, dtype
+        case _:
+            return cast(Sequence[int], given), "float32"
+
+
 def _arch() -> str:
     """An architecture that the installed TensorRT builds engines for without a GPU."""
     package, _ = find_package()
@@ -56,9 +64,9 @@ def case(
     rtol: float = 0.0,
 ) -> CudaCase:
     """A case; inputs without a dtype are float32."""
-    given = [i if isinstance(i[-1], str) else (i, "float32") for i in inputs]
-    dtype = str(given[0][1])
-    shape = "x".join(map(str, given[0][0])) or "scalar"
+    given = [_input(i) for i in inputs]
+    extents, dtype = given[0]
+    shape = "x".join(map(str, extents)) or "scalar"
     name = "-".join(part for part in (pattern, what, dtype, shape) if part)
     return CudaCase(
         name=name,

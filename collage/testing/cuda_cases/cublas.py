@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import tvm
@@ -22,6 +22,14 @@ APPROXIMATE_GELU_RTOL = 4e-3
 """The tanh approximation is off by up to 5e-4, besides the rounding."""
 
 
+class Values(Protocol):
+    """A maker of seeded constants."""
+
+    def __call__(self, *shape: int, scale: float = 1.0) -> relax.Expr:
+        """Normally distributed values times ``scale``."""
+        ...
+
+
 @dataclass(frozen=True)
 class Chain:
     """What follows a product, in the order that the backend runs it."""
@@ -37,11 +45,14 @@ class Chain:
         given = [name for name, on in parts if on] + [self.activation] * bool(self.activation)
         return "".join(f"_{name}" for name in given)
 
-    def emit(self, emit: Emit, y: relax.Expr, residual: relax.Expr | None, values: Any) -> Any:
+    def emit(
+        self, emit: Emit, y: relax.Expr, residual: relax.Expr | None, values: Values
+    ) -> relax.Expr:
         """The chain after ``y``; the last operator is not bound yet."""
         steps: list[Callable[[relax.Expr], relax.Expr]] = []
         if self.bias is not None:
-            steps.append(lambda y: op.add(y, values(*self.bias)))
+            bias = values(*self.bias)
+            steps.append(lambda y: op.add(y, bias))
         if self.residual:
             steps.append(lambda y: op.add(y, residual))
         if self.activation:
@@ -118,7 +129,7 @@ def convolution(
     return graph(shapes, body, dtype)
 
 
-def seeded(seed: int, dtype: str) -> Callable[..., relax.Expr]:
+def seeded(seed: int, dtype: str) -> Values:
     """A maker of constants, the same ones at every run."""
     rng = np.random.default_rng(seed)
 
@@ -201,16 +212,20 @@ def _convolution_epilogues() -> list[CudaCase]:
 
 def _permuted() -> list[CudaCase]:
     """Batch 1, so that heads have one stride; and plain transposes with larger batches."""
-    heads, keys = {"lhs_axes": HEADS_FIRST}, {"rhs_axes": KEYS}
-    back = {"result_axes": HEADS_FIRST}
     tokens, other, scores = (1, 24, 4, 40), (1, 16, 4, 40), (1, 4, 24, 16)
     first, values = (1, 4, 24, 40), (1, 4, 40, 16)
     return [
         _case(
-            "matmul_permuted_lhs", "float16", "heads", product(tokens, values, "float16", **heads)
+            "matmul_permuted_lhs",
+            "float16",
+            "heads",
+            product(tokens, values, "float16", lhs_axes=HEADS_FIRST),
         ),
         _case(
-            "matmul_permuted_rhs", "bfloat16", "heads", product(first, other, "bfloat16", **keys)
+            "matmul_permuted_rhs",
+            "bfloat16",
+            "heads",
+            product(first, other, "bfloat16", rhs_axes=KEYS),
         ),
         _case(
             "matmul_permuted_rhs",
@@ -222,13 +237,13 @@ def _permuted() -> list[CudaCase]:
             "matmul_permuted_result",
             "float32",
             "heads",
-            product(scores, (1, 4, 16, 40), "float32", **back),
+            product(scores, (1, 4, 16, 40), "float32", result_axes=HEADS_FIRST),
         ),
         _case(
             "matmul_permuted_lhs_rhs",
             "float16",
             "heads",
-            product(tokens, other, "float16", **heads, **keys),
+            product(tokens, other, "float16", lhs_axes=HEADS_FIRST, rhs_axes=KEYS),
         ),
         _case(
             "matmul_permuted_lhs_rhs",
@@ -246,13 +261,22 @@ def _permuted() -> list[CudaCase]:
             "matmul_permuted_rhs_result",
             "float16",
             "heads",
-            product(scores, (1, 16, 4, 40), "float16", rhs_axes=HEADS_FIRST, **back),
+            product(
+                scores, (1, 16, 4, 40), "float16", rhs_axes=HEADS_FIRST, result_axes=HEADS_FIRST
+            ),
         ),
         _case(
             "matmul_permuted_lhs_rhs_result",
             "float32",
             "heads",
-            product(tokens, other, "float32", **heads, **keys, **back),
+            product(
+                tokens,
+                other,
+                "float32",
+                lhs_axes=HEADS_FIRST,
+                rhs_axes=KEYS,
+                result_axes=HEADS_FIRST,
+            ),
         ),
     ]
 

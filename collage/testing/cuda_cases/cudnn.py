@@ -77,19 +77,26 @@ def _convolutions() -> list[CudaCase]:
     residual = ("bias", "add", "relu")
     shapes: list[tuple[str, str, Sequence[str], tvm.IRModule]] = []
 
-    def add(what: str, dtype: str, epilogue: Sequence[str], *args: Any, **attrs: Any) -> None:
-        shapes.append((what, dtype, epilogue, convolution(*args, epilogue, dtype, **attrs)))
+    def add(
+        what: str,
+        dtype: str,
+        epilogue: Sequence[str],
+        data: tuple[int, int, int, int],
+        filters: tuple[int, int, int],
+        **attrs: Any,
+    ) -> None:
+        module = convolution(data, filters, epilogue, dtype, **attrs)
+        shapes.append((what, dtype, epilogue, module))
 
     for dtype in RTOL:
-        first = ((1, 3, 56, 56), (64, 7, 7))
-        add("first-layer", dtype, biased, *first, strides=2, padding=3)
+        add("first-layer", dtype, biased, (1, 3, 56, 56), (64, 7, 7), strides=2, padding=3)
         add("depthwise", dtype, ("bias", "clip"), (2, 32, 14, 14), (32, 3, 3), padding=1, groups=32)
         add("groups", dtype, biased, (1, 64, 14, 14), (128, 3, 3), padding=1, groups=4)
         add("1x1", dtype, residual, (4, 64, 7, 7), (256, 1, 1))
     add("strided", "float16", biased, (2, 64, 15, 15), (64, 3, 3), strides=2, padding=1)
     add("dilated", "float16", biased, (1, 32, 20, 20), (32, 3, 3), padding=2, dilation=2)
     add("oblong", "bfloat16", ("bias",), (1, 16, 12, 20), (24, 1, 7), padding=(0, 3))
-    uneven = {"strides": 2, "padding": (0, 0, 1, 1)}
+    uneven: dict[str, Any] = {"strides": 2, "padding": (0, 0, 1, 1)}
     add("uneven-padding", "float16", biased, (2, 32, 16, 16), (64, 3, 3), **uneven)
     add("uneven-padding", "float32", biased, (2, 32, 16, 16), (64, 3, 3), **uneven)
     add("odd-channels", "float16", biased, (2, 7, 9, 9), (13, 3, 3), padding=1)
@@ -132,7 +139,7 @@ def _products() -> list[CudaCase]:
 
 def _single() -> list[CudaCase]:
     made = []
-    window = {"pool_size": 3, "strides": 2, "padding": 1}
+    window: dict[str, Any] = {"pool_size": 3, "strides": 2, "padding": 1}
     for dtype in RTOL:
         for kind, attrs in (
             ("max_pool2d", window),
@@ -150,7 +157,7 @@ def _single() -> list[CudaCase]:
     odd = graph([(3, 77)], lambda _, x: op.nn.softmax(x, axis=-1), "float16")
     two_axes = norm("layer_norm", (4, 8, 64), "float16", [1, 2])
     global_pool = pool("avg_pool2d", (2, 7, 7, 64), "float16", pool_size=7)
-    ceil = {"pool_size": 3, "strides": 2, "ceil_mode": True}
+    ceil: dict[str, Any] = {"pool_size": 3, "strides": 2, "ceil_mode": True}
     return [
         *made,
         *(

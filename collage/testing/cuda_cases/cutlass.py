@@ -6,7 +6,7 @@ chosen at run time. The rest reach the other kinds, tiles, layouts and alignment
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,7 @@ def dense(form: Form, lhs: Sequence[int], rhs: Sequence[int], dtype: str) -> tvm
         b = constant(*rhs, rng=rng, scale=rhs[-2] ** -0.5, dtype=dtype) if weights else others[0]
         a = emit(_swapped(a, len(lhs))) if form.transposed_a else a
         b = emit(_swapped(b, len(rhs))) if form.transposed_b else b
-        steps = []
+        steps: list[Callable[[relax.Expr], relax.Expr]] = []
         if form.bias:
             steps.append(lambda y: op.add(y, constant(columns, rng=rng, dtype=dtype)))
         if form.activation:

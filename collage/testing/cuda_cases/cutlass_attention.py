@@ -29,7 +29,7 @@ def attention(
 ) -> tvm.IRModule:
     """``relax.nn.attention`` of (batch, heads, queries, keys, elements of a head)."""
     batch, heads, queries, keys, dim = extents
-    shapes = [
+    shapes: list[tuple[int, ...]] = [
         (batch, queries, heads, dim),
         (batch, keys, heads, dim),
         (batch, keys, heads, dim_value or dim),

@@ -119,7 +119,8 @@ def cases() -> list[CudaCase]:
     dilated = {"padding": 2, "dilation": 2}
     uneven = {"padding": (0, 1, 2, 1), "strides": (2, 1), "dilation": (1, 2)}
     small = (2, 9, 11, 32)
-    older, newer = {"sm": 80, "find_first_valid": True}, {"split_k_slices": 1}
+    older: dict[str, Any] = {"sm": 80, "find_first_valid": True}
+    newer: dict[str, Any] = {"split_k_slices": 1}
     return [
         *(
             _case(f"2x9x11x32-{epilogue}", Convolution(small, (40, 3, 3), epilogue, same), **older)

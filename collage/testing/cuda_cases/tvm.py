@@ -111,14 +111,12 @@ def _graphs(dtype: str) -> dict[str, tuple[Sequence[Input], Body]]:
         ("wide", (16, 64), 1003),
         ("wide_row", (1, 64), 1003),
     ]
+
+    def dense(depth: int, width: int) -> Body:
+        return lambda g, x: g.emit(op.nn.gelu(g.dense(x[0], depth, width)))
+
     products: dict[str, tuple[Sequence[Input], Body]] = {
-        f"dense_{name}": (
-            [tensor(*shape)],
-            lambda g, x, depth=shape[-1], width=width: g.emit(
-                op.nn.gelu(g.dense(x[0], depth, width))
-            ),
-        )
-        for name, shape, width in gain
+        f"dense_{name}": ([tensor(*shape)], dense(shape[-1], width)) for name, shape, width in gain
     }
     return {
         **products,
