@@ -19,8 +19,8 @@ from tvm import relax
 
 from collage.backends.contract.base import BackendTarget, BuildContext, ExternalBackend, LibraryNeed
 from collage.backends.contract.errors import CompileError, OutputError, TargetError
-from collage.backends.contract.native import NativeBackend
-from collage.backends.contract.registry import CodegenFailures, encode_codegen_options, get_backend
+from collage.backends.contract.registry import CodegenFailures, encode_codegen_options
+from collage.backends.contract.target_set import external_members, native_members
 from collage.backends.relax.cuda_graph import all_capturable, copy_shared_inputs
 from collage.backends.relax.lift_constants import lift_constants
 from collage.backends.toolchain import native
@@ -54,10 +54,8 @@ def lower_native(
     mod: tvm.IRModule, targets: Sequence[BackendTarget], context: BuildContext
 ) -> tvm.IRModule:
     """Let every native backend lower its partitions."""
-    for target in targets:
-        backend = get_backend(target.backend)
-        if isinstance(backend, NativeBackend):
-            mod = backend.lower(mod, target, context)
+    for backend, target in native_members(targets):
+        mod = backend.lower(mod, target, context)
     return mod
 
 
@@ -101,7 +99,8 @@ def build_executable(
         mod = copy_shared_inputs(mod)
     mod = lower_native(mod, targets, context)
     used = codegen_names(mod)
-    mod = lift_constants(mod, {b.name for b in _external(targets) if b.constants_as_arguments})
+    external = external_members(targets)
+    mod = lift_constants(mod, {b.name for b, _ in external if b.constants_as_arguments})
     failures = CodegenFailures()
     options = {
         t.backend: encode_codegen_options(t, context, failures)
@@ -140,11 +139,6 @@ def is_cuda(targets: Sequence[BackendTarget]) -> bool:
     return bool(targets) and targets[0].device.kind.name == "cuda"
 
 
-def _external(targets: Sequence[BackendTarget]) -> list[ExternalBackend]:
-    backends = (get_backend(target.backend) for target in targets)
-    return [backend for backend in backends if isinstance(backend, ExternalBackend)]
-
-
 def library_needs(targets: Sequence[BackendTarget]) -> tuple[LibraryNeed, ...]:
     """Libraries that the machine must have to run what these targets compile.
 
@@ -154,10 +148,8 @@ def library_needs(targets: Sequence[BackendTarget]) -> tuple[LibraryNeed, ...]:
         When two targets need different libraries of the same name, which one process cannot load.
     """
     needs = [cudart()] if is_cuda(targets) else []
-    for target in targets:
-        backend = get_backend(target.backend)
-        if isinstance(backend, ExternalBackend):
-            needs += backend.required_libraries(target)
+    for backend, target in external_members(targets):
+        needs += backend.required_libraries(target)
     distinct: dict[str, LibraryNeed] = {}
     for need in needs:
         stem = need.soname.partition(".so")[0]
@@ -195,12 +187,10 @@ def link(
     """
     libraries: dict[str, Path] = {}
     runtimes: dict[str, str] = {}
-    for target in used:
-        backend = get_backend(target.backend)
-        if isinstance(backend, ExternalBackend):
-            libraries.update({path.name: path for path in backend.shared_libraries(target)})
-            if name := backend.runtime(target):
-                runtimes[target.backend] = name
+    for backend, target in external_members(used):
+        libraries.update({path.name: path for path in backend.shared_libraries(target)})
+        if name := backend.runtime(target):
+            runtimes[target.backend] = name
     flags = ["-shared", "-fPIC", "-fopenmp", "-Wl,-rpath,$ORIGIN/lib", "-Wl,--build-id=none"]
     # TVM names options before objects, where a linker that defaults to --as-needed drops libraries.
     required = library_needs(used)

@@ -11,6 +11,7 @@ import tvm
 from collage.backends.contract.base import BackendTarget
 from collage.backends.contract.errors import BackendUnavailableError, TargetError
 from collage.backends.contract.registry import backend_names, get_backend
+from collage.backends.contract.target_set import TargetSet
 from collage.backends.toolchain.cuda_runtime import has_device
 
 TargetLike: TypeAlias = str | Mapping[str, Any] | tvm.target.Target | BackendTarget
@@ -18,8 +19,8 @@ TargetLike: TypeAlias = str | Mapping[str, Any] | tvm.target.Target | BackendTar
 _DEVICE_KIND = {"llvm": "cpu", "cuda": "cuda"}
 
 
-def resolve_targets(targets: Sequence[TargetLike]) -> tuple[BackendTarget, ...]:
-    """Turn what the user gave into validated backend targets, TVM's own first.
+def resolve_targets(targets: Sequence[TargetLike]) -> TargetSet:
+    """Turn what the user gave into validated backend targets.
 
     TVM itself always takes part: where no device target is given, the host CPU is meant.
 
@@ -61,7 +62,7 @@ def resolve_targets(targets: Sequence[TargetLike]) -> tuple[BackendTarget, ...]:
             raise TargetError(f"unknown target '{kind}'; known targets: {known}", value=kind)
     device = _check_device(device or _device_target("llvm", {}), external)
     tvm_options = get_backend("tvm").parse_options(native_options)
-    resolved = [BackendTarget("tvm", device, tvm_options)]
+    resolved = []
     for kind, attributes in external:
         backend = get_backend(kind)
         options = backend.parse_options(attributes)
@@ -72,7 +73,7 @@ def resolve_targets(targets: Sequence[TargetLike]) -> tuple[BackendTarget, ...]:
                 value=kind,
             )
         resolved.append(BackendTarget(kind, device, options))
-    return tuple(resolved)
+    return TargetSet(BackendTarget("tvm", device, tvm_options), tuple(resolved))
 
 
 def parse_target_text(text: str) -> TargetLike:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from collage.backends.contract.base import BackendTarget, Granularity
 from collage.backends.contract.errors import SearchError
-from collage.backends.contract.registry import get_backend
+from collage.backends.contract.target_set import is_native
 from collage.search.byoc import choose_matches, merge_composites
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
@@ -18,7 +18,7 @@ from collage.search.fusion import fuse_ops_groups
 from collage.search.partitioning import Partitioning, make_partitioning
 from collage.search.rules.accepted import region_verdict
 from collage.search.rules.combine import join
-from collage.search.rules.default import MatchRule, is_native
+from collage.search.rules.default import MatchRule
 from collage.search.rules.host import is_host
 
 
@@ -82,7 +82,7 @@ def _merge(graph: DataflowGraph, chosen: Sequence[Candidate]) -> list[Candidate]
     by_nodes = {match.nodes: match for match in chosen}
     joinable = {}
     for number, match in enumerate(chosen):
-        graph_wide = get_backend(match.backend).granularity is Granularity.GRAPH
+        graph_wide = match.target.implementation.granularity is Granularity.GRAPH
         joinable[match.nodes] = match.backend if graph_wide else f"{match.backend}:{number}"
     regions = []
     for group in merge_composites(graph, joinable):

@@ -180,6 +180,20 @@ class BackendTarget:
     device: tvm.target.Target
     options: Any = field(default_factory=NoOptions)
 
+    @cached_property
+    def implementation(self) -> Backend:
+        """The registered backend of that name.
+
+        Raises
+        ------
+        TargetError
+            When there is none.
+        """
+        # The registry makes targets itself: it cannot be imported before them.
+        from collage.backends.contract.registry import get_backend
+
+        return get_backend(self.backend)
+
     def option_dict(self) -> dict[str, Any]:
         """The options as plain values, for logs and for ``RunCodegen``'s target options."""
         return dataclasses.asdict(self.options)

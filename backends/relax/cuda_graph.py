@@ -12,17 +12,13 @@ from collections.abc import Sequence
 import tvm
 from tvm import relax
 
-from collage.backends.contract.base import BackendTarget, ExternalBackend
-from collage.backends.contract.registry import get_backend
+from collage.backends.contract.base import BackendTarget
+from collage.backends.contract.target_set import external_members
 
 
 def all_capturable(targets: Sequence[BackendTarget]) -> bool:
     """Whether every one of these targets' partitions may be captured."""
-    for target in targets:
-        backend = get_backend(target.backend)
-        if isinstance(backend, ExternalBackend) and not backend.cuda_graph_safe(target):
-            return False
-    return True
+    return all(backend.cuda_graph_safe(target) for backend, target in external_members(targets))
 
 
 def copy_shared_inputs(mod: tvm.IRModule) -> tvm.IRModule:

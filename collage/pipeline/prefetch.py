@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from collage.backends.contract.base import BackendTarget, BuildContext, ExternalBackend
+from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.errors import CollageError, CompileError
-from collage.backends.contract.registry import get_backend
+from collage.backends.contract.target_set import external_members
 from collage.backends.toolchain.native import Compilation
 from collage.cost.device.detect import available_cores
 
@@ -90,11 +90,9 @@ class Ahead:
 def missing(targets: Sequence[BackendTarget], context: BuildContext) -> list[Compilation]:
     """What the targets' libraries will need, whatever the model is, and the cache lacks."""
     found: dict[Path, Compilation] = {}
-    for target in targets:
-        backend = get_backend(target.backend)
-        if isinstance(backend, ExternalBackend):
-            # Who cannot say what it needs now, says why when it compiles.
-            with contextlib.suppress(CollageError):
-                for compilation in backend.compilations(target, context):
-                    found.setdefault(compilation.output, compilation)
+    for backend, target in external_members(targets):
+        # Who cannot say what it needs now, says why when it compiles.
+        with contextlib.suppress(CollageError):
+            for compilation in backend.compilations(target, context):
+                found.setdefault(compilation.output, compilation)
     return [compilation for path, compilation in found.items() if not path.exists()]

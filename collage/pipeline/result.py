@@ -13,8 +13,9 @@ import tvm
 from tvm import relax
 
 from collage.backends.compile import CompiledLibrary, build_executable
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract.base import BuildContext
 from collage.backends.contract.errors import OutputError
+from collage.backends.contract.target_set import TargetSet
 from collage.bundle.bundle import TensorInfo, prepare_folder, write_bundle
 from collage.report.data import Report
 from collage.report.html import write_html
@@ -36,8 +37,8 @@ class Result:
         Which backend runs which operators.
     report : Report
         Costs, alternatives and why-nots.
-    targets : tuple of BackendTarget
-        What was searched over.
+    targets : TargetSet
+        What was searched over: a sequence, TVM's own target first.
     inputs, outputs : tuple of TensorInfo
         Of the compiled function.
     alternatives : mapping of str to tvm.IRModule
@@ -49,7 +50,7 @@ class Result:
     module: tvm.IRModule
     partitioning: Partitioning
     report: Report
-    targets: tuple[BackendTarget, ...]
+    targets: TargetSet
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
     library: CompiledLibrary
@@ -110,7 +111,7 @@ class Result:
             outputs=self.outputs,
             num_threads=self.context.num_threads,
             versions=self.versions,
-            device=self.targets[0].device,
+            device=self.targets.native.device,
             report=self.report,
         )
         write_html(self.report, folder / REPORT_HTML)

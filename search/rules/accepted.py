@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collage.backends.contract.base import ExternalBackend, Verdict
-from collage.backends.contract.registry import get_backend
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
 from collage.search.rules._base import Found, PartitionRule, Rejection
@@ -39,7 +38,7 @@ class AcceptedRule(PartitionRule):
 
 def region_verdict(graph: DataflowGraph, candidate: Candidate) -> Verdict:
     """What the candidate's backend says to its operators as one partition."""
-    backend = get_backend(candidate.backend)
+    backend = candidate.target.implementation
     if not isinstance(backend, ExternalBackend):
         return Verdict.yes()
     operators = [graph.bindings[index].value for index in bits(candidate.nodes)]

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from collage.backends.contract.base import BackendTarget, Granularity
 from collage.backends.contract.errors import SearchError
-from collage.backends.contract.native import NativeBackend
-from collage.backends.contract.registry import get_backend
+from collage.backends.contract.target_set import is_native
 from collage.search.dataflow import DataflowGraph
 from collage.search.rules._base import Found, PartitionRule
 from collage.search.rules.accepted import AcceptedRule
@@ -23,7 +22,6 @@ from collage.search.rules.union import UnionRule
 from collage.search.subgraph import SubGraphLimits
 
 FUSION_LIMITS = CombineLimits(max_parts=6, max_per_seed=24)
-TVM = "tvm"
 
 
 def default_rules(
@@ -69,7 +67,7 @@ def external_rule(
 ) -> PartitionRule:
     """Candidates of a backend that brings a library."""
     matches = MatchRule(target)
-    if get_backend(target.backend).granularity is Granularity.GRAPH:
+    if target.implementation.granularity is Granularity.GRAPH:
         return AcceptedRule(RegionsRule(matches, region_limits))
     return AcceptedRule(matches)
 
@@ -87,7 +85,7 @@ class MatchRule(PartitionRule):
         key = ("matches", self.target.key())
         found = graph.memo.get(key)
         if not isinstance(found, Found):
-            triples = get_backend(self.target.backend).patterns(self.target)
+            triples = self.target.implementation.patterns(self.target)
             rules = [
                 CompositeRule(DFPatternRule(triple, self.target), triple.name)
                 for triple in reversed(list(triples))
@@ -95,8 +93,3 @@ class MatchRule(PartitionRule):
             found = UnionRule(rules).find(graph)
             graph.memo[key] = found
         return found
-
-
-def is_native(target: BackendTarget) -> bool:
-    """Whether a target's backend compiles through TVM itself."""
-    return target.backend == TVM or isinstance(get_backend(target.backend), NativeBackend)

@@ -1,0 +1,123 @@
+"""The targets that one module is compiled for: one that compiles through TVM, and the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+from collage.backends.contract.base import BackendTarget, ExternalBackend
+from collage.backends.contract.errors import TargetError
+from collage.backends.contract.native import NativeBackend
+
+
+@dataclass(frozen=True)
+class TargetSet(Sequence[BackendTarget]):
+    """The targets of one search: a sequence of them, the native one first.
+
+    Attributes
+    ----------
+    native : BackendTarget
+        Of the backend that compiles through TVM: it can run every operator, so it runs what no
+        other takes.
+    external : tuple of BackendTarget
+        Of the backends that bring a library, in the order that the user gave.
+
+    Raises
+    ------
+    TargetError
+        When the targets are not for one and the same device.
+    """
+
+    native: BackendTarget
+    external: tuple[BackendTarget, ...] = ()
+
+    def __post_init__(self) -> None:
+        for target in self.external:
+            if target.device.kind.name != self.native.device.kind.name:
+                raise TargetError(
+                    f"target '{target.backend}' is for '{target.device.kind.name}', the others are "
+                    f"for '{self.native.device.kind.name}'; targets of several kinds of devices "
+                    "cannot be used together",
+                    value=target.key(),
+                )
+
+    @classmethod
+    def of(cls, targets: Iterable[BackendTarget]) -> TargetSet:
+        """The set of these targets, whatever their order.
+
+        Raises
+        ------
+        TargetError
+            When not exactly one of them is of a native backend.
+        """
+        if isinstance(targets, TargetSet):
+            return targets
+        members = tuple(targets)
+        native = [target for target in members if is_native(target)]
+        if len(native) != 1:
+            raise TargetError(
+                f"{len(native)} of the targets compile through TVM; give exactly one, for example "
+                "'llvm'",
+                value=[target.backend for target in members],
+            )
+        return cls(native[0], tuple(target for target in members if not is_native(target)))
+
+    def __iter__(self) -> Iterator[BackendTarget]:
+        yield self.native
+        yield from self.external
+
+    def __len__(self) -> int:
+        return 1 + len(self.external)
+
+    @overload
+    def __getitem__(self, index: int) -> BackendTarget: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[BackendTarget, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> BackendTarget | tuple[BackendTarget, ...]:
+        return tuple(self)[index]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The backends' names, the native one's first."""
+        return tuple(target.backend for target in self)
+
+    def named(self, backend: str) -> BackendTarget:
+        """The target of a backend.
+
+        Raises
+        ------
+        TargetError
+            When none of the targets is of that backend; lists those there are.
+        """
+        for target in self:
+            if target.backend == backend:
+                return target
+        raise TargetError(
+            f"'{backend}' is none of these targets: {', '.join(self.names)}", value=backend
+        )
+
+
+def is_native(target: BackendTarget) -> bool:
+    """Whether a target's backend compiles through TVM itself."""
+    return isinstance(target.implementation, NativeBackend)
+
+
+def native_members(
+    targets: Iterable[BackendTarget],
+) -> list[tuple[NativeBackend, BackendTarget]]:
+    """The targets of backends that compile through TVM, with those backends."""
+    members = [(target.implementation, target) for target in targets]
+    return [(backend, target) for backend, target in members if isinstance(backend, NativeBackend)]
+
+
+def external_members(
+    targets: Iterable[BackendTarget],
+) -> list[tuple[ExternalBackend, BackendTarget]]:
+    """The targets of backends that bring a library, with those backends."""
+    members = [(target.implementation, target) for target in targets]
+    return [
+        (backend, target) for backend, target in members if isinstance(backend, ExternalBackend)
+    ]
