@@ -1,0 +1,38 @@
+"""Where and how native code is built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+NUM_THREADS_ALL = 0
+"""Value of ``num_threads`` that stands for every core the process may use."""
+
+
+@dataclass(frozen=True)
+class BuildContext:
+    """Where and how native code is built.
+
+    Attributes
+    ----------
+    cache_dir : Path
+        Objects compiled once per content; survives the process.
+    work_dir : Path
+        Scratch folder of one compilation; must exist until the final link.
+    num_threads : int
+        Threads every backend's kernels use; ``NUM_THREADS_ALL`` for all cores.
+    cxx : str
+        The C++ compiler driver, also used to link.
+    tuning_log : Path or None
+        The user's log, which takes and gives what backends find by timing kernels, see
+        :mod:`collage.backends.storage.tuning_store`; the cache folder has it in any case.
+    replay : bool
+        Time nothing while compiling: a choice that was not made before is an error.
+    """
+
+    cache_dir: Path
+    work_dir: Path
+    num_threads: int = NUM_THREADS_ALL
+    cxx: str = "g++"
+    tuning_log: Path | None = None
+    replay: bool = False

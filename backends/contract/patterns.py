@@ -1,0 +1,67 @@
+"""What a backend can run: patterns, and predicates that answer with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from tvm import relax
+from tvm.relax.dpl import DFPattern
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A predicate's answer: yes, or no with a reason a user can read."""
+
+    accepted: bool
+    reason: str = ""
+
+    @classmethod
+    def yes(cls) -> Verdict:
+        return cls(True)
+
+    @classmethod
+    def no(cls, reason: str) -> Verdict:
+        return cls(False, reason)
+
+    def __bool__(self) -> bool:
+        return self.accepted
+
+
+@dataclass(frozen=True)
+class Match:
+    """What a pattern matched, as a predicate sees it.
+
+    Attributes
+    ----------
+    root : relax.Expr
+        The expression the whole pattern matched.
+    annotated : mapping of str to relax.Expr
+        The expressions matched by the triple's named sub-patterns. A variable bound inside the
+        dataflow block stands for itself; constants are ``tvm.ir.GenericConst``.
+    """
+
+    root: relax.Expr
+    annotated: Mapping[str, relax.Expr]
+
+
+Predicate = Callable[[Match], Verdict]
+
+
+def always(_: Match) -> Verdict:
+    """Predicate that accepts every match."""
+    return Verdict.yes()
+
+
+@dataclass(frozen=True)
+class PatternTriple:
+    """(name, Relax dataflow pattern, predicate), as in TVM's pattern tables.
+
+    ``name`` is ``<backend>.<what>``; ``annotations`` names sub-patterns for the predicate. In a
+    backend's list a later triple has a higher priority, as in ``relax.backend.register_patterns``.
+    """
+
+    name: str
+    pattern: DFPattern
+    predicate: Predicate = always
+    annotations: Mapping[str, DFPattern] = field(default_factory=dict)

@@ -1,0 +1,43 @@
+"""What a backend needs of a machine: to be used at all, and to load what it compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Availability:
+    """Whether a backend can be used on this machine.
+
+    ``versions`` maps each library to its version; they are part of every measurement's key.
+    ``remedy`` is a command line that mends an absence, for example ``pip install ...``.
+    """
+
+    usable: bool
+    versions: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class LibraryRequirement:
+    """A shared library that a compiled model needs and does not bring along.
+
+    Attributes
+    ----------
+    soname : str
+        The name it is loaded by, for example ``libcublasLt.so.13``.
+    version : str
+        What was linked against.
+    package : str
+        The Python package that brings it.
+    path : Path
+        Where it lies on this machine.
+    """
+
+    soname: str
+    version: str
+    package: str
+    path: Path
