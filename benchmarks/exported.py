@@ -16,6 +16,7 @@ import onnx
 from onnx import ModelProto
 
 from benchmarks.models import refill_weights
+from collage.backends.toolchain.artifact_cache import make_once
 
 
 def mobilenet_v2(seed: int = 0, image: int = 224, cache: Path | None = None) -> ModelProto:
@@ -138,13 +139,7 @@ def _export(network: Any, inputs: dict[str, Any]) -> ModelProto:
 def _cached(cache: Path | None, name: str, make: Callable[[], ModelProto]) -> ModelProto:
     if cache is None:
         return make()
-    path = cache / f"{name}.onnx"
-    if not path.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".partial")
-        onnx.save(make(), partial)
-        partial.rename(path)  # an interrupted export leaves no half model behind
-    return onnx.load(path)
+    return onnx.load(make_once(cache / f"{name}.onnx", lambda path: onnx.save(make(), path)))
 
 
 BUILDERS: dict[str, Callable[..., ModelProto]] = {

@@ -22,6 +22,7 @@ from benchmarks.exported import BUILDERS
 from benchmarks.interleave import EngineResult, Plan, measure, steps
 from benchmarks.models import before_softmax, light_model
 from benchmarks.processes import Turn
+from collage.backends.toolchain.artifact_cache import make_once
 
 MODELS = ("resnet50", "squeezenet", "mobilenet_v2", "bert_base")
 _RESULTS = Path(__file__).resolve().parent / "results"
@@ -125,15 +126,17 @@ def _model_file(name: str, folder: Path, console: Console) -> Path | None:
         console.print(f"{name} left out: {', '.join(missing)} not installed (the extra \\[bench])")
         return None
     # Elsewhere: torch's threads and memory have no place in the process that takes the times.
-    partial = path.with_suffix(".partial")
-    command = [sys.executable, "-m", "benchmarks.exported", name, str(partial)]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    if run.returncode != 0:
-        last = (run.stderr.strip().splitlines() or ["no message"])[-1]
+    command = [sys.executable, "-m", "benchmarks.exported", name]
+
+    def export(partial: Path) -> None:
+        subprocess.run([*command, str(partial)], capture_output=True, text=True, check=True)
+
+    try:
+        return make_once(path, export)
+    except subprocess.CalledProcessError as error:
+        last = (error.stderr.strip().splitlines() or ["no message"])[-1]
         console.print(f"{name} left out: exporting it failed: {last}", markup=False)
         return None
-    partial.rename(path)
-    return path
 
 
 if __name__ == "__main__":

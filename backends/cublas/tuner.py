@@ -5,7 +5,6 @@ The timing itself is a small library (``cublas_tuner.cc``), compiled once.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -28,6 +27,7 @@ from collage.backends.cublas.tuning import (
 from collage.backends.storage.device_lock import exclusive
 from collage.backends.storage.tuning_store import TuningLog
 from collage.backends.toolchain import native
+from collage.backends.toolchain.artifact_cache import make_once
 from collage.backends.toolchain.cuda_runtime import device_name
 from collage.backends.toolchain.cuda_toolkit import (
     CUDA_HEADER,
@@ -134,16 +134,12 @@ def source_compilation(name: str, include: Path, context: BuildContext) -> nativ
 def tuner_library(libraries: Iterable[LibraryNeed], include: Path, context: BuildContext) -> Path:
     """The library that times algorithms, compiled once per content."""
     compiled = compile_source(TUNER, include, context)
-    output = compiled.with_suffix(".so")
-    if not output.exists():
-        paths = [need.path for need in libraries]
-        with tempfile.TemporaryDirectory(dir=output.parent) as folder:
-            made = Path(folder, output.name)
-            rpaths = [f"-Wl,-rpath,{path.parent}" for path in paths]
-            command = [context.cxx, "-shared", "-o", made, compiled, *paths, *rpaths]
-            native.run_tool([str(part) for part in command])
-            made.replace(output)
-    return output
+    paths = [need.path for need in libraries]
+    rpaths = [f"-Wl,-rpath,{path.parent}" for path in paths]
+    command = [context.cxx, "-shared", *map(str, (compiled, *paths)), *rpaths]
+    return make_once(
+        compiled.with_suffix(".so"), lambda path: native.run_tool([*command, "-o", str(path)])
+    )
 
 
 class Tuner:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +26,7 @@ from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.problem import Graph
 from collage.backends.storage.device_lock import exclusive
 from collage.backends.toolchain import cuda_toolkit, native
+from collage.backends.toolchain.artifact_cache import replacing
 from collage.backends.toolchain.cuda_runtime import has_device
 
 NO_DEVICE = 3
@@ -91,7 +91,6 @@ def build_plans(
         )
     if missing:
         context.work_dir.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=context.work_dir) as scratch:
             text = table(list(missing.values()))
             planner = link_planner(text, Path(scratch), runtime, installation, context)
@@ -114,7 +113,8 @@ def _keep(missing: Mapping[Path, Graph], output: Path) -> None:
             continue
         # The plan last: it is what a reader looks for.
         for suffix in (".txt", ".plan"):
-            _publish(output / f"{index}{suffix}", stem.with_name(stem.name + suffix))
+            with replacing(stem.with_name(stem.name + suffix)) as partial:
+                partial.write_bytes((output / f"{index}{suffix}").read_bytes())
     if refused:
         raise refused[0]
 
@@ -128,14 +128,6 @@ def _device_is(compute_capability: int) -> bool:
 
 def _device_name() -> str:
     return str(tvm.cuda(0).device_name)
-
-
-def _publish(source: Path, place: Path) -> None:
-    """Copy a file so that a reader sees all of it or nothing."""
-    handle, temporary = tempfile.mkstemp(dir=place.parent)
-    with os.fdopen(handle, "wb") as file:
-        file.write(source.read_bytes())
-    Path(temporary).replace(place)
 
 
 def link_planner(

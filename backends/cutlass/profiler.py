@@ -27,6 +27,7 @@ from collage.backends.cutlass.tuning import Job, Outcome, Profiler
 from collage.backends.cutlass.unit import Unit, compile_jobs
 from collage.backends.storage.device_lock import exclusive
 from collage.backends.toolchain import native
+from collage.backends.toolchain.artifact_cache import make_once
 from collage.backends.toolchain.cuda_runtime import device_name
 from collage.backends.toolchain.cuda_toolkit import cached_cuda_compilation, cudart
 
@@ -103,11 +104,9 @@ class GpuProfiler:
     def program(self) -> Path:
         """The program that runs units, compiled once per content."""
         compiled = program_compilation(self.context, self.arch).run()
-        output = compiled.with_suffix(".bin")
-        if not output.exists():
-            with tempfile.TemporaryDirectory(dir=output.parent) as folder:
-                self._link(compiled, Path(folder, output.name), ["-ldl"]).replace(output)
-        return output
+        return make_once(
+            compiled.with_suffix(".bin"), lambda path: self._link(compiled, path, ["-ldl"])
+        )
 
     def _link(self, compiled: Path, output: Path, flags: Sequence[str]) -> Path:
         runtime = cudart().path

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from filelock import FileLock
 
 from collage.backends.contract.base import BuildContext
 from collage.backends.cutlass.families._base import KernelSource
@@ -70,13 +69,8 @@ class Unit:
         CompileError
             When nvcc refuses it.
         """
-        source = self.write(folder)
-        locks = context.cache_dir / "locks"
-        locks.mkdir(parents=True, exist_ok=True)
-        # Candidates of a search are built side by side and share kernels, which take a minute each.
-        with FileLock(locks / f"{self.symbol}.lock"):
-            flags = compile_flags(options)
-            return compile_cuda_cached(source, context, arch, flags, template_headers())
+        flags = compile_flags(options)
+        return compile_cuda_cached(self.write(folder), context, arch, flags, template_headers())
 
 
 def included_headers(text: str, folder: Path = TEMPLATES) -> list[Path]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from collage.backends.tensorrt.options import TensorrtOptions
 from collage.backends.tensorrt.problem import NetworkWriter, RefusalError
 from collage.backends.tensorrt.values import content_key, leaf_types
 from collage.backends.toolchain import cuda_toolkit
+from collage.backends.toolchain.artifact_cache import replacing
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,8 @@ class EngineBuilder:
         else:
             plan = self._build(function)
             self.built += 1
-            _write(path, plan)
+            with replacing(path) as partial:
+                partial.write_bytes(plan)
         return Engine(
             symbol=str(function.attrs["global_symbol"]),
             plan=plan,
@@ -150,7 +150,8 @@ class EngineBuilder:
         with filelock.FileLock(f"{path}.lock"):
             if path.is_file():
                 timings = combine_timings(self._package, timings, path.read_bytes())
-            _write(path, timings)
+            with replacing(path) as partial:
+                partial.write_bytes(timings)
 
     def _content_name(self, function: relax.Function) -> str:
         """Names a region by all that its engine is made of, its own name left out."""
@@ -173,15 +174,6 @@ def _constants(function: relax.Function) -> list[np.ndarray]:
 
     relax.analysis.post_order_visit(function, visit)
     return found
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Beside its place, then renamed: another process may read or write it now."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    Path(temporary).replace(path)
 
 
 def _tensor(ty: relax.TensorType) -> Tensor:

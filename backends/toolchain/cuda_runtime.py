@@ -17,6 +17,7 @@ from tvm_ffi.libinfo import load_lib_ctypes
 from collage.backends.contract.base import BuildContext
 from collage.backends.contract.errors import BackendUnavailableError, CompileError
 from collage.backends.toolchain import native
+from collage.backends.toolchain.artifact_cache import make_once
 from collage.backends.toolchain.cuda_toolkit import (
     arch_flags,
     arch_of,
@@ -110,14 +111,8 @@ def _driver_stub(context: BuildContext) -> Path:
     source = native.TEMPLATES / "cuda_driver_stub.c"
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:20]
     library = context.cache_dir / "objects" / f"cuda-driver-stub-{digest}" / DRIVER
-    if not library.exists():
-        library.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=library.parent) as folder:
-            made = Path(folder, DRIVER)
-            flags = ["-shared", "-fPIC", f"-Wl,-soname,{DRIVER}"]
-            native.run_tool([context.cxx, "-x", "c", *flags, "-o", str(made), str(source)])
-            made.replace(library)
-    return library
+    command = [context.cxx, "-x", "c", "-shared", "-fPIC", f"-Wl,-soname,{DRIVER}", str(source)]
+    return make_once(library, lambda path: native.run_tool([*command, "-o", str(path)]))
 
 
 @contextmanager
@@ -160,5 +155,5 @@ def compile_kernels(code: str, context: BuildContext, arch: str) -> bytes:
             source.write_text(code, encoding="utf-8")
             native.run_tool([*command, "-o", str(path), str(source)])
 
-    native.make_cached(output, make)
+    make_once(output, make)
     return output.read_bytes()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,10 +17,10 @@ from pathlib import Path
 import numpy as np
 import tvm
 import tvm_ffi
-from filelock import FileLock
 
 from collage.backends.contract.base import BuildContext
 from collage.backends.contract.errors import CompileError
+from collage.backends.toolchain.artifact_cache import make_once
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 FFI_HEADER = TEMPLATES / "collage_ffi.h"
@@ -71,44 +70,6 @@ def run_tool(command: Sequence[str], cwd: Path | None = None, *, both: bool = Fa
     return done.stdout + done.stderr if both else done.stdout
 
 
-def make_cached(output: Path, make: Callable[[Path], object]) -> Path:
-    """Make a file of the cache folder, unless it is there.
-
-    Who comes while another thread or process makes it waits for that one, and makes it itself only
-    when the other one fails. A reader sees all of the file or nothing.
-
-    Parameters
-    ----------
-    output : Path
-        ``<cache_dir>/<kind>/<name>``, the name made of everything that the content depends on.
-    make : callable
-        Given the path to write to, in the same folder.
-    """
-    if output.exists():
-        return output
-    locks = output.parent.parent / "locks"
-    for folder in (output.parent, locks):
-        folder.mkdir(parents=True, exist_ok=True)
-    # The lock's file stays: taken away, it would be two files to two who wait. The system frees
-    # the lock when its holder ends, however that happens.
-    with FileLock(locks / f"{output.name}.lock"):
-        if not output.exists():
-            for leftover in output.parent.glob(f"{output.stem}.*.part{output.suffix}"):
-                leftover.unlink(missing_ok=True)  # Of one that was killed.
-            # A name of its own: the compiler of a process that was killed may still be writing.
-            handle, name = tempfile.mkstemp(
-                f".part{output.suffix}", f"{output.stem}.", output.parent
-            )
-            os.close(handle)
-            partial = Path(name)
-            try:
-                make(partial)
-                partial.replace(output)
-            finally:
-                partial.unlink(missing_ok=True)
-    return output
-
-
 @dataclass(frozen=True)
 class Compilation:
     """One object of the cache folder, and how it is compiled.
@@ -137,7 +98,7 @@ class Compilation:
         CompileError
             When the compiler is missing or fails; carries its messages.
         """
-        return make_cached(self.output, lambda path: tool([*self.command, "-o", str(path)]))
+        return make_once(self.output, lambda path: tool([*self.command, "-o", str(path)]))
 
 
 def cached_compilation(

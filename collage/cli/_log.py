@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from collage.backends.contract.errors import LogError, OutputError
+from collage.backends.toolchain.artifact_cache import replacing
 from collage.cli._console import err, out, print_json
 from collage.cli._options import Debug, Json, check_log, example
 
@@ -197,10 +196,7 @@ def _workload(record: Record) -> tuple[str, ...]:
 def _write(path: Path, lines: list[str]) -> None:
     """Replace a log as a whole: it may be one of those that were read."""
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in lines)
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
+        with replacing(path) as partial:
+            partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     except OSError as error:
         raise OutputError(f"cannot write '{path}': {error.strerror}", value=path) from error

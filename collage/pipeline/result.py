@@ -16,6 +16,7 @@ from collage.backends.compile import CompiledLibrary, build_executable
 from collage.backends.contract.base import BuildContext
 from collage.backends.contract.errors import OutputError
 from collage.backends.contract.target_set import TargetSet
+from collage.backends.toolchain.artifact_cache import replacing
 from collage.bundle.bundle import TensorInfo, prepare_folder, write_bundle
 from collage.report.data import Report
 from collage.report.html import write_html
@@ -97,10 +98,9 @@ class Result:
         place = folder / LIBRARY
         try:
             # Replaced, not overwritten: a running program may have the old file mapped.
-            temporary = folder / f".{LIBRARY}.new"
-            shutil.copyfile(self.library.path, temporary)
-            temporary.chmod(0o755)
-            temporary.replace(place)
+            with replacing(place) as partial:
+                shutil.copyfile(self.library.path, partial)
+                partial.chmod(0o755)
         except OSError as err:
             raise OutputError(f"cannot write '{place}': {err.strerror}", value=place) from err
         write_bundle(

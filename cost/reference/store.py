@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from filelock import FileLock
+from collage.backends.toolchain.artifact_cache import evict_oldest, made_and_held
 
 LIMIT_BYTES = 4 << 30
 """What the folder may hold; the ones that were used longest ago go first."""
@@ -47,33 +46,11 @@ class References:
             Writes the data into the folder it is given. Whoever asks for the same key meanwhile
             waits for it.
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
-        place = self._folder / key
-        with FileLock(self._folder / f"{key}.lock"):
-            if not place.exists():
-                made = Path(tempfile.mkdtemp(dir=self._folder, prefix=".making-"))
-                try:
-                    compute(made)
-                    made.replace(place)
-                finally:
-                    shutil.rmtree(made, ignore_errors=True)
-            os.utime(place)
+
+        def make(path: Path) -> None:
+            path.mkdir()
+            compute(path)
+
+        with made_and_held(self._folder / key, make) as place:
             shutil.copytree(place, destination, copy_function=os.link, dirs_exist_ok=True)
-        self._drop_oldest()
-
-    def _drop_oldest(self) -> None:
-        with FileLock(self._folder / ".dropping.lock"):
-            entries = [e for e in self._folder.iterdir() if e.is_dir() and e.name[0] != "."]
-            ages = {entry: entry.stat().st_mtime for entry in entries}
-            sizes = {entry: _size(entry) for entry in entries}
-            total = sum(sizes.values())
-            for entry in sorted(entries, key=ages.__getitem__):
-                if total <= self._limit_bytes:
-                    break
-                with FileLock(self._folder / f"{entry.name}.lock"):
-                    shutil.rmtree(entry)
-                total -= sizes[entry]
-
-
-def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        evict_oldest(self._folder, self._limit_bytes)
