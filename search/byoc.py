@@ -22,6 +22,8 @@ def choose_matches(
 
     Parameters
     ----------
+    graph : DataflowGraph
+        Whose bindings the matches take.
     matches : sequence of Candidate
         One composite each; by pattern, the one of highest priority first.
     taken : int
@@ -66,6 +68,8 @@ def merge_composites(graph: DataflowGraph, blocks: Mapping[int, str]) -> list[li
 
     Parameters
     ----------
+    graph : DataflowGraph
+        Whose bindings the composites hold.
     blocks : mapping of int to str
         Disjoint bit masks of composites with their backend's name.
 
@@ -82,15 +86,15 @@ def merge_composites(graph: DataflowGraph, blocks: Mapping[int, str]) -> list[li
     order = list(nx.lexicographical_topological_sort(between, key=lambda n: last[n]))
     region = list(range(len(items)))
     """By item its region; a region's first member stands for it."""
-    needs = [0] * len(items)
+    waits_for = [0] * len(items)
     """By region the regions it waits for, as a bit mask."""
     for number in order:
         parents = sorted({region[other] for other in between.predecessors(number)})
         name = blocks.get(items[number])
         behind = 0
         for parent in parents:
-            behind |= needs[parent]
-        # A parent that another parent waits for cannot be joined: that would close a circle.
+            behind |= waits_for[parent]
+        # A parent that another parent waits for cannot be joined: that would close a cycle.
         joined = [
             parent
             for parent in parents
@@ -102,9 +106,9 @@ def merge_composites(graph: DataflowGraph, blocks: Mapping[int, str]) -> list[li
             waits |= 1 << parent
         gone = sum(1 << member for member in {number, *joined})
         region = [home if gone >> own & 1 else own for own in region]
-        needs[home] = waits & ~gone
+        waits_for[home] = waits & ~gone
         if len(joined) > 1:
-            needs = [mask & ~gone | 1 << home if mask & gone else mask for mask in needs]
+            waits_for = [mask & ~gone | 1 << home if mask & gone else mask for mask in waits_for]
     merged: dict[int, list[int]] = {}
     for number in order:
         if items[number] in blocks:

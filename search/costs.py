@@ -1,4 +1,4 @@
-"""What a search needs to know of costs: the caller hands it in, usually over a cost model."""
+"""The cost oracle a search is handed; a table of costs serves tests and what-if questions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class CandidateCosts(Protocol):
     """Seconds per call of candidates; never asked for inline ones, which cost nothing."""
 
     def seconds(self, candidates: Sequence[Candidate]) -> list[float]:
-        """Find out, by measuring if need be; ``inf`` for a candidate that cannot be used.
+        """The costs, found by measuring if need be; ``inf`` for a candidate that cannot be used.
 
         A batch, so that the caller can build in parallel and measure equal workloads once.
         """
 
     def known(self, candidate: Candidate) -> float | None:
-        """The seconds if no measuring is needed, else None; cheap."""
+        """The cost where no measuring is needed, else None; cheap."""
 
     def lower_bound(self, candidate: Candidate) -> float:
         """Seconds that the candidate surely takes; cheap. 0 is always right. Asked anew each round.
@@ -31,7 +31,7 @@ class CandidateCosts(Protocol):
 
 
 class TableCosts:
-    """Costs from a table, for tests and what-if questions; counts what was asked.
+    """Costs from a table, for tests and what-if questions; remembers what was asked.
 
     Parameters
     ----------
@@ -39,6 +39,13 @@ class TableCosts:
         Seconds; a candidate that is missing is invalid.
     bounds : mapping of Candidate to float, optional
         Lower bounds; 0 where missing.
+
+    Attributes
+    ----------
+    asked : list of Candidate
+        Every candidate evaluated, in order.
+    batches : int
+        How many times costs were asked for.
     """
 
     def __init__(
@@ -48,7 +55,6 @@ class TableCosts:
         self._bounds = bounds or {}
         self._known: dict[Candidate, float] = {}
         self.asked: list[Candidate] = []
-        """Every candidate evaluated, in order."""
         self.batches = 0
 
     def seconds(self, candidates: Sequence[Candidate]) -> list[float]:
@@ -66,7 +72,19 @@ class TableCosts:
 
 
 def checked_seconds(costs: CandidateCosts, candidates: Sequence[Candidate]) -> list[float]:
-    """Ask for costs and refuse answers that would spoil a search.
+    """The costs of candidates, checked: a cost that would spoil a search is refused.
+
+    Parameters
+    ----------
+    costs : CandidateCosts
+        The oracle that is asked.
+    candidates : sequence of Candidate
+        Asked for in one batch; none of them inline.
+
+    Returns
+    -------
+    list of float
+        Seconds per call, in the order of ``candidates``.
 
     Raises
     ------

@@ -6,8 +6,8 @@ uncovered binding, so every cover is reached in one order only. Two things are a
 - Potentials. A price per binding such that no block costs less than its bindings together is a
   feasible dual of the set-partitioning program; Dijkstra over ``cost - prices`` (A*, in other
   words) visits the states near the optimum instead of all of them.
-- Circles. Disjoint convex blocks can still wait for each other. The cover is first sought without
-  minding that; only if the optimum has a circle is it sought again with states that also hold how
+- Cycles. Disjoint convex blocks can still wait for each other. The cover is first sought without
+  minding that; only if the optimum has a cycle is it sought again with states that also hold how
   the unfinished blocks depend on each other, which makes the search exact.
 """
 
@@ -38,7 +38,7 @@ DEFAULT_MAX_STATES = 200_000
 
 @dataclass(frozen=True)
 class Cover:
-    """A set of blocks that covers the graph and whose quotient has no circle.
+    """Blocks that cover a graph, and whose quotient has no cycle.
 
     Attributes
     ----------
@@ -65,11 +65,18 @@ def cheapest_cover(
 
     Parameters
     ----------
+    graph : DataflowGraph
+        What is to be covered.
     costs : mapping of int to float
         Seconds by block (bit mask of a convex set); ``inf`` blocks are left out. The result depends
         on nothing but these, ties included.
     max_states : int
         After so many states the search goes for the next complete cover instead of the best.
+
+    Returns
+    -------
+    Cover or None
+        None where the blocks cannot cover the graph.
 
     Notes
     -----
@@ -118,7 +125,7 @@ class _Problem:
             self.needed[index] = self.needed[index + 1] | graph.preds(index)
 
     def solve(self, *, track: bool, max_states: int) -> Cover | None:
-        """Search once; ``track`` forbids circles."""
+        """One search; ``track`` forbids cycles."""
         full = self.graph.all_nodes
         start: State = (0, ())
         distance: dict[State, float] = {start: 0.0}
@@ -157,9 +164,9 @@ class _Problem:
         return None
 
     def _place(self, state: State, block: int) -> Unfinished | None:
-        """The unfinished blocks once ``block`` is placed, or None if that closes a circle.
+        """The unfinished blocks once ``block`` is placed, or None if that closes a cycle.
 
-        Any circle through ``block`` leaves it towards a block that uses its values, thus one with
+        Any cycle through ``block`` leaves it towards a block that uses its values, thus one with
         bindings beyond the first uncovered one: an unfinished block.
         """
         covered, unfinished = state

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import networkx as nx
 import tvm
 from tvm import relax
 
@@ -49,15 +48,10 @@ class DataflowGraph:
         """Bit mask of the bindings whose values the function returns."""
         self._kinds = kinds
         self._op_names = op_names
-        self.graph = nx.DiGraph()
-        """Def-use edges over the indices; each node has its operator's name as ``op``."""
-        for index, name in enumerate(op_names):
-            self.graph.add_node(index, op=name)
         size = len(op_names)
         preds, succs = [0] * size, [0] * size
         for user, used in enumerate(uses):
             for index in used:
-                self.graph.add_edge(index, user)
                 preds[user] |= 1 << index
                 succs[index] |= 1 << user
         self._preds, self._succs = tuple(preds), tuple(succs)

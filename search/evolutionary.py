@@ -55,12 +55,14 @@ def refine(
     storage: str | None = None,
     study_name: str = "collage",
     seed: int = 0,
-    callback: Callable[[RefineProgress], None] | None = None,
+    progress: Callable[[RefineProgress], None] | None = None,
 ) -> Partitioning:
-    """Search around a partitioning by measuring whole programs.
+    """A partitioning at least as good as another end to end, found by measuring whole programs.
 
     Parameters
     ----------
+    graph : DataflowGraph
+        What is covered.
     start : Partitioning
         Where to begin; measured first.
     candidates : sequence of Candidate
@@ -73,8 +75,12 @@ def refine(
     storage : str, optional
         Where Optuna keeps the study, for example ``sqlite:///refine.db``; in memory if left out.
         An existing study of that name is continued.
+    study_name : str
+        The study's name in the storage.
     seed : int
         Of the sampler.
+    progress : callable, optional
+        Given each finished trial.
 
     Returns
     -------
@@ -96,7 +102,7 @@ def refine(
         done = len(study.trials)
         # A continued study must not propose the same again: its sampler starts from another seed.
         study.sampler = optuna.samplers.TPESampler(seed=seed + done, n_startup_trials=8)
-        run = _Refinement(graph, start, candidates, evaluate, study, callback)
+        run = _Refinement(graph, start, candidates, evaluate, study, progress)
         run.restore()
         for _ in range(trials):
             if not run.step():
@@ -116,14 +122,14 @@ class _Refinement:
         candidates: Sequence[Candidate],
         evaluate: Callable[[Partitioning], float],
         study: optuna.Study,
-        callback: Callable[[RefineProgress], None] | None,
+        progress: Callable[[RefineProgress], None] | None,
     ) -> None:
         self.graph = graph
         self.start = start
         self.pool = [*start.candidates, *candidates]
         self.evaluate = evaluate
         self.study = study
-        self.callback = callback
+        self.progress = progress
         self.measured: dict[str, float] = {}
         self.best = start
         self.best_sec = math.inf
@@ -148,7 +154,7 @@ class _Refinement:
             self.measured[text] = seconds
             if seconds < self.best_sec:
                 self.best, self.best_sec = replace(known, origin="refined"), seconds
-        if signature(self.start) not in self.measured:
+        if _signature(self.start) not in self.measured:
             self._measure(self.study.ask(), self.start, "start")
 
     def step(self) -> bool:
@@ -164,7 +170,7 @@ class _Refinement:
             offset = min(int(where * len(moves)), max(len(moves) - 1, 0))
             for candidate in moves[offset:] + moves[:offset]:
                 neighbour = self._apply(candidate)
-                if neighbour is not None and signature(neighbour) not in self.measured:
+                if neighbour is not None and _signature(neighbour) not in self.measured:
                     self._measure(trial, neighbour, name)
                     return True
         self.study.tell(trial, state=optuna.trial.TrialState.FAIL)
@@ -172,8 +178,8 @@ class _Refinement:
 
     def confirmed(self) -> Partitioning:
         """The best, if it still beats the start when both are measured once more."""
-        start = signature(self.start)
-        if signature(self.best) == start:
+        start = _signature(self.start)
+        if _signature(self.best) == start:
             return replace(self.start, seconds=self.measured[start])
         start_sec = self.evaluate(self.start)
         best_sec = self.evaluate(self.best)
@@ -185,7 +191,7 @@ class _Refinement:
         seconds = self.evaluate(partitioning)
         if math.isnan(seconds) or seconds < 0:
             raise SearchError(f"an end-to-end time is {seconds}", value=seconds)
-        text = signature(partitioning)
+        text = _signature(partitioning)
         self.measured[text] = seconds
         trial.set_user_attr("partitioning", text)
         trial.set_user_attr("seconds", str(seconds))
@@ -194,8 +200,8 @@ class _Refinement:
         self.study.tell(trial, min(seconds, 1e9))
         if seconds < self.best_sec:
             self.best, self.best_sec = replace(partitioning, seconds=seconds), seconds
-        if self.callback is not None:
-            self.callback(RefineProgress(trial.number, move, seconds, self.best_sec))
+        if self.progress is not None:
+            self.progress(RefineProgress(trial.number, move, seconds, self.best_sec))
 
     def _moves(self) -> dict[str, list[Candidate]]:
         """Candidates that are not in the best partitioning, by what putting them in would do."""
@@ -235,7 +241,7 @@ class _Refinement:
         return make_partitioning(self.graph, chosen, None, "refined")
 
 
-def signature(partitioning: Partitioning) -> str:
+def _signature(partitioning: Partitioning) -> str:
     """A partitioning as one line of JSON; equal ones give equal text."""
     return json.dumps(sorted(_candidate_key(c) for c in partitioning.candidates))
 

@@ -21,7 +21,19 @@ def exhaustive_search(
 ) -> Partitioning:
     """The cheapest partitioning, found by trying all of them; evaluates every candidate.
 
-    Time is exponential in the graph, hence the limit of ``MAX_NODES`` bindings.
+    Parameters
+    ----------
+    graph : DataflowGraph
+        Of at most ``MAX_NODES`` bindings: time is exponential in their number.
+    candidates : sequence of Candidate
+        Earlier ones win ties.
+    costs : CandidateCosts
+        Asked once, for all candidates that are not inline.
+
+    Returns
+    -------
+    Partitioning
+        Its origin is ``exhaustive``.
 
     Raises
     ------
@@ -36,7 +48,7 @@ def exhaustive_search(
     for i, value in zip(asked, found, strict=True):
         seconds[i] = value
     best, best_seconds = None, math.inf
-    for cover in exact_covers(graph, candidates):
+    for cover in _exact_covers(graph, candidates):
         total = math.fsum(seconds[i] for i in cover)
         if total < best_seconds:
             blocks = [candidates[i].nodes for i in cover]
@@ -48,10 +60,10 @@ def exhaustive_search(
     return make_partitioning(graph, chosen, best_seconds, "exhaustive")
 
 
-def exact_covers(
+def _exact_covers(
     graph: DataflowGraph, candidates: Sequence[Candidate]
 ) -> Iterator[tuple[int, ...]]:
-    """All sets of disjoint candidates that cover the graph, as positions; circles and all."""
+    """All sets of disjoint candidates that cover the graph, as positions, cycles and all."""
 
     def extend(covered: int, chosen: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         if covered == graph.all_nodes:

@@ -27,9 +27,11 @@ def fuse_ops_groups(graph: DataflowGraph, taken: Sequence[int] = ()) -> list[int
 
     Parameters
     ----------
+    graph : DataflowGraph
+        What is to be fused.
     taken : sequence of int
         Disjoint bit masks of bindings that are compiled elsewhere, each as one opaque call; their
-        quotient has no circle.
+        quotient has no cycle.
 
     Returns
     -------
@@ -50,14 +52,14 @@ def fuse_ops_groups(graph: DataflowGraph, taken: Sequence[int] = ()) -> list[int
             and "Primitive" in function.attrs
         ):
             group = sum(blocks[number] for number in _proxies(function))
-            groups.append(without_foreign_items(graph, group))
+            groups.append(_without_foreign_items(graph, group))
     groups = [group for group in groups if group]
     grouped = sum(groups)
     groups += [block for block in blocks[len(taken) :] if not block & grouped]
     return sorted(groups, key=lambda block: block & -block)
 
 
-def without_foreign_items(graph: DataflowGraph, group: int) -> int:
+def _without_foreign_items(graph: DataflowGraph, group: int) -> int:
     """The group without items of tuples that are made outside: a function takes tensors only.
 
     ``FuseOps`` would pass the tuple in; taking it apart in ``main`` costs nothing.

@@ -32,11 +32,20 @@ def greedy(
 
     Parameters
     ----------
+    graph : DataflowGraph
+        What is to be covered.
     targets : sequence of BackendTarget
         Exactly those to use, at least one of them native.
     priority : sequence of str, optional
         Names of external backends, the first to choose first; in the order of ``targets`` if left
         out. Backends that are not named get nothing.
+    origin : str
+        Of the partitioning that is made.
+
+    Returns
+    -------
+    Partitioning
+        Of unknown cost.
 
     Raises
     ------
@@ -68,17 +77,24 @@ def single_backend(
 
     Parameters
     ----------
+    graph : DataflowGraph
+        What is to be covered.
     target : BackendTarget
         External, or the native one itself.
     native : BackendTarget
         Runs the rest.
+
+    Returns
+    -------
+    Partitioning
+        Its origin is ``single:`` and the backend's name.
     """
     targets = [native] if is_native(target) else [target, native]
     return greedy(graph, targets, origin=f"single:{target.backend}")
 
 
 def _merge(graph: DataflowGraph, chosen: Sequence[Candidate]) -> list[Candidate]:
-    """Join the composites of graph backends; those of operator backends stay alone."""
+    """Join the composites of graph backends; those of operator backends stay single."""
     by_nodes = {match.nodes: match for match in chosen}
     joinable = {}
     for number, match in enumerate(chosen):
@@ -98,10 +114,17 @@ def cover_rest(
 
     Parameters
     ----------
+    graph : DataflowGraph
+        What is to be covered.
     regions : sequence of Candidate
         Disjoint, and none waits for itself through others.
     native : BackendTarget
         Runs the rest.
+
+    Returns
+    -------
+    list of Candidate
+        Disjoint from ``regions``; together they cover the graph.
     """
     rest = []
     for group in fuse_ops_groups(graph, [region.nodes for region in regions]):

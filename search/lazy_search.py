@@ -82,10 +82,12 @@ def search(
     on_round: Callable[[SearchProgress], None] | None = None,
     max_states: int = DEFAULT_MAX_STATES,
 ) -> SearchResult:
-    """Find the cheapest partitioning.
+    """The cheapest partitioning of a graph under additive cost.
 
     Parameters
     ----------
+    graph : DataflowGraph
+        What is to be covered.
     candidates : sequence of Candidate
         Earlier ones win ties.
     costs : CandidateCosts
@@ -101,9 +103,14 @@ def search(
     batch_size : int
         Most candidates evaluated between two questions to ``should_stop``.
     on_round : callable, optional
-        Told after each round.
+        Given the progress after each round.
     max_states : int
         See :func:`collage.search.cover.cheapest_cover`.
+
+    Returns
+    -------
+    SearchResult
+        Complete unless ``should_stop`` or ``max_states`` cut the search short.
 
     Raises
     ------

@@ -42,8 +42,15 @@ def quotient(graph: DataflowGraph, blocks: Sequence[int]) -> nx.DiGraph:
 
     Parameters
     ----------
+    graph : DataflowGraph
+        Whose bindings the blocks hold.
     blocks : sequence of int
         Disjoint bit masks.
+
+    Returns
+    -------
+    networkx.DiGraph
+        Over the positions of ``blocks``.
     """
     owner = {index: number for number, block in enumerate(blocks) for index in bits(block)}
     result = nx.DiGraph()
@@ -58,6 +65,18 @@ def quotient(graph: DataflowGraph, blocks: Sequence[int]) -> nx.DiGraph:
 
 def quotient_order(graph: DataflowGraph, candidates: Sequence[Candidate]) -> list[Candidate]:
     """Disjoint candidates in an order in which they can run: earliest binding first where free.
+
+    Parameters
+    ----------
+    graph : DataflowGraph
+        Whose bindings the candidates hold.
+    candidates : sequence of Candidate
+        In any order.
+
+    Returns
+    -------
+    list of Candidate
+        The same candidates.
 
     Raises
     ------
@@ -74,7 +93,7 @@ def quotient_order(graph: DataflowGraph, candidates: Sequence[Candidate]) -> lis
         cycle = [edge[0] for edge in nx.find_cycle(between)]
         names = " -> ".join(describe(graph, candidates[n]) for n in cycle)
         raise SearchError(
-            f"partitions wait for each other in a circle: {names}",
+            f"partitions wait for each other in a cycle: {names}",
             value=[candidates[n] for n in cycle],
         ) from None
     return [candidates[number] for number in order]
@@ -86,7 +105,23 @@ def make_partitioning(
     seconds: float | None = None,
     origin: str = "",
 ) -> Partitioning:
-    """Order candidates, check them, and wrap them.
+    """A partitioning of the given candidates, ordered and checked.
+
+    Parameters
+    ----------
+    graph : DataflowGraph
+        What they cover.
+    candidates : sequence of Candidate
+        In any order.
+    seconds : float, optional
+        What they cost together per call.
+    origin : str
+        Who made it, see :class:`Partitioning`.
+
+    Returns
+    -------
+    Partitioning
+        That :func:`validate` accepts.
 
     Raises
     ------
@@ -99,7 +134,14 @@ def make_partitioning(
 
 
 def validate(graph: DataflowGraph, partitioning: Partitioning) -> None:
-    """Check the certificate: disjoint, covering, convex, free of circles, in an order that runs.
+    """Check the certificate: disjoint, covering, convex, free of cycles, in an order that runs.
+
+    Parameters
+    ----------
+    graph : DataflowGraph
+        What should be covered.
+    partitioning : Partitioning
+        What claims to cover it.
 
     Raises
     ------
@@ -136,8 +178,8 @@ def validate(graph: DataflowGraph, partitioning: Partitioning) -> None:
 def _validate_composites(graph: DataflowGraph, candidate: Candidate) -> None:
     inside = 0
     for composite in candidate.composites:
-        needs = SubGraph(graph, composite.nodes).input & candidate.nodes
-        if composite.nodes & inside or needs & ~inside:
+        used = SubGraph(graph, composite.nodes).input & candidate.nodes
+        if composite.nodes & inside or used & ~inside:
             raise SearchError(
                 f"{describe(graph, candidate)}: composite '{composite.name}' overlaps another or "
                 "stands before what it needs",
@@ -151,7 +193,20 @@ def _validate_composites(graph: DataflowGraph, candidate: Candidate) -> None:
 
 
 def describe(graph: DataflowGraph, candidate: Candidate) -> str:
-    """A candidate for a message: backend, bindings, operators."""
+    """A candidate in the words of a message: backend, bindings, operators.
+
+    Parameters
+    ----------
+    graph : DataflowGraph
+        Whose bindings it holds.
+    candidate : Candidate
+        Of which at most four bindings are named.
+
+    Returns
+    -------
+    str
+        For example ``onednn[0:nn.conv2d, 1:add]``.
+    """
     indices = list(bits(candidate.nodes & graph.all_nodes))
     shown = ", ".join(f"{i}:{graph.op_name(i)}" for i in indices[:4])
     more = ", …" if len(indices) > 4 else ""

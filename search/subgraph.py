@@ -36,6 +36,8 @@ class SubGraph:
 
     Attributes
     ----------
+    graph : DataflowGraph
+        Whose bindings they are.
     nodes : int
         Bit mask of the members.
     """
@@ -84,17 +86,6 @@ class SubGraph:
         below = union_of(self.graph.descendants, self.nodes)
         return above & below & ~self.nodes == 0
 
-    @cached_property
-    def is_connected(self) -> bool:
-        """Whether the members hang together by def-use edges, whatever their direction."""
-        reached = self.nodes & -self.nodes
-        fresh = reached
-        while fresh:
-            around = union_of(self.graph.preds, fresh) | union_of(self.graph.succs, fresh)
-            fresh = around & self.nodes & ~reached
-            reached |= fresh
-        return reached == self.nodes
-
     @property
     def takes_tuples(self) -> bool:
         """Whether a value from outside is a tuple, which no partition function takes."""
@@ -116,17 +107,22 @@ class SubGraph:
             return False
         return self.is_convex and (limits.allow_taps or not self.has_taps)
 
-    def union(self, other: SubGraph) -> SubGraph:
-        """The members of both."""
-        return SubGraph(self.graph, self.nodes | other.nodes)
-
-    def overlaps(self, other: SubGraph) -> bool:
-        """Whether the two share a member."""
-        return bool(self.nodes & other.nodes)
-
 
 def union_of(masks: Callable[[int], int], nodes: int) -> int:
-    """The union over a node set of what a function gives for each node."""
+    """The union over a node set of what a function gives for each node.
+
+    Parameters
+    ----------
+    masks : callable
+        A bit mask by index, for example :meth:`DataflowGraph.preds`.
+    nodes : int
+        Bit mask of the indices to ask for.
+
+    Returns
+    -------
+    int
+        Bit mask; 0 for no nodes.
+    """
     found = 0
     for index in bits(nodes):
         found |= masks(index)

@@ -1,4 +1,9 @@
-"""Partition rules: how candidates are found in a dataflow graph (the algebra of tvm-rfcs 0062)."""
+"""Partition rules: how candidates are found in a dataflow graph (the algebra of tvm-rfcs 0062).
+
+A rule answers :meth:`~PartitionRule.find` with candidates and with the matches it had to turn down.
+Rules are built from rules: :class:`UnionRule`, :class:`CombineRule`, :class:`OnlyValidRule` and
+others take one and give one. :func:`default_rules` builds what a search uses.
+"""
 
 from collage.search.rules._base import Found, PartitionRule, Rejection
 from collage.search.rules.accepted import AcceptedRule
@@ -10,7 +15,7 @@ from collage.search.rules.combine import (
     Joiner,
 )
 from collage.search.rules.composite import CompositeRule
-from collage.search.rules.default import default_rules
+from collage.search.rules.default import MatchRule, default_rules
 from collage.search.rules.dfpattern import DFPatternRule
 from collage.search.rules.dominated import UndominatedRule
 from collage.search.rules.fuse_ops import FuseOpsRule
@@ -32,6 +37,7 @@ __all__ = [
     "JoinAdjacent",
     "JoinByKind",
     "Joiner",
+    "MatchRule",
     "OnlyValidRule",
     "OpKindRule",
     "PartitionRule",

@@ -37,7 +37,20 @@ class AcceptedRule(PartitionRule):
 
 
 def region_verdict(graph: DataflowGraph, candidate: Candidate) -> Verdict:
-    """What the candidate's backend says to its operators as one partition."""
+    """What a candidate's backend says to its operators as one partition.
+
+    Parameters
+    ----------
+    graph : DataflowGraph
+        Whose bindings it holds.
+    candidate : Candidate
+        Native ones are always accepted.
+
+    Returns
+    -------
+    Verdict
+        Yes, or no with the reason.
+    """
     backend = candidate.target.implementation
     if not isinstance(backend, ExternalBackend):
         return Verdict.yes()

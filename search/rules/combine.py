@@ -20,12 +20,33 @@ class Joiner(ABC):
     """Says which unions of adjacent candidates make sense (a combiner rule of the RFC)."""
 
     def beside(self, graph: DataflowGraph, nodes: int) -> int:
-        """Where a union may grow to: by default to whatever it uses or is used by."""
+        """Where a union may grow to: by default to whatever it uses or is used by.
+
+        Parameters
+        ----------
+        graph : DataflowGraph
+            Whose bindings are joined.
+        nodes : int
+            Bit mask of the union so far.
+
+        Returns
+        -------
+        int
+            Bit mask, disjoint from ``nodes``.
+        """
         return (union_of(graph.preds, nodes) | union_of(graph.succs, nodes)) & ~nodes
 
     @abstractmethod
     def allows(self, graph: DataflowGraph, nodes: int) -> bool:
-        """Whether the union, a connected set, may be one partition. Convexity is seen to."""
+        """Whether a union may be one partition.
+
+        Parameters
+        ----------
+        graph : DataflowGraph
+            Whose bindings are joined.
+        nodes : int
+            Bit mask of a connected set. That it is convex is seen to.
+        """
 
 
 class JoinByKind(Joiner):
@@ -43,7 +64,7 @@ class JoinByKind(Joiner):
 
     def allows(self, graph: DataflowGraph, nodes: int) -> bool:
         sub = SubGraph(graph, nodes)
-        if sub.exit.bit_count() != 1 or splits_a_side(graph, nodes):
+        if sub.exit.bit_count() != 1 or _splits_a_side(graph, nodes):
             return False
         kinds = {index: _fusion_kind(graph, index) for index in bits(nodes)}
         anchors = [
@@ -69,14 +90,14 @@ class JoinByKind(Joiner):
 class JoinAdjacent(Joiner):
     """Adjacent composites of a backend with graph granularity.
 
-    A wide operator is not joined with some of its neighbours on a side, see :func:`splits_a_side`.
+    A wide operator is not joined with some of its neighbours on a side, see :func:`_splits_a_side`.
     """
 
     def allows(self, graph: DataflowGraph, nodes: int) -> bool:
-        return not splits_a_side(graph, nodes)
+        return not _splits_a_side(graph, nodes)
 
 
-def splits_a_side(graph: DataflowGraph, nodes: int) -> bool:
+def _splits_a_side(graph: DataflowGraph, nodes: int) -> bool:
     """Whether a set holds some of a wide operator's neighbours on one side but not all of them.
 
     All choices among the branches of a concat, or the users of one value, would be about as good as
@@ -100,6 +121,7 @@ class CombineLimits:
     max_per_seed : int
         Unions grown from one candidate; later ones are dropped.
     sub_graph : SubGraphLimits
+        What every union must keep within.
     """
 
     max_parts: int
@@ -117,6 +139,10 @@ class CombineRule(PartitionRule):
     ----------
     rule : PartitionRule
         Finds what is joined; of one target.
+    joiner : Joiner
+        Says which unions make sense.
+    limits : CombineLimits
+        How far to combine.
     name : str
         For explanations.
     """
@@ -144,7 +170,26 @@ def join_adjacent(
     limits: CombineLimits,
     name: str,
 ) -> list[Candidate]:
-    """All unions that :class:`CombineRule` finds of at least two parts."""
+    """All unions of at least two adjacent candidates, as :class:`CombineRule` makes them.
+
+    Parameters
+    ----------
+    graph : DataflowGraph
+        Whose bindings the candidates hold.
+    parts : tuple of Candidate
+        What is joined; of one target.
+    joiner : Joiner
+        Says which unions make sense.
+    limits : CombineLimits
+        How far to combine.
+    name : str
+        The unions' rule, for explanations.
+
+    Returns
+    -------
+    list of Candidate
+        The smallest of each seed first.
+    """
     owners: dict[int, list[int]] = {}
     for number, part in enumerate(parts):
         for index in bits(part.nodes):
@@ -178,7 +223,22 @@ def join_adjacent(
 
 
 def join(parts: list[Candidate], graph: DataflowGraph, name: str) -> Candidate:
-    """One candidate of disjoint ones, its composites in topological order."""
+    """One candidate of disjoint ones, its composites in topological order.
+
+    Parameters
+    ----------
+    parts : list of Candidate
+        At least one; all of one target.
+    graph : DataflowGraph
+        Whose bindings they hold.
+    name : str
+        The joined candidate's rule, for explanations.
+
+    Returns
+    -------
+    Candidate
+        Over the bindings of all parts.
+    """
     composites = [composite for part in parts for composite in part.composites]
     # A composite is convex and has one output, its last node: those nodes are in order.
     composites.sort(key=lambda composite: composite.nodes.bit_length())

@@ -21,7 +21,7 @@ from collage.search.rules.regions import RegionLimits, RegionsRule
 from collage.search.rules.union import UnionRule
 from collage.search.subgraph import SubGraphLimits
 
-FUSION_LIMITS = CombineLimits(max_parts=6, max_per_seed=24)
+_FUSION_LIMITS = CombineLimits(max_parts=6, max_per_seed=24)
 
 
 def default_rules(
@@ -36,6 +36,13 @@ def default_rules(
     ----------
     targets : sequence of BackendTarget
         At least one native; the first native one also runs what stays in ``main``.
+    region_limits : RegionLimits, optional
+        How many regions to propose for backends that compile whole graphs.
+
+    Returns
+    -------
+    PartitionRule
+        Finds only valid candidates, which together cover every graph.
 
     Raises
     ------
@@ -48,21 +55,21 @@ def default_rules(
     rules: list[PartitionRule] = [HostRule(native[0])]
     for target in targets:
         if is_native(target):
-            rules.append(native_rule(target))
+            rules.append(_native_rule(target))
         else:
-            rules.append(external_rule(target, region_limits))
+            rules.append(_external_rule(target, region_limits))
     # Whatever a rule of a backend does: nothing that is not convex gets through.
     return OnlyValidRule(UnionRule(rules), SubGraphLimits())
 
 
-def native_rule(target: BackendTarget) -> PartitionRule:
+def _native_rule(target: BackendTarget) -> PartitionRule:
     """Candidates of a backend that compiles through TVM."""
     single = OpKindRule(target)
-    fused = CombineRule(single, JoinByKind(), FUSION_LIMITS, "fused_by_kind")
+    fused = CombineRule(single, JoinByKind(), _FUSION_LIMITS, "fused_by_kind")
     return UnionRule([FuseOpsRule(target), single, fused])
 
 
-def external_rule(
+def _external_rule(
     target: BackendTarget, region_limits: RegionLimits | None = None
 ) -> PartitionRule:
     """Candidates of a backend that brings a library."""

@@ -35,5 +35,13 @@ class HostRule(PartitionRule):
 
 
 def is_host(graph: DataflowGraph, index: int) -> bool:
-    """Whether a binding computes no tensor and so can only be inline."""
+    """Whether a binding computes no tensor and so can only be inline.
+
+    Parameters
+    ----------
+    graph : DataflowGraph
+        Where the binding stands.
+    index : int
+        The binding's number.
+    """
     return graph.op_kind(index) in (OpKind.HOST, OpKind.TUPLE)

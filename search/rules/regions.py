@@ -60,7 +60,7 @@ class RegionsRule(PartitionRule):
         found = self.rule.find(graph)
         parts = choose_matches(graph, found.candidates)
         parts.sort(key=lambda part: part.nodes.bit_length())
-        regions = maximal_regions(graph, parts)
+        regions = _maximal_regions(graph, parts)
         blocks = _branching_blocks(graph, parts, self.limits.max_blocks)
         pieces = [p for region in regions for p in _pieces(graph, region, self.limits.max_cuts)]
         small = CombineLimits(self.limits.max_joined, self.limits.max_small_per_composite)
@@ -79,7 +79,7 @@ class RegionsRule(PartitionRule):
         )
 
 
-def maximal_regions(graph: DataflowGraph, parts: Sequence[Candidate]) -> list[list[Candidate]]:
+def _maximal_regions(graph: DataflowGraph, parts: Sequence[Candidate]) -> list[list[Candidate]]:
     """The chosen matches of one backend, grouped as ``MergeCompositeFunctions`` would."""
     by_nodes = {part.nodes: part for part in parts}
     names = {nodes: part.backend for nodes, part in by_nodes.items()}

@@ -6,6 +6,13 @@ import numpy as np
 from tvm import relax
 from tvm.relax import op
 
+from collage.search.dataflow import DataflowGraph, bits
+
+
+def edges(graph: DataflowGraph) -> list[tuple[int, int]]:
+    """Every def-use edge: (definition, user)."""
+    return [(used, user) for user in range(len(graph)) for used in bits(graph.preds(user))]
+
 
 def _weight(*shape: int) -> relax.Expr:
     return relax.const(np.full(shape, 0.1, dtype="float32"))

@@ -17,6 +17,7 @@ from collage.search.partitioning import Partitioning, validate
 from collage.search.rules import default_rules
 from collage.testing.search_contract import TARGETS, graph_of
 from tests.search_tests import networks
+from tests.search_tests.networks import edges
 from tests.search_tests.toy_backends import ALL_TARGETS, TVM_TARGET
 
 
@@ -32,7 +33,7 @@ class Stopwatch:
         validate(self.graph, partitioning)
         self.calls[partitioning.key()] += 1
         owner = {i: c for c in partitioning.candidates for i in bits(c.nodes)}
-        borders = sum(owner[a].backend != owner[b].backend for a, b in self.graph.graph.edges)
+        borders = sum(owner[a].backend != owner[b].backend for a, b in edges(self.graph))
         work = sum(
             0.5 + self.speed[c.backend] * c.nodes.bit_count()
             for c in partitioning.candidates
@@ -51,7 +52,7 @@ def test_finds_a_faster_program(graph: DataflowGraph) -> None:
     start = single_backend(graph, TVM_TARGET, TVM_TARGET)
     clock = Stopwatch(graph)
     seen: list[RefineProgress] = []
-    found = refine(graph, start, candidates, clock, trials=40, seed=1, callback=seen.append)
+    found = refine(graph, start, candidates, clock, trials=40, seed=1, progress=seen.append)
     validate(graph, found)
     before = clock(start)
     assert found.seconds is not None and found.seconds < before
@@ -147,7 +148,7 @@ def test_stops_when_every_neighbour_is_known() -> None:
     assert len(clock.calls) == 2
 
 
-def test_circles_are_never_measured() -> None:
+def test_cycles_are_never_measured() -> None:
     graph = graph_of([[], [], [0, 1], [0, 1]])
     alone = [Candidate(1 << i, TARGETS[0]) for i in range(4)]
     pairs = [Candidate(0b0101, TARGETS[0]), Candidate(0b1010, TARGETS[0])]

@@ -43,7 +43,7 @@ def test_broken_ones_are_named(nodes: tuple[int, ...], message: str) -> None:
         validate(CHAIN, of(*nodes))
 
 
-def test_a_circle_is_named_with_its_members() -> None:
+def test_a_cycle_is_named_with_its_members() -> None:
     with pytest.raises(SearchError, match="wait for each other") as caught:
         validate(BUTTERFLY, of(0b0101, 0b1010))
     assert {c.nodes for c in caught.value.value} == {0b0101, 0b1010}  # type: ignore[attr-defined]

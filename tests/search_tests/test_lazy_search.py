@@ -29,7 +29,7 @@ from collage.testing.search_contract import (
 )
 
 
-class TestDijkstraContract(SearchContract):
+class TestLazySearchContract(SearchContract):
     def search(
         self, graph: DataflowGraph, candidates: Sequence[Candidate], costs: TableCosts
     ) -> Partitioning:
@@ -118,7 +118,7 @@ def butterflies(count: int) -> Instance:
     return graph_of(uses), table_of(table)
 
 
-def test_optimum_without_circles_where_the_relaxed_one_has_one() -> None:
+def test_optimum_without_cycles_where_the_relaxed_one_has_one() -> None:
     graph, table = butterflies(2)
     relaxed = {c.nodes for c, s in table.items() if c.nodes.bit_count() == 2 and s == 1.0}
     rest = [1 << i for i in range(len(graph)) if not sum(relaxed) >> i & 1]
@@ -130,7 +130,7 @@ def test_optimum_without_circles_where_the_relaxed_one_has_one() -> None:
     assert found.seconds == 1.0 + 2 * (0.5 + 3 * 3.0)
 
 
-def test_many_circles_do_not_multiply() -> None:
+def test_many_cycles_do_not_multiply() -> None:
     graph, table = butterflies(40)
     found = search(graph, list(table), TableCosts(table))
     assert found.partitioning is not None
@@ -138,7 +138,7 @@ def test_many_circles_do_not_multiply() -> None:
     assert found.expanded < 100_000
 
 
-def test_a_circle_of_three() -> None:
+def test_a_cycle_of_three() -> None:
     # a0->b1, b0->c1, c0->a1: any two of the pairs may stand, not all three.
     graph = graph_of([[], [], [], [0, 2], [1, 0], [2, 1]])
     pairs = {((0, 3), 1): 1.0, ((1, 4), 1): 1.0, ((2, 5), 1): 1.0}
