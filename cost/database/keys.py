@@ -25,6 +25,8 @@ from collage.cost.workload.data import TensorSpec, array_of
 from collage.cost.workload.workload import Workload
 
 _BACKENDS = Path(collage.backends.__file__).parent
+_SHARED = ("contract", "relax", "storage", "toolchain")
+"""Folders of what all backends share."""
 
 
 class KeyMaker:
@@ -98,7 +100,8 @@ def code_digest(backend: Backend) -> str:
     """
     module = sys.modules[type(backend).__module__]
     files = [path for path in _BACKENDS.iterdir() if path.is_file()]
-    files += (_BACKENDS / "templates").iterdir()
+    for folder in _SHARED:
+        files += (_BACKENDS / folder).rglob("*")
     own = Path(module.__file__) if module.__file__ else None
     if own is not None and _BACKENDS in own.parents:
         files += (_BACKENDS / own.relative_to(_BACKENDS).parts[0]).rglob("*")

@@ -5,13 +5,8 @@ from math import prod
 
 from tvm.relax.dpl import wildcard
 
-from collage.backends.contract.base import (
-    Availability,
-    ExternalBackend,
-    Match,
-    PatternTriple,
-    Verdict,
-)
+from collage.backends.contract import base
+from collage.backends.contract.base import Match, Verdict
 from collage.backends.relax.patterns import ACTIVATIONS, tensor_dtype, tensor_shape
 from collage.backends.toolchain import native
 
@@ -42,11 +37,11 @@ class SiluOptions:
     min_elements: int = 1024  # set by users as {"kind": "silu", "min_elements": 1}
 
 
-class SiluBackend(ExternalBackend):
+class SiluBackend(base.ExternalBackend):
     name, options_type = "silu", SiluOptions
 
     def probe(self):
-        return Availability(True, versions={"silu": "1.0"})
+        return base.Availability(True, versions={"silu": "1.0"})
 
     def patterns(self, target):
         def fits(match: Match) -> Verdict:
@@ -55,7 +50,7 @@ class SiluBackend(ExternalBackend):
                 return Verdict.no(f"{elements} elements of {dtype}: too few, or not float32")
             return Verdict.yes()
 
-        return [PatternTriple("silu.silu", ACTIVATIONS["silu"](wildcard()), fits)]
+        return [base.PatternTriple("silu.silu", ACTIVATIONS["silu"](wildcard()), fits)]
 
     def codegen(self, functions, target, context):
         sizes = {str(f.attrs["global_symbol"]): prod(tensor_shape(f.body)) for f in functions}

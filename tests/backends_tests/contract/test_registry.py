@@ -72,9 +72,13 @@ class Recorder(ExternalBackend):
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A registry that may be changed: what it had comes back afterwards."""
     registry.backend_names()
-    monkeypatch.setattr(registry, "_backends", dict(registry._backends))
+    before = registry._backends
+    monkeypatch.setattr(registry, "_backends", dict(before))
     yield
     registry._load_builtin_and_entry_points.cache_clear()
+    for backend in before.values():
+        if isinstance(backend, ExternalBackend):
+            registry._register_codegen(backend)
 
 
 @pytest.fixture

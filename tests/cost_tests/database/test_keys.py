@@ -54,11 +54,11 @@ def test_what_all_backends_share_is_part_of_every_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared = tmp_path / "backends"
-    (shared / "templates").mkdir(parents=True)
-    (shared / "native.py").write_text("one")
+    (shared / "toolchain" / "templates").mkdir(parents=True)
+    (shared / "toolchain" / "native.py").write_text("one")
     monkeypatch.setattr(keys, "_BACKENDS", shared)
     before = code_digest(get_backend("tvm"))
-    (shared / "templates" / "thread_pool.c").write_text("two")
+    (shared / "toolchain" / "templates" / "thread_pool.c").write_text("two")
     assert code_digest(get_backend("tvm")) != before
 
 
