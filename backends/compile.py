@@ -21,11 +21,10 @@ from collage.backends.contract.base import BackendTarget, BuildContext, External
 from collage.backends.contract.errors import CompileError, OutputError, TargetError
 from collage.backends.contract.registry import CodegenFailures, encode_codegen_options
 from collage.backends.contract.target_set import external_members, native_members
+from collage.backends.devices import common_device
 from collage.backends.relax.cuda_graph import all_capturable, copy_shared_inputs
 from collage.backends.relax.lift_constants import lift_constants
 from collage.backends.toolchain import native
-from collage.backends.toolchain.cuda_runtime import load_runtime_or_stub, nvcc_compiles
-from collage.backends.toolchain.cuda_toolkit import cudart
 
 
 @dataclass(frozen=True)
@@ -93,8 +92,8 @@ def build_executable(
         As a backend's code generator raised them.
     """
     context.work_dir.mkdir(parents=True, exist_ok=True)
-    if is_cuda(targets):
-        load_runtime_or_stub(context)
+    kind = common_device(targets)
+    kind.prepare_compiler(context)
     if cuda_graph:
         mod = copy_shared_inputs(mod)
     mod = lower_native(mod, targets, context)
@@ -117,13 +116,10 @@ def build_executable(
     if mod.attrs and "const_name_to_constant" in mod.attrs:
         mod = mod.without_attr("const_name_to_constant")
     with ExitStack() as stack:
-        device = targets[0].device
-        if is_cuda(targets):
-            device = device.with_host("llvm")
-            stack.enter_context(nvcc_compiles(device, context))
-            if cuda_graph:
-                config = {"relax.backend.use_cuda_graph": True}
-                stack.enter_context(tvm.transform.PassContext(config=config))
+        device = stack.enter_context(kind.compiling(targets[0].device, context))
+        if cuda_graph:
+            config = {"relax.backend.use_cuda_graph": True}
+            stack.enter_context(tvm.transform.PassContext(config=config))
         try:
             return tvm.compile(mod, target=device)
         except (RuntimeError, ValueError, TypeError) as err:
@@ -134,11 +130,6 @@ def build_executable(
             ) from err
 
 
-def is_cuda(targets: Sequence[BackendTarget]) -> bool:
-    """Whether a module for these targets runs on a CUDA device."""
-    return bool(targets) and targets[0].device.kind.name == "cuda"
-
-
 def library_needs(targets: Sequence[BackendTarget]) -> tuple[LibraryNeed, ...]:
     """Libraries that the machine must have to run what these targets compile.
 
@@ -147,7 +138,7 @@ def library_needs(targets: Sequence[BackendTarget]) -> tuple[LibraryNeed, ...]:
     TargetError
         When two targets need different libraries of the same name, which one process cannot load.
     """
-    needs = [cudart()] if is_cuda(targets) else []
+    needs = [*common_device(targets).required_libraries()]
     for backend, target in external_members(targets):
         needs += backend.required_libraries(target)
     distinct: dict[str, LibraryNeed] = {}
@@ -242,7 +233,7 @@ def compile_module(
     """
     used = codegen_names(mod)
     linked = [t for t in targets if t.backend in used]
-    capture = cuda_graph and is_cuda(targets) and all_capturable(linked)
+    capture = cuda_graph and common_device(targets).captures_graphs and all_capturable(linked)
     executable = build_executable(mod, targets, context, cuda_graph=capture)
     return link(executable, linked or targets[:1], output, context)
 

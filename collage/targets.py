@@ -12,11 +12,9 @@ from collage.backends.contract.base import BackendTarget
 from collage.backends.contract.errors import BackendUnavailableError, TargetError
 from collage.backends.contract.registry import backend_names, get_backend
 from collage.backends.contract.target_set import TargetSet
-from collage.backends.toolchain.cuda_runtime import has_device
+from collage.backends.devices import CPU, DEVICE_KINDS, device_named, device_of
 
 TargetLike: TypeAlias = str | Mapping[str, Any] | tvm.target.Target | BackendTarget
-
-_DEVICE_KIND = {"llvm": "cpu", "cuda": "cuda"}
 
 
 def resolve_targets(targets: Sequence[TargetLike]) -> TargetSet:
@@ -49,7 +47,7 @@ def resolve_targets(targets: Sequence[TargetLike]) -> TargetSet:
             device = _one_device(device, target)
             continue
         kind, attributes = _split(target)
-        if kind in _DEVICE_KIND or kind in tvm.target.Target.list_kinds():
+        if kind in tvm.target.Target.list_kinds():
             device = _one_device(device, _device_target(kind, attributes))
         elif kind == "tvm":
             native_options = attributes
@@ -58,9 +56,9 @@ def resolve_targets(targets: Sequence[TargetLike]) -> TargetSet:
                 raise TargetError(f"target '{kind}' is given twice", value=kind)
             external.append((kind, attributes))
         else:
-            known = ", ".join([*_DEVICE_KIND, *backend_names()])
+            known = ", ".join([*(k.target_kind for k in DEVICE_KINDS), *backend_names()])
             raise TargetError(f"unknown target '{kind}'; known targets: {known}", value=kind)
-    device = _check_device(device or _device_target("llvm", {}), external)
+    device = _check_device(device or _device_target(CPU.target_kind, {}), external)
     tvm_options = get_backend("tvm").parse_options(native_options)
     resolved = []
     for kind, attributes in external:
@@ -139,11 +137,9 @@ def _split(target: Any) -> tuple[str, dict[str, Any]]:
 
 def _device_target(kind: str, attributes: Mapping[str, Any]) -> tvm.target.Target:
     attributes = {"kind": kind, **attributes}
-    if kind == "cuda":
-        attributes = _cuda_attributes(attributes)
-    if kind == "llvm" and not {"mcpu", "mtriple", "tag"} & set(attributes):
-        # A bare "llvm" means this machine: without a CPU name LLVM would emit SSE2 code.
-        attributes["mcpu"] = str(tvm.target.codegen.llvm_get_system_cpu())
+    for device in DEVICE_KINDS:
+        if device.target_kind == kind:
+            attributes = device.complete(attributes)
     try:
         return tvm.target.Target(attributes)
     except (ValueError, TypeError, RuntimeError) as err:
@@ -151,28 +147,6 @@ def _device_target(kind: str, attributes: Mapping[str, Any]) -> tvm.target.Targe
         raise TargetError(
             f"target {dict(attributes)!r} is not valid: {reason}", value=attributes
         ) from err
-
-
-def _cuda_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """A CUDA target's attributes, completed from the GPU that is here.
-
-    Raises
-    ------
-    TargetError
-        No architecture is given, and there is no GPU to ask for it.
-    """
-    limits = {"max_threads_per_block": 1024, "max_shared_memory_per_block": 49152}
-    if "arch" in attributes or "tag" in attributes:
-        return limits | dict(attributes)
-    if not has_device():
-        raise TargetError(
-            "target 'cuda' needs an architecture, for there is no GPU here to ask for it: "
-            "give for example {'kind': 'cuda', 'arch': 'sm_90a'} or cuda:arch=sm_90a",
-            value=dict(attributes),
-        )
-    arch = "sm_" + str(tvm.cuda(0).compute_version).replace(".", "")
-    # Hopper's own instructions, which its libraries use, are in the architecture-specific set.
-    return limits | {"arch": f"{arch}a" if arch == "sm_90" else arch} | dict(attributes)
 
 
 def _one_device(device: tvm.target.Target | None, other: tvm.target.Target) -> tvm.target.Target:
@@ -188,19 +162,13 @@ def _one_device(device: tvm.target.Target | None, other: tvm.target.Target) -> t
 def _check_device(
     device: tvm.target.Target, external: Sequence[tuple[str, Mapping[str, Any]]]
 ) -> tvm.target.Target:
-    kind = device.kind.name
-    if kind not in _DEVICE_KIND:
-        raise TargetError(
-            f"device target '{kind}' is not supported; supported: {', '.join(_DEVICE_KIND)}",
-            value=kind,
-        )
+    kind = device_of(device)
     for name, _ in external:
-        needed = get_backend(name).device
-        if needed != _DEVICE_KIND[kind]:
-            wanted = next(k for k, d in _DEVICE_KIND.items() if d == needed)
+        needed = device_named(get_backend(name).device)
+        if needed is not kind:
             raise TargetError(
-                f"target '{name}' runs on {needed} and needs the device target '{wanted}', "
-                f"but '{kind}' is given",
+                f"target '{name}' runs on {needed.name} and needs the device target "
+                f"'{needed.target_kind}', but '{kind.target_kind}' is given",
                 value=name,
             )
     return device

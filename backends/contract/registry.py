@@ -32,12 +32,10 @@ from collage.backends.contract.base import (
     PatternTriple,
 )
 from collage.backends.contract.errors import CollageError, TargetError
+from collage.backends.devices import device_named
 
 ENTRY_POINT_GROUP = "collage.backends"
 BUILTIN = ("tvm", "onednn", "openblas", "cutlass", "cublas", "cudnn", "tensorrt")
-
-_ANY_DEVICE: Mapping[str, Any] = {"cpu": "llvm", "cuda": {"kind": "cuda", "arch": "sm_90a"}}
-"""Device targets to register patterns for; without an architecture TVM would look for a GPU."""
 
 _backends: dict[str, Backend] = {}
 
@@ -65,7 +63,7 @@ def _register(backend: Backend) -> None:
     _backends[name] = backend
     if isinstance(backend, ExternalBackend):
         _register_codegen(backend)
-        device = tvm.target.Target(_ANY_DEVICE[backend.device])
+        device = device_named(backend.device).any_target()
         register_relax_patterns(backend, BackendTarget(name, device, backend.parse_options({})))
 
 

@@ -9,6 +9,7 @@ from typing import overload
 from collage.backends.contract.base import BackendTarget, ExternalBackend
 from collage.backends.contract.errors import TargetError
 from collage.backends.contract.native import NativeBackend
+from collage.backends.devices import DeviceKind, device_of
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,11 @@ class TargetSet(Sequence[BackendTarget]):
 
     def __getitem__(self, index: int | slice) -> BackendTarget | tuple[BackendTarget, ...]:
         return tuple(self)[index]
+
+    @property
+    def device(self) -> DeviceKind:
+        """The kind of device that all of them are for."""
+        return device_of(self.native.device)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from collage.backends.cublas.tuning import (
     find_choice,
     keep_choice,
 )
+from collage.backends.devices import CUDA
 from collage.backends.storage.device_lock import exclusive
 from collage.backends.storage.tuning_store import TuningLog
 from collage.backends.toolchain import native
@@ -214,7 +215,7 @@ class Tuner:
         try:
             prepared = self._module["collage_cublas_prepare"](given, CANDIDATES)
             try:
-                with exclusive("cuda"):
+                with exclusive(CUDA):
                     self._module["collage_cublas_measure"](prepared, chosen, times)
             finally:
                 self._module["collage_cublas_discard"](prepared)

@@ -24,6 +24,7 @@ from collage.backends.contract.errors import CodegenError, ReplayMissError
 from collage.backends.cudnn.library import PLANNER, Installation, compile_source
 from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.problem import Graph
+from collage.backends.devices import CUDA
 from collage.backends.storage.device_lock import exclusive
 from collage.backends.toolchain import cuda_toolkit, native
 from collage.backends.toolchain.artifact_cache import replacing
@@ -172,7 +173,7 @@ def run_planner(
     command = [str(planner), str(output), str(compute_capability), measured]
     try:
         # What is timed must have the device for itself.
-        with exclusive("cuda") if options.algorithm == "measured" else nullcontext():
+        with exclusive(CUDA) if options.algorithm == "measured" else nullcontext():
             done = subprocess.run(
                 command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SEC
             )

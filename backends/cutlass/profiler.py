@@ -25,6 +25,7 @@ from collage.backends.cutlass.library import TEMPLATES, template_headers
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.tuning import Job, Outcome, Profiler
 from collage.backends.cutlass.unit import Unit, compile_jobs
+from collage.backends.devices import CUDA
 from collage.backends.storage.device_lock import exclusive
 from collage.backends.toolchain import native
 from collage.backends.toolchain.artifact_cache import make_once
@@ -159,7 +160,7 @@ def _outcome(program: _Program, path: Path, job: Job, library: Path, sample: Pat
     program.tell("\t".join(fields))
     program.hear("ready")
     # Loading and the first run, which are behind it, take longest and need no device to themselves.
-    with exclusive("cuda"):
+    with exclusive(CUDA):
         program.tell("go")
         answer = program.hear("{")
     return Outcome(float(np.median(json.loads(answer)["sec"])), np.fromfile(sample, np.float32))

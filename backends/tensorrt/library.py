@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-import tvm
-
 from collage.backends.contract.errors import BackendUnavailableError, CodegenError
 from collage.backends.tensorrt.options import TensorrtOptions
-from collage.backends.toolchain.cuda_runtime import has_device
+from collage.backends.toolchain.cuda_runtime import find_gpu
 
 PACKAGES = ("tensorrt", "tensorrt_rtx")
 """By preference: TensorRT's engines are tuned for the GPU they are built on."""
@@ -61,13 +59,13 @@ class Package:
         """Why no engine can be built for an architecture such as ``sm_90a``; empty if one can."""
         wanted = capability_of(arch)
         if self.needs_gpu:
-            if not has_device():
+            gpu = find_gpu()
+            if gpu is None:
                 return f"TensorRT {self.version} builds engines on a GPU, and there is none here"
-            present = int(str(tvm.cuda(0).compute_version).replace(".", ""))
-            if present != wanted:
+            if gpu.compute_capability != wanted:
                 return (
                     f"TensorRT builds engines for the GPU at hand, of compute capability "
-                    f"{_dotted(present)}; the target's is {_dotted(wanted)}"
+                    f"{_dotted(gpu.compute_capability)}; the target's is {_dotted(wanted)}"
                 )
             return ""
         if wanted not in self.capabilities():
@@ -80,10 +78,8 @@ class Package:
 
     def device_text(self, arch: str) -> str:
         """What an engine is bound to, as a piece of a file name."""
-        if self.needs_gpu and has_device():
-            name = str(tvm.cuda(0).device_name)
-            return "".join(c if c.isalnum() else "_" for c in name)
-        return arch
+        gpu = find_gpu() if self.needs_gpu else None
+        return arch if gpu is None else "".join(c if c.isalnum() else "_" for c in gpu.name)
 
 
 def capability_of(arch: str) -> int:

@@ -8,6 +8,7 @@ import hashlib
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import tvm
@@ -18,6 +19,7 @@ from collage.backends.contract.base import BuildContext
 from collage.backends.contract.errors import BackendUnavailableError, CompileError
 from collage.backends.toolchain import native
 from collage.backends.toolchain.artifact_cache import make_once
+from collage.backends.toolchain.cuda_driver import DRIVER
 from collage.backends.toolchain.cuda_toolkit import (
     arch_flags,
     arch_of,
@@ -26,13 +28,54 @@ from collage.backends.toolchain.cuda_toolkit import (
     find_toolkit,
 )
 
-DRIVER = "libcuda.so.1"
 _CALLBACK = "tvm_callback_cuda_compile"
 
 
 def has_cuda_runtime() -> bool:
     """Whether TVM can build modules for CUDA, which needs its CUDA runtime library."""
     return tvm_ffi.get_global_func("device_api.cuda", allow_missing=True) is not None
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """What TVM says of a CUDA device.
+
+    Attributes
+    ----------
+    name : str
+        For example ``NVIDIA H200``.
+    compute_capability : int
+        For example 90.
+    multiprocessors : int
+    memory_bytes : int
+        All of its memory.
+    """
+
+    name: str
+    compute_capability: int
+    multiprocessors: int
+    memory_bytes: int
+
+    @property
+    def arch(self) -> str:
+        """Its architecture, for example ``sm_90``."""
+        return f"sm_{self.compute_capability}"
+
+
+def find_gpu() -> Gpu | None:
+    """The first GPU that this process may see, or None where TVM can use none.
+
+    Loads TVM's CUDA runtime when there may be one.
+    """
+    if not has_device():
+        return None
+    device = tvm.cuda(0)
+    return Gpu(
+        str(device.device_name),
+        int(str(device.compute_version).replace(".", "")),
+        int(device.multi_processor_count),
+        int(device.total_global_memory),
+    )
 
 
 def has_device() -> bool:
@@ -53,12 +96,9 @@ def device_name(arch: str) -> str | None:
     arch : str
         For example ``sm_90a``.
     """
-    if not has_device():
-        return None
-    device = tvm.cuda(0)
-    if int(str(device.compute_version).replace(".", "")) != compute_capability(arch):
-        return None
-    return str(device.device_name)
+    gpu = find_gpu()
+    matches = gpu is not None and gpu.compute_capability == compute_capability(arch)
+    return gpu.name if gpu is not None and matches else None
 
 
 def load_runtime() -> None:

@@ -154,9 +154,10 @@ def arch_of(device: tvm.target.Target) -> str:
     CodegenError
         When the target is for another kind of device.
     """
-    if device.kind.name != "cuda":
+    arch = device.attrs.get("arch")
+    if arch is None:
         raise CodegenError(f"a CUDA target is needed, not '{device.kind.name}'", value=str(device))
-    return str(device.attrs["arch"])
+    return str(arch)
 
 
 def compute_capability(arch: str) -> int:

@@ -25,7 +25,7 @@ from tvm import relax
 
 from collage.backends.compile import CompiledLibrary, stage_libraries
 from collage.backends.contract.errors import BundleError, InputError, OutputError
-from collage.backends.toolchain.cuda_toolkit import arch_of
+from collage.backends.devices import CPU, device_named, device_of
 from collage.bundle.cpu_flags import cpu_flags
 from collage.bundle.requirements import check_needs
 from collage.report.data import Report
@@ -105,7 +105,7 @@ def write_bundle(
             "architecture": platform.machine(),
             "system": platform.system(),
             "cpu_flags": cpu_flags(),
-            **_device_entries(device),
+            **device_of(device).manifest_fields(device),
             "tvm_version": tvm.__version__,
             "tvm_ffi_version": tvm_ffi.__version__,
             "backend_versions": dict(versions),
@@ -126,12 +126,6 @@ def write_bundle(
             f"cannot write bundle '{folder}': {err.strerror}", value=str(folder)
         ) from err
     return folder
-
-
-def _device_entries(device: tvm.target.Target) -> dict[str, str]:
-    if device.kind.name == "cuda":
-        return {"device": "cuda", "arch": arch_of(device)}
-    return {"device": "cpu"}
 
 
 def _sha256(path: Path) -> str:
@@ -180,7 +174,7 @@ class Bundle:
         self.inputs = _tensor_infos(self.manifest["inputs"])
         self.outputs = _tensor_infos(self.manifest["outputs"])
         module = tvm.runtime.load_module(str((self.folder / self.manifest["library"]).resolve()))
-        self._device = tvm.device(self.manifest.get("device", "cpu"))
+        self._device = device_named(self.manifest.get("device", CPU.name)).runtime_device()
         self._vm = relax.VirtualMachine(module, self._device)
         self._entry = self.manifest["entry"]
 

@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import tvm
-
 from collage.backends.contract.base import ExternalBackend
 from collage.backends.contract.errors import BackendUnavailableError, BundleError
 from collage.backends.contract.registry import get_backend
-from collage.backends.toolchain.cuda_runtime import has_device, load_runtime
+from collage.backends.devices import CPU, device_named
 from collage.backends.toolchain.cuda_toolkit import find_library
 from collage.bundle.cpu_flags import cpu_flags
 
@@ -45,8 +43,7 @@ def check_needs(folder: Path, manifest: Mapping[str, Any]) -> None:
             f"bundle '{folder}' lacks {manifest['library']}: copy it whole",
             value=manifest["library"],
         )
-    if manifest.get("device", "cpu") == "cuda":
-        _check_cuda(folder, manifest)
+    _check_device(folder, manifest)
     for entry in manifest["shared_libraries"]:
         path = folder / entry["file"]
         if not path.is_file():
@@ -61,11 +58,11 @@ def check_needs(folder: Path, manifest: Mapping[str, Any]) -> None:
             ) from err
 
 
-def _check_cuda(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Load NVIDIA's libraries, what else runs partitions, and the driver; check the GPU."""
-    for need in manifest["required_libraries"]:
+def _check_device(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Load the libraries that the machine must have, what else runs partitions, and the driver."""
+    for need in manifest.get("required_libraries", ()):
         _load_library(folder, need)
-    for name, runtime in manifest["runtimes"].items():
+    for name, runtime in manifest.get("runtimes", {}).items():
         backend = get_backend(name)
         if not isinstance(backend, ExternalBackend):
             raise BundleError(f"'{name}' in bundle '{folder}' is no external backend", value=name)
@@ -73,21 +70,9 @@ def _check_cuda(folder: Path, manifest: Mapping[str, Any]) -> None:
             backend.load_runtime(runtime)
         except BackendUnavailableError as err:
             raise BundleError(f"bundle '{folder}' cannot run: {err}", value=runtime) from err
-    try:
-        load_runtime()
-    except BackendUnavailableError as err:
-        raise BundleError(f"bundle '{folder}' runs on a GPU: {err}", value=err.value) from err
-    if not has_device():
-        raise BundleError(
-            f"bundle '{folder}' runs on a GPU, and there is none here", value=manifest["arch"]
-        )
-    present = "sm_" + str(tvm.cuda(0).compute_version).replace(".", "")
-    if manifest["arch"].rstrip("af") != present:
-        raise BundleError(
-            f"bundle '{folder}' was compiled for {manifest['arch']}, the GPU here is {present}: "
-            f"optimize the model for {present}",
-            value=manifest["arch"],
-        )
+    arch = manifest.get("arch", "")
+    if reason := device_named(manifest.get("device", CPU.name)).unfit(arch):
+        raise BundleError(f"bundle '{folder}' {reason}", value=arch)
 
 
 def _load_library(folder: Path, need: Mapping[str, str]) -> None:

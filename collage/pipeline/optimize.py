@@ -17,12 +17,11 @@ import tvm_ffi
 from numpy.typing import NDArray
 
 from collage._version import __version__
-from collage.backends.compile import is_cuda, library_needs
+from collage.backends.compile import library_needs
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.errors import TargetError
 from collage.backends.contract.registry import get_backend
-from collage.backends.toolchain.cuda_runtime import device_name, has_device
-from collage.backends.toolchain.cuda_toolkit import arch_of
+from collage.backends.devices import common_device, device_of
 from collage.bundle.bundle import TensorInfo, random_array
 from collage.candidate_costs import WorkloadCosts
 from collage.config import Config
@@ -147,7 +146,7 @@ def optimize(
         mod = _normalized(imported.mod, resolved)
         graph = DataflowGraph.from_function(mod["main"], mod)
         tell(ProgressEvent("import", 2, 2, f"{len(graph)} operators"))
-        if not is_cuda(resolved):
+        if not common_device(resolved).compiles_beside:
             ahead.wait()  # The cores are what is going to be timed on.
         if cost_model is None:
             measured = MeasuredCostModel(
@@ -229,10 +228,11 @@ def optimize(
 
 def _normalized(mod: tvm.IRModule, targets: Sequence[BackendTarget]) -> tvm.IRModule:
     """The canonical form, as the targets' device wants it."""
-    mod = normalize(mod)
-    if is_cuda(targets):
-        return combine_parallel_matmul(to_channels_last(mod))
-    # The CPU's libraries have no attention, but its parts.
+    mod, device = normalize(mod), common_device(targets)
+    if device.channels_last:
+        mod = combine_parallel_matmul(to_channels_last(mod))
+    if device.has_attention:
+        return mod
     expanded = expand_attention(mod)
     return mod if expanded is mod else normalize(expanded)
 
@@ -305,29 +305,28 @@ def _versions(targets: Sequence[BackendTarget]) -> dict[str, str]:
 
 def _measured_device(targets: Sequence[BackendTarget]) -> Device:
     """The device here that costs are measured on."""
-    if not is_cuda(targets):
-        return detect("cpu")
-    if not has_device():
+    device = common_device(targets)
+    if not device.is_here():
         raise TargetError(
             "there is no GPU here to measure on; to compile on estimated costs, give "
             "cost_model=RooflineCostModel(), on the command line --estimate",
             value=str(targets[0].device),
         )
-    return detect("cuda")
+    return detect(device.name)
 
 
 def _replayed_device(targets: Sequence[BackendTarget], database: Database) -> Device:
     """The device here that a log may be of; for a GPU that is not here, the log's own."""
-    if is_cuda(targets):
-        arch = arch_of(targets[0].device)
-        if device_name(arch) is None:
-            return recorded_device(database.records(), arch)
+    device = common_device(targets)
+    arch = device.architecture(targets[0].device)
+    if device.unfit(arch):
+        return recorded_device(database.records(), arch)
     return _measured_device(targets)
 
 
 def _device(device: Device | None, native: BackendTarget, num_threads: int) -> dict[str, str]:
     if device is None:
-        return {"name": str(native.device.attrs.get("arch", native.device)), "estimated": "yes"}
+        return {"name": device_of(native.device).architecture(native.device), "estimated": "yes"}
     threads = str(num_threads or device.cores)
     return {"name": device.name, "cores": str(device.cores), "threads": threads}
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from collage.backends.contract.base import BuildContext
 from collage.backends.contract.errors import OutputError
+from collage.backends.devices import device_named
 from collage.backends.storage.device_lock import exclusive
 from collage.cost.base import Cost, CostStatus
 from collage.cost.config import MeasureConfig
@@ -179,7 +180,7 @@ class Measurer:
             self._tell("wait", "another process is measuring on this device")
 
         asked = time.perf_counter()
-        with exclusive(self._kind, waiting):
+        with exclusive(device_named(self._kind), waiting):
             got = time.perf_counter()
             self._stats.seconds_waiting += got - asked
             try:

@@ -21,11 +21,17 @@ int cuDeviceGetPCIBusId(char* text, int size, int device) {
     snprintf(text, size, "0000:%s:00.0", getenv("CUDA_VISIBLE_DEVICES"));
     return 0;
 }
+int cuDriverGetVersion(int* version) { *version = 13000; return 0; }
+int cuMemsetD32Async(void) { return 0; }
+int cuCtxSynchronize(void) { return 0; }
+int cuGetErrorName(void) { return 1; }
+int cuGetErrorString(void) { return 1; }
 """
 _HOLD = """
 import sys
+from collage.backends.devices import CUDA
 from collage.backends.storage.device_lock import exclusive
-with exclusive("cuda", lambda: print("waits", flush=True)):
+with exclusive(CUDA, lambda: print("waits", flush=True)):
     print("has it", flush=True)
     sys.stdin.read()
 """

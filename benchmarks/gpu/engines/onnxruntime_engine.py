@@ -11,6 +11,7 @@ import torch
 
 from benchmarks.gpu import networks
 from benchmarks.gpu.engines.base import Array, Engine, Job, Missing, Session, Timer
+from collage.backends.devices import CUDA
 from collage.backends.storage.device_lock import exclusive
 
 _PROVIDER = "CUDAExecutionProvider"
@@ -98,7 +99,7 @@ def _errors() -> tuple[type[Exception], ...]:
 def _seconds(session: _Bound) -> float:
     """Per call. The provider measures its algorithms in the first calls, and records the third."""
     session.use_stream()
-    with exclusive("cuda"):
+    with exclusive(CUDA):
         for _ in range(4):
             session.call()
         return Timer(session, "cuda").turn(0.05, 3)["event_sec"]

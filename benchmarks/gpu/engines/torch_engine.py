@@ -117,6 +117,7 @@ def _take_the_device_to_measure() -> None:
     """
     from torch._inductor.runtime import benchmarking
 
+    from collage.backends.devices import CUDA
     from collage.backends.storage.device_lock import exclusive
 
     benchmarker = benchmarking.benchmarker
@@ -125,7 +126,7 @@ def _take_the_device_to_measure() -> None:
     def alone(_callable: Call, *args: Any, **kwargs: Any) -> Any:
         _callable()
         torch.cuda.synchronize()
-        with exclusive("cuda"):
+        with exclusive(CUDA):
             return measure(_callable, *args, **kwargs)
 
     benchmarker.benchmark_gpu = alone

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import tvm
 
 from collage.backends.contract.errors import BackendUnavailableError, MeasurementError
+from collage.backends.toolchain.cuda_driver import CudaDriver, CudaError
 from collage.backends.toolchain.cuda_runtime import load_runtime
 from collage.cost.device.cuda.clocks import Management
-from collage.cost.device.cuda.driver import CudaDriver, CudaError
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ _PROBES = 8
 
 
 class Memory(Protocol):
-    """What fills device memory: :class:`collage.cost.device.cuda.driver.CudaDriver`."""
+    """What fills device memory: :class:`collage.backends.toolchain.cuda_driver.CudaDriver`."""
 
     def fill(self, address: int, words: int, stream: int) -> None: ...
 

@@ -29,6 +29,7 @@ from collage.backends.contract.errors import CodegenError, ReplayMissError
 from collage.backends.cublas.problem import Problem
 from collage.backends.cublas.tuner import Tuner
 from collage.backends.cublas.tuning import SCHEMA, Choice, Device, keep_choice
+from collage.backends.devices import CUDA
 from collage.backends.storage.device_lock import lock_path
 from collage.backends.storage.tuning_store import TuningLog
 
@@ -172,7 +173,7 @@ class Watcher:
 
 def device_is_held() -> bool:
     """Whether anybody has the lock of the GPU, this process included."""
-    lock = FileLock(lock_path("cuda"))
+    lock = FileLock(lock_path(CUDA))
     try:
         lock.acquire(timeout=0)
     except Timeout:

@@ -15,6 +15,7 @@ from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.profiler import GpuProfiler, gpu_profiler
 from collage.backends.cutlass.tuning import Job
 from collage.backends.cutlass.unit import Unit
+from collage.backends.devices import CUDA
 from collage.backends.storage.device_lock import exclusive, lock_path
 from collage.backends.toolchain.cuda_runtime import has_device
 from collage.config import Config
@@ -105,9 +106,9 @@ class StandInProfiler(GpuProfiler):
 @pytest.fixture
 def stand_in(tmp_path: Path) -> StandInProfiler:
     script = tmp_path / "program"
-    script.write_text(_STAND_IN.format(python=sys.executable, lock=str(lock_path("cuda"))))
+    script.write_text(_STAND_IN.format(python=sys.executable, lock=str(lock_path(CUDA))))
     script.chmod(0o755)
-    lock_path("cuda").touch()
+    lock_path(CUDA).touch()
     profiler = StandInProfiler("any", CutlassOptions(), BuildContext(tmp_path, tmp_path), ARCH)
     profiler.script = script
     return profiler
@@ -123,7 +124,7 @@ def jobs_that(*behaviours: str) -> list[Job]:
 def test_runs_get_ready_beside_others_and_hold_the_device_only_to_be_timed(
     stand_in: StandInProfiler,
 ) -> None:
-    with exclusive("cuda"):
+    with exclusive(CUDA):
         blocked = Thread(target=lambda: list(stand_in.run(jobs_that("waits"))))
         blocked.start()
         blocked.join(2)
@@ -149,7 +150,7 @@ def test_runs_that_fail_harm_no_other(
     assert talked.error == "it prints 'and now for something else'"
     assert later.error == "it failed with exit status 1: it dies while timed"
     assert right.sec == 2.0
-    with exclusive("cuda", lambda: pytest.fail("the device was not let go")):
+    with exclusive(CUDA, lambda: pytest.fail("the device was not let go")):
         pass
 
 

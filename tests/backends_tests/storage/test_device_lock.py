@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 
+from collage.backends.devices import CPU, CUDA
 from collage.backends.storage.device_lock import exclusive
 
 
@@ -16,11 +17,11 @@ def test_the_second_waits_until_the_first_is_done() -> None:
     order: list[str] = []
 
     def second() -> None:
-        with exclusive("cpu", lambda: order.append("waits")):
+        with exclusive(CPU, lambda: order.append("waits")):
             order.append("has it")
 
     thread = threading.Thread(target=second)
-    with exclusive("cpu", lambda: order.append("must not wait")):
+    with exclusive(CPU, lambda: order.append("must not wait")):
         thread.start()
         deadline = time.monotonic() + 10
         while "waits" not in order and time.monotonic() < deadline:
@@ -33,7 +34,7 @@ def test_the_second_waits_until_the_first_is_done() -> None:
 
 def test_devices_do_not_wait_for_each_other() -> None:
     waited: list[str] = []
-    with exclusive("cpu", lambda: None), exclusive("cuda", lambda: waited.append("cuda")):
+    with exclusive(CPU, lambda: None), exclusive(CUDA, lambda: waited.append("cuda")):
         assert not waited
 
 
@@ -42,7 +43,7 @@ def test_a_gpu_changes_hands_within_milliseconds() -> None:
 
     def holder(name: str) -> None:
         for _ in range(30):
-            with exclusive("cuda"):
+            with exclusive(CUDA):
                 begin = time.monotonic()
                 time.sleep(0.005)
                 spans.append((begin, time.monotonic(), name))
@@ -59,8 +60,9 @@ def test_a_gpu_changes_hands_within_milliseconds() -> None:
 
 _HOLDER = """
 import time
+from collage.backends.devices import CPU, CUDA
 from collage.backends.storage.device_lock import exclusive
-with exclusive("cpu", lambda: None):
+with exclusive(CPU, lambda: None):
     print("held", flush=True)
     time.sleep(1000)
 """
@@ -72,5 +74,5 @@ def test_a_killed_holder_leaves_no_lock_behind() -> None:
         waited: list[str] = []
         killer = threading.Timer(0.3, holder.kill)
         killer.start()
-        with exclusive("cpu", lambda: waited.append("waits")):
+        with exclusive(CPU, lambda: waited.append("waits")):
             assert waited == ["waits"] and holder.wait(5) != 0

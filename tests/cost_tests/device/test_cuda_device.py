@@ -16,6 +16,7 @@ import tvm_ffi
 
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.errors import MeasurementError, TargetError
+from collage.backends.toolchain.cuda_driver import CudaDriver, CudaError
 from collage.backends.toolchain.cuda_runtime import has_device
 from collage.backends.toolchain.cuda_toolkit import find_toolkit
 from collage.cost.base import Cost, CostStatus
@@ -25,7 +26,6 @@ from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import Clocks, Record
 from collage.cost.device.cuda import facts
 from collage.cost.device.cuda.clocks import Management
-from collage.cost.device.cuda.driver import CudaDriver, CudaError
 from collage.cost.device.detect import Device, detect, device_kind
 from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.measure.runner import RunJob

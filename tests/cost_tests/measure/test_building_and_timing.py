@@ -15,6 +15,7 @@ import tvm
 from collage.backends.compile import CompiledLibrary
 from collage.backends.contract.base import BackendTarget, BuildContext, LibraryNeed
 from collage.backends.contract.errors import MeasurementError
+from collage.backends.devices import CUDA
 from collage.backends.storage.device_lock import exclusive
 from collage.cost.base import Cost, CostStatus
 from collage.cost.config import MeasureConfig
@@ -121,7 +122,7 @@ def test_the_device_is_free_while_code_generators_run(
 
     def another() -> None:
         while not stop.is_set():
-            with exclusive("cuda"):
+            with exclusive(CUDA):
                 got.append(True)
             time.sleep(0.01)
 
@@ -202,7 +203,7 @@ def test_whole_models_are_compiled_before_the_device_is_held(
     order: list[str] = []
 
     def library() -> Path:
-        with exclusive("cuda", lambda: order.append("waits")):
+        with exclusive(CUDA, lambda: order.append("waits")):
             order.append("compiles")
         return tmp_path
 

@@ -16,6 +16,7 @@ import pytest
 
 from collage.backends.contract.base import BuildContext
 from collage.backends.contract.errors import MeasurementError
+from collage.backends.devices import CUDA
 from collage.backends.storage.device_lock import exclusive
 from collage.cost.base import CostStatus
 from collage.cost.config import CudaConfig, MeasureConfig
@@ -171,7 +172,7 @@ def test_others_have_the_device_while_a_candidate_is_loaded(search: _Search) -> 
     def another() -> None:
         while not stop.is_set():
             begin = time.monotonic()
-            with exclusive("cuda"):
+            with exclusive(CUDA):
                 waits.append(time.monotonic() - begin)
             time.sleep(0.01)
 
@@ -197,7 +198,7 @@ def test_waiting_for_the_device_is_told_and_counted_apart(search: _Search) -> No
     held = threading.Event()
 
     def another() -> None:
-        with exclusive("cuda"):
+        with exclusive(CUDA):
             held.set()
             time.sleep(SLOW_UPLOAD_SEC + 2.0)
 
@@ -230,5 +231,5 @@ def test_a_candidate_that_fails_on_the_device_frees_it(
 ) -> None:
     bad, good = search.measure(behaviour, "right")
     assert bad.cost.status is status and good.cost.is_valid
-    with exclusive("cuda", lambda: pytest.fail("the device was not let go")):
+    with exclusive(CUDA, lambda: pytest.fail("the device was not let go")):
         pass

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from collage.backends.contract.errors import CollageError, MeasurementError
-from collage.backends.toolchain.cuda_runtime import DRIVER
 
+DRIVER = "libcuda.so.1"
 _SUCCESS = 0
 _FATAL = frozenset({214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 999})
 """Errors after which a context answers nothing but that error: memory faults, traps, asserts,

@@ -1,0 +1,81 @@
+"""The kinds of devices that models are compiled for: one file each.
+
+Everything that differs between them when a model is compiled, locked, deployed or loaded is a
+question to a :class:`DeviceKind`; nothing else asks whether a target is a CPU's or a GPU's. How
+candidates are measured on a kind of device is :mod:`collage.cost.device`, in the same manner.
+
+A third kind is one new file here, one in ``cost/device``, their lines in the two tables
+(``DEVICE_KINDS`` and ``POLICIES``), and a folder of schedules beside ``tvm/cpu`` and ``tvm/cuda``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import tvm
+
+from collage.backends.contract.errors import TargetError
+from collage.backends.contract.target import BackendTarget
+from collage.backends.devices._base import DeviceKind
+from collage.backends.devices.cpu import CPU
+from collage.backends.devices.cuda import CUDA
+
+__all__ = [
+    "CPU",
+    "CUDA",
+    "DEVICE_KINDS",
+    "DeviceKind",
+    "common_device",
+    "device_named",
+    "device_of",
+]
+
+DEVICE_KINDS: tuple[DeviceKind, ...] = (CPU, CUDA)
+"""All of them."""
+
+
+def device_of(target: tvm.target.Target) -> DeviceKind:
+    """The kind of device that a TVM target compiles for.
+
+    Raises
+    ------
+    TargetError
+        When it is none of those supported; lists them.
+    """
+    for kind in DEVICE_KINDS:
+        if kind.target_kind == target.kind.name:
+            return kind
+    supported = ", ".join(kind.target_kind for kind in DEVICE_KINDS)
+    raise TargetError(
+        f"device target '{target.kind.name}' is not supported; supported: {supported}",
+        value=target.kind.name,
+    )
+
+
+def device_named(name: str) -> DeviceKind:
+    """The kind of device of a name, as backends, logs and bundles give it.
+
+    Raises
+    ------
+    TargetError
+        When there is none of that name; lists those there are.
+    """
+    for kind in DEVICE_KINDS:
+        if kind.name == name:
+            return kind
+    known = ", ".join(kind.name for kind in DEVICE_KINDS)
+    raise TargetError(f"there is no kind of device '{name}'; known: {known}", value=name)
+
+
+def common_device(targets: Iterable[BackendTarget]) -> DeviceKind:
+    """The one kind of device that all targets are for; the CPU where there are none.
+
+    Raises
+    ------
+    TargetError
+        When they are for devices of several kinds.
+    """
+    kinds = {device_of(target.device) for target in targets}
+    if len(kinds) > 1:
+        raise TargetError("targets of several kinds of devices cannot be measured together")
+    return kinds.pop() if kinds else CPU

@@ -1,0 +1,111 @@
+"""What compiling, locking and deploying must know of a kind of device."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import tvm
+
+from collage.backends.contract.context import BuildContext
+from collage.backends.contract.requirements import LibraryRequirement
+
+
+class DeviceKind(ABC):
+    """One kind of device; its instances are stateless and there is one of each.
+
+    Attributes
+    ----------
+    name : str
+        TVM's name of the device, for example ``cuda``: what backends refine, and what logs, locks
+        and bundles call it.
+    target_kind : str
+        The kind of TVM target that stands for it.
+    lock_poll_sec : float
+        How often those look who wait for the device to be free.
+    compiles_beside : bool
+        Whether compiling leaves alone what is timed on it: not where both take the same cores.
+    captures_graphs : bool
+        Whether whole models may be captured into a graph of kernels.
+    channels_last : bool
+        Whether its libraries want images with their channels last, and parallel products combined.
+    has_attention : bool
+        Whether its libraries run attention as one operator; otherwise it is taken apart.
+    """
+
+    name: ClassVar[str]
+    target_kind: ClassVar[str]
+    lock_poll_sec: ClassVar[float]
+    compiles_beside: ClassVar[bool] = True
+    captures_graphs: ClassVar[bool] = False
+    channels_last: ClassVar[bool] = False
+    has_attention: ClassVar[bool] = False
+
+    def __repr__(self) -> str:
+        return self.name
+
+    @abstractmethod
+    def any_target(self) -> tvm.target.Target:
+        """A target to register patterns for, which needs no such device here."""
+
+    @abstractmethod
+    def complete(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """A target's attributes with those that the user left to this machine.
+
+        Raises
+        ------
+        TargetError
+            When this machine cannot tell.
+        """
+
+    @abstractmethod
+    def architecture(self, target: tvm.target.Target) -> str:
+        """The name of what a target compiles for, for example ``sm_90a``."""
+
+    @abstractmethod
+    def is_here(self) -> bool:
+        """Whether this machine has such a device that TVM can use."""
+
+    @abstractmethod
+    def runtime_device(self) -> tvm.runtime.Device:
+        """The device of this kind that models run on: the first."""
+
+    def lock_name(self) -> str:
+        """What the lock of this machine's device is called: searches on different ones do not
+        wait for each other."""
+        return self.name
+
+    def required_libraries(self) -> tuple[LibraryRequirement, ...]:
+        """What every library for it needs from the machine it runs on."""
+        return ()
+
+    def prepare_compiler(self, context: BuildContext) -> None:  # noqa: B027 (often there is nothing)
+        """Load what TVM's compiler needs for such a device, before anything is compiled."""
+
+    @contextmanager
+    def compiling(
+        self, target: tvm.target.Target, context: BuildContext
+    ) -> Iterator[tvm.target.Target]:
+        """While this is entered, TVM can compile for the device: the target to compile for.
+
+        Parameters
+        ----------
+        target : tvm.target.Target
+            Of this kind.
+        context : BuildContext
+            Compiler and cache folder.
+        """
+        yield target
+
+    def manifest_fields(self, target: tvm.target.Target) -> dict[str, str]:
+        """What a bundle's manifest says of the device: ``device``, and ``arch`` where it counts."""
+        return {"device": self.name}
+
+    def unfit(self, arch: str) -> str:
+        """Why what was compiled for an architecture cannot run here; empty when it can.
+
+        It reads on after the name of what was compiled.
+        """
+        return ""

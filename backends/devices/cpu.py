@@ -1,0 +1,41 @@
+"""The processor, by way of LLVM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tvm
+
+from collage.backends.devices._base import DeviceKind
+
+
+class CpuDevice(DeviceKind):
+    """The processor of this machine, or one like it."""
+
+    name = "cpu"
+    target_kind = "llvm"
+    lock_poll_sec = 0.02
+    """A look takes up to 0.1 ms of a core, which may be one that another process times on."""
+    compiles_beside = False
+
+    def any_target(self) -> tvm.target.Target:
+        return tvm.target.Target(self.target_kind)
+
+    def complete(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        if {"mcpu", "mtriple", "tag"} & set(attributes):
+            return dict(attributes)
+        # A bare "llvm" means this machine: without a CPU name LLVM would emit SSE2 code.
+        return {**attributes, "mcpu": str(tvm.target.codegen.llvm_get_system_cpu())}
+
+    def architecture(self, target: tvm.target.Target) -> str:
+        return str(target.attrs.get("mcpu", target))
+
+    def is_here(self) -> bool:
+        return True
+
+    def runtime_device(self) -> tvm.runtime.Device:
+        return tvm.cpu(0)
+
+
+CPU = CpuDevice()
