@@ -8,7 +8,7 @@ PIP := $(BIN)/pip install --disable-pip-version-check -q
 # PyTorch is only needed for .pt2 inputs and for building the benchmark models; name a CPU build.
 TORCH ?= torch==2.13.0
 
-.PHONY: demo test lint test-slow test-cuda test-torch bench bench-light bench-pool clean
+.PHONY: demo test lint docs test-slow test-cuda test-torch bench bench-light bench-pool clean
 
 demo: $(STAMP)
 	$(BIN)/python examples/demo.py
@@ -21,6 +21,10 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy -p collage
 	$(BIN)/lint-imports
+
+# The documentation as a site, in out/docs. A broken link or reference fails it, as any warning does.
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx -q -E -W --keep-going -b html docs out/docs
 
 # Whole networks, minutes each.
 test-slow: $(STAMP)
@@ -52,6 +56,10 @@ $(STAMP): pyproject.toml
 
 $(VENV)/.cuda: $(STAMP)
 	$(PIP) -e '.[cuda,tensorrt]'
+	touch $@
+
+$(VENV)/.docs: $(STAMP)
+	$(PIP) -e '.[docs]'
 	touch $@
 
 $(VENV)/.torch: $(STAMP)

@@ -35,7 +35,7 @@ class NodeInfo:
     op : str
         The operator, without the ``relax.`` prefix, for example ``nn.conv2d``.
     shape, dtype : str
-        Of the output, as :func:`shape_text` writes them; several outputs are joined by ``, ``.
+        Of the output, as :func:`shape_text` writes them; several outputs are joined by commas.
     inputs : list of int
         Indices of the bindings it reads, without the model's inputs and constants.
     """
