@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from tvm import relax
 
 from benchmarks.child import claim_standard_output, die_with_parent, serve
+from benchmarks.gpu.case_compile import ARCH, compile_case, cuda_target
+from benchmarks.gpu.cases import CudaCase, case_of
 from benchmarks.gpu.float64 import widen, widened
 from collage.backends.contract.base import BuildContext
 from collage.backends.contract.registry import get_backend
 from collage.cost.worker.build import load_arrays, save_arrays
-from collage.testing.cuda_cases import CudaCase, case_of
-from collage.testing.cuda_compile import ARCH, compile_case, cuda_target
 
 Array = NDArray[Any]
 Answer = dict[str, Any]

@@ -25,10 +25,10 @@ from typing import Any
 
 from benchmarks.child import ChildError, ChildProcess
 from benchmarks.gpu import device
+from benchmarks.gpu.cases import CudaCase, cases_of, families
 from benchmarks.gpu.lanes import Lane, lanes
 from benchmarks.gpu.numerics_page import CaseResult, Writer
 from collage.backends.contract.registry import get_backend
-from collage.testing.cuda_cases import CudaCase, cases_of, families
 
 _WORKER = "benchmarks.gpu.case_worker"
 COMPILE_LIMIT_SEC = 300.0

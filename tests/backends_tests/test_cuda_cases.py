@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from benchmarks.child import ChildProcess
+from benchmarks.gpu.case_compile import ARCH, cuda_target
+from benchmarks.gpu.cases import case_names, case_of, cases_of, families
 from collage.backends.contract.base import BackendTarget
 from collage.backends.contract.registry import get_backend
 from collage.config import Config
-from collage.testing.cuda_cases import case_names, case_of, cases_of, families
-from collage.testing.cuda_compile import ARCH, cuda_target
-from collage.testing.machine_code import (
+from tests.machine_code import (
     defined_functions,
     device_code,
     needed_libraries,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from benchmarks.gpu.case_worker import compile_and_refer, run_and_compare
+from benchmarks.gpu.cases import case_of
 from collage.backends.toolchain.cuda_runtime import has_device
 from collage.config import Config
-from collage.testing.cuda_cases import case_of
 
 pytestmark = [
     pytest.mark.gpu,

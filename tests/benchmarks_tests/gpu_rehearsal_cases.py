@@ -7,11 +7,11 @@ from tvm import relax
 from tvm.relax import op
 from tvm.relax.dpl import is_op, wildcard
 
+from benchmarks.gpu.cases import CudaCase
 from collage.backends.contract.base import Availability, ExternalBackend, PatternTriple
 from collage.backends.contract.errors import CodegenError
 from collage.backends.contract.registry import backend_names, register_backend
 from collage.backends.toolchain import native
-from collage.testing.cuda_cases import CudaCase
 from collage.testing.graphs import constant, graph
 
 _KERNELS = {

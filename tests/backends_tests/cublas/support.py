@@ -16,6 +16,8 @@ import tvm
 from numpy.typing import NDArray
 from tvm import relax
 
+from benchmarks.gpu.case_compile import cuda_target
+from benchmarks.gpu.cases import CudaCase
 from collage.backends.compile import CompiledLibrary, compile_module
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.registry import get_backend
@@ -25,8 +27,6 @@ from collage.backends.toolchain import native
 from collage.backends.toolchain.cuda_toolkit import find_toolkit
 from collage.passes.align_weights import align_weights
 from collage.testing.backend_cases import PatternCase, partition
-from collage.testing.cuda_cases import CudaCase
-from collage.testing.cuda_compile import cuda_target
 
 Array = NDArray[np.generic]
 

@@ -10,6 +10,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
+from benchmarks.gpu.cases.cublas import Chain, convolution, dense, product
 from collage.backends.contract.base import BackendTarget, Granularity
 from collage.backends.contract.errors import BackendUnavailableError, TargetError
 from collage.backends.contract.registry import get_backend
@@ -19,7 +20,6 @@ from collage.backends.cublas.options import CublasOptions
 from collage.backends.cublas.patterns import kinds, pattern_table
 from collage.backends.toolchain.cuda_toolkit import find_library
 from collage.testing.backend_cases import verdicts
-from collage.testing.cuda_cases.cublas import Chain, convolution, dense, product
 from collage.testing.graphs import Emit, constant, graph
 
 NHWC = {"data_layout": "NHWC", "kernel_layout": "OHWI", "out_layout": "NHWC"}

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
+from benchmarks.gpu.cases import CudaCase
+from benchmarks.gpu.cases.cublas import Chain, cases, dense
 from collage.backends.cublas import codegen
 from collage.backends.cublas.problem import Problem
 from collage.backends.cublas.tuning import Choice, Device
 from collage.cost.reference import evaluate, largest_error
-from collage.testing.cuda_cases import CudaCase
-from collage.testing.cuda_cases.cublas import Chain, cases, dense
-from collage.testing.machine_code import needed_libraries
 from tests.backends_tests.cublas.support import (
     Library,
     call_request,
@@ -25,6 +24,7 @@ from tests.backends_tests.cublas.support import (
     output_of,
     serve,
 )
+from tests.machine_code import needed_libraries
 
 pytestmark = pytest.mark.cuda
 

@@ -14,6 +14,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
+from benchmarks.gpu.case_compile import cuda_target
 from collage.backends.compile import CompiledLibrary, compile_module, external_functions
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.errors import BackendUnavailableError, CodegenError, ReplayMissError
@@ -37,7 +38,6 @@ from collage.config import Config
 from collage.passes.lower import lower
 from collage.search.dataflow import DataflowGraph
 from collage.search.greedy import single_backend
-from collage.testing.cuda_compile import cuda_target
 from collage.testing.graphs import Emit, constant, graph
 
 pytestmark = pytest.mark.cuda

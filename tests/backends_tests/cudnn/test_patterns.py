@@ -10,13 +10,8 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from collage.backends.contract.base import BackendTarget, PatternTriple
-from collage.backends.contract.errors import TargetError
-from collage.backends.cudnn.backend import CudnnBackend, compute_capability
-from collage.backends.cudnn.options import CudnnOptions
-from collage.backends.cudnn.patterns import pattern_table
-from collage.testing.backend_cases import verdicts
-from collage.testing.cuda_cases._cudnn_graphs import (
+from benchmarks.gpu.case_compile import cuda_target
+from benchmarks.gpu.cases._cudnn_graphs import (
     attention,
     chain,
     convolution,
@@ -24,7 +19,12 @@ from collage.testing.cuda_cases._cudnn_graphs import (
     pool,
     product,
 )
-from collage.testing.cuda_compile import cuda_target
+from collage.backends.contract.base import BackendTarget, PatternTriple
+from collage.backends.contract.errors import TargetError
+from collage.backends.cudnn.backend import CudnnBackend, compute_capability
+from collage.backends.cudnn.options import CudnnOptions
+from collage.backends.cudnn.patterns import pattern_table
+from collage.testing.backend_cases import verdicts
 from collage.testing.graphs import Emit, constant, graph
 
 

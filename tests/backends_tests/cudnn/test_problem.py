@@ -9,14 +9,14 @@ import pytest
 import tvm
 from tvm import relax
 
+from benchmarks.gpu.case_compile import cuda_target, partition_case
+from benchmarks.gpu.cases import case_names, case_of
 from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.partition import Partition, read_partition
 from collage.backends.cudnn.problem import Graph, GraphBuilder, Kind
 from collage.backends.relax.lift_constants import lift_constants
 from collage.backends.relax.strided_views import View
 from collage.cost.reference import evaluate, largest_error
-from collage.testing.cuda_cases import case_names, case_of
-from collage.testing.cuda_compile import cuda_target, partition_case
 from tests.backends_tests.cudnn import interpreter as cudnn_interpreter
 
 RTOL = {"float16": 6e-3, "bfloat16": 4e-2, "float32": 1e-5}

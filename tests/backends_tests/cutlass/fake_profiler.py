@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 import tvm
 
+from benchmarks.gpu.case_compile import ARCH, cuda_target
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.cutlass import codegen
 from collage.backends.cutlass.families._base import Configuration, KernelSpec
 from collage.backends.cutlass.tuning import Job, Outcome, Question
-from collage.testing.cuda_compile import ARCH, cuda_target
 from tests.backends_tests.cutlass.reading import options_of, read_module
 from tests.backends_tests.cutlass.test_sharing import case, transformer
 

@@ -13,6 +13,8 @@ import tvm
 from numpy.typing import NDArray
 from tvm import relax
 
+from benchmarks.gpu.case_compile import ARCH, cuda_target, partition_case
+from benchmarks.gpu.cases import CudaCase
 from benchmarks.gpu.float64 import widen, widened
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.registry import get_backend
@@ -27,8 +29,6 @@ from collage.backends.toolchain import native
 from collage.backends.toolchain.cuda_toolkit import compile_cuda_cached, cudart
 from collage.config import Config
 from collage.testing.backend_cases import verdicts
-from collage.testing.cuda_cases import CudaCase
-from collage.testing.cuda_compile import ARCH, cuda_target, partition_case
 
 Array = NDArray[Any]
 

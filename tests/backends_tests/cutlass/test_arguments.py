@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.gpu.case_compile import ARCH
 from collage.backends.contract.base import BuildContext
 from collage.backends.cutlass.library import TEMPLATES
 from collage.backends.cutlass.options import CutlassOptions
@@ -16,7 +17,6 @@ from collage.backends.cutlass.unit import compile_flags, included_headers
 from collage.backends.toolchain import native
 from collage.backends.toolchain.cuda_toolkit import compile_cuda_cached, cudart
 from collage.config import Config
-from collage.testing.cuda_compile import ARCH
 
 pytestmark = [pytest.mark.cuda, pytest.mark.timeout(900)]
 

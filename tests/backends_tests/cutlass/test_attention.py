@@ -12,14 +12,14 @@ from numpy.lib.stride_tricks import as_strided
 from tvm import relax
 from tvm.relax import op
 
+from benchmarks.gpu.cases import CudaCase, cases_of
+from benchmarks.gpu.cases.cutlass_attention import attention, chain
 from collage.backends.cutlass.families._base import KernelSpec
 from collage.backends.cutlass.families.attention.family import (
     AttentionConfiguration,
     AttentionFamily,
 )
 from collage.backends.cutlass.options import CutlassOptions
-from collage.testing.cuda_cases import CudaCase, cases_of
-from collage.testing.cuda_cases.cutlass_attention import attention, chain
 from collage.testing.graphs import Emit, graph
 from tests.backends_tests.cutlass.reading import Array, read_case, read_module, read_whole, refusal
 

@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from tvm import relax
 from tvm.relax import op
 
+from benchmarks.gpu.cases import CudaCase, cases_of
+from benchmarks.gpu.cases.cutlass_conv import LAYOUTS, Convolution
 from collage.backends.cutlass.codegen import Unit
 from collage.backends.cutlass.families._base import alignment
 from collage.backends.cutlass.families.conv2d.configurations import Conv2dConfiguration, candidates
@@ -26,8 +28,6 @@ from collage.backends.cutlass.families.gemm.configurations import GemmConfigurat
 from collage.backends.cutlass.families.gemm.render import ACTIVATION_CODES, RESIDUAL_CODES
 from collage.backends.cutlass.library import TEMPLATES
 from collage.backends.cutlass.options import CutlassOptions
-from collage.testing.cuda_cases import CudaCase, cases_of
-from collage.testing.cuda_cases.cutlass_conv import LAYOUTS, Convolution
 from collage.testing.graphs import Emit, constant, graph
 from tests.backends_tests.cutlass.reading import (
     Array,

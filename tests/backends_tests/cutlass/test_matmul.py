@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from tvm import relax
 from tvm.relax import op
 
+from benchmarks.gpu.cases import cases_of
+from benchmarks.gpu.cases.cutlass import dense
 from collage.backends.contract.errors import UnsupportedProblemError
 from collage.backends.cutlass.families._base import KernelSpec, alignment
 from collage.backends.cutlass.families.gemm.patterns import Form, forms
@@ -22,8 +24,6 @@ from collage.backends.cutlass.families.gemm.render import (
     RESIDUAL_CODES,
 )
 from collage.backends.cutlass.library import TEMPLATES
-from collage.testing.cuda_cases import cases_of
-from collage.testing.cuda_cases.cutlass import dense
 from collage.testing.graphs import Emit, constant, graph
 from tests.backends_tests.cutlass.reading import read_whole, refusal
 

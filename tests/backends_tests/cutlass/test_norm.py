@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from tvm import relax
 from tvm.relax import op
 
+from benchmarks.gpu.cases import CudaCase, cases_of
+from benchmarks.gpu.cases.cutlass_norm import norm
 from collage.backends.contract.errors import UnsupportedProblemError
 from collage.backends.cutlass.families.norm.family import (
     MAX_CHUNKS,
     NormFamily,
     row_configurations,
 )
-from collage.testing.cuda_cases import CudaCase, cases_of
-from collage.testing.cuda_cases.cutlass_norm import norm
 from collage.testing.graphs import Emit, constant, graph
 from tests.backends_tests.cutlass.reading import read_case, read_module, read_whole, refusal
 

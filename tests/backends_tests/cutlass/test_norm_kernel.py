@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.gpu.cases import CudaCase
+from benchmarks.gpu.cases.cutlass_norm import RTOL, norm
 from collage.backends.cutlass.families.norm.family import (
     NormConfiguration,
     NormFamily,
@@ -17,8 +19,6 @@ from collage.backends.cutlass.families.norm.family import (
 )
 from collage.backends.cutlass.library import TEMPLATES
 from collage.backends.toolchain.cuda_toolkit import find_toolkit
-from collage.testing.cuda_cases import CudaCase
-from collage.testing.cuda_cases.cutlass_norm import RTOL, norm
 from tests.backends_tests.cuda_on_host import HEADER
 from tests.backends_tests.cutlass.reading import Whole, read_whole
 

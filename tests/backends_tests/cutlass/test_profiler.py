@@ -9,6 +9,8 @@ from threading import Thread
 
 import pytest
 
+from benchmarks.gpu.case_compile import ARCH
+from benchmarks.gpu.cases import case_of
 from collage.backends.contract.base import BuildContext
 from collage.backends.cutlass.families._base import KernelSource
 from collage.backends.cutlass.options import CutlassOptions
@@ -19,8 +21,6 @@ from collage.backends.devices import CUDA
 from collage.backends.storage.device_lock import exclusive, lock_path
 from collage.backends.toolchain.cuda_runtime import has_device
 from collage.config import Config
-from collage.testing.cuda_cases import case_of
-from collage.testing.cuda_compile import ARCH
 from tests.backends_tests.cutlass.reading import options_of, read_case
 
 pytestmark = [pytest.mark.cuda, pytest.mark.timeout(900)]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from benchmarks.gpu.case_compile import ARCH
 from collage.backends.contract.base import BuildContext
 from collage.backends.cutlass.families.gemm.configurations import SM90_TILES, GemmConfiguration
 from collage.backends.cutlass.families.gemm.family import family, spec_of
@@ -22,7 +23,6 @@ from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.unit import Unit
 from collage.backends.toolchain.cuda_toolkit import find_toolkit
 from collage.config import Config
-from collage.testing.cuda_compile import ARCH
 
 pytestmark = [pytest.mark.cuda, pytest.mark.timeout(900)]
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.gpu.case_compile import ARCH
 from collage.backends.contract.base import BuildContext
 from collage.backends.contract.errors import ReplayMissError
 from collage.backends.cutlass.families._base import Configuration, KernelSpec
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.tuning import SCHEMA, Job, Outcome, Tuner
 from collage.backends.storage.tuning_store import TuningLog, read_findings
-from collage.testing.cuda_compile import ARCH
 from tests.backends_tests.cutlass.fake_profiler import (
     FakeProfiler,
     favour_last,

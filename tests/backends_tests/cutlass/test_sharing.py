@@ -10,15 +10,15 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
+from benchmarks.gpu.case_compile import compile_case, cuda_target
+from benchmarks.gpu.cases import CudaCase
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.cutlass.codegen import Plan, plan, render_stubs, tune
 from collage.backends.cutlass.families._base import KernelSource
 from collage.backends.cutlass.unit import Unit, included_headers
-from collage.testing.cuda_cases import CudaCase
-from collage.testing.cuda_compile import compile_case, cuda_target
 from collage.testing.graphs import Emit, constant, graph
-from collage.testing.machine_code import defined_functions, device_code
 from tests.backends_tests.cutlass.reading import options_of, read_module
+from tests.machine_code import defined_functions, device_code
 
 HIDDEN, MLP, TOKENS = 64, 256, 32
 OPTIONS = {"sm": 80, "split_k_slices": 1}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.gpu.case_compile import ARCH
 from collage.backends.contract.base import BuildContext
 from collage.backends.cutlass.families._base import KernelSpec
 from collage.backends.cutlass.families.gemm.configurations import (
@@ -20,7 +21,6 @@ from collage.backends.cutlass.families.gemm.problem import Operand, plan
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.unit import Unit
 from collage.config import Config
-from collage.testing.cuda_compile import ARCH
 
 pytestmark = [pytest.mark.cuda, pytest.mark.slow, pytest.mark.timeout(1800)]
 

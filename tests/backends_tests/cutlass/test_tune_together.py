@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import tvm
 
+from benchmarks.gpu.case_compile import cuda_target, partition_case
+from benchmarks.gpu.cases import case_of
 from collage.backends.compile import external_functions
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.registry import get_backend
@@ -19,8 +21,6 @@ from collage.backends.cutlass import backend as cutlass
 from collage.backends.cutlass import codegen
 from collage.cost.worker.build import context_to_json, target_to_json, tune
 from collage.cost.workload.workload import Workload
-from collage.testing.cuda_cases import case_of
-from collage.testing.cuda_compile import cuda_target, partition_case
 from tests.backends_tests.cutlass.fake_profiler import favour_last
 
 pytestmark = pytest.mark.cuda

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from tvm import relax
 from tvm.relax import op
 
+from benchmarks.gpu.case_compile import cuda_target
+from benchmarks.gpu.cases._tensorrt_case import module
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.registry import get_backend
 from collage.backends.tensorrt.library import Package, build_plan, find_package
@@ -20,8 +22,6 @@ from collage.backends.tensorrt.problem import NetworkWriter
 from collage.passes.lower import lower
 from collage.search.dataflow import DataflowGraph
 from collage.search.greedy import single_backend
-from collage.testing.cuda_cases._tensorrt_case import module
-from collage.testing.cuda_compile import cuda_target
 from tests.backends_tests.tensorrt.network import evaluate_network
 
 ARCH = "sm_89"

@@ -11,13 +11,13 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
+from benchmarks.gpu.cases._tensorrt_case import PICTURE, module, weights
 from collage.backends.contract.base import BuildContext
 from collage.backends.contract.errors import BackendUnavailableError, CodegenError, TargetError
 from collage.backends.contract.registry import get_backend
 from collage.backends.tensorrt import library as adapter
 from collage.backends.tensorrt.engine import EngineBuilder
 from collage.backends.tensorrt.problem import RefusalError
-from collage.testing.cuda_cases._tensorrt_case import PICTURE, module, weights
 from tests.backends_tests.tensorrt import support
 
 pytestmark = pytest.mark.cuda

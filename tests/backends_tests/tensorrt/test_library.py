@@ -15,14 +15,14 @@ import tvm_ffi
 from tvm import relax
 from tvm.relax import op
 
+from benchmarks.gpu.cases._tensorrt_case import LAST, module, weights
 from collage.backends.compile import CompiledLibrary, compile_module
 from collage.backends.contract.base import ExternalBackend
 from collage.backends.contract.registry import get_backend
 from collage.backends.tensorrt import codegen, python_runtime, runtimes
 from collage.backends.toolchain import cuda_toolkit, native
-from collage.testing.cuda_cases._tensorrt_case import LAST, module, weights
-from collage.testing.machine_code import defined_functions, device_code, needed_libraries
 from tests.backends_tests.tensorrt import support
+from tests.machine_code import defined_functions, device_code, needed_libraries
 
 pytestmark = pytest.mark.cuda
 pytest.importorskip("tensorrt_rtx", reason="engines without a GPU need TensorRT for RTX")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks.gpu.case_worker import make_inputs
+from benchmarks.gpu.cases import case_names, case_of
 from benchmarks.gpu.float64 import widen, widened
-from collage.testing.cuda_cases import case_names, case_of
 from tests.backends_tests.tensorrt import support
 
 pytestmark = pytest.mark.cuda

@@ -14,6 +14,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
+from benchmarks.gpu.cases._tensorrt_case import module, weights
 from collage.backends.contract.base import Granularity
 from collage.backends.contract.errors import BackendUnavailableError, TargetError
 from collage.backends.contract.registry import get_backend
@@ -22,7 +23,6 @@ from collage.backends.tensorrt.options import TensorrtOptions
 from collage.backends.tensorrt.regions import accepts
 from collage.backends.tensorrt.runtimes import matches, package_for, runtime_name
 from collage.testing.backend_cases import verdicts
-from collage.testing.cuda_cases._tensorrt_case import module, weights
 from tests.backends_tests.tensorrt.support import target
 
 

@@ -10,12 +10,12 @@ import pytest
 from tvm import relax
 from tvm.relax import op
 
+from benchmarks.gpu.cases._tensorrt_case import LAST, module, weights
 from collage.backends.tensorrt import library as adapter
 from collage.backends.tensorrt.problem import NetworkWriter
 from collage.cost.reference import evaluate
 from collage.search.dataflow import DataflowGraph
 from collage.search.rules import default_rules
-from collage.testing.cuda_cases._tensorrt_case import LAST, module, weights
 from tests.backends_tests.tensorrt import support
 from tests.backends_tests.tensorrt.network import evaluate_network
 

@@ -14,6 +14,8 @@ import pytest
 import tvm
 from tvm import relax, tirx
 
+from benchmarks.gpu.case_compile import cuda_target, partition_case
+from benchmarks.gpu.cases.tvm import cases
 from collage.backends.compile import compile_module
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.errors import ReplayMissError, TargetError
@@ -23,8 +25,6 @@ from collage.backends.tvm import tuning as tune
 from collage.backends.tvm.cuda import widen
 from collage.backends.tvm.cuda.schedules import SCHEDULE_ATTR, Gpu, schedule_function, tensor_core
 from collage.backends.tvm.cuda.schedules._base import unbound_stores
-from collage.testing.cuda_cases.tvm import cases
-from collage.testing.cuda_compile import cuda_target, partition_case
 from tests.backends_tests.tvm import cases as tvm_cases
 
 op = relax.op

@@ -14,7 +14,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from collage.testing.interrupts import interruptible
+from tests.interrupts import interruptible
 
 TARGETS = ("-t", "llvm", "-t", "openblas")
 

@@ -13,6 +13,7 @@ from tvm import relax
 from tvm.relax import op
 
 import collage
+from benchmarks.gpu.cases._tensorrt_case import module, weights
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.errors import ReplayMissError
 from collage.backends.contract.registry import get_backend
@@ -27,7 +28,6 @@ from collage.passes.lower import lower, partition_names
 from collage.progress import ProgressEvent
 from collage.search.dataflow import DataflowGraph
 from collage.search.greedy import greedy, single_backend
-from collage.testing.cuda_cases._tensorrt_case import module, weights
 from tests.backends_tests.tensorrt import support
 
 needs_tensorrt = pytest.mark.cuda

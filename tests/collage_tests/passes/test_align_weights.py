@@ -11,15 +11,15 @@ import tvm
 from tvm import ir, relax
 from tvm.relax import op
 
+from benchmarks.gpu.case_compile import cuda_target, partition_case
+from benchmarks.gpu.cases import CudaCase
+from benchmarks.gpu.cases.cublas import Chain, dense
 from collage.backends.cublas.options import CublasOptions
 from collage.backends.cublas.partition import read_partition
 from collage.backends.relax.lift_constants import lift_constants
 from collage.backends.relax.patterns import permutation
 from collage.cost.reference import evaluate
 from collage.passes.align_weights import align_weights
-from collage.testing.cuda_cases import CudaCase
-from collage.testing.cuda_cases.cublas import Chain, dense
-from collage.testing.cuda_compile import cuda_target, partition_case
 from collage.testing.graphs import constant, graph
 from tests.backends_tests.cutlass.reading import read_case
 

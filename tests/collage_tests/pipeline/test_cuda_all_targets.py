@@ -26,7 +26,7 @@ from collage.cost.base import Cost, CostModel, CostStatus
 from collage.cost.models.table import TableCostModel
 from collage.cost.workload.workload import Workload
 from collage.targets import TargetLike
-from collage.testing.machine_code import defined_functions, device_code, needed_libraries
+from tests.machine_code import defined_functions, device_code, needed_libraries
 
 pytestmark = pytest.mark.cuda
 pytest.importorskip("tensorrt_rtx", reason="engines without a GPU need TensorRT for RTX")

@@ -40,8 +40,8 @@ from collage.cost.measure.scheduler import Measurer
 from collage.cost.models.roofline import RooflineCostModel
 from collage.pipeline import optimize as api
 from collage.targets import TargetLike
-from collage.testing.machine_code import defined_functions, device_code
 from tests.backends_tests.cutlass.fake_profiler import FakeProfiler, favour_last
+from tests.machine_code import defined_functions, device_code
 
 pytestmark = [
     pytest.mark.cuda,

@@ -12,6 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from benchmarks.gpu.case_compile import cuda_target, partition_case
+from benchmarks.gpu.cases import cases_of
 from collage.backends.compile import compile_module
 from collage.backends.contract.base import BackendTarget, BuildContext, ExternalBackend
 from collage.backends.contract.errors import CompileError
@@ -21,8 +23,6 @@ from collage.config import Config
 from collage.end_to_end.baselines import taking_part
 from collage.pipeline.prefetch import Ahead, missing
 from collage.targets import resolve_targets
-from collage.testing.cuda_cases import cases_of
-from collage.testing.cuda_compile import cuda_target, partition_case
 
 COMPILER = """#!/bin/sh
 case "$*" in *--version*) echo "slow compiler 1"; exit 0;; esac

@@ -27,8 +27,8 @@ from collage.cost.models.measured import MeasuredCostModel
 from collage.cost.models.table import TableCostModel
 from collage.cost.progress import ProgressEvent
 from collage.cost.reference import evaluate
-from collage.testing.interrupts import interruptible
 from tests.cost_tests.conftest import ToyTarget, toy_workload, tvm_workload
+from tests.interrupts import interruptible
 
 
 def test_costs_come_from_measuring_once_and_from_the_log_ever_after(

@@ -9,8 +9,8 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from benchmarks.gpu.cases._case import CudaCase
 from collage.backends.tensorrt.library import find_package
-from collage.testing.cuda_cases._case import CudaCase
 
 RTOL = {"float32": 1e-4, "float16": 5e-3, "bfloat16": 2e-2, "int32": 1e-6, "int64": 1e-6}
 """TF32 is off. Half precision is rounded after every operator."""

@@ -9,7 +9,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from collage.testing.cuda_cases._case import CudaCase
+from benchmarks.gpu.cases._case import CudaCase
 
 RTOL = {"float16": 5e-3, "float32": 2e-4, "bfloat16": 3e-2}
 """Half precision rounds what it stores; float32 only adds up in another order."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import tvm
 
+from benchmarks.gpu.cases import CudaCase
 from collage.backends.compile import CompiledLibrary, compile_module, stage_libraries
 from collage.backends.contract.base import BackendTarget, BuildContext, ExternalBackend
 from collage.backends.contract.registry import get_backend
@@ -15,7 +16,6 @@ from collage.passes.lower import lower
 from collage.search.dataflow import DataflowGraph
 from collage.search.greedy import single_backend
 from collage.testing.backend_cases import verdicts
-from collage.testing.cuda_cases import CudaCase
 
 ARCH = "sm_90a"
 """What the cases are compiled for: Hopper, with the instructions that only it has."""

@@ -8,9 +8,9 @@ import numpy as np
 from tvm import relax
 from tvm.relax import op
 
-from collage.testing.cuda_cases._case import CudaCase
-from collage.testing.cuda_cases._tensorrt_case import LAST, PICTURE, case, weights
-from collage.testing.cuda_cases._tensorrt_layers import layers
+from benchmarks.gpu.cases._case import CudaCase
+from benchmarks.gpu.cases._tensorrt_case import LAST, PICTURE, case, weights
+from benchmarks.gpu.cases._tensorrt_layers import layers
 
 
 def cases() -> list[CudaCase]:

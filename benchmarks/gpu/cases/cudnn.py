@@ -8,8 +8,8 @@ from typing import Any
 import tvm
 from tvm.relax import op
 
-from collage.testing.cuda_cases._case import CudaCase
-from collage.testing.cuda_cases._cudnn_graphs import (
+from benchmarks.gpu.cases._case import CudaCase
+from benchmarks.gpu.cases._cudnn_graphs import (
     ACTIVATIONS,
     attention,
     chain,

@@ -11,7 +11,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from collage.testing.cuda_cases._case import CudaCase
+from benchmarks.gpu.cases._case import CudaCase
 from collage.testing.graphs import Emit, constant, graph
 
 RTOL = {"float16": 4e-3, "bfloat16": 1.6e-2, "float32": 1e-5}

@@ -11,7 +11,7 @@ import functools
 import importlib
 from pathlib import Path
 
-from collage.testing.cuda_cases._case import CudaCase
+from benchmarks.gpu.cases._case import CudaCase
 
 __all__ = ["CudaCase", "case_names", "case_of", "cases_of", "families"]
 
