@@ -17,10 +17,14 @@ from pathlib import Path
 import tvm
 from tvm import relax
 
-from collage.backends.contract.base import BackendTarget, BuildContext, ExternalBackend, LibraryNeed
+from collage.backends.contract.abilities import BundlesLibraries, NeedsRuntime, RequiresLibraries
+from collage.backends.contract.backend import ExternalBackend, NativeBackend
+from collage.backends.contract.context import BuildContext
 from collage.backends.contract.errors import CompileError, OutputError, TargetError
 from collage.backends.contract.registry import CodegenFailures, encode_codegen_options
-from collage.backends.contract.target_set import external_members, native_members
+from collage.backends.contract.requirements import LibraryRequirement
+from collage.backends.contract.target import BackendTarget
+from collage.backends.contract.target_set import members_of
 from collage.backends.devices import common_device
 from collage.backends.relax.cuda_graph import all_capturable, copy_shared_inputs
 from collage.backends.relax.lift_constants import lift_constants
@@ -37,7 +41,7 @@ class CompiledLibrary:
         The shared library, loadable with ``tvm.runtime.load_module``.
     shared_libraries : tuple of Path
         Libraries it needs; copied to ``lib/`` beside it when a bundle is made.
-    required : tuple of LibraryNeed
+    required : tuple of LibraryRequirement
         Libraries it needs that the machine must have.
     runtimes : mapping of str to str
         By backend, what else runs its partitions.
@@ -45,7 +49,7 @@ class CompiledLibrary:
 
     path: Path
     shared_libraries: tuple[Path, ...]
-    required: tuple[LibraryNeed, ...] = ()
+    required: tuple[LibraryRequirement, ...] = ()
     runtimes: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -53,7 +57,7 @@ def lower_native(
     mod: tvm.IRModule, targets: Sequence[BackendTarget], context: BuildContext
 ) -> tvm.IRModule:
     """Let every native backend lower its partitions."""
-    for backend, target in native_members(targets):
+    for backend, target in members_of(NativeBackend, targets):
         mod = backend.lower(mod, target, context)
     return mod
 
@@ -98,7 +102,7 @@ def build_executable(
         mod = copy_shared_inputs(mod)
     mod = lower_native(mod, targets, context)
     used = codegen_names(mod)
-    external = external_members(targets)
+    external = members_of(ExternalBackend, targets)
     mod = lift_constants(mod, {b.name for b, _ in external if b.constants_as_arguments})
     failures = CodegenFailures()
     options = {
@@ -130,7 +134,7 @@ def build_executable(
             ) from err
 
 
-def library_needs(targets: Sequence[BackendTarget]) -> tuple[LibraryNeed, ...]:
+def library_needs(targets: Sequence[BackendTarget]) -> tuple[LibraryRequirement, ...]:
     """Libraries that the machine must have to run what these targets compile.
 
     Raises
@@ -139,9 +143,9 @@ def library_needs(targets: Sequence[BackendTarget]) -> tuple[LibraryNeed, ...]:
         When two targets need different libraries of the same name, which one process cannot load.
     """
     needs = [*common_device(targets).required_libraries()]
-    for backend, target in external_members(targets):
+    for backend, target in members_of(RequiresLibraries, targets):
         needs += backend.required_libraries(target)
-    distinct: dict[str, LibraryNeed] = {}
+    distinct: dict[str, LibraryRequirement] = {}
     for need in needs:
         stem = need.soname.partition(".so")[0]
         other = distinct.setdefault(stem, need)
@@ -178,9 +182,10 @@ def link(
     """
     libraries: dict[str, Path] = {}
     runtimes: dict[str, str] = {}
-    for backend, target in external_members(used):
-        libraries.update({path.name: path for path in backend.shared_libraries(target)})
-        if name := backend.runtime(target):
+    for bundling, target in members_of(BundlesLibraries, used):
+        libraries.update({path.name: path for path in bundling.shared_libraries(target)})
+    for running, target in members_of(NeedsRuntime, used):
+        if name := running.runtime(target):
             runtimes[target.backend] = name
     flags = ["-shared", "-fPIC", "-fopenmp", "-Wl,-rpath,$ORIGIN/lib", "-Wl,--build-id=none"]
     # TVM names options before objects, where a linker that defaults to --as-needed drops libraries.

@@ -10,20 +10,16 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import tvm
 from tvm import relax
 
 from collage.backends.contract.context import BuildContext
 from collage.backends.contract.options import NoOptions, parse_options
-from collage.backends.contract.patterns import PatternTriple, Verdict
-from collage.backends.contract.requirements import Availability, LibraryRequirement
+from collage.backends.contract.patterns import PatternTriple
+from collage.backends.contract.requirements import Availability
 from collage.backends.contract.target import BackendTarget
-
-if TYPE_CHECKING:
-    from collage.backends.toolchain.native import Compilation
 
 PARTITION_ATTR = "collage.backend"
 """Function attribute that names the native backend of a partition function."""
@@ -79,32 +75,6 @@ class ExternalBackend(Backend):
     """Whether every pattern's code generator takes a ``permute_dims`` of constant weights for a
     layout. Weights whose rows no wide load can take then reach it by columns."""
 
-    def accepts_region(self, operators: Sequence[relax.Expr], target: BackendTarget) -> Verdict:
-        """Whether operators that the patterns accepted one by one may be a partition together.
-
-        Asked whenever composites form a partition, a single one included.
-
-        Parameters
-        ----------
-        operators : sequence of relax.Expr
-            The values of the partition's bindings, in topological order.
-        """
-        return Verdict.yes()
-
-    def refusals(
-        self,
-        functions: Sequence[relax.Function],
-        target: BackendTarget,
-        context: BuildContext,
-    ) -> Mapping[str, str]:
-        """Which functions the library would refuse to compile, by symbol with its reason.
-
-        Asked before whole models are compiled; refused partitions are undone and run by TVM. For a
-        backend whose library alone can tell: work done here is expected to be kept for
-        :meth:`codegen`.
-        """
-        return {}
-
     @abstractmethod
     def codegen(
         self,
@@ -134,45 +104,6 @@ class ExternalBackend(Backend):
         ------
         CodegenError
             When a function cannot be compiled after all: the candidate is then recorded as invalid.
-        """
-
-    def compilations(self, target: BackendTarget, context: BuildContext) -> Sequence[Compilation]:
-        """What :meth:`codegen` compiles whatever the functions are, such as a runtime.
-
-        Begun in the background when a search begins. Optional: :meth:`codegen` compiles what is not
-        there, and what fails is reported there.
-        """
-        return ()
-
-    def shared_libraries(self, target: BackendTarget) -> Sequence[Path]:
-        """Shared libraries to link against and to ship in the bundle's ``lib/``."""
-        return ()
-
-    def required_libraries(self, target: BackendTarget) -> Sequence[LibraryRequirement]:
-        """Shared libraries to link against that are too large or too bound to a driver to ship.
-
-        The bundle's manifest lists them; loading finds them, or names what is missing.
-        """
-        return ()
-
-    def cuda_graph_safe(self, target: BackendTarget) -> bool:
-        """Whether its entry points may be captured into a CUDA graph after one call."""
-        return True
-
-    def runtime(self, target: BackendTarget) -> str:
-        """What besides the linked library runs its partitions; empty when nothing does.
-
-        The bundle's manifest has it, and loading hands it to :meth:`load_runtime`.
-        """
-        return ""
-
-    def load_runtime(self, name: str) -> None:
-        """Make ready what :meth:`runtime` named, before a library is loaded.
-
-        Raises
-        ------
-        BackendUnavailableError
-            When it is not installed here.
         """
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import TypeVar, overload
 
-from collage.backends.contract.base import BackendTarget, ExternalBackend
+from collage.backends.contract.backend import NativeBackend
 from collage.backends.contract.errors import TargetError
-from collage.backends.contract.native import NativeBackend
+from collage.backends.contract.target import BackendTarget
 from collage.backends.devices import DeviceKind, device_of
+
+Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
@@ -111,19 +113,18 @@ def is_native(target: BackendTarget) -> bool:
     return isinstance(target.implementation, NativeBackend)
 
 
-def native_members(
-    targets: Iterable[BackendTarget],
-) -> list[tuple[NativeBackend, BackendTarget]]:
-    """The targets of backends that compile through TVM, with those backends."""
-    members = [(target.implementation, target) for target in targets]
-    return [(backend, target) for backend, target in members if isinstance(backend, NativeBackend)]
+def members_of(
+    kind: type[Kind], targets: Iterable[BackendTarget]
+) -> list[tuple[Kind, BackendTarget]]:
+    """The targets whose backends are of a kind or have an ability, with those backends.
 
-
-def external_members(
-    targets: Iterable[BackendTarget],
-) -> list[tuple[ExternalBackend, BackendTarget]]:
-    """The targets of backends that bring a library, with those backends."""
+    Parameters
+    ----------
+    kind : type
+        ``NativeBackend``, ``ExternalBackend`` or a protocol of
+        :mod:`~collage.backends.contract.abilities`.
+    targets : iterable of BackendTarget
+        Their order is kept.
+    """
     members = [(target.implementation, target) for target in targets]
-    return [
-        (backend, target) for backend, target in members if isinstance(backend, ExternalBackend)
-    ]
+    return [(backend, target) for backend, target in members if isinstance(backend, kind)]

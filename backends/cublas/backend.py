@@ -9,16 +9,17 @@ from pathlib import Path
 import tvm
 from tvm import relax
 
+from collage.backends.contract.abilities import Precompiles, RequiresLibraries, Tunable
 from collage.backends.contract.base import (
     Availability,
     BackendTarget,
     BuildContext,
+    ExternalBackend,
     Granularity,
     LibraryNeed,
     PatternTriple,
 )
 from collage.backends.contract.errors import BackendUnavailableError
-from collage.backends.contract.tunable import TunableBackend
 from collage.backends.cublas.codegen import choose_algorithms, compile_functions
 from collage.backends.cublas.options import CublasOptions
 from collage.backends.cublas.partition import read_partition
@@ -39,7 +40,7 @@ HEADER = "cublasLt.h"
 PACKAGE = "nvidia-cublas"
 
 
-class CublasBackend(TunableBackend):
+class CublasBackend(ExternalBackend, Precompiles, RequiresLibraries, Tunable):
     """Matrix products through ``cublasLtMatmul``."""
 
     name = "cublas"

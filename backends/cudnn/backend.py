@@ -13,16 +13,17 @@ from collections.abc import Sequence
 import tvm
 from tvm import relax
 
+from collage.backends.contract.abilities import Precompiles, RequiresLibraries, Tunable
 from collage.backends.contract.base import (
     Availability,
     BackendTarget,
     BuildContext,
+    ExternalBackend,
     Granularity,
     LibraryNeed,
     PatternTriple,
 )
 from collage.backends.contract.errors import BackendUnavailableError
-from collage.backends.contract.tunable import TunableBackend
 from collage.backends.cudnn.codegen import compile_functions, plan_functions
 from collage.backends.cudnn.library import (
     PLANNER,
@@ -37,7 +38,7 @@ from collage.backends.toolchain import cuda_runtime, cuda_toolkit
 from collage.backends.toolchain.native import Compilation
 
 
-class CudnnBackend(TunableBackend):
+class CudnnBackend(ExternalBackend, Precompiles, RequiresLibraries, Tunable):
     """Graphs of cuDNN's graph API, through the C++ headers of its frontend."""
 
     name = "cudnn"

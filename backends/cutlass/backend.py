@@ -10,15 +10,16 @@ from collections.abc import Sequence
 import tvm
 from tvm import relax
 
+from collage.backends.contract.abilities import Precompiles, Tunable
 from collage.backends.contract.base import (
     Availability,
     BackendTarget,
     BuildContext,
+    ExternalBackend,
     Granularity,
     PatternTriple,
 )
 from collage.backends.contract.errors import BackendUnavailableError
-from collage.backends.contract.tunable import TunableBackend
 from collage.backends.cutlass.codegen import (
     compile_functions,
     read_partitions,
@@ -34,7 +35,7 @@ from collage.backends.toolchain.cuda_toolkit import REMEDY, arch_of, cudart, fin
 from collage.backends.toolchain.native import Compilation
 
 
-class CutlassBackend(TunableBackend):
+class CutlassBackend(ExternalBackend, Precompiles, Tunable):
     """Matrix products, convolutions, norms and attention through CUTLASS kernels."""
 
     name = "cutlass"

@@ -14,6 +14,7 @@ from pathlib import Path
 import tvm
 from tvm import relax
 
+from collage.backends.contract.abilities import BundlesLibraries, Precompiles
 from collage.backends.contract.base import (
     Availability,
     BackendTarget,
@@ -33,7 +34,7 @@ HEADER = ("onednn-devel-cpu-gomp", "oneapi/dnnl/dnnl.hpp")
 REMEDY = 'pip install "onednn-cpu-gomp>=2023.2,<2024" "onednn-devel-cpu-gomp>=2023.2,<2024"'
 
 
-class OnednnBackend(ExternalBackend):
+class OnednnBackend(ExternalBackend, BundlesLibraries, Precompiles):
     """Regions of convolutions, matrix products and what stands between them, through oneDNN."""
 
     name = "onednn"

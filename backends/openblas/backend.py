@@ -13,6 +13,7 @@ from pathlib import Path
 import tvm
 from tvm import relax
 
+from collage.backends.contract.abilities import BundlesLibraries, Precompiles
 from collage.backends.contract.base import (
     Availability,
     BackendTarget,
@@ -31,7 +32,7 @@ PACKAGE = "scipy-openblas32"
 REMEDY = 'pip install "scipy-openblas32>=0.3.27,<0.4"'
 
 
-class OpenBLASBackend(ExternalBackend):
+class OpenBLASBackend(ExternalBackend, BundlesLibraries, Precompiles):
     """Matrix products through OpenBLAS's ``cblas_sgemm`` and ``cblas_sgemv``."""
 
     name = "openblas"

@@ -12,13 +12,16 @@ from collections.abc import Sequence
 import tvm
 from tvm import relax
 
-from collage.backends.contract.base import BackendTarget
-from collage.backends.contract.target_set import external_members
+from collage.backends.contract.abilities import LimitsCapture
+from collage.backends.contract.target import BackendTarget
+from collage.backends.contract.target_set import members_of
 
 
 def all_capturable(targets: Sequence[BackendTarget]) -> bool:
     """Whether every one of these targets' partitions may be captured."""
-    return all(backend.cuda_graph_safe(target) for backend, target in external_members(targets))
+    return all(
+        backend.cuda_graph_safe(target) for backend, target in members_of(LimitsCapture, targets)
+    )
 
 
 def copy_shared_inputs(mod: tvm.IRModule) -> tvm.IRModule:

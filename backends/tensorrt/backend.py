@@ -11,6 +11,14 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from collage.backends.contract.abilities import (
+    JudgesRegions,
+    LimitsCapture,
+    NeedsRuntime,
+    Precompiles,
+    RefusesPartitions,
+    RequiresLibraries,
+)
 from collage.backends.contract.base import (
     Availability,
     BackendTarget,
@@ -34,7 +42,15 @@ from collage.backends.toolchain import cuda_toolkit
 from collage.backends.toolchain.native import Compilation
 
 
-class TensorrtBackend(ExternalBackend):
+class TensorrtBackend(
+    ExternalBackend,
+    JudgesRegions,
+    LimitsCapture,
+    NeedsRuntime,
+    Precompiles,
+    RefusesPartitions,
+    RequiresLibraries,
+):
     """Regions of a network as TensorRT engines."""
 
     name = "tensorrt"

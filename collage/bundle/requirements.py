@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from collage.backends.contract.base import ExternalBackend
+from collage.backends.contract.abilities import NeedsRuntime
 from collage.backends.contract.errors import BackendUnavailableError, BundleError
 from collage.backends.contract.registry import get_backend
 from collage.backends.devices import CPU, device_named
@@ -64,8 +64,8 @@ def _check_device(folder: Path, manifest: Mapping[str, Any]) -> None:
         _load_library(folder, need)
     for name, runtime in manifest.get("runtimes", {}).items():
         backend = get_backend(name)
-        if not isinstance(backend, ExternalBackend):
-            raise BundleError(f"'{name}' in bundle '{folder}' is no external backend", value=name)
+        if not isinstance(backend, NeedsRuntime):
+            raise BundleError(f"'{name}' in bundle '{folder}' needs no runtime", value=name)
         try:
             backend.load_runtime(runtime)
         except BackendUnavailableError as err:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import tvm
 from tvm import relax
 
-from collage.backends.contract.base import BackendTarget, BuildContext, ExternalBackend
+from collage.backends.contract.abilities import RefusesPartitions
+from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.errors import ReplayMissError
 from collage.backends.contract.registry import get_backend
 from collage.candidate_costs import WorkloadCosts
@@ -125,7 +126,7 @@ class Undoer:
         refused = []
         for target, asked in by_target.items():
             backend = get_backend(target.backend)
-            assert isinstance(backend, ExternalBackend)
+            assert isinstance(backend, RefusesPartitions)
             functions = _functions(module, asked)
             for name, reason in backend.refusals(functions, target, self._context).items():
                 self._costs.refuse(names[name], reason)
@@ -165,13 +166,9 @@ def without(
 
 
 def _may_refuse(candidate: Candidate) -> bool:
-    """Whether the candidate's backend has a say of its own in :meth:`ExternalBackend.refusals`."""
+    """Whether the candidate's backend has a say of its own."""
     backend = get_backend(candidate.backend)
-    return (
-        not candidate.inline
-        and isinstance(backend, ExternalBackend)
-        and type(backend).refusals is not ExternalBackend.refusals
-    )
+    return not candidate.inline and isinstance(backend, RefusesPartitions)
 
 
 def _functions(module: tvm.IRModule, names: Sequence[str]) -> list[relax.Function]:

@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+from collage.backends.contract.abilities import Precompiles
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.errors import CollageError, CompileError
-from collage.backends.contract.target_set import external_members
+from collage.backends.contract.target_set import members_of
 from collage.backends.toolchain.native import Compilation
 from collage.cost.device.detect import available_cores
 
@@ -90,7 +91,7 @@ class Ahead:
 def missing(targets: Sequence[BackendTarget], context: BuildContext) -> list[Compilation]:
     """What the targets' libraries will need, whatever the model is, and the cache lacks."""
     found: dict[Path, Compilation] = {}
-    for backend, target in external_members(targets):
+    for backend, target in members_of(Precompiles, targets):
         # Who cannot say what it needs now, says why when it compiles.
         with contextlib.suppress(CollageError):
             for compilation in backend.compilations(target, context):

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
+from collage.backends.contract.abilities import Tunable
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.errors import MeasurementError
 from collage.backends.contract.registry import get_backend
-from collage.backends.contract.tunable import TunableBackend
 from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.measure.replay import Question
@@ -56,7 +56,7 @@ class Tuning:
         self._workers: set[WorkerProcess] = set()
         by_target: dict[BackendTarget, list[Workload]] = {}
         for workload, target in questions if device != "cpu" else ():
-            if isinstance(get_backend(target.backend), TunableBackend):
+            if isinstance(get_backend(target.backend), Tunable):
                 by_target.setdefault(target, []).append(workload)
         wanted = {target: found for target, found in by_target.items() if len(found) > 1}
         self._pool = ThreadPoolExecutor(max(1, len(wanted)), thread_name_prefix="collage-tuning")

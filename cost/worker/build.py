@@ -14,9 +14,9 @@ import tvm
 from numpy.typing import NDArray
 
 from collage.backends.compile import compile_module, external_functions
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract.abilities import Tunable
+from collage.backends.contract.base import BackendTarget, BuildContext, ExternalBackend
 from collage.backends.contract.registry import get_backend
-from collage.backends.contract.tunable import TunableBackend
 from collage.cost.base import CostStatus
 from collage.cost.reference import evaluate
 from collage.cost.reference.store import References
@@ -94,12 +94,12 @@ def tune(request: dict[str, Any]) -> dict[str, Any]:
     Parameters
     ----------
     request : dict
-        ``workloads`` (JSON texts), ``target`` (of a :class:`TunableBackend`), ``context``,
+        ``workloads`` (JSON texts), ``target`` (of a :class:`Tunable`), ``context``,
         ``seed``.
     """
     target = target_from_json(request["target"])
     backend = get_backend(target.backend)
-    assert isinstance(backend, TunableBackend)
+    assert isinstance(backend, ExternalBackend) and isinstance(backend, Tunable)
     functions = [
         function
         for text in request["workloads"]

@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 
 from collage.backends.compile import CompiledLibrary, stage_libraries
-from collage.backends.contract.base import ExternalBackend
+from collage.backends.contract.abilities import NeedsRuntime
 from collage.backends.contract.errors import MeasurementError
 from collage.backends.contract.registry import get_backend
 
@@ -54,5 +54,5 @@ def load_needs(library: Path) -> None:
             raise MeasurementError(f"'{path}' cannot be loaded: {err}", value=path) from err
     for name, runtime in needs["runtimes"].items():
         backend = get_backend(name)
-        if isinstance(backend, ExternalBackend):
+        if isinstance(backend, NeedsRuntime):
             backend.load_runtime(runtime)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collage.backends.contract.base import ExternalBackend, Verdict
+from collage.backends.contract.abilities import JudgesRegions
+from collage.backends.contract.base import Verdict
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
 from collage.search.rules._base import Found, PartitionRule, Rejection
@@ -52,7 +53,7 @@ def region_verdict(graph: DataflowGraph, candidate: Candidate) -> Verdict:
         Yes, or no with the reason.
     """
     backend = candidate.target.implementation
-    if not isinstance(backend, ExternalBackend):
+    if not isinstance(backend, JudgesRegions):
         return Verdict.yes()
     operators = [graph.bindings[index].value for index in bits(candidate.nodes)]
     return backend.accepts_region(operators, candidate.target)

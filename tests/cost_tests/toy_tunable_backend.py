@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import tvm
 from tvm import relax
 
+from collage.backends.contract.abilities import Tunable
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.errors import CodegenError
-from collage.backends.contract.tunable import TunableBackend
 from collage.backends.storage.tuning_store import TuningLog
 from tests.cost_tests.toy_backend import ToyBackend, ToyOptions
 
@@ -22,7 +22,7 @@ class ToyTunableOptions(ToyOptions):
     tuning: str = "right"
 
 
-class ToyTunableBackend(ToyBackend, TunableBackend):
+class ToyTunableBackend(ToyBackend, Tunable):
     """Remembers which shapes each process tuned, and in which process each was built."""
 
     name = "toy_tunable"

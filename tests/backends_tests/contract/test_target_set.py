@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 import tvm
 
+from collage.backends.contract.backend import ExternalBackend, NativeBackend
 from collage.backends.contract.base import BackendTarget
 from collage.backends.contract.errors import TargetError
 from collage.backends.contract.registry import get_backend
 from collage.backends.contract.target_set import (
     TargetSet,
-    external_members,
     is_native,
-    native_members,
+    members_of,
 )
 
 LLVM = tvm.target.Target("llvm")
@@ -32,8 +32,8 @@ def test_is_a_sequence_with_the_native_target_first() -> None:
 def test_members_know_their_backends() -> None:
     targets = TargetSet(NATIVE, (ONEDNN,))
     assert targets.native.implementation is get_backend("tvm")
-    assert native_members(targets) == [(get_backend("tvm"), NATIVE)]
-    assert external_members(targets) == [(get_backend("onednn"), ONEDNN)]
+    assert members_of(NativeBackend, targets) == [(get_backend("tvm"), NATIVE)]
+    assert members_of(ExternalBackend, targets) == [(get_backend("onednn"), ONEDNN)]
     assert is_native(NATIVE) and not is_native(ONEDNN)
 
 

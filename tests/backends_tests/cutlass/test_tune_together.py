@@ -11,9 +11,9 @@ import tvm
 from benchmarks.gpu.case_compile import cuda_target, partition_case
 from benchmarks.gpu.cases import case_of
 from collage.backends.compile import external_functions
+from collage.backends.contract.abilities import Tunable
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.registry import get_backend
-from collage.backends.contract.tunable import TunableBackend
 from collage.backends.cublas import backend as cublas
 from collage.backends.cudnn import backend as cudnn
 from collage.backends.cudnn import tuning as plans
@@ -52,7 +52,7 @@ def request(backend: str, context: BuildContext) -> dict[str, Any]:
 def functions(backend: str) -> list[Any]:
     """Of all modules, as the code generator gets them one module at a time."""
     made = get_backend(backend)
-    assert isinstance(made, TunableBackend)
+    assert isinstance(made, Tunable)
     return [f for mod in modules(backend) for f in external_functions(mod, made)]
 
 

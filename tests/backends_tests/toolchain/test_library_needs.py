@@ -9,8 +9,8 @@ import pytest
 import tvm
 from tvm import relax
 
-from collage.backends import compile as compiling
 from collage.backends.compile import library_needs
+from collage.backends.contract import registry
 from collage.backends.contract.base import (
     Availability,
     BackendTarget,
@@ -48,7 +48,7 @@ class _Needs(ExternalBackend):
 
 def _needs(monkeypatch: pytest.MonkeyPatch, *needs: LibraryNeed) -> tuple[LibraryNeed, ...]:
     backends = {f"b{i}": _Needs(f"b{i}", need) for i, need in enumerate(needs)}
-    monkeypatch.setattr(compiling, "get_backend", backends.__getitem__)
+    monkeypatch.setattr(registry, "get_backend", backends.__getitem__)
     device = tvm.target.Target("llvm")
     return library_needs([BackendTarget(name, device) for name in backends])
 

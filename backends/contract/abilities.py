@@ -1,0 +1,183 @@
+"""What a backend may be able to do besides compiling: one small protocol each.
+
+A backend has an ability by having the methods, or, so that a type checker holds it to their
+signatures, by naming the protocol among its bases: ``class Mine(ExternalBackend, Tunable)``. Who
+wants one asks a set of targets with :func:`~collage.backends.contract.target_set.members_of`, or a
+single backend with ``isinstance``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from tvm import relax
+
+from collage.backends.contract.context import BuildContext
+from collage.backends.contract.patterns import Verdict
+from collage.backends.contract.requirements import LibraryRequirement
+from collage.backends.contract.target import BackendTarget
+
+if TYPE_CHECKING:
+    from collage.backends.toolchain.native import Compilation
+
+
+@runtime_checkable
+class JudgesRegions(Protocol):
+    """Refuses partitions for what only a whole region shows."""
+
+    def accepts_region(self, operators: Sequence[relax.Expr], target: BackendTarget) -> Verdict:
+        """Whether operators that the patterns accepted one by one may be a partition together.
+
+        Asked whenever composites form a partition, a single one included.
+
+        Parameters
+        ----------
+        operators : sequence of relax.Expr
+            The values of the partition's bindings, in topological order.
+        target : BackendTarget
+            With this backend's options.
+        """
+        ...
+
+
+@runtime_checkable
+class RefusesPartitions(Protocol):
+    """Has a library that alone can tell, while it compiles, what it does not take."""
+
+    def refusals(
+        self,
+        functions: Sequence[relax.Function],
+        target: BackendTarget,
+        context: BuildContext,
+    ) -> Mapping[str, str]:
+        """Which functions the library would refuse to compile, by symbol with its reason.
+
+        Asked before whole models are compiled; refused partitions are undone and run by TVM. Work
+        done here is expected to be kept for ``codegen``.
+
+        Parameters
+        ----------
+        functions : sequence of relax.Function
+            As ``codegen`` gets them.
+        target : BackendTarget
+            With this backend's options.
+        context : BuildContext
+            Where to build and what to remember choices in.
+        """
+        ...
+
+
+@runtime_checkable
+class Precompiles(Protocol):
+    """Has sources that every one of its libraries takes in, such as a runtime."""
+
+    def compilations(self, target: BackendTarget, context: BuildContext) -> Sequence[Compilation]:
+        """What ``codegen`` compiles whatever the functions are.
+
+        Begun in the background when a search begins; ``codegen`` compiles what is not there, and
+        what fails is reported there.
+
+        Parameters
+        ----------
+        target : BackendTarget
+            With this backend's options.
+        context : BuildContext
+            Where to build.
+        """
+        ...
+
+
+@runtime_checkable
+class Tunable(Protocol):
+    """Tries things out on the device before it compiles.
+
+    A search hands it all of its candidates at once, before it builds them one by one. A process
+    that begins to use a GPU holds a lock of the driver for a quarter of a second (of an H200's,
+    release 580), and every other process waits: one for each candidate is what a search must not
+    start.
+    """
+
+    def tune(
+        self,
+        functions: Sequence[relax.Function],
+        target: BackendTarget,
+        context: BuildContext,
+    ) -> None:
+        """Choose what runs each function, and keep the choices where ``codegen`` finds them.
+
+        A choice is best kept as soon as it is made, so that a call that is broken off was not in
+        vain. Where there is no device to try things out on, there is nothing to do.
+
+        Parameters
+        ----------
+        functions : sequence of relax.Function
+            As ``codegen`` gets them, of any number of modules: symbols may repeat.
+        target : BackendTarget
+            With this backend's options.
+        context : BuildContext
+            Where to build and what to remember choices in.
+
+        Raises
+        ------
+        CodegenError
+            When there is none for a function, after all others were tuned. Compiling that function
+            fails for the same reason.
+        """
+        ...
+
+
+@runtime_checkable
+class BundlesLibraries(Protocol):
+    """Links against shared libraries that a bundle takes along."""
+
+    def shared_libraries(self, target: BackendTarget) -> Sequence[Path]:
+        """The libraries to link against and to ship in the bundle's ``lib/``."""
+        ...
+
+
+@runtime_checkable
+class RequiresLibraries(Protocol):
+    """Links against shared libraries that are too large, or too bound to a driver, to ship."""
+
+    def required_libraries(self, target: BackendTarget) -> Sequence[LibraryRequirement]:
+        """The libraries to link against that the machine must have.
+
+        The bundle's manifest lists them; loading finds them, or names what is missing.
+        """
+        ...
+
+
+@runtime_checkable
+class NeedsRuntime(Protocol):
+    """Has partitions that something besides the linked library runs."""
+
+    def runtime(self, target: BackendTarget) -> str:
+        """The name of what runs its partitions; empty when nothing more is needed.
+
+        The bundle's manifest has it, and loading hands it to :meth:`load_runtime`.
+        """
+        ...
+
+    def load_runtime(self, name: str) -> None:
+        """Make ready what :meth:`runtime` named, before a library is loaded.
+
+        Raises
+        ------
+        BackendUnavailableError
+            When it is not installed here.
+        """
+        ...
+
+
+@runtime_checkable
+class LimitsCapture(Protocol):
+    """Has entry points that, for some targets, cannot be captured into a CUDA graph.
+
+    Those of other backends can, after one call.
+    """
+
+    def cuda_graph_safe(self, target: BackendTarget) -> bool:
+        """Whether this target's entry points may be captured into a CUDA graph after one call."""
+        ...
