@@ -1,4 +1,10 @@
-"""Models from files and from other frameworks' objects into Relax."""
+"""Models from files and from other frameworks' objects into Relax.
+
+:func:`load_model` is the entry. Each format has an importer that recognizes its files by their
+content: ONNX (``onnx_*``: shapes made concrete, shape computations folded, then TVM's importer with
+its mistakes mended or refused), PyTorch exported programs (``torch_*``), saved Relax modules and
+TVMScript (``relax_files``). What comes out has static shapes and is not yet normalized.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +36,7 @@ __all__ = ["ImportedModel", "TensorSpec", "load_model"]
 def load_model(
     source: Any, *, shapes: Shapes | None = None, allow_code: bool = False
 ) -> ImportedModel:
-    """Import a model.
+    """A model as a Relax module, from a file or from an object of another framework.
 
     Parameters
     ----------

@@ -63,7 +63,14 @@ class FileImporter(Protocol):
         """Whether the file's content is of this format."""
 
     def load(self, path: Path, shapes: Shapes) -> ImportedModel:
-        """Import the file.
+        """The model in a file of this format.
+
+        Parameters
+        ----------
+        path : Path
+            A file that :meth:`recognizes` accepts.
+        shapes : mapping of str to sequence of int
+            Concrete shapes of inputs with open dimensions.
 
         Raises
         ------
@@ -80,7 +87,23 @@ def from_module(
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
 ) -> ImportedModel:
-    """Describe a module whose ``main`` has static shapes.
+    """A module whose ``main`` has static shapes, with its inputs and outputs described.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        With a Relax function ``main``.
+    name : str
+        The model's.
+    source_format : str
+        See :class:`ImportedModel`.
+    input_names, output_names : sequence of str, optional
+        The model's own names; by default those of the parameters, and ``output_0`` and so on.
+
+    Returns
+    -------
+    ImportedModel
+        Holds ``mod`` itself.
 
     Raises
     ------
@@ -119,7 +142,14 @@ def _spec(name: str, ty: tvm.ir.Type, role: str) -> TensorSpec:
 
 
 def reject_shapes(shapes: Shapes, model: ImportedModel) -> ImportedModel:
-    """For formats whose shapes are fixed: the given ones may only repeat them.
+    """The model itself, where the given shapes only repeat those that its format fixes.
+
+    Parameters
+    ----------
+    shapes : mapping of str to sequence of int
+        What the user gave.
+    model : ImportedModel
+        With the shapes it has.
 
     Raises
     ------
@@ -139,7 +169,15 @@ def reject_shapes(shapes: Shapes, model: ImportedModel) -> ImportedModel:
 
 
 def unknown_input(name: str, known: Sequence[str] | Mapping[str, object]) -> ShapeError:
-    """The error for a shape given to an input that is not there."""
+    """The error for a shape given to an input that is not there.
+
+    Parameters
+    ----------
+    name : str
+        What the user gave a shape for.
+    known : sequence or mapping of str
+        The names of the inputs that are there.
+    """
     listed = ", ".join(known) or "none"
     return ShapeError(f"the model has no input '{name}'; its inputs: {listed}", value=name)
 
@@ -147,3 +185,17 @@ def unknown_input(name: str, known: Sequence[str] | Mapping[str, object]) -> Sha
 def show(shape: Sequence[object]) -> str:
     """A shape as the command line takes it: ``1,3,224,224``."""
     return ",".join(str(d) for d in shape) or "()"
+
+
+def brief(err: BaseException, line: int = 0) -> str:
+    """One line of an error's message, or its type where it has none.
+
+    Parameters
+    ----------
+    err : BaseException
+        Raised by a library.
+    line : int
+        Which line says most: the first, or the last (-1) where a traceback precedes the message.
+    """
+    lines = str(err).strip().splitlines()
+    return lines[line] if lines else type(err).__name__

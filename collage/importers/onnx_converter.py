@@ -16,13 +16,14 @@ from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
 from collage.backends.contract.errors import ModelError
+from collage.importers._base import brief
 from collage.importers.onnx_support import node_label
 
 Attributes = dict[str, Any]
 Inputs = Sequence[relax.Expr | None]
 
 
-class Refused(Exception):
+class _Refused(Exception):
     """A node that TVM's importer would take and get wrong; the message says why."""
 
 
@@ -50,10 +51,8 @@ class CheckedImporter(ONNXGraphImporter):
         except (ValueError, AssertionError, tvm.error.InternalError, tvm.error.OpError) as err:
             # Raised between operators; with nodes lost, those are the reason.
             self._require_complete()
-            reason = str(err).strip().splitlines()
             raise ModelError(
-                f"the graph cannot be imported: {reason[-1] if reason else type(err).__name__}",
-                value=str(err),
+                f"the graph cannot be imported: {brief(err, -1)}", value=str(err)
             ) from err
         self._require_complete()
         return mod
@@ -72,17 +71,16 @@ class CheckedImporter(ONNXGraphImporter):
         if any(isinstance(x, relax.Var) and x in self._lost for x in inputs):
             return self._placeholder(attrs)
         try:
-            check = CHECKS.get(op_name)
+            check = _CHECKS.get(op_name)
             if check is not None:
                 check(inputs, attrs, opset)
-            mended = MENDED.get(op_name)
+            mended = _MENDED.get(op_name)
             found = mended(self.bb, inputs, attrs) if mended is not None else None
             if found is None:
                 found = super()._convert_operator(op_name, inputs, attrs, opset)
             return self._named(found, name)
         except Exception as err:  # noqa: BLE001 - converters raise anything; each is reported below
-            reason = str(err).strip().splitlines()
-            self._failures.append(f"{name} ({op_name}: {reason[-1] if reason else type(err)})")
+            self._failures.append(f"{name} ({op_name}: {brief(err, -1)})")
             return self._placeholder(attrs)
 
     def _named(self, expr: Any, name: str) -> Any:
@@ -118,19 +116,19 @@ def _shape(expr: relax.Expr | None) -> tuple[int, ...] | None:
 def _check_reduction(inputs: Inputs, attrs: Attributes, opset: int) -> None:
     shape = _shape(inputs[0])
     if shape is not None and 0 in shape:
-        raise Refused("a reduction over an empty set")
+        raise _Refused("a reduction over an empty set")
 
 
 def _check_conv_transpose(inputs: Inputs, attrs: Attributes, opset: int) -> None:
     if attrs.get("output_shape"):
-        raise Refused("output_shape is not honoured by TVM's importer; give pads instead")
+        raise _Refused("output_shape is not honoured by TVM's importer; give pads instead")
 
 
 def _check_resize(inputs: Inputs, attrs: Attributes, opset: int) -> None:
     if attrs.get("antialias", 0):
-        raise Refused("antialias is not supported")
+        raise _Refused("antialias is not supported")
     if _text(attrs, "coordinate_transformation_mode", "half_pixel") == "half_pixel_symmetric":
-        raise Refused("half_pixel_symmetric is not known to TVM")
+        raise _Refused("half_pixel_symmetric is not known to TVM")
     mode = _text(attrs, "mode", "nearest")
     scales = _constant(inputs, 2)
     sizes = _constant(inputs, 3)
@@ -139,7 +137,7 @@ def _check_resize(inputs: Inputs, attrs: Attributes, opset: int) -> None:
         return
     ratios = scales if sizes is None else np.asarray(sizes) / np.asarray(shape[-len(sizes) :])
     if mode in ("linear", "cubic") and np.any(np.asarray(ratios) < 1):
-        raise Refused(f"{mode} downsampling is computed otherwise by TVM than ONNX defines it")
+        raise _Refused(f"{mode} downsampling is computed otherwise by TVM than ONNX defines it")
 
 
 def _constant(inputs: Inputs, index: int) -> np.ndarray | None:
@@ -152,7 +150,7 @@ def _constant(inputs: Inputs, index: int) -> np.ndarray | None:
 
 def _check_lrn(inputs: Inputs, attrs: Attributes, opset: int) -> None:
     if int(attrs["size"]) % 2 == 0:
-        raise Refused("an even window is placed otherwise by TVM than ONNX defines it")
+        raise _Refused("an even window is placed otherwise by TVM than ONNX defines it")
 
 
 def _depth_to_space(bb: relax.BlockBuilder, inputs: Inputs, attrs: Attributes) -> relax.Expr | None:
@@ -185,35 +183,35 @@ def _space_to_depth(bb: relax.BlockBuilder, inputs: Inputs, attrs: Attributes) -
 
 def _check_batch_norm(inputs: Inputs, attrs: Attributes, opset: int) -> None:
     if attrs.get("training_mode", 0):
-        raise Refused("training mode")
+        raise _Refused("training mode")
 
 
 def _check_isinf(inputs: Inputs, attrs: Attributes, opset: int) -> None:
     if not (attrs.get("detect_negative", 1) and attrs.get("detect_positive", 1)):
-        raise Refused("one-sided detection is ignored by TVM's importer")
+        raise _Refused("one-sided detection is ignored by TVM's importer")
 
 
 def _check_mod(inputs: Inputs, attrs: Attributes, opset: int) -> None:
     ty = getattr(inputs[0], "ty", None)
     if isinstance(ty, relax.TensorType) and "float" in str(ty.dtype) and not attrs.get("fmod", 0):
-        raise Refused("the floored remainder of floating-point numbers")
+        raise _Refused("the floored remainder of floating-point numbers")
 
 
 def _check_roi_align(inputs: Inputs, attrs: Attributes, opset: int) -> None:
     if _text(attrs, "mode", "avg") != "avg":
-        raise Refused("TVM's maximum is not the one ONNX defines")
+        raise _Refused("TVM's maximum is not the one ONNX defines")
 
 
 def _check_rms_norm(inputs: Inputs, attrs: Attributes, opset: int) -> None:
     shape = _shape(inputs[0])
     if shape is None or int(attrs.get("axis", -1)) % len(shape) == 0:
-        raise Refused("TVM cannot compile a normalization over all axes")
+        raise _Refused("TVM cannot compile a normalization over all axes")
 
 
-CHECKS: dict[str, Callable[[Inputs, Attributes, int], None]] = {
+_CHECKS: dict[str, Callable[[Inputs, Attributes, int], None]] = {
     **{
         f"Reduce{kind}": _check_reduction
-        for kind in (
+        for kind in [
             "Max",
             "Min",
             "Sum",
@@ -224,7 +222,7 @@ CHECKS: dict[str, Callable[[Inputs, Attributes, int], None]] = {
             "SumSquare",
             "L1",
             "L2",
-        )
+        ]
     },
     "ArgMax": _check_reduction,
     "ArgMin": _check_reduction,
@@ -238,7 +236,7 @@ CHECKS: dict[str, Callable[[Inputs, Attributes, int], None]] = {
     "LRN": _check_lrn,
 }
 
-MENDED: dict[str, Callable[[relax.BlockBuilder, Inputs, Attributes], relax.Expr | None]] = {
+_MENDED: dict[str, Callable[[relax.BlockBuilder, Inputs, Attributes], relax.Expr | None]] = {
     "DepthToSpace": _depth_to_space,
     "SpaceToDepth": _space_to_depth,
 }

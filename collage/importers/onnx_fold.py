@@ -17,10 +17,10 @@ import onnx
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
-LARGE_BYTES = 64 * 1024
+_LARGE_BYTES = 64 * 1024
 """Initializers above this stay out of the folding."""
 
-MAX_PASSES = 4
+_MAX_PASSES = 4
 
 _DISABLED = ["TransposeOptimizer"]
 """It moves transposes through layer norms, which then normalize over the channel axis."""
@@ -41,9 +41,9 @@ _FOLDING_FAILED = (
 def detach_weights(
     model: onnx.ModelProto,
 ) -> tuple[onnx.ModelProto, dict[str, onnx.TensorProto]]:
-    """Copy a model without its large initializers, which are returned beside it, not copied."""
+    """A copy of a model without its large initializers, and those by name, not copied."""
     graph = model.graph
-    large = {t.name: t for t in graph.initializer if _size_bytes(t) > LARGE_BYTES}
+    large = {t.name: t for t in graph.initializer if _size_bytes(t) > _LARGE_BYTES}
     small = onnx.ModelProto(
         ir_version=max(model.ir_version, 4),
         producer_name=model.producer_name,
@@ -79,7 +79,7 @@ def fold(model: onnx.ModelProto) -> onnx.ModelProto:
     A graph that onnxruntime cannot load, or to which it adds operators of its own, is returned as
     it was: the importer then says which of its operators it cannot take.
     """
-    for _ in range(MAX_PASSES):
+    for _ in range(_MAX_PASSES):
         folded = _fold_once(model)
         # Standard functions are expanded after a pass; their shape computations need another one.
         if len(folded.graph.node) == len(model.graph.node):
@@ -89,7 +89,7 @@ def fold(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _fold_once(model: onnx.ModelProto) -> onnx.ModelProto:
-    before = operator_domains(model)
+    before = _operator_domains(model)
     with tempfile.TemporaryDirectory(prefix="collage-fold-") as folder:
         path = Path(folder) / "folded.onnx"
         options = onnxruntime.SessionOptions()
@@ -108,20 +108,28 @@ def _fold_once(model: onnx.ModelProto) -> onnx.ModelProto:
             _log.info("onnxruntime did not fold the graph: %s", err)
             return model
         folded = onnx.load_model(str(path))
-    added = operator_domains(folded) - before
+    added = _operator_domains(folded) - before
     if added:
         _log.info("onnxruntime added operators of %s; the graph is imported unfolded", added)
         return model
     return folded
 
 
-def operator_domains(model: onnx.ModelProto) -> set[str]:
+def _operator_domains(model: onnx.ModelProto) -> set[str]:
     """Domains of all nodes, the default one as the empty string."""
     return {"" if node.domain == "ai.onnx" else node.domain for node in model.graph.node}
 
 
 def attach_weights(model: onnx.ModelProto, weights: Mapping[str, onnx.TensorProto]) -> None:
-    """Give the weights back that :func:`detach_weights` took out and the graph still uses."""
+    """Give the weights back that :func:`detach_weights` took out and the graph still uses.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+        Changed in place.
+    weights : mapping of str to onnx.TensorProto
+        By name.
+    """
     used = {name for node in model.graph.node for name in node.input}
     used |= {value.name for value in model.graph.output}
     kept = [value for value in model.graph.input if value.name not in weights]

@@ -10,13 +10,13 @@ import onnx.version_converter
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from collage.backends.contract.errors import ModelError
-from collage.importers._base import ImportedModel, Shapes, from_module
+from collage.importers._base import ImportedModel, Shapes, brief, from_module
 from collage.importers.onnx_converter import CheckedImporter
 from collage.importers.onnx_fold import attach_weights, detach_weights, fold, weight_inputs
 from collage.importers.onnx_shapes import concretize, real_inputs
 from collage.importers.onnx_support import drop_unused_outputs, expand_functions, require_supported
 
-OLDEST_OPSET = 7
+_OLDEST_OPSET = 7
 """Older graphs broadcast by attribute, which TVM's importer does not know; they are converted."""
 
 
@@ -49,7 +49,21 @@ class OnnxImporter:
 
 
 def import_onnx(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedModel:
-    """Import an ONNX model; the given one is not changed.
+    """The model of an ONNX graph, which is not changed.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+        With its weights.
+    name : str
+        The model's.
+    shapes : mapping of str to sequence of int
+        Concrete shapes of inputs with open dimensions.
+
+    Returns
+    -------
+    ImportedModel
+        Under the graph's own names.
 
     Raises
     ------
@@ -64,7 +78,7 @@ def import_onnx(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedMo
     input_names = [value.name for value in inputs]
     output_names = [value.name for value in small.graph.output]
     small.graph.input.extend(weight_inputs(weights))
-    small = fold(expand_functions(_at_least(small, OLDEST_OPSET)))
+    small = fold(expand_functions(_at_least(small, _OLDEST_OPSET)))
     attach_weights(small, weights)
     drop_unused_outputs(small)
     require_supported(small)
@@ -90,6 +104,6 @@ def _at_least(model: onnx.ModelProto, version: int) -> onnx.ModelProto:
     except (RuntimeError, onnx.version_converter.ConvertError) as err:
         raise ModelError(
             f"the model uses opset {versions[0]}, which cannot be converted to {version}: "
-            f"{str(err).splitlines()[0]}",
+            f"{brief(err)}",
             value=versions[0],
         ) from err

@@ -10,9 +10,9 @@ from collage.backends.contract.errors import ModelError, ShapeError
 from collage.importers._base import Shapes, show, unknown_input
 
 
-def real_inputs(graph: onnx.GraphProto, weights: Sequence[str] = ()) -> list[onnx.ValueInfoProto]:
+def real_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
     """The graph's inputs that no initializer fills."""
-    filled = {tensor.name for tensor in graph.initializer} | set(weights)
+    filled = {tensor.name for tensor in graph.initializer}
     filled |= {tensor.values.name for tensor in graph.sparse_initializer}
     return [value for value in graph.input if value.name not in filled]
 
@@ -20,7 +20,14 @@ def real_inputs(graph: onnx.GraphProto, weights: Sequence[str] = ()) -> list[onn
 def concretize(inputs: Sequence[onnx.ValueInfoProto], shapes: Shapes) -> None:
     """Write a static shape into every input, in place.
 
-    A named dimension that two inputs share needs to be given once only.
+    A named dimension that two inputs share has to be given once only.
+
+    Parameters
+    ----------
+    inputs : sequence of onnx.ValueInfoProto
+        Changed in place.
+    shapes : mapping of str to sequence of int
+        What the user gave, by input name.
 
     Raises
     ------

@@ -89,12 +89,17 @@ def _spell_out_defaults(model: onnx.ModelProto, operators: set[str]) -> None:
                 node.attribute.append(attribute.default_value)
 
 
+def _used_names(model: onnx.ModelProto) -> set[str]:
+    """Every value that a node reads or the graph gives back."""
+    used = {name for node in _all_nodes(model.graph) for name in node.input}
+    return used | {value.name for value in model.graph.output}
+
+
 def _extra_outputs(model: onnx.ModelProto) -> dict[str, list[str]]:
     """Nodes whose second or later output is used where the importer does not compute it."""
-    used = {name for node in all_nodes(model.graph) for name in node.input}
-    used |= {value.name for value in model.graph.output}
+    used = _used_names(model)
     found: dict[str, list[str]] = defaultdict(list)
-    for node in all_nodes(model.graph):
+    for node in _all_nodes(model.graph):
         if node.op_type in _FIRST_OUTPUT_ONLY and used.intersection(node.output[1:]):
             what = f"{node.op_type} with its output {node.output[1] or node.output[2]}"
             found[what].append(node_label(node))
@@ -103,8 +108,7 @@ def _extra_outputs(model: onnx.ModelProto) -> dict[str, list[str]]:
 
 def drop_unused_outputs(model: onnx.ModelProto) -> None:
     """Cut trailing outputs that nobody uses, in place: the importer counts them."""
-    used = {name for node in all_nodes(model.graph) for name in node.input}
-    used |= {value.name for value in model.graph.output}
+    used = _used_names(model)
     for node in model.graph.node:
         while len(node.output) > 1 and node.output[-1] not in used:
             node.output.pop()
@@ -119,7 +123,7 @@ def require_supported(model: onnx.ModelProto) -> None:
         Names every operator with its nodes.
     """
     refused: dict[str, list[str]] = defaultdict(list)
-    for node in all_nodes(model.graph):
+    for node in _all_nodes(model.graph):
         if not is_supported(node):
             domain = f"{node.domain}." if node.domain not in ("", "ai.onnx") else ""
             refused[domain + node.op_type].append(node_label(node))
@@ -133,10 +137,10 @@ def require_supported(model: onnx.ModelProto) -> None:
 
 def _listed(refused: dict[str, list[str]]) -> Iterator[str]:
     for operator in sorted(refused):
-        yield f"{operator} ({join_names(refused[operator])})"
+        yield f"{operator} ({_join_names(refused[operator])})"
 
 
-def join_names(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     """A few names, and how many more there are."""
     shown = ", ".join(names[:_MAX_NODES_NAMED])
     more = len(names) - _MAX_NODES_NAMED
@@ -148,12 +152,12 @@ def node_label(node: onnx.NodeProto) -> str:
     return str(node.name or next((name for name in node.output if name), node.op_type))
 
 
-def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+def _all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
     """Every node, those in branches and loops included."""
     for node in graph.node:
         yield node
         for attribute in node.attribute:
             if attribute.HasField("g"):
-                yield from all_nodes(attribute.g)
+                yield from _all_nodes(attribute.g)
             for inner in attribute.graphs:
-                yield from all_nodes(inner)
+                yield from _all_nodes(inner)

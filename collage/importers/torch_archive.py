@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from collage.backends.contract.errors import ModelError, ShapeError
+from collage.importers._base import brief
 
 _FORMAT_FILE = "archive_format"
 _PICKLED_OBJECTS = ("custom_obj_", "opaque_obj_")
@@ -105,9 +106,6 @@ def _require_tensors(data: bytes, path: Path) -> None:
     try:
         torch.load(io.BytesIO(data), weights_only=True)
     except Exception as err:  # pickle errors of many kinds; all mean that this is not plain data
-        reason = str(err).strip().splitlines()
         raise ModelError(
-            f"the sample inputs in '{path}' are not plain tensors: "
-            f"{reason[0] if reason else type(err).__name__}",
-            value=str(path),
+            f"the sample inputs in '{path}' are not plain tensors: {brief(err)}", value=str(path)
         ) from err

@@ -11,7 +11,7 @@ import tvm
 from tvm import relax
 
 from collage.backends.contract.errors import ModelError
-from collage.importers._base import ImportedModel, Shapes, from_module, reject_shapes
+from collage.importers._base import ImportedModel, Shapes, brief, from_module, reject_shapes
 from collage.importers.torch_archive import is_archive, require_safe
 
 
@@ -39,7 +39,7 @@ class TorchProgramImporter:
                 program = torch.export.load(file)
         except Exception as err:  # torch raises anything, from KeyError to its own errors
             raise ModelError(
-                f"'{path}' cannot be read by torch: {_brief(err)}", value=str(path)
+                f"'{path}' cannot be read by torch: {brief(err)}", value=str(path)
             ) from err
         return import_exported_program(program, path.stem, shapes)
 
@@ -51,7 +51,21 @@ def is_exported_program(source: object) -> bool:
 
 
 def import_exported_program(program: Any, name: str, shapes: Shapes) -> ImportedModel:
-    """Import an exported program, whose shapes are fixed.
+    """The model of an exported program, whose shapes are fixed.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+        Exported in inference mode.
+    name : str
+        The model's.
+    shapes : mapping of str to sequence of int
+        May only repeat the program's own.
+
+    Returns
+    -------
+    ImportedModel
+        Weights bound as constants.
 
     Raises
     ------
@@ -63,7 +77,7 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
     try:
         mod = translate(program)
     except Exception as err:  # the translator asserts, and raises errors of several kinds
-        raise ModelError(f"the program cannot be imported: {_brief(err)}", value=name) from err
+        raise ModelError(f"the program cannot be imported: {brief(err)}", value=name) from err
     _require_inference(mod, name)
     return reject_shapes(shapes, from_module(mod, name=name, source_format="pt2"))
 
@@ -81,8 +95,3 @@ def _require_inference(mod: tvm.IRModule, name: str) -> None:
                     "torch.export.export",
                     value=name,
                 )
-
-
-def _brief(err: BaseException) -> str:
-    lines = str(err).strip().splitlines()
-    return lines[0] if lines else type(err).__name__

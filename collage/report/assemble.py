@@ -43,7 +43,38 @@ def assemble_report(
     stats: SearchStats,
     outputs_max_rel_diff: float | None,
 ) -> Report:
-    """Put a report together; see :class:`Report` for its parts."""
+    """The report of one optimization.
+
+    Parameters
+    ----------
+    model : str
+        What was optimized.
+    device, versions : mapping of str to str
+        Of the machine; of the compiler and the libraries.
+    targets : sequence of BackendTarget
+        Every target given.
+    graph : DataflowGraph
+        What was partitioned.
+    chosen : Partitioning
+        What the result holds.
+    costs : WorkloadCosts
+        What was found out about candidates.
+    candidates : sequence of Candidate
+        Every one the search could choose from.
+    rejections : sequence of Rejection
+        Matches that are no candidates.
+    end_to_end : sequence of EndToEnd
+        Whole-model times.
+    stats : SearchStats
+        How much work the search was.
+    outputs_max_rel_diff : float or None
+        Largest difference to the reference's outputs, if it was compared.
+
+    Returns
+    -------
+    Report
+        Created now.
+    """
     known = costs.costs
     return Report(
         model=model,

@@ -23,7 +23,18 @@ def encode(value: Any) -> Any:
 
 
 def decode(cls: type[T], value: Any) -> T:
-    """Build the dataclass ``cls`` from decoded JSON, checking every field's type.
+    """The dataclass that decoded JSON describes, every field's type checked.
+
+    Parameters
+    ----------
+    cls : type
+        A dataclass of plain values, lists, dictionaries and other such dataclasses.
+    value : object
+        What ``json`` read.
+
+    Returns
+    -------
+    cls
 
     Raises
     ------

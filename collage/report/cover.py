@@ -104,7 +104,20 @@ class CoverFinder:
         return Cover(tuple(self._pieces_of(region)))
 
     def cheapest_with(self, piece: Piece, region: int) -> Cover | None:
-        """The cheapest cover of ``region`` that holds ``piece``; None when there is none."""
+        """The cheapest cover of ``region`` that holds ``piece``.
+
+        Parameters
+        ----------
+        piece : Piece
+            Inside the region.
+        region : int
+            Bit set of nodes.
+
+        Returns
+        -------
+        Cover or None
+            None when there is none, or none was found within the limit on states.
+        """
         rest = region & ~piece.nodes
         if rest.bit_count() <= SMALL_REST:
             cover = self.cheapest(rest)

@@ -92,12 +92,12 @@ class NodeExplanation:
 
 
 def explain(report: Report) -> list[NodeExplanation]:
-    """Explain every operator that a backend runs, by index, without inline bindings."""
+    """Why each operator runs where it does, by index, without inline bindings."""
     return Explainer(report).nodes()
 
 
 class Explainer:
-    """Answers for one report; builds its index of candidates once.
+    """The explanations of one report, over an index of its candidates that is built once.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ MARGIN = 20.0
 
 @dataclass(frozen=True)
 class Box:
-    """A vertex of a drawing; x, y is the top left corner, in pixels.
+    """A vertex of a drawing; x, y is the top left corner, in pixels, once it is placed in a layer.
 
     ``lines`` are shown when the box is opened; ``weight`` is its share of the dearest partition.
     """
@@ -35,11 +35,11 @@ class Box:
     tip: str
     color: str
     inline: bool
-    layer: int
-    x: float
-    y: float
     width: float
     height: float
+    layer: int = 0
+    x: float = 0.0
+    y: float = 0.0
     weight: float = 0.0
     lines: tuple[str, ...] = ()
 
@@ -81,7 +81,20 @@ def short_op(op: str) -> str:
 
 
 def partition_figure(report: Report, colors: dict[str, str]) -> Figure:
-    """One box per partition, that opens to its operators."""
+    """The graph with one box per partition, that opens to its operators.
+
+    Parameters
+    ----------
+    report : Report
+        What is shown.
+    colors : dict of str to str
+        A colour for each backend, see :func:`collage.report.palette.backend_colors`.
+
+    Returns
+    -------
+    Figure
+        Laid out.
+    """
     nodes = {node.index: node for node in report.nodes}
     owner = {index: p.id for p in report.partitions for index in p.nodes}
     graph = nx.DiGraph()
@@ -117,9 +130,6 @@ def partition_figure(report: Report, colors: dict[str, str]) -> Figure:
             tip="\n".join(tip),
             color=INLINE if p.inline else colors[p.backend],
             inline=p.inline,
-            layer=0,
-            x=0.0,
-            y=0.0,
             width=PARTITION_WIDTH,
             height=INLINE_HEIGHT if p.inline else PARTITION_HEIGHT,
             weight=(p.median_sec or 0.0) / dearest if dearest else 0.0,
@@ -140,6 +150,20 @@ def operator_figure(
     """One box per operator, coloured by who runs it; edges inside a partition are drawn thick.
 
     A partition's first operator tells its number and cost.
+
+    Parameters
+    ----------
+    report : Report
+        What is shown.
+    colors : dict of str to str
+        A colour for each backend, see :func:`collage.report.palette.backend_colors`.
+    explanations : sequence of NodeExplanation
+        Of the same report.
+
+    Returns
+    -------
+    Figure
+        Laid out.
     """
     owner = {index: p for p in report.partitions for index in p.nodes}
     first = {min(p.nodes) for p in report.partitions if not p.inline}
@@ -168,9 +192,6 @@ def operator_figure(
             tip="\n".join(tip),
             color=INLINE if p.inline else colors[p.backend],
             inline=p.inline,
-            layer=0,
-            x=0.0,
-            y=0.0,
             width=OPERATOR_WIDTH,
             height=FIRST_HEIGHT if leads else OPERATOR_HEIGHT,
         )
@@ -204,7 +225,7 @@ def _draw(
     for (source, target), bends in layout.bends.items():
         shifted = tuple(round(b + MARGIN, 1) for b in bends)
         a, b = placed[source], placed[target]
-        path = edge_path(a, b, shifted, tops, heights)
+        path = _edge_path(a, b, shifted, tops, heights)
         inner = name == "operators" and a.partition == b.partition
         edges.append(Edge(source, target, shifted, path, inner, a.color, tips[source, target]))
     order = sorted(placed)
@@ -218,7 +239,7 @@ def _draw(
     )
 
 
-def edge_path(
+def _edge_path(
     source: Box,
     target: Box,
     bends: Sequence[float],

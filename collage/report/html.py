@@ -59,6 +59,13 @@ def render_html(report: Report) -> str:
 def write_html(report: Report, path: Path) -> None:
     """Write :func:`render_html` to ``path``.
 
+    Parameters
+    ----------
+    report : Report
+        What is shown.
+    path : Path
+        Replaced if it exists.
+
     Raises
     ------
     OutputError

@@ -39,7 +39,7 @@ class Layout:
 
 
 def layered_layout(graph: nx.DiGraph, widths: Mapping[int, float], gap: float = 24.0) -> Layout:
-    """Lay out ``graph``.
+    """A drawing of ``graph`` with few crossings.
 
     Parameters
     ----------
@@ -49,6 +49,11 @@ def layered_layout(graph: nx.DiGraph, widths: Mapping[int, float], gap: float = 
         Width of each vertex's box, pixels.
     gap : float
         Least distance between two boxes of a layer, pixels.
+
+    Returns
+    -------
+    Layout
+        From the left edge on.
     """
     level = {v: i for i, layer in enumerate(nx.topological_generations(graph)) for v in layer}
     _pull_down(graph, level)

@@ -16,7 +16,20 @@ def format_sec(seconds: float | None) -> str:
 
 
 def format_time(median_sec: float | None, spread_sec: float) -> str:
-    """A median and its spread in one unit: ``1.24 ms ± 0.03``."""
+    """A median and its spread in one unit: ``1.24 ms ± 0.03``.
+
+    Parameters
+    ----------
+    median_sec : float or None
+        None for what was not measured.
+    spread_sec : float
+        Written in the median's unit.
+
+    Returns
+    -------
+    str
+        A dash for no median.
+    """
     if median_sec is None:
         return "–"
     factor, _ = _unit(median_sec)

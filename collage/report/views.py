@@ -110,6 +110,18 @@ def end_to_end_bars(report: Report, colors: dict[str, str]) -> list[Bar]:
     """Fastest first; whiskers span the spread; what did not run comes last, with its note.
 
     The chosen one's bar is divided in proportion to its partitions' costs by backend.
+
+    Parameters
+    ----------
+    report : Report
+        What is shown.
+    colors : dict of str to str
+        A colour for each backend, see :func:`collage.report.palette.backend_colors`.
+
+    Returns
+    -------
+    list of Bar
+        One for each contender.
     """
     rows = report.end_to_end
     mixed = _stripes(shares(report, colors))
@@ -152,7 +164,20 @@ def _stripes(parts: Sequence[Share]) -> str:
 
 
 def shares(report: Report, colors: dict[str, str]) -> list[Share]:
-    """What each chosen backend does, dearest first."""
+    """What each chosen backend does, dearest first.
+
+    Parameters
+    ----------
+    report : Report
+        What is shown.
+    colors : dict of str to str
+        A colour for each backend, see :func:`collage.report.palette.backend_colors`.
+
+    Returns
+    -------
+    list of Share
+        Together they hold every operator that is not inline.
+    """
     outside = [p for p in report.partitions if not p.inline]
     total = math.fsum(p.median_sec or 0.0 for p in outside)
     sec = {b: math.fsum(p.median_sec or 0.0 for p in outside if p.backend == b) for b in colors}
@@ -173,7 +198,20 @@ def shares(report: Report, colors: dict[str, str]) -> list[Share]:
 
 
 def partition_bars(report: Report, colors: dict[str, str]) -> list[Bar]:
-    """Cost of every partition, dearest first."""
+    """The cost of every partition that was measured, dearest first.
+
+    Parameters
+    ----------
+    report : Report
+        What is shown.
+    colors : dict of str to str
+        A colour for each backend, see :func:`collage.report.palette.backend_colors`.
+
+    Returns
+    -------
+    list of Bar
+        Of the scale of the dearest one.
+    """
     nodes = {node.index: node for node in report.nodes}
     measured = [p for p in report.partitions if not p.inline and p.median_sec is not None]
     measured.sort(key=lambda p: -(p.median_sec or 0.0))
@@ -199,6 +237,18 @@ def candidate_rows(report: Report, explainer: Explainer) -> list[list[Any]]:
 
     Columns: backend, operators, number of operators, node indices, rule, status, median in
     seconds or None, that time as text, reason, whether it was chosen.
+
+    Parameters
+    ----------
+    report : Report
+        What is shown.
+    explainer : Explainer
+        Of the same report.
+
+    Returns
+    -------
+    list of list
+        The chosen ones first.
     """
     nodes = {node.index: node for node in report.nodes}
 

@@ -100,7 +100,7 @@ class Drawing {
   }
 }
 
-/* The same path as edge_path in figure.py; keep them alike. */
+/* The same path as _edge_path in figure.py; keep them alike. */
 function edgePath(edge, tops, heights) {
   let x = edge.source.x + edge.source.width / 2;
   let path = `M${x} ${edge.source.y + edge.source.height}`;
