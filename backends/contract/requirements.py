@@ -6,6 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+_DISTRIBUTION = "collage-tvm"
+"""This project's name where it is installed from; ``collage`` belongs to another one."""
+
+
+def install_extra(extra: str) -> str:
+    """The command line that installs what an extra of this project names."""
+    return f"pip install '{_DISTRIBUTION}[{extra}]'"
+
 
 @dataclass(frozen=True)
 class Availability:

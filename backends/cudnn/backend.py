@@ -27,7 +27,6 @@ from collage.backends.contract.errors import BackendUnavailableError
 from collage.backends.cudnn.codegen import compile_functions, plan_functions
 from collage.backends.cudnn.library import (
     PLANNER,
-    REMEDY,
     SOURCES,
     find_installation,
     source_compilation,
@@ -52,8 +51,8 @@ class CudnnBackend(ExternalBackend, Precompiles, RequiresLibraries, Tunable):
             found = find_installation()
             cudart = cuda_toolkit.cudart()
         except BackendUnavailableError as err:
-            reason = str(err).removesuffix(f"; {REMEDY}")
-            return Availability(False, reason=reason, remedy=REMEDY)
+            reason = str(err).removesuffix(f"; {cuda_toolkit.REMEDY}")
+            return Availability(False, reason=reason, remedy=cuda_toolkit.REMEDY)
         versions = {
             "cudnn": found.version,
             "cudnn_frontend": found.frontend_version,

@@ -13,7 +13,6 @@ from collage.backends.toolchain import cuda_toolkit, native
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 SONAME = "libcudnn.so.9"
 PACKAGE = "nvidia-cudnn-cu13"
-REMEDY = "pip install 'collage[cuda]'"
 
 SOURCES = ("cudnn_program.cc", "cudnn_entry.cc")
 """What goes into every library with cuDNN partitions; the planner takes the first one."""
@@ -68,7 +67,7 @@ def find_installation() -> Installation:
     missing = [name for name, path in found.items() if path is None]
     if missing:
         raise BackendUnavailableError(
-            f"{', '.join(missing)} not found; {REMEDY}", value=tuple(missing)
+            f"{', '.join(missing)} not found; {cuda_toolkit.REMEDY}", value=tuple(missing)
         )
     include, frontend, nvrtc, library = (path for path in found.values() if path is not None)
     return Installation(

@@ -8,9 +8,9 @@ import re
 from pathlib import Path
 
 from collage.backends.contract.errors import BackendUnavailableError
+from collage.backends.toolchain.cuda_toolkit import REMEDY
 
 PACKAGE = "nvidia-cutlass"
-REMEDY = "pip install 'collage[cuda]'"
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 

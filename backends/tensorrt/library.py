@@ -15,13 +15,14 @@ from types import ModuleType
 from typing import Any
 
 from collage.backends.contract.errors import BackendUnavailableError, CodegenError
+from collage.backends.contract.requirements import install_extra
 from collage.backends.tensorrt.options import TensorrtOptions
 from collage.backends.toolchain.cuda_runtime import find_gpu
 
 PACKAGES = ("tensorrt", "tensorrt_rtx")
 """By preference: TensorRT's engines are tuned for the GPU they are built on."""
 
-REMEDY = "pip install 'collage[tensorrt]'"
+REMEDY = install_extra("tensorrt")
 
 MINIMUM_VERSION = {"tensorrt": (10, 3), "tensorrt_rtx": (1, 0)}
 """Strongly typed networks with int64 and bfloat16 tensors, GELU as an activation."""

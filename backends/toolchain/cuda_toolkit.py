@@ -22,12 +22,13 @@ import tvm
 
 from collage.backends.contract.base import BuildContext, LibraryNeed
 from collage.backends.contract.errors import BackendUnavailableError, CodegenError
+from collage.backends.contract.requirements import install_extra
 from collage.backends.toolchain import native
 
 CUDA_HEADER = native.TEMPLATES / "collage_cuda.h"
 """Streams, workspace and tensors for entry points in C++; see the file's first lines."""
 
-REMEDY = "pip install 'collage[cuda]'"
+REMEDY = install_extra("cuda")
 
 _TENSORRT_FOLDERS = ("tensorrt_libs", "tensorrt_rtx_libs")
 """Where TensorRT's wheels have their libraries, unlike NVIDIA's other ones."""

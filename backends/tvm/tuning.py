@@ -19,6 +19,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.errors import ReplayMissError, TargetError
+from collage.backends.contract.requirements import install_extra
 from collage.backends.toolchain import cuda_runtime
 from collage.backends.tvm.cpu.schedules import Machine
 from collage.backends.tvm.options import TVMOptions
@@ -94,7 +95,7 @@ def require_tuner(device: tvm.target.Target) -> None:
     if importlib.util.find_spec("cloudpickle") is None:
         raise TargetError(
             "schedule 'metaschedule' needs the package that TVM starts its workers with; mend it "
-            "with: pip install cloudpickle",
+            f"with: {install_extra('tune')}",
             value="metaschedule",
         )
 

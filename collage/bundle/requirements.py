@@ -81,8 +81,10 @@ def _load_library(folder: Path, need: Mapping[str, str]) -> None:
     try:
         ctypes.CDLL(str(path or need["soname"]), ctypes.RTLD_GLOBAL)
     except OSError as err:
+        # NVIDIA counts major versions up with a library's name: the newest package may not fit.
+        major = need["version"].partition(".")[0]
         raise BundleError(
             f"bundle '{folder}' needs {need['soname']} (it was linked with version "
-            f"{need['version']}): {err}; pip install {need['package']}",
+            f"{need['version']}): {err}; pip install '{need['package']}=={major}.*'",
             value=need["soname"],
         ) from err

@@ -11,6 +11,7 @@ import tvm
 from tvm import relax
 
 from collage.backends.contract.errors import ModelError
+from collage.backends.contract.requirements import install_extra
 from collage.importers._base import ImportedModel, Shapes, brief, from_module, reject_shapes
 from collage.importers.torch_archive import is_archive, require_safe
 
@@ -28,7 +29,7 @@ class TorchProgramImporter:
         if importlib.util.find_spec("torch") is None:
             raise ModelError(
                 f"'{path}' is a PyTorch exported program, and torch is not installed; "
-                "mend it with: pip install 'collage[torch]'",
+                f"mend it with: {install_extra('torch')}",
                 value=str(path),
             )
         import torch

@@ -115,7 +115,7 @@ def test_absence_is_said_with_the_line_that_mends_it(nothing_installed: None) ->
     found = get_backend("tensorrt").probe()
     assert not found.usable and not found.versions
     assert found.reason == "tensorrt and tensorrt_rtx not installed"
-    assert found.remedy == "pip install 'collage[tensorrt]'"
+    assert found.remedy == "pip install 'collage-tvm[tensorrt]'"
 
 
 def test_absence_leaves_patterns_and_refuses_regions(nothing_installed: None) -> None:

@@ -157,7 +157,7 @@ def test_without_torch_the_line_that_mends_it(
     path = archive(tmp_path)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.delitem(sys.modules, "torch")
-    with pytest.raises(ModelError, match=r"pip install 'collage\[torch\]'"):
+    with pytest.raises(ModelError, match=r"pip install 'collage-tvm\[torch\]'"):
         load_model(path)
 
 
