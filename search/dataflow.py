@@ -8,6 +8,7 @@ import tvm
 from tvm import relax
 
 from collage.backends.contract.errors import SearchError
+from collage.backends.relax.static_shape import tensor_shape
 from collage.search.op_kinds import OpKind, kind_of
 
 __all__ = ["DataflowGraph", "OpKind", "bits"]
@@ -258,13 +259,6 @@ def _op_kind(binding: relax.Binding, name: str, mod: tvm.IRModule | None) -> OpK
 
 def _keeps_a_shape(binding: relax.Binding) -> bool:
     """Whether some operand of a call has the result's shape, or there are none to compare."""
-    shapes = [_shape(arg) for arg in binding.value.args]
-    result = _shape(binding.var)
+    shapes = [tensor_shape(arg) for arg in binding.value.args]
+    result = tensor_shape(binding.var)
     return result is None or not any(shapes) or result in shapes
-
-
-def _shape(expr: relax.Expr) -> tuple[int, ...] | None:
-    shape = getattr(expr.ty, "shape", None)
-    if not isinstance(shape, relax.ShapeExpr):
-        return None
-    return tuple(int(getattr(size, "value", -1)) for size in shape.values)

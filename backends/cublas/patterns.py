@@ -30,13 +30,11 @@ from collage.backends.relax.patterns import (
     derives,
     operator,
     residual_same_shape,
-    static_shape,
-    tensor_dtype,
-    tensor_shape,
     with_activation,
     with_bias,
     with_residual,
 )
+from collage.backends.relax.static_shape import static_shape, tensor_dtype, tensor_shape
 from collage.backends.relax.strided_views import View, operand_view, result_view
 
 MATMUL, CONV2D = "relax.matmul", "relax.nn.conv2d"

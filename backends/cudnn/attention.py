@@ -15,7 +15,7 @@ from collage.backends.cudnn.problem import (
     GraphBuilder,
     Kind,
 )
-from collage.backends.relax.patterns import static_shape
+from collage.backends.relax.static_shape import static_shape
 from collage.backends.relax.strided_views import View, operand_view, result_view
 
 HEADS_FIRST = (0, 2, 1, 3)

@@ -19,7 +19,7 @@ from collage.backends.cudnn.problem import (
     GraphBuilder,
     Kind,
 )
-from collage.backends.relax.patterns import static_shape
+from collage.backends.relax.static_shape import static_shape
 from collage.backends.relax.strided_views import View
 
 LAYOUTS = {"NHWC": "OHWI", "NCHW": "OIHW"}

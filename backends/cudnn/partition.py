@@ -19,7 +19,8 @@ from collage.backends.cudnn.patterns import check_softmax, scale_of
 from collage.backends.cudnn.problem import Graph
 from collage.backends.cudnn.single import norm_graph, pool_graph, softmax_graph
 from collage.backends.relax.composites import Composite, CompositeCall
-from collage.backends.relax.patterns import permutation, static_shape
+from collage.backends.relax.patterns import permutation
+from collage.backends.relax.static_shape import static_shape
 
 
 @dataclass(frozen=True)

@@ -32,11 +32,11 @@ from collage.backends.relax.patterns import (
     derives,
     operator,
     residual_same_shape,
-    static_shape,
     with_activation,
     with_bias,
     with_residual,
 )
+from collage.backends.relax.static_shape import static_shape
 
 ACTIVATIONS = ("sigmoid", "tanh", "gelu", "gelu_tanh", "silu", "clip", "relu")
 """Activations by their names in ``backends.patterns``, by rising priority."""

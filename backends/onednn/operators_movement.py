@@ -7,6 +7,7 @@ from tvm import relax
 from collage.backends.onednn.graph import OpKind, Tensor
 from collage.backends.onednn.operators_elementwise import number
 from collage.backends.onednn.partition import Importer, handles
+from collage.backends.relax.static_shape import static_shape
 
 
 @handles("reshape", "squeeze", "expand_dims", "flatten", "nn.batch_flatten")
@@ -46,7 +47,7 @@ def split(imp: Importer, call: relax.Call) -> list[Tensor]:
     parts = []
     start = 0
     for field in call.ty.fields:
-        shape = tuple(int(extent) for extent in field.shape.values)
+        shape = static_shape(field)
         begin = [start if i == axis else 0 for i in range(len(shape))]
         parts.append(part(imp, x, begin, shape))
         start += shape[axis]

@@ -27,11 +27,11 @@ from collage.backends.relax.patterns import (
     operator,
     residual_same_shape,
     silu_chain,
-    tensor_shape,
     with_activation,
     with_bias,
     with_residual,
 )
+from collage.backends.relax.static_shape import tensor_shape
 
 MAX_RANK = 6
 """oneDNN's kernels are made for at most this many dimensions."""

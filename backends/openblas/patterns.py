@@ -19,10 +19,10 @@ from collage.backends.relax.patterns import (
     bias_per_channel,
     derives,
     float32_tensors,
-    tensor_shape,
     with_activation,
     with_bias,
 )
+from collage.backends.relax.static_shape import tensor_shape
 from collage.backends.relax.strided_views import matmul_views, operand_view, result_view
 
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "tanh", "sigmoid")

@@ -15,6 +15,7 @@ from tvm.relax.dpl import DFPattern, is_const, is_op, wildcard
 
 from collage.backends.contract.base import Match, Predicate, Verdict
 from collage.backends.contract.errors import UnsupportedProblemError
+from collage.backends.relax.static_shape import tensor_dtype, tensor_shape
 
 
 @dataclass(frozen=True)
@@ -83,11 +84,6 @@ def hard_sigmoid(x: DFPattern) -> DFPattern:
     return clip(either_order("relax.add", scaled, is_const()))
 
 
-def shifted_clip(x: DFPattern) -> DFPattern:
-    """``clip(x + b, min, max)``: the beginning of MobileNetV3's hard-swish as PyTorch writes it."""
-    return clip(either_order("relax.add", x, is_const()))
-
-
 def hard_swish(x: DFPattern) -> DFPattern:
     """``x * clip(x * a + b, 0, 1)``."""
     return either_order("relax.multiply", x, hard_sigmoid(x))
@@ -123,30 +119,6 @@ def with_activation(chain: Chain, activation: str) -> Chain:
     return chain.then(ACTIVATIONS[activation](chain.pattern))
 
 
-def tensor_shape(expr: relax.Expr) -> tuple[int, ...] | None:
-    """The static shape of a tensor expression, or None where it is no tensor or not static."""
-    if not isinstance(expr.ty, relax.TensorType) or not isinstance(expr.ty.shape, relax.ShapeExpr):
-        return None
-    try:
-        return tuple(int(extent) for extent in expr.ty.shape.values)
-    except (TypeError, ValueError):
-        return None
-
-
-def static_shape(expr: relax.Expr, what: str) -> tuple[int, ...]:
-    """The static shape of a tensor expression, which ``what`` names in the error.
-
-    Raises
-    ------
-    UnsupportedProblemError
-        When it has none.
-    """
-    shape = tensor_shape(expr)
-    if shape is None:
-        raise UnsupportedProblemError(f"{what} has no static shape: {expr.ty}", value=expr.ty)
-    return shape
-
-
 def permutation(expr: relax.Expr) -> list[int] | None:
     """The axes of a ``permute_dims`` call, counted from 0, or None for anything else."""
     if not isinstance(expr, relax.Call) or expr.op.name != "relax.permute_dims":
@@ -155,11 +127,6 @@ def permutation(expr: relax.Expr) -> list[int] | None:
     axes = expr.attrs.axes
     given = list(reversed(range(rank))) if axes is None else [int(axis) for axis in axes]
     return [axis % rank for axis in given]
-
-
-def tensor_dtype(expr: relax.Expr) -> str:
-    """The dtype of a tensor expression, or its type's text where it is no tensor."""
-    return str(expr.ty.dtype) if isinstance(expr.ty, relax.TensorType) else str(expr.ty)
 
 
 def all_of(*predicates: Predicate) -> Predicate:

@@ -7,7 +7,7 @@ import tvm
 from tvm import relax
 
 from collage.backends.contract.base import Match, Predicate, Verdict
-from collage.backends.relax.patterns import tensor_dtype, tensor_shape
+from collage.backends.relax.static_shape import tensor_dtype, tensor_shape
 from collage.backends.tensorrt.converters.movement import (
     PAD_MODES,
     RESIZE_COORDINATES,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,12 @@ from tvm import relax
 
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.errors import CodegenError
-from collage.backends.relax.patterns import tensor_dtype, tensor_shape
+from collage.backends.relax.static_shape import leaf_types, static_shape
+from collage.backends.tensorrt import converters  # noqa: F401 - registers them
 from collage.backends.tensorrt.library import Package, build_plan, combine_timings
 from collage.backends.tensorrt.options import TensorrtOptions
 from collage.backends.tensorrt.problem import NetworkWriter, RefusalError
-from collage.backends.tensorrt.values import content_key, leaf_types
+from collage.backends.tensorrt.values import content_key
 from collage.backends.toolchain import cuda_toolkit
 from collage.backends.toolchain.artifact_cache import replacing
 
@@ -177,9 +179,5 @@ def _constants(function: relax.Function) -> list[np.ndarray]:
 
 
 def _tensor(ty: relax.TensorType) -> Tensor:
-    var = relax.Var("t", ty)
-    shape = tensor_shape(var)
-    assert shape is not None
-    dtype = tensor_dtype(var)
-    bits = 8 if dtype == "bool" else int(tvm.DataType(dtype).bits)
-    return Tensor(int(np.prod(shape, dtype=np.int64)), bits)
+    bits = 8 if str(ty.dtype) == "bool" else int(tvm.DataType(str(ty.dtype)).bits)
+    return Tensor(math.prod(static_shape(ty)), bits)

@@ -13,7 +13,8 @@ from tvm import relax
 from tvm.relax.dpl import is_op, is_tuple_get_item, wildcard
 
 from collage.backends.contract.base import Match, PatternTriple, Predicate, Verdict
-from collage.backends.relax.patterns import all_of, tensor_shape
+from collage.backends.relax.patterns import all_of
+from collage.backends.relax.static_shape import tensor_shape
 from collage.backends.tensorrt import checks
 from collage.backends.tensorrt.converters.elementwise import ACTIVATIONS, BINARY, UNARY
 from collage.backends.tensorrt.converters.reductions import REDUCTIONS
@@ -94,7 +95,7 @@ def _static_tensors(dtypes: Sequence[str]) -> Predicate:
                 return Verdict.no(f"{name} has dtype {dtype}, which TensorRT does not have")
             if dtype not in dtypes:
                 return Verdict.no(f"{name} has dtype {dtype}; supported: {', '.join(dtypes)}")
-            shape = tensor_shape(relax.Var("t", ty))
+            shape = tensor_shape(ty)
             if shape is None:
                 return Verdict.no(f"{name} has no static shape: {ty}")
             if 0 in shape:

@@ -15,18 +15,10 @@ from tvm import relax
 
 from collage.backends.contract.errors import CodegenError
 from collage.backends.relax.partition_walk import PartitionWalk, flatten, registration
-from collage.backends.relax.patterns import tensor_dtype, tensor_shape
+from collage.backends.relax.static_shape import leaf_types, static_shape, tensor_dtype, tensor_shape
 from collage.backends.tensorrt.library import Package, logged_reason
 from collage.backends.tensorrt.options import TensorrtOptions
-from collage.backends.tensorrt.values import (
-    DTYPES,
-    HALVES,
-    Array,
-    content_key,
-    leaf_types,
-    mask,
-    rounded,
-)
+from collage.backends.tensorrt.values import DTYPES, HALVES, Array, content_key, mask, rounded
 
 TrtTensor: TypeAlias = Any
 """A ``tensorrt.ITensor``."""
@@ -272,7 +264,7 @@ class NetworkWriter(PartitionWalk[TrtTensor]):
 
     def _hold_to(self, tensor: TrtTensor, ty: relax.TensorType, name: str) -> None:
         """A converter must give what Relax says; a difference would be silent otherwise."""
-        wanted = tuple(int(extent) for extent in ty.shape)
+        wanted = static_shape(ty)
         given = tuple(tensor.shape)
         if given != wanted:
             # TensorRT finds contradictions when it infers shapes, and then logs them.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -11,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm import relax
 
-from collage.backends.relax.patterns import tensor_shape
 from collage.backends.toolchain import native
 
 Array: TypeAlias = NDArray[Any]
@@ -53,20 +51,6 @@ def axes_of(call: relax.Call, rank: int, name: str = "axis") -> list[int]:
     return sorted(int(axis) % rank for axis in listed)
 
 
-def static_shape(expr: relax.Expr) -> tuple[int, ...]:
-    """The shape of a tensor expression, which predicates hold to be static."""
-    shape = tensor_shape(expr)
-    assert shape is not None
-    return shape
-
-
-def leaf_types(ty: relax.Type) -> list[relax.TensorType]:
-    """The tensor types of a nested tuple type, in order."""
-    if isinstance(ty, relax.TupleType):
-        return [leaf for field in ty.fields for leaf in leaf_types(field)]
-    return [ty]
-
-
 def content_key(array: Array) -> str:
     """Equal for equal arrays only; numpy gives no buffer of bfloat16, so its bits are taken."""
     bits = array.view(np.uint16) if array.dtype == ml_dtypes.bfloat16 else array
@@ -77,8 +61,3 @@ def rounded(array: Array, half: np.dtype[Any]) -> Array:
     """Float32 in half precision; finite values stay finite, as masks of -3.4e38 must."""
     limit = 65504.0 if half == np.float16 else 3.3895313892515355e38
     return np.where(np.isfinite(array), np.clip(array, -limit, limit), array).astype(half)
-
-
-def num_elements(shape: Sequence[int]) -> int:
-    """How many elements a tensor of this shape has."""
-    return math.prod(shape)

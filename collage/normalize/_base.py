@@ -17,6 +17,7 @@ import tvm
 from tvm import relax
 
 from collage.backends.contract.errors import ModelError
+from collage.backends.relax.static_shape import static_shape, tensor_shape
 
 MAX_ROUNDS = 100
 """Far above what any model needs (deep ones take about 10): rules that undo each other end here."""
@@ -132,17 +133,7 @@ def op_name(expr: relax.Expr) -> str:
 
 def is_tensor(expr: relax.Expr) -> bool:
     """Whether this is a tensor of known, static shape."""
-    ty = getattr(expr, "ty", None)
-    return (
-        isinstance(ty, relax.TensorType)
-        and isinstance(ty.shape, relax.ShapeExpr)
-        and all(isinstance(dim, tvm.tirx.IntImm) for dim in ty.shape.values)
-    )
-
-
-def shape_of(expr: relax.Expr) -> tuple[int, ...]:
-    """The static shape of a tensor."""
-    return tuple(int(dim) for dim in expr.ty.shape.values)
+    return hasattr(expr, "ty") and tensor_shape(expr) is not None
 
 
 def dtype_of(expr: relax.Expr) -> str:
@@ -176,7 +167,7 @@ def scalar(expr: relax.Expr) -> float | None:
     """The number in a constant of one element or in an immediate argument, or None."""
     if isinstance(expr, tvm.tirx.IntImm | tvm.tirx.FloatImm):
         return float(expr.value)
-    if is_constant(expr) and int(np.prod(shape_of(expr))) == 1:
+    if is_constant(expr) and int(np.prod(static_shape(expr))) == 1:
         return float(expr.value.numpy().reshape(()))
     return None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax
 
+from collage.backends.relax.static_shape import static_shape
 from collage.normalize._base import (
     Rules,
     Scope,
@@ -22,7 +23,6 @@ from collage.normalize._base import (
     op_name,
     operand_pair,
     scalar,
-    shape_of,
 )
 
 COMMUTATIVE = ("add", "multiply", "maximum", "minimum")
@@ -49,11 +49,11 @@ def constant_second(scope: Scope, call: relax.Call) -> relax.Expr | None:
 def canonical_constant(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """Give the constant operand its one shape (see the module's text)."""
     pair = operand_pair(call)
-    if pair is None or not is_tensor(call) or shape_of(call) != shape_of(pair[0]):
+    if pair is None or not is_tensor(call) or static_shape(call) != static_shape(pair[0]):
         return None
     x, const = pair
-    wanted = _constant_shape(scope, x, shape_of(const))
-    if wanted == shape_of(const):
+    wanted = _constant_shape(scope, x, static_shape(const))
+    if wanted == static_shape(const):
         return None
     value = constant(const)
     assert value is not None
@@ -62,15 +62,15 @@ def canonical_constant(scope: Scope, call: relax.Call) -> relax.Expr | None:
 
 def _constant_shape(scope: Scope, x: relax.Expr, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The canonical shape of a constant of this shape that is combined with ``x``."""
-    rank = len(shape_of(x))
+    rank = len(static_shape(x))
     full = (1,) * (rank - len(shape)) + shape
     wide = [axis for axis, size in enumerate(full) if size != 1]
-    channels = (1, shape_of(x)[1]) + (1,) * (rank - 2) if rank > 2 else ()
+    channels = (1, static_shape(x)[1]) + (1,) * (rank - 2) if rank > 2 else ()
     if scope.comes_from(x, *CONVOLUTIONS) and full == channels:
         return channels
     if not wide:
         # A bias of one feature is still a bias.
-        one_feature = scope.comes_from(x, "matmul") and shape_of(x)[-1:] == (1,) and shape != ()
+        one_feature = scope.comes_from(x, "matmul") and static_shape(x)[-1:] == (1,) and shape != ()
         return (1,) if one_feature else ()
     if rank > 2 and wide == [1]:
         return full
@@ -105,7 +105,7 @@ def simple_power(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """Squares and square roots have operators of their own."""
     exponent = scalar(call.args[1])
     x = call.args[0]
-    if exponent is None or not is_tensor(call) or shape_of(x) != shape_of(call):
+    if exponent is None or not is_tensor(call) or static_shape(x) != static_shape(call):
         return None
     if exponent == 2.0:
         return relax.op.multiply(x, x)
@@ -128,7 +128,7 @@ def merge_constants(scope: Scope, call: relax.Call) -> relax.Expr | None:
     if pair is None or inner is None or not is_float(call) or not scope.only_use(pair[0]):
         return None
     first, second = constant(inner.args[1]), constant(pair[1])
-    if first is None or second is None or shape_of(inner.args[0]) != shape_of(call):
+    if first is None or second is None or static_shape(inner.args[0]) != static_shape(call):
         return None
     shape = np.broadcast_shapes(first.shape, second.shape)
     widened = shape != first.shape

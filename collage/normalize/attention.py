@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax
 
-from collage.normalize._base import Rules, Scope, constant, dtype_of, is_constant, shape_of
+from collage.backends.relax.static_shape import static_shape
+from collage.normalize._base import Rules, Scope, constant, dtype_of, is_constant
 
 _NEVER = 1e4
 """What frameworks subtract where nothing may be attended to is at least this large."""
@@ -23,7 +24,7 @@ def known_mask(scope: Scope, call: relax.Call) -> relax.Expr | None:
     if not wide.any():
         return relax.op.nn.attention(query, key, value, scale=attrs.scale)
     rows, columns = wide.shape[-2:]
-    if rows != columns or rows != shape_of(query)[1] or columns != shape_of(key)[1]:
+    if rows != columns or rows != static_shape(query)[1] or columns != static_shape(key)[1]:
         return None
     later = np.triu(np.ones((rows, columns), dtype=bool), 1)
     if (wide[..., ~later] == 0).all() and (wide[..., later] <= -_NEVER).all():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax
 
+from collage.backends.relax.static_shape import static_shape
 from collage.normalize._base import (
     TUPLE_ITEM,
     Rules,
@@ -15,7 +16,6 @@ from collage.normalize._base import (
     is_tensor,
     op_name,
     scalar,
-    shape_of,
 )
 
 RESHAPES = ("reshape", "expand_dims", "squeeze", "flatten", "nn.batch_flatten")
@@ -42,7 +42,7 @@ def drop_same_type(scope: Scope, call: relax.Call) -> relax.Expr | None:
     x = call.args[0]
     if not (is_tensor(x) and is_tensor(call)):
         return None
-    same = shape_of(x) == shape_of(call) and dtype_of(x) == dtype_of(call)
+    same = static_shape(x) == static_shape(call) and dtype_of(x) == dtype_of(call)
     return x if same else None
 
 
@@ -50,10 +50,10 @@ def one_reshape(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """Any chain of reshaping operators becomes one ``reshape``, or nothing."""
     if not is_tensor(call):
         return None
-    shape = shape_of(call)
+    shape = static_shape(call)
     inner = scope.call(call.args[0], *RESHAPES)
     x = inner.args[0] if inner is not None and is_tensor(inner.args[0]) else call.args[0]
-    if shape_of(x) == shape:
+    if static_shape(x) == shape:
         return x
     spelled_out = op_name(call) == "reshape"
     return None if spelled_out and x.same_as(call.args[0]) else reshape(x, shape)
@@ -64,7 +64,7 @@ def one_permute(scope: Scope, call: relax.Call) -> relax.Expr | None:
     x = call.args[0]
     if not is_tensor(x):
         return None
-    shape = shape_of(x)
+    shape = static_shape(x)
     axes = _permutation(call, len(shape))
     inner = scope.call(x, "permute_dims")
     if inner is not None:
@@ -72,7 +72,7 @@ def one_permute(scope: Scope, call: relax.Call) -> relax.Expr | None:
         return relax.op.permute_dims(inner.args[0], [first[a] for a in axes])
     moved = [a for a in axes if shape[a] != 1]
     if moved == sorted(moved):
-        return reshape(x, shape_of(call))
+        return reshape(x, static_shape(call))
     return relax.op.permute_dims(x, axes) if call.attrs.axes is None else None
 
 
@@ -90,7 +90,7 @@ def implicit_broadcast(scope: Scope, call: relax.Call) -> relax.Expr | None:
         inner = scope.call(arg, "broadcast_to")
         if inner is not None and is_tensor(inner.args[0]):
             trial = [*args[:index], inner.args[0], *args[index + 1 :]]
-            if np.broadcast_shapes(*(shape_of(a) for a in trial)) == shape_of(call):
+            if np.broadcast_shapes(*(static_shape(a) for a in trial)) == static_shape(call):
                 args = trial
     if all(a.same_as(b) for a, b in zip(args, call.args, strict=True)):
         return None
@@ -103,16 +103,16 @@ def decided_where(scope: Scope, call: relax.Call) -> relax.Expr | None:
     if condition is None or condition.size == 0 or condition.min() != condition.max():
         return None
     chosen = call.args[1] if condition.flat[0] else call.args[2]
-    if shape_of(chosen) == shape_of(call):
+    if static_shape(chosen) == static_shape(call):
         return chosen
-    return relax.op.broadcast_to(chosen, relax.ShapeExpr(shape_of(call)))
+    return relax.op.broadcast_to(chosen, relax.ShapeExpr(static_shape(call)))
 
 
 def neutral_element(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``x + 0``, ``x - 0``, ``x * 1``, ``x / 1`` and ``x ** 1`` are ``x``."""
     x, other = call.args
     neutral = 0.0 if op_name(call) in ("add", "subtract") else 1.0
-    if not is_constant(other) or shape_of(x) != shape_of(call):
+    if not is_constant(other) or static_shape(x) != static_shape(call):
         return None
     value = constant(other)
     return x if value is not None and value.size and bool(np.all(value == neutral)) else None
@@ -120,7 +120,7 @@ def neutral_element(scope: Scope, call: relax.Call) -> relax.Expr | None:
 
 def whole_slice(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """A slice of everything in order is its operand."""
-    if not is_tensor(call) or shape_of(call) != shape_of(call.args[0]):
+    if not is_tensor(call) or static_shape(call) != static_shape(call.args[0]):
         return None
     if len(call.args) > 4 and any(int(s) < 0 for s in call.args[4].fields):
         return None
@@ -152,8 +152,8 @@ def stack_to_concat(scope: Scope, call: relax.Call) -> relax.Expr | None:
     fields = scope.definition(call.args[0])
     if not isinstance(fields, relax.Tuple) or not is_tensor(call):
         return None
-    axis = int(call.attrs.axis) % len(shape_of(call))
-    unit = tuple(1 if i == axis else d for i, d in enumerate(shape_of(call)))
+    axis = int(call.attrs.axis) % len(static_shape(call))
+    unit = tuple(1 if i == axis else d for i, d in enumerate(static_shape(call)))
     return relax.op.concat([scope.emit(reshape(x, unit)) for x in fields.fields], axis=axis)
 
 
@@ -163,7 +163,7 @@ def neutral_mask(scope: Scope, call: relax.Call) -> relax.Expr | None:
         value = constant(other)
         if value is None or dtype_of(other) != "bool" or not bool(np.all(value)):
             continue
-        return x if shape_of(x) == shape_of(call) else None
+        return x if static_shape(x) == static_shape(call) else None
     return None
 
 
@@ -175,7 +175,7 @@ def flat_take(scope: Scope, call: relax.Call) -> relax.Expr | None:
     flat = scope.call(take.args[1], *RESHAPES)
     if flat is None or not scope.only_use(call.args[0]) or not is_tensor(call):
         return None
-    if shape_of(call) != shape_of(flat.args[0]) + shape_of(take.args[0])[1:]:
+    if static_shape(call) != static_shape(flat.args[0]) + static_shape(take.args[0])[1:]:
         return None
     return relax.op.take(take.args[0], flat.args[0], axis=0, mode=str(take.attrs.mode))
 
@@ -186,10 +186,10 @@ def scalar_take(scope: Scope, call: relax.Call) -> relax.Expr | None:
     x = call.args[0]
     if index is None or call.attrs.axis is None or not is_tensor(call) or is_constant(x):
         return None
-    axis = int(call.attrs.axis) % len(shape_of(x))
-    start = int(index) % shape_of(x)[axis]
+    axis = int(call.attrs.axis) % len(static_shape(x))
+    start = int(index) % static_shape(x)[axis]
     sliced = relax.op.strided_slice(x, axes=[axis], begin=[start], end=[start + 1])
-    return reshape(scope.emit(sliced), shape_of(call))
+    return reshape(scope.emit(sliced), static_shape(call))
 
 
 RULES: Rules = {

@@ -11,6 +11,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from collage.backends.relax.static_shape import static_shape
 from collage.normalize._base import (
     Rules,
     Scope,
@@ -22,7 +23,6 @@ from collage.normalize._base import (
     make_constant,
     op_name,
     scalar,
-    shape_of,
 )
 
 
@@ -53,7 +53,7 @@ def bounds(scope: Scope, expr: relax.Expr) -> tuple[relax.Expr, float, float] | 
     if name == "nn.relu6":
         return x, 0.0, 6.0
     limits = [scalar(arg) for arg in call.args[1:]]
-    if shape_of(x) != shape_of(call) or any(v is None for v in limits):
+    if static_shape(x) != static_shape(call) or any(v is None for v in limits):
         return None
     values = [float(v) for v in limits if v is not None]
     if name == "clip":
@@ -150,7 +150,7 @@ def leaky_relu(scope: Scope, call: relax.Call) -> relax.Expr | None:
         return None
     slope = scalar(product.args[1])
     value = constant(product.args[1])
-    if slope is None or value is None or shape_of(call) != shape_of(x):
+    if slope is None or value is None or static_shape(call) != static_shape(x):
         return None
     return relax.op.nn.leakyrelu(x, slope)
 

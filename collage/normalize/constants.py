@@ -14,6 +14,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from collage.backends.relax.static_shape import static_shape
 from collage.normalize._base import (
     ANY_CALL,
     TUPLE_ITEM,
@@ -28,7 +29,6 @@ from collage.normalize._base import (
     map_constants,
     op_name,
     scalar,
-    shape_of,
 )
 
 MAX_MATERIALIZED = 1 << 20
@@ -50,7 +50,7 @@ def _axis(call: relax.Call) -> int:
 
 
 def _reshape(call: relax.Call, x: np.ndarray) -> np.ndarray:
-    return x.reshape(shape_of(call))
+    return x.reshape(static_shape(call))
 
 
 def _reduction(function: Callable[..., np.ndarray]) -> Fold:
@@ -89,7 +89,7 @@ FOLDERS: dict[str, Fold] = {
     "flatten": _reshape,
     "nn.batch_flatten": _reshape,
     "permute_dims": lambda call, x: np.transpose(x, _axes(call)),
-    "broadcast_to": lambda call, x: np.broadcast_to(x, shape_of(call)),
+    "broadcast_to": lambda call, x: np.broadcast_to(x, static_shape(call)),
     "astype": lambda call, x: x.astype(dtype_of(call)),
     "concat": lambda call, *xs: np.concatenate(xs, axis=_axis(call)),
     "stack": lambda call, *xs: np.stack(xs, axis=_axis(call)),
@@ -161,8 +161,8 @@ def fold_constants(scope: Scope, call: relax.Call) -> relax.Expr | None:
     operands = _operands(scope, call)
     if not operands or not all(is_constant(x) for x in operands):
         return None
-    shape = shape_of(call)
-    size_in = sum(int(np.prod(shape_of(x))) for x in operands)
+    shape = static_shape(call)
+    size_in = sum(int(np.prod(static_shape(x))) for x in operands)
     if int(np.prod(shape)) > max(size_in, MAX_MATERIALIZED):
         return None
     with np.errstate(all="ignore"):
@@ -183,7 +183,7 @@ def fold_filled(scope: Scope, call: relax.Call) -> relax.Expr | None:
     else:
         value = 1.0 if name.startswith("ones") else 0.0
     filled = make_constant(np.asarray(value), dtype_of(call))
-    shape = shape_of(call)
+    shape = static_shape(call)
     return filled if shape == () else relax.op.broadcast_to(filled, relax.ShapeExpr(shape))
 
 
@@ -196,10 +196,10 @@ def known_range(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return make_constant(np.arange(start, stop, step), dtype_of(call))
 
 
-def static_shape(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def shape_as_constant(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """The shape of a tensor is known."""
     x = call.args[0]
-    return relax.ShapeExpr(shape_of(x)) if is_tensor(x) else None
+    return relax.ShapeExpr(static_shape(x)) if is_tensor(x) else None
 
 
 def shape_as_tensor(scope: Scope, call: relax.Call) -> relax.Expr | None:
@@ -257,7 +257,7 @@ RULES: Rules = {
     "ones_like": (fold_filled,),
     "full_like": (fold_filled,),
     "arange": (known_range,),
-    "shape_of": (static_shape,),
+    "shape_of": (shape_as_constant,),
     "shape_to_tensor": (shape_as_tensor,),
     TUPLE_ITEM: (tuple_item_of_tuple,),
 }

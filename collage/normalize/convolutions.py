@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax
 
+from collage.backends.relax.static_shape import static_shape
 from collage.normalize._base import (
     Rules,
     Scope,
@@ -13,7 +14,6 @@ from collage.normalize._base import (
     make_constant,
     op_name,
     operand_pair,
-    shape_of,
 )
 
 _CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
@@ -47,16 +47,16 @@ def _convolution(scope: Scope, expr: relax.Expr) -> relax.Call | None:
 def scale_into_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``conv(x, W) * s`` is ``conv(x, s * W)``; a bias in between is scaled as well."""
     pair = operand_pair(call)
-    if pair is None or shape_of(pair[0]) != shape_of(call):
+    if pair is None or static_shape(pair[0]) != static_shape(call):
         return None
     x = pair[0]
-    scale = _channel_vector(pair[1], shape_of(call))
+    scale = _channel_vector(pair[1], static_shape(call))
     if scale is None:
         return None
     bias = scope.call(x, "add")
     shift = None
     if bias is not None and scope.only_use(x):
-        shift = _channel_vector(bias.args[1], shape_of(call))
+        shift = _channel_vector(bias.args[1], static_shape(call))
         x = bias.args[0]
     convolution = _convolution(scope, x)
     if convolution is None or (bias is not None and shift is None):
@@ -72,7 +72,7 @@ def scale_into_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
 
 
 def _bias(value: np.ndarray, like: relax.Call) -> relax.Expr:
-    shape = (1, -1) + (1,) * (len(shape_of(like)) - 2)
+    shape = (1, -1) + (1,) * (len(static_shape(like)) - 2)
     return make_constant(value.reshape(shape), dtype_of(like))
 
 

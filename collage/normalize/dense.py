@@ -7,6 +7,7 @@ import math
 import numpy as np
 from tvm import relax
 
+from collage.backends.relax.static_shape import static_shape
 from collage.normalize._base import (
     Rules,
     Scope,
@@ -19,7 +20,6 @@ from collage.normalize._base import (
     op_name,
     operand_pair,
     scalar,
-    shape_of,
 )
 from collage.normalize.cleanup import RESHAPES
 
@@ -36,15 +36,15 @@ def _weights(scope: Scope, expr: relax.Expr) -> tuple[relax.Call, np.ndarray] | 
 def scale_into_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``matmul(x, W) * s`` is ``matmul(x, W * s)`` for a scale per feature; so with a bias."""
     pair = operand_pair(call)
-    if pair is None or not is_float(call) or shape_of(call) != shape_of(pair[0]):
+    if pair is None or not is_float(call) or static_shape(call) != static_shape(pair[0]):
         return None
     scale = constant(pair[1])
     assert scale is not None
-    if scale.size != 1 and scale.shape != shape_of(call)[-1:]:
+    if scale.size != 1 and scale.shape != static_shape(call)[-1:]:
         return None
     bias = scope.call(pair[0], "add")
     shift = constant(bias.args[1]) if bias is not None and scope.only_use(pair[0]) else None
-    if bias is not None and (shift is None or shift.shape != shape_of(call)[-1:]):
+    if bias is not None and (shift is None or shift.shape != static_shape(call)[-1:]):
         return None
     found = _weights(scope, pair[0] if bias is None else bias.args[0])
     if found is None:
@@ -66,7 +66,7 @@ def scaled_operand(scope: Scope, call: relax.Call) -> relax.Expr | None:
     scale = scalar(product.args[1]) if is_constant(product.args[1]) else None
     if scale is None or not scope.only_use(call.args[0]):
         return None
-    if shape_of(product.args[0]) != shape_of(call.args[0]):
+    if static_shape(product.args[0]) != static_shape(call.args[0]):
         return None
     return relax.op.matmul(product.args[0], make_constant(weights * scale, dtype_of(call)))
 
@@ -77,7 +77,7 @@ def plain_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
     x = call.args[0]
     if weights is None or weights.ndim <= 2 or weights.shape[:-2] != (1,) * (weights.ndim - 2):
         return None
-    if len(shape_of(x)) < weights.ndim:
+    if len(static_shape(x)) < weights.ndim:
         return None
     flat = make_constant(weights.reshape(weights.shape[-2:]), dtype_of(call.args[1]))
     return relax.op.matmul(x, flat)
@@ -92,19 +92,19 @@ def unflatten_dense(scope: Scope, call: relax.Call) -> relax.Expr | None:
         return None
     bias = scope.call(call.args[0], "add")
     shift = constant(bias.args[1]) if bias is not None else None
-    if bias is not None and (shift is None or shift.shape != shape_of(call)[-1:]):
+    if bias is not None and (shift is None or shift.shape != static_shape(call)[-1:]):
         return None
     matmul = scope.call(call.args[0] if bias is None else bias.args[0], "matmul")
-    if matmul is None or not is_constant(matmul.args[1]) or len(shape_of(matmul.args[1])) != 2:
+    if matmul is None or not is_constant(matmul.args[1]) or len(static_shape(matmul.args[1])) != 2:
         return None
     flat = scope.call(matmul.args[0], *RESHAPES)
     if flat is None or not scope.only_use(call.args[0]):
         return None
-    rows = shape_of(flat.args[0])
-    features = shape_of(call)
-    if rows[:-1] != features[:-1] or shape_of(flat)[-1:] != rows[-1:] or len(rows) < 2:
+    rows = static_shape(flat.args[0])
+    features = static_shape(call)
+    if rows[:-1] != features[:-1] or static_shape(flat)[-1:] != rows[-1:] or len(rows) < 2:
         return None
-    if features[-1] != shape_of(matmul)[-1] or len(shape_of(flat)) != 2:
+    if features[-1] != static_shape(matmul)[-1] or len(static_shape(flat)) != 2:
         return None
     product = relax.op.matmul(flat.args[0], matmul.args[1])
     return product if bias is None else relax.op.add(scope.emit(product), bias.args[1])
@@ -119,15 +119,15 @@ def unflatten_batches(scope: Scope, call: relax.Call) -> relax.Expr | None:
     if matmul is None or not is_tensor(call) or not scope.only_use(call.args[0]):
         return None
     left, right = (scope.call(arg, *RESHAPES) for arg in matmul.args)
-    if left is None or right is None or len(shape_of(call)) < 3:
+    if left is None or right is None or len(static_shape(call)) < 3:
         return None
     a, b = left.args[0], right.args[0]
-    batch = shape_of(call)[:-2]
+    batch = static_shape(call)[:-2]
     same = all(
-        shape_of(wide) == (*batch, *shape_of(flat)[-2:]) and len(shape_of(flat)) == 3
+        static_shape(wide) == (*batch, *static_shape(flat)[-2:]) and len(static_shape(flat)) == 3
         for wide, flat in ((a, matmul.args[0]), (b, matmul.args[1]))
     )
-    if not same or shape_of(call)[-2:] != shape_of(matmul)[-2:]:
+    if not same or static_shape(call)[-2:] != static_shape(matmul)[-2:]:
         return None
     return relax.op.matmul(a, b)
 
@@ -157,9 +157,11 @@ def _ends_in_dense(scope: Scope, expr: relax.Expr) -> bool:
         if call is None:
             return False
         if op_name(call) == "matmul" and is_constant(call.args[1]):
-            return len(shape_of(call.args[1])) == 2
+            return len(static_shape(call.args[1])) == 2
         if op_name(call) == "add":
-            bias = is_constant(call.args[1]) and shape_of(call.args[1]) == shape_of(call)[-1:]
+            bias = (
+                is_constant(call.args[1]) and static_shape(call.args[1]) == static_shape(call)[-1:]
+            )
             if not bias or not scope.comes_from(call.args[0], "matmul"):
                 return False
         expr = call.args[0]

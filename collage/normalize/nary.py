@@ -9,15 +9,8 @@ from functools import reduce
 
 from tvm import relax
 
-from collage.normalize._base import (
-    Rules,
-    Scope,
-    dtype_of,
-    is_tensor,
-    make_constant,
-    op_name,
-    shape_of,
-)
+from collage.backends.relax.static_shape import static_shape
+from collage.normalize._base import Rules, Scope, dtype_of, is_tensor, make_constant, op_name
 from collage.normalize.cleanup import RESHAPES, reshape
 
 _BINARY = {
@@ -41,34 +34,36 @@ def unstack_reduction(scope: Scope, call: relax.Call) -> relax.Expr | None:
     if op_name(call) == "mean":
         share = make_constant(1.0 / len(operands), dtype_of(call))
         total = scope.emit(relax.op.multiply(total, share))
-    return total if shape_of(total) == shape_of(call) else reshape(total, shape_of(call))
+    return (
+        total if static_shape(total) == static_shape(call) else reshape(total, static_shape(call))
+    )
 
 
 def _only_axis(call: relax.Call) -> int | None:
     axes = call.attrs.axis
     if axes is None or len(axes) != 1:
         return None
-    return int(axes[0]) % len(shape_of(call.args[0]))
+    return int(axes[0]) % len(static_shape(call.args[0]))
 
 
 def _stacked(scope: Scope, expr: relax.Expr, axis: int) -> list[relax.Expr] | None:
     """The tensors that were stacked along ``axis``, as ``stack`` or as ``concat`` of reshapes."""
     call = scope.call(expr, "stack", "concat")
-    if call is None or int(call.attrs.axis) % len(shape_of(expr)) != axis:
+    if call is None or int(call.attrs.axis) % len(static_shape(expr)) != axis:
         return None
     fields = scope.definition(call.args[0])
     if not isinstance(fields, relax.Tuple):
         return None
     if op_name(call) == "stack":
         return list(fields.fields)
-    shape = shape_of(expr)
+    shape = static_shape(expr)
     inner = shape[:axis] + shape[axis + 1 :]
     operands = []
     for field in fields.fields:
-        if shape_of(field)[axis] != 1:
+        if static_shape(field)[axis] != 1:
             return None
         source = scope.call(field, *RESHAPES)
-        if source is not None and shape_of(source.args[0]) == inner:
+        if source is not None and static_shape(source.args[0]) == inner:
             operands.append(source.args[0])
         else:
             operands.append(scope.emit(reshape(field, inner)))

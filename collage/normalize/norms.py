@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax
 
+from collage.backends.relax.static_shape import static_shape
 from collage.normalize._base import (
     TUPLE_ITEM,
     Rules,
@@ -18,7 +19,6 @@ from collage.normalize._base import (
     op_name,
     operand_pair,
     scalar,
-    shape_of,
 )
 from collage.normalize.cleanup import reshape
 
@@ -42,7 +42,7 @@ def batch_norm_to_affine(scope: Scope, item: relax.TupleGetItem) -> relax.Expr |
     offset = -mean * slope
     if norm.attrs.center:
         offset = offset + beta
-    rank = len(shape_of(x))
+    rank = len(static_shape(x))
     shape = [1] * rank
     shape[int(norm.attrs.axis) % rank] = -1
     product = relax.op.multiply(x, make_constant(slope.reshape(shape), dtype_of(x)))
@@ -70,13 +70,13 @@ def layer_norm(scope: Scope, call: relax.Call) -> relax.Expr | None:
     variance = _variance_axes(scope, spread.args[0], centered, x)
     if epsilon is None or axes is None or variance != axes:
         return None
-    features = tuple(shape_of(x)[a] for a in axes)
+    features = tuple(static_shape(x)[a] for a in axes)
     dtype = dtype_of(x)
     return relax.op.nn.layer_norm(
         x,
         make_constant(np.ones(features), dtype),
         make_constant(np.zeros(features), dtype),
-        axes=[a - len(shape_of(x)) for a in axes],
+        axes=[a - len(static_shape(x)) for a in axes],
         epsilon=epsilon,
     )
 
@@ -102,7 +102,7 @@ def _mean_axes(scope: Scope, expr: relax.Expr, x: relax.Expr) -> list[int] | Non
     mean = scope.call(expr, "mean")
     if mean is None or not mean.args[0].same_as(x) or not mean.attrs.keepdims:
         return None
-    return _trailing_axes(mean.attrs.axis, len(shape_of(x)))
+    return _trailing_axes(mean.attrs.axis, len(static_shape(x)))
 
 
 def _variance_axes(
@@ -111,14 +111,14 @@ def _variance_axes(
     """The axes when ``expr`` is the variance of ``x``: written so, or as the mean of squares."""
     variance = scope.call(expr, "variance")
     if variance is not None and variance.args[0].same_as(x) and variance.attrs.keepdims:
-        return _trailing_axes(variance.attrs.axis, len(shape_of(x)))
+        return _trailing_axes(variance.attrs.axis, len(static_shape(x)))
     mean = scope.call(expr, "mean")
     square = scope.call(mean.args[0], "multiply") if mean is not None else None
     if mean is None or square is None or not mean.attrs.keepdims:
         return None
     if not all(_same_value(scope, arg, centered) for arg in square.args):
         return None
-    return _trailing_axes(mean.attrs.axis, len(shape_of(x)))
+    return _trailing_axes(mean.attrs.axis, len(static_shape(x)))
 
 
 def _same_value(scope: Scope, a: relax.Expr, b: relax.Expr) -> bool:
@@ -145,7 +145,12 @@ def affine_into_layer_norm(scope: Scope, call: relax.Call) -> relax.Expr | None:
     if pair is None or norm is None or not scope.only_use(pair[0]):
         return None
     gamma, beta, value = (constant(c) for c in (norm.args[1], norm.args[2], pair[1]))
-    if gamma is None or beta is None or value is None or shape_of(call) != shape_of(pair[0]):
+    if (
+        gamma is None
+        or beta is None
+        or value is None
+        or static_shape(call) != static_shape(pair[0])
+    ):
         return None
     while value.ndim > gamma.ndim and value.shape[0] == 1:
         value = value[0]
@@ -168,7 +173,7 @@ def affine_into_layer_norm(scope: Scope, call: relax.Call) -> relax.Expr | None:
 def layer_norm_axes(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """Axes are counted from the back, so that equal layers are equal at every rank."""
     axes = [int(a) for a in call.attrs.axes]
-    rank = len(shape_of(call.args[0]))
+    rank = len(static_shape(call.args[0]))
     if all(a < 0 for a in axes):
         return None
     return relax.op.nn.layer_norm(
@@ -195,7 +200,7 @@ def flatten_3d_pool(scope: Scope, call: relax.Call) -> relax.Expr | None:
     flat = padding[1:3] == padding[4:] == [0, 0]
     if str(attrs.layout) != "NCDHW" or not (plain and flat) or not is_tensor(call.args[0]):
         return None
-    n, c, d, h, w = shape_of(call.args[0])
+    n, c, d, h, w = static_shape(call.args[0])
     pooled = relax.op.nn.avg_pool2d(
         scope.emit(reshape(call.args[0], (n, c, d, h * w))),
         pool_size=(window[0], 1),
@@ -205,14 +210,14 @@ def flatten_3d_pool(scope: Scope, call: relax.Call) -> relax.Expr | None:
         ceil_mode=bool(attrs.ceil_mode),
         count_include_pad=bool(attrs.count_include_pad),
     )
-    return reshape(scope.emit(pooled), shape_of(call))
+    return reshape(scope.emit(pooled), static_shape(call))
 
 
 def reciprocal_root(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``1 / sqrt(x)`` is ``rsqrt(x)``."""
     root = scope.call(call.args[1], "sqrt")
     one = is_constant(call.args[0]) and scalar(call.args[0]) == 1.0
-    if root is None or not one or not is_float(call) or shape_of(call) != shape_of(root):
+    if root is None or not one or not is_float(call) or static_shape(call) != static_shape(root):
         return None
     return relax.op.rsqrt(root.args[0])
 

@@ -16,7 +16,8 @@ import tvm
 import tvm_ffi
 from tvm import relax, te, tirx, topi
 
-from collage.normalize._base import Rules, Scope, is_tensor, shape_of
+from collage.backends.relax.static_shape import static_shape
+from collage.normalize._base import Rules, Scope, is_tensor
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def lift_tensor_program(scope: Scope, call: relax.Call) -> relax.Expr | None:
     if not tensors or not all(is_tensor(x) for x in tensors):
         return None
     kind = name.rstrip("0123456789")
-    for guess in _guesses(kind, program, tensors, shape_of(call)):
+    for guess in _guesses(kind, program, tensors, static_shape(call)):
         if _same_program(program, guess, tensors):
             return guess.operator()
     return None
@@ -51,14 +52,16 @@ def _guesses(
     x = tensors[0]
     if kind in ("maximum", "minimum"):
         return _extremum(kind, program, tensors)
-    if len(tensors) != 1 or len(shape) != len(shape_of(x)):
+    if len(tensors) != 1 or len(shape) != len(static_shape(x)):
         return []
     if kind == "flip":
         return [
             Guess(topi.flip, (axis,), partial(relax.op.flip, x, axis)) for axis in range(len(shape))
         ]
-    if kind == "tile" and all(i and o % i == 0 for o, i in zip(shape, shape_of(x), strict=True)):
-        repeats = [o // i for o, i in zip(shape, shape_of(x), strict=True)]
+    if kind == "tile" and all(
+        i and o % i == 0 for o, i in zip(shape, static_shape(x), strict=True)
+    ):
+        repeats = [o // i for o, i in zip(shape, static_shape(x), strict=True)]
         return [Guess(topi.tile, (repeats,), lambda: relax.op.tile(x, repeats))]
     if kind.endswith("pad"):
         return _padding(kind, program, x, shape)
@@ -82,7 +85,7 @@ def _padding(
 ) -> list[Guess]:
     stored = _stored_value(program)
     before = _pad_before(stored, len(shape))
-    after = [o - i - b for o, i, b in zip(shape, shape_of(x), before, strict=True)]
+    after = [o - i - b for o, i, b in zip(shape, static_shape(x), before, strict=True)]
     if min(before + after, default=0) < 0:
         return []
     width = [n for pair in zip(before, after, strict=True) for n in pair]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tvm import relax
 
-from collage.normalize._base import Rules, Scope, is_tensor, op_name, shape_of
+from collage.backends.relax.static_shape import static_shape
+from collage.normalize._base import Rules, Scope, is_tensor, op_name
 from collage.normalize.convolutions import spatial_padding
 
 _LOWEST = float("-inf")
@@ -17,7 +18,7 @@ def global_average(scope: Scope, call: relax.Call) -> relax.Expr | None:
     attrs = call.attrs
     if not is_tensor(x) or str(attrs.layout) not in ("NCW", "NCHW", "NCDHW"):
         return None
-    plane = list(shape_of(x)[2:])
+    plane = list(static_shape(x)[2:])
     window = [int(v) for v in attrs.pool_size]
     dilated = any(int(v) != 1 for v in attrs.dilation)
     if window != plane or dilated or any(int(p) for p in attrs.padding):
@@ -32,20 +33,20 @@ def adaptive_to_mean(scope: Scope, call: relax.Call) -> relax.Expr | None:
         return None
     if str(call.attrs.layout) not in ("NCW", "NCHW", "NCDHW"):
         return None
-    if shape_of(call) == shape_of(x):
+    if static_shape(call) == static_shape(x):
         return x
-    return _plane_mean(x) if all(size == 1 for size in shape_of(call)[2:]) else None
+    return _plane_mean(x) if all(size == 1 for size in static_shape(call)[2:]) else None
 
 
 def _plane_mean(x: relax.Expr) -> relax.Expr:
-    return relax.op.mean(x, axis=list(range(2, len(shape_of(x)))), keepdims=True)
+    return relax.op.mean(x, axis=list(range(2, len(static_shape(x)))), keepdims=True)
 
 
 def canonical_reduction(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """Reduction axes are written out, sorted and non-negative."""
     if not is_tensor(call.args[0]):
         return None
-    rank = len(shape_of(call.args[0]))
+    rank = len(static_shape(call.args[0]))
     axes = call.attrs.axis
     if axes is not None and len(axes) == 0:
         return None

@@ -16,6 +16,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from collage.backends.relax.static_shape import static_shape
 from collage.normalize._base import (
     TUPLE_ITEM,
     Scope,
@@ -29,7 +30,6 @@ from collage.normalize._base import (
     map_leaves,
     op_name,
     primfuncs,
-    shape_of,
 )
 from collage.passes.channels_last_rules import RULES, Axes, Order, identity
 
@@ -102,13 +102,13 @@ class _Orders:
 
     def put(self, var: relax.Var, value: relax.Expr, axes: Axes = ()) -> None:
         """Note that ``value`` is the variable's value with its axes in this order."""
-        rank = len(shape_of(var)) if is_tensor(var) else 0
+        rank = len(static_shape(var)) if is_tensor(var) else 0
         self._known.setdefault(var, {})[axes or identity(rank)] = value
 
     def of(self, expr: relax.Expr) -> Axes:
         """The order to take a value in when any will do: one that is not its own, if there is."""
         known = self._known.get(expr, {}) if isinstance(expr, relax.Var) else {}
-        own = identity(len(shape_of(expr))) if is_tensor(expr) else ()
+        own = identity(len(static_shape(expr))) if is_tensor(expr) else ()
         return next((axes for axes in known if axes != own), own)
 
     def get(self, expr: relax.Expr, axes: Axes) -> relax.Expr:
@@ -133,7 +133,7 @@ class _Orders:
         return self.scope.emit(permuted(value, tuple(have.index(axis) for axis in wanted)))
 
     def _constant(self, expr: relax.Expr, axes: Axes) -> relax.Expr:
-        if axes == identity(len(axes)) and len(axes) == len(shape_of(expr)):
+        if axes == identity(len(axes)) and len(axes) == len(static_shape(expr)):
             return expr
         key = (expr, axes)
         if key not in self._constants:
@@ -146,7 +146,7 @@ class _Orders:
 
 def permuted(x: relax.Expr, axes: Axes) -> relax.Expr:
     """``permute_dims``, or a reshape where only axes of one element move."""
-    shape = shape_of(x)
+    shape = static_shape(x)
     moved = [axis for axis in axes if shape[axis] != 1]
     if moved == sorted(moved):
         return relax.op.reshape(x, relax.ShapeExpr([shape[axis] for axis in axes]))
@@ -165,7 +165,7 @@ class _Walk:
     def plain(self, expr: relax.Expr) -> relax.Expr:
         """An operand in its own order."""
         if isinstance(expr, relax.Var) and is_tensor(expr):
-            return self.orders.get(expr, identity(len(shape_of(expr))))
+            return self.orders.get(expr, identity(len(static_shape(expr))))
         return self.orders.get(expr, ()) if isinstance(expr, relax.Var) else expr
 
     def rewrite(self, var: relax.Var, value: relax.Expr) -> None:
@@ -188,9 +188,9 @@ class _Walk:
         if op_name(value) != "reshape" or not is_tensor(value.args[0]):
             return False
         x = value.args[0]
-        shape, order = shape_of(x), self.orders.of(x)
+        shape, order = static_shape(x), self.orders.of(x)
         flat = (shape[0], math.prod(shape[1:]))
-        if order != Order.CHANNELS_LAST or shape_of(value) != flat or not _matters(shape):
+        if order != Order.CHANNELS_LAST or static_shape(value) != flat or not _matters(shape):
             return False
         if not all(_is_dense(reader, var) for reader in self.readers.get(var, [])):
             return False
@@ -224,5 +224,5 @@ def _is_dense(value: relax.Expr, x: relax.Var | None) -> bool:
     """Whether this is a product of ``x`` (anything for None) with constant (K, N) weights."""
     if op_name(value) != "matmul" or not is_constant(value.args[1]):
         return False
-    right = len(shape_of(value.args[1])) == 2 and isinstance(value.args[0], relax.Var)
+    right = len(static_shape(value.args[1])) == 2 and isinstance(value.args[0], relax.Var)
     return right and (x is None or value.args[0].same_as(x))

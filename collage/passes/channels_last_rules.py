@@ -14,7 +14,8 @@ from typing import Protocol
 
 from tvm import relax
 
-from collage.normalize._base import TUPLE_ITEM, is_constant, is_tensor, op_name, shape_of
+from collage.backends.relax.static_shape import static_shape
+from collage.normalize._base import TUPLE_ITEM, is_constant, is_tensor, op_name
 
 Axes = tuple[int, ...]
 
@@ -149,16 +150,16 @@ def resize2d(orders: Orders, call: relax.Call) -> Answer | None:
 
 def elementwise(orders: Orders, call: relax.Call) -> Answer | None:
     """Element by element, in the order that an operand of full rank already has."""
-    rank = len(shape_of(call)) if is_tensor(call) else 0
+    rank = len(static_shape(call)) if is_tensor(call) else 0
     tensors = [arg for arg in call.args if is_tensor(arg)]
-    full = [arg for arg in tensors if len(shape_of(arg)) == rank and not is_constant(arg)]
+    full = [arg for arg in tensors if len(static_shape(arg)) == rank and not is_constant(arg)]
     order = next((o for o in map(orders.of, full) if o != identity(rank)), None)
     if order is None:
         return None
-    if any(len(shape_of(a)) not in (0, rank) and not is_constant(a) for a in tensors):
+    if any(len(static_shape(a)) not in (0, rank) and not is_constant(a) for a in tensors):
         return None
     args = [
-        arg if not is_tensor(arg) or shape_of(arg) == () else orders.get(arg, order)
+        arg if not is_tensor(arg) or static_shape(arg) == () else orders.get(arg, order)
         for arg in call.args
     ]
     return _one(relax.Call(call.op, args, call.attrs, call.ty_args), order)
@@ -167,7 +168,7 @@ def elementwise(orders: Orders, call: relax.Call) -> Answer | None:
 def reduction(orders: Orders, call: relax.Call) -> Answer | None:
     """Reductions over named axes; what remains must stand in its own order, or keep its place."""
     x = call.args[0]
-    rank = len(shape_of(x))
+    rank = len(static_shape(x))
     order = orders.of(x)
     if order == identity(rank) or call.attrs.axis is None:
         return None
@@ -198,7 +199,7 @@ def concat(orders: Orders, call: relax.Call) -> Answer | None:
     fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else []
     if not fields or not all(is_tensor(part) for part in fields) or call.attrs.axis is None:
         return None
-    rank = len(shape_of(fields[0]))
+    rank = len(static_shape(fields[0]))
     found = [orders.of(part) for part in fields if not is_constant(part)]
     order = max(found, key=found.count, default=identity(rank))
     if order == identity(rank):
@@ -259,7 +260,7 @@ def permute_dims(orders: Orders, call: relax.Call) -> Answer | None:
     One that brings channels first is not written either, until something asks for it so.
     """
     x = call.args[0]
-    rank = len(shape_of(x))
+    rank = len(static_shape(x))
     axes = call.attrs.axes
     wanted = tuple(range(rank))[::-1] if axes is None else tuple(int(a) % rank for a in axes)
     order = orders.of(x)
@@ -274,7 +275,7 @@ def reshape(orders: Orders, call: relax.Call) -> Answer | None:
     x = call.args[0]
     if not is_tensor(x) or not is_tensor(call):
         return None
-    old, new, order = shape_of(x), shape_of(call), orders.of(x)
+    old, new, order = static_shape(x), static_shape(call), orders.of(x)
     if order == identity(len(old)) or len(old) < 3 or not new or new[0] != old[0]:
         return None
     if order == Order.PLANE_SWAPPED:

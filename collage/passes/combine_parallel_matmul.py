@@ -12,6 +12,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from collage.backends.relax.static_shape import static_shape
 from collage.normalize._base import (
     Scope,
     constant,
@@ -24,7 +25,6 @@ from collage.normalize._base import (
     map_leaves,
     op_name,
     primfuncs,
-    shape_of,
 )
 
 __all__ = ["combine_parallel_matmul"]
@@ -51,7 +51,7 @@ class _Dense:
 
     @property
     def features(self) -> int:
-        return shape_of(self.weights)[1]
+        return static_shape(self.weights)[1]
 
 
 def combine_parallel_matmul(mod: tvm.IRModule, least: int = 2) -> tvm.IRModule:
@@ -111,14 +111,18 @@ def _groups(bindings: Bindings, uses: dict[relax.Var, int], least: int) -> list[
         if op_name(value) != "matmul" or not isinstance(value.args[0], relax.Var):
             continue
         x, weights = value.args
-        plain = is_tensor(value) and is_constant(weights) and len(shape_of(weights)) == 2
+        plain = is_tensor(value) and is_constant(weights) and len(static_shape(weights)) == 2
         if not plain or dtype_of(value) != dtype_of(weights):
             continue
         layer = _Dense(x, var, weights, None)
         after, total = biased.get(var, (None, None))
-        if total is not None and uses[var] == 1 and shape_of(total.args[1]) == (layer.features,):
+        if (
+            total is not None
+            and uses[var] == 1
+            and static_shape(total.args[1]) == (layer.features,)
+        ):
             layer = _Dense(x, after, weights, total.args[1])
-        key = (x, dtype_of(weights), shape_of(weights)[0], layer.bias is not None)
+        key = (x, dtype_of(weights), static_shape(weights)[0], layer.bias is not None)
         found.setdefault(key, []).append(layer)
     return [layers for layers in found.values() if len(layers) >= least]
 

@@ -8,7 +8,8 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from collage.normalize._base import Rules, Scope, apply_rules, dtype_of, op_name, shape_of
+from collage.backends.relax.static_shape import static_shape
+from collage.normalize._base import Rules, Scope, apply_rules, dtype_of, op_name
 
 __all__ = ["expand_attention"]
 
@@ -23,8 +24,8 @@ def _expand(scope: Scope, call: relax.Call) -> relax.Expr | None:
     attrs = call.attrs
     if dtype_of(query) != "float32" or attrs.window_size is not None:
         return None
-    rows, depth = shape_of(query)[1], shape_of(query)[3]
-    columns = shape_of(key)[1]
+    rows, depth = static_shape(query)[1], static_shape(query)[3]
+    columns = static_shape(key)[1]
     scale = 1 / math.sqrt(depth) if attrs.scale is None else float(attrs.scale.value)
     q = scope.emit(relax.op.permute_dims(query, [0, 2, 1, 3]))
     k = scope.emit(relax.op.permute_dims(key, [0, 2, 3, 1]))

@@ -14,6 +14,7 @@ import tvm
 from tvm import relax
 
 from collage.backends.contract.errors import MeasurementError
+from collage.backends.relax.static_shape import static_shape
 from collage.cost.reference.attention import ATTENTION
 from collage.cost.reference.elementwise import ELEMENTWISE
 from collage.cost.reference.fallback import evaluate_call
@@ -77,7 +78,7 @@ def _check_inputs(func: relax.Function, inputs: Sequence[Array]) -> None:
     if len(func.params) != len(inputs):
         raise MeasurementError(f"{len(func.params)} inputs wanted, {len(inputs)} given")
     for param, array in zip(func.params, inputs, strict=True):
-        wanted = (tuple(int(d) for d in param.ty.shape), str(param.ty.dtype))
+        wanted = (static_shape(param), str(param.ty.dtype))
         given = (array.shape, array.dtype.name)
         if wanted != given:
             raise MeasurementError(f"input '{param.name}' is {given}, not {wanted}")
@@ -206,7 +207,7 @@ def _typed(value: Value, call: relax.Call) -> Value:
     its shape."""
     if isinstance(value, np.ndarray | np.generic) and isinstance(call.ty, relax.TensorType):
         array = np.asarray(value)
-        shape = tuple(int(d) for d in call.ty.shape)
+        shape = static_shape(call)
         if array.shape != shape:
             raise MeasurementError(
                 f"the reference's {call.op.name} gave shape {array.shape}, not {shape}"

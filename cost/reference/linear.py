@@ -15,13 +15,13 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from tvm import relax
 
+from collage.backends.relax.static_shape import static_shape
 from collage.cost.reference.values import (
     Array,
     OperatorTable,
     UnsupportedOperator,
     Value,
     ints,
-    result_shape,
     widen,
 )
 
@@ -88,7 +88,7 @@ def _convolution(call: relax.Call, args: list[Value]) -> Value:
     padding = ints(attrs.padding)
     x = pad_spatial(x, padding[:rank], padding[rank:])
     out_layout = attrs.out_layout or attrs.data_layout
-    sizes_by_axis = dict(zip(out_layout, result_shape(call), strict=False))
+    sizes_by_axis = dict(zip(out_layout, static_shape(call), strict=False))
     if sorted(out_layout) != sorted(f"NC{space}"):
         raise UnsupportedOperator(f"layout {out_layout}")
     sizes = [sizes_by_axis[axis] for axis in space]
@@ -112,7 +112,7 @@ def _convolution_channels_last(call: relax.Call, args: list[Value]) -> Array:
     padding = ints(attrs.padding)
     x = pad_spatial(widen(args[0]), padding[:rank], padding[rank:], first=1)
     w = to_layout(widen(args[1]), attrs.kernel_layout, f"O{spatial_axes(rank)}I")
-    shape = result_shape(call)
+    shape = static_shape(call)
     sizes, filters, channels = shape[1:-1], w.shape[0], x.shape[-1]
     kernel = w.shape[1:-1]
     if groups == channels == filters:
@@ -167,7 +167,7 @@ def _transposed_convolution(call: relax.Call, args: list[Value]) -> Value:
     out_layout = attrs.out_layout or attrs.data_layout
     if sorted(out_layout) != sorted(f"NC{space}"):
         raise UnsupportedOperator(f"layout {out_layout}")
-    wanted = dict(zip(out_layout, result_shape(call), strict=True))
+    wanted = dict(zip(out_layout, static_shape(call), strict=True))
     sizes = [wanted[axis] for axis in space]
     padding = ints(attrs.padding)
     batch, channels = x.shape[:2]

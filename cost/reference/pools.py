@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
+from collage.backends.relax.static_shape import static_shape
 from collage.cost.reference.linear import pad_spatial, spatial_axes, tap_index, to_layout
 from collage.cost.reference.values import (
     Array,
@@ -20,7 +21,6 @@ from collage.cost.reference.values import (
     UnsupportedOperator,
     Value,
     ints,
-    result_shape,
     widen,
 )
 
@@ -46,7 +46,7 @@ class _Windows:
         if layout not in (f"NC{space}", f"N{space}C"):
             raise UnsupportedOperator(f"layout {layout}")
         first = layout.index(space[0])
-        sizes = list(result_shape(call)[first : first + rank])
+        sizes = list(static_shape(call)[first : first + rank])
         options = (ints(attrs.pool_size), ints(attrs.strides), ints(attrs.dilation))
         return cls(layout, first, *options, ints(attrs.padding), sizes)
 

@@ -7,17 +7,12 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from collage.cost.reference.values import (
-    OperatorTable,
-    UnsupportedOperator,
-    Value,
-    ints,
-    result_shape,
-)
+from collage.backends.relax.static_shape import static_shape
+from collage.cost.reference.values import OperatorTable, UnsupportedOperator, Value, ints
 
 
 def _reshape(call: relax.Call, args: list[Value]) -> Value:
-    return args[0].reshape(result_shape(call))
+    return args[0].reshape(static_shape(call))
 
 
 def _permute_dims(call: relax.Call, args: list[Value]) -> Value:
@@ -26,7 +21,7 @@ def _permute_dims(call: relax.Call, args: list[Value]) -> Value:
 
 
 def _broadcast_to(call: relax.Call, args: list[Value]) -> Value:
-    return np.broadcast_to(args[0], result_shape(call))
+    return np.broadcast_to(args[0], static_shape(call))
 
 
 def _concat(call: relax.Call, args: list[Value]) -> Value:
@@ -95,12 +90,12 @@ def _pad(call: relax.Call, args: list[Value]) -> Value:
 
 
 def _full(call: relax.Call, args: list[Value]) -> Value:
-    return np.full(result_shape(call), args[1])
+    return np.full(static_shape(call), args[1])
 
 
 def _filled(value: int) -> Any:
     def apply(call: relax.Call, _: list[Value]) -> Value:
-        return np.full(result_shape(call), value)
+        return np.full(static_shape(call), value)
 
     return apply
 

@@ -28,11 +28,6 @@ def ints(values: Any) -> list[int]:
     return [int(v) for v in values]
 
 
-def result_shape(call: relax.Call) -> tuple[int, ...]:
-    """The static shape that a call's type promises."""
-    return tuple(int(d) for d in call.ty.shape)
-
-
 def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
     """A reduction's axes, all of them for None, normalized to 0 … rank-1."""
     if axis is None:

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm import ir
 
+from collage.backends.relax.static_shape import static_shape
+
 _BLOCK = 1_048_573
 """Elements drawn at random; larger arrays repeat them. A prime, so no two rows are alike."""
 
@@ -38,7 +40,7 @@ class TensorSpec:
 
     @classmethod
     def of(cls, ty: ir.Type) -> TensorSpec:
-        return cls(tuple(int(d) for d in ty.shape), str(ty.dtype))
+        return cls(static_shape(ty), str(ty.dtype))
 
     @property
     def size(self) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import tvm
 from tvm import ir, relax
 
+from collage.backends.relax.static_shape import static_shape
+
 _KEEPS_VALUES = {
     "relax.astype",
     "relax.reshape",
@@ -69,7 +71,7 @@ class _Bounds:
 
 
 def _axis_size(call: ir.Call) -> int:
-    shape = [int(d) for d in call.args[0].ty.shape]
+    shape = static_shape(call.args[0])
     if call.attrs.axis is None:
         size = 1
         for extent in shape:

@@ -27,7 +27,7 @@ from collage.backends.contract.base import PatternTriple
 from collage.backends.contract.errors import CodegenError
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.relax.composites import Composite
-from collage.backends.relax.patterns import static_shape, tensor_dtype
+from collage.backends.relax.static_shape import static_shape, tensor_dtype
 
 DTYPE_BITS = {"float16": 16, "bfloat16": 16, "float32": 32}
 """Element types of operands, by their width."""

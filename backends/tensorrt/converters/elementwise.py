@@ -6,8 +6,9 @@ import math
 
 from tvm import relax
 
+from collage.backends.relax.static_shape import static_shape
 from collage.backends.tensorrt.problem import NetworkWriter, TrtTensor, converts
-from collage.backends.tensorrt.values import number, static_shape
+from collage.backends.tensorrt.values import number
 
 UNARY = {
     "exp": "EXP",

@@ -7,8 +7,8 @@ import math
 import numpy as np
 from tvm import relax
 
+from collage.backends.relax.static_shape import static_shape
 from collage.backends.tensorrt.problem import NetworkWriter, TrtTensor, converts
-from collage.backends.tensorrt.values import static_shape
 
 _MASKED = -3e4
 """Far below any score, and finite in half precision: what a masked position adds."""

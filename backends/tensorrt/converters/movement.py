@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from tvm import relax
 
+from collage.backends.relax.static_shape import static_shape
 from collage.backends.tensorrt.problem import NetworkWriter, TrtTensor, converts
-from collage.backends.tensorrt.values import num_elements, number, static_shape
+from collage.backends.tensorrt.values import number
 
 
 def sliced(
@@ -88,7 +91,7 @@ def split(w: NetworkWriter, call: relax.Call) -> list[TrtTensor]:
     axis = int(call.attrs.axis) % len(x.shape)
     parts, begin = [], 0
     for ty in call.ty.fields:
-        shape = tuple(int(extent) for extent in ty.shape)
+        shape = static_shape(ty)
         start = [0] * len(shape)
         start[axis] = begin
         begin += shape[axis]
@@ -154,7 +157,7 @@ def take(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     x, indices = w.tensor(call.args[0]), w.tensor(call.args[1])
     axis = call.attrs.axis
     if axis is None:
-        x, axis = w.reshape(x, (num_elements(tuple(x.shape)),)), 0
+        x, axis = w.reshape(x, (math.prod(x.shape),)), 0
     axis = int(axis) % len(x.shape)
     if str(call.attrs.mode) == "clip":
         indices = w.binary("MAX", indices, w.filled(0, indices))

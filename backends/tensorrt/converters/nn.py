@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
+from collage.backends.relax.static_shape import static_shape
 from collage.backends.tensorrt.problem import NetworkWriter, TrtTensor, converts
-from collage.backends.tensorrt.values import static_shape
 
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 

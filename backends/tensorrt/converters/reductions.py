@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 from tvm import relax
 
+from collage.backends.relax.static_shape import static_shape
 from collage.backends.tensorrt.problem import NetworkWriter, TrtTensor, converts
-from collage.backends.tensorrt.values import axes_of, mask, num_elements, static_shape
+from collage.backends.tensorrt.values import axes_of, mask
 
 REDUCTIONS = {"sum": "SUM", "mean": "AVG", "max": "MAX", "min": "MIN", "prod": "PROD"}
 """Relax operators and ``nvinfer1::ReduceOperation``."""
@@ -39,7 +41,7 @@ def variance(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 def arg_reduction(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     x, axis = w.tensor(call.args[0]), call.attrs.axis
     if axis is None:
-        x, axis = w.reshape(x, (num_elements(tuple(x.shape)),)), 0
+        x, axis = w.reshape(x, (math.prod(x.shape),)), 0
     place = int(axis) % len(x.shape)
     operation = w.trt.TopKOperation.MAX if "max" in str(call.op.name) else w.trt.TopKOperation.MIN
     if len(x.shape) == 1:

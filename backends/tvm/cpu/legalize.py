@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from tvm import relax
 from tvm.ir import GenericConst, Op
 
+from collage.backends.relax.static_shape import tensor_shape
 from collage.backends.tvm.cpu.schedules import Machine, conv2d, depthwise, matmul
 
 Legalization = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
@@ -91,7 +91,7 @@ def conv_shape(call: relax.Call) -> conv2d.ConvShape | None:
         return None
     if not isinstance(weights, GenericConst):
         return None
-    dims = static_shape(data)
+    dims = tensor_shape(data)
     if dims is None or len(dims) != 4 or 0 in dims:
         return None
     if str(data.ty.dtype) != "float32" or str(call.ty.dtype) != "float32":
@@ -118,7 +118,7 @@ def conv_shape(call: relax.Call) -> conv2d.ConvShape | None:
 def matmul_shape(call: relax.Call) -> matmul.MatmulShape | None:
     """The figures of a matrix product that the tiled kernel takes, else None."""
     left, right = call.args
-    a, b, out = static_shape(left), static_shape(right), static_shape(call)
+    a, b, out = tensor_shape(left), tensor_shape(right), tensor_shape(call)
     if a is None or b is None or out is None or len(a) < 2 or len(b) < 2 or 0 in (*a, *b):
         return None
     if any(str(expr.ty.dtype) != "float32" for expr in (left, right, call)):
@@ -130,12 +130,3 @@ def matmul_shape(call: relax.Call) -> matmul.MatmulShape | None:
     whole = sum(dim > 1 for dim in lead) <= 1 or math.prod(lead) % matmul.MOST_ROWS == 0
     batch_axes = 0 if len(b) == 2 and whole else len(lead) - 1
     return matmul.MatmulShape(lead, batch_axes, a[-1], b[-1], constant)
-
-
-def static_shape(expr: relax.Expr) -> tuple[int, ...] | None:
-    """Extents of a tensor, or None where one is not known."""
-    shape: Any = expr.ty.shape
-    if not isinstance(shape, relax.ShapeExpr):
-        return None
-    dims = [getattr(dim, "value", None) for dim in shape.values]
-    return None if None in dims else tuple(int(dim) for dim in dims if dim is not None)

@@ -13,6 +13,7 @@ import numpy as np
 from tvm import relax, te, tirx, topi
 from tvm.ir import GenericConst, Op
 
+from collage.backends.relax.static_shape import static_shape
 from collage.backends.tvm.cuda import widen
 from collage.backends.tvm.cuda.widen import Legalization
 
@@ -87,8 +88,7 @@ def legalize_attention(builder: relax.BlockBuilder, call: relax.Call) -> relax.E
         return builder.emit(legalize(builder, inner))
 
     q, k, v = call.args[:3]
-    size = int(q.ty.shape.values[-1])
-    rows, columns = int(q.ty.shape.values[1]), int(k.ty.shape.values[1])
+    (_, rows, _, size), columns = static_shape(q), static_shape(k)[1]
     (dtype,) = widen.result_dtypes(call)
     scale = float(attrs.scale) if attrs.scale is not None else size**-0.5
     heads_first = [0, 2, 1, 3]
@@ -117,8 +117,7 @@ def legalize_adaptive_pool(builder: relax.BlockBuilder, call: relax.Call) -> rel
         return call
     spatial = [axis for axis, letter in enumerate(layout) if letter not in "NC"]
     (dtype,) = widen.result_dtypes(call)
-    outs = [int(dim) for dim in call.ty.shape.values]
-    ins = [int(dim) for dim in call.args[0].ty.shape.values]
+    outs, ins = static_shape(call), static_shape(call.args[0])
     edges = {
         a: [(i * ins[a] // outs[a], -(-(i + 1) * ins[a] // outs[a])) for i in range(outs[a])]
         for a in spatial

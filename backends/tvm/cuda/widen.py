@@ -15,6 +15,8 @@ import tvm_ffi
 from tvm import relax, te, tirx, topi
 from tvm.ir import Op
 
+from collage.backends.relax.static_shape import static_shape
+
 HALF = ("float16", "bfloat16")
 WIDE = "float32"
 
@@ -63,7 +65,7 @@ def wide_sums(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         legalize: Legalization = call.op.get_attr("FLegalize")
         return legalize(builder, call)
     (dtype,) = result_dtypes(call)
-    shape = [int(dim) for dim in call.ty.shape.values]
+    shape = static_shape(call)
 
     def product(a: te.Tensor, b: te.Tensor) -> te.Tensor:
         depth = te.reduce_axis((0, a.shape[-1]), name="k")

@@ -7,7 +7,8 @@ from tvm import relax
 
 from collage.backends.contract.base import Match
 from collage.backends.contract.errors import UnsupportedProblemError
-from collage.backends.relax.patterns import derives, permutation, static_shape
+from collage.backends.relax.patterns import derives, permutation
+from collage.backends.relax.static_shape import static_shape
 
 
 def tensor(*shape: int) -> relax.Var:

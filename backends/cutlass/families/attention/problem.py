@@ -11,7 +11,7 @@ from tvm import relax
 
 from collage.backends.contract.errors import UnsupportedProblemError
 from collage.backends.cutlass.families._base import DTYPE_BITS
-from collage.backends.relax.patterns import tensor_dtype, tensor_shape
+from collage.backends.relax.static_shape import static_shape, tensor_dtype, tensor_shape
 
 MASKS = {"": 0, "TopLeft": 1, "BottomRight": 2}
 """The kernel's codes of causal masks, by the name that Relax has for them."""
@@ -148,7 +148,7 @@ def read_joined(call: relax.Call, split: relax.Call) -> AttentionProblem:
     """
     problem = read_attention(call)
     source = tensor_shape(split.args[0])
-    parts = [tensor_shape_of(part) for part in split.ty.fields]
+    parts = [static_shape(part, "a part") for part in split.ty.fields]
     if source is None or len(source) < 2 or len(parts) != 3:
         raise UnsupportedProblemError(f"{len(parts)} parts of a tensor of shape {source}")
     if int(split.attrs.axis) % len(source) != len(source) - 1:
@@ -170,20 +170,6 @@ def read_joined(call: relax.Call, split: relax.Call) -> AttentionProblem:
     )
     check(joined)
     return joined
-
-
-def tensor_shape_of(ty: relax.Type) -> tuple[int, ...]:
-    """The static shape of a tensor's type.
-
-    Raises
-    ------
-    UnsupportedProblemError
-        When it has none.
-    """
-    shape = tensor_shape(relax.Var("part", ty))
-    if shape is None:
-        raise UnsupportedProblemError(f"no static shape: {ty}")
-    return shape
 
 
 def _shapes(operands: Any) -> list[tuple[int, ...]]:

@@ -26,10 +26,9 @@ from collage.backends.relax.patterns import (
     derives,
     operator,
     residual_same_shape,
-    tensor_dtype,
-    tensor_shape,
     with_bias,
 )
+from collage.backends.relax.static_shape import tensor_dtype, tensor_shape
 
 PREFIX = "conv2d"
 

@@ -10,7 +10,7 @@ from tvm import relax
 from collage.backends.contract.errors import UnsupportedProblemError
 from collage.backends.cutlass.families._base import DTYPE_BITS
 from collage.backends.cutlass.options import CutlassOptions
-from collage.backends.relax.patterns import tensor_dtype, tensor_shape
+from collage.backends.relax.static_shape import tensor_dtype, tensor_shape
 
 ACTIVATIONS = ("relu", "relu6", "sigmoid", "silu", "hardswish", "gelu", "gelu_tanh")
 """Activations of the kernels' epilogues, in rising priority of their patterns."""

@@ -28,10 +28,9 @@ from collage.backends.relax.patterns import (
     derives,
     permutation,
     residual_same_shape,
-    tensor_dtype,
-    tensor_shape,
     with_bias,
 )
+from collage.backends.relax.static_shape import tensor_dtype, tensor_shape
 
 PREFIX = "matmul"
 ACTIVATIONS = ("relu", "sigmoid", "silu", "gelu", "gelu_tanh", "hardswish")

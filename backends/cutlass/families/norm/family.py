@@ -26,7 +26,8 @@ from collage.backends.cutlass.families._base import (
 from collage.backends.cutlass.library import TEMPLATES
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.relax.composites import Composite
-from collage.backends.relax.patterns import either_order, tensor_dtype, tensor_shape
+from collage.backends.relax.patterns import either_order
+from collage.backends.relax.static_shape import tensor_dtype, tensor_shape
 from collage.backends.toolchain.source_templates import source_templates
 
 ELEMENTS = {"float16": "__half", "bfloat16": "__nv_bfloat16", "float32": "float"}

@@ -1,0 +1,59 @@
+"""Shapes and dtypes of tensors as plain Python values, from expressions or from their types."""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relax
+
+from collage.backends.contract.errors import UnsupportedProblemError
+
+
+def tensor_shape(tensor: relax.Expr | relax.Type) -> tuple[int, ...] | None:
+    """The static shape of a tensor, or None where it is no tensor or not static.
+
+    Parameters
+    ----------
+    tensor : relax.Expr or relax.Type
+        An expression or its type.
+    """
+    ty = tensor if isinstance(tensor, tvm.ir.Type) else tensor.ty
+    if not isinstance(ty, relax.TensorType) or not isinstance(ty.shape, relax.ShapeExpr):
+        return None
+    try:
+        return tuple(int(extent) for extent in ty.shape.values)
+    except (TypeError, ValueError):
+        return None
+
+
+def static_shape(tensor: relax.Expr | relax.Type, what: str = "a tensor") -> tuple[int, ...]:
+    """The static shape of a tensor that must have one.
+
+    Parameters
+    ----------
+    tensor : relax.Expr or relax.Type
+        An expression or its type.
+    what : str
+        Names it in the error.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        When it has none.
+    """
+    shape = tensor_shape(tensor)
+    if shape is None:
+        ty = tensor if isinstance(tensor, tvm.ir.Type) else tensor.ty
+        raise UnsupportedProblemError(f"{what} has no static shape: {ty}", value=ty)
+    return shape
+
+
+def tensor_dtype(expr: relax.Expr) -> str:
+    """The dtype of a tensor expression, or its type's text where it is no tensor."""
+    return str(expr.ty.dtype) if isinstance(expr.ty, relax.TensorType) else str(expr.ty)
+
+
+def leaf_types(ty: relax.Type) -> list[relax.Type]:
+    """The types in a nested tuple type, in order; of anything else itself."""
+    if isinstance(ty, relax.TupleType):
+        return [leaf for field in ty.fields for leaf in leaf_types(field)]
+    return [ty]
