@@ -8,7 +8,7 @@ from collage.backends.contract.base import BackendTarget
 from collage.backends.contract.errors import SearchError, TargetError
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostModel
-from collage.end_to_end.measured import Contender
+from collage.end_to_end._base import Contender
 from collage.progress import ProgressCallback, ProgressEvent
 from collage.search.dataflow import DataflowGraph
 from collage.search.greedy import greedy, single_backend

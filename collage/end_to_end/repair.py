@@ -19,7 +19,7 @@ from collage.backends.contract.errors import ReplayMissError
 from collage.backends.contract.registry import get_backend
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostStatus
-from collage.end_to_end.measured import Contender
+from collage.end_to_end._base import Contender
 from collage.passes.lower import lower, partition_names
 from collage.progress import ProgressCallback, ProgressEvent
 from collage.search.candidates import Candidate

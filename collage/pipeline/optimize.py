@@ -32,9 +32,10 @@ from collage.cost.device.recorded import recorded_device
 from collage.cost.models.measured import MeasuredCostModel
 from collage.cost.progress import ProgressEvent as MeasureEvent
 from collage.cost.reference import evaluate
+from collage.end_to_end._base import Contender, EndToEndComparison, Evaluation, best
 from collage.end_to_end.baselines import check_strategy, find_contenders, taking_part
-from collage.end_to_end.estimated import EstimatedGate
-from collage.end_to_end.measured import Contender, Gate, Standing, best
+from collage.end_to_end.estimated import EstimatedComparison
+from collage.end_to_end.measured import MeasuredComparison
 from collage.end_to_end.repair import Undoer
 from collage.importers import ImportedModel, load_model
 from collage.normalize import normalize
@@ -163,20 +164,22 @@ def optimize(
         undoer = Undoer(mod, graph, resolved[0], context, costs, tell, replay=replay)
         contenders = [undoer.undo(contender) for contender in contenders]
         found = replace(found, rejections=(*found.rejections, *undoer.rejections()))
-        gate: Gate | EstimatedGate
+        gate: EndToEndComparison
         if isinstance(cost_model, MeasuredCostModel):
             inputs = _inputs(imported, seed)
             expected = evaluate(mod, inputs)
-            gate = Gate(mod, graph, resolved, context, cost_model, inputs, expected, tell)
+            gate = MeasuredComparison(
+                *(mod, graph, resolved, context), model=cost_model, inputs=inputs, expected=expected
+            )
         else:
-            gate = EstimatedGate(mod, graph, resolved, context, costs)
-        standings = gate.measure(contenders)
+            gate = EstimatedComparison(mod, graph, resolved, context, costs=costs)
+        standings = gate.compare(contenders)
         winner = best(standings)
         if refine_trials > 0:
             refined = _refine(graph, winner, found, gate, refine_trials, refine_storage, seed, tell)
-            standings = gate.measure([*contenders, Contender("refined", refined)])
+            standings = gate.compare([*contenders, Contender("refined", refined)])
             winner = best(standings)
-        library = gate.library(winner.key, winner.module)
+        library = gate.library(winner)
         measuring = cost_model.stats if isinstance(cost_model, MeasuredCostModel) else None
     stats = SearchStats(
         candidates=len(found.candidates),
@@ -219,9 +222,7 @@ def optimize(
         _folder=folder,
         alternatives={s.contender.name: s.module for s in standings if s.cost.is_valid},
         _libraries={
-            s.contender.name: partial(gate.library, s.key, s.module)
-            for s in standings
-            if s.cost.is_valid
+            s.contender.name: partial(gate.library, s) for s in standings if s.cost.is_valid
         },
     )
 
@@ -239,9 +240,9 @@ def _normalized(mod: tvm.IRModule, targets: Sequence[BackendTarget]) -> tvm.IRMo
 
 def _refine(
     graph: DataflowGraph,
-    winner: Standing,
+    winner: Evaluation,
     found: Found,
-    gate: Gate | EstimatedGate,
+    gate: EndToEndComparison,
     trials: int,
     storage: str | None,
     seed: int,
@@ -256,7 +257,7 @@ def _refine(
         nonlocal done
         done += 1
         tell(ProgressEvent("refine", min(done, trials), trials, partitioning.origin))
-        reference, trial = gate.measure([start, Contender("trial", partitioning)])
+        reference, trial = gate.compare([start, Contender("trial", partitioning)])
         # Times of different minutes do not compare; ratios to the same start do.
         return start_sec * trial.cost.median_sec / reference.cost.median_sec
 
@@ -278,7 +279,7 @@ def _inputs(imported: ImportedModel, seed: int) -> list[NDArray[Any]]:
     return [np.asarray(random_array(info, seed + i)) for i, info in enumerate(infos)]
 
 
-def _end_to_end(standings: Sequence[Standing], winner: Standing) -> list[EndToEnd]:
+def _end_to_end(standings: Sequence[Evaluation], winner: Evaluation) -> list[EndToEnd]:
     return [
         EndToEnd(
             name=standing.contender.name,

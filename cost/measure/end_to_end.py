@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ _TIMEOUT_SEC = 300.0
 
 @dataclass(frozen=True)
 class WholeModel:
-    """A linked library that runs a whole model.
+    """A whole model as the log knows it.
 
     Attributes
     ----------
@@ -55,8 +55,6 @@ class WholeModel:
         For the log and for messages, for example ``greedy onednn``.
     targets : tuple of BackendTarget
         Every target that the model was compiled for.
-    library : callable
-        Gives the library's path; called only when it has to be measured.
     half : bool
         Whether the model computes in half precision although its outputs have another dtype; found
         without where inputs, outputs or a target's options say so.
@@ -65,7 +63,6 @@ class WholeModel:
     key: str
     description: str
     targets: tuple[BackendTarget, ...]
-    library: Callable[[], Path]
     half: bool = False
 
 
@@ -116,8 +113,7 @@ class EndToEndTimer:
         expected: Sequence[NDArray[Any]],
         rounds: int,
     ) -> list[RunResult]:
-        """Check and time each model, of which this is the library; see
-        :meth:`MeasuredCostModel.measure_end_to_end`."""
+        """Check and time each model; see :meth:`MeasuredCostModel.measure_end_to_end`."""
         contestants: list[_Contestant] = []
         with tempfile.TemporaryDirectory(dir=self._scratch, prefix="model-") as name:
             folder = Path(name)

@@ -18,6 +18,7 @@ from tvm import ir, relax
 
 from collage.backends.compile import CompiledLibrary, compile_module
 from collage.backends.contract.base import BackendTarget, BuildContext, LibraryNeed
+from collage.backends.contract.errors import CodegenError, CompileError
 from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.device.detect import device_kind
@@ -54,10 +55,11 @@ _WEIGHTS = "weights"
 
 @dataclass(frozen=True)
 class ModelJob:
-    """A partitioned module and the library to make of it."""
+    """A partitioned module, the library to make of it, and its name for messages."""
 
     module: tvm.IRModule
     output: Path
+    description: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,11 @@ def compile_models(
     MeasurementError
         When no worker process can be started.
     """
+    if len(jobs) == 1:
+        # As a refinement compiles its trials: not worth a process.
+        result = _compile_here(jobs[0], targets, context)
+        done(0, result)
+        return [result]
     results: dict[int, ModelResult] = {}
 
     def take(index: int, answer: dict[str, Any]) -> None:
@@ -141,6 +148,42 @@ def compile_models(
     return [results[index] for index in range(len(jobs))]
 
 
+def _compile_here(
+    job: ModelJob, targets: Sequence[BackendTarget], context: BuildContext
+) -> ModelResult:
+    try:
+        library = compile_to_measure(job.module, targets, job.output, context)
+    except (CodegenError, CompileError) as err:
+        return ModelResult(CostStatus.BUILD_FAILED, str(err))
+    return ModelResult(CostStatus.VALID, library=library)
+
+
+def compile_to_measure(
+    module: tvm.IRModule, targets: Sequence[BackendTarget], output: Path, context: BuildContext
+) -> CompiledLibrary:
+    """A whole model's library with what it needs beside it.
+
+    Parameters
+    ----------
+    module : tvm.IRModule
+        Partitioned.
+    targets : sequence of BackendTarget
+        At least every backend that the module uses.
+    output : Path
+        The library to write.
+    context : BuildContext
+        Where and how to build.
+
+    Raises
+    ------
+    CodegenError, CompileError
+        As a backend or the compiler raised them.
+    """
+    library = compile_module(module, targets, output, context, cuda_graph=True)
+    stage_to_measure(library)
+    return library
+
+
 def _write(modules: Sequence[tvm.IRModule], folder: Path) -> int:
     """Write the modules, and the weights that they share; how many bytes these have."""
     collector = ConstantCollector()
@@ -167,14 +210,12 @@ def compile_model(request: dict[str, Any]) -> dict[str, Any]:
     request : dict
         ``module`` (a file), ``weights`` (a folder), ``output``, ``targets``, ``context``.
     """
-    library = compile_module(
+    library = compile_to_measure(
         _read(Path(request["module"]), Path(request["weights"])),
         [target_from_json(target) for target in request["targets"]],
         Path(request["output"]),
         context_from_json(request["context"]),
-        cuda_graph=True,
     )
-    stage_to_measure(library)
     return {
         "status": CostStatus.VALID.value,
         "library": str(library.path),

@@ -14,7 +14,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from collage.backends.contract.base import BuildContext
+from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.errors import OutputError
 from collage.backends.devices import device_named
 from collage.backends.storage.device_lock import exclusive
@@ -24,6 +24,7 @@ from collage.cost.database.record import Record, RecordKey
 from collage.cost.device.detect import available_cores
 from collage.cost.measure.builder import Builder, BuildJob, BuildResult
 from collage.cost.measure.end_to_end import EndToEndTimer, WholeModel
+from collage.cost.measure.model_builder import ModelJob, ModelResult, compile_models
 from collage.cost.measure.replay import Answers, MeasureStats, Question
 from collage.cost.measure.runner import RunJob, Runner, RunResult
 from collage.cost.measure.tuning import Tuning
@@ -145,9 +146,36 @@ class Measurer:
             questions, context, self._config, self._kind, lambda text: self._tell("tune", text)
         )
 
+    def compile_models(
+        self, jobs: Sequence[ModelJob], targets: Sequence[BackendTarget]
+    ) -> list[ModelResult]:
+        """Compile whole models that are going to be timed; see :func:`compile_models`."""
+        ended = 0
+
+        def done(index: int, result: ModelResult) -> None:
+            nonlocal ended
+            ended += 1
+            reason = f": {result.reason}" if result.reason else ""
+            self._progress(
+                ProgressEvent("compile", ended, len(jobs), f"{jobs[index].description}{reason}")
+            )
+
+        with ExitStack() as stack:
+            if self._kind == "cpu":
+                # The compiler would run on the very cores that another search times on.
+                stack.enter_context(self.lock())
+            begin = time.perf_counter()
+            self._progress(ProgressEvent("compile", 0, len(jobs), f"{len(jobs)} whole models"))
+            results = compile_models(
+                jobs, targets, self._context, self._config, self._parallel, done
+            )
+            self._stats.seconds_building += time.perf_counter() - begin
+        return results
+
     def measure_models(
         self,
         models: Sequence[WholeModel],
+        libraries: Sequence[Path],
         keys: Sequence[RecordKey],
         inputs: Sequence[NDArray[Any]],
         expected: Sequence[NDArray[Any]],
@@ -155,17 +183,10 @@ class Measurer:
     ) -> list[Record]:
         """Record the end-to-end time of each model, all timed against each other."""
         timer = EndToEndTimer(self._config, self.scratch(), self._progress, self._kind)
-        with ExitStack() as stack:
-            if self._kind == "cpu":
-                stack.enter_context(self.lock())
-            begin, waited_before = time.perf_counter(), self._stats.seconds_waiting
-            libraries = [model.library() for model in models]
-            if self._kind != "cpu":
-                # Only now: code generators hold the device themselves.
-                stack.enter_context(self.lock())
+        with self.lock():
+            begin = time.perf_counter()
             results = timer.measure(models, libraries, inputs, expected, rounds)
-            waited = self._stats.seconds_waiting - waited_before
-            self._stats.seconds_running += time.perf_counter() - begin - waited
+            self._stats.seconds_running += time.perf_counter() - begin
         made = []
         for model, key, result in zip(models, keys, results, strict=True):
             backends = ",".join(sorted({target.backend for target in model.targets}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
@@ -15,10 +16,11 @@ from collage.cost.base import Cost, CostModel, Overheads
 from collage.cost.config import MeasureConfig
 from collage.cost.database.jsonl import Database
 from collage.cost.database.keys import KeyMaker
-from collage.cost.database.record import END_TO_END, PARTITION, TRANSITION, Record
+from collage.cost.database.record import END_TO_END, PARTITION, TRANSITION, Record, RecordKey
 from collage.cost.device.detect import Device, detect, device_kind
 from collage.cost.measure.end_to_end import WholeModel
 from collage.cost.measure.local_runner import LocalRunner
+from collage.cost.measure.model_builder import ModelJob, ModelResult
 from collage.cost.measure.replay import Answers, MeasureStats, partition_miss
 from collage.cost.measure.runner import Runner
 from collage.cost.measure.scheduler import Measurer
@@ -27,6 +29,9 @@ from collage.cost.progress import ProgressCallback, ignore
 from collage.cost.workload.workload import Workload
 
 __all__ = ["MeasureStats", "MeasuredCostModel"]
+
+ROUNDS = 5
+"""Turns of each whole model when nobody says how many."""
 
 
 @dataclass(frozen=True)
@@ -166,23 +171,84 @@ class MeasuredCostModel(CostModel):
         costs = self._answer(TRANSITION, workloads, [target] * len(workloads))
         return overheads_from(costs)
 
-    def measure_end_to_end(
+    def recorded_end_to_end(
         self,
         models: Sequence[WholeModel],
         inputs: Sequence[NDArray[Any]],
         expected: Sequence[NDArray[Any]],
         *,
-        rounds: int = 5,
-    ) -> list[Record]:
-        """Time whole models against each other, alternating between them.
-
-        Answered from the log only when it holds all of them: times of different hours do not
-        compare. Otherwise all are measured.
+        rounds: int = ROUNDS,
+    ) -> list[Record] | None:
+        """What the log holds of whole models that were timed against each other.
 
         Parameters
         ----------
         models : sequence of WholeModel
-            Linked libraries by key.
+            Those to compare.
+        inputs, expected : sequence of ndarray
+            What to run them on, and what each must give.
+        rounds : int
+            Turns of each model.
+
+        Returns
+        -------
+        list of Record or None
+            In the order given; None unless the log holds all of them, for times of different hours
+            do not compare.
+
+        Raises
+        ------
+        ReplayMissError
+            With ``replay_only``, naming the first model that the log does not hold.
+        """
+        keys = self._end_to_end_keys(models, inputs, expected, rounds)
+        records = self._answers.all_of(keys)
+        found = [record for record in records if record is not None]
+        if len(found) == len(models):
+            return found
+        if self._replay_only:
+            missing = next(m for m, r in zip(models, records, strict=True) if r is None)
+            raise ReplayMissError(
+                f"the log holds no end-to-end time of '{missing.description}'", value=missing.key
+            )
+        return None
+
+    def compile_end_to_end(
+        self, jobs: Sequence[ModelJob], targets: Sequence[BackendTarget]
+    ) -> list[ModelResult]:
+        """Compile whole models for :meth:`measure_end_to_end`, several at a time.
+
+        Parameters
+        ----------
+        jobs : sequence of ModelJob
+            Variants of one model; one that fails hurts no other.
+        targets : sequence of BackendTarget
+            Everything that they may use.
+
+        Raises
+        ------
+        MeasurementError
+            When no worker process can be started.
+        """
+        return self._lane(targets).measurer.compile_models(jobs, targets)
+
+    def measure_end_to_end(
+        self,
+        models: Sequence[WholeModel],
+        libraries: Sequence[Path],
+        inputs: Sequence[NDArray[Any]],
+        expected: Sequence[NDArray[Any]],
+        *,
+        rounds: int = ROUNDS,
+    ) -> list[Record]:
+        """Time whole models against each other, alternating between them.
+
+        Parameters
+        ----------
+        models : sequence of WholeModel
+            Those to compare.
+        libraries : sequence of Path
+            What each was linked into.
         inputs : sequence of ndarray
             What to run them on.
         expected : sequence of ndarray
@@ -195,19 +261,23 @@ class MeasuredCostModel(CostModel):
         list of Record
             In the order given; each with its cost and its largest error.
         """
-        lane = self._lane([target for model in models for target in model.targets])
+        keys = self._end_to_end_keys(models, inputs, expected, rounds)
+        measurer = self._lane_of(models).measurer
+        return measurer.measure_models(models, libraries, keys, inputs, expected, rounds)
+
+    def _end_to_end_keys(
+        self,
+        models: Sequence[WholeModel],
+        inputs: Sequence[NDArray[Any]],
+        expected: Sequence[NDArray[Any]],
+        rounds: int,
+    ) -> list[RecordKey]:
         tensors = f"{_shapes(inputs)} -> {_shapes(expected)}; {rounds} rounds"
-        keys = [lane.keys.make(END_TO_END, m.key, tensors, m.targets) for m in models]
-        records = self._answers.all_of(keys)
-        found = [record for record in records if record is not None]
-        if len(found) == len(models):
-            return found
-        if self._replay_only:
-            missing = next(m for m, r in zip(models, records, strict=True) if r is None)
-            raise ReplayMissError(
-                f"the log holds no end-to-end time of '{missing.description}'", value=missing.key
-            )
-        return lane.measurer.measure_models(models, keys, inputs, expected, rounds)
+        keys = self._lane_of(models).keys
+        return [keys.make(END_TO_END, m.key, tensors, m.targets) for m in models]
+
+    def _lane_of(self, models: Sequence[WholeModel]) -> _Lane:
+        return self._lane([target for model in models for target in model.targets])
 
     def _answer(
         self, kind: str, workloads: Sequence[Workload], targets: Sequence[BackendTarget]

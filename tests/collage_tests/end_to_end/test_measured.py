@@ -14,13 +14,15 @@ from collage.backends.compile import compile_module
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.errors import MeasurementError
 from collage.backends.contract.registry import backend_names, get_backend, register_backend
+from collage.backends.contract.target_set import TargetSet
 from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.database.jsonl import Database
 from collage.cost.models.measured import MeasuredCostModel
+from collage.cost.progress import ProgressEvent
 from collage.cost.reference import evaluate
-from collage.end_to_end.measured import Contender, Gate, Standing, best
-from collage.progress import ProgressEvent
+from collage.end_to_end._base import Contender, Evaluation, best
+from collage.end_to_end.measured import MeasuredComparison
 from collage.search.dataflow import DataflowGraph
 from collage.search.greedy import single_backend
 from tests.cost_tests.support import random_weight
@@ -51,55 +53,62 @@ def target(name: str, **attributes: str) -> BackendTarget:
 
 
 class Race:
-    """A gate over TVM, OpenBLAS and the toy backend, and what it told."""
+    """A comparison over TVM, OpenBLAS and the toy backend, and what it told."""
 
     def __init__(self, model: tvm.IRModule, folder: Path, log: Path | None, **toy: str) -> None:
         if "toy" not in backend_names():
             register_backend(ToyBackend())
-        self.targets = [target("tvm"), target("openblas"), target("toy", **toy)]
+        self.targets = TargetSet(target("tvm"), (target("openblas"), target("toy", **toy)))
         self.graph = DataflowGraph.from_function(model["main"], model)
         self.context = BuildContext(folder / "cache", folder / "work", num_threads=1)
         self.events: list[ProgressEvent] = []
-        self.model = MeasuredCostModel(self.context, Database(log), CONFIG)
-        expected = evaluate(model, [INPUT])
-        self.gate = Gate(
-            *(model, self.graph, self.targets, self.context, self.model),
-            *([INPUT], expected, self.events.append),
+        self.model = MeasuredCostModel(
+            self.context, Database(log), CONFIG, progress=self._compiling
         )
+        expected = evaluate(model, [INPUT])
+        self.comparison = MeasuredComparison(
+            *(model, self.graph, self.targets, self.context),
+            **{"model": self.model, "inputs": [INPUT], "expected": expected},
+        )
+
+    def _compiling(self, event: ProgressEvent) -> None:
+        if event.stage == "compile":
+            self.events.append(event)
 
     def contenders(self) -> list[Contender]:
         return [
-            Contender(t.backend, single_backend(self.graph, t, self.targets[0]))
+            Contender(t.backend, single_backend(self.graph, t, self.targets.native))
             for t in self.targets
         ]
 
-    def run(self) -> list[Standing]:
+    def run(self) -> list[Evaluation]:
         contenders = self.contenders()
         # The same again under another name is not compiled again.
         contenders.append(Contender("tvm too", contenders[0].partitioning))
         with self.model:
-            return self.gate.measure(contenders)
+            return self.comparison.compare(contenders)
 
 
 def test_contenders_are_compiled_at_once_as_they_would_be_alone(
     model: tvm.IRModule, tmp_path: Path
 ) -> None:
     race = Race(model, tmp_path, None)
-    standings = race.run()
+    evaluations = race.run()
     names = ["tvm", "openblas", "toy", "tvm too"]
-    assert [standing.contender.name for standing in standings] == names
-    assert all(standing.cost.is_valid for standing in standings)
-    assert standings[3].cost == standings[0].cost
+    assert [evaluation.contender.name for evaluation in evaluations] == names
+    assert all(evaluation.cost.is_valid for evaluation in evaluations)
+    assert evaluations[3].cost == evaluations[0].cost
     told = [(e.stage, e.done, e.total) for e in race.events]
     assert told == [("compile", done, 3) for done in range(4)]
     assert {e.message for e in race.events[1:]} == {"tvm", "openblas", "toy"}
-    for standing in standings[:3]:
-        library = race.gate.library(standing.key, standing.module)
-        place = tmp_path / standing.contender.name / "model.so"
-        alone = compile_module(standing.module, race.targets, place, race.context, cuda_graph=True)
+    for evaluation in evaluations[:3]:
+        library = race.comparison.library(evaluation)
+        place = tmp_path / evaluation.contender.name / "model.so"
+        module = evaluation.module
+        alone = compile_module(module, race.targets, place, race.context, cuda_graph=True)
         assert library.path.read_bytes() == place.read_bytes()
         assert library.shared_libraries == alone.shared_libraries
-    assert best(standings) in standings
+    assert best(evaluations) in evaluations
 
 
 def test_one_that_cannot_be_compiled_is_out_and_the_others_count(
@@ -123,10 +132,10 @@ def test_one_that_crashes_the_compiler_is_out_too(model: tvm.IRModule, tmp_path:
 def test_a_single_one_that_cannot_be_compiled_says_so(model: tvm.IRModule, tmp_path: Path) -> None:
     race = Race(model, tmp_path, None, build="refuse")
     with race.model:
-        standings = race.gate.measure(race.contenders()[2:])
+        evaluations = race.comparison.compare(race.contenders()[2:])
     assert [(e.done, e.total) for e in race.events] == [(0, 1), (1, 1)]
     with pytest.raises(MeasurementError, match="toy does not want to"):
-        best(standings)
+        best(evaluations)
 
 
 def test_what_the_log_knows_is_not_compiled(model: tvm.IRModule, tmp_path: Path) -> None:

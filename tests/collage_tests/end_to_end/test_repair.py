@@ -21,7 +21,7 @@ from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostStatus
 from collage.cost.models.roofline import RooflineCostModel
 from collage.cost.reference import evaluate
-from collage.end_to_end.measured import Contender
+from collage.end_to_end._base import Contender
 from collage.end_to_end.repair import Undoer, without
 from collage.normalize import normalize
 from collage.passes.lower import lower, partition_names

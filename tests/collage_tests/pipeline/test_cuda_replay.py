@@ -21,7 +21,8 @@ from tvm import relax
 from tvm.relax import op
 
 import collage
-from collage.backends.contract.base import BuildContext
+from collage.backends.compile import CompiledLibrary
+from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.errors import LogError, ReplayMissError, TargetError
 from collage.backends.cublas import codegen as cublas_codegen
 from collage.backends.cublas import tuning as algorithms
@@ -36,6 +37,7 @@ from collage.cost.database.jsonl import Database
 from collage.cost.database.record import TRANSITION, Record, RecordKey
 from collage.cost.device.detect import Device
 from collage.cost.measure.end_to_end import WholeModel
+from collage.cost.measure.model_builder import ModelJob, ModelResult, compile_to_measure
 from collage.cost.measure.scheduler import Measurer
 from collage.cost.models.roofline import RooflineCostModel
 from collage.pipeline import optimize as api
@@ -101,8 +103,25 @@ def record_candidates(
         self._answers.keep(Record(key, cost, text, target.backend))
 
 
+def compile_search_alone(
+    self: Measurer, jobs: Sequence[ModelJob], targets: Sequence[BackendTarget]
+) -> list[ModelResult]:
+    """In the place of compiling whole models: here, and only the one that is going to win."""
+    made = []
+    for job in jobs:
+        library = CompiledLibrary(job.output, ())
+        if job.description == "search":
+            library = compile_to_measure(job.module, targets, job.output, self._context)
+        made.append(ModelResult(CostStatus.VALID, library=library))
+    return made
+
+
 def record_models(
-    self: Measurer, models: Sequence[WholeModel], keys: Sequence[RecordKey], *_: Any
+    self: Measurer,
+    models: Sequence[WholeModel],
+    _: Sequence[Path],
+    keys: Sequence[RecordKey],
+    *__: Any,
 ) -> list[Record]:
     """In the place of timing whole models: the search's answer is the fastest."""
     made = []
@@ -159,6 +178,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
         patch.setenv("COLLAGE_CACHE_DIR", str(new_cache(folder)))
         patch.setattr(api, "_measured_device", lambda targets: H200)
         patch.setattr(Measurer, "measure", record_candidates)
+        patch.setattr(Measurer, "compile_models", compile_search_alone)
         patch.setattr(Measurer, "measure_models", record_models)
         patch.setattr(cutlass_codegen, "gpu_profiler", lambda *_: profiler)
         patch.setattr(cublas_codegen, "choose", choose)

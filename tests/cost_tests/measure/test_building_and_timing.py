@@ -26,6 +26,7 @@ from collage.cost.device.detect import Device
 from collage.cost.measure import scheduler as measuring
 from collage.cost.measure.builder import BuildResult
 from collage.cost.measure.end_to_end import WholeModel
+from collage.cost.measure.model_builder import ModelResult
 from collage.cost.measure.replay import Answers, MeasureStats, Question
 from collage.cost.measure.runner import RunJob, Runner, RunResult
 from collage.cost.measure.scheduler import Measurer, default_builders
@@ -202,17 +203,17 @@ def test_whole_models_are_compiled_before_the_device_is_held(
     """Their code generators hold it: to wait for oneself would take an hour."""
     order: list[str] = []
 
-    def library() -> Path:
+    def compile_one(*_: object) -> list[ModelResult]:
         with exclusive(CUDA, lambda: order.append("waits")):
             order.append("compiles")
-        return tmp_path
+        return [ModelResult(CostStatus.BUILD_FAILED)]
 
     class Timer:
         def __init__(self, *_: object) -> None:
             pass
 
         def measure(self, models: Sequence[WholeModel], *_: object) -> list[RunResult]:
-            thread = threading.Thread(target=library)
+            thread = threading.Thread(target=compile_one)
             thread.start()
             time.sleep(0.3)
             order.append("times")
@@ -221,11 +222,13 @@ def test_whole_models_are_compiled_before_the_device_is_held(
 
     waiting: list[threading.Thread] = []
     monkeypatch.setattr(measuring, "EndToEndTimer", Timer)
+    monkeypatch.setattr(measuring, "compile_models", compile_one)
     made, _ = measurer(context, SlowRunner(0.0), Database())
     target = BackendTarget("tvm", tvm.target.Target({"kind": "cuda", "arch": "sm_90a"}))
-    model = WholeModel("key", "model", (target,), library)
+    model = WholeModel("key", "model", (target,))
     key = KeyMaker(context, MeasureConfig(), GPU).make("end_to_end", "key", "", [target])
-    records = made.measure_models([model], [key], [], [], 1)
+    made.compile_models([], [target])
+    records = made.measure_models([model], [tmp_path], [key], [], [], 1)
     waiting[0].join()
     assert records[0].cost.is_valid
     assert order == ["compiles", "waits", "times", "compiles"]

@@ -232,12 +232,10 @@ def test_whole_models_are_timed_as_their_user_sees_them(
     }
     workload = workload_of(4, 1000)
     inputs, expected = make_test_data(workload, workload.materialize(), 0)
-    models = [
-        WholeModel(name, name, (toy_cuda_target(name),), lambda job=job: job.library)
-        for name, job in jobs.items()
-    ]
+    models = [WholeModel(name, name, (toy_cuda_target(name),)) for name in jobs]
+    libraries = [job.library for job in jobs.values()]
     with MeasuredCostModel(context, Database()) as model:
-        records = model.measure_end_to_end(models, inputs, expected, rounds=2)
+        records = model.measure_end_to_end(models, libraries, inputs, expected, rounds=2)
     right, sleep, launch, fault = (record.cost for record in records)
     assert right.is_valid and right.median_sec < 1e-4
     assert sleep.is_valid and 2.0e-3 <= sleep.median_sec < 2.2e-3

@@ -94,7 +94,7 @@ def test_a_whole_model_that_loses_its_device_is_out_and_the_others_are_timed(
     jobs = {name: library(name).library for name in ("right", "raise", "sleep")}
 
     def model(name: str) -> WholeModel:
-        return WholeModel(name, name, (toy(),), lambda: jobs[name])
+        return WholeModel(name, name, (toy(),))
 
     scratch = tmp_path / "scratch"
     scratch.mkdir()

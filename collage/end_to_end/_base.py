@@ -1,0 +1,150 @@
+"""Whole partitionings against each other: what takes part, how it did, and who compares them.
+
+Additive costs miss what crosses partition borders: caches, layouts, memory traffic. So what the
+search found has to win, end to end, against every single backend and against greedy partitioning,
+and whoever wins is what the user gets.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tvm
+
+from collage.backends.compile import CompiledLibrary
+from collage.backends.contract.context import BuildContext
+from collage.backends.contract.errors import MeasurementError
+from collage.backends.contract.target_set import TargetSet
+from collage.cost.base import Cost
+from collage.cost.database.keys import ModuleKeys
+from collage.cost.measure.model_builder import compile_to_measure
+from collage.passes.lower import lower
+from collage.search.dataflow import DataflowGraph
+from collage.search.partitioning import Partitioning
+
+_LIBRARY = "model.so"
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A partitioning that takes part, under a name for the report."""
+
+    name: str
+    partitioning: Partitioning
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A contender's partitioned module.
+
+    Attributes
+    ----------
+    key : str
+        Equal for contenders that came out the same.
+    """
+
+    contender: Contender
+    module: tvm.IRModule
+    key: str
+
+
+@dataclass(frozen=True)
+class Evaluation(Lowered):
+    """How a contender did.
+
+    Attributes
+    ----------
+    cost : Cost
+        Invalid with a reason when it cannot be compiled or computes something else.
+    largest_error : float or None
+        Difference to the reference's outputs, relative to the largest value of each; None when it
+        did not run.
+    """
+
+    cost: Cost
+    largest_error: float | None = None
+
+    @classmethod
+    def of(cls, lowered: Lowered, cost: Cost, largest_error: float | None = None) -> Evaluation:
+        """The evaluation of a lowered contender."""
+        return cls(lowered.contender, lowered.module, lowered.key, cost, largest_error)
+
+
+class EndToEndComparison(ABC):
+    """Compares whole partitionings of one model, and compiles them.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        The normalized module.
+    graph : DataflowGraph
+        Of its ``main``.
+    targets : TargetSet
+        Everything a partitioning may use.
+    context : BuildContext
+        Libraries are kept under its ``work_dir``.
+    """
+
+    def __init__(
+        self, mod: tvm.IRModule, graph: DataflowGraph, targets: TargetSet, context: BuildContext
+    ) -> None:
+        self._mod = mod
+        self._graph = graph
+        self._targets = targets
+        self._context = context
+        self._keys = ModuleKeys()
+        self._libraries: dict[str, CompiledLibrary] = {}
+
+    def compare(self, contenders: Sequence[Contender]) -> list[Evaluation]:
+        """The evaluation of each contender, in the order given.
+
+        Raises
+        ------
+        ReplayMissError
+            In a strict replay, when the log lacks one of them.
+        """
+        lowered = []
+        for contender in contenders:
+            module = lower(self._mod, self._graph, contender.partitioning)
+            lowered.append(Lowered(contender, module, self._keys.key(module)))
+        return self._evaluate(lowered)
+
+    @abstractmethod
+    def _evaluate(self, lowered: Sequence[Lowered]) -> list[Evaluation]:
+        """The evaluation of each, in the order given."""
+
+    def library(self, lowered: Lowered) -> CompiledLibrary:
+        """The linked library of a contender, compiled on first use.
+
+        Raises
+        ------
+        CodegenError, CompileError
+            When it cannot be compiled.
+        """
+        key = lowered.key
+        if key not in self._libraries:
+            self._libraries[key] = compile_to_measure(
+                lowered.module, self._targets, self._place(key), self._context
+            )
+        return self._libraries[key]
+
+    def _place(self, key: str) -> Path:
+        return self._context.work_dir / f"model-{key[:16]}" / _LIBRARY
+
+
+def best(evaluations: Sequence[Evaluation]) -> Evaluation:
+    """The fastest valid one; the earlier of equals.
+
+    Raises
+    ------
+    MeasurementError
+        When none is valid; gives every reason.
+    """
+    valid = [evaluation for evaluation in evaluations if evaluation.cost.is_valid]
+    if not valid:
+        reasons = "; ".join(f"{e.contender.name}: {e.cost.reason}" for e in evaluations)
+        raise MeasurementError(f"no partitioning runs correctly: {reasons}", value=reasons)
+    return min(valid, key=lambda evaluation: evaluation.cost.median_sec)
