@@ -26,7 +26,7 @@ from collage.backends.cublas.tuning import (
 )
 from collage.backends.devices import CUDA
 from collage.backends.storage.device_lock import exclusive
-from collage.backends.storage.tuning_store import TuningLog
+from collage.backends.storage.tuning_store import TuningStore
 from collage.backends.toolchain import native
 from collage.backends.toolchain.artifact_cache import make_once
 from collage.backends.toolchain.cuda_runtime import device_name
@@ -72,7 +72,7 @@ def choose(
     ReplayMissError
         In a replay, when a product's is not remembered.
     """
-    log = TuningLog.of("cublas", SCHEMA, context)
+    log = TuningStore.of("cublas", SCHEMA, context)
     name = device_name(arch)
     if name is not None:
         tuner = Tuner(tuner_library([library, cudart()], include, context), name)
@@ -86,14 +86,16 @@ def choose(
 
 
 def _known(
-    problems: Iterable[Problem], log: TuningLog, version: int, device: Mapping[str, Any]
+    problems: Iterable[Problem], log: TuningStore, version: int, device: Mapping[str, Any]
 ) -> dict[Problem, Choice]:
     """What the log knows."""
     found = {problem: find_choice(log, problem, version, device) for problem in problems}
     return {problem: choice for problem, choice in found.items() if choice is not None}
 
 
-def _require(problems: Iterable[Problem], known: Mapping[Problem, Choice], log: TuningLog) -> None:
+def _require(
+    problems: Iterable[Problem], known: Mapping[Problem, Choice], log: TuningStore
+) -> None:
     """Raise a replay's error when one is not known."""
     missing = [problem for problem in dict.fromkeys(problems) if problem not in known]
     if missing:
@@ -165,7 +167,7 @@ class Tuner:
         self.version = version
         self.device = Device(device_name, driver, capability, multiprocessors)
 
-    def choose(self, problems: Sequence[Problem], log: TuningLog) -> dict[Problem, Choice]:
+    def choose(self, problems: Sequence[Problem], log: TuningStore) -> dict[Problem, Choice]:
         """The algorithm of each product: remembered, or timed while nobody else uses the GPU.
 
         Raises
@@ -184,7 +186,7 @@ class Tuner:
             if problem in known:
                 continue
             # Whoever waits here for another process finds what that one has measured.
-            with log.alone([choice_key(problem, self.version)]):
+            with log.claim([choice_key(problem, self.version)]):
                 choice = find_choice(log, problem, self.version, device)
                 if choice is None:
                     try:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from collage.backends.cublas.problem import Problem
-from collage.backends.storage.tuning_store import TuningLog
+from collage.backends.storage.tuning_store import TuningStore
 
 SCHEMA = 1
 """Of this backend's records in the tuning log."""
@@ -74,7 +74,7 @@ def choice_key(problem: Problem, version: int) -> dict[str, Any]:
 
 
 def find_choice(
-    log: TuningLog, problem: Problem, version: int, device: Mapping[str, Any]
+    log: TuningStore, problem: Problem, version: int, device: Mapping[str, Any]
 ) -> Choice | None:
     """What is remembered for a product.
 
@@ -94,7 +94,7 @@ def find_choice(
     )
 
 
-def keep_choice(log: TuningLog, problem: Problem, choice: Choice) -> None:
+def keep_choice(log: TuningStore, problem: Problem, choice: Choice) -> None:
     """Remember a choice."""
     result = {
         # As text: JSON readers that know doubles only would round them.

@@ -24,7 +24,7 @@ from collage.backends.cutlass.partition import Partition, read_partition
 from collage.backends.cutlass.profiler import gpu_profiler
 from collage.backends.cutlass.tuning import SCHEMA, Question, Tuner
 from collage.backends.cutlass.unit import Unit, compile_jobs
-from collage.backends.storage.tuning_store import TuningLog
+from collage.backends.storage.tuning_store import TuningStore
 from collage.backends.toolchain import native
 from collage.backends.toolchain.cuda_toolkit import arch_of, cached_cuda_compilation, find_toolkit
 from collage.backends.toolchain.source_templates import source_templates
@@ -115,7 +115,7 @@ def tune(
         )
         for p in partitions
     }
-    log = TuningLog.of("cutlass", SCHEMA, context)
+    log = TuningStore.of("cutlass", SCHEMA, context)
     profiler = gpu_profiler(target.options, context, arch)
     return Tuner(log, profiler, target.options, arch).choose(list(questions.values()))
 

@@ -20,7 +20,7 @@ from collage.backends.cutlass.families._base import Configuration, KernelSpec, O
 from collage.backends.cutlass.library import cutlass_version
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.unit import Unit
-from collage.backends.storage.tuning_store import TuningLog
+from collage.backends.storage.tuning_store import TuningStore
 from collage.backends.toolchain.cuda_toolkit import compute_capability, find_toolkit
 
 SCHEMA = 1
@@ -93,7 +93,7 @@ class Tuner:
     """Chooses configurations, with a log and, where there is a device, a profiler."""
 
     def __init__(
-        self, log: TuningLog, profiler: Profiler | None, options: CutlassOptions, arch: str
+        self, log: TuningStore, profiler: Profiler | None, options: CutlassOptions, arch: str
     ) -> None:
         self.log, self.profiler, self.options, self.arch = log, profiler, options, arch
 
@@ -122,7 +122,7 @@ class Tuner:
         # First what nobody else is at, then the rest, which is found then or is nobody's any more.
         for patient in (False, True):
             keys = [self._key(question.spec) for question in unknown]
-            with self.log.alone(keys, patient=patient) as held:
+            with self.log.claim(keys, patient=patient) as held:
                 left = [q for q, is_held in zip(unknown, held, strict=True) if not is_held]
                 own = [q for q, is_held in zip(unknown, held, strict=True) if is_held]
                 found, open_questions = self._ask(own)

@@ -6,9 +6,16 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from collage.backends.contract.errors import LogError
+
+_CHUNK_BYTES = 16 << 20
+"""How much of a file is read at once: a log may be larger than the memory."""
+
+_TAIL_BYTES = 64
+"""How much of what was read is compared, to see whether a file was replaced."""
 
 
 @contextmanager
@@ -19,6 +26,8 @@ def opened(path: Path, *, read_only: bool) -> Iterator[int]:
 
     Parameters
     ----------
+    path : Path
+        The file; its folder must exist.
     read_only : bool
         The file must exist then; other readers are let in.
 
@@ -40,12 +49,19 @@ def opened(path: Path, *, read_only: bool) -> Iterator[int]:
         raise LogError(f"log '{path}' cannot be {verb}: {err.strerror}", value=str(path)) from err
 
 
-def read_from(handle: int, offset: int) -> bytes:
-    """What an opened file holds from a byte on."""
-    size = os.fstat(handle).st_size
+def read_bytes(handle: int, offset: int, size: int) -> bytes:
+    """Bytes of an opened file; fewer where it ends.
+
+    Parameters
+    ----------
+    handle : int
+        From :func:`opened`.
+    offset, size : int
+        Where they begin, and how many they are.
+    """
     data = b""
-    while len(data) < size - offset:
-        chunk = os.pread(handle, size - offset - len(data), offset + len(data))
+    while len(data) < size:
+        chunk = os.pread(handle, size - len(data), offset + len(data))
         if not chunk:
             break
         data += chunk
@@ -56,6 +72,13 @@ def append_line(handle: int, line: str) -> None:
     """Add a line to a file opened for writing; it is on disk when this returns.
 
     After a torn line, which a process left that was killed while it wrote, it begins a new one.
+
+    Parameters
+    ----------
+    handle : int
+        From :func:`opened`.
+    line : str
+        Without its end.
     """
     data = line.encode() + b"\n"
     size = os.fstat(handle).st_size
@@ -65,3 +88,68 @@ def append_line(handle: int, line: str) -> None:
     while written < len(data):
         written += os.write(handle, data[written:])
     os.fsync(handle)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A complete line of a file.
+
+    Attributes
+    ----------
+    number : int
+        Counted from 1.
+    offset : int
+        Of its first byte.
+    content : bytes
+        Without its end.
+    """
+
+    number: int
+    offset: int
+    content: bytes
+
+
+class LineReader:
+    """Reads each line of a growing file once.
+
+    What has no end stays unread: whoever appends next makes it a line of its own.
+
+    Attributes
+    ----------
+    num_lines : int
+        Lines read so far.
+    is_torn : bool
+        Whether the file, when it was last read, did not end with the end of a line.
+    """
+
+    def __init__(self) -> None:
+        self.num_lines = 0
+        self.is_torn = False
+        self._offset = 0
+        self._file = (0, 0)
+        self._tail = b""
+
+    def new_lines(self, handle: int) -> Iterator[Line]:
+        """The lines that were appended since the last call; to be read to their end."""
+        found = os.fstat(handle)
+        self._file = (found.st_dev, found.st_ino)
+        rest, position = b"", self._offset
+        while chunk := read_bytes(handle, position, min(_CHUNK_BYTES, found.st_size - position)):
+            position += len(chunk)
+            *complete, rest = (rest + chunk).split(b"\n")
+            for content in complete:
+                self.num_lines += 1
+                yield Line(self.num_lines, self._offset, content)
+                self._offset += len(content) + 1
+        self.is_torn = bool(rest)
+        size = min(_TAIL_BYTES, self._offset)
+        self._tail = read_bytes(handle, self._offset - size, size)
+
+    def is_continued_by(self, handle: int) -> bool:
+        """Whether a file is the one that was read, with what was read at its beginning."""
+        found = os.fstat(handle)
+        size = len(self._tail)
+        return self._offset == 0 or (
+            self._file == (found.st_dev, found.st_ino)
+            and read_bytes(handle, self._offset - size, size) == self._tail
+        )

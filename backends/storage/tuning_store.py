@@ -1,130 +1,35 @@
-"""What backends found by timing their kernels: shared by partitions, models, processes, machines.
+"""What backends find out while they compile: shared by partitions, models, processes, machines.
 
 A finding goes into the user's log, beside the measurements, and into a file of the machine's cache
 folder. The log is asked first. What only the cache knows is added to the log, so that the log alone
-tells how everything in it was compiled.
+tells how everything in it was compiled. Large parts of a finding, such as a library's serialized
+plan, are blobs: named by their content, a line of its own in the log, a file in the cache folder.
 
-A key holds what is known without a GPU; what the device is stands beside it. So a log serves a
+A key holds what is known without the device; what the device is stands beside it. So a log serves a
 machine that has none.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from collage.backends.contract.base import BuildContext
+from collage.backends.contract.context import BuildContext
 from collage.backends.contract.errors import LogError, ReplayMissError
-from collage.backends.storage.line_file import append_line, opened, read_from
-
-KIND = "tuning"
-"""``kind`` of a log's records that are findings, not measurements."""
+from collage.backends.storage.findings_file import FindingsFile, findings_file
+from collage.backends.storage.tuning_record import BlobReference, TuningRecord, question_digest
+from collage.backends.toolchain.artifact_cache import replacing
 
 CACHE_FILE = "tuning/kernels.jsonl"
+"""The machine's findings, below its cache folder; blobs and locks lie beside it."""
 
 
-@dataclass(frozen=True)
-class TuningRecord:
-    """One finding.
-
-    Attributes
-    ----------
-    backend : str
-        Whose it is.
-    schema : int
-        Version of what that backend writes.
-    key : mapping
-        Everything it depends on that is known without a GPU: problem, versions, options.
-    device : mapping
-        What it was found on, at least ``name`` and ``compute_capability`` (for example 90).
-    result : mapping
-        What was found, in the backend's terms.
-    """
-
-    backend: str
-    schema: int
-    key: Mapping[str, Any]
-    device: Mapping[str, Any]
-    result: Mapping[str, Any]
-
-    def to_json(self) -> str:
-        """One line of JSON, without its end."""
-        value = {
-            "kind": KIND,
-            "backend": self.backend,
-            "schema": self.schema,
-            "key": self.key,
-            "device": self.device,
-            "result": self.result,
-        }
-        return json.dumps(value, allow_nan=False)
-
-    @classmethod
-    def from_value(cls, value: Mapping[str, Any]) -> TuningRecord:
-        """From a line's parsed JSON.
-
-        Raises
-        ------
-        ValueError
-            When a field is missing or of the wrong type; says which.
-        """
-        types = {"backend": str, "schema": int, "key": dict, "device": dict, "result": dict}
-        for name, wanted in types.items():
-            if not isinstance(value.get(name), wanted):
-                raise ValueError(f"has no valid '{name}'")
-        return cls(**{name: value[name] for name in types})
-
-    @property
-    def question(self) -> str:
-        """What it answers, as canonical text."""
-        return _question(self.backend, self.schema, self.key)
-
-    @property
-    def identity(self) -> str:
-        """What it answers and for which device, as canonical text; the last of equals counts."""
-        return json.dumps([self.question, self.device], sort_keys=True)
-
-
-@dataclass
-class _Place:
-    """A file of findings, as last read; the last one of equals counts."""
-
-    path: Path
-    records: list[TuningRecord] = field(default_factory=list)
-    by_question: dict[str, list[TuningRecord]] = field(default_factory=dict)
-
-    def refresh(self) -> None:
-        self.records = read_findings(self.path)
-        self.by_question = {}
-        for record in self.records:
-            self.by_question.setdefault(record.question, []).append(record)
-
-    def append(self, record: TuningRecord) -> None:
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as err:
-            raise LogError(
-                f"folder '{self.path.parent}' cannot be made: {err.strerror}", value=str(self.path)
-            ) from err
-        with opened(self.path, read_only=False) as handle:
-            append_line(handle, record.to_json())
-        self.records.append(record)
-        self.by_question.setdefault(record.question, []).append(record)
-
-    def find(self, question: str, device: Mapping[str, Any]) -> TuningRecord | None:
-        found = reversed(self.by_question.get(question, ()))
-        return next((r for r in found if device.items() <= r.device.items()), None)
-
-
-class TuningLog:
+class TuningStore:
     """One backend's findings.
 
     Parameters
@@ -138,7 +43,7 @@ class TuningLog:
     log : Path, optional
         The user's log.
     replay : bool
-        Add nothing to either file.
+        Write nothing.
 
     Raises
     ------
@@ -157,59 +62,149 @@ class TuningLog:
     ) -> None:
         self.replay = replay
         self._backend, self._schema = backend, schema
-        self._log = None if log is None else _Place(log)
-        self._cache = _Place(cache)
+        self._log = None if log is None else findings_file(log)
+        self._cache = findings_file(cache)
+        self._reported: set[str] = set()
         self.refresh()
 
     @classmethod
-    def of(cls, backend: str, schema: int, context: BuildContext) -> TuningLog:
-        """The findings that a compilation uses and adds to."""
+    def of(cls, backend: str, schema: int, context: BuildContext) -> TuningStore:
+        """The findings that a compilation uses and adds to.
+
+        Parameters
+        ----------
+        backend : str
+            Whose findings these are.
+        schema : int
+            Records of another version are passed over.
+        context : BuildContext
+            Names the log and the cache folder.
+        """
         cache = context.cache_dir / CACHE_FILE
         return cls(backend, schema, cache, context.tuning_log, replay=context.replay)
 
     @property
-    def _places(self) -> list[_Place]:
+    def _places(self) -> list[FindingsFile]:
         return [self._cache] if self._log is None else [self._log, self._cache]
 
     def refresh(self) -> None:
-        """Read what was found meanwhile."""
+        """Read what was found meanwhile; lines that cannot be read are warned of.
+
+        Raises
+        ------
+        LogError
+            When a file that is there cannot be read.
+        """
         for place in self._places:
             place.refresh()
+            for problem in place.problems:
+                if problem not in self._reported:
+                    self._reported.add(problem)
+                    warnings.warn(problem, stacklevel=2)
 
     def find(self, key: Mapping[str, Any], device: Mapping[str, Any]) -> TuningRecord | None:
-        """What was found for a key, on a device of which these facts are known.
+        """What was found for a key.
+
+        Parameters
+        ----------
+        key : mapping
+            All of it counts.
+        device : mapping
+            The facts that are known of the device; a finding's may tell more.
 
         Raises
         ------
         LogError
             When the log cannot be written that lacks what the cache knows.
         """
-        question = _question(self._backend, self._schema, key)
+        question = question_digest(self._backend, self._schema, key)
         for place in self._places:
             record = place.find(question, device)
             if record is not None:
-                if self._log is not None and place is self._cache and not self.replay:
-                    self._log.append(record)
+                if place is self._cache and not self.replay:
+                    self._copy_to_log(record)
                 return record
         return None
+
+    def _copy_to_log(self, record: TuningRecord) -> None:
+        if self._log is None:
+            return
+        for reference in record.blobs():
+            data = self.blob(reference)
+            if reference.in_log and data is not None and not self._log.has_blob(reference):
+                self._log.append_blob(data)
+        self._log.append(record)
 
     def append(
         self, key: Mapping[str, Any], device: Mapping[str, Any], result: Mapping[str, Any]
     ) -> None:
         """Add a finding to the log and to the cache.
 
+        Parameters
+        ----------
+        key : mapping
+            What it answers.
+        device : mapping
+            What it was found on.
+        result : mapping
+            What was found; large parts as :meth:`keep` names them.
+
         Raises
         ------
         LogError
             When one of them cannot be written, or this is a replay.
         """
-        if self.replay:
-            raise LogError("a replay finds nothing new", value=dict(key))
+        self._refuse_in_replay(dict(key))
         for place in self._places:
             place.append(TuningRecord(self._backend, self._schema, key, device, result))
 
+    def keep(self, data: bytes, *, in_log: bool = True) -> dict[str, Any]:
+        """Keep bytes that a finding is going to refer to.
+
+        Parameters
+        ----------
+        data : bytes
+            Kept in the cache folder.
+        in_log : bool
+            In the log too.
+
+        Returns
+        -------
+        dict
+            What stands for them in the finding's result; :meth:`blob` takes it.
+
+        Raises
+        ------
+        LogError
+            When they cannot be written, or this is a replay.
+        """
+        reference = BlobReference.of(data, in_log=in_log)
+        self._refuse_in_replay(reference.sha256)
+        path = self._blob_path(reference)
+        if not path.exists():
+            with replacing(path) as partial:
+                partial.write_bytes(data)
+        if self._log is not None and in_log and not self._log.has_blob(reference):
+            self._log.append_blob(data)
+        return reference.to_value()
+
+    def blob(self, reference: BlobReference) -> bytes | None:
+        """The bytes of a finding, from the log or from the cache; None where both lack them."""
+        data = None if self._log is None else self._log.blob(reference)
+        path = self._blob_path(reference)
+        if data is None and path.is_file():
+            data = path.read_bytes()
+        return data if data is not None and reference.is_of(data) else None
+
+    def _blob_path(self, reference: BlobReference) -> Path:
+        return self._cache.path.parent / "blobs" / reference.sha256
+
+    def _refuse_in_replay(self, value: object) -> None:
+        if self.replay:
+            raise LogError("a replay finds nothing new", value=value)
+
     @contextmanager
-    def alone(
+    def claim(
         self, keys: Iterable[Mapping[str, Any]], *, patient: bool = True
     ) -> Iterator[list[bool]]:
         """Keep others of this machine from tuning the same, and read what they have found.
@@ -218,6 +213,8 @@ class TuningLog:
 
         Parameters
         ----------
+        keys : iterable of mapping
+            What is going to be found out.
         patient : bool
             Wait for those that others are tuning; else leave these to them.
 
@@ -226,7 +223,7 @@ class TuningLog:
         list of bool
             Which of the keys are held; all, when patient.
         """
-        names = [self._lock_name(key) for key in keys]
+        names = [question_digest(self._backend, self._schema, key)[:16] for key in keys]
         folder = self._cache.path.parent / "locks"
         folder.mkdir(parents=True, exist_ok=True)
         held = set()
@@ -240,10 +237,6 @@ class TuningLog:
             self.refresh()
             yield [name in held for name in names]
 
-    def _lock_name(self, key: Mapping[str, Any]) -> str:
-        question = _question(self._backend, self._schema, key)
-        return hashlib.sha256(question.encode()).hexdigest()[:16]
-
     def device_elsewhere(self, compute_capability: int) -> dict[str, Any] | None:
         """What to look for where no such GPU is: the one that was tuned on last.
 
@@ -251,10 +244,10 @@ class TuningLog:
         without one, the cache's. None when neither has any.
         """
         for place in self._places:
-            for record in reversed(place.records):
-                if record.device.get("compute_capability") == compute_capability:
-                    name = record.device.get("name")
-                    return {"name": name, "compute_capability": compute_capability}
+            record = place.last_on(compute_capability)
+            if record is not None:
+                name = record.device.get("name")
+                return {"name": name, "compute_capability": compute_capability}
         return None
 
     def miss(self, problem: str, count: int) -> ReplayMissError:
@@ -269,7 +262,7 @@ class TuningLog:
         """
         return ReplayMissError(
             f"neither the log nor the cache holds {self._backend}'s tuning of {problem} for this "
-            f"GPU and these versions ({count} such); without a replay it is measured",
+            f"device and these versions ({count} such); without a replay it is measured",
             value=problem,
         )
 
@@ -282,24 +275,8 @@ def read_findings(path: Path) -> list[TuningRecord]:
     LogError
         When the file is there and cannot be read.
     """
-    if not path.is_file():
-        return []
-    with opened(path, read_only=True) as handle:
-        lines = read_from(handle, 0).split(b"\n")
-    found = []
-    for number, line in enumerate(lines, 1):
-        # A log is mostly measurements, which are long: they need not be parsed.
-        torn = bool(line.strip()) and not line.rstrip().endswith(b"}")
-        if not torn and f'"{KIND}"'.encode() not in line:
-            continue
-        try:
-            value = json.loads(line)
-            if isinstance(value, dict) and value.get("kind") == KIND:
-                found.append(TuningRecord.from_value(value))
-        except ValueError:
-            warnings.warn(f"{path}:{number}: a torn line is skipped", stacklevel=2)
-    return found
-
-
-def _question(backend: str, schema: int, key: Mapping[str, Any]) -> str:
-    return json.dumps([backend, schema, key], sort_keys=True)
+    found = FindingsFile(path)
+    found.refresh()
+    for problem in found.problems:
+        warnings.warn(problem, stacklevel=2)
+    return found.records()

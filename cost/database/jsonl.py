@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collage.backends.contract.errors import LogError
-from collage.backends.storage.line_file import append_line, opened, read_from
-from collage.backends.storage.tuning_store import TuningRecord
+from collage.backends.storage.line_file import Line, LineReader, append_line, opened
+from collage.backends.storage.tuning_record import BlobReference, TuningRecord
 from collage.cost.database.record import Record, RecordKey, read_line
 
 
@@ -48,11 +48,10 @@ class Database:
         self.path = path
         self.read_only = read_only
         self._problems: list[LogProblem] = []
-        self._torn = False
         self._records: dict[RecordKey, Record] = {}
         self._findings: dict[str, TuningRecord] = {}
-        self._offset = 0
-        self._lines = 0
+        self._blobs: dict[str, BlobReference] = {}
+        self._reader = LineReader()
         self.refresh()
 
     def __len__(self) -> int:
@@ -61,7 +60,8 @@ class Database:
     @property
     def problems(self) -> list[LogProblem]:
         """Lines skipped so far."""
-        torn = [LogProblem(self._lines + 1, "is torn: it has no end")] if self._torn else []
+        number = self._reader.num_lines + 1
+        torn = [LogProblem(number, "is torn: it has no end")] if self._reader.is_torn else []
         return self._problems + torn
 
     def records(self) -> list[Record]:
@@ -71,6 +71,10 @@ class Database:
     def findings(self) -> list[TuningRecord]:
         """What backends have found by tuning, the last of equals, in order of first appearance."""
         return list(self._findings.values())
+
+    def blobs(self) -> list[BlobReference]:
+        """Which bytes the log holds for its findings, in order of first appearance."""
+        return list(self._blobs.values())
 
     def lookup(self, key: RecordKey) -> Record | None:
         """The record with exactly this key; invalid ones are answers too."""
@@ -106,25 +110,22 @@ class Database:
             self._read_new(handle)
 
     def _read_new(self, handle: int) -> None:
-        complete, newline, torn = read_from(handle, self._offset).rpartition(b"\n")
-        for line in complete.split(b"\n") if newline else []:
-            self._lines += 1
+        for line in self._reader.new_lines(handle):
             self._read_line(line)
-        # What has no end stays unread: whoever appends next makes it a line of its own.
-        self._torn = bool(torn)
-        self._offset += len(complete) + len(newline)
 
-    def _read_line(self, line: bytes) -> None:
-        if not line.strip():
+    def _read_line(self, line: Line) -> None:
+        if not line.content.strip():
             return
         try:
-            record = read_line(line.decode())
+            record = read_line(line.content.decode())
         except UnicodeDecodeError:
-            self._problems.append(LogProblem(self._lines, "is no text"))
+            self._problems.append(LogProblem(line.number, "is no text"))
         except ValueError as err:
-            self._problems.append(LogProblem(self._lines, str(err)))
+            self._problems.append(LogProblem(line.number, str(err)))
         else:
             if isinstance(record, TuningRecord):
                 self._findings[record.identity] = record
+            elif isinstance(record, BlobReference):
+                self._blobs[record.sha256] = record
             else:
                 self._records[record.key] = record

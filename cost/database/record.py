@@ -12,7 +12,13 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from collage.backends.storage.tuning_store import KIND, TuningRecord
+from collage.backends.storage.tuning_record import (
+    BLOB_KIND,
+    KIND,
+    BlobReference,
+    TuningRecord,
+    read_blob_reference,
+)
 from collage.cost.base import Cost, CostStatus
 
 SCHEMA_VERSION = 1
@@ -190,17 +196,20 @@ class Record:
         )
 
 
-def read_line(line: str) -> Record | TuningRecord:
-    """What one line of a log holds: a measurement, or what a backend found by tuning.
+def read_line(line: str) -> Record | TuningRecord | BlobReference:
+    """What one line of a log holds: a measurement, what a backend found, or bytes of a finding.
 
     Raises
     ------
     ValueError
-        When it is neither; says why.
+        When it is none of these; says why.
     """
     value = _parse(line)
-    is_tuning = value.get("kind") == KIND
-    return TuningRecord.from_value(value) if is_tuning else Record.from_value(value)
+    if value.get("kind") == KIND:
+        return TuningRecord.from_value(value)
+    if value.get("kind") == BLOB_KIND:
+        return read_blob_reference(value)
+    return Record.from_value(value)
 
 
 def _parse(line: str) -> dict[str, Any]:

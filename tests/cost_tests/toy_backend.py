@@ -17,7 +17,7 @@ from collage.backends.contract.base import (
     PatternTriple,
 )
 from collage.backends.contract.errors import CodegenError
-from collage.backends.storage.tuning_store import TuningLog
+from collage.backends.storage.tuning_store import TuningStore
 from collage.backends.toolchain import native
 
 _KERNEL = """
@@ -94,7 +94,7 @@ class ToyBackend(ExternalBackend):
         if target.options.build == "refuse":
             raise CodegenError("toy does not want to")
         if target.options.build == "tune":
-            log = TuningLog.of("toy", 1, context)
+            log = TuningStore.of("toy", 1, context)
             if log.find({"kernel": "relu"}, {}) is None and log.replay:
                 raise log.miss("relu", 1)
             if log.find({"kernel": "relu"}, {}) is None:

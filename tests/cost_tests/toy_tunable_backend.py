@@ -13,7 +13,7 @@ from tvm import relax
 from collage.backends.contract.abilities import Tunable
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.errors import CodegenError
-from collage.backends.storage.tuning_store import TuningLog
+from collage.backends.storage.tuning_store import TuningStore
 from tests.cost_tests.toy_backend import ToyBackend, ToyOptions
 
 
@@ -31,7 +31,7 @@ class ToyTunableBackend(ToyBackend, Tunable):
     def tune(
         self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext
     ) -> None:
-        log = TuningLog.of(self.name, 1, context)
+        log = TuningStore.of(self.name, 1, context)
         shapes = [list(map(int, f.params[0].ty.shape)) for f in functions]
         log.append({"tuned": shapes}, {"name": "a toy"}, {"pid": os.getpid()})
         if target.options.tuning == "slow":
@@ -46,6 +46,6 @@ class ToyTunableBackend(ToyBackend, Tunable):
     def codegen(
         self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext
     ) -> list[tvm.runtime.Module]:
-        log = TuningLog.of(self.name, 1, context)
+        log = TuningStore.of(self.name, 1, context)
         log.append({"built": time.time_ns()}, {"name": "a toy"}, {"pid": os.getpid()})
         return super().codegen(functions, target, context)

@@ -31,7 +31,7 @@ from collage.backends.cublas.tuner import Tuner
 from collage.backends.cublas.tuning import SCHEMA, Choice, Device, keep_choice
 from collage.backends.devices import CUDA
 from collage.backends.storage.device_lock import lock_path
-from collage.backends.storage.tuning_store import TuningLog
+from collage.backends.storage.tuning_store import TuningStore
 
 _CUDA = 2
 _CODES = {"float16": (2, 16), "float32": (2, 32), "bfloat16": (4, 16)}
@@ -136,17 +136,17 @@ def call_all(
     return answers
 
 
-class MeanwhileLog(TuningLog):
+class MeanwhileLog(TuningStore):
     """A log to which another process adds a choice while this one waits for it."""
 
     choice: Choice
 
     @contextmanager
-    def alone(self, keys: Iterable[Mapping[str, Any]]) -> Iterator[None]:
+    def claim(self, keys: Iterable[Mapping[str, Any]]) -> Iterator[None]:
         (key,) = keys
-        other = TuningLog("cublas", SCHEMA, self._cache.path)
+        other = TuningStore("cublas", SCHEMA, self._cache.path)
         keep_choice(other, Problem(**key["problem"]), self.choice)
-        with super().alone([key]):
+        with super().claim([key]):
             yield
 
 
@@ -185,7 +185,7 @@ def device_is_held() -> bool:
 def tune_all(host: ctypes.CDLL, library: str, requests: Mapping[str, Any]) -> dict[str, Any]:
     """Choose algorithms for products; what was chosen, or the error, and what was seen."""
     problems = [Problem(**fields) for fields in requests["problems"]]
-    kind = MeanwhileLog if "meanwhile" in requests else TuningLog
+    kind = MeanwhileLog if "meanwhile" in requests else TuningStore
     log = kind("cublas", SCHEMA, Path(requests["log"]), replay=bool(requests.get("replay", False)))
     if isinstance(log, MeanwhileLog):
         found = requests["meanwhile"]

@@ -18,7 +18,7 @@ from collage.backends.cublas.partition import Partition
 from collage.backends.cublas.problem import Problem
 from collage.backends.cublas.tuner import choose, tuner_library, version_number
 from collage.backends.cublas.tuning import SCHEMA, Choice, Device, find_choice, keep_choice
-from collage.backends.storage.tuning_store import TuningLog
+from collage.backends.storage.tuning_store import TuningStore
 from collage.backends.toolchain import cuda_runtime
 from collage.backends.toolchain.cuda_toolkit import cudart
 from tests.backends_tests.cublas.support import compile_stand_in, serve
@@ -33,8 +33,8 @@ CHOICE = Choice(DEVICE, VERSION, (2**64 - 1, 0, 1, 2, 3, 4, 5, 2**63), 4096, 3.5
 CUBLAS = LibraryNeed("libcublasLt.so.13", "13.10.0", "nvidia-cublas", Path("/"))
 
 
-def log_at(path: Path) -> TuningLog:
-    return TuningLog("cublas", SCHEMA, path)
+def log_at(path: Path) -> TuningStore:
+    return TuningStore("cublas", SCHEMA, path)
 
 
 def test_choices_are_remembered_by_all_that_they_depend_on(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from collage.backends.contract.errors import ReplayMissError
 from collage.backends.cutlass.families._base import Configuration, KernelSpec
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.tuning import SCHEMA, Job, Outcome, Tuner
-from collage.backends.storage.tuning_store import TuningLog, read_findings
+from collage.backends.storage.tuning_store import TuningStore, read_findings
 from tests.backends_tests.cutlass.fake_profiler import (
     FakeProfiler,
     favour_last,
@@ -111,7 +111,7 @@ def test_two_at_once_measure_each_problem_once_between_them(tmp_path: Path) -> N
             return answer(job)
 
         answer, profiler.answer = profiler.answer, slow
-        tuner = Tuner(TuningLog.of("cutlass", SCHEMA, context), profiler, CutlassOptions(), ARCH)
+        tuner = Tuner(TuningStore.of("cutlass", SCHEMA, context), profiler, CutlassOptions(), ARCH)
         begun.wait()
         return tuner.choose(questions)
 

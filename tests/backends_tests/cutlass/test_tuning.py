@@ -26,7 +26,7 @@ from collage.backends.cutlass.families.gemm.patterns import Form
 from collage.backends.cutlass.families.gemm.problem import GemmProblem, Operand, plan
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.tuning import SCHEMA, Job, Outcome, Question, Tuner, judge
-from collage.backends.storage.tuning_store import TuningLog
+from collage.backends.storage.tuning_store import TuningStore
 from tests.backends_tests.cutlass.fake_profiler import SAMPLE, FakeProfiler
 
 pytestmark = pytest.mark.cuda  # the log's keys hold CUTLASS's version
@@ -52,7 +52,7 @@ def favour(best: Configuration) -> Callable[[Job], Outcome]:
 
 
 def tuner(path: Path, profiler: FakeProfiler | None, **options: Any) -> Tuner:
-    log = TuningLog("cutlass", SCHEMA, path)
+    log = TuningStore("cutlass", SCHEMA, path)
     return Tuner(log, profiler, CutlassOptions(**options), ARCH)
 
 
@@ -216,7 +216,7 @@ def test_what_another_process_is_tuning_comes_last_and_is_not_measured_again(
     begun, go_on = Event(), Event()
 
     def tune_shared() -> None:
-        with other.log.alone([other._key(shared.spec)]):
+        with other.log.claim([other._key(shared.spec)]):
             begun.set()
             assert go_on.wait(30)
             other._measured([shared], other.profiler, [])

@@ -17,7 +17,8 @@ from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.errors import LogError, ReplayMissError
 from collage.backends.contract.registry import decode_codegen_options, encode_codegen_options
 from collage.backends.cutlass.backend import CutlassBackend
-from collage.backends.storage.tuning_store import TuningLog, TuningRecord, read_findings
+from collage.backends.storage.tuning_record import TuningRecord
+from collage.backends.storage.tuning_store import TuningStore, read_findings
 
 H200 = {"name": "NVIDIA H200", "compute_capability": 90}
 H100 = {"name": "NVIDIA H100", "compute_capability": 90}
@@ -25,11 +26,11 @@ A100 = {"name": "NVIDIA A100", "compute_capability": 80}
 KEY = {"problem": [1, 2, 3], "dtype": "float16"}
 
 
-def opened(folder: Path, log: Path | None = None, **how: Any) -> TuningLog:
-    return TuningLog("toy", 1, folder / "cache" / "tuning.jsonl", log, **how)
+def opened(folder: Path, log: Path | None = None, **how: Any) -> TuningStore:
+    return TuningStore("toy", 1, folder / "cache" / "tuning.jsonl", log, **how)
 
 
-def answer(log: TuningLog, key: dict[str, Any], device: dict[str, Any]) -> Any:
+def answer(log: TuningStore, key: dict[str, Any], device: dict[str, Any]) -> Any:
     found = log.find(key, device)
     return None if found is None else found.result["best"]
 
@@ -78,8 +79,8 @@ def test_any_difference_is_a_miss(tmp_path: Path) -> None:
     for device in (H100, {**H200, "driver": 12080}, {**H200, "clock": 1}):
         assert answer(opened(tmp_path), KEY, device) is None
     assert answer(opened(tmp_path), {**KEY, "more": 1}, H200) is None
-    assert TuningLog("toy", 2, cache).find(KEY, H200) is None
-    assert TuningLog("other", 1, cache).find(KEY, H200) is None
+    assert TuningStore("toy", 2, cache).find(KEY, H200) is None
+    assert TuningStore("other", 1, cache).find(KEY, H200) is None
 
 
 def test_two_logs_merge_by_concatenation_and_the_last_of_equals_counts(tmp_path: Path) -> None:
@@ -151,7 +152,7 @@ def test_without_a_gpu_the_one_that_was_tuned_on_last_is_meant(tmp_path: Path) -
     assert opened(tmp_path / "b", tmp_path / "log").device_elsewhere(90) == H100
     assert opened(tmp_path / "b").device_elsewhere(90) == H200
     cache = tmp_path / "b" / "cache" / "tuning.jsonl"
-    assert TuningLog("other", 3, cache).device_elsewhere(90) == H200
+    assert TuningStore("other", 3, cache).device_elsewhere(90) == H200
 
 
 def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
@@ -163,8 +164,8 @@ def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from collage.backends.storage.tuning_store import TuningLog
-log = TuningLog("toy", 1, Path(sys.argv[1]), Path(sys.argv[2]))
+from collage.backends.storage.tuning_store import TuningStore
+log = TuningStore("toy", 1, Path(sys.argv[1]), Path(sys.argv[2]))
 for i in range(40):
     log.append({"writer": sys.argv[3], "i": i}, {"name": "x"}, {"text": "y" * 5000})
 """

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from collage.backends.storage.tuning_store import TuningLog
+from collage.backends.storage.tuning_store import TuningStore
 from collage.cli import main
 from collage.cost.base import Cost, CostStatus
 from collage.cost.database.jsonl import Database
@@ -67,7 +67,7 @@ def test_summary_counts_what_was_written(log: Path, capsys: pytest.CaptureFixtur
 
 def _tune(log: Path, kernel: str) -> None:
     device = {"name": "NVIDIA H200", "compute_capability": 90}
-    tuning = TuningLog("cutlass", 1, log.with_suffix(".cache"), log)
+    tuning = TuningStore("cutlass", 1, log.with_suffix(".cache"), log)
     tuning.append({"spec": kernel}, device, {"tried": []})
 
 

@@ -28,7 +28,7 @@ from collage.backends.cublas import codegen as cublas_codegen
 from collage.backends.cublas import tuning as algorithms
 from collage.backends.cublas.problem import Problem
 from collage.backends.cutlass import codegen as cutlass_codegen
-from collage.backends.storage.tuning_store import CACHE_FILE, TuningLog, read_findings
+from collage.backends.storage.tuning_store import CACHE_FILE, TuningStore, read_findings
 from collage.backends.toolchain.cuda_runtime import has_device
 from collage.cli import main
 from collage.config import Config
@@ -138,7 +138,7 @@ def choose(problems: Sequence[Problem], *args: Any) -> dict[Problem, algorithms.
     assert isinstance(context, BuildContext)
     device = algorithms.Device(H200.name, 13000, 90, H200.cores)
     choice = algorithms.Choice(device, 131000, WORDS, 4096, 3e-6, 4e-6, 24)
-    log = TuningLog.of("cublas", algorithms.SCHEMA, context)
+    log = TuningStore.of("cublas", algorithms.SCHEMA, context)
     for problem in problems:
         algorithms.keep_choice(log, problem, choice)
     return dict.fromkeys(problems, choice)

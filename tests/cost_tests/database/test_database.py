@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collage.backends.contract.errors import LogError
-from collage.backends.storage.tuning_store import TuningLog, TuningRecord
+from collage.backends.storage.tuning_record import TuningRecord
+from collage.backends.storage.tuning_store import TuningStore
 from collage.cost.base import Cost, CostStatus
 from collage.cost.database.jsonl import Database
 from collage.cost.database.record import PARTITION, SCHEMA_VERSION, Record, RecordKey
@@ -110,7 +111,7 @@ def test_what_backends_tuned_stands_between_the_measurements(tmp_path: Path) -> 
     path = tmp_path / "log.jsonl"
     database = Database(path)
     database.append(record("before"))
-    tuning = TuningLog("toy", 1, tmp_path / "cache.jsonl", path)
+    tuning = TuningStore("toy", 1, tmp_path / "cache.jsonl", path)
     device = {"name": "a toy", "compute_capability": 1}
     for best in (1, 2):
         tuning.append({"kernel": "relu"}, device, {"best": best})

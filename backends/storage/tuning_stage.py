@@ -1,0 +1,166 @@
+"""The stage in which a backend finds out what runs its problems best, the same for all of them.
+
+Questions are looked up in the store; what is missing is measured, by one process of the machine at
+a time, and recorded. A strict replay measures nothing: what it does not find is an error.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+from collage.backends.contract.errors import CodegenError
+from collage.backends.storage.tuning_record import TuningRecord
+from collage.backends.storage.tuning_store import TuningStore
+
+Question = TypeVar("Question", bound=Hashable)
+Answer = TypeVar("Answer")
+
+
+class TuningStage(ABC, Generic[Question, Answer]):
+    """One backend's questions, how they are looked up and how they are measured.
+
+    Parameters
+    ----------
+    store : TuningStore
+        What was found before, and where findings go.
+    """
+
+    replay_must_know = True
+    """Whether a strict replay fails on what is not known. A backend whose answers follow from the
+    question alone, no time being taken, may make them again."""
+
+    def __init__(self, store: TuningStore) -> None:
+        self.store = store
+
+    @property
+    @abstractmethod
+    def device(self) -> Mapping[str, Any] | None:
+        """What is known of the device that answers are wanted for; None where nothing is."""
+
+    @property
+    def can_measure(self) -> bool:
+        """Whether that device is here."""
+        return True
+
+    @abstractmethod
+    def key(self, question: Question) -> Mapping[str, Any]:
+        """All that the answer depends on and that is known without the device."""
+
+    @abstractmethod
+    def describe(self, question: Question) -> str:
+        """The question in words, for messages."""
+
+    @abstractmethod
+    def read(self, question: Question, record: TuningRecord) -> Answer | None:
+        """The answer that a finding of this key gives, or None where it leaves the question open.
+
+        Parameters
+        ----------
+        question : Question
+            What is asked.
+        record : TuningRecord
+            What was found.
+        """
+
+    @abstractmethod
+    def measure(
+        self, questions: Sequence[Question], failed: dict[Question, CodegenError]
+    ) -> Mapping[Question, Answer]:
+        """Answer questions by trying things out; each answer is recorded as soon as it is there.
+
+        Parameters
+        ----------
+        questions : sequence of Question
+            Distinct ones, none of which the store answers; nobody else on this machine is at them.
+        failed : dict
+            Takes the reason for each question without an answer.
+        """
+
+    def look_up(self, question: Question) -> Answer | None:
+        """The answer that takes no measurement, or None."""
+        device = self.device
+        found = None if device is None else self.store.find(self.key(question), device)
+        return None if found is None else self.read(question, found)
+
+    def record(self, question: Question, result: Mapping[str, Any]) -> None:
+        """Remember what was found, unless in a replay, which leaves no trace.
+
+        Parameters
+        ----------
+        question : Question
+            What was asked.
+        result : mapping
+            As the log is to have it; :meth:`read` makes an answer of it.
+
+        Raises
+        ------
+        LogError
+            When the log or the cache cannot be written.
+        """
+        device = self.device
+        assert device is not None, "it has just been measured on"
+        if not self.store.replay:
+            self.store.append(self.key(question), device, result)
+
+    def answers(self, questions: Iterable[Question]) -> dict[Question, Answer]:
+        """The answer of each question; none where it is unknown and cannot be measured here.
+
+        Raises
+        ------
+        CodegenError
+            When a question has no answer; all others are answered and recorded then.
+        ReplayMissError
+            In a replay, when an answer is not known.
+        """
+        known, failed = self.settle(questions)
+        if failed:
+            raise next(iter(failed.values()))
+        return known
+
+    def settle(
+        self, questions: Iterable[Question]
+    ) -> tuple[dict[Question, Answer], dict[Question, CodegenError]]:
+        """The answers, and the reasons for those that failed.
+
+        Raises
+        ------
+        ReplayMissError
+            In a replay, when an answer is not known.
+        """
+        known, missing = self._look_up_all(dict.fromkeys(questions))
+        failed: dict[Question, CodegenError] = {}
+        if missing and self.store.replay:
+            if self.replay_must_know:
+                raise self.store.miss(self.describe(missing[0]), len(missing))
+            if self.can_measure:
+                known |= self.measure(missing, failed)
+        elif missing and self.can_measure:
+            # First what nobody else is at, then the rest, which is found then or nobody's any more.
+            for patient in (False, True):
+                keys = [self.key(question) for question in missing]
+                with self.store.claim(keys, patient=patient) as held:
+                    claims = list(zip(missing, held, strict=True))
+                    found, open_questions = self._look_up_all(q for q, is_held in claims if is_held)
+                    known |= found
+                    if open_questions:
+                        known |= self.measure(open_questions, failed)
+                missing = [q for q, is_held in claims if not is_held]
+                if not missing:
+                    break
+        return known, failed
+
+    def _look_up_all(
+        self, questions: Iterable[Question]
+    ) -> tuple[dict[Question, Answer], list[Question]]:
+        """What needs no measurement, and the questions that are left."""
+        known: dict[Question, Answer] = {}
+        missing = []
+        for question in questions:
+            answer = self.look_up(question)
+            if answer is None:
+                missing.append(question)
+            else:
+                known[question] = answer
+        return known, missing
