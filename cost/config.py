@@ -119,20 +119,6 @@ class MeasureConfig:
         """The inverse of :meth:`to_dict`."""
         return cls(**{**value, "cuda": CudaConfig(**value["cuda"])})
 
-    def key(self, device_kind: str) -> dict[str, Any]:
-        """Plain values that count for a device of this kind, for the log."""
-        value = self.to_dict()
-        cuda = value.pop("cuda")
-        return value if device_kind == "cpu" else {**value, device_kind: cuda}
-
-    def build_timeout(self, device_kind: str) -> float:
-        """Wall time for building one workload for a device of this kind."""
-        return self.build_timeout_sec if device_kind == "cpu" else self.cuda.build_timeout_sec
-
-    def run_timeout(self, device_kind: str) -> float:
-        """Wall time for checking and timing one workload on a device of this kind."""
-        return self.run_timeout_sec if device_kind == "cpu" else self.cuda.run_timeout_sec
-
     def tolerance(self, dtype: str, *, half: bool = False) -> float:
         """The relative tolerance for outputs of one dtype; ``half`` when they were computed with
         fewer digits than that, see :mod:`collage.cost.reference.precision`."""

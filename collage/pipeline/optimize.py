@@ -27,7 +27,7 @@ from collage.candidate_costs import WorkloadCosts
 from collage.config import Config
 from collage.cost.base import CostModel
 from collage.cost.database.jsonl import Database
-from collage.cost.device.detect import Device, detect
+from collage.cost.device import Device, policy_of
 from collage.cost.device.recorded import recorded_device
 from collage.cost.models.measured import MeasuredCostModel
 from collage.cost.progress import ProgressEvent as MeasureEvent
@@ -313,7 +313,7 @@ def _measured_device(targets: Sequence[BackendTarget]) -> Device:
             "cost_model=RooflineCostModel(), on the command line --estimate",
             value=str(targets[0].device),
         )
-    return detect(device.name)
+    return policy_of(device).detect()
 
 
 def _replayed_device(targets: Sequence[BackendTarget], database: Database) -> Device:

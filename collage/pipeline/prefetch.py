@@ -20,7 +20,7 @@ from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.errors import CollageError, CompileError
 from collage.backends.contract.target_set import members_of
 from collage.backends.toolchain.native import Compilation
-from collage.cost.device.detect import available_cores
+from collage.cost.device import available_cores
 
 
 class Ahead:

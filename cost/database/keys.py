@@ -15,11 +15,11 @@ from tvm import ir
 import collage.backends
 from collage.backends.contract.base import Backend, BackendTarget, BuildContext
 from collage.backends.contract.registry import get_backend
-from collage.backends.toolchain.cuda_toolkit import find_toolkit
+from collage.backends.devices import device_named
 from collage.backends.toolchain.native import compiler_version
 from collage.cost.config import MeasureConfig
 from collage.cost.database.record import PARTITION, RecordKey, canonical_json
-from collage.cost.device.detect import Device, resolve_threads
+from collage.cost.device import Device, policy_of
 from collage.cost.workload.canonical import ConstantCollector, Rebuilder
 from collage.cost.workload.data import TensorSpec, array_of
 from collage.cost.workload.workload import Workload
@@ -44,10 +44,9 @@ class KeyMaker:
 
     def __init__(self, context: BuildContext, config: MeasureConfig, device: Device) -> None:
         self._compiler = compiler_version(context.cxx)
-        # Kernels on a GPU do not ask how many threads the processor has.
-        on_cpu = device.kind == "cpu"
-        self._num_threads = resolve_threads(context.num_threads) if on_cpu else 0
-        self._config = canonical_json(config.key(device.kind))
+        self._policy = policy_of(device_named(device.kind))
+        self._num_threads = self._policy.num_threads(context)
+        self._config = canonical_json(self._policy.config_key(config))
         self._device = device
         self._versions: dict[str, dict[str, str]] = {}
 
@@ -65,10 +64,8 @@ class KeyMaker:
         versions: dict[str, str] = {}
         for target in targets:
             versions.update(self._backend_versions(target.backend))
-        if self._device.kind == "cuda":
-            versions["nvcc"] = find_toolkit().version
+        versions.update(self._policy.compiler_versions())
         text = keys[0] if len(keys) == 1 else f"[{', '.join(keys)}]"
-        device = self._device
         return RecordKey(
             kind=kind,
             workload=workload,
@@ -77,8 +74,8 @@ class KeyMaker:
             versions=tuple(sorted(versions.items())),
             compiler=self._compiler,
             tvm=f"{tvm.__version__}, ffi {tvm_ffi.__version__}",
-            device=device.key,
-            driver=device.driver,
+            device=self._policy.device_key(self._device),
+            driver=self._device.driver,
             num_threads=self._num_threads,
             config=self._config,
         )

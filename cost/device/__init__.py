@@ -1,0 +1,53 @@
+"""The kinds of devices that candidates are measured on: one policy each.
+
+Batches, locks, time limits, processes, and what of a device and of a configuration belongs to a
+measurement's key: everything that differs between kinds of devices when something is measured is a
+question to a :class:`DevicePolicy`; nothing else in ``cost`` asks what kind a device is. How a
+worker process uses a device is the session class that the policy names.
+
+A third kind is one new file here, its line in ``POLICIES``, and its session class in
+``cost/worker``; for compiling, see :mod:`collage.backends.devices`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from collage.backends.contract.target import BackendTarget
+from collage.backends.devices import DeviceKind, common_device
+from collage.cost.device._base import Device, DevicePolicy
+from collage.cost.device.cpu import CpuPolicy, available_cores, resolve_threads
+from collage.cost.device.cuda import CudaPolicy
+
+__all__ = [
+    "CPU_POLICY",
+    "CUDA_POLICY",
+    "POLICIES",
+    "Device",
+    "DevicePolicy",
+    "available_cores",
+    "policy_for",
+    "policy_of",
+    "resolve_threads",
+]
+
+CPU_POLICY, CUDA_POLICY = CpuPolicy(), CudaPolicy()
+
+POLICIES: tuple[DevicePolicy, ...] = (CPU_POLICY, CUDA_POLICY)
+"""One for each of :data:`collage.backends.devices.DEVICE_KINDS`."""
+
+
+def policy_of(kind: DeviceKind) -> DevicePolicy:
+    """The policy for a kind of device."""
+    return next(policy for policy in POLICIES if policy.kind is kind)
+
+
+def policy_for(targets: Iterable[BackendTarget]) -> DevicePolicy:
+    """The policy for the kind of device that targets are for.
+
+    Raises
+    ------
+    TargetError
+        When they are for devices of several kinds.
+    """
+    return policy_of(common_device(targets))

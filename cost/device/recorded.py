@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from collage.backends.contract.errors import LogError, ReplayMissError
 from collage.backends.toolchain.cuda_toolkit import compute_capability
 from collage.cost.database.record import Record
-from collage.cost.device.detect import Device
+from collage.cost.device import POLICIES, Device
 
 
 def recorded_device(records: Iterable[Record], arch: str) -> Device:
@@ -15,6 +15,8 @@ def recorded_device(records: Iterable[Record], arch: str) -> Device:
 
     Parameters
     ----------
+    records : iterable of Record
+        The log's.
     arch : str
         For example ``sm_90a``.
 
@@ -27,18 +29,22 @@ def recorded_device(records: Iterable[Record], arch: str) -> Device:
     """
     features = f"sm_{compute_capability(arch)}"
     places = dict.fromkeys((record.key.device, record.key.driver) for record in records)
-    known = [Device.from_key(key, driver) for key, driver in places]
-    found = [device for device in known if device is not None and device.features == features]
+    found = {
+        device: place
+        for place in places
+        for policy in POLICIES
+        if (device := policy.device_from_key(*place)) and device.features == features
+    }
     if not found:
         raise ReplayMissError(
             f"there is no GPU of architecture {arch} here, and the log holds no measurement of one",
             value=arch,
         )
     if len(found) > 1:
-        texts = "; ".join(f"{device.key}, driver {device.driver}" for device in found)
+        texts = "; ".join(f"{key}, driver {driver}" for key, driver in found.values())
         raise LogError(
             f"the log holds measurements of several GPUs of architecture {arch} ({texts}), and "
             "none is here; replay a log of one of them",
-            value=found,
+            value=list(found),
         )
-    return found[0]
+    return next(iter(found))

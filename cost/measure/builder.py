@@ -14,6 +14,7 @@ from typing import Any
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
+from collage.cost.device import CPU_POLICY, DevicePolicy
 from collage.cost.processes.worker_pool import WorkerPool
 from collage.cost.worker.build import context_to_json, target_to_json
 from collage.cost.workload.workload import Workload
@@ -64,8 +65,8 @@ class Builder:
         For backends registered at run time, see :mod:`collage.cost.processes.plugins`.
     parallel : int
         Worker processes.
-    device : str
-        Kind of the device that is compiled for: ``cpu`` or ``cuda``.
+    policy : DevicePolicy, optional
+        Of the device that is compiled for.
     """
 
     def __init__(
@@ -74,15 +75,15 @@ class Builder:
         config: MeasureConfig,
         plugins: Sequence[str] = (),
         parallel: int = 2,
-        device: str = "cpu",
+        policy: DevicePolicy = CPU_POLICY,
     ) -> None:
         self._context = context
         self._seed = config.seed
         self._pool = WorkerPool(
             plugins,
             parallel,
-            device,
-            timeout_sec=config.build_timeout(device),
+            policy.kind.name,
+            timeout_sec=policy.build_timeout_sec(config),
             memory_limit_bytes=config.memory_limit_bytes,
         )
 

@@ -28,6 +28,7 @@ from collage.backends.contract.base import BackendTarget
 from collage.cost.base import Cost, CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.database.record import Clocks
+from collage.cost.device import CPU_POLICY, DevicePolicy
 from collage.cost.measure.local_runner import clocks_of
 from collage.cost.measure.runner import RunResult
 from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
@@ -89,8 +90,8 @@ class EndToEndTimer:
         An existing folder for test data.
     progress : callable, optional
         Told about each turn.
-    device : str
-        Kind of the device: ``cpu`` or ``cuda``.
+    policy : DevicePolicy, optional
+        Of the device.
     """
 
     def __init__(
@@ -98,10 +99,10 @@ class EndToEndTimer:
         config: MeasureConfig,
         scratch: Path,
         progress: ProgressCallback = ignore,
-        device: str = "cpu",
+        policy: DevicePolicy = CPU_POLICY,
     ) -> None:
         self._config = config
-        self._device = device
+        self._policy = policy
         self._scratch = scratch
         self._progress = progress
 
@@ -136,7 +137,9 @@ class EndToEndTimer:
 
     def _enter(self, model: WholeModel) -> _Contestant:
         limit = 4 * self._config.memory_limit_bytes
-        worker = WorkerProcess(memory_limit_bytes=limit, device=self._device, open_device=True)
+        worker = WorkerProcess(
+            memory_limit_bytes=limit, device=self._policy.kind.name, open_device=True
+        )
         return _Contestant(model, worker)
 
     def _load(self, contestant: _Contestant, library: Path, folder: Path) -> None:

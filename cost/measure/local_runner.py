@@ -11,6 +11,7 @@ from typing import Any
 from collage.cost.base import Cost, CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.database.record import Clocks
+from collage.cost.device import CPU_POLICY, DevicePolicy
 from collage.cost.measure.runner import Alone, RunJob, Runner, RunResult
 from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
 from collage.cost.worker.sampling import summarize
@@ -31,15 +32,19 @@ class LocalRunner(Runner):
     fresh_process : bool
         Start a new process for every run. Right for whole models, whose thread pools would
         otherwise still spin when the next one is timed; too slow for thousands of candidates.
-    device : str
-        Kind of the device: ``cpu`` or ``cuda``.
+    policy : DevicePolicy, optional
+        Of the device.
     """
 
     def __init__(
-        self, config: MeasureConfig, *, fresh_process: bool = False, device: str = "cpu"
+        self,
+        config: MeasureConfig,
+        *,
+        fresh_process: bool = False,
+        policy: DevicePolicy = CPU_POLICY,
     ) -> None:
         self._config = config
-        self._device = device
+        self._policy = policy
         self._fresh_process = fresh_process
         self._worker: WorkerProcess | None = None
         self._initial_bytes = 0
@@ -55,11 +60,11 @@ class LocalRunner(Runner):
         return self._run(job, nullcontext)
 
     def run_sharing(self, job: RunJob, alone: Alone) -> RunResult:
-        """Needs a GPU alone only from the first call to the last one that is timed; the processor,
-        on which everything else runs too, all the time."""
-        if self._device == "cpu":
-            return super().run_sharing(job, alone)
-        return self._run(job, alone)
+        """Needs the device alone only from the first call to the last one that is timed, unless it
+        is one on which everything else runs too."""
+        if self._policy.kind.compiles_beside:
+            return self._run(job, alone)
+        return super().run_sharing(job, alone)
 
     def _run(self, job: RunJob, alone: Alone) -> RunResult:
         begin, self._waited_sec = time.perf_counter(), 0.0
@@ -79,7 +84,7 @@ class LocalRunner(Runner):
         if self._worker is None:
             limit = self._config.memory_limit_bytes
             self._worker = WorkerProcess(
-                memory_limit_bytes=limit, device=self._device, open_device=True
+                memory_limit_bytes=limit, device=self._policy.kind.name, open_device=True
             )
 
     def close(self) -> None:
@@ -102,7 +107,7 @@ class LocalRunner(Runner):
 
     def _ask(self, worker: WorkerProcess, job: RunJob, alone: Alone) -> RunResult:
         request = {
-            "task": "run" if self._device == "cpu" else "prepare",
+            "task": "prepare" if self._policy.kind.compiles_beside else "run",
             "library": str(job.library),
             "inputs": str(job.inputs),
             "expected": str(job.expected),
@@ -110,9 +115,9 @@ class LocalRunner(Runner):
             "config": self._config.to_dict(),
         }
         try:
-            worker.send(request, self._config.run_timeout(self._device))
+            worker.send(request, self._policy.run_timeout_sec(self._config))
             answer = worker.receive()
-            if self._device != "cpu" and _is_valid(answer):
+            if self._policy.kind.compiles_beside and _is_valid(answer):
                 answer = self._measure_alone(worker, alone)
         except WorkerFailure as err:
             self.close()
@@ -121,9 +126,9 @@ class LocalRunner(Runner):
             self.close()  # An interrupt: the answer under way must not meet the next request.
             raise
         status = CostStatus(answer["status"])
-        failed_on_gpu = self._device != "cpu" and status in _LEAVES_ERRORS
-        # The CUDA runtime keeps an error until it is asked: the next candidate would get the blame.
-        if answer.get("replace", False) or failed_on_gpu:
+        # A context keeps an error until it is asked: the next candidate would get the blame.
+        spoilt = self._policy.has_context and status in _LEAVES_ERRORS
+        if answer.get("replace", False) or spoilt:
             self.close()
         if status is not CostStatus.VALID:
             return RunResult(Cost(status, reason=answer["reason"]))

@@ -21,7 +21,7 @@ from collage.backends.contract.base import BackendTarget, BuildContext, LibraryN
 from collage.backends.contract.errors import CodegenError, CompileError
 from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
-from collage.cost.device.detect import device_kind
+from collage.cost.device import policy_for
 from collage.cost.processes.plugins import plugins_for
 from collage.cost.processes.worker_pool import WorkerPool
 from collage.cost.worker.build import (
@@ -121,7 +121,7 @@ def compile_models(
         results[index] = _result(answer)
         done(index, results[index])
 
-    kind = device_kind(targets)
+    policy = policy_for(targets)
     context.work_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=context.work_dir, prefix="models-") as name:
         folder = Path(name)
@@ -140,8 +140,8 @@ def compile_models(
         with WorkerPool(
             plugins_for(targets),
             min(len(jobs), parallel, _that_fit(weights_bytes)),
-            kind,
-            timeout_sec=_PATIENCE * config.build_timeout(kind),
+            policy.kind.name,
+            timeout_sec=_PATIENCE * policy.build_timeout_sec(config),
             memory_limit_bytes=_MEMORY * config.memory_limit_bytes,
         ) as pool:
             pool.ask(len(jobs), request, take)

@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.errors import OutputError
-from collage.backends.devices import device_named
 from collage.backends.storage.device_lock import exclusive
 from collage.cost.base import Cost, CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.database.record import Record, RecordKey
-from collage.cost.device.detect import available_cores
+from collage.cost.device import DevicePolicy
 from collage.cost.measure.builder import Builder, BuildJob, BuildResult
 from collage.cost.measure.end_to_end import EndToEndTimer, WholeModel
 from collage.cost.measure.model_builder import ModelJob, ModelResult, compile_models
@@ -32,23 +31,9 @@ from collage.cost.processes.plugins import plugins_for
 from collage.cost.progress import ProgressCallback, ProgressEvent
 from collage.cost.reference.precision import is_half
 
-_CPU_BUILDERS = 2
-_CPU_BATCH = 8
-"""Workloads built before they are timed: enough to keep the builders busy, and little to lose."""
-
-_JOBS_PER_BUILDER = 4
-"""The same for a GPU, where building goes on while others are timed."""
 _TUNING_POLL_SEC = 0.2
 _TUNING_SHARE = 0.6
 """Of the time left. What was chosen by then is to be built and timed."""
-
-
-def default_builders(device_kind: str) -> int:
-    """Builder processes when nobody says how many.
-
-    For a GPU one per core but one, which launches what is timed; nvcc takes seconds of each.
-    """
-    return _CPU_BUILDERS if device_kind == "cpu" else max(2, available_cores() - 1)
 
 
 class Measurer:
@@ -60,8 +45,8 @@ class Measurer:
         Cache and scratch folders, threads, compiler.
     config : MeasureConfig
         Repetitions, limits, tolerances.
-    device_kind : str
-        ``cpu`` or ``cuda``.
+    policy : DevicePolicy
+        What differs between kinds of devices.
     runner : Runner
         Times; closed with the measurer.
     answers : Answers
@@ -82,7 +67,7 @@ class Measurer:
         self,
         context: BuildContext,
         config: MeasureConfig,
-        device_kind: str,
+        policy: DevicePolicy,
         runner: Runner,
         answers: Answers,
         stats: MeasureStats,
@@ -94,22 +79,17 @@ class Measurer:
     ) -> None:
         self._context = context
         self._config = config
-        self._kind = device_kind
+        self._policy = policy
         self._runner = runner
         self._answers = answers
         self._stats = stats
         self._progress = progress
-        self._parallel = parallel_builds or default_builders(device_kind)
+        self._parallel = parallel_builds or policy.builders()
         self._plugins = list(plugins)
         self._deadline = deadline
         self._builder: Builder | None = None
         self._done = 0
         self._wanted = 0
-
-    @property
-    def has_builder(self) -> bool:
-        """Whether builder processes were started."""
-        return self._builder is not None
 
     def close(self) -> None:
         """End the worker processes; the next measurement starts new ones."""
@@ -122,7 +102,7 @@ class Measurer:
         """Record the cost of each; with ``within_budget`` only as long as there is time."""
         self._wanted += len(misses)
         waiting = list(misses.items())
-        size = _CPU_BATCH if self._kind == "cpu" else _JOBS_PER_BUILDER * self._parallel
+        size = self._policy.batch_size(self._parallel)
         begin = time.monotonic()
         with self._tuning(misses.values()) as tuning:
             while waiting and not (within_budget and self._time_is_up()):
@@ -143,7 +123,7 @@ class Measurer:
     def _tuning(self, questions: Iterable[Question]) -> Tuning:
         context = replace(self._context, work_dir=self.scratch() / "tuning")
         return Tuning(
-            questions, context, self._config, self._kind, lambda text: self._tell("tune", text)
+            questions, context, self._config, self._policy, lambda text: self._tell("tune", text)
         )
 
     def compile_models(
@@ -161,7 +141,7 @@ class Measurer:
             )
 
         with ExitStack() as stack:
-            if self._kind == "cpu":
+            if not self._policy.kind.compiles_beside:
                 # The compiler would run on the very cores that another search times on.
                 stack.enter_context(self.lock())
             begin = time.perf_counter()
@@ -182,7 +162,7 @@ class Measurer:
         rounds: int,
     ) -> list[Record]:
         """Record the end-to-end time of each model, all timed against each other."""
-        timer = EndToEndTimer(self._config, self.scratch(), self._progress, self._kind)
+        timer = EndToEndTimer(self._config, self.scratch(), self._progress, self._policy)
         with self.lock():
             begin = time.perf_counter()
             results = timer.measure(models, libraries, inputs, expected, rounds)
@@ -201,7 +181,7 @@ class Measurer:
             self._tell("wait", "another process is measuring on this device")
 
         asked = time.perf_counter()
-        with exclusive(device_named(self._kind), waiting):
+        with exclusive(self._policy.kind, waiting):
             got = time.perf_counter()
             self._stats.seconds_waiting += got - asked
             try:
@@ -234,7 +214,7 @@ class Measurer:
         if self._builder is None:
             self._plugins = sorted({*self._plugins, *plugins})
             self._builder = Builder(
-                self._context, self._config, self._plugins, self._parallel, self._kind
+                self._context, self._config, self._plugins, self._parallel, self._policy
             )
         return self._builder
 
@@ -265,10 +245,12 @@ class _Batch:
         ]
 
     def measure(self) -> None:
-        if self._jobs and self._owner._kind == "cpu":
-            self._build_then_time()
-        elif self._jobs:
+        if not self._jobs:
+            return
+        if self._owner._policy.kind.compiles_beside:
             self._time_while_building()
+        else:
+            self._build_then_time()
 
     def _build_then_time(self) -> None:
         owner = self._owner

@@ -13,6 +13,7 @@ from collage.backends.contract.errors import MeasurementError
 from collage.backends.contract.registry import get_backend
 from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
+from collage.cost.device import DevicePolicy
 from collage.cost.measure.replay import Question
 from collage.cost.processes.plugins import plugins_for
 from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
@@ -36,8 +37,8 @@ class Tuning:
         Where to build, and what remembers choices.
     config : MeasureConfig
         Limits of time and memory, seed.
-    device : str
-        Kind of the device: nothing is tuned on a ``cpu``, where it would disturb what is timed.
+    policy : DevicePolicy
+        Of the device: nothing is tuned where that would disturb what is timed.
     tell : callable
         Told what begins, and in the end what failed.
     """
@@ -47,15 +48,15 @@ class Tuning:
         questions: Iterable[Question],
         context: BuildContext,
         config: MeasureConfig,
-        device: str,
+        policy: DevicePolicy,
         tell: Tell,
     ) -> None:
-        self._context, self._config, self._device, self._tell = context, config, device, tell
+        self._context, self._config, self._policy, self._tell = context, config, policy, tell
         self._lock = threading.Lock()
         self._closed = False
         self._workers: set[WorkerProcess] = set()
         by_target: dict[BackendTarget, list[Workload]] = {}
-        for workload, target in questions if device != "cpu" else ():
+        for workload, target in questions if policy.kind.compiles_beside else ():
             if isinstance(get_backend(target.backend), Tunable):
                 by_target.setdefault(target, []).append(workload)
         wanted = {target: found for target, found in by_target.items() if len(found) > 1}
@@ -109,7 +110,7 @@ class Tuning:
             worker = WorkerProcess(
                 plugins_for([target]),
                 memory_limit_bytes=self._config.memory_limit_bytes,
-                device=self._device,
+                device=self._policy.kind.name,
             )
             self._workers.add(worker)
         request = {
@@ -120,7 +121,7 @@ class Tuning:
             "seed": self._config.seed,
         }
         # As long as their builders might take one after the other.
-        limit_sec = len(workloads) * self._config.build_timeout(self._device)
+        limit_sec = len(workloads) * self._policy.build_timeout_sec(self._config)
         try:
             worker.send(request, limit_sec)
             answer = worker.receive()

@@ -17,7 +17,7 @@ from collage.cost.config import MeasureConfig
 from collage.cost.database.jsonl import Database
 from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import END_TO_END, PARTITION, TRANSITION, Record, RecordKey
-from collage.cost.device.detect import Device, detect, device_kind
+from collage.cost.device import Device, policy_for
 from collage.cost.measure.end_to_end import WholeModel
 from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.measure.model_builder import ModelJob, ModelResult
@@ -118,11 +118,6 @@ class MeasuredCostModel(CostModel):
     def database(self) -> Database:
         """The log in use."""
         return self._answers.database
-
-    @property
-    def has_workers(self) -> bool:
-        """Whether anything was built, for which worker processes run."""
-        return any(lane.measurer.has_builder for lane in self._lanes.values())
 
     def device(self, targets: Sequence[BackendTarget]) -> Device:
         """What measurements for these targets are made on.
@@ -294,10 +289,11 @@ class MeasuredCostModel(CostModel):
         return [self._answers.cost(key) for key in keys]
 
     def _lane(self, targets: Sequence[BackendTarget]) -> _Lane:
-        kind = device_kind(targets)
+        policy = policy_for(targets)
+        kind = policy.kind.name
         if kind not in self._lanes:
             given = self._device is not None and self._device.kind == kind
-            device = self._device if given and self._device is not None else detect(kind)
+            device = self._device if given and self._device is not None else policy.detect()
             runner = self._runner if given or self._device is None else None
             self._lanes[kind] = _Lane(
                 device,
@@ -305,8 +301,8 @@ class MeasuredCostModel(CostModel):
                 Measurer(
                     self._context,
                     self._config,
-                    kind,
-                    runner if runner is not None else LocalRunner(self._config, device=kind),
+                    policy,
+                    runner if runner is not None else LocalRunner(self._config, policy=policy),
                     self._answers,
                     self.stats,
                     self._progress,

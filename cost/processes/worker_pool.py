@@ -6,7 +6,7 @@ import select
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from collage.cost.device.detect import available_cores
+from collage.cost.device import available_cores
 from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
 
 _RETIRE_AFTER = 400

@@ -13,7 +13,7 @@ from collage.backends.toolchain.cuda_driver import CudaDriver, CudaError
 from collage.backends.toolchain.cuda_runtime import load_runtime
 from collage.cost.config import CudaConfig, MeasureConfig
 from collage.cost.database.record import Clocks
-from collage.cost.device.cuda.clocks import Management
+from collage.cost.device.nvml import Management
 from collage.cost.worker.cuda.flush import CacheFlush
 from collage.cost.worker.cuda.timers import CudaTimer, open_timer
 from collage.cost.worker.sampling import take_samples, take_single_samples

@@ -35,7 +35,7 @@ from collage.config import Config
 from collage.cost.base import Cost, CostStatus
 from collage.cost.database.jsonl import Database
 from collage.cost.database.record import TRANSITION, Record, RecordKey
-from collage.cost.device.detect import Device
+from collage.cost.device import CUDA_POLICY, Device
 from collage.cost.measure.end_to_end import WholeModel
 from collage.cost.measure.model_builder import ModelJob, ModelResult, compile_to_measure
 from collage.cost.measure.scheduler import Measurer
@@ -281,7 +281,7 @@ def test_several_gpus_in_the_log_are_an_error(recorded: Recorded, tmp_path: Path
     log.write_bytes(recorded.log.read_bytes())
     record = Database(recorded.log, read_only=True).records()[0]
     h100 = dataclasses.replace(H200, name="NVIDIA H100, PCIe", cores=114)
-    key = dataclasses.replace(record.key, device=h100.key)
+    key = dataclasses.replace(record.key, device=CUDA_POLICY.device_key(h100))
     Database(log).append(dataclasses.replace(record, key=key))
     with pytest.raises(LogError, match=r"several GPUs of architecture sm_90a .*H200.*H100, PCIe"):
         collage.optimize(network(), TARGETS, log=log, replay=True)
@@ -297,5 +297,5 @@ def test_a_log_of_no_such_gpu_is_an_error(recorded: Recorded, tmp_path: Path) ->
 
 def test_a_gpu_is_read_from_its_key() -> None:
     for device in (H200, dataclasses.replace(H200, name="Some, GPU", driver="CUDA 13.1")):
-        assert Device.from_key(device.key, device.driver) == device
-    assert Device.from_key("AMD EPYC, 2 cores, isa 0123456789ab", "none") is None
+        assert CUDA_POLICY.device_from_key(CUDA_POLICY.device_key(device), device.driver) == device
+    assert CUDA_POLICY.device_from_key("AMD EPYC, 2 cores, isa 0123456789ab", "none") is None

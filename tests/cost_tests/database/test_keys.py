@@ -13,7 +13,7 @@ from tvm.relax import op
 from collage.backends.contract.registry import get_backend
 from collage.cost.database import keys
 from collage.cost.database.keys import ModuleKeys, code_digest
-from collage.cost.device.detect import available_cores, detect, resolve_threads
+from collage.cost.device import CPU_POLICY, available_cores, resolve_threads
 from collage.cost.workload.workload import Workload
 from tests.cost_tests import toy_backend
 from tests.cost_tests.support import native_partition, tensor
@@ -63,8 +63,8 @@ def test_what_all_backends_share_is_part_of_every_key(
 
 
 def test_the_device_has_a_name_and_cores() -> None:
-    device = detect()
+    device = CPU_POLICY.detect()
     assert device.kind == "cpu" and device.name and device.driver == "none"
     assert device.cores == available_cores() == resolve_threads(0) >= 1
     assert resolve_threads(3) == 3
-    assert detect() == device
+    assert CPU_POLICY.detect() == device

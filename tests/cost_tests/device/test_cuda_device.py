@@ -6,8 +6,6 @@ import ctypes
 import dataclasses
 import json
 import subprocess
-import sys
-import types
 from pathlib import Path
 
 import pytest
@@ -17,16 +15,15 @@ import tvm_ffi
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.errors import MeasurementError, TargetError
 from collage.backends.toolchain.cuda_driver import CudaDriver, CudaError
-from collage.backends.toolchain.cuda_runtime import has_device
+from collage.backends.toolchain.cuda_runtime import Gpu, has_device
 from collage.backends.toolchain.cuda_toolkit import find_toolkit
 from collage.cost.base import Cost, CostStatus
 from collage.cost.config import CudaConfig, MeasureConfig
 from collage.cost.database.jsonl import Database
 from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import Clocks, Record
-from collage.cost.device.cuda import facts
-from collage.cost.device.cuda.clocks import Management
-from collage.cost.device.detect import Device, detect, device_kind
+from collage.cost.device import CPU_POLICY, CUDA_POLICY, Device, cuda, policy_for
+from collage.cost.device.nvml import Management
 from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.measure.runner import RunJob
 from collage.cost.models.measured import MeasuredCostModel
@@ -107,46 +104,20 @@ def test_clocks_are_read_where_they_can_be(fake: Path, tmp_path: Path) -> None:
     assert Management.open("0000:40:00.0", str(tmp_path / "none.so")) is None
 
 
-def pycuda_stand_in() -> types.ModuleType:
-    """As much of ``pycuda.driver`` as facts are asked of."""
-    driver = types.ModuleType("pycuda.driver")
-
-    class Device:
-        def __init__(self, index: int) -> None:
-            if index:
-                raise Error("invalid device ordinal")
-
-        name = staticmethod(lambda: "NVIDIA H200")
-        compute_capability = staticmethod(lambda: (9, 0))
-        total_memory = staticmethod(lambda: 150_754_820_096)
-        pci_bus_id = staticmethod(lambda: "0000:40:00.0")
-        get_attribute = staticmethod({"MPC": 132}.__getitem__)
-
-    class Error(Exception):
-        pass
-
-    attributes = types.SimpleNamespace(MULTIPROCESSOR_COUNT="MPC")
-    driver.__dict__.update(
-        {"init": lambda: None, "Device": Device, "Error": Error, "device_attribute": attributes}
-    )
-    driver.__dict__["get_driver_version"] = lambda: 13000
-    package = types.ModuleType("pycuda")
-    package.__dict__["driver"] = driver
-    return package
-
-
-def test_the_device_s_facts_from_pycuda(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = pycuda_stand_in()
-    monkeypatch.setitem(sys.modules, "pycuda", package)
-    monkeypatch.setitem(sys.modules, "pycuda.driver", package.driver)
-    open_management = Management.open
-    monkeypatch.setattr(facts.Management, "open", lambda bus_id: open_management(bus_id, str(fake)))
-    assert detect("cuda") == H200
-    assert str(H200) == "NVIDIA H200, 132 multiprocessors"
-    with pytest.raises(MeasurementError, match="invalid device ordinal"):
-        facts.read_facts(1)
-    monkeypatch.setattr(facts.Management, "open", lambda bus_id: None)
-    assert detect("cuda").driver == "CUDA 13.0"
+def test_the_device_s_facts(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = Gpu("NVIDIA H200", 90, 132, 150_754_820_096)
+    open_management, found = Management.open, [gpu]
+    monkeypatch.setattr(cuda, "load_runtime", lambda: None)
+    monkeypatch.setattr(cuda, "find_gpu", lambda: found[0] if found else None)
+    monkeypatch.setattr(cuda, "CudaDriver", lambda: CudaDriver(str(fake)))
+    monkeypatch.setattr(cuda.Management, "open", lambda bus_id: open_management(bus_id, str(fake)))
+    assert CUDA_POLICY.detect() == dataclasses.replace(H200, driver="580.65.06, CUDA 13.1")
+    assert CUDA_POLICY.device_key(H200) == "NVIDIA H200, 132 SMs, sm_90, 143771 MiB"
+    monkeypatch.setattr(cuda.Management, "open", lambda bus_id: None)
+    assert CUDA_POLICY.detect().driver == "CUDA 13.1"
+    found.clear()
+    with pytest.raises(TargetError, match=r"nothing can be measured.*there is no CUDA device"):
+        CUDA_POLICY.detect()
 
 
 @without_device
@@ -155,13 +126,13 @@ def test_without_a_device_nothing_is_measured_and_the_message_says_why(
 ) -> None:
     target = BackendTarget("tvm", SM90)
     with pytest.raises(TargetError, match="nothing can be measured for target 'cuda'"):
-        detect("cuda")
+        CUDA_POLICY.detect()
     with (
         MeasuredCostModel(context, Database(), config) as model,
         pytest.raises(TargetError, match="target 'cuda'"),
     ):
         model.estimate([tvm_workload(2, 2)], [target])
-    with LocalRunner(config, device="cuda") as runner:
+    with LocalRunner(config, policy=CUDA_POLICY) as runner:
         job = RunJob.in_folder(context.work_dir)
         with pytest.raises(MeasurementError, match="a measuring process cannot start"):
             runner.run(job)
@@ -169,9 +140,9 @@ def test_without_a_device_nothing_is_measured_and_the_message_says_why(
 
 def test_what_is_measured_on_follows_from_the_targets() -> None:
     cpu, gpu = BackendTarget("tvm", tvm.target.Target("llvm")), BackendTarget("cublas", SM90)
-    assert device_kind([cpu, cpu]) == "cpu" and device_kind([gpu]) == "cuda"
+    assert policy_for([cpu, cpu]) is CPU_POLICY and policy_for([gpu]) is CUDA_POLICY
     with pytest.raises(TargetError, match="several kinds"):
-        device_kind([cpu, gpu])
+        policy_for([cpu, gpu])
 
 
 def test_keys_on_a_gpu_hold_the_gpu_and_its_compiler(context: BuildContext) -> None:
@@ -196,7 +167,7 @@ def test_keys_on_a_gpu_hold_the_gpu_and_its_compiler(context: BuildContext) -> N
 def test_keys_on_a_cpu_know_nothing_of_gpus(context: BuildContext) -> None:
     """Logs of releases that could not measure on GPUs stay hits."""
     target = BackendTarget("tvm", tvm.target.Target("llvm"))
-    cpu = detect("cpu")
+    cpu = CPU_POLICY.detect()
     key = KeyMaker(context, MeasureConfig(), cpu).partition(tvm_workload(2, 2), target)
     assert "nvcc" not in dict(key.versions) and "cuda" not in json.loads(key.config)
     assert key.device == f"{cpu.name}, {cpu.cores} cores, isa {cpu.features}"

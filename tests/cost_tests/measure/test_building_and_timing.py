@@ -22,14 +22,14 @@ from collage.cost.config import MeasureConfig
 from collage.cost.database.jsonl import Database
 from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import Clocks, RecordKey
-from collage.cost.device.detect import Device
+from collage.cost.device import CPU_POLICY, CUDA_POLICY, Device
 from collage.cost.measure import scheduler as measuring
 from collage.cost.measure.builder import BuildResult
 from collage.cost.measure.end_to_end import WholeModel
 from collage.cost.measure.model_builder import ModelResult
 from collage.cost.measure.replay import Answers, MeasureStats, Question
 from collage.cost.measure.runner import RunJob, Runner, RunResult
-from collage.cost.measure.scheduler import Measurer, default_builders
+from collage.cost.measure.scheduler import Measurer
 from collage.cost.progress import ignore
 from collage.cost.worker.build import load_arrays
 from collage.cost.worker.requirements import load_needs, stage_to_measure
@@ -65,7 +65,7 @@ def measurer(
     made = Measurer(
         context,
         MeasureConfig(),
-        "cuda",
+        CUDA_POLICY,
         runner,
         answers,
         stats,
@@ -160,8 +160,8 @@ def test_bad_builds_are_recorded_and_the_time_budget_ends_the_rest(
 
 def test_a_gpu_gets_a_builder_per_core_but_one(monkeypatch: pytest.MonkeyPatch) -> None:
     for cores, builders in ((1, 2), (2, 2), (16, 15)):
-        monkeypatch.setattr("collage.cost.measure.scheduler.available_cores", lambda n=cores: n)
-        assert default_builders("cuda") == builders and default_builders("cpu") == 2
+        monkeypatch.setattr("collage.cost.device.cuda.available_cores", lambda n=cores: n)
+        assert CUDA_POLICY.builders() == builders and CPU_POLICY.builders() == 2
 
 
 # --- what a library needs before it is loaded -------------------------------------------------

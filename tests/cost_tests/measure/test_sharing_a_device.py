@@ -23,14 +23,14 @@ from collage.cost.config import CudaConfig, MeasureConfig
 from collage.cost.database.jsonl import Database
 from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import Record
-from collage.cost.device.detect import Device
+from collage.cost.device import CUDA_POLICY, Device
 from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.measure.replay import Answers, MeasureStats
 from collage.cost.measure.scheduler import Measurer
 from collage.cost.progress import ProgressEvent
 from collage.testing.runner_contract import RunnerContract
 from tests.cost_tests.conftest import Library, ToyTarget, toy_workload
-from tests.cost_tests.worker.fragile_device import SLOW_UPLOAD_SEC, FragileRunner
+from tests.cost_tests.worker.fragile_device import SLOW_UPLOAD_SEC, FragileRunner, fragile_policy
 
 RUN_LIMIT_SEC = 4.0
 CONFIG = MeasureConfig(
@@ -56,7 +56,7 @@ class TestStepByStep(RunnerContract):
     @pytest.fixture(scope="class")
     @classmethod
     def shared_runner(cls) -> Iterator[LocalRunner]:
-        with FragileRunner(CONFIG, device="fragile:sound") as runner:
+        with FragileRunner(CONFIG, policy=fragile_policy("sound")) as runner:
             yield runner
 
     @pytest.fixture
@@ -72,14 +72,14 @@ def after_a_wait_of(seconds: float) -> Iterator[None]:
 
 def test_a_candidate_is_not_charged_for_waiting(config: MeasureConfig, library: Library) -> None:
     wait_sec = RUN_LIMIT_SEC + 0.5
-    with FragileRunner(config, device="fragile:sound") as runner:
+    with FragileRunner(config, policy=fragile_policy("sound")) as runner:
         result = runner.run_sharing(library("right"), lambda: after_a_wait_of(wait_sec))
     assert result.cost.is_valid and result.run_sec < wait_sec
 
 
 def test_all_steps_together_have_one_time_limit(config: MeasureConfig, library: Library) -> None:
     """What loading took is missing when the kernel hangs."""
-    with FragileRunner(config, device="fragile:slow") as runner:
+    with FragileRunner(config, policy=fragile_policy("slow")) as runner:
         runner.run(library("right"))  # So that starting the worker is not in the figure.
         result = runner.run_sharing(library("hang"), lambda: after_a_wait_of(0.5))
     assert result.cost.status is CostStatus.TIMED_OUT
@@ -97,7 +97,7 @@ def test_nothing_is_called_before_the_device_is_free(
         raise MeasurementError("another process holds the device since an hour")
         yield
 
-    with FragileRunner(config, device="fragile:sound") as runner:
+    with FragileRunner(config, policy=fragile_policy("sound")) as runner:
         with pytest.raises(MeasurementError, match="since an hour"):
             runner.run_sharing(library("abort"), never)
         assert runner.pid is None, "what was prepared must not meet the next request"
@@ -110,7 +110,7 @@ def test_a_process_that_dies_while_it_waits_is_replaced(
     """Not the candidate's doing: nothing of it was called."""
     turns: list[int | None] = []
 
-    with FragileRunner(config, device="fragile:sound") as runner:
+    with FragileRunner(config, policy=fragile_policy("sound")) as runner:
 
         @contextmanager
         def alone() -> Iterator[None]:
@@ -134,8 +134,8 @@ class _Search:
         self._measurer = Measurer(
             context,
             config,
-            "cuda",
-            FragileRunner(config, device="fragile:slow"),
+            CUDA_POLICY,
+            FragileRunner(config, policy=fragile_policy("slow")),
             Answers(self._database, self.stats),
             self.stats,
             self.events.append,

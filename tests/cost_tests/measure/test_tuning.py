@@ -18,7 +18,7 @@ from collage.backends.storage.tuning_store import CACHE_FILE
 from collage.cost.config import MeasureConfig
 from collage.cost.database.jsonl import Database
 from collage.cost.database.keys import KeyMaker
-from collage.cost.device.detect import Device
+from collage.cost.device import CPU_POLICY, CUDA_POLICY, Device, DevicePolicy
 from collage.cost.measure import scheduler as measuring
 from collage.cost.measure.replay import Answers, MeasureStats, Question
 from collage.cost.measure.scheduler import Measurer
@@ -62,10 +62,10 @@ def pids(context: BuildContext, what: str) -> list[int]:
 class Search:
     """A measurer for a GPU that times nothing, and what it said and recorded."""
 
-    def __init__(self, context: BuildContext, kind: str = "cuda") -> None:
+    def __init__(self, context: BuildContext, policy: DevicePolicy = CUDA_POLICY) -> None:
         self.events: list[ProgressEvent] = []
         self.database = Database()
-        self._context, self._kind = context, kind
+        self._context, self._policy = context, policy
 
     def measure(self, questions: list[Question], deadline: float | None = None) -> list[str]:
         """The backends of what was measured, in that order."""
@@ -73,7 +73,7 @@ class Search:
         made = Measurer(
             self._context,
             MeasureConfig(),
-            self._kind,
+            self._policy,
             SlowRunner(0.0),
             Answers(self.database, stats),
             stats,
@@ -158,6 +158,6 @@ def test_a_single_candidate_is_left_to_its_builder(context: BuildContext) -> Non
 def test_nothing_is_tuned_beside_what_is_timed_on_a_cpu(context: BuildContext) -> None:
     questions = [(workload(n, 10), tunable()) for n in range(1, 4)]
     told: list[str] = []
-    with Tuning(questions, context, MeasureConfig(), "cpu", told.append) as tuning:
+    with Tuning(questions, context, MeasureConfig(), CPU_POLICY, told.append) as tuning:
         assert not tuning.is_under_way(questions[0][1])
     assert not told and not pids(context, "tuned")

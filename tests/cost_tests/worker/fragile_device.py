@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 from tvm import relax
 
 import collage.cost.worker.run
+from collage.backends.devices import CUDA
 from collage.cost.database.record import Clocks
+from collage.cost.device import DevicePolicy
+from collage.cost.device.cuda import CudaPolicy
 from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.processes.worker_process import WorkerProcess
 from collage.cost.worker.session import CpuSession, DeviceLostError, Session
@@ -28,6 +31,18 @@ PLUGIN = "tests.cost_tests.worker.fragile_device:FragileBackend"
 SLOW_UPLOAD_SEC = 1.0
 
 
+def fragile_policy(how: str) -> DevicePolicy:
+    """How a GPU is measured on, for the fragile device."""
+
+    class FragileKind(type(CUDA)):  # type: ignore[misc]
+        name = f"fragile:{how}"
+
+    class FragilePolicy(CudaPolicy):
+        kind = FragileKind()
+
+    return FragilePolicy()
+
+
 class FragileRunner(LocalRunner):
     """Its workers know the fragile device."""
 
@@ -36,7 +51,7 @@ class FragileRunner(LocalRunner):
             self._worker = WorkerProcess(
                 [PLUGIN],
                 memory_limit_bytes=self._config.memory_limit_bytes,
-                device=self._device,
+                device=self._policy.kind.name,
                 open_device=True,
             )
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import tvm
 from tvm import relax
@@ -23,7 +24,7 @@ from collage.backends.toolchain.cuda_runtime import has_device
 from collage.cost.base import CostStatus
 from collage.cost.config import CudaConfig, MeasureConfig
 from collage.cost.database.jsonl import Database
-from collage.cost.device.detect import detect
+from collage.cost.device import CUDA_POLICY
 from collage.cost.measure.end_to_end import WholeModel
 from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.measure.runner import RunJob, Runner
@@ -105,7 +106,7 @@ class TestCudaRunner(RunnerContract):
             memory_limit_bytes=1 << 30,
             cuda=CudaConfig(repeat=20, min_repeat=5, run_timeout_sec=8.0),
         )
-        with LocalRunner(config, device="cuda") as runner:
+        with LocalRunner(config, policy=CUDA_POLICY) as runner:
             yield runner
 
     @pytest.fixture
@@ -189,11 +190,11 @@ def test_the_cache_is_flushed(context: BuildContext, tmp_path: Path) -> None:
 @gpu
 @needs_gpu
 def test_the_device_has_facts() -> None:
-    device = detect("cuda")
+    device = CUDA_POLICY.detect()
     assert device.kind == "cuda" and device.name and device.cores > 0
     assert device.features.startswith("sm_") and device.memory_mib > 1000
-    assert "CUDA" in device.driver and detect("cuda") == device
-    print(device, device.key, device.driver)
+    assert "CUDA" in device.driver and CUDA_POLICY.detect() == device
+    print(CUDA_POLICY.device_key(device), device.driver)
 
 
 @gpu
@@ -214,10 +215,11 @@ def test_the_cost_model_measures_and_replays(context: BuildContext, tmp_path: Pa
     print(overheads)
     # Two events next to each other; one dependent kernel after another.
     assert 0 <= overheads.call_sec < 1e-5 and 1e-7 < overheads.partition_sec < 1e-5
+    before = psutil.Process().children()
     with MeasuredCostModel(context, database, replay_only=True) as model:
         assert model.estimate(asked, targets) == costs
         assert model.overheads(native) == overheads
-        assert not model.has_workers
+        assert psutil.Process().children() == before, "no worker is started"
 
 
 @gpu

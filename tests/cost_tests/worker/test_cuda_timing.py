@@ -14,6 +14,7 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.cost.config import CudaConfig, MeasureConfig
+from collage.cost.device import CPU_POLICY, CUDA_POLICY
 from collage.cost.worker.cuda import timers
 from collage.cost.worker.cuda.flush import CacheFlush
 from collage.cost.worker.cuda.timers import TvmTimer, open_timer
@@ -150,9 +151,11 @@ def test_a_cuda_configuration_that_makes_no_sense_is_refused(wrong: dict[str, fl
 def test_a_configuration_survives_its_dictionary_and_counts_only_where_it_matters() -> None:
     config = MeasureConfig(repeat=7, cuda=CudaConfig(repeat=77))
     assert MeasureConfig.from_dict(config.to_dict()) == config
-    assert "cuda" not in config.key("cpu") and config.key("cpu")["repeat"] == 7
-    assert config.key("cpu") == MeasureConfig(repeat=7).key("cpu")
-    assert config.key("cuda")["cuda"]["repeat"] == 77
-    assert config.build_timeout("cuda") > config.build_timeout("cpu") == config.build_timeout_sec
-    assert config.run_timeout("cuda") > config.run_timeout("cpu") == config.run_timeout_sec
+    cpu, cuda = CPU_POLICY, CUDA_POLICY
+    assert "cuda" not in cpu.config_key(config) and cpu.config_key(config)["repeat"] == 7
+    assert cpu.config_key(config) == cpu.config_key(MeasureConfig(repeat=7))
+    assert cuda.config_key(config)["cuda"]["repeat"] == 77
+    assert cuda.build_timeout_sec(config) > cpu.build_timeout_sec(config)
+    assert cpu.build_timeout_sec(config) == config.build_timeout_sec
+    assert cuda.run_timeout_sec(config) > cpu.run_timeout_sec(config) == config.run_timeout_sec
     assert config.tolerance("float32") < config.tolerance("float32", half=True)

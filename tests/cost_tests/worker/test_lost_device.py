@@ -20,12 +20,12 @@ from collage.cost.worker.build import load_arrays, save_arrays
 from collage.cost.worker.build import test_data as make_test_data
 from tests.cost_tests.conftest import Library, ToyTarget, toy_workload
 from tests.cost_tests.worker import fragile_device
-from tests.cost_tests.worker.fragile_device import FragileRunner
+from tests.cost_tests.worker.fragile_device import FragileRunner, fragile_policy
 
 
 @contextmanager
 def runner_on(config: MeasureConfig, how: str) -> Iterator[FragileRunner]:
-    with FragileRunner(config, device=f"fragile:{how}") as runner:
+    with FragileRunner(config, policy=fragile_policy(how)) as runner:
         yield runner
 
 
@@ -98,7 +98,7 @@ def test_a_whole_model_that_loses_its_device_is_out_and_the_others_are_timed(
 
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    timer = EndToEndTimer(config, scratch, device="fragile:fatal")
+    timer = EndToEndTimer(config, scratch, policy=fragile_policy("fatal"))
     models = [model(name) for name in jobs]
     results = timer.measure(models, list(jobs.values()), inputs, expected, 2)
     statuses = [result.cost.status for result in results]

@@ -1,0 +1,122 @@
+"""What measuring must know of a kind of device."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from collage.backends.contract.context import BuildContext
+from collage.backends.devices import DeviceKind
+from collage.cost.config import MeasureConfig
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device's fingerprint; any difference makes measurements incomparable.
+
+    Attributes
+    ----------
+    kind : str
+        The name of a :class:`DeviceKind`.
+    name : str
+        The model's name, as the system or the driver gives it.
+    cores : int
+        Cores that this process may use; of a GPU its multiprocessors.
+    features : str
+        A digest of the instruction-set extensions: the same model may show fewer of them inside a
+        virtual machine. Of a GPU its architecture, ``sm_90``.
+    driver : str
+        ``none`` on a CPU.
+    memory_mib : int
+        Of a GPU.
+    """
+
+    kind: str
+    name: str
+    cores: int
+    features: str
+    driver: str = "none"
+    memory_mib: int = 0
+
+
+class DevicePolicy(ABC):
+    """How candidates are measured on a kind of device; its instances are stateless.
+
+    A device that compiling leaves alone (:attr:`DeviceKind.compiles_beside`) is held locked only
+    while something runs on it: candidates are timed while others are built, and backends tune
+    beside the builders. Any other is held for building, too.
+
+    Attributes
+    ----------
+    kind : DeviceKind
+        What the device is to compiling.
+    session : str
+        ``module:Class`` of the :class:`collage.cost.worker.session.Session` that a worker opens.
+    has_context : bool
+        Whether a process that uses the device holds a driver's context, which maps as much memory
+        as the device has, keeps an error until it is asked for it, and does not always survive
+        being taken down.
+    """
+
+    kind: ClassVar[DeviceKind]
+    session: ClassVar[str]
+    has_context: ClassVar[bool] = True
+
+    @abstractmethod
+    def detect(self) -> Device:
+        """The device of this kind on this machine that is measured on: the first.
+
+        Raises
+        ------
+        TargetError
+            When this machine cannot measure on such a device.
+        """
+
+    @abstractmethod
+    def device_key(self, device: Device) -> str:
+        """What names a device of this kind in the log."""
+
+    def device_from_key(self, key: str, driver: str) -> Device | None:
+        """The device that a log names by its key, as far as that can be told from it.
+
+        Parameters
+        ----------
+        key : str
+            As :meth:`device_key` gives it.
+        driver : str
+            As the log has it.
+        """
+        return None
+
+    @abstractmethod
+    def builders(self) -> int:
+        """Builder processes when nobody says how many."""
+
+    @abstractmethod
+    def batch_size(self, builders: int) -> int:
+        """Workloads that are begun together: enough to keep the builders busy, and little to
+        lose."""
+
+    def build_timeout_sec(self, config: MeasureConfig) -> float:
+        """Wall time for building one workload."""
+        return config.build_timeout_sec
+
+    def run_timeout_sec(self, config: MeasureConfig) -> float:
+        """Wall time for checking and timing one workload."""
+        return config.run_timeout_sec
+
+    def config_key(self, config: MeasureConfig) -> dict[str, Any]:
+        """What of the configuration counts for measurements on such a device, for their keys."""
+        value = config.to_dict()
+        del value["cuda"]
+        return value
+
+    def num_threads(self, context: BuildContext) -> int:
+        """Threads that count for a kernel's time; 0 where it does not ask how many there are."""
+        return 0
+
+    def compiler_versions(self) -> Mapping[str, str]:
+        """Versions of compilers that take part besides the one of the host."""
+        return {}

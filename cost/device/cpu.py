@@ -1,0 +1,68 @@
+"""Measuring on this machine's processor, on which everything else runs too."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from pathlib import Path
+
+from collage.backends.contract.context import NUM_THREADS_ALL, BuildContext
+from collage.backends.devices import CPU
+from collage.cost.device._base import Device, DevicePolicy
+
+_CPUINFO = Path("/proc/cpuinfo")
+_BUILDERS = 2
+_BATCH = 8
+
+
+class CpuPolicy(DevicePolicy):
+    """Held for building too, since the compiler would run on the cores that another one times."""
+
+    kind = CPU
+    session = "collage.cost.worker.session:CpuSession"
+    has_context = False
+
+    def detect(self) -> Device:
+        fields = _cpuinfo()
+        name = fields.get("model name") or platform.processor() or platform.machine()
+        flags = " ".join(sorted((fields.get("flags") or fields.get("features") or "").split()))
+        digest = hashlib.sha256(f"{platform.machine()} {flags}".encode()).hexdigest()[:12]
+        return Device(self.kind.name, " ".join(name.split()), available_cores(), digest)
+
+    def device_key(self, device: Device) -> str:
+        return f"{device.name}, {device.cores} cores, isa {device.features}"
+
+    def builders(self) -> int:
+        return _BUILDERS
+
+    def batch_size(self, builders: int) -> int:
+        return _BATCH
+
+    def num_threads(self, context: BuildContext) -> int:
+        return resolve_threads(context.num_threads)
+
+
+def available_cores() -> int:
+    """Cores that this process may use, which is also what OpenMP takes by default."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def resolve_threads(num_threads: int) -> int:
+    """The number of threads that ``num_threads`` stands for here."""
+    return available_cores() if num_threads == NUM_THREADS_ALL else num_threads
+
+
+def _cpuinfo() -> dict[str, str]:
+    """The first processor's fields, with lower-case names; empty where there is no such file."""
+    if not _CPUINFO.exists():
+        return {}
+    fields: dict[str, str] = {}
+    for line in _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines():
+        name, colon, value = line.partition(":")
+        if not colon:
+            break
+        fields[name.strip().lower()] = value.strip()
+    return fields

@@ -1,0 +1,88 @@
+"""Measuring on NVIDIA's GPUs, while the processor goes on building."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from collage.backends.contract.errors import (
+    BackendUnavailableError,
+    MeasurementError,
+    TargetError,
+)
+from collage.backends.devices import CUDA
+from collage.backends.toolchain.cuda_driver import CudaDriver, CudaError
+from collage.backends.toolchain.cuda_runtime import find_gpu, load_runtime
+from collage.backends.toolchain.cuda_toolkit import find_toolkit
+from collage.cost.config import MeasureConfig
+from collage.cost.device._base import Device, DevicePolicy
+from collage.cost.device.cpu import available_cores
+from collage.cost.device.nvml import Management
+
+_JOBS_PER_BUILDER = 4
+_KEY = re.compile(r"(.+), (\d+) SMs, (sm_\d+), (\d+) MiB")
+
+
+class CudaPolicy(DevicePolicy):
+    """Held only from the first call to the last one that is timed: code generators use it too."""
+
+    kind = CUDA
+    session = "collage.cost.worker.cuda.session:CudaSession"
+
+    def detect(self) -> Device:
+        try:
+            return self._detect()
+        except (BackendUnavailableError, MeasurementError, CudaError) as err:
+            raise TargetError(
+                f"nothing can be measured for target '{self.kind.target_kind}' on this machine: "
+                f"{err}",
+                value=self.kind.target_kind,
+            ) from err
+
+    def _detect(self) -> Device:
+        load_runtime()
+        gpu = find_gpu()
+        if gpu is None:
+            raise MeasurementError("there is no CUDA device", value=self.kind.name)
+        driver = CudaDriver()
+        management = Management.open(driver.pci_bus_id(0))
+        version = management.driver_version() if management is not None else ""
+        release = f"CUDA {driver.version()}"
+        return Device(
+            self.kind.name,
+            gpu.name,
+            gpu.multiprocessors,
+            gpu.arch,
+            f"{version}, {release}" if version else release,
+            gpu.memory_bytes >> 20,
+        )
+
+    def device_key(self, device: Device) -> str:
+        return f"{device.name}, {device.cores} SMs, {device.features}, {device.memory_mib} MiB"
+
+    def device_from_key(self, key: str, driver: str) -> Device | None:
+        found = _KEY.fullmatch(key)
+        if found is None:
+            return None
+        name, cores, features, memory_mib = found.groups()
+        return Device(self.kind.name, name, int(cores), features, driver, int(memory_mib))
+
+    def builders(self) -> int:
+        """One per core but one, which launches what is timed; nvcc takes seconds of each."""
+        return max(2, available_cores() - 1)
+
+    def batch_size(self, builders: int) -> int:
+        return _JOBS_PER_BUILDER * builders
+
+    def build_timeout_sec(self, config: MeasureConfig) -> float:
+        return config.cuda.build_timeout_sec
+
+    def run_timeout_sec(self, config: MeasureConfig) -> float:
+        return config.cuda.run_timeout_sec
+
+    def config_key(self, config: MeasureConfig) -> dict[str, Any]:
+        return {**super().config_key(config), "cuda": config.to_dict()["cuda"]}
+
+    def compiler_versions(self) -> Mapping[str, str]:
+        return {"nvcc": find_toolkit().version}
