@@ -1,9 +1,9 @@
 """Collage: measured partition search over many backends, on TVM Relax.
 
->>> import collage
->>> result = collage.optimize("model.onnx", ["llvm", "onednn"], log="model.jsonl")
->>> folder = result.export("model.bundle")
->>> outputs = collage.load(folder)(image)
+:func:`optimize` takes a model and the targets a machine has, and gives a :class:`Result`: the
+fastest partitioned module, the report that says why, and :meth:`Result.export`, which writes a
+bundle that :func:`load` reads on another machine. :mod:`collage.transform` has the same as a TVM
+pass; :func:`register_backend` adds a target of one's own.
 """
 
 from __future__ import annotations

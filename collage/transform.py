@@ -10,6 +10,8 @@ import tvm
 from collage.pipeline.optimize import optimize
 from collage.targets import TargetLike
 
+__all__ = ["CollagePartition"]
+
 
 def CollagePartition(targets: Sequence[TargetLike], **options: Any) -> tvm.transform.Pass:
     """Partition a module for the given targets, as a pass.
@@ -28,7 +30,18 @@ def CollagePartition(targets: Sequence[TargetLike], **options: Any) -> tvm.trans
 
     Examples
     --------
-    >>> seq = tvm.transform.Sequential([CollagePartition(["llvm", "onednn"], log="log.jsonl")])
+    >>> from tvm import relax
+    >>> builder = relax.BlockBuilder()
+    >>> x = relax.Var("x", relax.TensorType((1, 8), "float32"))
+    >>> with builder.function("main", [x]):
+    ...     with builder.dataflow():
+    ...         y = builder.emit_output(relax.op.nn.relu(x))
+    ...     result = builder.emit_func_output(y)
+    >>> partition = CollagePartition(["llvm"], log="relu.jsonl")
+    >>> passes = tvm.transform.Sequential([partition, relax.transform.CanonicalizeBindings()])
+    >>> partitioned = passes(builder.get())
+    >>> sorted(var.name_hint for var in partitioned.get_global_vars())
+    ['main', 'tvm_0']
     """
 
     def partition(mod: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:

@@ -17,6 +17,11 @@ class Composite:
         The pattern triple's name, for example ``onednn.conv2d_bias_relu``.
     nodes : int
         Bit set of dataflow-graph indices.
+
+    Examples
+    --------
+    >>> Composite("onednn.conv2d_bias_relu", nodes=0b111)
+    Composite(name='onednn.conv2d_bias_relu', nodes=7)
     """
 
     name: str
@@ -41,6 +46,15 @@ class Candidate:
     inline : bool
         Host-side bindings (tuples, tuple items, shape arithmetic) that stay in ``main`` and cost
         nothing.
+
+    Examples
+    --------
+    >>> from collage.targets import resolve_targets
+    >>> tvm, onednn = resolve_targets(["llvm", "onednn"])
+    >>> match = Composite("onednn.conv2d_bias", nodes=0b011)
+    >>> region = Candidate(match.nodes, onednn, (match,), rule=match.name)
+    >>> region.backend
+    'onednn'
     """
 
     nodes: int

@@ -11,7 +11,23 @@ from collage.search.candidates import Candidate
 
 
 class CandidateCosts(Protocol):
-    """Seconds per call of candidates; never asked for inline ones, which cost nothing."""
+    """Seconds per call of candidates; never asked for inline ones, which cost nothing.
+
+    Examples
+    --------
+    Whatever has the three methods will do; this one knows nothing but the number of bindings:
+
+    >>> class ByBinding:
+    ...     def seconds(self, candidates):
+    ...         return [1e-6 * candidate.nodes.bit_count() for candidate in candidates]
+    ...
+    ...     def known(self, candidate):
+    ...         return None
+    ...
+    ...     def lower_bound(self, candidate):
+    ...         return 0.0
+    >>> costs: CandidateCosts = ByBinding()
+    """
 
     def seconds(self, candidates: Sequence[Candidate]) -> list[float]:
         """The costs, found by measuring if need be; ``inf`` for a candidate that cannot be used.
@@ -46,6 +62,17 @@ class TableCosts:
         Every candidate evaluated, in order.
     batches : int
         How many times costs were asked for.
+
+    Examples
+    --------
+    >>> from collage.targets import resolve_targets
+    >>> tvm, onednn = resolve_targets(["llvm", "onednn"])
+    >>> cheap, missing = Candidate(0b01, tvm), Candidate(0b10, tvm)
+    >>> costs = TableCosts({cheap: 2e-06})
+    >>> costs.seconds([cheap, missing])
+    [2e-06, inf]
+    >>> costs.batches
+    1
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import tvm
 from tvm import relax
@@ -15,7 +15,13 @@ __all__ = ["DataflowGraph", "OpKind", "bits"]
 
 
 def bits(mask: int) -> Iterator[int]:
-    """The indices in a bit mask, ascending."""
+    """The indices in a bit mask, ascending.
+
+    Examples
+    --------
+    >>> list(bits(0b10110))
+    [1, 2, 4]
+    """
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1
@@ -28,7 +34,23 @@ class DataflowGraph:
     The numbering is topological and depends on nothing but the function. Bindings that no output
     needs are left out. Node sets are ``int`` bit masks: bit ``i`` stands for binding ``i``.
 
-    Build one with :meth:`from_function`.
+    Build one with :meth:`from_function`, or with :meth:`from_uses` where there is no function.
+
+    Examples
+    --------
+    >>> from tvm import relax
+    >>> builder = relax.BlockBuilder()
+    >>> x = relax.Var("x", relax.TensorType((1, 8), "float32"))
+    >>> with builder.function("main", [x]):
+    ...     with builder.dataflow():
+    ...         y = builder.emit(relax.op.exp(x))
+    ...         z = builder.emit_output(relax.op.add(y, x))
+    ...     result = builder.emit_func_output(z)
+    >>> graph = DataflowGraph.from_function(builder.get()["main"])
+    >>> [graph.op_name(index) for index in range(len(graph))]
+    ['exp', 'add']
+    >>> list(bits(graph.preds(1))), graph.is_output(1)
+    ([0], True)
     """
 
     def __init__(
@@ -112,6 +134,24 @@ class DataflowGraph:
             ),
             op_names=names,
             function=func,
+        )
+
+    @classmethod
+    def from_uses(cls, uses: Sequence[Sequence[int]]) -> DataflowGraph:
+        """A graph with no function behind it, to try a search on a table of costs.
+
+        Parameters
+        ----------
+        uses : sequence of sequence of int
+            By binding, the earlier ones that it uses. What nobody uses is an output.
+        """
+        used = {index for row in uses for index in row}
+        return cls(
+            bindings=(),
+            uses=tuple(tuple(row) for row in uses),
+            outputs=sum(1 << i for i in range(len(uses)) if i not in used),
+            kinds=(OpKind.ELEMWISE,) * len(uses),
+            op_names=tuple(f"op{i}" for i in range(len(uses))),
         )
 
     def __len__(self) -> int:

@@ -38,6 +38,11 @@ class RefineProgress:
         End-to-end time; ``inf`` if it could not be run.
     best_sec : float
         The best so far.
+
+    Examples
+    --------
+    >>> RefineProgress(trial=3, move="merge", seconds=0.9, best_sec=0.9).move in MOVES
+    True
     """
 
     trial: int
@@ -91,6 +96,19 @@ def refine(
     ------
     SearchError
         When the study in the storage is of another graph or other candidates.
+
+    Examples
+    --------
+    >>> from collage.targets import resolve_targets
+    >>> tvm, onednn = resolve_targets(["llvm", "onednn"])
+    >>> graph = DataflowGraph.from_uses([[], [0]])
+    >>> table = {Candidate(0b01, tvm): 2.0, Candidate(0b10, tvm): 2.0, Candidate(0b11, onednn): 3.0}
+    >>> apart = make_partitioning(graph, list(table)[:2])
+    >>> def whole_program(partitioning):
+    ...     return sum(table[candidate] for candidate in partitioning.candidates)
+    >>> better = refine(graph, apart, list(table), whole_program, trials=4)
+    >>> better.seconds, [candidate.backend for candidate in better.candidates]
+    (3.0, ['onednn'])
     """
     validate(graph, start)
     verbosity = optuna.logging.get_verbosity()

@@ -39,6 +39,16 @@ def exhaustive_search(
     ------
     SearchError
         When the graph is too large, or nothing covers it.
+
+    Examples
+    --------
+    >>> from collage.targets import resolve_targets
+    >>> tvm, onednn = resolve_targets(["llvm", "onednn"])
+    >>> from collage.search import TableCosts
+    >>> graph = DataflowGraph.from_uses([[], [0]])
+    >>> table = {Candidate(0b01, tvm): 2.0, Candidate(0b10, tvm): 2.0, Candidate(0b11, onednn): 3.0}
+    >>> exhaustive_search(graph, list(table), TableCosts(table)).seconds
+    3.0
     """
     if len(graph) > MAX_NODES:
         raise SearchError(f"{len(graph)} bindings are too many to try all covers", value=len(graph))

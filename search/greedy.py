@@ -51,6 +51,23 @@ def greedy(
     ------
     SearchError
         When there is no native target, or a name in ``priority`` is no target's.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from collage.targets import resolve_targets
+    >>> targets = resolve_targets(["llvm", "onednn"])
+    >>> from tvm import relax
+    >>> builder = relax.BlockBuilder()
+    >>> x = relax.Var("x", relax.TensorType((4, 8), "float32"))
+    >>> with builder.function("main", [x]):
+    ...     with builder.dataflow():
+    ...         y = builder.emit(relax.op.matmul(x, relax.const(np.ones((8, 8), "float32"))))
+    ...         z = builder.emit_output(relax.op.nn.relu(y))
+    ...     result = builder.emit_func_output(z)
+    >>> graph = DataflowGraph.from_function(builder.get()["main"])
+    >>> [(c.backend, c.nodes) for c in greedy(graph, targets).candidates]
+    [('onednn', 3)]
     """
     native = next((target for target in targets if is_native(target)), None)
     if native is None:
@@ -88,6 +105,14 @@ def single_backend(
     -------
     Partitioning
         Its origin is ``single:`` and the backend's name.
+
+    Examples
+    --------
+    >>> from collage.targets import resolve_targets
+    >>> tvm, onednn = resolve_targets(["llvm", "onednn"])
+    >>> graph = DataflowGraph.from_uses([[], [0]])
+    >>> [(c.backend, c.nodes) for c in single_backend(graph, tvm, tvm).candidates]
+    [('tvm', 3)]
     """
     targets = [native] if is_native(target) else [target, native]
     return greedy(graph, targets, origin=f"single:{target.backend}")

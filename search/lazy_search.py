@@ -34,6 +34,12 @@ class SearchProgress:
         Unmeasured candidates on the best path.
     optimistic_sec : float
         Cost of the best path; rises towards the optimum.
+
+    Examples
+    --------
+    >>> progress = SearchProgress(rounds=2, evaluated=9, pending=1, optimistic_sec=0.0031)
+    >>> f"{progress.pending} of the best path are not yet measured"
+    '1 of the best path are not yet measured'
     """
 
     rounds: int
@@ -60,6 +66,12 @@ class SearchResult:
         Shortest paths found.
     expanded : int
         States visited, all rounds together.
+
+    Examples
+    --------
+    >>> stopped = SearchResult(None, False, 0.0, evaluated=0, rounds=1, expanded=3)
+    >>> stopped.partitioning is None and not stopped.complete
+    True
     """
 
     partitioning: Partitioning | None
@@ -122,6 +134,19 @@ def search(
     Each round measures at least one candidate, so there are at most as many rounds as candidates;
     the time of a round is that of :func:`~collage.search.cover.cheapest_cover`. The result depends
     only on the graph, the order of the candidates and the costs.
+
+    Examples
+    --------
+    >>> from collage.targets import resolve_targets
+    >>> tvm, onednn = resolve_targets(["llvm", "onednn"])
+    >>> from collage.search import TableCosts
+    >>> graph = DataflowGraph.from_uses([[], [0]])
+    >>> table = {Candidate(0b01, tvm): 2.0, Candidate(0b10, tvm): 2.0, Candidate(0b11, onednn): 3.0}
+    >>> found = search(graph, list(table), TableCosts(table))
+    >>> found.complete, found.partitioning.seconds
+    (True, 3.0)
+    >>> [candidate.backend for candidate in found.partitioning.candidates]
+    ['onednn']
     """
     pool = _Pool(graph, [*candidates, *(c for seed in seeds for c in seed.candidates)], costs)
     stop = should_stop or (lambda: False)

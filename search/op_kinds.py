@@ -11,7 +11,15 @@ import enum
 
 
 class OpKind(enum.IntEnum):
-    """TVM's ``OpPatternKind`` (``relay/op_attr_types.h``), with one kind of our own, ``HOST``."""
+    """TVM's ``OpPatternKind`` (``relay/op_attr_types.h``), with one kind of our own, ``HOST``.
+
+    Examples
+    --------
+    >>> kind_of("nn.conv2d").name, kind_of("nn.relu").name
+    ('OUT_EWISE_FUSABLE', 'ELEMWISE')
+    >>> kind_of("no.such_operator").name
+    'OPAQUE'
+    """
 
     ELEMWISE = 0
     """One output element from the input elements at the same place."""

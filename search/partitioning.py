@@ -26,6 +26,15 @@ class Partitioning:
         when nobody has asked.
     origin : str
         Who made it: ``optimal``, ``greedy``, ``single:onednn``, ``refined`` …
+
+    Examples
+    --------
+    >>> from collage.targets import resolve_targets
+    >>> tvm, onednn = resolve_targets(["llvm", "onednn"])
+    >>> one = Partitioning((Candidate(0b01, tvm), Candidate(0b10, onednn)), seconds=3e-3)
+    >>> other = Partitioning((Candidate(0b10, onednn), Candidate(0b01, tvm)), origin="greedy")
+    >>> one.key() == other.key()
+    True
     """
 
     candidates: tuple[Candidate, ...]
@@ -127,6 +136,15 @@ def make_partitioning(
     ------
     SearchError
         When they are no partitioning of the graph.
+
+    Examples
+    --------
+    >>> from collage.targets import resolve_targets
+    >>> tvm, onednn = resolve_targets(["llvm", "onednn"])
+    >>> graph = DataflowGraph.from_uses([[], [0]])
+    >>> made = make_partitioning(graph, [Candidate(0b10, tvm), Candidate(0b01, onednn)])
+    >>> [candidate.nodes for candidate in made.candidates]
+    [1, 2]
     """
     made = Partitioning(tuple(quotient_order(graph, candidates)), seconds, origin)
     validate(graph, made)
@@ -147,6 +165,16 @@ def validate(graph: DataflowGraph, partitioning: Partitioning) -> None:
     ------
     SearchError
         Names what is wrong and where.
+
+    Examples
+    --------
+    >>> from collage.targets import resolve_targets
+    >>> tvm, onednn = resolve_targets(["llvm", "onednn"])
+    >>> graph = DataflowGraph.from_uses([[], [0]])
+    >>> validate(graph, Partitioning((Candidate(0b01, tvm),)))
+    Traceback (most recent call last):
+        ...
+    collage.backends.contract.errors.SearchError: binding 1 (op1) is not covered
     """
     covered = 0
     for candidate in partitioning.candidates:

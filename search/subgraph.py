@@ -23,6 +23,12 @@ class SubGraphLimits:
         Bindings whose value is used outside.
     allow_taps : bool
         Whether a value may be used both inside and outside.
+
+    Examples
+    --------
+    >>> chain = DataflowGraph.from_uses([[], [0], [1]])
+    >>> SubGraph(chain, 0b111).is_valid(SubGraphLimits(max_nodes=2))
+    False
     """
 
     max_nodes: int | None = None
@@ -40,6 +46,14 @@ class SubGraph:
         Whose bindings they are.
     nodes : int
         Bit mask of the members.
+
+    Examples
+    --------
+    Between the two ends of a chain stands a binding that would have to run in between:
+
+    >>> chain = DataflowGraph.from_uses([[], [0], [1]])
+    >>> SubGraph(chain, 0b101).is_convex, SubGraph(chain, 0b011).is_convex
+    (False, True)
     """
 
     graph: DataflowGraph

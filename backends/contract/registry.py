@@ -47,6 +47,16 @@ def register_backend(backend: Backend) -> None:
     ------
     TargetError
         When the name is taken, is one that TVM uses for a device target, or is no identifier.
+
+    Examples
+    --------
+    A name stands for one backend:
+
+    >>> from collage.backends.tvm import TVMBackend
+    >>> register_backend(TVMBackend())
+    Traceback (most recent call last):
+        ...
+    collage.backends.contract.errors.TargetError: a backend named 'tvm' is already registered
     """
     _load_builtin_and_entry_points()
     _register(backend)

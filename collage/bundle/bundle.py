@@ -298,6 +298,19 @@ def load(folder: str | Path) -> Bundle:
     ------
     BundleError
         When the folder is no bundle or something it needs is missing here.
+
+    Examples
+    --------
+    >>> import collage
+    >>> import onnx.parser
+    >>> net = onnx.parser.parse_model(
+    ...     '''<ir_version: 8, opset_import: ["" : 17]>
+    ...     net (float[1, 8] x) => (float[1, 8] y) { y = Relu(x) }'''
+    ... )
+    >>> result = collage.optimize(net, ["llvm"])
+    >>> bundle = collage.load(result.export("net.bundle"))
+    >>> bundle(np.array([[-2, -1, 0, 1, 2, 3, 4, 5]], "float32"))
+    array([[0., 0., 0., 1., 2., 3., 4., 5.]], dtype=float32)
     """
     return Bundle(folder)
 

@@ -118,6 +118,26 @@ def optimize(
     ------
     UserError
         Something given is wrong; its subclasses say what.
+
+    Examples
+    --------
+    >>> import collage
+    >>> import onnx.parser
+    >>> net = onnx.parser.parse_model(
+    ...     '''<ir_version: 8, opset_import: ["" : 17]>
+    ...     net (float[1, 8] x) => (float[1, 8] y) { y = Relu(x) }'''
+    ... )
+    >>> result = collage.optimize(net, ["llvm"], log="net.jsonl")
+    >>> [candidate.backend for candidate in result.partitioning.candidates]
+    ['tvm']
+    >>> sorted(row.name for row in result.report.end_to_end)
+    ['search', 'single:tvm']
+
+    The log now holds every measurement, so that the same result is had without any:
+
+    >>> again = collage.optimize(net, ["llvm"], log="net.jsonl", replay=True)
+    >>> again.module.script() == result.module.script()
+    True
     """
     begin = time.monotonic()
     tell = progress if progress is not None else _ignore

@@ -45,6 +45,20 @@ class Result:
     alternatives : mapping of str to tvm.IRModule
         The partitioned modules that were compared end to end, the chosen one among them, by name:
         ``search``, ``greedy``, ``single:<backend>``. Those that do not run are missing.
+
+    Examples
+    --------
+    >>> import collage
+    >>> import onnx.parser
+    >>> net = onnx.parser.parse_model(
+    ...     '''<ir_version: 8, opset_import: ["" : 17]>
+    ...     net (float[1, 8] x) => (float[1, 8] y) { y = Relu(x) }'''
+    ... )
+    >>> result = collage.optimize(net, ["llvm"])
+    >>> [(x.name, x.shape, x.dtype) for x in result.inputs]
+    [('x', (1, 8), 'float32')]
+    >>> sorted(path.name for path in result.export("net.bundle").iterdir())
+    ['manifest.json', 'model.so', 'report.html', 'report.json']
     """
 
     model: str

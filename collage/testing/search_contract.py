@@ -14,22 +14,10 @@ from collage.backends.contract.base import BackendTarget
 from collage.backends.contract.errors import SearchError
 from collage.search.candidates import Candidate
 from collage.search.costs import TableCosts
-from collage.search.dataflow import DataflowGraph, OpKind
+from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import Partitioning, validate
 
 TARGETS = tuple(BackendTarget(name, tvm.target.Target("llvm")) for name in ("tvm", "one", "two"))
-
-
-def graph_of(uses: Sequence[Sequence[int]]) -> DataflowGraph:
-    """A graph with no function behind it, from what each binding uses; unused ones are outputs."""
-    used = {index for row in uses for index in row}
-    return DataflowGraph(
-        bindings=(),
-        uses=tuple(tuple(row) for row in uses),
-        outputs=sum(1 << i for i in range(len(uses)) if i not in used),
-        kinds=(OpKind.ELEMWISE,) * len(uses),
-        op_names=tuple(f"op{i}" for i in range(len(uses))),
-    )
 
 
 def table_of(costs: Mapping[tuple[tuple[int, ...], int], float]) -> dict[Candidate, float]:
@@ -65,7 +53,7 @@ class SearchContract(ABC):
         optimum: float,
     ) -> Partitioning:
         """Search, check the certificate, and compare the cost with the known optimum."""
-        graph = graph_of(uses)
+        graph = DataflowGraph.from_uses(uses)
         found = self.search(graph, list(table), TableCosts(table))
         validate(graph, found)
         total = math.fsum(0.0 if c.inline else table[c] for c in found.candidates)
@@ -105,7 +93,7 @@ class SearchContract(ABC):
         self.check(uses, table, 5.0)
 
     def test_nothing_covers(self) -> None:
-        graph = graph_of([[], [0]])
+        graph = DataflowGraph.from_uses([[], [0]])
         table = table_of({((0,), 0): 1.0, ((1,), 0): math.inf})
         with pytest.raises(SearchError):
             self.search(graph, list(table), TableCosts(table))
@@ -113,6 +101,6 @@ class SearchContract(ABC):
     def test_repeats_exactly(self) -> None:
         uses = [[], [0], [0], [1, 2], [3]]
         table = table_of({**singles(5, 1.0), **singles(5, 1.0, 1), ((1, 3), 2): 2.0})
-        graph = graph_of(uses)
+        graph = DataflowGraph.from_uses(uses)
         runs = [self.search(graph, list(table), TableCosts(table)) for _ in range(2)]
         assert runs[0] == runs[1]

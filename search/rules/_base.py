@@ -41,7 +41,23 @@ class Found:
 
 
 class PartitionRule(ABC):
-    """Finds candidates; rules are built from rules."""
+    """Finds candidates; rules are built from rules.
+
+    Examples
+    --------
+    A rule that has each binding stand alone on one target:
+
+    >>> class Singles(PartitionRule):
+    ...     def __init__(self, target):
+    ...         self.target = target
+    ...
+    ...     def find(self, graph):
+    ...         return Found(tuple(Candidate(1 << i, self.target) for i in range(len(graph))))
+    >>> from collage.targets import resolve_targets
+    >>> (tvm,) = resolve_targets(["llvm"])
+    >>> len(Singles(tvm).find(DataflowGraph.from_uses([[], [0]])).candidates)
+    2
+    """
 
     @abstractmethod
     def find(self, graph: DataflowGraph) -> Found:

@@ -48,6 +48,24 @@ def default_rules(
     ------
     SearchError
         When there is no native target.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from collage.targets import resolve_targets
+    >>> targets = resolve_targets(["llvm", "onednn"])
+    >>> from tvm import relax
+    >>> builder = relax.BlockBuilder()
+    >>> x = relax.Var("x", relax.TensorType((4, 8), "float32"))
+    >>> with builder.function("main", [x]):
+    ...     with builder.dataflow():
+    ...         y = builder.emit(relax.op.matmul(x, relax.const(np.ones((8, 8), "float32"))))
+    ...         z = builder.emit_output(relax.op.nn.relu(y))
+    ...     result = builder.emit_func_output(z)
+    >>> graph = DataflowGraph.from_function(builder.get()["main"])
+    >>> found = default_rules(targets).find(graph)
+    >>> sorted({(c.backend, c.nodes) for c in found.candidates if not c.inline})
+    [('onednn', 1), ('onednn', 2), ('onednn', 3), ('tvm', 1), ('tvm', 2), ('tvm', 3)]
     """
     native = [target for target in targets if is_native(target)]
     if not native:

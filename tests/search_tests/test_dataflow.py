@@ -12,7 +12,6 @@ from tvm.relax import op
 from collage.backends.contract.errors import SearchError
 from collage.search.dataflow import DataflowGraph, OpKind, bits
 from collage.search.subgraph import SubGraph, SubGraphLimits
-from collage.testing.search_contract import graph_of
 from tests.search_tests import networks
 from tests.search_tests.networks import edges
 
@@ -83,7 +82,7 @@ def graphs_and_sets(draw: st.DrawFn) -> tuple[DataflowGraph, int]:
     uses = [
         sorted(draw(st.sets(st.integers(0, i - 1), max_size=3))) if i else [] for i in range(size)
     ]
-    return graph_of(uses), draw(st.integers(1, (1 << size) - 1))
+    return DataflowGraph.from_uses(uses), draw(st.integers(1, (1 << size) - 1))
 
 
 @settings(max_examples=300, deadline=None)

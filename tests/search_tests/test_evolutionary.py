@@ -15,7 +15,7 @@ from collage.search.evolutionary import RefineProgress, refine
 from collage.search.greedy import single_backend
 from collage.search.partitioning import Partitioning, validate
 from collage.search.rules import default_rules
-from collage.testing.search_contract import TARGETS, graph_of
+from collage.testing.search_contract import TARGETS
 from tests.search_tests import networks
 from tests.search_tests.networks import edges
 from tests.search_tests.toy_backends import ALL_TARGETS, TVM_TARGET
@@ -138,7 +138,7 @@ def test_the_same_seed_makes_the_same_moves(graph: DataflowGraph) -> None:
 
 
 def test_stops_when_every_neighbour_is_known() -> None:
-    graph = graph_of([[], [0]])
+    graph = DataflowGraph.from_uses([[], [0]])
     alone = [Candidate(1, TARGETS[0]), Candidate(2, TARGETS[0])]
     both = Candidate(3, TARGETS[1])
     start = Partitioning(tuple(alone))
@@ -149,7 +149,7 @@ def test_stops_when_every_neighbour_is_known() -> None:
 
 
 def test_cycles_are_never_measured() -> None:
-    graph = graph_of([[], [], [0, 1], [0, 1]])
+    graph = DataflowGraph.from_uses([[], [], [0, 1], [0, 1]])
     alone = [Candidate(1 << i, TARGETS[0]) for i in range(4)]
     pairs = [Candidate(0b0101, TARGETS[0]), Candidate(0b1010, TARGETS[0])]
     clock = Stopwatch(graph)  # Validates everything that it is given.

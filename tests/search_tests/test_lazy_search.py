@@ -23,7 +23,6 @@ from collage.search.subgraph import SubGraph
 from collage.testing.search_contract import (
     TARGETS,
     SearchContract,
-    graph_of,
     singles,
     table_of,
 )
@@ -55,7 +54,7 @@ def instances(draw: st.DrawFn, max_nodes: int = 8, coverable: bool = True) -> In
     uses = [
         sorted(draw(st.sets(st.integers(0, i - 1), max_size=3)) if i else []) for i in range(size)
     ]
-    graph = graph_of(uses)
+    graph = DataflowGraph.from_uses(uses)
     seconds = st.one_of(st.integers(0, 12).map(float), st.just(math.inf))
     table: dict[Candidate, float] = {}
     for index in range(size):
@@ -115,7 +114,7 @@ def butterflies(count: int) -> Instance:
         table[(a + 1, a + 3), 1] = 1.0
         # Alone among singles the other diagonal is a little better.
         table[(a, a + 3), 2] = 0.5
-    return graph_of(uses), table_of(table)
+    return DataflowGraph.from_uses(uses), table_of(table)
 
 
 def test_optimum_without_cycles_where_the_relaxed_one_has_one() -> None:
@@ -140,7 +139,7 @@ def test_many_cycles_do_not_multiply() -> None:
 
 def test_a_cycle_of_three() -> None:
     # a0->b1, b0->c1, c0->a1: any two of the pairs may stand, not all three.
-    graph = graph_of([[], [], [], [0, 2], [1, 0], [2, 1]])
+    graph = DataflowGraph.from_uses([[], [], [], [0, 2], [1, 0], [2, 1]])
     pairs = {((0, 3), 1): 1.0, ((1, 4), 1): 1.0, ((2, 5), 1): 1.0}
     table = table_of({**singles(6, 2.0), **pairs})
     best = exhaustive_search(graph, list(table), TableCosts(table))
@@ -157,7 +156,7 @@ def chain(size: int, widths: Sequence[int], seed: int) -> Instance:
         for first in range(size - width + 1):
             nodes = tuple(range(first, first + width))
             table[nodes, 1 if width > 1 else 0] = width * rng.uniform(0.9, 1.3)
-    return graph_of([[i - 1] if i else [] for i in range(size)]), table_of(table)
+    return DataflowGraph.from_uses([[i - 1] if i else [] for i in range(size)]), table_of(table)
 
 
 def test_measures_only_what_can_matter() -> None:
@@ -185,7 +184,7 @@ def test_known_costs_are_not_asked_for_again() -> None:
 
 
 def test_inline_candidates_are_never_asked_for() -> None:
-    graph = graph_of([[], [0]])
+    graph = DataflowGraph.from_uses([[], [0]])
     inline = Candidate(2, TARGETS[0], inline=True)
     table = {Candidate(1, TARGETS[0]): 1.0, Candidate(2, TARGETS[0]): 1.0}
     costs = TableCosts(table)
@@ -254,7 +253,7 @@ def test_progress_rises_to_the_optimum() -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, -1.0])
 def test_impossible_costs_are_refused(bad: float) -> None:
-    graph = graph_of([[]])
+    graph = DataflowGraph.from_uses([[]])
     table = {Candidate(1, TARGETS[0]): bad}
     with pytest.raises(SearchError) as caught:
         search(graph, list(table), TableCosts(table))
@@ -262,7 +261,7 @@ def test_impossible_costs_are_refused(bad: float) -> None:
 
 
 def test_names_a_binding_that_nothing_covers() -> None:
-    graph = graph_of([[], [0]])
+    graph = DataflowGraph.from_uses([[], [0]])
     with pytest.raises(SearchError, match="binding 1 \\(op1\\)"):
         search(graph, [Candidate(1, TARGETS[0])], TableCosts({Candidate(1, TARGETS[0]): 1.0}))
 
@@ -282,7 +281,7 @@ def test_crossing_chains_stay_tractable() -> None:
     """Parallel chains numbered in turn, with candidates along each: every step leaves holes."""
     width, depth = 12, 20
     uses = [[i - width] if i >= width else [] for i in range(width * depth)]
-    graph = graph_of(uses)
+    graph = DataflowGraph.from_uses(uses)
     rng = random.Random(6)
     table = {}
     for lane in range(width):
@@ -309,5 +308,5 @@ def test_crossing_chains_stay_tractable() -> None:
 
 
 def test_an_empty_graph_has_an_empty_cover() -> None:
-    found = search(graph_of([]), [], TableCosts({})).partitioning
+    found = search(DataflowGraph.from_uses([]), [], TableCosts({})).partitioning
     assert found == Partitioning((), 0.0, "optimal")

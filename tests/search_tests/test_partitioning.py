@@ -6,17 +6,18 @@ import pytest
 
 from collage.backends.contract.errors import SearchError
 from collage.search.candidates import Candidate, Composite
+from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import (
     Partitioning,
     make_partitioning,
     quotient_order,
     validate,
 )
-from collage.testing.search_contract import TARGETS, graph_of
+from collage.testing.search_contract import TARGETS
 
 TVM, ONE, _ = TARGETS
-CHAIN = graph_of([[], [0], [1]])
-BUTTERFLY = graph_of([[], [], [0, 1], [0, 1]])
+CHAIN = DataflowGraph.from_uses([[], [0], [1]])
+BUTTERFLY = DataflowGraph.from_uses([[], [], [0, 1], [0, 1]])
 
 
 def of(*nodes: int) -> Partitioning:
@@ -63,7 +64,7 @@ def test_composites_are_checked(composites: tuple[Composite, ...], message: str)
 
 
 def test_order_runs_and_is_by_first_binding() -> None:
-    graph = graph_of([[], [], [0], [1], [2, 3]])
+    graph = DataflowGraph.from_uses([[], [], [0], [1], [2, 3]])
     parts = [Candidate(n, TVM) for n in (0b10000, 0b01010, 0b00101)]
     assert [c.nodes for c in quotient_order(graph, parts)] == [0b00101, 0b01010, 0b10000]
     assert make_partitioning(graph, parts).candidates == tuple(quotient_order(graph, parts))

@@ -1,0 +1,44 @@
+"""The examples in the docstrings of everything public are run; none of a user's is missing."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PACKAGES = (
+    "collage",
+    "collage.transform",
+    "collage.search",
+)
+"""Whose every public name has an example."""
+
+
+def public() -> Iterator[Any]:
+    """Each documented object of these packages, by its public name."""
+    for package in map(importlib.import_module, PACKAGES):
+        for name in package.__all__:
+            value = getattr(package, name)
+            if callable(value):
+                full = f"{package.__name__}.{name}"
+                yield pytest.param(full, value, id=full)
+
+
+@pytest.mark.parametrize(("name", "value"), list(public()))
+def test_has_examples_that_hold(
+    name: str, value: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    home = vars(sys.modules[value.__module__])
+    tests = [t for t in doctest.DocTestFinder().find(value, name, globs=home) if t.examples]
+    assert any(test.name == name for test in tests), f"{name} has no example"
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    said: list[str] = []
+    for test in tests:
+        runner.run(test, out=said.append)
+    assert not runner.failures, "".join(said)
