@@ -10,15 +10,18 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import tvm
 from tvm import relax
 
 from collage.backends.contract.context import BuildContext
+from collage.backends.contract.kernels import Precision, Roofline
 from collage.backends.contract.options import NoOptions, parse_options
 from collage.backends.contract.patterns import PatternTriple
 from collage.backends.contract.requirements import Availability
+from collage.backends.contract.sources import source_digest
 from collage.backends.contract.target import BackendTarget
 
 PARTITION_ATTR = "collage.backend"
@@ -42,6 +45,10 @@ class Backend(ABC):
     """``cpu`` or ``cuda``: the device kind that this backend refines."""
     granularity: ClassVar[Granularity] = Granularity.OPERATOR
     options_type: ClassVar[type] = NoOptions
+    codegen_version: ClassVar[str] = "1"
+    """To be raised when it builds something else for a reason that none of its sources shows."""
+    sources: ClassVar[Sequence[Path]] = ()
+    """Files that decide what it builds and that neither its package nor its imports lead to."""
 
     @abstractmethod
     def probe(self) -> Availability:
@@ -60,6 +67,30 @@ class Backend(ABC):
             On an unknown attribute (the valid ones are listed) or a value of the wrong type.
         """
         return parse_options(self.name, self.options_type, attributes)
+
+    def precision(self, options: Any) -> Precision:
+        """How float32 tensors are computed with: how closely results must agree follows from it.
+
+        Parameters
+        ----------
+        options : object
+            Of ``options_type``.
+        """
+        return Precision.FLOAT32
+
+    def roofline(self, device: tvm.target.Target) -> Roofline:
+        """The share of a device's limits that its kernels typically reach."""
+        return Roofline()
+
+    def source_digest(self) -> str:
+        """A digest of everything of its own that decides what it builds; keys of records have it.
+
+        Raises
+        ------
+        TargetError
+            When its class was not read from a file.
+        """
+        return source_digest(type(self), self.codegen_version, self.sources)
 
 
 class ExternalBackend(Backend):

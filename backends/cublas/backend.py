@@ -20,6 +20,7 @@ from collage.backends.contract.base import (
     PatternTriple,
 )
 from collage.backends.contract.errors import BackendUnavailableError
+from collage.backends.contract.kernels import Precision, Roofline
 from collage.backends.cublas.codegen import choose_algorithms, compile_functions
 from collage.backends.cublas.options import CublasOptions
 from collage.backends.cublas.partition import read_partition
@@ -57,6 +58,12 @@ class CublasBackend(ExternalBackend, Precompiles, RequiresLibraries, Tunable):
         except BackendUnavailableError as err:
             return Availability(False, reason=str(err), remedy=REMEDY)
         return Availability(True, versions={"cublasLt": header_version(header)})
+
+    def precision(self, options: CublasOptions) -> Precision:
+        return Precision.TF32 if options.allow_tf32 else Precision.FLOAT32
+
+    def roofline(self, device: tvm.target.Target) -> Roofline:
+        return Roofline(matmul=0.78, convolution=0.50, attention=0.50, memory=0.80)
 
     def patterns(self, target: BackendTarget) -> Sequence[PatternTriple]:
         return pattern_table(target.options)

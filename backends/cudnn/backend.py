@@ -24,6 +24,7 @@ from collage.backends.contract.base import (
     PatternTriple,
 )
 from collage.backends.contract.errors import BackendUnavailableError
+from collage.backends.contract.kernels import Precision, Roofline
 from collage.backends.cudnn.codegen import compile_functions, plan_functions
 from collage.backends.cudnn.library import (
     PLANNER,
@@ -59,6 +60,12 @@ class CudnnBackend(ExternalBackend, Precompiles, RequiresLibraries, Tunable):
             "cudart": cudart.version,
         }
         return Availability(True, versions=versions)
+
+    def precision(self, options: CudnnOptions) -> Precision:
+        return Precision.TF32 if options.allow_tf32 else Precision.FLOAT32
+
+    def roofline(self, device: tvm.target.Target) -> Roofline:
+        return Roofline(matmul=0.70, convolution=0.68, attention=0.62, memory=0.78)
 
     def patterns(self, target: BackendTarget) -> Sequence[PatternTriple]:
         return pattern_table(target.options, compute_capability(target))

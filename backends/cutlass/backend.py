@@ -20,6 +20,7 @@ from collage.backends.contract.base import (
     PatternTriple,
 )
 from collage.backends.contract.errors import BackendUnavailableError
+from collage.backends.contract.kernels import Precision, Roofline
 from collage.backends.cutlass.codegen import (
     compile_functions,
     read_partitions,
@@ -53,6 +54,14 @@ class CutlassBackend(ExternalBackend, Precompiles, Tunable):
         except BackendUnavailableError as err:
             return Availability(False, reason=str(err), remedy=REMEDY)
         return Availability(True, versions={"cutlass": cutlass_version(), "nvcc": toolkit.version})
+
+    def precision(self, options: CutlassOptions) -> Precision:
+        if options.allow_tf32:
+            return Precision.TF32
+        return Precision.TF32X3 if options.use_3xtf32 else Precision.FLOAT32
+
+    def roofline(self, device: tvm.target.Target) -> Roofline:
+        return Roofline(matmul=0.72, convolution=0.60, attention=0.55, memory=0.80)
 
     def patterns(self, target: BackendTarget) -> Sequence[PatternTriple]:
         arch = arch_of(target.device)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import tvm
 import tvm_ffi
@@ -12,6 +11,7 @@ from tvm.target import codegen
 
 from collage.backends.contract.base import Availability, BackendTarget, BuildContext, PatternTriple
 from collage.backends.contract.errors import TargetError
+from collage.backends.contract.kernels import Roofline
 from collage.backends.contract.native import NativeBackend
 from collage.backends.tvm import cuda
 from collage.backends.tvm import tuning as tune
@@ -26,8 +26,6 @@ class TVMBackend(NativeBackend):
 
     name = "tvm"
     device = "cpu"
-    devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
-    """It takes part whatever the device is."""
     options_type = TVMOptions
 
     def probe(self) -> Availability:
@@ -40,6 +38,10 @@ class TVMBackend(NativeBackend):
                 "llvm": str(codegen.llvm_version_major()),
             },
         )
+
+    def roofline(self, device: tvm.target.Target) -> Roofline:
+        """See :meth:`Backend.roofline`; far from what libraries reach, but for memory."""
+        return Roofline(matmul=0.25, convolution=0.05, attention=0.10, memory=0.70)
 
     def patterns(self, target: BackendTarget) -> Sequence[PatternTriple]:
         """None: its candidates come from operator kinds, not from patterns."""

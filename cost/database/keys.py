@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import tvm
 import tvm_ffi
 from tvm import ir
 
-import collage.backends
-from collage.backends.contract.base import Backend, BackendTarget, BuildContext
-from collage.backends.contract.registry import get_backend
+from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.devices import device_named
 from collage.backends.toolchain.native import compiler_version
 from collage.cost.config import MeasureConfig
@@ -23,10 +19,6 @@ from collage.cost.device import Device, policy_of
 from collage.cost.workload.canonical import ConstantCollector, Rebuilder
 from collage.cost.workload.data import TensorSpec, array_of
 from collage.cost.workload.workload import Workload
-
-_BACKENDS = Path(collage.backends.__file__).parent
-_SHARED = ("contract", "relax", "storage", "toolchain")
-"""Folders of what all backends share."""
 
 
 class KeyMaker:
@@ -63,7 +55,7 @@ class KeyMaker:
         keys = sorted({target.key() for target in targets})
         versions: dict[str, str] = {}
         for target in targets:
-            versions.update(self._backend_versions(target.backend))
+            versions.update(self._backend_versions(target))
         versions.update(self._policy.compiler_versions())
         text = keys[0] if len(keys) == 1 else f"[{', '.join(keys)}]"
         return RecordKey(
@@ -80,36 +72,14 @@ class KeyMaker:
             config=self._config,
         )
 
-    def _backend_versions(self, name: str) -> dict[str, str]:
+    def _backend_versions(self, target: BackendTarget) -> dict[str, str]:
+        name = target.backend
         if name not in self._versions:
-            backend = get_backend(name)
+            backend = target.implementation
             versions = {str(k): str(v) for k, v in backend.probe().versions.items()}
-            versions[f"{name} codegen"] = code_digest(backend)
+            versions[f"{name} codegen"] = backend.source_digest()
             self._versions[name] = versions
         return self._versions[name]
-
-
-def code_digest(backend: Backend) -> str:
-    """A digest of a backend's own source: a changed schedule or kernel is another backend.
-
-    Covers the backend's folder (for a third party's, the file of its class) and what all backends
-    share.
-    """
-    module = sys.modules[type(backend).__module__]
-    files = [path for path in _BACKENDS.iterdir() if path.is_file()]
-    for folder in _SHARED:
-        files += (_BACKENDS / folder).rglob("*")
-    own = Path(module.__file__) if module.__file__ else None
-    if own is not None and _BACKENDS in own.parents:
-        files += (_BACKENDS / own.relative_to(_BACKENDS).parts[0]).rglob("*")
-    elif own is not None:
-        files.append(own)
-    digest = hashlib.sha256()
-    for path in sorted(files):
-        if path.is_file() and path.suffix != ".pyc":
-            digest.update(path.name.encode())
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def tensors_text(workload: Workload) -> str:

@@ -1,8 +1,8 @@
 """An estimate of costs from a device's data sheet, for machines that do not have the device.
 
 The roofline model (Williams, Waterman, Patterson, CACM 52(4), 2009): a kernel takes as long as its
-arithmetic or its memory traffic, whichever is more. How close a library comes to those limits is a
-table of typical efficiencies below. These are estimates: they rank candidates well enough to
+arithmetic or its memory traffic, whichever is more. How close a library comes to those limits, its
+backend says. These are estimates: they rank candidates well enough to
 compile a model for a GPU that is not here, and they are never written to a log of measurements.
 """
 
@@ -15,6 +15,7 @@ from tvm import ir
 
 from collage.backends.contract.base import BackendTarget
 from collage.backends.contract.errors import TargetError
+from collage.backends.contract.kernels import Precision, Roofline
 from collage.cost.base import Cost, CostModel, CostStatus, Overheads
 from collage.cost.workload.data import TensorSpec
 from collage.cost.workload.describe import call_flops, operator_calls
@@ -58,36 +59,6 @@ SPECS: Mapping[str, DeviceSpec] = {
 """By compute capability: the data-centre GPU of each generation."""
 
 
-@dataclass(frozen=True)
-class Efficiency:
-    """The share of a device's limits that a backend's kernels typically reach.
-
-    Attributes
-    ----------
-    matmul, convolution, attention : float
-        Of the arithmetic limit.
-    memory : float
-        Of the bandwidth.
-    """
-
-    matmul: float
-    convolution: float
-    attention: float
-    memory: float
-
-
-EFFICIENCIES: Mapping[str, Efficiency] = {
-    "tvm": Efficiency(0.25, 0.05, 0.10, 0.70),
-    "cutlass": Efficiency(0.72, 0.60, 0.55, 0.80),
-    "cublas": Efficiency(0.78, 0.50, 0.50, 0.80),
-    "cudnn": Efficiency(0.70, 0.68, 0.62, 0.78),
-    "tensorrt": Efficiency(0.72, 0.66, 0.58, 0.82),
-}
-"""By backend; rules of thumb, not measurements."""
-
-_OTHER = Efficiency(0.50, 0.50, 0.50, 0.70)
-
-
 class RooflineCostModel(CostModel):
     """Estimates the cost of workloads on a CUDA device that need not be here.
 
@@ -95,17 +66,17 @@ class RooflineCostModel(CostModel):
     ----------
     spec : DeviceSpec, optional
         The device; by default that of the target's architecture in ``SPECS``.
-    efficiencies : mapping of str to Efficiency, optional
-        By backend name; those given replace the ones in ``EFFICIENCIES``.
+    rooflines : mapping of str to Roofline, optional
+        By backend name; in place of what the backends say of themselves.
     """
 
     def __init__(
         self,
         spec: DeviceSpec | None = None,
-        efficiencies: Mapping[str, Efficiency] | None = None,
+        rooflines: Mapping[str, Roofline] | None = None,
     ) -> None:
         self._spec = spec
-        self._efficiencies = {**EFFICIENCIES, **(efficiencies or {})}
+        self._rooflines = dict(rooflines or {})
 
     def estimate(
         self, workloads: Sequence[Workload], targets: Sequence[BackendTarget]
@@ -149,14 +120,16 @@ class RooflineCostModel(CostModel):
 
     def _cost(self, workload: Workload, target: BackendTarget) -> Cost:
         spec = self.spec(target)
-        efficiency = self._efficiencies.get(target.backend, _OTHER)
-        bytes_per_sec = efficiency.memory * spec.bytes_per_sec
+        backend = target.implementation
+        roofline = self._rooflines.get(target.backend) or backend.roofline(target.device)
+        precision = backend.precision(target.options)
+        bytes_per_sec = roofline.memory * spec.bytes_per_sec
         work = _Work.of(workload)
         # What is no product is fused into its neighbours: it adds arithmetic, but no traffic.
         busy_sec = work.other_flops / spec.float_flops_per_sec
         for product in work.products:
-            peak = _product_peak(spec, product.dtype, target.options)
-            share = getattr(efficiency, product.kind)
+            peak = _product_peak(spec, product.dtype, precision)
+            share = getattr(roofline, product.kind)
             busy_sec += max(product.flops / (share * peak), product.bytes / bytes_per_sec)
         seconds = max(busy_sec, workload.bytes / bytes_per_sec)
         seconds += spec.launch_sec * max(1, len(work.products))
@@ -204,11 +177,12 @@ def _kind(name: str) -> str | None:
     return "attention" if name.startswith("relax.nn.attention") else None
 
 
-def _product_peak(spec: DeviceSpec, dtype: str, options: object) -> float:
+def _product_peak(spec: DeviceSpec, dtype: str, precision: Precision) -> float:
     if dtype in ("float16", "bfloat16"):
         return spec.half_flops_per_sec
-    if getattr(options, "allow_tf32", False):
-        return spec.tf32_flops_per_sec
-    if getattr(options, "use_3xtf32", False):
-        return spec.tf32_flops_per_sec / 3  # Three products make up one.
-    return spec.float_flops_per_sec
+    return {
+        Precision.FLOAT32: spec.float_flops_per_sec,
+        Precision.TF32X3: spec.tf32_flops_per_sec / 3,  # Three products make up one.
+        Precision.TF32: spec.tf32_flops_per_sec,
+        Precision.HALF: spec.half_flops_per_sec,
+    }[precision]

@@ -9,14 +9,10 @@ from collage.cost.workload.workload import Workload
 
 HALF = frozenset({"float16", "bfloat16"})
 
-_REDUCING_OPTIONS = ("use_fp16", "use_bf16", "use_int8", "use_tf32", "allow_tf32")
-"""Options by which a target allows fewer digits than its tensors have. TF32 has as many as
-float16."""
-
 
 def allows_half(targets: Iterable[BackendTarget]) -> bool:
     """Whether a target may compute float32 tensors with the digits of half precision."""
-    return any(getattr(t.options, name, False) for t in targets for name in _REDUCING_OPTIONS)
+    return any(t.implementation.precision(t.options).reduced for t in targets)
 
 
 def is_half(workload: Workload, target: BackendTarget) -> bool:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import tvm
 from tvm import relax
 from tvm.relax import op
 
+from collage.backends.contract.context import BuildContext
 from collage.backends.contract.registry import get_backend
-from collage.cost.database import keys
-from collage.cost.database.keys import ModuleKeys, code_digest
+from collage.backends.contract.target import BackendTarget
+from collage.cost.config import MeasureConfig
+from collage.cost.database.keys import KeyMaker, ModuleKeys
+from collage.cost.database.record import RecordKey
 from collage.cost.device import CPU_POLICY, available_cores, resolve_threads
 from collage.cost.workload.workload import Workload
-from tests.cost_tests import toy_backend
 from tests.cost_tests.support import native_partition, tensor
 
 
@@ -36,30 +36,20 @@ def test_a_whole_model_s_weights_are_part_of_its_key() -> None:
     assert Workload.from_module(dense(first)).key == Workload.from_module(dense(second)).key
 
 
-def test_a_backend_s_code_is_part_of_the_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_backend_s_sources_are_part_of_the_key(
+    context: BuildContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tvm_digest = code_digest(get_backend("tvm"))
-    assert tvm_digest == code_digest(get_backend("tvm"))
-    assert tvm_digest != code_digest(get_backend("openblas"))
-    copy = tmp_path / "toy.py"
-    copy.write_text(Path(toy_backend.__file__).read_text())
-    monkeypatch.setattr(toy_backend, "__file__", str(copy))
-    before = code_digest(toy_backend.ToyBackend())
-    copy.write_text(copy.read_text() + "# changed\n")
-    assert code_digest(toy_backend.ToyBackend()) != before
+    workload = Workload.from_module(dense(np.ones((3, 4), "float32")))
+    target = BackendTarget("tvm", tvm.target.Target("llvm"), get_backend("tvm").parse_options({}))
 
+    def key() -> RecordKey:
+        return KeyMaker(context, MeasureConfig(), CPU_POLICY.detect()).partition(workload, target)
 
-def test_what_all_backends_share_is_part_of_every_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shared = tmp_path / "backends"
-    (shared / "toolchain" / "templates").mkdir(parents=True)
-    (shared / "toolchain" / "native.py").write_text("one")
-    monkeypatch.setattr(keys, "_BACKENDS", shared)
-    before = code_digest(get_backend("tvm"))
-    (shared / "toolchain" / "templates" / "thread_pool.c").write_text("two")
-    assert code_digest(get_backend("tvm")) != before
+    assert key() == key()
+    before = key()
+    monkeypatch.setattr(type(target.implementation), "source_digest", lambda _: "another")
+    assert key() != before
+    assert dict(key().versions)["tvm codegen"] == "another"
 
 
 def test_the_device_has_a_name_and_cores() -> None:

@@ -14,6 +14,7 @@ import tvm_ffi
 
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.errors import MeasurementError, TargetError
+from collage.backends.contract.registry import get_backend
 from collage.backends.toolchain.cuda_driver import CudaDriver, CudaError
 from collage.backends.toolchain.cuda_runtime import Gpu, has_device
 from collage.backends.toolchain.cuda_toolkit import find_toolkit
@@ -202,18 +203,20 @@ def test_clocks_are_kept_and_old_lines_are_still_read(context: BuildContext) -> 
     assert old == dataclasses.replace(record, clocks=None) and old.key == key
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
-    use_fp16: bool = False
-    allow_tf32: bool = False
-
-
 def test_fewer_digits_are_allowed_where_a_target_or_a_tensor_says_so() -> None:
-    plain = BackendTarget("tensorrt", SM90, Options())
+    def target(backend: str, **options: bool) -> BackendTarget:
+        return BackendTarget(backend, SM90, get_backend(backend).parse_options(options))
+
+    plain = target("tensorrt")
     assert not is_half(tvm_workload(2, 2), plain)
-    for options in (Options(use_fp16=True), Options(allow_tf32=True)):
-        target = BackendTarget("tensorrt", SM90, options)
-        assert is_half(tvm_workload(2, 2), target) and allows_half([plain, target])
+    for reducing in (
+        *(target("tensorrt", **{name: True}) for name in ("use_fp16", "use_bf16", "use_int8")),
+        target("tensorrt", use_tf32=True),
+        *(target(name, allow_tf32=True) for name in ("cublas", "cudnn", "cutlass")),
+    ):
+        assert is_half(tvm_workload(2, 2), reducing) and allows_half([plain, reducing])
+    # Three products rounded to TF32 make up one of float32.
+    assert not allows_half([plain, target("cutlass", use_3xtf32=True)])
 
 
 def test_calls_go_to_the_stream_that_was_made_current() -> None:

@@ -112,7 +112,11 @@ def test_everything_the_parent_knows_is_in_the_key(
     assert not hits(context, config, other_device)
     for place, name, value in (
         ("collage.cost.database.keys.compiler_version", "the compiler", lambda _: "g++ 99"),
-        ("collage.cost.database.keys.code_digest", "the backend's code", lambda _: "changed"),
+        (
+            "collage.backends.contract.backend.source_digest",
+            "the backend's code",
+            lambda *_: "changed",
+        ),
         (
             "collage.cost.device.cpu.CpuPolicy.detect",
             "the device",

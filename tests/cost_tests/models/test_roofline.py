@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -13,8 +12,10 @@ from tvm.relax import op
 
 from collage.backends.contract.base import BackendTarget
 from collage.backends.contract.errors import TargetError
+from collage.backends.contract.kernels import Precision, Roofline
+from collage.backends.contract.registry import get_backend
 from collage.cost.base import Cost, CostStatus, Overheads
-from collage.cost.models.roofline import SPECS, DeviceSpec, Efficiency, RooflineCostModel
+from collage.cost.models.roofline import SPECS, DeviceSpec, RooflineCostModel
 from collage.cost.models.table import TableCostModel
 from collage.cost.workload.describe import count_flops
 from collage.cost.workload.workload import Workload
@@ -22,17 +23,11 @@ from tests.cost_tests.support import native_partition, tensor
 
 SM90 = tvm.target.Target({"kind": "cuda", "arch": "sm_90a"})
 PLAIN = DeviceSpec("plain", 100e12, 50e12, 10e12, 1e12, launch_sec=1e-6)
-WHOLE = Efficiency(1.0, 1.0, 1.0, 1.0)
-
-
-@dataclass(frozen=True)
-class Tf32Options:
-    allow_tf32: bool = False
-    use_3xtf32: bool = False
+WHOLE = Roofline(1.0, 1.0, 1.0, 1.0)
 
 
 def target(backend: str, **options: bool) -> BackendTarget:
-    return BackendTarget(backend, SM90, Tf32Options(**options))
+    return BackendTarget(backend, SM90, get_backend(backend).parse_options(options))
 
 
 def dense(m: int, k: int, n: int, dtype: str = "float16") -> Workload:
@@ -47,26 +42,37 @@ def seconds(model: RooflineCostModel, workload: Workload, to: BackendTarget) -> 
 
 
 def test_a_large_product_is_bound_by_arithmetic_and_a_thin_one_by_memory() -> None:
-    model = RooflineCostModel(PLAIN, {"lib": WHOLE})
+    model = RooflineCostModel(PLAIN, {"cutlass": WHOLE})
     large, thin = dense(4096, 4096, 4096), dense(1, 4096, 4096)
-    assert seconds(model, large, target("lib")) == pytest.approx(2 * 4096**3 / 100e12 + 1e-6)
+    assert seconds(model, large, target("cutlass")) == pytest.approx(2 * 4096**3 / 100e12 + 1e-6)
     moved = 2 * (4096 + 4096 * 4096 + 4096)
-    assert seconds(model, thin, target("lib")) == pytest.approx(moved / 1e12 + 1e-6)
+    assert seconds(model, thin, target("cutlass")) == pytest.approx(moved / 1e12 + 1e-6)
 
 
 def test_float32_takes_the_units_that_the_target_allows() -> None:
-    model = RooflineCostModel(PLAIN, {"lib": WHOLE})
+    model = RooflineCostModel(PLAIN, {"cutlass": WHOLE})
     workload = dense(4096, 4096, 4096, "float32")
     flops = 2 * 4096**3
     for options, peak in (
-        ({}, 10e12),
-        ({"allow_tf32": True}, 50e12),
+        ({"use_3xtf32": False}, 10e12),
+        ({"use_3xtf32": False, "allow_tf32": True}, 50e12),
         ({"use_3xtf32": True}, 50e12 / 3),
         ({"use_3xtf32": True, "allow_tf32": True}, 50e12),
     ):
-        assert seconds(model, workload, target("lib", **options)) == pytest.approx(
+        assert seconds(model, workload, target("cutlass", **options)) == pytest.approx(
             flops / peak + 1e-6
         )
+
+
+def test_a_backend_says_how_fast_it_is_and_with_how_many_digits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    to, workload = target("cublas"), dense(4096, 4096, 4096, "float32")
+    kind = type(to.implementation)
+    monkeypatch.setattr(kind, "roofline", lambda *_: Roofline(0.5, 0.5, 0.5, 0.5))
+    monkeypatch.setattr(kind, "precision", lambda *_: Precision.HALF)
+    expected = 2 * 4096**3 / (0.5 * 100e12) + 1e-6
+    assert seconds(RooflineCostModel(PLAIN), workload, to) == pytest.approx(expected)
 
 
 def test_what_is_fused_moves_less_than_what_is_not() -> None:
@@ -85,7 +91,7 @@ def test_libraries_are_told_apart_and_can_be_told_better() -> None:
     model = RooflineCostModel()
     workload = dense(4096, 4096, 4096)
     assert seconds(model, workload, target("cublas")) < seconds(model, workload, target("tvm"))
-    other = RooflineCostModel(efficiencies={"tvm": Efficiency(0.99, 0.99, 0.99, 0.99)})
+    other = RooflineCostModel(rooflines={"tvm": Roofline(0.99, 0.99, 0.99, 0.99)})
     assert seconds(other, workload, target("tvm")) < seconds(other, workload, target("cublas"))
     assert model.overheads(target("tvm")) == Overheads(0.0, SPECS["sm_90"].launch_sec)
 
@@ -126,7 +132,7 @@ def test_a_table_answers_by_key_then_by_description_then_by_default() -> None:
 
 
 def test_a_region_pays_for_each_of_its_products() -> None:
-    model = RooflineCostModel(PLAIN, {"lib": WHOLE})
+    model = RooflineCostModel(PLAIN, {"cutlass": WHOLE})
     x = tensor("x", 32, 64, 56, 56, dtype="float16")
     weight = relax.const(np.ones((64, 64, 3, 3), "float16"))
     one = Workload.from_module(native_partition([x], lambda a: op.nn.conv2d(a, weight, padding=1)))
@@ -135,6 +141,6 @@ def test_a_region_pays_for_each_of_its_products() -> None:
             [x], lambda a: op.nn.conv2d(op.nn.conv2d(a, weight, padding=1), weight, padding=1)
         )
     )
-    assert seconds(model, two, target("lib")) == pytest.approx(
-        2 * seconds(model, one, target("lib")), rel=0.01
+    assert seconds(model, two, target("cutlass")) == pytest.approx(
+        2 * seconds(model, one, target("cutlass")), rel=0.01
     )

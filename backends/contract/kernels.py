@@ -1,0 +1,44 @@
+"""What a backend says of its kernels: with how many digits they compute, and how fast they are."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Precision(enum.Enum):
+    """How a backend computes with float32 tensors; other tensors it computes with as they are."""
+
+    FLOAT32 = "float32"
+    """With all of their digits."""
+    TF32X3 = "3xtf32"
+    """As three products rounded to TF32, which make up nearly all of them."""
+    TF32 = "tf32"
+    """Rounded to TF32: ten bits of fraction, as many as float16 has."""
+    HALF = "half"
+    """As float16, bfloat16 or less."""
+
+    @property
+    def reduced(self) -> bool:
+        """Whether results have the digits of half precision, whatever their dtype."""
+        return self in (Precision.TF32, Precision.HALF)
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """The share of a device's limits that a backend's kernels typically reach.
+
+    Rules of thumb, not measurements: they rank candidates for a device that is not here.
+
+    Attributes
+    ----------
+    matmul, convolution, attention : float
+        Of the arithmetic limit.
+    memory : float
+        Of the bandwidth.
+    """
+
+    matmul: float = 0.50
+    convolution: float = 0.50
+    attention: float = 0.50
+    memory: float = 0.70
