@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collage.backends.contract.base import BackendTarget
     from collage.cost.workload.workload import Workload
@@ -49,6 +51,12 @@ class Cost:
     spread_sec: float = 0.0
     samples_sec: tuple[float, ...] = ()
     reason: str = ""
+
+    @classmethod
+    def of_samples(cls, samples_sec: Sequence[float]) -> Cost:
+        """The valid cost of what was measured."""
+        low, median, high = np.percentile(np.asarray(samples_sec), (10, 50, 90))
+        return cls(CostStatus.VALID, float(median), float(high - low) / 2, tuple(samples_sec))
 
     @property
     def is_valid(self) -> bool:

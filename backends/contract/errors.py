@@ -82,3 +82,8 @@ class SearchError(CollageError):
 
 class MeasurementError(CollageError):
     """Measuring itself failed (not a candidate: those are recorded as invalid)."""
+
+
+class ProtocolError(CollageError):
+    """A message between this project's processes that cannot be read: torn, of another version, or
+    with a field that is unknown or of the wrong type."""

@@ -26,7 +26,7 @@ from benchmarks.gpu.cases import CudaCase, case_of
 from benchmarks.gpu.float64 import widen, widened
 from collage.backends.contract.base import BuildContext
 from collage.backends.contract.registry import get_backend
-from collage.cost.worker.build import load_arrays, save_arrays
+from collage.cost.workload.arrays import load_arrays, save_arrays
 
 Array = NDArray[Any]
 Answer = dict[str, Any]

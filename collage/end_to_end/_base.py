@@ -20,7 +20,7 @@ from collage.backends.contract.errors import MeasurementError
 from collage.backends.contract.target_set import TargetSet
 from collage.cost.base import Cost
 from collage.cost.database.keys import ModuleKeys
-from collage.cost.measure.model_builder import compile_to_measure
+from collage.cost.processes.requirements import compile_to_measure
 from collage.passes.lower import lower
 from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import Partitioning

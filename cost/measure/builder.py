@@ -9,14 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.device import CPU_POLICY, DevicePolicy
+from collage.cost.processes.messages import (
+    Build,
+    Built,
+    Failure,
+    TargetMessage,
+    WorkloadMessage,
+)
 from collage.cost.processes.worker_pool import WorkerPool
-from collage.cost.worker.build import context_to_json, target_to_json
 from collage.cost.workload.workload import Workload
 
 
@@ -120,28 +125,26 @@ class Builder:
         """
         results: list[BuildResult | None] = [None] * len(jobs)
 
-        def take(index: int, answer: dict[str, Any]) -> None:
+        def take(index: int, answer: Built | Failure) -> None:
             result = results[index] = _result(answer)
             if done is not None:
                 done(index, result)
 
-        self._pool.ask(len(jobs), lambda index: self._request(jobs[index]), take, go_on)
+        self._pool.ask(len(jobs), lambda index: self._request(jobs[index]), Built, take, go_on)
         return results
 
-    def _request(self, job: BuildJob) -> dict[str, Any]:
-        return {
-            "task": "build",
-            "workload": job.workload.to_json(),
-            "target": target_to_json(job.target),
-            "folder": str(job.folder),
-            "references": str(self._context.work_dir / "references"),
-            "context": context_to_json(replace(self._context, work_dir=job.folder / "work")),
-            "seed": self._seed,
-        }
+    def _request(self, job: BuildJob) -> Build:
+        return Build(
+            WorkloadMessage.of(job.workload),
+            TargetMessage.of(job.target),
+            job.folder,
+            self._context.work_dir / "references",
+            replace(self._context, work_dir=job.folder / "work"),
+            self._seed,
+        )
 
 
-def _result(answer: dict[str, Any]) -> BuildResult:
-    status = CostStatus(answer["status"])
-    if status is not CostStatus.VALID:
-        return BuildResult(status, answer["reason"])
-    return BuildResult(status, "", Path(answer["library"]), answer["build_sec"])
+def _result(answer: Built | Failure) -> BuildResult:
+    if isinstance(answer, Failure):
+        return BuildResult(answer.status, answer.reason)
+    return BuildResult(CostStatus.VALID, "", answer.library, answer.build_sec)

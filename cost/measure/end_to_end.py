@@ -25,17 +25,16 @@ from typing import Any
 from numpy.typing import NDArray
 
 from collage.backends.contract.base import BackendTarget
-from collage.cost.base import Cost, CostStatus
+from collage.cost.base import Cost
 from collage.cost.config import MeasureConfig
 from collage.cost.database.record import Clocks
 from collage.cost.device import CPU_POLICY, DevicePolicy
-from collage.cost.measure.local_runner import clocks_of
 from collage.cost.measure.runner import RunResult
+from collage.cost.processes.messages import A, Check, Checked, Failure, Load, Request, Time, Timed
 from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.cost.reference.precision import allows_half
-from collage.cost.worker.build import save_arrays
-from collage.cost.worker.sampling import summarize
+from collage.cost.workload.arrays import save_arrays
 
 HOPELESS_RATIO = 2.0
 """A model this much slower than the best of the first round gets no further turns."""
@@ -129,7 +128,7 @@ class EndToEndTimer:
                 for turn in range(rounds):
                     self._turn(contestants, turn, rounds)
                 for contestant in contestants:
-                    self._ask(contestant, {"task": "check"})
+                    self._ask(contestant, Check(), Checked)
             finally:
                 for contestant in contestants:
                     contestant.worker.close()
@@ -143,17 +142,12 @@ class EndToEndTimer:
         return _Contestant(model, worker)
 
     def _load(self, contestant: _Contestant, library: Path, folder: Path) -> None:
-        request = {
-            "task": "load",
-            "library": str(library),
-            "inputs": str(folder / "inputs"),
-            "expected": str(folder / "expected"),
-            "half": contestant.model.half or allows_half(contestant.model.targets),
-            "config": self._config.to_dict(),
-        }
-        answer = self._ask(contestant, request)
-        contestant.first_call_sec = answer.get("first_call_sec", 0.0)
-        contestant.largest_error = answer.get("largest_error", 0.0)
+        half = contestant.model.half or allows_half(contestant.model.targets)
+        request = Load(library, folder / "inputs", folder / "expected", half, self._config)
+        answer = self._ask(contestant, request, Checked)
+        if answer is not None:
+            contestant.first_call_sec = answer.first_call_sec
+            contestant.largest_error = answer.largest_error
 
     def _turn(self, contestants: list[_Contestant], turn: int, rounds: int) -> None:
         medians = [min(c.samples) for c in contestants if c.samples and c.failure is None]
@@ -162,36 +156,37 @@ class EndToEndTimer:
                 continue
             if turn and min(contestant.samples) > HOPELESS_RATIO * min(medians):
                 continue
-            answer = self._ask(contestant, {"task": "time"})
-            contestant.samples += answer.get("samples_sec", [])
-            contestant.clocks = clocks_of(answer) or contestant.clocks
+            answer = self._ask(contestant, Time(), Timed)
+            if answer is not None:
+                contestant.samples += answer.samples_sec
+                contestant.clocks = answer.clocks or contestant.clocks
             self._progress(
                 ProgressEvent("end to end", turn + 1, rounds, contestant.model.description)
             )
 
-    def _ask(self, contestant: _Contestant, request: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, contestant: _Contestant, request: Request, kind: type[A]) -> A | None:
         """Let one model run; the others stand still. A failure ends its part."""
         if contestant.failure is not None:
-            return {}
+            return None
         begin = time.perf_counter()
         try:
             contestant.worker.resume()
             contestant.worker.send(request, _TIMEOUT_SEC)
-            answer = contestant.worker.receive()
+            answer = contestant.worker.receive(kind)
             contestant.worker.suspend()
         except WorkerFailure as err:
             contestant.failure = Cost(err.status, reason=f"the model {err.reason}")
-            return {}
+            return None
         finally:
             contestant.run_sec += time.perf_counter() - begin
-        status = CostStatus(answer["status"])
-        if status is not CostStatus.VALID:
-            contestant.failure = Cost(status, reason=answer["reason"])
+        if isinstance(answer, Failure):
+            contestant.failure = Cost(answer.status, reason=answer.reason)
+            return None
         return answer
 
 
 def _result(contestant: _Contestant) -> RunResult:
-    cost = contestant.failure or summarize(contestant.samples)
+    cost = contestant.failure or Cost.of_samples(contestant.samples)
     return RunResult(
         cost,
         contestant.largest_error,

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
 
 from collage.cost.base import Cost, CostStatus
 from collage.cost.config import MeasureConfig
-from collage.cost.database.record import Clocks
 from collage.cost.device import CPU_POLICY, DevicePolicy
 from collage.cost.measure.runner import Alone, RunJob, Runner, RunResult
+from collage.cost.processes.messages import Done, Failure, Judge, Measure, Measured, Prepare, Run
 from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
-from collage.cost.worker.sampling import summarize
 
 _LEAVES_ERRORS = (CostStatus.RUN_FAILED, CostStatus.OUT_OF_MEMORY)
 
@@ -106,62 +103,49 @@ class LocalRunner(Runner):
         return self._worker
 
     def _ask(self, worker: WorkerProcess, job: RunJob, alone: Alone) -> RunResult:
-        request = {
-            "task": "prepare" if self._policy.kind.compiles_beside else "run",
-            "library": str(job.library),
-            "inputs": str(job.inputs),
-            "expected": str(job.expected),
-            "half": job.half,
-            "config": self._config.to_dict(),
-        }
         try:
-            worker.send(request, self._policy.run_timeout_sec(self._config))
-            answer = worker.receive()
-            if self._policy.kind.compiles_beside and _is_valid(answer):
-                answer = self._measure_alone(worker, alone)
+            answer = self._answer(worker, job, alone)
         except WorkerFailure as err:
             self.close()
             return RunResult(Cost(err.status, reason=f"the candidate {err.reason}"))
         except BaseException:
             self.close()  # An interrupt: the answer under way must not meet the next request.
             raise
-        status = CostStatus(answer["status"])
-        # A context keeps an error until it is asked: the next candidate would get the blame.
-        spoilt = self._policy.has_context and status in _LEAVES_ERRORS
-        if answer.get("replace", False) or spoilt:
+        if answer.replace:
             self.close()
-        if status is not CostStatus.VALID:
-            return RunResult(Cost(status, reason=answer["reason"]))
-        samples: Sequence[float] = answer["samples_sec"]
+        if isinstance(answer, Failure):
+            # A context keeps an error until it is asked: the next candidate would get the blame.
+            if self._policy.has_context and answer.status in _LEAVES_ERRORS:
+                self.close()
+            return RunResult(Cost(answer.status, reason=answer.reason))
         return RunResult(
-            summarize(samples),
-            answer["largest_error"],
-            answer["first_call_sec"],
-            clocks=clocks_of(answer),
+            Cost.of_samples(answer.samples_sec),
+            answer.largest_error,
+            answer.first_call_sec,
+            clocks=answer.clocks,
         )
 
-    def _measure_alone(self, worker: WorkerProcess, alone: Alone) -> dict[str, Any]:
-        """Let the worker go on with what it has prepared: its answer.
+    def _answer(self, worker: WorkerProcess, job: RunJob, alone: Alone) -> Measured | Failure:
+        """What the worker says to the job; a GPU is held between the first and the last call.
 
         A candidate that fails leaves the context, and one that hangs or crashes only after its
         process has ended: whoever comes next finds the device idle.
         """
+        test = (job.library, job.inputs, job.expected, job.half, self._config)
+        limit_sec = self._policy.run_timeout_sec(self._config)
+        if not self._policy.kind.compiles_beside:
+            worker.send(Run(*test), limit_sec)
+            return worker.receive(Measured)
+        worker.send(Prepare(*test), limit_sec)
+        prepared = worker.receive(Done)
+        if isinstance(prepared, Failure):
+            return prepared
         begin = time.perf_counter()
         with alone():
             self._waited_sec += time.perf_counter() - begin
-            worker.go_on({"task": "measure"})
-            answer = worker.receive()
-        if _is_valid(answer):
-            worker.go_on({"task": "judge"})
-            answer = worker.receive()
-        return answer
-
-
-def _is_valid(answer: dict[str, Any]) -> bool:
-    return CostStatus(answer["status"]) is CostStatus.VALID
-
-
-def clocks_of(answer: dict[str, Any]) -> Clocks | None:
-    """The clocks in a worker's answer."""
-    found = answer.get("clocks")
-    return Clocks(*found) if found is not None else None
+            worker.go_on(Measure())
+            timed = worker.receive(Done)
+        if isinstance(timed, Failure):
+            return timed
+        worker.go_on(Judge())
+        return worker.receive(Measured)

@@ -11,13 +11,12 @@ from collage.backends.contract.abilities import Tunable
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.errors import MeasurementError
 from collage.backends.contract.registry import get_backend
-from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.device import DevicePolicy
 from collage.cost.measure.replay import Question
+from collage.cost.processes.messages import Done, Failure, TargetMessage, Tune, WorkloadMessage
 from collage.cost.processes.plugins import plugins_for
 from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
-from collage.cost.worker.build import context_to_json, target_to_json
 from collage.cost.workload.workload import Workload
 
 Tell = Callable[[str], None]
@@ -113,18 +112,17 @@ class Tuning:
                 device=self._policy.kind.name,
             )
             self._workers.add(worker)
-        request = {
-            "task": "tune",
-            "workloads": [workload.to_json() for workload in workloads],
-            "target": target_to_json(target),
-            "context": context_to_json(self._context),
-            "seed": self._config.seed,
-        }
+        request = Tune(
+            tuple(WorkloadMessage.of(workload) for workload in workloads),
+            TargetMessage.of(target),
+            self._context,
+            self._config.seed,
+        )
         # As long as their builders might take one after the other.
         limit_sec = len(workloads) * self._policy.build_timeout_sec(self._config)
         try:
             worker.send(request, limit_sec)
-            answer = worker.receive()
+            answer = worker.receive(Done)
         except WorkerFailure as err:
             return f"the process {err.reason}"
         except MeasurementError as err:
@@ -134,4 +132,4 @@ class Tuning:
                 # Once it is gone its number may be another process's, which must not be killed.
                 self._workers.discard(worker)
             worker.close()
-        return "" if answer["status"] == CostStatus.VALID.value else str(answer["reason"])
+        return answer.reason if isinstance(answer, Failure) else ""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import select
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from collage.cost.device import available_cores
+from collage.cost.processes.messages import A, Failure, Request
 from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
 
 _RETIRE_AFTER = 400
@@ -62,8 +62,9 @@ class WorkerPool:
     def ask(
         self,
         count: int,
-        request: Callable[[int], dict[str, Any]],
-        done: Callable[[int, dict[str, Any]], None],
+        request: Callable[[int], Request],
+        kind: type[A],
+        done: Callable[[int, A | Failure], None],
         go_on: Callable[[], bool] = lambda: True,
     ) -> None:
         """Have requests answered.
@@ -74,9 +75,11 @@ class WorkerPool:
             Of requests.
         request : callable
             Makes the request of an index, when its turn has come.
+        kind : type
+            What answers them.
         done : callable
             Given each answer with its index as soon as it is there; the other workers go on
-            meanwhile. The answer of a worker that died has its ``status`` and the ``reason``.
+            meanwhile. For a worker that died, a failure is its answer.
         go_on : callable, optional
             Asked before each further request is begun; after a no, no more of them are.
         """
@@ -89,7 +92,7 @@ class WorkerPool:
                 self._start(slot, request, waiting, running)
             while running:
                 ended = []
-                for slot, answer in self._finished(running):
+                for slot, answer in self._finished(running, kind):
                     ended.append((running.pop(slot), answer))
                     if go_on():
                         self._start(slot, request, waiting, running)
@@ -103,7 +106,7 @@ class WorkerPool:
     def _start(
         self,
         slot: int,
-        request: Callable[[int], dict[str, Any]],
+        request: Callable[[int], Request],
         waiting: Iterator[int],
         running: dict[int, int],
     ) -> None:
@@ -113,16 +116,17 @@ class WorkerPool:
         self._worker(slot).send(request(index), self._timeout_sec)
         running[slot] = index
 
-    def _finished(self, running: dict[int, int]) -> list[tuple[int, dict[str, Any]]]:
+    def _finished(self, running: dict[int, int], kind: type[A]) -> list[tuple[int, A | Failure]]:
         workers = {slot: self._worker(slot) for slot in running}
         select.select(list(workers.values()), [], [], _WAIT_SEC)
-        ended = []
+        ended: list[tuple[int, A | Failure]] = []
         for slot, worker in workers.items():
+            answer: A | Failure | None
             try:
-                answer = worker.poll(0.0)
+                answer = worker.poll(0.0, kind)
             except WorkerFailure as err:
                 self._drop(slot)
-                answer = {"status": err.status.value, "reason": f"the compiler {err.reason}"}
+                answer = Failure(status=err.status, reason=f"the compiler {err.reason}")
             if answer is not None:
                 ended.append((slot, answer))
         return ended

@@ -1,37 +1,41 @@
-"""A worker process: one request and one answer at a time, as JSON lines over pipes.
+"""A worker process: answers one request at a time, and is contained whatever it does.
 
-Containment: whatever the child does, the parent goes on. It is killed with everything it started
-when it takes too long or too much memory, and it dies with its parent, however that ends.
-Nothing is ever unpickled; a child is a fresh interpreter, not a fork, for a fork would inherit the
-state of TVM's and OpenMP's threads.
+It is killed with everything it started when it takes too long or too much memory.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import select
 import signal
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import psutil
 
-from collage.backends.contract.errors import MeasurementError
+from collage.backends.contract.errors import MeasurementError, ProtocolError
+from collage.backends.toolchain.child_process import (
+    ChildDiedError,
+    ChildProcess,
+    python_command,
+)
 from collage.cost.base import CostStatus
+from collage.cost.processes.messages import A, Failure, Request, Unreadable
+from collage.cost.processes.protocol import (
+    NotReady,
+    Ready,
+    Settings,
+    decode,
+    decode_handshake,
+    encode,
+)
 
 _POLL_SEC = 0.02
 """How often a child's memory is looked at: 30 microseconds of work each."""
 
-_BOOT = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from collage.cost.worker.main import main; main(json.loads(sys.argv[2]))"
-)
+_PROGRAM = "collage.cost.worker.main"
+
+_NOT_IMPORTED = ("torch",)
+"""TVM imports it wherever it is installed: seconds, and the GPU libraries that it brings along, in
+every worker and for nothing."""
 
 
 class WorkerFailure(Exception):
@@ -82,25 +86,15 @@ class WorkerProcess:
         blas_threads: int | None = None,
     ) -> None:
         self._memory_limit_bytes = memory_limit_bytes
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the worker)
-        settings = {
-            "parent": os.getpid(),
-            "plugins": list(plugins),
-            "data_limit_bytes": 2 * memory_limit_bytes if device == "cpu" else None,
-            "device": device,
-            "open_device": open_device,
-            "blas_threads": blas_threads,
-        }
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _BOOT, json.dumps(sys.path), json.dumps(settings)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            # A session of its own: a Ctrl-C reaches only the parent, and killing reaches all.
-            start_new_session=True,
-        )
+        data_limit_bytes = 2 * memory_limit_bytes if device == "cpu" else None
+        settings = Settings(tuple(plugins), device, open_device, data_limit_bytes)
+        environment = {}
+        if blas_threads is not None:
+            # Read when numpy is imported.
+            environment["OPENBLAS_NUM_THREADS"] = str(blas_threads)
+        command = python_command(_PROGRAM, [encode(settings).decode()], without=_NOT_IMPORTED)
+        self._process = ChildProcess(command, environment)
         self._watch = psutil.Process(self._process.pid)
-        self._buffer = b""
         self._started = False
         self._deadline = 0.0
         self._timeout_sec = 0.0
@@ -111,7 +105,7 @@ class WorkerProcess:
 
     @property
     def alive(self) -> bool:
-        return self._process.poll() is None
+        return self._process.alive
 
     @property
     def pid(self) -> int:
@@ -127,8 +121,7 @@ class WorkerProcess:
 
     def fileno(self) -> int:
         """The pipe that becomes readable with the answer, for ``select``."""
-        assert self._process.stdout is not None
-        return self._process.stdout.fileno()
+        return self._process.fileno()
 
     def wait_until_ready(self, timeout_sec: float = 120.0) -> None:
         """Wait for the child to have imported everything.
@@ -137,20 +130,22 @@ class WorkerProcess:
         ------
         MeasurementError
             When it cannot start: nothing can be measured then.
+        ProtocolError
+            When it is of another version.
         """
         if self._started:
             return
         self._timeout_sec = timeout_sec
         self._deadline = time.monotonic() + timeout_sec
         try:
-            answer = self.receive()
+            answer: Ready | NotReady = decode_handshake(self._receive_line(), Ready | NotReady)
         except WorkerFailure as err:
             raise MeasurementError(f"a measuring process cannot start: {err.reason}") from err
-        if not answer.get("ready"):
-            raise MeasurementError(f"a measuring process cannot start: {answer.get('reason')}")
+        if isinstance(answer, NotReady):
+            raise MeasurementError(f"a measuring process cannot start: {answer.reason}")
         self._started = True
 
-    def send(self, request: dict[str, Any], timeout_sec: float) -> None:
+    def send(self, request: Request, timeout_sec: float) -> None:
         """Hand over a request; :meth:`receive` or :meth:`poll` gets the answer."""
         self.wait_until_ready()
         self._baseline_bytes = self.resident_bytes
@@ -158,7 +153,7 @@ class WorkerProcess:
         self.requests += 1
         self._hand_over(request, timeout_sec)
 
-    def go_on(self, request: dict[str, Any]) -> None:
+    def go_on(self, request: Request) -> None:
         """Hand over the next step of what the last request began.
 
         Limits of time and memory are for all steps together; the time since the last answer does
@@ -166,51 +161,55 @@ class WorkerProcess:
         """
         self._hand_over(request, self._left_sec)
 
-    def _hand_over(self, request: dict[str, Any], limit_sec: float) -> None:
+    def _hand_over(self, request: Request, limit_sec: float) -> None:
         self._deadline = time.monotonic() + limit_sec
-        self._buffer = b""
         self.idle = False
-        assert self._process.stdin is not None
-        # A dead child's pipe breaks here; its death is reported by the next poll.
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            self._process.stdin.flush()
+        self._process.send(encode(request))
 
-    def receive(self) -> dict[str, Any]:
-        """Wait for the answer.
+    def receive(self, kind: type[A]) -> A | Failure:
+        """Wait for the answer, which is of this kind.
 
         Raises
         ------
         WorkerFailure
             When the child dies, takes too long or too much memory.
+        ProtocolError
+            When it answers something else.
         """
-        while True:
-            answer = self.poll(_POLL_SEC)
-            if answer is not None:
-                return answer
+        return self._read(self._receive_line(), kind)
 
-    def poll(self, wait_sec: float) -> dict[str, Any] | None:
+    def poll(self, wait_sec: float, kind: type[A]) -> A | Failure | None:
         """The answer if it is there within ``wait_sec``, else None.
 
         Raises
         ------
-        WorkerFailure
+        WorkerFailure, ProtocolError
             As :meth:`receive`.
         """
-        readable, _, _ = select.select([self.fileno()], [], [], wait_sec)
-        if readable:
-            chunk = os.read(self.fileno(), 1 << 16)
-            if not chunk:
-                raise self._death()
-            self._buffer += chunk
-            line, newline, rest = self._buffer.partition(b"\n")
-            if newline:
-                self._buffer = rest
-                answer: dict[str, Any] = json.loads(line)
-                self._left_sec = self._deadline - time.monotonic()
-                self.idle = True
-                return answer
-            return None
+        line = self._poll_line(wait_sec)
+        return None if line is None else self._read(line, kind)
+
+    def _read(self, line: bytes, kind: type[A]) -> A | Failure:
+        answer: A | Failure | Unreadable = decode(line, kind | Failure | Unreadable)
+        if isinstance(answer, Unreadable):
+            raise ProtocolError(answer.reason)
+        return answer
+
+    def _receive_line(self) -> bytes:
+        while True:
+            line = self._poll_line(_POLL_SEC)
+            if line is not None:
+                return line
+
+    def _poll_line(self, wait_sec: float) -> bytes | None:
+        try:
+            line = self._process.poll(wait_sec)
+        except ChildDiedError as err:
+            raise _failure(err) from err
+        if line is not None:
+            self._left_sec = self._deadline - time.monotonic()
+            self.idle = True
+            return line
         if self._started:
             used = self.resident_bytes - self._baseline_bytes
             if used > self._memory_limit_bytes:
@@ -225,47 +224,32 @@ class WorkerProcess:
             raise WorkerFailure(CostStatus.TIMED_OUT, reason)
         return None
 
-    def _death(self) -> WorkerFailure:
-        code = self._process.wait()
-        self.kill()
-        last = self._last_words()
-        if code == -signal.SIGKILL:
-            # We did not kill it: on Linux that is the kernel, out of memory.
-            return WorkerFailure(CostStatus.OUT_OF_MEMORY, "was killed, most likely for its memory")
-        if "bad_alloc" in last or "MemoryError" in last:
-            return WorkerFailure(CostStatus.OUT_OF_MEMORY, f"ran out of memory: {last}")
-        if code < 0:
-            how = f"died of {signal.Signals(-code).name} ({signal.strsignal(-code)})"
-        else:
-            how = f"ended by itself with exit status {code}"
-        return WorkerFailure(CostStatus.CRASHED, f"{how}: {last}" if last else how)
-
-    def _last_words(self) -> str:
-        """The last line that the child wrote to its standard error."""
-        size = self._stderr.seek(0, os.SEEK_END)
-        self._stderr.seek(max(0, size - 4096))
-        lines = self._stderr.read().decode(errors="replace").strip().splitlines()
-        return lines[-1].strip()[:200] if lines else ""
-
     def suspend(self) -> None:
         """Stop the child where it stands, its threads too; it keeps its memory."""
-        os.killpg(self._process.pid, signal.SIGSTOP)
+        self._process.suspend()
 
     def resume(self) -> None:
         """Let a suspended child go on; nothing for one that runs."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGCONT)
+        self._process.resume()
 
     def kill(self) -> None:
         """End the child and everything it started."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        self._process.kill()
 
     def close(self) -> None:
         """Kill the child and free its pipes."""
-        self.kill()
-        for stream in (self._process.stdin, self._process.stdout, self._stderr):
-            if stream is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    stream.close()
+        self._process.close()
+
+
+def _failure(death: ChildDiedError) -> WorkerFailure:
+    status, last = death.status, death.last_words
+    if status == -signal.SIGKILL:
+        # We did not kill it: on Linux that is the kernel, out of memory.
+        return WorkerFailure(CostStatus.OUT_OF_MEMORY, "was killed, most likely for its memory")
+    if "bad_alloc" in last or "MemoryError" in last:
+        return WorkerFailure(CostStatus.OUT_OF_MEMORY, f"ran out of memory: {last}")
+    if status < 0:
+        how = f"died of {signal.Signals(-status).name} ({signal.strsignal(-status)})"
+    else:
+        how = f"ended by itself with exit status {status}"
+    return WorkerFailure(CostStatus.CRASHED, f"{how}: {last}" if last else how)

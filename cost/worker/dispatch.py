@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
-from collage.backends.contract.errors import CollageError
+from collage.backends.contract.errors import CollageError, ProtocolError
 from collage.cost.base import CostStatus
-from collage.cost.measure.model_builder import compile_model
-from collage.cost.worker.build import build, tune
+from collage.cost.processes.messages import (
+    Answer,
+    AnyRequest,
+    Build,
+    Check,
+    CompileModel,
+    Failure,
+    Judge,
+    Load,
+    Measure,
+    Prepare,
+    Run,
+    Time,
+    Tune,
+    Unreadable,
+)
+from collage.cost.processes.protocol import decode, encode
+from collage.cost.worker.build import build, compile_model, tune
 from collage.cost.worker.run import RunService
 from collage.cost.worker.session import DeviceLostError
 
-Task = Callable[[dict[str, Any]], dict[str, Any]]
-
-_BUILDING = ("build", "tune", "model")
+_BUILDING = (Build, Tune, CompileModel)
 _OUT_OF_MEMORY = ("bad_alloc", "out of memory", "OUT_OF_MEMORY", "MemoryAllocation")
 """How C++, the CUDA runtime and the driver say it."""
 
@@ -30,32 +43,61 @@ class Tasks:
 
     def __init__(self, device_kind: str = "cpu") -> None:
         self._runs = RunService(device_kind)
-        self._by_name: Mapping[str, Task] = {
-            "build": build,
-            "tune": tune,
-            "model": compile_model,
-            "run": self._runs.run,
-            "prepare": self._runs.prepare,
-            "measure": self._runs.measure,
-            "judge": self._runs.judge,
-            "load": self._runs.load,
-            "time": self._runs.time,
-            "check": self._runs.check,
-        }
 
     def open_device(self) -> None:
         """See :meth:`RunService.open`."""
         self._runs.open()
 
-    def __call__(self, request: dict[str, Any]) -> dict[str, Any]:
-        return self._by_name[request["task"]](request)
+    def answer(self, line: bytes, send: Callable[[bytes], None]) -> None:
+        """Answer a request, whatever becomes of it.
+
+        Parameters
+        ----------
+        line : bytes
+            The request.
+        send : callable
+            Takes the answer, a line.
+        """
+        try:
+            request: AnyRequest = decode(line, AnyRequest)
+        except ProtocolError as err:
+            send(encode(Unreadable(reason=str(err))))
+            return
+        try:
+            answer = self._do(request)
+        except Exception as err:  # noqa: BLE001 (every failure of a candidate becomes a typed reason)
+            # Sent while the exception still holds what it passed through: freeing device memory
+            # after a fault would end the process first.
+            send(encode(_failure(request, err)))
+        else:
+            send(encode(answer))
+
+    def _do(self, request: AnyRequest) -> Answer:
+        match request:
+            case Build():
+                return build(request)
+            case Tune():
+                return tune(request)
+            case CompileModel():
+                return compile_model(request)
+            case Run():
+                return self._runs.run(request)
+            case Prepare():
+                return self._runs.prepare(request)
+            case Measure():
+                return self._runs.measure(request)
+            case Judge():
+                return self._runs.judge(request)
+            case Load():
+                return self._runs.load(request)
+            case Time():
+                return self._runs.time(request)
+            case Check():
+                return self._runs.check(request)
 
 
-def failure(task: str, error: Exception) -> dict[str, Any]:
-    """The answer that reports an exception as a typed status with a one-line reason.
-
-    ``replace`` says that the process is of no further use.
-    """
+def _failure(request: AnyRequest, error: Exception) -> Failure:
+    """The answer that reports an exception as a typed status with a one-line reason."""
     text = str(error).strip()
     reason = _telling_line(text) or type(error).__name__
     if not isinstance(error, CollageError):
@@ -65,11 +107,10 @@ def failure(task: str, error: Exception) -> dict[str, Any]:
     elif isinstance(error, MemoryError) or any(words in text for words in _OUT_OF_MEMORY):
         status = CostStatus.OUT_OF_MEMORY
     else:
-        status = CostStatus.BUILD_FAILED if task in _BUILDING else CostStatus.RUN_FAILED
-    answer: dict[str, Any] = {"status": status.value, "reason": reason[:300]}
-    if isinstance(error, DeviceLostError):
-        answer["replace"] = True
-    return answer
+        building = isinstance(request, _BUILDING)
+        status = CostStatus.BUILD_FAILED if building else CostStatus.RUN_FAILED
+    lost = isinstance(error, DeviceLostError)
+    return Failure(status=status, reason=reason[:300], replace=lost)
 
 
 def _telling_line(text: str) -> str:

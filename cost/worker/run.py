@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import tvm
+from msgspec.structs import replace
 from numpy.typing import NDArray
 from tvm import relax
 
 from collage.backends.contract.errors import MeasurementError
 from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
+from collage.cost.processes.messages import (
+    Check,
+    Checked,
+    Done,
+    Failure,
+    Judge,
+    LibraryRequest,
+    Load,
+    Measure,
+    Measured,
+    Prepare,
+    Run,
+    Time,
+    Timed,
+)
+from collage.cost.processes.requirements import load_needs
 from collage.cost.reference import largest_error
 from collage.cost.reference.precision import HALF
-from collage.cost.worker.build import load_arrays
-from collage.cost.worker.requirements import load_needs
 from collage.cost.worker.session import Session, open_session
+from collage.cost.workload.arrays import load_arrays
 
-Answer = dict[str, Any]
-_VALID = {"status": CostStatus.VALID.value}
+T = TypeVar("T")
 
 
 class RunService:
@@ -57,87 +71,65 @@ class RunService:
         """
         self._session.synchronize()
 
-    def run(self, request: Answer) -> Answer:
-        """Load, check, time, check again, and let go.
+    def run(self, request: Run) -> Measured | Failure:
+        """Load, check, time, check again, and let go."""
 
-        Parameters
-        ----------
-        request : dict
-            ``library`` (path), ``inputs`` and ``expected`` (folders of arrays), ``half`` (see
-            :class:`collage.cost.measure.RunJob`), ``config``.
-
-        Returns
-        -------
-        dict
-            ``status``, ``samples_sec``, ``largest_error``, ``first_call_sec`` and ``clocks``; or
-            ``status`` and ``reason`` of a wrong result; ``replace`` when this process is full.
-        """
-
-        def work() -> Answer:
+        def work() -> Measured | Failure:
             loaded = self._load(request)
             loaded.start()
             before = loaded.check(loaded.outputs())
-            if "reason" in before:
+            if isinstance(before, Failure):
                 return before
             return loaded.conclude(loaded.time(loaded.session.sample))
 
         return self._let_go(self._guarded(work))
 
-    def prepare(self, request: Answer) -> Answer:
+    def prepare(self, request: Prepare) -> Done:
         """Load and upload what :meth:`run` is asked for; nothing is called yet."""
+        self._guarded(lambda: self._load(request))
+        return Done()
 
-        def work() -> Answer:
-            self._load(request)
-            return dict(_VALID)
-
-        return self._guarded(work)
-
-    def measure(self, _: Answer) -> Answer:
+    def measure(self, _: Measure) -> Done:
         """Call and time what was prepared, right or wrong."""
-        loaded = self._current()
+        self._guarded(self._current().measure)
+        return Done()
 
-        def work() -> Answer:
-            loaded.measure()
-            return dict(_VALID)
-
-        return self._guarded(work)
-
-    def judge(self, _: Answer) -> Answer:
+    def judge(self, _: Judge) -> Measured | Failure:
         """Check what was measured, and let go; answers as :meth:`run` does."""
         return self._let_go(self._guarded(self._current().judge))
 
-    def load(self, request: Answer) -> Answer:
+    def load(self, request: Load) -> Checked | Failure:
         """Load a library and check it; it stays."""
 
-        def work() -> Answer:
+        def work() -> Checked | Failure:
             loaded = self._load(request)
             loaded.start()
             loaded.session.settle(loaded.machine)
-            return {**loaded.check(loaded.outputs()), "first_call_sec": loaded.first_call_sec}
+            return loaded.check(loaded.outputs())
 
         return self._guarded(work)
 
-    def time(self, _: Answer) -> Answer:
+    def time(self, _: Time) -> Timed:
         """Time the whole model that was loaded."""
         loaded = self._current()
-        return self._guarded(lambda: {**_VALID, **loaded.time(loaded.session.sample_model)})
+        return self._guarded(lambda: loaded.time(loaded.session.sample_model))
 
-    def check(self, _: Answer) -> Answer:
+    def check(self, _: Check) -> Checked | Failure:
         """Check the loaded library once more."""
         loaded = self._current()
         return self._guarded(lambda: loaded.check(loaded.outputs()))
 
-    def _load(self, request: Answer) -> _Loaded:
+    def _load(self, request: LibraryRequest) -> _Loaded:
         self._loaded = _Loaded(request, self._session)
         return self._loaded
 
-    def _let_go(self, answer: Answer) -> Answer:
+    def _let_go(self, answer: Measured | Failure) -> Measured | Failure:
         self._loaded = None
         if not self._session.release():
-            answer["replace"] = True
+            return replace(answer, replace=True)
         return answer
 
-    def _guarded(self, work: Callable[[], Answer]) -> Answer:
+    def _guarded(self, work: Callable[[], T]) -> T:
         """Do it; when it fails and took the device along, that is what is reported.
 
         What was loaded then stays referenced: freeing memory on a lost device ends the process,
@@ -161,17 +153,15 @@ class RunService:
 class _Loaded:
     """A library in a virtual machine."""
 
-    def __init__(self, request: Answer, session: Session) -> None:
+    def __init__(self, request: LibraryRequest, session: Session) -> None:
         self.session = session
         self.first_call_sec = 0.0
-        self._config = MeasureConfig.from_dict(request["config"])
-        self._expected = load_arrays(Path(request["expected"]))
-        arrays = load_arrays(Path(request["inputs"]))
-        self._half = request["half"] or any(
-            a.dtype.name in HALF for a in (*arrays, *self._expected)
-        )
-        load_needs(Path(request["library"]))
-        library = tvm.runtime.load_module(request["library"])
+        self._config = request.config
+        self._expected = load_arrays(request.expected)
+        arrays = load_arrays(request.inputs)
+        self._half = request.half or any(a.dtype.name in HALF for a in (*arrays, *self._expected))
+        load_needs(request.library)
+        library = tvm.runtime.load_module(str(request.library))
         self.machine = relax.VirtualMachine(library, session.device)
         self.machine.set_input("main", *session.upload(arrays))
         # Weights and inputs went up outside the stream that calls are launched in.
@@ -179,7 +169,7 @@ class _Loaded:
         self._checked: list[NDArray[np.generic]] = []
         self._error = 0.0
         self._first: list[NDArray[np.generic]] = []
-        self._timed: Answer = {}
+        self._timed: Timed | None = None
 
     def start(self) -> None:
         """The first call, which makes primitives and packs weights."""
@@ -187,13 +177,9 @@ class _Loaded:
 
     def time(
         self, sample: Callable[[relax.VirtualMachine, MeasureConfig], tuple[float, ...]]
-    ) -> Answer:
+    ) -> Timed:
         samples = sample(self.machine, self._config)
-        clocks = self.session.clocks()
-        return {
-            "samples_sec": samples,
-            "clocks": (clocks.sm_mhz, clocks.memory_mhz) if clocks is not None else None,
-        }
+        return Timed(samples_sec=samples, clocks=self.session.clocks())
 
     def measure(self) -> None:
         """Everything that the device should be idle for."""
@@ -201,32 +187,45 @@ class _Loaded:
         self._first = self.outputs()
         self._timed = self.time(self.session.sample)
 
-    def judge(self) -> Answer:
-        """Whether what was measured is right, before and after it was timed."""
+    def judge(self) -> Measured | Failure:
+        """Whether what was measured is right, before and after it was timed.
+
+        Raises
+        ------
+        MeasurementError
+            When nothing was measured.
+        """
+        if self._timed is None:
+            raise MeasurementError("nothing was measured")
         before = self.check(self._first)
-        return before if "reason" in before else self.conclude(self._timed)
+        return before if isinstance(before, Failure) else self.conclude(self._timed)
 
     def outputs(self) -> list[NDArray[np.generic]]:
         """Copies of the outputs of the latest call."""
         self.session.synchronize()
         return [tensor.numpy() for tensor in _flatten(self.machine.get_outputs("main"))]
 
-    def conclude(self, timed: Answer) -> Answer:
+    def conclude(self, timed: Timed) -> Measured | Failure:
         """Check once more and put everything together: a kernel that leaves something behind is
         right only the first time."""
         after = self.check(self.outputs())
-        if "reason" in after:
-            return {**after, "reason": f"{after['reason']}, after repeated calls"}
-        return {**after, **timed, "first_call_sec": self.first_call_sec}
+        if isinstance(after, Failure):
+            return replace(after, reason=f"{after.reason}, after repeated calls")
+        return Measured(
+            largest_error=after.largest_error,
+            first_call_sec=after.first_call_sec,
+            samples_sec=timed.samples_sec,
+            clocks=timed.clocks,
+        )
 
-    def check(self, actual: list[NDArray[np.generic]]) -> Answer:
+    def check(self, actual: list[NDArray[np.generic]]) -> Checked | Failure:
         """Compare outputs with the expected ones."""
         if not _same(actual, self._checked):
             wrong, self._error = self._compare(actual)
             if wrong:
-                return {"status": CostStatus.WRONG_RESULT.value, "reason": wrong}
+                return Failure(status=CostStatus.WRONG_RESULT, reason=wrong)
             self._checked = actual
-        return {**_VALID, "largest_error": self._error}
+        return Checked(largest_error=self._error, first_call_sec=self.first_call_sec)
 
     def _compare(self, actual: Sequence[NDArray[np.generic]]) -> tuple[str, float]:
         """What is wrong with the outputs (empty when nothing is) and their largest error."""

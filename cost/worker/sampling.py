@@ -6,9 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
-from collage.cost.base import Cost, CostStatus
+from collage.cost.base import Cost
 from collage.cost.config import MeasureConfig
 
 _BATCH = 10
@@ -82,11 +80,5 @@ def take_single_samples(time_each: TimeEach, config: MeasureConfig) -> tuple[flo
 
 
 def _agree(samples: Sequence[float], config: MeasureConfig) -> bool:
-    cost = summarize(samples)
+    cost = Cost.of_samples(samples)
     return cost.spread_sec <= config.target_spread * cost.median_sec
-
-
-def summarize(samples: Sequence[float]) -> Cost:
-    """The valid cost of some samples: their median and half their 10–90 percentile distance."""
-    low, median, high = np.percentile(np.asarray(samples), (10, 50, 90))
-    return Cost(CostStatus.VALID, float(median), float(high - low) / 2, tuple(samples))

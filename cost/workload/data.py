@@ -65,15 +65,16 @@ class DataSpec(TensorSpec):
 
     Attributes
     ----------
-    low, high : float
-        Smallest and largest finite element; both included.
+    low, high : int or float
+        Smallest and largest finite element; both included. Integers stay what they are: those of
+        64 bits have more digits than a float.
     mean, deviation : float
         Of the elements. A deviation of infinity stands for evenly spread between ``low`` and
         ``high``, as integers are.
     """
 
-    low: float
-    high: float
+    low: int | float
+    high: int | float
     mean: float = 0.0
     deviation: float = math.inf
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
-import json
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import tvm
@@ -141,35 +138,6 @@ class Workload:
             input_spec(spec, bound, positive=positive).generate(1_000_003 * (seed + 1) + index)
             for index, (spec, bound) in enumerate(zip(self.inputs, self.bounds, strict=True))
         ]
-
-    def to_json(self) -> str:
-        """Everything, as one line of JSON, for a worker process."""
-        value: dict[str, Any] = {
-            "key": self.key,
-            "module": json.loads(tvm.ir.save_json(self.module)),
-            "constants": [dataclasses.asdict(spec) for spec in self.constants],
-            "inputs": [dataclasses.asdict(spec) for spec in self.inputs],
-            "bounds": self.bounds,
-            "outputs": [dataclasses.asdict(spec) for spec in self.outputs],
-        }
-        return json.dumps(value)
-
-    @classmethod
-    def from_json(cls, text: str) -> Workload:
-        """The inverse of :meth:`to_json`."""
-        value = json.loads(text)
-        return cls(
-            tvm.ir.load_json(json.dumps(value["module"])),
-            tuple(DataSpec(**_shaped(spec)) for spec in value["constants"]),
-            tuple(TensorSpec(**_shaped(spec)) for spec in value["inputs"]),
-            tuple(value["bounds"]),
-            tuple(TensorSpec(**_shaped(spec)) for spec in value["outputs"]),
-            value["key"],
-        )
-
-
-def _shaped(spec: dict[str, Any]) -> dict[str, Any]:
-    return {**spec, "shape": tuple(spec["shape"])}
 
 
 def _leaves(ty: ir.Type) -> list[TensorSpec]:

@@ -15,8 +15,8 @@ from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.registry import backend_names, get_backend, register_backend
 from collage.cost.config import MeasureConfig
 from collage.cost.measure.runner import RunJob
-from collage.cost.worker.build import save_arrays
 from collage.cost.worker.build import test_data as make_test_data
+from collage.cost.workload.arrays import save_arrays
 from collage.cost.workload.workload import Workload
 from collage.testing.runner_contract import Library
 from tests.cost_tests.support import external_partition, native_partition, tensor

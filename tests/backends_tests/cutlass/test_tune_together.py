@@ -19,7 +19,8 @@ from collage.backends.cudnn import backend as cudnn
 from collage.backends.cudnn import tuning as plans
 from collage.backends.cutlass import backend as cutlass
 from collage.backends.cutlass import codegen
-from collage.cost.worker.build import context_to_json, target_to_json, tune
+from collage.cost.processes.messages import TargetMessage, Tune, WorkloadMessage
+from collage.cost.worker.build import tune
 from collage.cost.workload.workload import Workload
 from tests.backends_tests.cutlass.fake_profiler import favour_last
 
@@ -37,16 +38,10 @@ def modules(backend: str) -> list[tvm.IRModule]:
     return [partition_case(case_of(backend, name), device).module for name in CASES[backend]]
 
 
-def request(backend: str, context: BuildContext) -> dict[str, Any]:
+def request(backend: str, context: BuildContext) -> Tune:
     target = BackendTarget(backend, cuda_target(), get_backend(backend).parse_options({}))
-    workloads = [Workload.from_module(mod).to_json() for mod in modules(backend)]
-    context_json = context_to_json(context)
-    return {
-        "workloads": workloads,
-        "target": target_to_json(target),
-        "context": context_json,
-        "seed": 0,
-    }
+    workloads = tuple(WorkloadMessage.of(Workload.from_module(mod)) for mod in modules(backend))
+    return Tune(workloads, TargetMessage.of(target), context, 0)
 
 
 def functions(backend: str) -> list[Any]:

@@ -37,9 +37,10 @@ from collage.cost.database.jsonl import Database
 from collage.cost.database.record import TRANSITION, Record, RecordKey
 from collage.cost.device import CUDA_POLICY, Device
 from collage.cost.measure.end_to_end import WholeModel
-from collage.cost.measure.model_builder import ModelJob, ModelResult, compile_to_measure
+from collage.cost.measure.model_builder import ModelJob, ModelResult
 from collage.cost.measure.scheduler import Measurer
 from collage.cost.models.roofline import RooflineCostModel
+from collage.cost.processes.requirements import compile_to_measure
 from collage.pipeline import optimize as api
 from collage.targets import TargetLike
 from tests.backends_tests.cutlass.fake_profiler import FakeProfiler, favour_last

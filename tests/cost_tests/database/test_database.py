@@ -20,7 +20,6 @@ from collage.backends.storage.tuning_store import TuningStore
 from collage.cost.base import Cost, CostStatus
 from collage.cost.database.jsonl import Database
 from collage.cost.database.record import PARTITION, SCHEMA_VERSION, Record, RecordKey
-from collage.cost.worker.sampling import summarize
 
 KEY = RecordKey(
     kind=PARTITION,
@@ -39,7 +38,7 @@ KEY = RecordKey(
 
 def record(workload: str = "ab" * 32, median: float = 1e-3) -> Record:
     key = dataclasses.replace(KEY, workload=workload)
-    cost = summarize([0.9 * median, median, 1.1 * median])
+    cost = Cost.of_samples([0.9 * median, median, 1.1 * median])
     return Record(key, cost, "conv", "onednn", 1e-6, 0.1, 0.2, 0.3, "2026-01-01T00:00:00+00:00")
 
 

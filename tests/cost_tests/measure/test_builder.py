@@ -17,7 +17,7 @@ from collage.cost.database.jsonl import Database
 from collage.cost.measure.builder import Builder, BuildJob, BuildResult
 from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.measure.runner import RunJob
-from collage.cost.worker.build import load_arrays, save_arrays, target_from_json, target_to_json
+from collage.cost.workload.arrays import load_arrays, save_arrays
 from collage.cost.workload.workload import Workload
 from tests.cost_tests.conftest import ToyTarget, toy_workload, tvm_workload
 from tests.cost_tests.support import native_partition, tensor
@@ -114,8 +114,3 @@ def test_arrays_survive_their_files(tmp_path: Path, dtype: str) -> None:
     assert [a.dtype for a in loaded] == [a.dtype for a in arrays]
     for a, b in zip(arrays, loaded, strict=True):
         np.testing.assert_array_equal(a.astype("float32"), b.astype("float32"))
-
-
-def test_targets_survive_their_json(toy: ToyTarget) -> None:
-    target = toy(behaviour="slow")
-    assert target_from_json(target_to_json(target)) == target

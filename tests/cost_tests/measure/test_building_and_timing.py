@@ -30,9 +30,9 @@ from collage.cost.measure.model_builder import ModelResult
 from collage.cost.measure.replay import Answers, MeasureStats, Question
 from collage.cost.measure.runner import RunJob, Runner, RunResult
 from collage.cost.measure.scheduler import Measurer
+from collage.cost.processes.requirements import load_needs, stage_to_measure
 from collage.cost.progress import ignore
-from collage.cost.worker.build import load_arrays
-from collage.cost.worker.requirements import load_needs, stage_to_measure
+from collage.cost.workload.arrays import load_arrays
 from tests.cost_tests.conftest import ToyTarget, toy_workload
 
 GPU = Device("cuda", "toy", 1, "sm_90", "1")
@@ -182,7 +182,7 @@ def test_what_a_library_needs_is_loaded_before_it(tmp_path: Path) -> None:
     stage_to_measure(CompiledLibrary(library, (), (need,)))
     loader = (
         "import ctypes, sys; from pathlib import Path;"
-        "from collage.cost.worker.requirements import load_needs;"
+        "from collage.cost.processes.requirements import load_needs;"
         "load_needs(Path(sys.argv[1])); print(ctypes.CDLL(sys.argv[1]).answer())"
     )
     done = subprocess.run(

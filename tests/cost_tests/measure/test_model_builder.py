@@ -18,6 +18,12 @@ from collage.cost.config import MeasureConfig
 from collage.cost.database.keys import ModuleKeys
 from collage.cost.measure import model_builder as whole_model
 from collage.cost.measure.model_builder import ModelJob, ModelResult, compile_models
+from collage.cost.workload.shared_weights import (
+    module_file,
+    read_module,
+    weights_folder,
+    write_modules,
+)
 from tests.cost_tests.conftest import ToyTarget
 from tests.cost_tests.support import external_partition, native_partition, tensor
 
@@ -56,10 +62,10 @@ def compiled(
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_a_module_comes_back_as_it_was(tmp_path: Path, dtype: str) -> None:
     modules = [dense(dtype, 40), toy_module(3, 5), dense(dtype, 6)]
-    whole_model._write(modules, tmp_path)
+    write_modules(modules, tmp_path)
     for index, module in enumerate(modules):
-        place = whole_model._module_file(tmp_path, index)
-        back = whole_model._read(place, tmp_path / "weights")
+        place = module_file(tmp_path, index)
+        back = read_module(place, weights_folder(tmp_path))
         tvm.ir.assert_structural_equal(back, module, map_free_vars=True)
         assert back.script(show_meta=False) == module.script(show_meta=False)
         assert ModuleKeys().key(back) == ModuleKeys().key(module)
@@ -68,9 +74,9 @@ def test_a_module_comes_back_as_it_was(tmp_path: Path, dtype: str) -> None:
 def test_variants_share_one_file_of_each_weight(tmp_path: Path) -> None:
     first = dense("float32", 3000)
     second = relax.transform.Normalize()(first)
-    whole_model._write([first, second], tmp_path)
+    write_modules([first, second], tmp_path)
     assert len(list((tmp_path / "weights").iterdir())) == 2
-    text = whole_model._module_file(tmp_path, 1).stat().st_size
+    text = module_file(tmp_path, 1).stat().st_size
     assert text < 3000 * 8 * 4, "the weights are not in the module"
 
 

@@ -29,11 +29,11 @@ from collage.cost.measure.end_to_end import WholeModel
 from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.measure.runner import RunJob, Runner
 from collage.cost.models.measured import MeasuredCostModel
-from collage.cost.worker.build import save_arrays
+from collage.cost.processes.requirements import stage_to_measure
 from collage.cost.worker.build import test_data as make_test_data
 from collage.cost.worker.cuda.session import CudaSession
 from collage.cost.worker.cuda.timers import PycudaTimer, TvmTimer, make_current
-from collage.cost.worker.requirements import stage_to_measure
+from collage.cost.workload.arrays import save_arrays
 from collage.cost.workload.workload import Workload
 from collage.testing.runner_contract import RunnerContract
 from tests.cost_tests.support import external_partition, tensor

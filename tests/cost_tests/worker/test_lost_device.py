@@ -16,8 +16,8 @@ from collage.cost.database.record import Clocks
 from collage.cost.measure.end_to_end import EndToEndTimer, WholeModel
 from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.processes.worker_process import WorkerProcess
-from collage.cost.worker.build import load_arrays, save_arrays
 from collage.cost.worker.build import test_data as make_test_data
+from collage.cost.workload.arrays import load_arrays, save_arrays
 from tests.cost_tests.conftest import Library, ToyTarget, toy_workload
 from tests.cost_tests.worker import fragile_device
 from tests.cost_tests.worker.fragile_device import FragileRunner, fragile_policy

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collage.cost.base import Cost
 from collage.cost.config import MeasureConfig
-from collage.cost.worker.sampling import summarize, take_samples
+from collage.cost.worker.sampling import take_samples
 
 
 def clock(per_call_sec: Callable[[], float], log: list[int]) -> Callable[[int], float]:
@@ -62,7 +63,7 @@ def test_a_slow_first_call_does_not_shorten_the_samples() -> None:
 
 @given(st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=30))
 def test_a_summary_agrees_with_numpy(samples: list[float]) -> None:
-    cost = summarize(samples)
+    cost = Cost.of_samples(samples)
     assert cost.is_valid and cost.samples_sec == tuple(samples)
     assert cost.median_sec == pytest.approx(float(np.median(samples)))
     low, high = np.quantile(samples, [0.1, 0.9])

@@ -11,6 +11,8 @@ import tvm
 from tvm import ir, relax
 from tvm.relax import op
 
+from collage.cost.processes.messages import WorkloadMessage
+from collage.cost.processes.protocol import decode, encode
 from collage.cost.reference import evaluate, largest_error
 from collage.cost.workload.data import DataSpec
 from collage.cost.workload.workload import Workload
@@ -112,7 +114,7 @@ def test_the_key_is_the_same_in_another_process() -> None:
 
 def test_the_worker_gets_the_same_workload() -> None:
     workload = Workload.from_module(conv_module(1, backend="some"))
-    copy = Workload.from_json(workload.to_json())
+    copy: Workload = decode(encode(WorkloadMessage.of(workload)), WorkloadMessage).workload()
     tvm.ir.assert_structural_equal(workload.module, copy.module)
     assert (copy.key, copy.constants, copy.inputs, copy.outputs, copy.bounds) == (
         workload.key,

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
-from collage.backends.compile import CompiledLibrary, stage_libraries
+import tvm
+
+from collage.backends.compile import CompiledLibrary, compile_module, stage_libraries
 from collage.backends.contract.abilities import NeedsRuntime
+from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.errors import MeasurementError
 from collage.backends.contract.registry import get_backend
 
@@ -31,6 +35,32 @@ def stage_to_measure(library: CompiledLibrary) -> None:
         place.write_text(json.dumps(needs), encoding="utf-8")
     else:
         place.unlink(missing_ok=True)
+
+
+def compile_to_measure(
+    module: tvm.IRModule, targets: Sequence[BackendTarget], output: Path, context: BuildContext
+) -> CompiledLibrary:
+    """A whole model's library with what it needs beside it.
+
+    Parameters
+    ----------
+    module : tvm.IRModule
+        Partitioned.
+    targets : sequence of BackendTarget
+        At least every backend that the module uses.
+    output : Path
+        The library to write.
+    context : BuildContext
+        Where and how to build.
+
+    Raises
+    ------
+    CodegenError, CompileError
+        As a backend or the compiler raised them.
+    """
+    library = compile_module(module, targets, output, context, cuda_graph=True)
+    stage_to_measure(library)
+    return library
 
 
 def load_needs(library: Path) -> None:

@@ -1,0 +1,231 @@
+"""Child processes that are spoken to in lines: one line asks, one line answers.
+
+Whatever a child does, its parent goes on: a child is killed with everything that it started, dies
+with the thread that started it, however that ends (on Linux), and says in its standard error why
+it ended.
+:mod:`collage.backends.toolchain.child_boot` is the other end of one that runs Python.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from collage.backends.toolchain import child_boot
+
+_LAST_WORDS = 4096
+"""Bytes at the end of a child's standard error in which its last line is looked for."""
+
+_END_POLL_SEC = 0.01
+
+
+class ChildDiedError(Exception):
+    """A child ended instead of answering.
+
+    Attributes
+    ----------
+    status : int
+        Its exit status; negative for the signal that ended it.
+    last_words : str
+        The last line of its standard error, shortened; empty when there is none.
+    """
+
+    def __init__(self, status: int, last_words: str) -> None:
+        super().__init__(f"ended with {status}: {last_words or 'no message'}")
+        self.status = status
+        self.last_words = last_words
+
+
+class ChildTimeoutError(Exception):
+    """A child gave no answer in time; it may still be at work, and can only be killed."""
+
+
+def python_command(
+    module: str, arguments: Sequence[str] = (), *, without: Sequence[str] = ()
+) -> list[str]:
+    """The command line of a fresh interpreter that dies with this process and runs a module.
+
+    Not a fork, which would inherit the state of TVM's and OpenMP's threads.
+
+    Parameters
+    ----------
+    module : str
+        Its ``main`` is called with the arguments and a :class:`child_boot.Line` to the parent.
+    arguments : sequence of str
+        What ``main`` gets.
+    without : sequence of str
+        Packages that are not to be found while the module is imported.
+    """
+    settings = {
+        "path": sys.path,
+        "parent": os.getpid(),
+        "module": module,
+        "arguments": list(arguments),
+        "without": list(without),
+    }
+    # -P: the script's folder is no place to import from.
+    return [sys.executable, "-P", str(Path(child_boot.__file__)), json.dumps(settings)]
+
+
+class ChildProcess:
+    """A child that answers lines; use as a context manager, which kills it.
+
+    Parameters
+    ----------
+    command : sequence of str
+        What to run, for example :func:`python_command`.
+    environment : mapping of str to str, optional
+        Added to this process's.
+    log : Path, optional
+        Gets its standard error; by default a file that goes with the child.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        log: Path | None = None,
+    ) -> None:
+        self._errors: IO[bytes] = _log_file(log)
+        self._process = subprocess.Popen(
+            list(command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            bufsize=0,
+            env={**os.environ, **(environment or {})},
+            # A session of its own: a Ctrl-C reaches only the parent, and killing reaches all.
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+        self._buffer = b""
+
+    def __enter__(self) -> ChildProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        """Of the child, and of its process group."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.returncode is None and _ended(self.pid, os.WNOHANG) is None
+
+    def fileno(self) -> int:
+        """The pipe that becomes readable with the answer, for ``select``."""
+        return self._stdout.fileno()
+
+    def send(self, line: bytes) -> None:
+        """Hand over a line, without its end; when the child has ended, :meth:`poll` says why."""
+        self._buffer = b""
+        data = memoryview(line + b"\n")
+        with contextlib.suppress(BrokenPipeError):
+            while data:
+                data = data[self._stdin.write(data) :]
+
+    def poll(self, wait_sec: float) -> bytes | None:
+        """Its next line, without the end, or None when it is not there within ``wait_sec``.
+
+        Raises
+        ------
+        ChildDiedError
+            When it has ended.
+        """
+        readable, _, _ = select.select([self._stdout], [], [], max(0.0, wait_sec))
+        if not readable:
+            return None
+        chunk = os.read(self.fileno(), 1 << 20)
+        if not chunk:
+            _ended(self.pid)
+            self.kill()
+            raise ChildDiedError(self._process.returncode, self.last_words())
+        self._buffer += chunk
+        line, newline, rest = self._buffer.partition(b"\n")
+        if not newline:
+            return None
+        self._buffer = rest
+        return line
+
+    def receive(self, limit_sec: float) -> bytes:
+        """Its next line, waited for.
+
+        Raises
+        ------
+        ChildDiedError
+            When it ends instead.
+        ChildTimeoutError
+            When that takes too long; it is left as it is.
+        """
+        end = time.monotonic() + limit_sec
+        while (left := end - time.monotonic()) > 0:
+            line = self.poll(left)
+            if line is not None:
+                return line
+        raise ChildTimeoutError(f"no answer within {limit_sec:g} s")
+
+    def last_words(self) -> str:
+        """The last line of its standard error, shortened."""
+        size = self._errors.seek(0, os.SEEK_END)
+        self._errors.seek(max(0, size - _LAST_WORDS))
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return lines[-1].strip()[:200] if lines else ""
+
+    def suspend(self) -> None:
+        """Stop it where it stands, its threads too; it keeps its memory."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on; nothing for one that runs."""
+        self._signal(signal.SIGCONT)
+
+    def end(self, limit_sec: float) -> None:
+        """Close its input, upon which it may end by itself in that time, and then :meth:`close`."""
+        self._stdin.close()
+        end = time.monotonic() + limit_sec
+        while self.alive and time.monotonic() < end:
+            time.sleep(_END_POLL_SEC)
+        self.close()
+
+    def kill(self) -> None:
+        """End it and everything that it started."""
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+
+    def close(self) -> None:
+        """Kill it and free its pipes."""
+        self.kill()
+        for stream in (self._stdin, self._stdout, self._errors):
+            stream.close()
+
+    def _signal(self, number: signal.Signals) -> None:
+        # Once it was waited for, its number may be another's.
+        if self._process.returncode is None:
+            os.killpg(self._process.pid, number)
+
+
+def _log_file(path: Path | None) -> IO[bytes]:
+    if path is None:
+        return tempfile.TemporaryFile()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.open("w+b")
+
+
+def _ended(pid: int, options: int = 0) -> os.waitid_result | None:
+    """How a child ended, waited for but not taken note of: its number stays its own."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | options)

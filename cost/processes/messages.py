@@ -1,0 +1,259 @@
+"""What a search asks of its worker processes, and what these answer.
+
+Every request is answered by the one type that its docstring names, by :class:`Failure`, or by
+:class:`Unreadable`. Paths are of files that both processes see.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import tvm
+
+from collage.backends.compile import CompiledLibrary
+from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract.registry import get_backend
+from collage.cost.base import CostStatus
+from collage.cost.config import MeasureConfig
+from collage.cost.database.record import Clocks
+from collage.cost.processes.protocol import Message
+from collage.cost.workload.data import DataSpec, TensorSpec
+from collage.cost.workload.workload import Workload
+
+
+class TargetMessage(Message, frozen=True):
+    """A backend target: its options as plain values, its device as TVM writes it."""
+
+    backend: str
+    options: dict[str, Any]
+    device: str
+
+    @classmethod
+    def of(cls, target: BackendTarget) -> TargetMessage:
+        """The message that says it."""
+        return cls(target.backend, target.option_dict(), str(target.device))
+
+    def target(self) -> BackendTarget:
+        """What it says.
+
+        Raises
+        ------
+        TargetError
+            When this process has no such backend, or it has no such options.
+        """
+        options = get_backend(self.backend).parse_options(self.options)
+        return BackendTarget(self.backend, tvm.target.Target(self.device), options)
+
+
+class WorkloadMessage(Message, frozen=True):
+    """A workload: its module as TVM writes it."""
+
+    module: str
+    constants: tuple[DataSpec, ...]
+    inputs: tuple[TensorSpec, ...]
+    bounds: tuple[int | None, ...]
+    outputs: tuple[TensorSpec, ...]
+    key: str
+
+    @classmethod
+    def of(cls, workload: Workload) -> WorkloadMessage:
+        """The message that says it."""
+        return cls(
+            tvm.ir.save_json(workload.module),
+            workload.constants,
+            workload.inputs,
+            workload.bounds,
+            workload.outputs,
+            workload.key,
+        )
+
+    def workload(self) -> Workload:
+        """What it says."""
+        return Workload(
+            tvm.ir.load_json(self.module),
+            self.constants,
+            self.inputs,
+            self.bounds,
+            self.outputs,
+            self.key,
+        )
+
+
+class Request(Message, frozen=True, tag_field="task"):
+    """What a worker is to do."""
+
+
+class Build(Request, frozen=True, tag="build"):
+    """Compile a workload into ``folder``, with test data beside it; answered by :class:`Built`.
+
+    Attributes
+    ----------
+    references : Path
+        Folder of the references that several workloads share.
+    seed : int
+        Of weights and inputs.
+    """
+
+    workload: WorkloadMessage
+    target: TargetMessage
+    folder: Path
+    references: Path
+    context: BuildContext
+    seed: int
+
+
+class Tune(Request, frozen=True, tag="tune"):
+    """Choose what runs many workloads; answered by :class:`Done`."""
+
+    workloads: tuple[WorkloadMessage, ...]
+    target: TargetMessage
+    context: BuildContext
+    seed: int
+
+
+class CompileModel(Request, frozen=True, tag="compile_model"):
+    """Compile a whole model; answered by :class:`Compiled`.
+
+    Attributes
+    ----------
+    module, weights : Path
+        From :func:`collage.cost.workload.shared_weights.write_modules`.
+    output : Path
+        The library to write.
+    """
+
+    module: Path
+    weights: Path
+    output: Path
+    targets: tuple[TargetMessage, ...]
+    context: BuildContext
+
+
+class LibraryRequest(Request, frozen=True):
+    """Something to do with a library and its test data.
+
+    Attributes
+    ----------
+    inputs, expected : Path
+        Folders of arrays.
+    half : bool
+        See :class:`collage.cost.measure.runner.RunJob`.
+    """
+
+    library: Path
+    inputs: Path
+    expected: Path
+    half: bool
+    config: MeasureConfig
+
+
+class Run(LibraryRequest, frozen=True, tag="run"):
+    """Load, check, time, check again, and let go; answered by :class:`Measured`."""
+
+
+class Prepare(LibraryRequest, frozen=True, tag="prepare"):
+    """Do what of :class:`Run` comes before the first call; answered by :class:`Done`."""
+
+
+class Measure(Request, frozen=True, tag="measure"):
+    """Call and time what was prepared, right or wrong; answered by :class:`Done`."""
+
+
+class Judge(Request, frozen=True, tag="judge"):
+    """Check what was measured, and let go; answered by :class:`Measured`."""
+
+
+class Load(LibraryRequest, frozen=True, tag="load"):
+    """Load a library, which stays, and check it; answered by :class:`Checked`."""
+
+
+class Time(Request, frozen=True, tag="time"):
+    """Time what was loaded as a whole model; answered by :class:`Timed`."""
+
+
+class Check(Request, frozen=True, tag="check"):
+    """Check what was loaded once more; answered by :class:`Checked`."""
+
+
+AnyRequest = Build | Tune | CompileModel | Run | Prepare | Measure | Judge | Load | Time | Check
+
+
+class Answer(Message, frozen=True, tag_field="answer", kw_only=True):
+    """What came of a request.
+
+    Attributes
+    ----------
+    replace : bool
+        Whether the worker is of no further use.
+    """
+
+    replace: bool = False
+
+
+A = TypeVar("A", bound=Answer)
+
+
+class Done(Answer, frozen=True, tag="done"):
+    """It was done."""
+
+
+class Built(Answer, frozen=True, tag="built", kw_only=True):
+    """Wall time in the worker, the reference's evaluation included."""
+
+    library: Path
+    build_sec: float
+
+
+class Compiled(Answer, frozen=True, tag="compiled", kw_only=True):
+    """A whole model's library, with what it needs staged beside it."""
+
+    library: CompiledLibrary
+
+
+class Checked(Answer, frozen=True, tag="checked", kw_only=True):
+    """The outputs are right.
+
+    Attributes
+    ----------
+    largest_error : float
+        Relative to the largest value of an output.
+    first_call_sec : float
+        The call that makes primitives and packs weights.
+    """
+
+    largest_error: float
+    first_call_sec: float
+
+
+class Timed(Answer, frozen=True, tag="timed", kw_only=True):
+    """Seconds per call, and the device's clocks right after."""
+
+    samples_sec: tuple[float, ...]
+    clocks: Clocks | None
+
+
+class Measured(Answer, frozen=True, tag="measured", kw_only=True):
+    """All that :class:`Checked` and :class:`Timed` say, of outputs that were right throughout."""
+
+    largest_error: float
+    first_call_sec: float
+    samples_sec: tuple[float, ...]
+    clocks: Clocks | None
+
+
+class Failure(Answer, frozen=True, tag="failure", kw_only=True):
+    """What was to be done failed, or the result was wrong: not valid, and why in one line."""
+
+    status: CostStatus
+    reason: str
+
+    def __post_init__(self) -> None:
+        if self.status is CostStatus.VALID:
+            raise ValueError("a failure is not valid")
+
+
+class Unreadable(Answer, frozen=True, tag="unreadable", kw_only=True):
+    """The request could not be read."""
+
+    reason: str

@@ -1,0 +1,78 @@
+"""Variants of one model as files, for worker processes: modules, and the weights that they share.
+
+Weights are hundreds of megabytes: they are written once, and the modules, which then are small,
+refer to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import tvm
+from tvm import ir, relax
+
+from collage.cost.workload.arrays import load_arrays, save_arrays
+from collage.cost.workload.canonical import ConstantCollector, Rebuilder
+from collage.cost.workload.data import array_of
+
+
+def module_file(folder: Path, index: int) -> Path:
+    """Where :func:`write_modules` writes the module of an index, in its folder."""
+    return folder / f"{index}.json"
+
+
+def weights_folder(folder: Path) -> Path:
+    """Where :func:`write_modules` writes the weights, in its folder."""
+    return folder / "weights"
+
+
+def write_modules(modules: Sequence[tvm.IRModule], folder: Path) -> int:
+    """The bytes of the weights that these modules share, and all of them written to a folder.
+
+    Parameters
+    ----------
+    modules : sequence of IRModule
+        Each has a file of its own, see :func:`module_file`.
+    folder : Path
+        An existing one; the weights lie in :func:`weights_folder`.
+    """
+    collector = ConstantCollector()
+    for index, module in enumerate(modules):
+        text = tvm.ir.save_json(_WithConstants(collector).module(module))
+        module_file(folder, index).write_text(text, encoding="utf-8")
+    arrays = [array_of(constant) for constant in collector.constants]
+    save_arrays(weights_folder(folder), arrays)
+    return sum(array.nbytes for array in arrays)
+
+
+def read_module(module: Path, weights: Path) -> tvm.IRModule:
+    """A module with its weights, as it was.
+
+    Parameters
+    ----------
+    module : Path
+        Its file.
+    weights : Path
+        The folder of the weights.
+    """
+    constants = [relax.const(array, array.dtype.name) for array in load_arrays(weights)]
+    mod = tvm.ir.load_json(module.read_text(encoding="utf-8"))
+    return _WithConstants(lambda constant: constant, constants).module(mod)
+
+
+class _WithConstants(Rebuilder):
+    """Exchanges constants and placeholders and leaves everything else, names included."""
+
+    def module(self, mod: tvm.IRModule) -> tvm.IRModule:
+        functions: Mapping[ir.GlobalVar, ir.BaseFunc] = {
+            var: self.function(func) if isinstance(func, relax.Function) else func
+            for var, func in mod.functions.items()
+        }
+        return tvm.IRModule(functions, attrs=mod.attrs)
+
+    def expr(self, expr: relax.Expr) -> relax.Expr:
+        return expr if isinstance(expr, ir.GlobalVar) else super().expr(expr)
+
+    def _rename(self, var: relax.Var) -> relax.Var:
+        return var
