@@ -25,7 +25,7 @@ from collage.backends.cublas.codegen import choose_algorithms, compile_functions
 from collage.backends.cublas.options import CublasOptions
 from collage.backends.cublas.partition import read_partition
 from collage.backends.cublas.patterns import pattern_table
-from collage.backends.cublas.tuner import RUNTIME, TUNER, source_compilation
+from collage.backends.cublas.timer import RUNTIME, TIMER, source_compilation
 from collage.backends.toolchain.cuda_runtime import device_name
 from collage.backends.toolchain.cuda_toolkit import (
     REMEDY,
@@ -94,7 +94,7 @@ class CublasBackend(ExternalBackend, Precompiles, RequiresLibraries, Tunable):
         include = find_cublas()[0].parent
         measured = target.options.algorithm == "measured"
         tunes = measured and device_name(arch_of(target.device)) is not None
-        sources = (RUNTIME, TUNER) if tunes else (RUNTIME,)
+        sources = (RUNTIME, TIMER) if tunes else (RUNTIME,)
         return [source_compilation(source, include, context) for source in sources]
 
     def required_libraries(self, target: BackendTarget) -> Sequence[LibraryNeed]:

@@ -12,8 +12,8 @@ from tvm import relax
 from collage.backends.contract.base import BackendTarget, BuildContext, LibraryNeed
 from collage.backends.cublas.partition import Partition, read_partition
 from collage.backends.cublas.problem import Problem
-from collage.backends.cublas.tuner import RUNTIME, TEMPLATES, choose, compile_source
-from collage.backends.cublas.tuning import Choice
+from collage.backends.cublas.timer import RUNTIME, TEMPLATES, Choice, compile_source
+from collage.backends.cublas.tuning import choose
 from collage.backends.toolchain import native
 from collage.backends.toolchain.cuda_toolkit import arch_of
 from collage.backends.toolchain.source_templates import source_templates

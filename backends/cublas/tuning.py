@@ -1,102 +1,141 @@
-"""The algorithms chosen for products, as the tuning log remembers them."""
+"""Which of cublasLt's algorithms runs a product: remembered, or timed where a GPU is here."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+from collage.backends.contract.base import BuildContext, LibraryNeed
+from collage.backends.contract.errors import CodegenError
 from collage.backends.cublas.problem import Problem
+from collage.backends.cublas.timer import Choice, Device, Timer, timer_library
+from collage.backends.storage.tuning_record import TuningRecord
+from collage.backends.storage.tuning_stage import TuningStage
 from collage.backends.storage.tuning_store import TuningStore
+from collage.backends.toolchain.cuda_runtime import device_name
+from collage.backends.toolchain.cuda_toolkit import compute_capability, cudart
 
 SCHEMA = 1
-"""Of this backend's records in the tuning log."""
+"""Of this backend's records in the tuning store."""
 
 
-@dataclass(frozen=True)
-class Device:
-    """What a choice depends on besides the product and cublasLt.
+def choose(
+    problems: Sequence[Problem],
+    arch: str,
+    library: LibraryNeed,
+    include: Path,
+    context: BuildContext,
+) -> dict[Problem, Choice]:
+    """The algorithms of the given products: remembered, or timed.
 
-    Attributes
-    ----------
-    name : str
-        For example ``NVIDIA H200``.
-    driver : int
-        CUDA's driver version, ``1000 * major + 10 * minor``.
-    compute_capability : int
-        For example 90.
-    multiprocessors : int
-    """
-
-    name: str
-    driver: int
-    compute_capability: int
-    multiprocessors: int
-
-
-@dataclass(frozen=True)
-class Choice:
-    """An algorithm for a product, and where it holds.
-
-    Attributes
-    ----------
-    device : Device
-        What it was timed on.
-    version : int
-        cublasLt's version, as ``cublasLtGetVersion`` has it.
-    algorithm : tuple of int
-        The eight 64-bit words of ``cublasLtMatmulAlgo_t``.
-    time_sec, first_time_sec : float
-        Of one launch: this algorithm's, and that of cublasLt's first guess.
-    measured : int
-        How many algorithms were timed.
-    """
-
-    device: Device
-    version: int
-    algorithm: tuple[int, ...]
-    workspace_bytes: int
-    time_sec: float
-    first_time_sec: float
-    measured: int
-
-    def comment(self) -> str:
-        """One line for the generated source."""
-        return (
-            f"the fastest of {self.measured} on {self.device.name}: {self.time_sec * 1e6:.2f} us, "
-            f"cublasLt's first guess {self.first_time_sec * 1e6:.2f} us"
-        )
-
-
-def choice_key(problem: Problem, version: int) -> dict[str, Any]:
-    """What a choice answers, as the log has it; ``version`` is cublasLt's."""
-    return {"problem": problem.fields(), "cublasLt": version}
-
-
-def find_choice(
-    log: TuningStore, problem: Problem, version: int, device: Mapping[str, Any]
-) -> Choice | None:
-    """What is remembered for a product.
+    Where no GPU of that architecture is there, those remembered of the one that was timed on last;
+    products that nobody has timed have none.
 
     Parameters
     ----------
+    problems : sequence of Problem
+        They may repeat.
+    arch : str
+        For example ``sm_90a``.
+    library : LibraryNeed
+        cublasLt.
+    include : Path
+        Folder of ``cublasLt.h``.
+    context : BuildContext
+        Where to build and what to remember choices in.
+
+    Raises
+    ------
+    CodegenError
+        When cublasLt has no algorithm for a product, or timing fails; all others have theirs then.
+    ReplayMissError
+        In a replay, when a product's is not remembered.
+    """
+    store = TuningStore.of("cublas", SCHEMA, context)
+    name = device_name(arch)
+    if name is None:
+        return Tuner(store, arch, version_number(library.version), None).answers(problems)
+    timer = Timer(timer_library([library, cudart()], include, context), name)
+    return Tuner(store, arch, timer.version, timer).answers(problems)
+
+
+def version_number(version: str) -> int:
+    """cublasLt's version as ``cublasLtGetVersion`` has it: 131000 of 13.10.0."""
+    major, minor, patch = map(int, version.split("."))
+    return 10000 * major + 100 * minor + patch
+
+
+class Tuner(TuningStage[Problem, Choice]):
+    """Chooses algorithms.
+
+    Parameters
+    ----------
+    store : TuningStore
+        What was found before, and where findings go.
+    arch : str
+        For example ``sm_90a``.
+    version : int
+        cublasLt's, as ``cublasLtGetVersion`` has it.
+    timer : Timer or None
+        None where no GPU of the architecture is here.
+    """
+
+    def __init__(self, store: TuningStore, arch: str, version: int, timer: Timer | None) -> None:
+        super().__init__(store)
+        self._arch, self._version, self._timer = arch, version, timer
+
+    @property
+    def device(self) -> dict[str, Any] | None:
+        if self._timer is None:
+            return self.store.device_elsewhere(compute_capability(self._arch))
+        return asdict(self._timer.device)
+
+    @property
+    def can_measure(self) -> bool:
+        return self._timer is not None
+
+    def key(self, question: Problem) -> dict[str, Any]:
+        return choice_key(question, self._version)
+
+    def describe(self, question: Problem) -> str:
+        return question.describe()
+
+    def read(self, question: Problem, record: TuningRecord) -> Choice:
+        return read_choice(record)
+
+    def measure(
+        self, questions: Sequence[Problem], failed: dict[Problem, CodegenError]
+    ) -> dict[Problem, Choice]:
+        assert self._timer is not None
+        chosen = {}
+        for problem in questions:
+            try:
+                chosen[problem] = self._timer.measure(problem)
+            except CodegenError as err:
+                failed[problem] = err
+            else:
+                self.record(problem, choice_result(chosen[problem]))
+        return chosen
+
+
+def choice_key(problem: Problem, version: int) -> dict[str, Any]:
+    """What a choice answers, as the log has it.
+
+    Parameters
+    ----------
+    problem : Problem
+        The product.
     version : int
         cublasLt's.
-    device : mapping
-        The facts known of the device; fields of :class:`Device`.
     """
-    found = log.find(choice_key(problem, version), device)
-    if found is None:
-        return None
-    words = tuple(int(word, 16) for word in found.result["algorithm"])
-    return Choice(
-        device=Device(**found.device), version=version, **{**found.result, "algorithm": words}
-    )
+    return {"problem": problem.fields(), "cublasLt": version}
 
 
-def keep_choice(log: TuningStore, problem: Problem, choice: Choice) -> None:
-    """Remember a choice."""
-    result = {
+def choice_result(choice: Choice) -> dict[str, Any]:
+    """A choice as the log has it, besides what it answers and what it was timed on."""
+    return {
         # As text: JSON readers that know doubles only would round them.
         "algorithm": [f"0x{word:016x}" for word in choice.algorithm],
         "workspace_bytes": choice.workspace_bytes,
@@ -104,4 +143,13 @@ def keep_choice(log: TuningStore, problem: Problem, choice: Choice) -> None:
         "first_time_sec": choice.first_time_sec,
         "measured": choice.measured,
     }
-    log.append(choice_key(problem, choice.version), asdict(choice.device), result)
+
+
+def read_choice(record: TuningRecord) -> Choice:
+    """The choice that a record of the log holds."""
+    words = tuple(int(word, 16) for word in record.result["algorithm"])
+    return Choice(
+        device=Device(**record.device),
+        version=record.key["cublasLt"],
+        **{**record.result, "algorithm": words},
+    )

@@ -7,7 +7,7 @@ configuration that was tried, so that a later, narrower question is answered fro
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -20,6 +20,8 @@ from collage.backends.cutlass.families._base import Configuration, KernelSpec, O
 from collage.backends.cutlass.library import cutlass_version
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.unit import Unit
+from collage.backends.storage.tuning_record import TuningRecord
+from collage.backends.storage.tuning_stage import TuningStage
 from collage.backends.storage.tuning_store import TuningStore
 from collage.backends.toolchain.cuda_toolkit import compute_capability, find_toolkit
 
@@ -89,92 +91,74 @@ class Profiler(Protocol):
         """
 
 
-class Tuner:
-    """Chooses configurations, with a log and, where there is a device, a profiler."""
+class Tuner(TuningStage[Question, Configuration]):
+    """Chooses configurations.
+
+    Parameters
+    ----------
+    store : TuningStore
+        What was found before, and where findings go.
+    profiler : Profiler or None
+        None where no GPU of the architecture is here.
+    options : CutlassOptions
+        Of the target.
+    arch : str
+        For example ``sm_90a``.
+    """
 
     def __init__(
-        self, log: TuningStore, profiler: Profiler | None, options: CutlassOptions, arch: str
+        self, store: TuningStore, profiler: Profiler | None, options: CutlassOptions, arch: str
     ) -> None:
-        self.log, self.profiler, self.options, self.arch = log, profiler, options, arch
+        super().__init__(store)
+        self.profiler, self.options, self.arch = profiler, options, arch
 
     def choose(self, questions: Sequence[Question]) -> dict[KernelSpec, Configuration]:
         """A configuration for every spec; each distinct spec is measured once.
 
-        Without a profiler the log answers for the GPU of this architecture that was tuned on last;
-        what it does not know gets the best guess.
+        Without a profiler the store answers for the GPU of this architecture that was tuned on
+        last; what it does not know gets the best guess.
 
         Raises
         ------
         CodegenError
             When none of a spec's configurations runs on the device; all others are chosen then.
         ReplayMissError
-            In a replay, when the log does not know a spec.
+            In a replay, when the store does not know a spec.
         """
-        chosen, unknown = self._ask({question.spec: question for question in questions}.values())
-        if unknown and self.log.replay:
-            raise self.log.miss(_words(unknown[0].spec), len(unknown))
-        if self.profiler is None:
-            return chosen | {question.spec: question.configurations[0] for question in unknown}
-        if not unknown:
-            return chosen
-        measure = self._first_valid if self.options.find_first_valid else self._measured
-        failed: list[CodegenError] = []
-        # First what nobody else is at, then the rest, which is found then or is nobody's any more.
-        for patient in (False, True):
-            keys = [self._key(question.spec) for question in unknown]
-            with self.log.claim(keys, patient=patient) as held:
-                left = [q for q, is_held in zip(unknown, held, strict=True) if not is_held]
-                own = [q for q, is_held in zip(unknown, held, strict=True) if is_held]
-                found, open_questions = self._ask(own)
-                chosen |= found | measure(open_questions, self.profiler, failed)
-            unknown = left
-        if failed:
-            raise failed[0]
-        return chosen
+        distinct = {question.spec: question for question in questions}
+        known = self.answers(distinct.values())
+        return {spec: known.get(q, q.configurations[0]) for spec, q in distinct.items()}
 
-    def _ask(
-        self, questions: Iterable[Question]
-    ) -> tuple[dict[KernelSpec, Configuration], list[Question]]:
-        """What needs no measurement, and the questions that are left."""
-        device = self._device()
-        chosen: dict[KernelSpec, Configuration] = {}
-        unknown = []
-        for question in questions:
-            answer = self._known(question, device)
-            if answer is None:
-                unknown.append(question)
-            else:
-                chosen[question.spec] = answer
-        return chosen, unknown
-
-    def _device(self) -> dict[str, Any] | None:
-        """The device whose records answer, None where there is none."""
+    @property
+    def device(self) -> dict[str, Any] | None:
         capability = compute_capability(self.arch)
         if self.profiler is None:
-            return self.log.device_elsewhere(capability)
+            return self.store.device_elsewhere(capability)
         return {"name": self.profiler.device, "compute_capability": capability}
 
-    def _key(self, spec: KernelSpec) -> dict[str, Any]:
+    @property
+    def can_measure(self) -> bool:
+        return self.profiler is not None
+
+    def key(self, question: Question) -> dict[str, Any]:
         return {
-            "spec": spec.key(),
+            "spec": question.spec.key(),
             "arch": self.arch,
             "cutlass": cutlass_version(),
             "nvcc": find_toolkit().version,
             "fast_math": self.options.use_fast_math,
         }
 
-    def _known(self, question: Question, device: Mapping[str, Any] | None) -> Configuration | None:
-        """The answer that needs no measurement, or None."""
+    def describe(self, question: Question) -> str:
+        return _words(question.spec)
+
+    def look_up(self, question: Question) -> Configuration | None:
         if len(question.configurations) == 1:
             return question.configurations[0]
-        found = None if device is None else self.log.find(self._key(question.spec), device)
-        return None if found is None else self._remembered(question, found.result["tried"])
+        return super().look_up(question)
 
-    def _remembered(
-        self, question: Question, tried: Sequence[Mapping[str, Any]]
-    ) -> Configuration | None:
-        """The answer from a record, or None where it leaves the question open."""
-        times = {_row_key(t): t["sec"] for t in tried}
+    def read(self, question: Question, record: TuningRecord) -> Configuration | None:
+        times = {_row_key(t): t["sec"] for t in record.result["tried"]}
         rows = [
             (c, times.get(_row_key(_row(question, c)), "untried")) for c in question.configurations
         ]
@@ -185,56 +169,58 @@ class Tuner:
             return None
         return min(valid, key=lambda row: row[1])[0]
 
-    def _measured(
-        self, questions: Sequence[Question], profiler: Profiler, failed: list[CodegenError]
-    ) -> dict[KernelSpec, Configuration]:
-        """The fastest of each; what nothing runs is added to ``failed``."""
+    def measure(
+        self, questions: Sequence[Question], failed: dict[Question, CodegenError]
+    ) -> dict[Question, Configuration]:
+        assert self.profiler is not None
+        if self.options.find_first_valid:
+            return self._first_valid(questions, self.profiler, failed)
         jobs = [Job.of(q, c) for q in questions for c in q.configurations]
         chosen = {}
-        with closing(profiler.run(jobs)) as outcomes:
+        with closing(self.profiler.run(jobs)) as outcomes:
             for question in questions:
                 own = judge(question.spec, [next(outcomes) for _ in question.configurations])
                 pairs = list(zip(question.configurations, own, strict=True))
-                self._record(question, pairs)
+                self._record_tried(question, pairs)
                 valid = [(c, o.sec) for c, o in pairs if o.sec is not None]
                 if valid:
-                    chosen[question.spec] = min(valid, key=lambda pair: pair[1])[0]
+                    chosen[question] = min(valid, key=lambda pair: pair[1])[0]
                 else:
-                    failed.append(_none_runs(question, own))
+                    failed[question] = _none_runs(question, own)
         return chosen
 
     def _first_valid(
-        self, questions: Sequence[Question], profiler: Profiler, failed: list[CodegenError]
-    ) -> dict[KernelSpec, Configuration]:
-        """In rounds: every open question's next configuration, all built in parallel.
-
-        What nothing runs is added to ``failed``.
-        """
-        chosen: dict[KernelSpec, Configuration] = {}
-        tried: dict[KernelSpec, list[tuple[Configuration, Outcome]]] = {}
+        self,
+        questions: Sequence[Question],
+        profiler: Profiler,
+        failed: dict[Question, CodegenError],
+    ) -> dict[Question, Configuration]:
+        """In rounds: every open question's next configuration, all built in parallel."""
+        chosen: dict[Question, Configuration] = {}
+        tried: dict[Question, list[tuple[Configuration, Outcome]]] = {q: [] for q in questions}
         open_questions = list(questions)
         while open_questions:
-            nexts = [q.configurations[len(tried.get(q.spec, []))] for q in open_questions]
+            nexts = [q.configurations[len(tried[q])] for q in open_questions]
             jobs = [Job.of(q, c) for q, c in zip(open_questions, nexts, strict=True)]
             left = []
             for q, c, outcome in zip(open_questions, nexts, profiler.run(jobs), strict=True):
-                tried.setdefault(q.spec, []).append((c, outcome))
+                tried[q].append((c, outcome))
                 if outcome.sec is not None:
-                    chosen[q.spec] = c
-                elif len(tried[q.spec]) == len(q.configurations):
-                    failed.append(_none_runs(q, [o for _, o in tried[q.spec]]))
+                    chosen[q] = c
+                elif len(tried[q]) == len(q.configurations):
+                    failed[q] = _none_runs(q, [o for _, o in tried[q]])
                 else:
                     left.append(q)
             open_questions = left
         for question in questions:
-            self._record(question, tried[question.spec])
+            self._record_tried(question, tried[question])
         return chosen
 
-    def _record(self, question: Question, pairs: Sequence[tuple[Configuration, Outcome]]) -> None:
-        device = self._device()
-        assert device is not None  # It has just been measured on.
+    def _record_tried(
+        self, question: Question, pairs: Sequence[tuple[Configuration, Outcome]]
+    ) -> None:
         tried = [_row(question, c) | {"sec": o.sec, "error": o.error} for c, o in pairs]
-        self.log.append(self._key(question.spec), device, {"tried": tried})
+        self.record(question, {"tried": tried})
 
 
 def judge(spec: KernelSpec, outcomes: Sequence[Outcome]) -> list[Outcome]:

@@ -65,6 +65,7 @@ class TuningStore:
         self._log = None if log is None else findings_file(log)
         self._cache = findings_file(cache)
         self._reported: set[str] = set()
+        self._held: dict[str, FileLock] = {}
         self.refresh()
 
     @classmethod
@@ -155,8 +156,12 @@ class TuningStore:
             When one of them cannot be written, or this is a replay.
         """
         self._refuse_in_replay(dict(key))
+        record = TuningRecord(self._backend, self._schema, key, device, result)
         for place in self._places:
-            place.append(TuningRecord(self._backend, self._schema, key, device, result))
+            place.append(record)
+        # Whoever waits for this one alone need not wait for the rest of a claim.
+        if lock := self._held.get(_lock_name(record.question)):
+            lock.release()
 
     def keep(self, data: bytes, *, in_log: bool = True) -> dict[str, Any]:
         """Keep bytes that a finding is going to refer to.
@@ -209,7 +214,8 @@ class TuningStore:
     ) -> Iterator[list[bool]]:
         """Keep others of this machine from tuning the same, and read what they have found.
 
-        Whoever waits here for another one finds the answer in the log afterwards.
+        Whoever waits here for another one finds the answer in the log afterwards. A key is free
+        again as soon as its finding is added.
 
         Parameters
         ----------
@@ -223,19 +229,20 @@ class TuningStore:
         list of bool
             Which of the keys are held; all, when patient.
         """
-        names = [question_digest(self._backend, self._schema, key)[:16] for key in keys]
+        names = [_lock_name(question_digest(self._backend, self._schema, key)) for key in keys]
         folder = self._cache.path.parent / "locks"
         folder.mkdir(parents=True, exist_ok=True)
-        held = set()
         with ExitStack() as stack:
+            stack.callback(self._held.clear)
             # In one order for all: two processes that each wait for the other's would wait forever.
             for name in sorted(set(names)):
                 lock = FileLock(folder / f"{name}.lock", timeout=-1 if patient else 0)
                 with suppress(Timeout):
-                    stack.enter_context(lock)
-                    held.add(name)
+                    lock.acquire()
+                    stack.callback(lock.release)
+                    self._held[name] = lock
             self.refresh()
-            yield [name in held for name in names]
+            yield [name in self._held for name in names]
 
     def device_elsewhere(self, compute_capability: int) -> dict[str, Any] | None:
         """What to look for where no such GPU is: the one that was tuned on last.
@@ -265,6 +272,10 @@ class TuningStore:
             f"device and these versions ({count} such); without a replay it is measured",
             value=problem,
         )
+
+
+def _lock_name(question: str) -> str:
+    return question[:16]
 
 
 def read_findings(path: Path) -> list[TuningRecord]:

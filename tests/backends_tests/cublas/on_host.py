@@ -27,11 +27,12 @@ from filelock import FileLock, Timeout
 
 from collage.backends.contract.errors import CodegenError, ReplayMissError
 from collage.backends.cublas.problem import Problem
-from collage.backends.cublas.tuner import Tuner
-from collage.backends.cublas.tuning import SCHEMA, Choice, Device, keep_choice
+from collage.backends.cublas.timer import Choice, Device, Timer
+from collage.backends.cublas.tuning import SCHEMA, Tuner
 from collage.backends.devices import CUDA
 from collage.backends.storage.device_lock import lock_path
 from collage.backends.storage.tuning_store import TuningStore
+from tests.backends_tests.cublas.choices import keep_choice
 
 _CUDA = 2
 _CODES = {"float16": (2, 16), "float32": (2, 32), "bfloat16": (4, 16)}
@@ -142,12 +143,14 @@ class MeanwhileLog(TuningStore):
     choice: Choice
 
     @contextmanager
-    def claim(self, keys: Iterable[Mapping[str, Any]]) -> Iterator[None]:
+    def claim(
+        self, keys: Iterable[Mapping[str, Any]], *, patient: bool = True
+    ) -> Iterator[list[bool]]:
         (key,) = keys
         other = TuningStore("cublas", SCHEMA, self._cache.path)
         keep_choice(other, Problem(**key["problem"]), self.choice)
-        with super().claim([key]):
-            yield
+        with super().claim([key], patient=patient) as held:
+            yield held
 
 
 class Watcher:
@@ -193,7 +196,8 @@ def tune_all(host: ctypes.CDLL, library: str, requests: Mapping[str, Any]) -> di
     watcher = Watcher(host, *requests.get("failing", ("", 0)))
     answer: dict[str, Any] = {}
     try:
-        chosen = Tuner(Path(library), "stand-in").choose(problems, log)
+        timer = Timer(Path(library), "stand-in")
+        chosen = Tuner(log, "sm_90a", timer.version, timer).answers(problems)
         answer["choices"] = [asdict(chosen[p]) for p in problems]
     except (CodegenError, ReplayMissError) as err:
         answer["error"] = str(err)

@@ -19,7 +19,7 @@ from collage.backends.cublas.problem import (
     derive,
     matrix_views,
 )
-from collage.backends.cublas.tuner import TEMPLATES
+from collage.backends.cublas.timer import TEMPLATES
 from collage.backends.relax.strided_views import View
 
 Array = NDArray[np.float64]

@@ -16,11 +16,12 @@ from collage.backends.cublas.backend import CublasBackend, find_cublas
 from collage.backends.cublas.codegen import render_stubs
 from collage.backends.cublas.partition import Partition
 from collage.backends.cublas.problem import Problem
-from collage.backends.cublas.tuner import choose, tuner_library, version_number
-from collage.backends.cublas.tuning import SCHEMA, Choice, Device, find_choice, keep_choice
+from collage.backends.cublas.timer import Choice, Device, timer_library
+from collage.backends.cublas.tuning import SCHEMA, choose, version_number
 from collage.backends.storage.tuning_store import TuningStore
 from collage.backends.toolchain import cuda_runtime
 from collage.backends.toolchain.cuda_toolkit import cudart
+from tests.backends_tests.cublas.choices import find_choice, keep_choice
 from tests.backends_tests.cublas.support import compile_stand_in, serve
 
 PROBLEM = Problem(
@@ -122,8 +123,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     context = BuildContext(folder / "cache", folder / "work")
     (need,) = CublasBackend().required_libraries(None)  # type: ignore[arg-type]
     header, _ = find_cublas()
-    made = tuner_library([need, cudart()], header.parent, context)
-    assert tuner_library([need, cudart()], header.parent, context) == made
+    made = timer_library([need, cudart()], header.parent, context)
+    assert timer_library([need, cudart()], header.parent, context) == made
     return made
 
 

@@ -216,10 +216,10 @@ def test_what_another_process_is_tuning_comes_last_and_is_not_measured_again(
     begun, go_on = Event(), Event()
 
     def tune_shared() -> None:
-        with other.log.claim([other._key(shared.spec)]):
+        with other.store.claim([other.key(shared)]):
             begun.set()
             assert go_on.wait(30)
-            other._measured([shared], other.profiler, [])
+            other.measure([shared], {})
 
     thread = Thread(target=tune_shared)
     thread.start()

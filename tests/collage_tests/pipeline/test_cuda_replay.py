@@ -25,8 +25,10 @@ from collage.backends.compile import CompiledLibrary
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.errors import LogError, ReplayMissError, TargetError
 from collage.backends.cublas import codegen as cublas_codegen
-from collage.backends.cublas import tuning as algorithms
 from collage.backends.cublas.problem import Problem
+from collage.backends.cublas.timer import Choice
+from collage.backends.cublas.timer import Device as CublasDevice
+from collage.backends.cublas.tuning import SCHEMA
 from collage.backends.cutlass import codegen as cutlass_codegen
 from collage.backends.storage.tuning_store import CACHE_FILE, TuningStore, read_findings
 from collage.backends.toolchain.cuda_runtime import has_device
@@ -43,6 +45,7 @@ from collage.cost.models.roofline import RooflineCostModel
 from collage.cost.processes.requirements import compile_to_measure
 from collage.pipeline import optimize as api
 from collage.targets import TargetLike
+from tests.backends_tests.cublas.choices import keep_choice
 from tests.backends_tests.cutlass.fake_profiler import FakeProfiler, favour_last
 from tests.machine_code import defined_functions, device_code
 
@@ -133,15 +136,15 @@ def record_models(
     return made
 
 
-def choose(problems: Sequence[Problem], *args: Any) -> dict[Problem, algorithms.Choice]:
+def choose(problems: Sequence[Problem], *args: Any) -> dict[Problem, Choice]:
     """In the place of timing cublasLt's algorithms."""
     context = args[-1]
     assert isinstance(context, BuildContext)
-    device = algorithms.Device(H200.name, 13000, 90, H200.cores)
-    choice = algorithms.Choice(device, 131000, WORDS, 4096, 3e-6, 4e-6, 24)
-    log = TuningStore.of("cublas", algorithms.SCHEMA, context)
+    device = CublasDevice(H200.name, 13000, 90, H200.cores)
+    choice = Choice(device, 131000, WORDS, 4096, 3e-6, 4e-6, 24)
+    log = TuningStore.of("cublas", SCHEMA, context)
     for problem in problems:
-        algorithms.keep_choice(log, problem, choice)
+        keep_choice(log, problem, choice)
     return dict.fromkeys(problems, choice)
 
 
