@@ -87,7 +87,10 @@ def test_without_a_gpu_of_the_target_only_what_is_remembered_is_chosen(
     gpu: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Ampere:
+        device_name = "NVIDIA A100"
         compute_version = "8.0"
+        multi_processor_count = 108
+        total_global_memory = 40 << 30
 
     monkeypatch.setattr(cuda_runtime, "has_device", lambda: gpu)
     monkeypatch.setattr(tvm, "cuda", lambda _: Ampere())
