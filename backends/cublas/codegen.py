@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import tvm
@@ -14,25 +13,8 @@ from collage.backends.cublas.partition import Partition, read_partition
 from collage.backends.cublas.problem import Problem
 from collage.backends.cublas.timer import RUNTIME, TEMPLATES, Choice, compile_source
 from collage.backends.cublas.tuning import choose
-from collage.backends.toolchain import native
 from collage.backends.toolchain.cuda_toolkit import arch_of
-from collage.backends.toolchain.source_templates import source_templates
-
-
-@dataclass(frozen=True)
-class ProductData:
-    """One distinct product, as the stub template sees it."""
-
-    problem: Problem
-    choice: Choice | None
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One entry point: a partition, and the position of its product in the table."""
-
-    partition: Partition
-    product: int
+from collage.backends.toolchain.stubs import Stubs
 
 
 def compile_functions(
@@ -60,14 +42,8 @@ def compile_functions(
     """
     partitions = [read_partition(function, target.options) for function in functions]
     choices = choose_algorithms(partitions, target, library, include, context)
-    return native.static_library(
-        render_stubs(partitions, choices, target.options.workspace_limit),
-        [partition.symbol for partition in partitions],
-        context,
-        suffix=".c",
-        flags=[f"-I{TEMPLATES}"],
-        objects=[compile_source(RUNTIME, include, context)],
-    )
+    stubs = render_stubs(partitions, choices, target.options.workspace_limit)
+    return stubs.compile([compile_source(RUNTIME, include, context)], context)
 
 
 def choose_algorithms(
@@ -92,13 +68,24 @@ def choose_algorithms(
 
 def render_stubs(
     partitions: Sequence[Partition], choices: dict[Problem, Choice], workspace_limit: int
-) -> str:
-    """The generated C source: one table entry per distinct product, one function per partition."""
+) -> Stubs:
+    """One table entry per distinct product, one function per partition.
+
+    Parameters
+    ----------
+    partitions : sequence of Partition
+        In their order.
+    choices : dict of Problem to Choice
+        Algorithms, as far as some were chosen.
+    workspace_limit : int
+        Bytes to reserve on a device.
+    """
     numbers: dict[Problem, int] = {}
-    entries = [Entry(p, numbers.setdefault(p.problem, len(numbers))) for p in partitions]
-    template = source_templates(TEMPLATES).get_template("stubs.c.jinja")
-    return template.render(
-        products=[ProductData(problem, choices.get(problem)) for problem in numbers],
+    entries = [(p, numbers.setdefault(p.problem, len(numbers))) for p in partitions]
+    return Stubs.render(
+        TEMPLATES,
+        [partition.symbol for partition in partitions],
+        products=[(problem, choices.get(problem)) for problem in numbers],
         entries=entries,
         workspace_limit=workspace_limit,
     )

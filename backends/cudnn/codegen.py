@@ -19,43 +19,28 @@ from collage.backends.cudnn.problem import Graph
 from collage.backends.cudnn.tuning import Plan, build_plans
 from collage.backends.toolchain import native
 from collage.backends.toolchain.source_templates import source_templates
-
-
-@dataclass(frozen=True)
-class Site:
-    """One entry point, as the stub template sees it; ``graph`` is an index."""
-
-    symbol: str
-    graph: int
-    arguments: tuple[int, ...]
-    num_arguments: int
-
-
-@dataclass(frozen=True)
-class PlanData:
-    """A graph's plan, as the stub template sees it; no symbol where there is none."""
-
-    symbol: str
-    num_bytes: int
+from collage.backends.toolchain.stubs import Stubs
 
 
 @dataclass(frozen=True)
 class Module:
-    """The partitions of one IRModule: distinct graphs, and the sites that share them."""
+    """The partitions of one IRModule: distinct graphs, and those that share them.
+
+    Attributes
+    ----------
+    graphs : tuple of Graph
+    sites : tuple of (Partition, int)
+        Each partition and the index of its graph.
+    """
 
     graphs: tuple[Graph, ...]
-    sites: tuple[Site, ...]
+    sites: tuple[tuple[Partition, int], ...]
 
     @classmethod
     def of(cls, partitions: Sequence[Partition]) -> Module:
         """Group partitions by graph."""
         graphs: dict[Graph, int] = {}
-        sites = []
-        for partition in partitions:
-            index = graphs.setdefault(partition.graph, len(graphs))
-            sites.append(
-                Site(partition.symbol, index, partition.arguments, partition.num_arguments)
-            )
+        sites = [(p, graphs.setdefault(p.graph, len(graphs))) for p in partitions]
         return cls(tuple(graphs), tuple(sites))
 
 
@@ -75,16 +60,8 @@ def compile_functions(
         plan for it.
     """
     module, plans = plan_functions(functions, options, compute_capability, installation, context)
-    text, constants = stubs(module, plans, options)
-    return native.static_library(
-        text,
-        [site.symbol for site in module.sites],
-        context,
-        suffix=".c",
-        constants=constants,
-        flags=[f"-I{TEMPLATES}"],
-        objects=[compile_source(name, installation, context) for name in SOURCES],
-    )
+    runtime = [compile_source(name, installation, context) for name in SOURCES]
+    return render_stubs(module, plans, options).compile(runtime, context)
 
 
 def plan_functions(
@@ -104,45 +81,47 @@ def plan_functions(
     module = Module.of(
         [read_partition(function, options, compute_capability) for function in functions]
     )
-    table = functools.partial(_table, options)
+    table = functools.partial(render_table, options)
     plans = build_plans(module.graphs, table, options, compute_capability, installation, context)
     return module, plans
 
 
-def _table(options: CudnnOptions, graphs: Sequence[Graph]) -> str:
-    return render("table.c.jinja", graphs=graphs, options=options)
+def render_table(options: CudnnOptions, graphs: Sequence[Graph]) -> str:
+    """The C source that defines graphs for the planner."""
+    template = source_templates(TEMPLATES, _FILTERS).get_template("table.c.jinja")
+    return template.render(graphs=graphs, options=options)
 
 
-def stubs(
-    module: Module, plans: Sequence[Plan | None], options: CudnnOptions
-) -> tuple[str, dict[str, np.ndarray]]:
-    """The C source of a module's entry points, and the plans it refers to by symbol."""
-    constants: dict[str, np.ndarray] = {}
-    data = []
-    for plan in plans:
-        symbol = ""
-        if plan is not None:
-            array = np.frombuffer(plan.data, np.uint8)
-            symbol = native.constant_symbol(array)
-            constants[symbol] = array
-        data.append(PlanData(symbol, 0 if plan is None else len(plan.data)))
-    text = render(
-        "stubs.c.jinja",
+def render_stubs(module: Module, plans: Sequence[Plan | None], options: CudnnOptions) -> Stubs:
+    """The entry points of a module, with the plans of its graphs as data.
+
+    Parameters
+    ----------
+    module : Module
+        Graphs and partitions.
+    plans : sequence of Plan or None
+        Of each graph; without one the first call on a device chooses it.
+    options : CudnnOptions
+        As the target has them.
+    """
+    data = [np.frombuffer(b"" if plan is None else plan.data, np.uint8) for plan in plans]
+    symbols = [native.constant_symbol(array) if array.size else "" for array in data]
+    return Stubs.render(
+        TEMPLATES,
+        [partition.symbol for partition, _ in module.sites],
+        {symbol: array for symbol, array in zip(symbols, data, strict=True) if symbol},
+        _FILTERS,
         graphs=module.graphs,
         sites=module.sites,
-        plans=data,
+        plans=[(symbol, array.size) for symbol, array in zip(symbols, data, strict=True)],
         options=options,
         workspace_bytes=max((plan.workspace_bytes for plan in plans if plan), default=0),
     )
-    return text, constants
-
-
-def render(template: str, **values: object) -> str:
-    """Fill one of the templates in."""
-    templates = source_templates(TEMPLATES, {"c_double": _c_double})
-    return templates.get_template(template).render(**values)
 
 
 def _c_double(value: float) -> str:
     """A number that C reads back exactly."""
     return repr(value) if math.isfinite(value) else "INFINITY"
+
+
+_FILTERS = {"c_double": _c_double}

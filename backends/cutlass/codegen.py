@@ -27,7 +27,7 @@ from collage.backends.cutlass.unit import Unit, compile_jobs
 from collage.backends.storage.tuning_store import TuningStore
 from collage.backends.toolchain import native
 from collage.backends.toolchain.cuda_toolkit import arch_of, cached_cuda_compilation, find_toolkit
-from collage.backends.toolchain.source_templates import source_templates
+from collage.backends.toolchain.stubs import Stubs
 
 MAX_INPUTS = 8
 """``COLLAGE_CUTLASS_MAX_INPUTS`` in ``templates/cutlass_runtime.h``."""
@@ -81,7 +81,7 @@ def compile_functions(
     arch = arch_of(target.device)
     partitions = read_partitions(functions, known, target.options, arch)
     chosen = tune(partitions, target, context)
-    return compile_plan(plan(partitions, chosen), target.options, context, arch)
+    return _compile_plan(plan(partitions, chosen), target.options, context, arch)
 
 
 def read_partitions(
@@ -144,7 +144,7 @@ def plan(partitions: Sequence[Partition], chosen: Mapping[KernelSpec, Configurat
     return Plan(tuple(entries))
 
 
-def compile_plan(
+def _compile_plan(
     made: Plan, options: CutlassOptions, context: BuildContext, arch: str
 ) -> tvm.runtime.Module:
     """Compile and merge a plan's units and entry points.
@@ -156,27 +156,15 @@ def compile_plan(
     """
     stubs = render_stubs(made)
     if options.tmp_dir:
-        keep_sources(made.units, stubs, Path(options.tmp_dir))
+        _keep_sources(made.units, stubs.text, Path(options.tmp_dir))
     context.work_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=context.work_dir) as name:
         folder = Path(name)
         with ThreadPoolExecutor(compile_jobs(options)) as pool:
-            runtime = pool.submit(runtime_object, context, arch)
+            runtime = pool.submit(runtime_compilation(context, arch).run)
             kernels = pool.map(lambda u: u.compile(folder, options, context, arch), made.units)
             objects = [*kernels, runtime.result()]
-    return native.static_library(
-        stubs,
-        [entry.partition.symbol for entry in made.entries],
-        context,
-        suffix=".c",
-        flags=[f"-I{TEMPLATES}", f"-I{find_toolkit().include}"],
-        objects=objects,
-    )
-
-
-def runtime_object(context: BuildContext, arch: str) -> Path:
-    """The runtime that every partition shares, compiled once."""
-    return runtime_compilation(context, arch).run()
+    return stubs.compile(objects, context, [f"-I{find_toolkit().include}"])
 
 
 def runtime_compilation(context: BuildContext, arch: str) -> native.Compilation:
@@ -187,14 +175,14 @@ def runtime_compilation(context: BuildContext, arch: str) -> native.Compilation:
     )
 
 
-def render_stubs(made: Plan) -> str:
+def render_stubs(made: Plan) -> Stubs:
     """The entry points that TVM calls, in C: data for the runtime."""
-    templates = source_templates(TEMPLATES, {"float32": lambda number: f"{float(number).hex()}f"})
-    template = templates.get_template("stubs.c.jinja")
-    return template.render(entries=made.entries, units=made.units)
+    symbols = [entry.partition.symbol for entry in made.entries]
+    filters = {"float32": lambda number: f"{float(number).hex()}f"}
+    return Stubs.render(TEMPLATES, symbols, filters=filters, entries=made.entries, units=made.units)
 
 
-def keep_sources(units: Sequence[Unit], stubs: str, folder: Path) -> None:
+def _keep_sources(units: Sequence[Unit], stubs: str, folder: Path) -> None:
     """Leave the generated sources where a user can read them."""
     folder.mkdir(parents=True, exist_ok=True)
     for unit in units:

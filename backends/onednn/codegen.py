@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import tvm
 from tvm import relax
 
@@ -13,7 +12,7 @@ from collage.backends.contract.base import BuildContext
 from collage.backends.onednn.options import OnednnOptions
 from collage.backends.onednn.problem import plan_function
 from collage.backends.toolchain import native
-from collage.backends.toolchain.source_templates import source_templates
+from collage.backends.toolchain.stubs import Stubs
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 HEADERS = (
@@ -46,25 +45,9 @@ def compile_functions(
         When a function holds something that this backend does not run.
     """
     plans = [plan_function(function, options) for function in functions]
-    constants: dict[str, np.ndarray] = {}
-    for plan in plans:
-        constants.update(plan.constants)
-    template = source_templates(TEMPLATES).get_template("stubs.c.jinja")
-    stubs = template.render(plans=plans, constants=list(constants))
-    return native.static_library(
-        stubs,
-        [plan.symbol for plan in plans],
-        context,
-        suffix=".c",
-        constants=constants,
-        flags=[f"-I{TEMPLATES}"],
-        objects=[runtime_object(include, context)],
-    )
-
-
-def runtime_object(include: Path, context: BuildContext) -> Path:
-    """The runtime that every region shares, compiled once."""
-    return runtime_compilation(include, context).run()
+    constants = {symbol: array for plan in plans for symbol, array in plan.constants.items()}
+    stubs = Stubs.render(TEMPLATES, [plan.symbol for plan in plans], constants, plans=plans)
+    return stubs.compile([runtime_compilation(include, context).run()], context)
 
 
 def runtime_compilation(include: Path, context: BuildContext) -> native.Compilation:

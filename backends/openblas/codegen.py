@@ -18,7 +18,7 @@ from collage.backends.openblas.partition import Partition, Source, read_partitio
 from collage.backends.openblas.problem import Problem, plan
 from collage.backends.relax.strided_views import View, matmul_views
 from collage.backends.toolchain import native
-from collage.backends.toolchain.source_templates import source_templates
+from collage.backends.toolchain.stubs import Stubs
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
@@ -65,23 +65,10 @@ def compile_functions(
         When a function is not what the patterns match.
     """
     constants: dict[str, np.ndarray] = {}
-    entries = [entry(read_partition(function), options, constants) for function in functions]
-    template = source_templates(TEMPLATES).get_template("stubs.c.jinja")
-    stubs = template.render(entries=entries, constants=list(constants))
-    return native.static_library(
-        stubs,
-        [entry.symbol for entry in entries],
-        context,
-        suffix=".c",
-        constants=constants,
-        flags=[f"-I{TEMPLATES}"],
-        objects=runtime_objects(include, context),
-    )
-
-
-def runtime_objects(include: Path, context: BuildContext) -> list[Path]:
-    """The runtime that every partition shares, compiled once."""
-    return [compilation.run() for compilation in runtime_compilations(include, context)]
+    entries = [_entry(read_partition(function), options, constants) for function in functions]
+    stubs = Stubs.render(TEMPLATES, [e.symbol for e in entries], constants, entries=entries)
+    runtime = [compilation.run() for compilation in runtime_compilations(include, context)]
+    return stubs.compile(runtime, context)
 
 
 def runtime_compilations(include: Path, context: BuildContext) -> list[native.Compilation]:
@@ -95,7 +82,7 @@ def runtime_compilations(include: Path, context: BuildContext) -> list[native.Co
     ]
 
 
-def entry(
+def _entry(
     partition: Partition, options: OpenBLASOptions, constants: dict[str, np.ndarray]
 ) -> Entry:
     """Plan one partition, and add the constants it needs to ``constants`` by symbol.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,18 +17,10 @@ from collage.backends.tensorrt.library import Package
 from collage.backends.tensorrt.problem import RefusalError
 from collage.backends.tensorrt.runtimes import Shim, find_shim
 from collage.backends.toolchain import cuda_toolkit, native
-from collage.backends.toolchain.source_templates import source_templates
+from collage.backends.toolchain.stubs import Stubs
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 HEADER = TEMPLATES / "collage_tensorrt.h"
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One entry point: an engine, and the symbol of its plan's bytes."""
-
-    engine: Engine
-    plan: str
 
 
 def compile_functions(
@@ -49,21 +40,19 @@ def compile_functions(
     if refused:
         reasons = (f"tensorrt cannot compile '{name}': {why}" for name, why in refused.items())
         raise CodegenError("; ".join(reasons), value=refused)
-    plans = {engine.symbol: np.frombuffer(engine.plan, np.uint8) for engine in engines}
-    symbols = {name: native.constant_symbol(plan) for name, plan in plans.items()}
+    plans = [np.frombuffer(engine.plan, np.uint8) for engine in engines]
+    symbols = [native.constant_symbol(plan) for plan in plans]
     shim = find_shim(package)
     if shim is None:
         # Whoever compiles may run the library at once, without loading a bundle.
         python_runtime.install(package)
-    return native.static_library(
-        render_stubs([Entry(engine, symbols[engine.symbol]) for engine in engines]),
+    stubs = Stubs.render(
+        TEMPLATES,
         [engine.symbol for engine in engines],
-        context,
-        suffix=".c",
-        constants={symbols[name]: plan for name, plan in plans.items()},
-        flags=[f"-I{TEMPLATES}"],
-        objects=[runtime_object(shim, context)],
+        dict(zip(symbols, plans, strict=True)),
+        entries=list(zip(engines, symbols, strict=True)),
     )
+    return stubs.compile([runtime_compilation(shim, context).run()], context)
 
 
 def make_engines(
@@ -77,18 +66,6 @@ def make_engines(
         except RefusalError as err:
             refused[str(function.attrs["global_symbol"])] = err.reason
     return engines, refused
-
-
-def render_stubs(entries: Sequence[Entry]) -> str:
-    """The generated C source."""
-    plans = list(dict.fromkeys(entry.plan for entry in entries))
-    template = source_templates(TEMPLATES).get_template("stubs.c.jinja")
-    return template.render(entries=entries, plans=plans)
-
-
-def runtime_object(shim: Shim | None, context: BuildContext) -> Path:
-    """The runtime that every engine shares, compiled once."""
-    return runtime_compilation(shim, context).run()
 
 
 def runtime_compilation(shim: Shim | None, context: BuildContext) -> native.Compilation:

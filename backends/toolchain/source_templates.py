@@ -1,4 +1,4 @@
-"""Templates of generated sources: Jinja2 files in a backend's ``templates`` folder."""
+"""Templates of generated sources: Jinja2 files in a backend's ``templates`` folder, or shared."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+
+_SHARED = Path(__file__).resolve().parent / "templates"
 
 
 def source_templates(
@@ -17,14 +19,14 @@ def source_templates(
     Parameters
     ----------
     folder : Path
-        Holds the files.
+        Holds the files; those of ``toolchain/templates`` may be extended.
     filters : mapping, optional
         More filters, by the names that templates call them by.
     **options
         Of ``jinja2.Environment``: how white space around tags is kept.
     """
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folder),
+        loader=jinja2.FileSystemLoader([folder, _SHARED]),
         undefined=jinja2.StrictUndefined,
         autoescape=False,
         **options,

@@ -71,7 +71,7 @@ def test_stored_words_reach_the_generated_source_unchanged() -> None:
     partition = Partition("f", PROBLEM, 1, 0, 2, -1, 4)
     other = Partition("g", replace(PROBLEM, n=6), 1, 0, 2, -1, 4)
     same = replace(partition, symbol="h", a=3)
-    text = render_stubs([partition, other, same], {PROBLEM: CHOICE}, 1 << 20)
+    text = render_stubs([partition, other, same], {PROBLEM: CHOICE}, 1 << 20).text
     assert text.count("static const collage_cublas_problem") == 2
     assert text.count("static const collage_cublas_choice") == 1
     words = ", ".join(f"0x{word:016x}u" for word in CHOICE.algorithm)

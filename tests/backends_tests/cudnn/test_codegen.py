@@ -21,7 +21,7 @@ from collage.backends.contract.errors import BackendUnavailableError, CodegenErr
 from collage.backends.contract.registry import get_backend
 from collage.backends.cudnn import tuning as plans_module
 from collage.backends.cudnn.backend import CudnnBackend
-from collage.backends.cudnn.codegen import Module, render, stubs
+from collage.backends.cudnn.codegen import Module, render_stubs, render_table
 from collage.backends.cudnn.library import (
     HEADERS,
     SOURCES,
@@ -89,7 +89,7 @@ def test_equal_partitions_share_one_graph() -> None:
     module = Module.of(partitions_of(residual_block()))
     assert len(module.sites) == 3
     assert len(module.graphs) == 2
-    shared = [site.graph for site in module.sites]
+    shared = [graph for _, graph in module.sites]
     assert sorted(shared.count(index) for index in range(2)) == [1, 2]
 
 
@@ -106,7 +106,8 @@ def test_slots_follow_roles_not_argument_order() -> None:
 def test_stubs_share_a_plan_and_reserve_the_largest_workspace() -> None:
     module = Module.of(partitions_of(residual_block()))
     plans = [Plan(b"first", 100, "engine"), Plan(b"second plan", 3000, "engine")]
-    text, constants = stubs(module, plans, CudnnOptions(workspace_limit=5))
+    made = render_stubs(module, plans, CudnnOptions(workspace_limit=5))
+    text, constants = made.text, made.constants
     assert sorted(map(bytes, constants.values())) == [b"first", b"second plan"]
     assert text.count("static collage_cudnn_shared") == 2
     assert text.count("COLLAGE_EXPORT(") == 3
@@ -117,7 +118,7 @@ def test_stubs_share_a_plan_and_reserve_the_largest_workspace() -> None:
 def test_options_reach_the_graphs() -> None:
     graphs = Module.of(partitions_of(residual_block())).graphs
     options = CudnnOptions(workspace_limit=12345, allow_tf32=True, split_unsupported=False)
-    text = render("table.c.jinja", graphs=graphs, options=options)
+    text = render_table(options, graphs)
     assert text.count("12345, 1,\n  0,") == len(graphs)
 
 
@@ -158,7 +159,7 @@ CPU, CUDA = 1, 2
 
 def call_entry(library: CompiledLibrary, device_type: int, num_arguments: int = 4) -> str:
     """The error of the first entry, called in a process of its own."""
-    script = Path(__file__).with_name("cudnn_call.py")
+    script = Path(__file__).with_name("call.py")
     needs = [str(need.path) for need in library.required]
     arguments = [str(library.path), str(device_type), str(num_arguments), *needs]
     done = subprocess.run(
@@ -204,7 +205,7 @@ def test_every_header_counts_for_the_cache() -> None:
 
 def test_planner_links_and_finds_no_gpu(shared_context: BuildContext, tmp_path: Path) -> None:
     graphs = Module.of(partitions_of(residual_block())).graphs
-    table = render("table.c.jinja", graphs=graphs, options=CudnnOptions())
+    table = render_table(CudnnOptions(), graphs)
     installation = find_installation()
     runtime = compile_source("cudnn_program.cc", installation, shared_context)
     planner = link_planner(table, tmp_path, runtime, installation, shared_context)
@@ -305,9 +306,9 @@ def test_without_a_gpu_no_plan_is_built(
     monkeypatch.setattr(plans_module, "has_device", lambda: False)
     module = Module.of(partitions_of(residual_block()))
     assert plan(shared_context, module, CudnnOptions()) == [None, None]
-    text, constants = stubs(module, [None, None], CudnnOptions())
-    assert constants == {}
-    assert "&graph_0, NULL, 0," in text
+    made = render_stubs(module, [None, None], CudnnOptions())
+    assert made.constants == {}
+    assert "&graph_0, NULL, 0," in made.text
 
 
 def test_probe_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,7 @@ def test_twelve_blocks_are_four_problems_and_three_kernels(tmp_path: Path) -> No
     assert made.units == planned(case(transformer(1)), tmp_path).units
     symbols = [entry.partition.symbol for entry in made.entries]
     assert len(set(symbols)) == 48
-    stubs = render_stubs(made)
+    stubs = render_stubs(made).text
     for entry in made.entries:
         assert stubs.count(f"COLLAGE_EXPORT({entry.partition.symbol})") == 1
     for unit in made.units:

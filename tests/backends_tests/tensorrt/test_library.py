@@ -230,6 +230,8 @@ def test_the_shim_compiles_where_its_header_is(tmp_path: Path) -> None:
         pytest.skip(f"{runtimes.HEADER} is in no wheel and not installed here")
     package = support.installed()
     library = runtimes.LibraryNeed("libnvinfer.so", package.version, package.name, Path("unused"))
-    built = codegen.runtime_object(runtimes.Shim(include, library), support.new_context(tmp_path))
+    built = codegen.runtime_compilation(
+        runtimes.Shim(include, library), support.new_context(tmp_path)
+    ).run()
     symbols = native.run_tool(["nm", str(built)])
     assert " T collage_tensorrt_run" in symbols and "createInferRuntime_INTERNAL" in symbols
