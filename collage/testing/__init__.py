@@ -1,0 +1,44 @@
+"""Suites that any backend, search strategy, runner or log must pass, for tests of one's own.
+
+Derive a test class from a contract and give it what its docstring asks for; pytest runs the rest::
+
+    class TestMine(BackendContract):
+        ...
+
+- :class:`BackendContract`: patterns, options and generated code of an external backend, with
+  :class:`PatternCase` and :class:`Refusal` for the graphs it takes and refuses.
+- :class:`SearchContract`: a strategy that covers a graph with candidates.
+- :class:`RunnerContract`: whatever times candidates, and what it makes of bad ones.
+- :class:`DatabaseContract`: a log of measurements, shared, torn, merged and read only.
+
+Needs pytest: the extra ``testing``.
+"""
+
+import pytest
+
+# Before they are imported: an assertion that fails in a suite shows its values, as in a test.
+pytest.register_assert_rewrite(
+    "collage.testing.backend_contract",
+    "collage.testing.database_contract",
+    "collage.testing.runner_contract",
+    "collage.testing.search_contract",
+)
+
+from collage.testing.backend_cases import PatternCase, Refusal, verdicts  # noqa: E402
+from collage.testing.backend_contract import BackendContract  # noqa: E402
+from collage.testing.database_contract import DatabaseContract  # noqa: E402
+from collage.testing.graphs import constant, graph  # noqa: E402
+from collage.testing.runner_contract import RunnerContract  # noqa: E402
+from collage.testing.search_contract import SearchContract  # noqa: E402
+
+__all__ = [
+    "BackendContract",
+    "DatabaseContract",
+    "PatternCase",
+    "Refusal",
+    "RunnerContract",
+    "SearchContract",
+    "constant",
+    "graph",
+    "verdicts",
+]

@@ -88,12 +88,16 @@ def partition(
     backend: ExternalBackend, target: BackendTarget, cases: Sequence[PatternCase]
 ) -> tvm.IRModule:
     """One module with a function per case, partitioned by Relax's own pass, by priority."""
-    names = register_relax_patterns(backend, target)
     mod = tvm.IRModule()
     for index, case in enumerate(cases):
         main = relax.utils.copy_with_new_vars(case.mod["main"])
         mod[f"case{index}"] = main.with_attr("global_symbol", f"case{index}")
-    patterns = [get_pattern(name) for name in names]
+    return fuse(backend, target, mod)
+
+
+def fuse(backend: ExternalBackend, target: BackendTarget, mod: tvm.IRModule) -> tvm.IRModule:
+    """Give a backend all that its patterns take of a module."""
+    patterns = [get_pattern(name) for name in register_relax_patterns(backend, target)]
     return relax.transform.FuseOpsByPattern(patterns, annotate_codegen=True)(mod)
 
 

@@ -68,7 +68,10 @@ Alone = Callable[[], AbstractContextManager[None]]
 
 
 class Runner(ABC):
-    """Times one library at a time on one device. ``tests/contracts`` has a suite for any runner."""
+    """Times one library at a time on one device.
+
+    :class:`collage.testing.RunnerContract` is a suite for any of them.
+    """
 
     @abstractmethod
     def run(self, job: RunJob) -> RunResult:

@@ -10,14 +10,11 @@ import pytest
 import tvm
 from tvm.relax import op
 
-from collage.backends.compile import compile_module
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.registry import backend_names, get_backend, register_backend
 from collage.cost.config import MeasureConfig
-from collage.cost.measure.runner import RunJob
-from collage.cost.worker.build import test_data as make_test_data
-from collage.cost.workload.arrays import save_arrays
 from collage.cost.workload.workload import Workload
+from collage.testing.misbehaving import misbehaving_job
 from collage.testing.runner_contract import Library
 from tests.cost_tests.support import external_partition, native_partition, tensor
 from tests.cost_tests.toy_backend import ToyBackend
@@ -72,19 +69,9 @@ def toy() -> Iterator[ToyTarget]:
 
 
 @pytest.fixture
-def library(toy: ToyTarget, context: BuildContext, tmp_path: Path) -> Library:
+def library(context: BuildContext, tmp_path: Path) -> Library:
     """Makes a library whose kernel behaves as named, with its test data."""
-
-    def make(behaviour: str) -> RunJob:
-        workload, folder = toy_workload(4, 1000), tmp_path / behaviour
-        mod = workload.materialize()
-        compile_module(mod, [toy(behaviour=behaviour)], folder / "model.so", context)
-        inputs, expected = make_test_data(workload, mod, 0)
-        save_arrays(folder / "inputs", inputs)
-        save_arrays(folder / "expected", expected)
-        return RunJob.in_folder(folder)
-
-    return make
+    return lambda behaviour: misbehaving_job(behaviour, tmp_path / behaviour, context)
 
 
 @pytest.fixture

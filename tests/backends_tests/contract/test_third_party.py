@@ -32,7 +32,7 @@ def test_is_one_file_of_under_60_lines() -> None:
 
 
 def test_keeps_the_contract_where_it_is_installed(site: Path) -> None:
-    done = run_pytest(site, "tests/backends_tests/contract/silu_contract.py")
+    done = run_pytest(site, "examples/third_party_backend/tests/test_collage_silu.py")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "passed" in done.stdout
 

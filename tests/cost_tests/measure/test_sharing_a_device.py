@@ -51,7 +51,7 @@ def config() -> MeasureConfig:
 class TestStepByStep(RunnerContract):
     """The contract, but for limits on address space, which are a processor's alone."""
 
-    test_whatever_happens_is_an_invalid_cost = None
+    limits_address_space = False
 
     @pytest.fixture(scope="class")
     @classmethod

@@ -1,0 +1,131 @@
+"""A backend of plain C whose kernels do as they are told: right, or wrong in every way there is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.relax import op
+from tvm.relax.dpl import is_op, wildcard
+
+from collage.backends.compile import compile_module
+from collage.backends.contract.base import (
+    Availability,
+    BackendTarget,
+    BuildContext,
+    ExternalBackend,
+    PatternTriple,
+)
+from collage.backends.contract.registry import backend_names, register_backend
+from collage.backends.toolchain import native
+from collage.cost.measure.runner import RunJob
+from collage.cost.workload.arrays import save_arrays
+from collage.testing.backend_cases import fuse
+from collage.testing.graphs import graph
+
+_KERNEL = """
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <time.h>
+#include "collage_ffi.h"
+
+static volatile int calls;
+
+COLLAGE_EXPORT(%(symbol)s) {
+  COLLAGE_CHECK_ARGS(2);
+  const DLTensor* x = collage_tensor(&args[0]);
+  const DLTensor* y = collage_tensor(&args[1]);
+  const float* in = (const float*)collage_data(x);
+  float* out = (float*)collage_data(y);
+  int64_t size = collage_num_elements(x);
+  ++calls;
+  for (int64_t i = 0; i < size; ++i) out[i] = in[i] > 0.0f ? in[i] : 0.0f;
+  %(behaviour)s
+  return 0;
+}
+"""
+
+BEHAVIOURS = {
+    "right": "",
+    "wrong": "out[size / 2] += 1.0f;",
+    "nan": "out[0] = NAN;",
+    "wrong later": "if (calls > 3) out[0] += 1.0f;",
+    "null": "*(volatile int*)0 = 1;",
+    "abort": "abort();",
+    "abort later": "if (calls > 3) abort();",
+    "exit": "_exit(7);",
+    "hang": "for (;;) __asm__ volatile(\"\");",
+    "eat": "for (;;) memset(malloc(1 << 24), 1, 1 << 24);",
+    "greedy": "volatile char* p = malloc((size_t)1 << 40); p[0] = 1;",
+    "raise": "return collage_fail(\"ValueError\", \"the kernel does not like it\");",
+    "corrupt": "if (calls == 1) for (int64_t i = 0; i < (1 << 20); ++i) out[i] = 1.0f;",
+    "slow": "usleep(1500000);",
+    "print": "write(1, \"{\\\"status\\\": \\\"valid\\\"}\\n\", 20);",
+    "does not compile": "this is no C;",
+    "sleep": "usleep(2000);",
+}  # fmt: skip
+"""What a kernel may do besides computing ``relu``, in C."""
+
+
+@dataclass(frozen=True)
+class MisbehavingOptions:
+    """``behaviour`` is a key of :data:`BEHAVIOURS`."""
+
+    behaviour: str = "right"
+
+
+class MisbehavingBackend(ExternalBackend):
+    """Takes ``relax.nn.relu`` and does with it what the target's attribute says."""
+
+    name = "misbehaving"
+    options_type: ClassVar[type] = MisbehavingOptions
+
+    def probe(self) -> Availability:
+        return Availability(True, {self.name: "1.0"})
+
+    def patterns(self, target: BackendTarget) -> Sequence[PatternTriple]:
+        return [PatternTriple(f"{self.name}.relu", is_op("relax.nn.relu")(wildcard()))]
+
+    def codegen(
+        self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext
+    ) -> list[tvm.runtime.Module]:
+        behaviour = BEHAVIOURS[target.options.behaviour]
+        libraries = []
+        for function in functions:
+            symbol = str(function.attrs["global_symbol"])
+            source = _KERNEL % {"symbol": symbol, "behaviour": behaviour}
+            libraries.append(native.static_library(source, [symbol], context, suffix=".c"))
+        return libraries
+
+
+def misbehaving_job(behaviour: str, folder: Path, context: BuildContext) -> RunJob:
+    """A compiled library with its test data, whose kernel behaves as named.
+
+    Parameters
+    ----------
+    behaviour : str
+        A key of :data:`BEHAVIOURS`.
+    folder : Path
+        For the library and its data.
+    context : BuildContext
+        How to compile it.
+    """
+    if MisbehavingBackend.name not in backend_names():
+        register_backend(MisbehavingBackend())
+    backend = MisbehavingBackend()
+    target = BackendTarget(
+        backend.name, tvm.target.Target("llvm"), backend.parse_options({"behaviour": behaviour})
+    )
+    mod = fuse(backend, target, graph([(4, 1000)], lambda _, x: op.nn.relu(x)))
+    compile_module(mod, [target], folder / "model.so", context)
+    x = np.random.default_rng(0).standard_normal((4, 1000), np.float32)
+    save_arrays(folder / "inputs", [x])
+    save_arrays(folder / "expected", [np.maximum(x, 0.0)])
+    return RunJob.in_folder(folder)
