@@ -67,7 +67,8 @@ def resolve_targets(targets: Sequence[TargetLike]) -> TargetSet:
         available = backend.probe()
         if not available.usable:
             raise BackendUnavailableError(
-                f"target '{kind}' cannot be used here: {available.reason}; {available.remedy}",
+                f"target '{kind}' cannot be used here: {available.reason}",
+                remedy=available.remedy,
                 value=kind,
             )
         resolved.append(BackendTarget(kind, device, options))

@@ -33,7 +33,22 @@ class TargetError(UserError):
 
 
 class BackendUnavailableError(TargetError):
-    """A known backend whose library is not installed here."""
+    """A known backend whose library is not installed here.
+
+    Parameters
+    ----------
+    reason : str
+        What is missing.
+    remedy : str
+        The line that mends it, for example ``pip install ...``, if there is one.
+    value : object, optional
+        What was looked for.
+    """
+
+    def __init__(self, reason: str, *, remedy: str = "", value: object = None) -> None:
+        super().__init__(f"{reason}; {remedy}" if remedy else reason, value=value)
+        self.reason = reason
+        self.remedy = remedy
 
 
 class ModelError(UserError):

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from collage.backends.contract.errors import BackendUnavailableError
+
 _DISTRIBUTION = "collage-tvm"
 """This project's name where it is installed from; ``collage`` belongs to another one."""
 
@@ -27,6 +29,11 @@ class Availability:
     versions: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
     remedy: str = ""
+
+    @classmethod
+    def missing(cls, error: BackendUnavailableError) -> Availability:
+        """The answer of a probe that did not find what it looked for."""
+        return cls(False, reason=error.reason, remedy=error.remedy)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ call on a device chooses it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import tvm
@@ -52,8 +51,7 @@ class CudnnBackend(ExternalBackend, Precompiles, RequiresLibraries, Tunable):
             found = find_installation()
             cudart = cuda_toolkit.cudart()
         except BackendUnavailableError as err:
-            reason = str(err).removesuffix(f"; {cuda_toolkit.REMEDY}")
-            return Availability(False, reason=reason, remedy=cuda_toolkit.REMEDY)
+            return Availability.missing(err)
         versions = {
             "cudnn": found.version,
             "cudnn_frontend": found.frontend_version,
@@ -68,7 +66,7 @@ class CudnnBackend(ExternalBackend, Precompiles, RequiresLibraries, Tunable):
         return Roofline(matmul=0.70, convolution=0.68, attention=0.62, memory=0.78)
 
     def patterns(self, target: BackendTarget) -> Sequence[PatternTriple]:
-        return pattern_table(target.options, compute_capability(target))
+        return pattern_table(target.options, _capability(target))
 
     def codegen(
         self,
@@ -76,7 +74,7 @@ class CudnnBackend(ExternalBackend, Precompiles, RequiresLibraries, Tunable):
         target: BackendTarget,
         context: BuildContext,
     ) -> list[tvm.runtime.Module]:
-        capability = compute_capability(target)
+        capability = _capability(target)
         installation = find_installation()
         return [compile_functions(functions, target.options, capability, installation, context)]
 
@@ -86,9 +84,7 @@ class CudnnBackend(ExternalBackend, Precompiles, RequiresLibraries, Tunable):
         target: BackendTarget,
         context: BuildContext,
     ) -> None:
-        plan_functions(
-            functions, target.options, compute_capability(target), find_installation(), context
-        )
+        plan_functions(functions, target.options, _capability(target), find_installation(), context)
 
     def compilations(self, target: BackendTarget, context: BuildContext) -> Sequence[Compilation]:
         installation = find_installation()
@@ -98,12 +94,11 @@ class CudnnBackend(ExternalBackend, Precompiles, RequiresLibraries, Tunable):
 
     def required_libraries(self, target: BackendTarget) -> Sequence[LibraryNeed]:
         # libcudnn.so.9 is a door: it opens the libcudnn_*.so.9 in its own folder.
-        return (cuda_toolkit.cudart(), find_installation().need())
+        return (cuda_toolkit.cudart(), find_installation().requirement())
 
 
-def compute_capability(target: BackendTarget) -> int:
-    """The compute capability of a target's device, for example 90 of ``sm_90a``."""
-    return int(re.sub(r"\D", "", cuda_toolkit.arch_of(target.device)))
+def _capability(target: BackendTarget) -> int:
+    return cuda_toolkit.compute_capability(cuda_toolkit.arch_of(target.device))
 
 
 def backend() -> CudnnBackend:

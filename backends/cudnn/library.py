@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from collage.backends.contract.base import BuildContext, LibraryNeed
+from collage.backends.contract.context import BuildContext
 from collage.backends.contract.errors import BackendUnavailableError
+from collage.backends.contract.requirements import LibraryRequirement
 from collage.backends.toolchain import cuda_toolkit, native
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -48,9 +49,9 @@ class Installation:
     version: str
     frontend_version: str
 
-    def need(self) -> LibraryNeed:
+    def requirement(self) -> LibraryRequirement:
         """What a compiled model needs: the library, from a folder with all of its parts."""
-        return LibraryNeed(SONAME, self.version, PACKAGE, self.library)
+        return LibraryRequirement(SONAME, self.version, PACKAGE, self.library)
 
 
 def find_installation() -> Installation:
@@ -67,7 +68,7 @@ def find_installation() -> Installation:
     missing = [name for name, path in found.items() if path is None]
     if missing:
         raise BackendUnavailableError(
-            f"{', '.join(missing)} not found; {cuda_toolkit.REMEDY}", value=tuple(missing)
+            f"{', '.join(missing)} not found", remedy=cuda_toolkit.REMEDY, value=tuple(missing)
         )
     include, frontend, nvrtc, library = (path for path in found.values() if path is not None)
     return Installation(

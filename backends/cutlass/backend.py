@@ -32,7 +32,7 @@ from collage.backends.cutlass.library import cutlass_folder, cutlass_version
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.profiler import program_compilation
 from collage.backends.toolchain.cuda_runtime import device_name
-from collage.backends.toolchain.cuda_toolkit import REMEDY, arch_of, cudart, find_toolkit
+from collage.backends.toolchain.cuda_toolkit import arch_of, cudart, find_toolkit
 from collage.backends.toolchain.native import Compilation
 
 
@@ -52,7 +52,7 @@ class CutlassBackend(ExternalBackend, Precompiles, Tunable):
             toolkit = find_toolkit()
             cudart()
         except BackendUnavailableError as err:
-            return Availability(False, reason=str(err), remedy=REMEDY)
+            return Availability.missing(err)
         return Availability(True, versions={"cutlass": cutlass_version(), "nvcc": toolkit.version})
 
     def precision(self, options: CutlassOptions) -> Precision:

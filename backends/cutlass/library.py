@@ -35,7 +35,7 @@ def cutlass_folder() -> Path:
     folder = find_cutlass()
     if folder is None:
         raise BackendUnavailableError(
-            f"the headers of {PACKAGE} were not found; {REMEDY}", value=PACKAGE
+            f"the headers of {PACKAGE} were not found", remedy=REMEDY, value=PACKAGE
         )
     return folder
 

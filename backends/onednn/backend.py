@@ -1,14 +1,8 @@
-"""oneDNN on a CPU: whole regions with their own layouts, packed weights and fused chains.
-
-Library and headers come from the ``onednn-cpu-gomp`` and ``onednn-devel-cpu-gomp`` distributions,
-which run on GNU OpenMP: the pool that every CPU backend shares.
-"""
+"""oneDNN on a CPU: whole regions with their own layouts, packed weights and fused chains."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 
 import tvm
@@ -25,13 +19,10 @@ from collage.backends.contract.base import (
 )
 from collage.backends.contract.errors import BackendUnavailableError
 from collage.backends.onednn.codegen import compile_functions, runtime_compilation
+from collage.backends.onednn.library import find_installation
 from collage.backends.onednn.options import OnednnOptions
 from collage.backends.onednn.patterns import pattern_table
 from collage.backends.toolchain.native import Compilation
-
-LIBRARY = ("onednn-cpu-gomp", "libdnnl.so.3")
-HEADER = ("onednn-devel-cpu-gomp", "oneapi/dnnl/dnnl.hpp")
-REMEDY = 'pip install "onednn-cpu-gomp>=2023.2,<2024" "onednn-devel-cpu-gomp>=2023.2,<2024"'
 
 
 class OnednnBackend(ExternalBackend, BundlesLibraries, Precompiles):
@@ -43,11 +34,11 @@ class OnednnBackend(ExternalBackend, BundlesLibraries, Precompiles):
     options_type = OnednnOptions
 
     def probe(self) -> Availability:
-        for distribution, file in (LIBRARY, HEADER):
-            if find_file(distribution, file) is None:
-                reason = f"{file} of {distribution} is not installed"
-                return Availability(False, reason=reason, remedy=REMEDY)
-        return Availability(True, versions={"onednn": metadata.version(LIBRARY[0])})
+        try:
+            found = find_installation()
+        except BackendUnavailableError as err:
+            return Availability.missing(err)
+        return Availability(True, versions={"onednn": found.version})
 
     def patterns(self, target: BackendTarget) -> Sequence[PatternTriple]:
         return pattern_table()
@@ -58,39 +49,13 @@ class OnednnBackend(ExternalBackend, BundlesLibraries, Precompiles):
         target: BackendTarget,
         context: BuildContext,
     ) -> list[tvm.runtime.Module]:
-        return [compile_functions(functions, target.options, self._include(), context)]
+        return [compile_functions(functions, target.options, find_installation().include, context)]
 
     def compilations(self, target: BackendTarget, context: BuildContext) -> Sequence[Compilation]:
-        return [runtime_compilation(self._include(), context)]
+        return [runtime_compilation(find_installation().include, context)]
 
     def shared_libraries(self, target: BackendTarget) -> Sequence[Path]:
-        return (self._file(*LIBRARY),)
-
-    def _include(self) -> Path:
-        return self._file(*HEADER).parents[2]
-
-    def _file(self, distribution: str, name: str) -> Path:
-        path = find_file(distribution, name)
-        if path is None:
-            found = self.probe()
-            raise BackendUnavailableError(
-                f"backend 'onednn' cannot be used: {found.reason}; {found.remedy}", value=self.name
-            )
-        return path
-
-
-def find_file(distribution: str, name: str) -> Path | None:
-    """Where an installed distribution put a file whose path ends in ``name``, or None."""
-    try:
-        files = metadata.files(distribution) or []
-    except metadata.PackageNotFoundError:
-        return None
-    for file in files:
-        if file.as_posix().endswith("/" + name):
-            # Not resolved: the library's link name is the one that programs look for.
-            path = Path(os.path.normpath(str(file.locate())))
-            return path if path.is_file() else None
-    return None
+        return (find_installation().library,)
 
 
 def backend() -> OnednnBackend:

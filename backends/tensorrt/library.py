@@ -18,6 +18,7 @@ from collage.backends.contract.errors import BackendUnavailableError, CodegenErr
 from collage.backends.contract.requirements import install_extra
 from collage.backends.tensorrt.options import TensorrtOptions
 from collage.backends.toolchain.cuda_runtime import find_gpu
+from collage.backends.toolchain.cuda_toolkit import compute_capability
 
 PACKAGES = ("tensorrt", "tensorrt_rtx")
 """By preference: TensorRT's engines are tuned for the GPU they are built on."""
@@ -58,7 +59,7 @@ class Package:
 
     def refusal(self, arch: str) -> str:
         """Why no engine can be built for an architecture such as ``sm_90a``; empty if one can."""
-        wanted = capability_of(arch)
+        wanted = compute_capability(arch)
         if self.needs_gpu:
             gpu = find_gpu()
             if gpu is None:
@@ -81,11 +82,6 @@ class Package:
         """What an engine is bound to, as a piece of a file name."""
         gpu = find_gpu() if self.needs_gpu else None
         return arch if gpu is None else "".join(c if c.isalnum() else "_" for c in gpu.name)
-
-
-def capability_of(arch: str) -> int:
-    """The compute capability of an architecture: 90 for ``sm_90a``."""
-    return int(arch.removeprefix("sm_").rstrip("abcdefghijklmnopqrstuvwxyz"))
 
 
 def _dotted(capability: int) -> str:
@@ -128,7 +124,7 @@ def require_package(options: TensorrtOptions) -> Package:
     package, reason = find_package()
     if package is None:
         raise BackendUnavailableError(
-            f"backend 'tensorrt' cannot be used: {reason}; {REMEDY}", value="tensorrt"
+            f"backend 'tensorrt' cannot be used: {reason}", remedy=REMEDY, value="tensorrt"
         )
     if not options.fits_version(package.version):
         raise BackendUnavailableError(
@@ -217,7 +213,7 @@ def build_plan(
         config.set_flag(trt.BuilderFlag.ERROR_ON_TIMING_CACHE_MISS)
     if not package.needs_gpu:
         config.num_compute_capabilities = 1
-        capability = getattr(trt.ComputeCapability, f"SM{capability_of(arch)}")
+        capability = getattr(trt.ComputeCapability, f"SM{compute_capability(arch)}")
         if not config.set_compute_capability(capability, 0):
             raise CodegenError(logged_reason(logger), value=arch)
     with warnings.catch_warnings():

@@ -103,7 +103,8 @@ def package_for(name: str) -> Package | None:
     package, reason = find_package((wanted,))
     if package is None:
         raise BackendUnavailableError(
-            f"engines run through the Python package {wanted} {version}: {reason}; {REMEDY}",
+            f"engines run through the Python package {wanted} {version}: {reason}",
+            remedy=REMEDY,
             value=wanted,
         )
     if package.version != version:

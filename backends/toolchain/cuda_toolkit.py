@@ -80,7 +80,7 @@ def find_toolkit() -> Toolkit:
         if release and root is not None:
             return Toolkit(nvcc, release.group(1), root)
     raise BackendUnavailableError(
-        f"no CUDA compiler (nvcc) was found on the PATH or in a wheel; {REMEDY}", value="nvcc"
+        "no CUDA compiler (nvcc) was found on the PATH or in a wheel", remedy=REMEDY, value="nvcc"
     )
 
 
@@ -183,7 +183,7 @@ def cudart() -> LibraryNeed:
     soname = "libcudart.so.13"
     path = find_library(soname)
     if path is None:
-        raise BackendUnavailableError(f"'{soname}' was not found; {REMEDY}", value=soname)
+        raise BackendUnavailableError(f"'{soname}' was not found", remedy=REMEDY, value=soname)
     return LibraryNeed(soname, find_toolkit().version, "nvidia-cuda-runtime", path)
 
 

@@ -21,7 +21,8 @@ from benchmarks.gpu.cases import CudaCase
 from collage.backends.compile import CompiledLibrary, compile_module
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.registry import get_backend
-from collage.backends.cublas.backend import CublasBackend, find_cublas
+from collage.backends.cublas.backend import CublasBackend
+from collage.backends.cublas.library import find_installation
 from collage.backends.relax.lift_constants import lift_constants
 from collage.backends.toolchain import native
 from collage.backends.toolchain.cuda_toolkit import find_toolkit
@@ -58,9 +59,9 @@ class Library:
 def compile_stand_in(folder: Path) -> Path:
     """The library that takes cublasLt's place and the CUDA runtime's."""
     output = folder / "stand_in.so"
-    header, _ = find_cublas()
+    include = find_installation().include
     flags = ["-std=c++17", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror"]
-    folders = [f"-I{header.parent}", f"-I{find_toolkit().include}"]
+    folders = [f"-I{include}", f"-I{find_toolkit().include}"]
     names = ["-fvisibility=hidden", "-Wl,-soname,libcublasLt.so.13", "-o", str(output)]
     source = Path(__file__).with_name("cublas_on_host.cc")
     native.run_tool(["g++", *flags, *folders, *names, str(source)])

@@ -14,7 +14,7 @@ from benchmarks.gpu.cases.cublas import Chain, convolution, dense, product
 from collage.backends.contract.base import BackendTarget, Granularity
 from collage.backends.contract.errors import BackendUnavailableError, TargetError
 from collage.backends.contract.registry import get_backend
-from collage.backends.cublas import backend as cublas
+from collage.backends.cublas import library as cublas
 from collage.backends.cublas.backend import CublasBackend
 from collage.backends.cublas.options import CublasOptions
 from collage.backends.cublas.patterns import kinds, pattern_table
@@ -232,7 +232,7 @@ def test_a_missing_library_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(cublas, "find_library", without)
     with pytest.raises(BackendUnavailableError, match=r"libcublasLt.so.13 .*nvidia-cublas"):
-        cublas.find_cublas()
+        cublas.find_installation()
     found = CublasBackend().probe()
     assert not found.usable
     assert "pip install" in found.remedy

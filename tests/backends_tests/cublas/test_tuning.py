@@ -12,8 +12,9 @@ import tvm
 
 from collage.backends.contract.base import BuildContext, LibraryNeed
 from collage.backends.contract.errors import ReplayMissError
-from collage.backends.cublas.backend import CublasBackend, find_cublas
+from collage.backends.cublas.backend import CublasBackend
 from collage.backends.cublas.codegen import render_stubs
+from collage.backends.cublas.library import find_installation
 from collage.backends.cublas.partition import Partition
 from collage.backends.cublas.problem import Problem
 from collage.backends.cublas.timer import Choice, Device, timer_library
@@ -125,9 +126,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tuner")
     context = BuildContext(folder / "cache", folder / "work")
     (need,) = CublasBackend().required_libraries(None)  # type: ignore[arg-type]
-    header, _ = find_cublas()
-    made = timer_library([need, cudart()], header.parent, context)
-    assert timer_library([need, cudart()], header.parent, context) == made
+    include = find_installation().include
+    made = timer_library([need, cudart()], include, context)
+    assert timer_library([need, cudart()], include, context) == made
     return made
 
 

@@ -21,9 +21,10 @@ from benchmarks.gpu.cases._cudnn_graphs import (
 )
 from collage.backends.contract.base import BackendTarget, PatternTriple
 from collage.backends.contract.errors import TargetError
-from collage.backends.cudnn.backend import CudnnBackend, compute_capability
+from collage.backends.cudnn.backend import CudnnBackend
 from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.patterns import pattern_table
+from collage.backends.toolchain.cuda_toolkit import arch_of, compute_capability
 from collage.testing.backend_cases import verdicts
 from collage.testing.graphs import Emit, constant, graph
 
@@ -276,7 +277,7 @@ def test_options_are_checked(attributes: dict[str, Any], message: str) -> None:
 def test_compute_capability_comes_from_the_target() -> None:
     for arch, expected in (("sm_90a", 90), ("sm_80", 80), ("sm_120", 120)):
         target = BackendTarget("cudnn", cuda_target(arch), CudnnOptions())
-        assert compute_capability(target) == expected
+        assert compute_capability(arch_of(target.device)) == expected
 
 
 def test_bias_of_another_dtype_is_refused() -> None:

@@ -18,10 +18,11 @@ from benchmarks.gpu.cases._tensorrt_case import module, weights
 from collage.backends.contract.base import Granularity
 from collage.backends.contract.errors import BackendUnavailableError, TargetError
 from collage.backends.contract.registry import get_backend
-from collage.backends.tensorrt.library import PACKAGES, Package, capability_of, find_package
+from collage.backends.tensorrt.library import PACKAGES, Package, find_package
 from collage.backends.tensorrt.options import TensorrtOptions
 from collage.backends.tensorrt.regions import accepts
 from collage.backends.tensorrt.runtimes import matches, package_for, runtime_name
+from collage.backends.toolchain.cuda_toolkit import compute_capability
 from collage.testing.backend_cases import verdicts
 from tests.backends_tests.tensorrt.support import target
 
@@ -146,7 +147,7 @@ def test_a_package_that_fails_to_import_is_named(
 
 @pytest.mark.parametrize(("arch", "number"), [("sm_90a", 90), ("sm_89", 89), ("sm_120f", 120)])
 def test_capability_of_an_architecture(arch: str, number: int) -> None:
-    assert capability_of(arch) == number
+    assert compute_capability(arch) == number
 
 
 def _operators(build: Any, shapes: Sequence[Sequence[int]]) -> list[relax.Expr]:
