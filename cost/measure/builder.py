@@ -87,7 +87,7 @@ class Builder:
         self._pool = WorkerPool(
             plugins,
             parallel,
-            policy.kind.name,
+            policy,
             timeout_sec=policy.build_timeout_sec(config),
             memory_limit_bytes=config.memory_limit_bytes,
         )

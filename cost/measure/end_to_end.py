@@ -136,9 +136,7 @@ class EndToEndTimer:
 
     def _enter(self, model: WholeModel) -> _Contestant:
         limit = 4 * self._config.memory_limit_bytes
-        worker = WorkerProcess(
-            memory_limit_bytes=limit, device=self._policy.kind.name, open_device=True
-        )
+        worker = WorkerProcess(memory_limit_bytes=limit, policy=self._policy, open_device=True)
         return _Contestant(model, worker)
 
     def _load(self, contestant: _Contestant, library: Path, folder: Path) -> None:

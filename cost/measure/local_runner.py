@@ -81,7 +81,7 @@ class LocalRunner(Runner):
         if self._worker is None:
             limit = self._config.memory_limit_bytes
             self._worker = WorkerProcess(
-                memory_limit_bytes=limit, device=self._policy.kind.name, open_device=True
+                memory_limit_bytes=limit, policy=self._policy, open_device=True
             )
 
     def close(self) -> None:

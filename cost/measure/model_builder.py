@@ -127,7 +127,7 @@ def compile_models(
         with WorkerPool(
             plugins_for(targets),
             min(len(jobs), parallel, _that_fit(weights_bytes)),
-            policy.kind.name,
+            policy,
             timeout_sec=_PATIENCE * policy.build_timeout_sec(config),
             memory_limit_bytes=_MEMORY * config.memory_limit_bytes,
         ) as pool:

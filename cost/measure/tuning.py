@@ -109,7 +109,7 @@ class Tuning:
             worker = WorkerProcess(
                 plugins_for([target]),
                 memory_limit_bytes=self._config.memory_limit_bytes,
-                device=self._policy.kind.name,
+                policy=self._policy,
             )
             self._workers.add(worker)
         request = Tune(

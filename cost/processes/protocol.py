@@ -34,8 +34,10 @@ class Settings(Message, frozen=True):
     ----------
     plugins : tuple of str
         See :mod:`collage.cost.processes.plugins`.
-    device : str
-        Kind of the device that it may use.
+    session : str
+        ``module:Class`` of its use of the device, see :class:`DevicePolicy`.
+    has_context : bool
+        Whether that holds a driver's context.
     open_device : bool
         Whether to begin to use it before the first request.
     data_limit_bytes : int or None
@@ -43,7 +45,8 @@ class Settings(Message, frozen=True):
     """
 
     plugins: tuple[str, ...]
-    device: str
+    session: str
+    has_context: bool
     open_device: bool
     data_limit_bytes: int | None
     protocol: int = PROTOCOL

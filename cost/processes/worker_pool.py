@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 from collections.abc import Callable, Iterator, Sequence
 
-from collage.cost.device import available_cores
+from collage.cost.device import DevicePolicy, available_cores
 from collage.cost.processes.messages import A, Failure, Request
 from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
 
@@ -24,8 +24,8 @@ class WorkerPool:
         For backends registered at run time, see :mod:`collage.cost.processes.plugins`.
     parallel : int
         Worker processes.
-    device : str
-        Kind of the device that is compiled for: ``cpu`` or ``cuda``.
+    policy : DevicePolicy
+        Of the device that is compiled for.
     timeout_sec : float
         Wall time of one request.
     memory_limit_bytes : int
@@ -36,13 +36,13 @@ class WorkerPool:
         self,
         plugins: Sequence[str],
         parallel: int,
-        device: str,
+        policy: DevicePolicy,
         *,
         timeout_sec: float,
         memory_limit_bytes: int,
     ) -> None:
         self._plugins = list(plugins)
-        self._device = device
+        self._policy = policy
         self._timeout_sec = timeout_sec
         self._memory_limit_bytes = memory_limit_bytes
         self._workers: list[WorkerProcess | None] = [None] * parallel
@@ -140,7 +140,7 @@ class WorkerPool:
             worker = WorkerProcess(
                 self._plugins,
                 memory_limit_bytes=self._memory_limit_bytes,
-                device=self._device,
+                policy=self._policy,
                 blas_threads=self._blas_threads,
             )
             self._workers[slot] = worker

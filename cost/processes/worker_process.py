@@ -18,6 +18,7 @@ from collage.backends.toolchain.child_process import (
     python_command,
 )
 from collage.cost.base import CostStatus
+from collage.cost.device import CPU_POLICY, DevicePolicy
 from collage.cost.processes.messages import A, Failure, Request, Unreadable
 from collage.cost.processes.protocol import (
     NotReady,
@@ -67,9 +68,9 @@ class WorkerProcess:
         from outside rather than limited by ``RLIMIT_AS``: address space counts mapped libraries
         and thread stacks that nobody touches, and a child that hits such a limit dies in ways that
         look like a crash. ``RLIMIT_DATA``, at twice the limit, stops a child that is faster
-        than the watch; not on CUDA, whose driver maps as much as the device has.
-    device : str
-        Kind of the device that the child may use, ``cpu`` or ``cuda``.
+        than the watch; not where a driver maps as much as the device has.
+    policy : DevicePolicy, optional
+        Of the device that the child may use.
     open_device : bool
         Begin to use it before the first request, so that no request is charged for that.
     blas_threads : int, optional
@@ -81,13 +82,18 @@ class WorkerProcess:
         plugins: Sequence[str] = (),
         *,
         memory_limit_bytes: int,
-        device: str = "cpu",
+        policy: DevicePolicy = CPU_POLICY,
         open_device: bool = False,
         blas_threads: int | None = None,
     ) -> None:
         self._memory_limit_bytes = memory_limit_bytes
-        data_limit_bytes = 2 * memory_limit_bytes if device == "cpu" else None
-        settings = Settings(tuple(plugins), device, open_device, data_limit_bytes)
+        settings = Settings(
+            tuple(plugins),
+            policy.session,
+            policy.has_context,
+            open_device,
+            None if policy.has_context else 2 * memory_limit_bytes,
+        )
         environment = {}
         if blas_threads is not None:
             # Read when numpy is imported.

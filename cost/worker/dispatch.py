@@ -37,12 +37,12 @@ class Tasks:
 
     Parameters
     ----------
-    device_kind : str
-        What libraries are run on.
+    session : str
+        ``module:Class`` of the :class:`Session` that libraries are run in.
     """
 
-    def __init__(self, device_kind: str = "cpu") -> None:
-        self._runs = RunService(device_kind)
+    def __init__(self, session: str) -> None:
+        self._runs = RunService(session)
 
     def open_device(self) -> None:
         """See :meth:`RunService.open`."""

@@ -28,7 +28,7 @@ def main(line: Line, text: str) -> None:
     """
     try:
         settings: Settings = decode_handshake(text.encode(), Settings)
-        tasks = Tasks(settings.device)
+        tasks = Tasks(settings.session)
         load_plugins(settings.plugins)
         if settings.open_device:
             tasks.open_device()
@@ -43,8 +43,8 @@ def main(line: Line, text: str) -> None:
     line.answer(encode(Ready()))
     for request in line:
         tasks.answer(request, line.answer)
-    if settings.device != "cpu":
-        # Contexts and libraries of a GPU do not always survive being taken down in some order.
+    if settings.has_context:
+        # Drivers' contexts and libraries do not always survive being taken down in some order.
         os._exit(0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -32,7 +33,7 @@ from collage.cost.processes.messages import (
 from collage.cost.processes.requirements import load_needs
 from collage.cost.reference import largest_error
 from collage.cost.reference.precision import HALF
-from collage.cost.worker.session import Session, open_session
+from collage.cost.worker.session import Session
 from collage.cost.workload.arrays import load_arrays
 
 T = TypeVar("T")
@@ -46,19 +47,20 @@ class RunService:
 
     Parameters
     ----------
-    device_kind : str
-        What to run on.
+    session : str
+        ``module:Class`` of the :class:`Session` to run in, which is opened when it is needed: that
+        may make a context on a device, which takes a moment.
     """
 
-    def __init__(self, device_kind: str = "cpu") -> None:
-        self._device_kind = device_kind
+    def __init__(self, session: str) -> None:
+        self._session_name = session
         self._opened: Session | None = None
         self._loaded: _Loaded | None = None
 
     @property
     def _session(self) -> Session:
         if self._opened is None:
-            self._opened = open_session(self._device_kind)
+            self._opened = pkgutil.resolve_name(self._session_name)()
         return self._opened
 
     def open(self) -> None:

@@ -11,7 +11,7 @@ import tvm
 from numpy.typing import NDArray
 from tvm import relax
 
-from collage.backends.contract.errors import CollageError, MeasurementError
+from collage.backends.contract.errors import CollageError
 from collage.cost.config import MeasureConfig
 from collage.cost.database.record import Clocks
 from collage.cost.worker.sampling import take_samples
@@ -107,20 +107,3 @@ class CpuSession(Session):
         self, machine: relax.VirtualMachine, config: MeasureConfig
     ) -> tuple[float, ...]:
         return self.sample(machine, config)
-
-
-def open_session(device_kind: str) -> Session:
-    """Begin to use a device; on CUDA this makes the context, which takes a moment.
-
-    Raises
-    ------
-    MeasurementError
-        When there is no such device, or its driver does not work.
-    """
-    if device_kind == "cpu":
-        return CpuSession()
-    if device_kind == "cuda":
-        from collage.cost.worker.cuda.session import CudaSession
-
-        return CudaSession()
-    raise MeasurementError(f"nothing can be measured on '{device_kind}'", value=device_kind)

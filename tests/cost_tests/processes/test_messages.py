@@ -137,7 +137,12 @@ ANSWERS = {
 }
 HANDSHAKE = {
     Settings: st.builds(
-        Settings, tuples(TEXT), TEXT, st.booleans(), st.none() | st.integers(0, 1 << 40)
+        Settings,
+        tuples(TEXT),
+        TEXT,
+        st.booleans(),
+        st.booleans(),
+        st.none() | st.integers(0, 1 << 40),
     ),
     Ready: st.builds(Ready),
     NotReady: st.builds(NotReady, TEXT),
@@ -241,7 +246,7 @@ def test_what_breaks_parsers_is_refused(line: bytes) -> None:
 
 @pytest.mark.parametrize("version", [PROTOCOL + 1, PROTOCOL - 1, "1", None])
 def test_another_version_is_said_to_be_one(version: Any) -> None:
-    for message in (Ready(), NotReady("no"), Settings((), "cpu", False, None)):
+    for message in (Ready(), NotReady("no"), Settings((), "module:Class", False, False, None)):
         value = {**json.loads(encode(message)), "protocol": version, "new in that version": 1}
         with pytest.raises(ProtocolError, match=f"versions {version} and {PROTOCOL}"):
             decode_handshake(json.dumps(value).encode(), type(message))

@@ -1,32 +1,24 @@
 """A device that is lost with the first failure, for worker processes; it runs on the processor.
 
-A worker that imports this as a plugin takes it for the device ``fragile:<how>``.
+A worker opens one of the sessions at the end, which say how it fails.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
 
 import numpy as np
 import tvm
 from numpy.typing import NDArray
 from tvm import relax
 
-import collage.cost.worker.run
-from collage.backends.devices import CUDA
 from collage.cost.database.record import Clocks
 from collage.cost.device import DevicePolicy
 from collage.cost.device.cuda import CudaPolicy
 from collage.cost.measure.local_runner import LocalRunner
-from collage.cost.processes.worker_process import WorkerProcess
-from collage.cost.worker.session import CpuSession, DeviceLostError, Session
-from tests.cost_tests.toy_backend import ToyBackend
-
-FragileBackend = ToyBackend
-PLUGIN = "tests.cost_tests.worker.fragile_device:FragileBackend"
-
+from collage.cost.worker.session import CpuSession, DeviceLostError
 
 SLOW_UPLOAD_SEC = 1.0
 
@@ -34,26 +26,14 @@ SLOW_UPLOAD_SEC = 1.0
 def fragile_policy(how: str) -> DevicePolicy:
     """How a GPU is measured on, for the fragile device."""
 
-    class FragileKind(type(CUDA)):  # type: ignore[misc]
-        name = f"fragile:{how}"
-
     class FragilePolicy(CudaPolicy):
-        kind = FragileKind()
+        session = f"{__name__}:{how}"
 
     return FragilePolicy()
 
 
 class FragileRunner(LocalRunner):
-    """Its workers know the fragile device."""
-
-    def warm_up(self) -> None:
-        if self._worker is None:
-            self._worker = WorkerProcess(
-                [PLUGIN],
-                memory_limit_bytes=self._config.memory_limit_bytes,
-                device=self._policy.kind.name,
-                open_device=True,
-            )
+    """Shows which process runs."""
 
     @property
     def pid(self) -> int | None:
@@ -99,11 +79,6 @@ class FragileSession(CpuSession):
         return self._how != "full"
 
 
-def open_session(device_kind: str) -> Session:
-    kind, _, how = device_kind.partition(":")
-    assert kind == "fragile"
-    return FragileSession(how)
-
-
-patched: Any = collage.cost.worker.run
-patched.open_session = open_session
+sound, slow, fatal, blocked, full = (
+    partial(FragileSession, how) for how in ("sound", "slow", "fatal", "blocked", "full")
+)

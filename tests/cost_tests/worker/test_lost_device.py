@@ -15,11 +15,9 @@ from collage.cost.config import MeasureConfig
 from collage.cost.database.record import Clocks
 from collage.cost.measure.end_to_end import EndToEndTimer, WholeModel
 from collage.cost.measure.local_runner import LocalRunner
-from collage.cost.processes.worker_process import WorkerProcess
 from collage.cost.worker.build import test_data as make_test_data
 from collage.cost.workload.arrays import load_arrays, save_arrays
 from tests.cost_tests.conftest import Library, ToyTarget, toy_workload
-from tests.cost_tests.worker import fragile_device
 from tests.cost_tests.worker.fragile_device import FragileRunner, fragile_policy
 
 
@@ -79,16 +77,8 @@ def test_clocks_come_with_the_times(config: MeasureConfig, library: Library) -> 
 
 
 def test_a_whole_model_that_loses_its_device_is_out_and_the_others_are_timed(
-    config: MeasureConfig,
-    library: Library,
-    toy: ToyTarget,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    config: MeasureConfig, library: Library, toy: ToyTarget, tmp_path: Path
 ) -> None:
-    def worker(**options: object) -> WorkerProcess:
-        return WorkerProcess([fragile_device.PLUGIN], **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr("collage.cost.measure.end_to_end.WorkerProcess", worker)
     workload = toy_workload(4, 1000)
     inputs, expected = make_test_data(workload, workload.materialize(), 0)
     jobs = {name: library(name).library for name in ("right", "raise", "sleep")}
