@@ -11,6 +11,7 @@ import enum
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from collage.backends.contract.errors import UnsupportedProblemError
 from collage.backends.relax.strided_views import View
@@ -90,6 +91,21 @@ class Graph:
 
     tensors: tuple[Tensor, ...]
     operations: tuple[Operation, ...]
+
+    def fields(self) -> dict[str, Any]:
+        """The graph as plain JSON values, as tuning records hold it."""
+        operations = [
+            {
+                **dataclasses.asdict(operation),
+                "kind": operation.kind.value,
+                "floats": [repr(number) for number in operation.floats],
+            }
+            for operation in self.operations
+        ]
+        return {
+            "tensors": [dataclasses.asdict(tensor) for tensor in self.tensors],
+            "operations": operations,
+        }
 
     @property
     def num_slots(self) -> int:

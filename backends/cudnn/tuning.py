@@ -1,34 +1,45 @@
-"""Plans built at compile time, where this machine has a GPU of the target's architecture.
+"""cuDNN's execution plans: remembered, or built where a GPU of the target is here.
 
 A small program, compiled from the very runtime that will run the plans, builds them in a process of
-its own: a driver that crashes there takes nothing with it. Plans are cached by content; one that
-was made for another device or version of cuDNN is never run, because the runtime compares both.
+its own: a driver that crashes there takes nothing with it. A plan that was made for another device
+or version of cuDNN is never run, because the runtime compares both.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
-import json
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-
-import tvm
+from typing import Any
 
 from collage.backends.contract.base import BuildContext
-from collage.backends.contract.errors import CodegenError, ReplayMissError
-from collage.backends.cudnn.library import PLANNER, Installation, compile_source
+from collage.backends.contract.errors import CodegenError
+from collage.backends.cudnn.library import (
+    HEADERS,
+    PLANNER,
+    SOURCES,
+    TEMPLATES,
+    Installation,
+    compile_source,
+)
 from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.problem import Graph
 from collage.backends.devices import CUDA
 from collage.backends.storage.device_lock import exclusive
+from collage.backends.storage.tuning_record import TuningRecord
+from collage.backends.storage.tuning_stage import TuningStage
+from collage.backends.storage.tuning_store import TuningStore
 from collage.backends.toolchain import cuda_toolkit, native
-from collage.backends.toolchain.artifact_cache import replacing
-from collage.backends.toolchain.cuda_runtime import has_device
+from collage.backends.toolchain.cuda_runtime import device_name
+
+SCHEMA = 1
+"""Of this backend's records in the tuning store."""
 
 NO_DEVICE = 3
 """The planner's exit status where there is no GPU of the wanted architecture."""
@@ -62,73 +73,143 @@ def build_plans(
     installation: Installation,
     context: BuildContext,
 ) -> list[Plan | None]:
-    """The plans of a module's graphs, or Nones where no GPU is here to build them on.
+    """The plans of a module's graphs: remembered, or built where a GPU of the target is here.
+
+    Where none is, those that were built for the GPU that was tuned on last; Nones for graphs that
+    nobody has planned.
 
     Parameters
     ----------
+    graphs : sequence of Graph
+        Distinct ones.
     table : callable
         Writes the C source that defines ``collage_cudnn_graphs`` in the order of the given graphs.
+    options : CudnnOptions
+        Of the target.
+    compute_capability : int
+        Of the GPU compiled for.
+    installation : Installation
+        The cuDNN of this machine.
+    context : BuildContext
+        Where to build and what to remember plans in.
 
     Raises
     ------
     CodegenError
-        When cuDNN refuses a graph; carries its reason. The others' plans are in the cache then.
+        When cuDNN refuses a graph; carries its reason. The others' plans are remembered then.
     ReplayMissError
-        In a replay, when a plan that is to be measured is not in the cache.
+        In a replay, when a plan that is to be measured is not remembered.
     """
-    none: list[Plan | None] = [None] * len(graphs)
-    if not _device_is(compute_capability):
-        return none
-    runtime = compile_source("cudnn_program.cc", installation, context)
-    folder = context.cache_dir / "cudnn_plans"
-    stems = [folder / _key(graph, options, runtime, compute_capability) for graph in graphs]
-    missing = {stem: graph for stem, graph in zip(stems, graphs, strict=True) if not _read(stem)}
-    if missing and context.replay and options.algorithm == "measured":
-        unknown = next(iter(missing.values()))
-        raise ReplayMissError(
-            f"the cache holds no plan that cuDNN measured for {unknown.name} on this GPU; without "
-            "a replay it is measured",
-            value=unknown.name,
-        )
-    if missing:
-        context.work_dir.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=context.work_dir) as scratch:
-            text = table(list(missing.values()))
-            planner = link_planner(text, Path(scratch), runtime, installation, context)
+    store = TuningStore.of("cudnn", SCHEMA, context)
+    planned = Planning(store, table, options, compute_capability, installation, context)
+    plans = planned.answers(graphs)
+    return [plans.get(graph) for graph in graphs]
+
+
+class Planning(TuningStage[Graph, Plan]):
+    """Lets cuDNN plan graphs, all that are missing in one run of the planner.
+
+    Parameters
+    ----------
+    store : TuningStore
+        What was found before, and where findings go.
+    table, options, compute_capability, installation, context
+        As :func:`build_plans` takes them.
+    """
+
+    def __init__(
+        self,
+        store: TuningStore,
+        table: Callable[[Sequence[Graph]], str],
+        options: CudnnOptions,
+        compute_capability: int,
+        installation: Installation,
+        context: BuildContext,
+    ) -> None:
+        super().__init__(store)
+        self._table, self._options, self._installation = table, options, installation
+        self._capability, self._context = compute_capability, context
+        self._name = device_name(f"sm_{compute_capability}")
+        # Heuristics take no time: from the same graph they make the same plan again.
+        self.replay_must_know = options.algorithm == "measured"
+
+    @property
+    def device(self) -> dict[str, Any] | None:
+        if self._name is None:
+            return self.store.device_elsewhere(self._capability)
+        return {"name": self._name, "compute_capability": self._capability}
+
+    @property
+    def can_measure(self) -> bool:
+        return self._name is not None
+
+    def key(self, question: Graph) -> dict[str, Any]:
+        return {
+            "graph": question.fields(),
+            "options": dataclasses.asdict(self._options),
+            "cudnn": self._installation.version,
+            "frontend": self._installation.frontend_version,
+            "program": program_digest(),
+        }
+
+    def describe(self, question: Graph) -> str:
+        return question.name
+
+    def read(self, question: Graph, record: TuningRecord) -> Plan | None:
+        data = self.store.blob(record.blob("plan"))
+        if data is None:
+            return None
+        return Plan(data, record.result["workspace_bytes"], record.result["engines"])
+
+    def measure(
+        self, questions: Sequence[Graph], failed: dict[Graph, CodegenError]
+    ) -> dict[Graph, Plan]:
+        self._context.work_dir.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self._context.work_dir) as scratch:
+            installation, context = self._installation, self._context
+            runtime = compile_source(SOURCES[0], installation, context)
+            planner = link_planner(
+                self._table(questions), Path(scratch), runtime, installation, context
+            )
             output = Path(scratch, "plans")
             output.mkdir()
-            if not run_planner(planner, output, compute_capability, options):
-                return none
-            _keep(missing, output)
-    return [_read(stem) for stem in stems]
+            if not run_planner(planner, output, self._capability, self._options):
+                return {}
+            return self._read_plans(questions, output, failed)
+
+    def _read_plans(
+        self, questions: Sequence[Graph], output: Path, failed: dict[Graph, CodegenError]
+    ) -> dict[Graph, Plan]:
+        """Remember what the planner has made of the graphs."""
+        plans = {}
+        for index, graph in enumerate(questions):
+            refusal = output / f"{index}.error"
+            if refusal.is_file():
+                reason = refusal.read_text(encoding="utf-8", errors="replace")
+                message = f"cuDNN refuses {graph.name}: {reason}"
+                failed[graph] = CodegenError(message, value=graph.name)
+                continue
+            text = (output / f"{index}.txt").read_text(encoding="utf-8")
+            workspace, _, engines = text.partition(" ")
+            plan = Plan((output / f"{index}.plan").read_bytes(), int(workspace), engines)
+            plans[graph] = plan
+            if not self.store.replay:
+                result = {
+                    "plan": self.store.keep(plan.data),
+                    "workspace_bytes": plan.workspace_bytes,
+                    "engines": plan.engines,
+                }
+                self.record(graph, result)
+        return plans
 
 
-def _keep(missing: Mapping[Path, Graph], output: Path) -> None:
-    """Put what the planner has made of the graphs into the cache, by stem; raise on a refusal."""
-    refused = []
-    for index, (stem, graph) in enumerate(missing.items()):
-        refusal = output / f"{index}.error"
-        if refusal.is_file():
-            reason = refusal.read_text(encoding="utf-8", errors="replace")
-            refused.append(CodegenError(f"cuDNN refuses {graph.name}: {reason}", value=graph.name))
-            continue
-        # The plan last: it is what a reader looks for.
-        for suffix in (".txt", ".plan"):
-            with replacing(stem.with_name(stem.name + suffix)) as partial:
-                partial.write_bytes((output / f"{index}{suffix}").read_bytes())
-    if refused:
-        raise refused[0]
-
-
-def _device_is(compute_capability: int) -> bool:
-    """Whether the first GPU of this machine is one of the architecture compiled for."""
-    if not has_device():
-        return False
-    return str(tvm.cuda(0).compute_version).replace(".", "") == str(compute_capability)
-
-
-def _device_name() -> str:
-    return str(tvm.cuda(0).device_name)
+@functools.cache
+def program_digest() -> str:
+    """A digest of the sources that make cuDNN's graphs and plans of this project's."""
+    digest = hashlib.sha256()
+    for name in (SOURCES[0], PLANNER, *HEADERS):
+        digest.update((TEMPLATES / name).read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def link_planner(
@@ -190,18 +271,3 @@ def run_planner(
             value=done.stderr,
         )
     return True
-
-
-def _key(graph: Graph, options: CudnnOptions, runtime: Path, compute_capability: int) -> str:
-    # The runtime's name holds the versions of cuDNN, its frontend and the toolkit.
-    device = f"{_device_name()} {compute_capability}"
-    parts = [repr(graph), json.dumps(dataclasses.asdict(options)), runtime.name, device]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
-
-
-def _read(stem: Path) -> Plan | None:
-    data, text = stem.with_name(stem.name + ".plan"), stem.with_name(stem.name + ".txt")
-    if not data.is_file() or not text.is_file():
-        return None
-    workspace, _, engines = text.read_text(encoding="utf-8").partition(" ")
-    return Plan(data.read_bytes(), int(workspace), engines)

@@ -85,11 +85,16 @@ class TuningRecord:
         """What it answers and for which device, as canonical text; the last of equals counts."""
         return json.dumps([self.question, self.device], sort_keys=True)
 
+    def blob(self, name: str) -> BlobReference | None:
+        """What a field of the result refers to; None where it is no reference."""
+        value = self.result.get(name)
+        if not isinstance(value, dict) or value.keys() != _REFERENCE_FIELDS:
+            return None
+        return BlobReference(**value)
+
     def blobs(self) -> Iterator[BlobReference]:
-        """What the result refers to."""
-        for value in self.result.values():
-            if isinstance(value, dict) and value.keys() == _REFERENCE_FIELDS:
-                yield BlobReference(**value)
+        """All that the result refers to."""
+        return filter(None, map(self.blob, self.result))
 
 
 def question_digest(backend: str, schema: int, key: Mapping[str, Any]) -> str:

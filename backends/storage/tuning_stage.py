@@ -74,6 +74,7 @@ class TuningStage(ABC, Generic[Question, Answer]):
         ----------
         questions : sequence of Question
             Distinct ones, none of which the store answers; nobody else on this machine is at them.
+            In a replay, which records nothing, only where ``replay_must_know`` is false.
         failed : dict
             Takes the reason for each question without an answer.
         """
@@ -85,7 +86,7 @@ class TuningStage(ABC, Generic[Question, Answer]):
         return None if found is None else self.read(question, found)
 
     def record(self, question: Question, result: Mapping[str, Any]) -> None:
-        """Remember what was found, unless in a replay, which leaves no trace.
+        """Remember what was found.
 
         Parameters
         ----------
@@ -97,12 +98,11 @@ class TuningStage(ABC, Generic[Question, Answer]):
         Raises
         ------
         LogError
-            When the log or the cache cannot be written.
+            When the log or the cache cannot be written, or this is a replay.
         """
         device = self.device
         assert device is not None, "it has just been measured on"
-        if not self.store.replay:
-            self.store.append(self.key(question), device, result)
+        self.store.append(self.key(question), device, result)
 
     def answers(self, questions: Iterable[Question]) -> dict[Question, Answer]:
         """The answer of each question; none where it is unknown and cannot be measured here.

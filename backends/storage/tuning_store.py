@@ -193,8 +193,10 @@ class TuningStore:
             self._log.append_blob(data)
         return reference.to_value()
 
-    def blob(self, reference: BlobReference) -> bytes | None:
+    def blob(self, reference: BlobReference | None) -> bytes | None:
         """The bytes of a finding, from the log or from the cache; None where both lack them."""
+        if reference is None:
+            return None
         data = None if self._log is None else self._log.blob(reference)
         path = self._blob_path(reference)
         if data is None and path.is_file():

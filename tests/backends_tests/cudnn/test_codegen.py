@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -222,8 +223,7 @@ def pretend_planner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     script = planner / "planner"
     script.write_text(f'#!/bin/sh\necho run >> {planner}/runs\ncp {planner}/[0-9].* "$1"\n')
     script.chmod(0o755)
-    monkeypatch.setattr(plans_module, "_device_is", lambda _: True)
-    monkeypatch.setattr(plans_module, "_device_name", lambda: "pretended")
+    monkeypatch.setattr(plans_module, "device_name", lambda _: "pretended")
 
     def link(table: str, *_: object) -> Path:
         (planner / "table").write_text(table)
@@ -283,12 +283,47 @@ def test_plans_are_built_once_per_graph_and_option(
     assert runs.read_text() == "run\n"
     measured = CudnnOptions(algorithm="measured")
     strict = dataclasses.replace(shared_context, replay=True)
-    with pytest.raises(ReplayMissError, match=r"no plan that cuDNN measured for conv\+add\+relu"):
+    with pytest.raises(ReplayMissError, match=r"cudnn's tuning of conv\+add\+relu"):
         plan(strict, module, measured)
     assert runs.read_text() == "run\n"
     plan(shared_context, module, measured)
     assert runs.read_text() == "run\nrun\n"
     assert plan(strict, module, measured) == first
+
+
+@pytest.mark.parametrize("algorithm", ["heuristic", "measured"])
+def test_a_log_alone_replays_the_plans_with_a_gpu_and_without(
+    algorithm: Literal["heuristic", "measured"],
+    pretend_planner: Path,
+    shared_context: BuildContext,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module, options = Module.of(partitions_of(residual_block())), CudnnOptions(algorithm)
+    for index in range(2):
+        (pretend_planner / f"{index}.plan").write_bytes(b"plan %d" % index)
+        (pretend_planner / f"{index}.txt").write_text(f"{index * 10} engine {index}")
+    log = tmp_path / "log.jsonl"
+    recording = dataclasses.replace(shared_context, tuning_log=log)
+    made = plan(recording, module, options)
+    before = log.read_bytes()
+    elsewhere = dataclasses.replace(recording, work_dir=tmp_path / "elsewhere", replay=True)
+    assert plan(elsewhere, module, options) == made
+    monkeypatch.setattr(plans_module, "device_name", lambda _: None)
+    assert plan(elsewhere, module, options) == made
+    assert log.read_bytes() == before
+    assert not (elsewhere.work_dir / "plans" / "tuning").exists()
+    assert (pretend_planner / "runs").read_text() == "run\n"
+    # Of what is in no log, a replay makes what takes no time; without a GPU the device will.
+    unknown = dataclasses.replace(elsewhere, tuning_log=None)
+    if algorithm == "measured":
+        with pytest.raises(ReplayMissError, match="cudnn's tuning of"):
+            plan(unknown, module, options)
+    else:
+        assert plan(unknown, module, options) == [None, None]
+        monkeypatch.setattr(plans_module, "device_name", lambda _: "pretended")
+        assert plan(unknown, module, options) == made
+        assert not (elsewhere.work_dir / "plans" / "tuning").exists()
 
 
 def test_a_planner_that_crashes_is_an_error(
@@ -303,7 +338,7 @@ def test_a_planner_that_crashes_is_an_error(
 def test_without_a_gpu_no_plan_is_built(
     monkeypatch: pytest.MonkeyPatch, shared_context: BuildContext
 ) -> None:
-    monkeypatch.setattr(plans_module, "has_device", lambda: False)
+    monkeypatch.setattr(plans_module, "device_name", lambda _: None)
     module = Module.of(partitions_of(residual_block()))
     assert plan(shared_context, module, CudnnOptions()) == [None, None]
     made = render_stubs(module, [None, None], CudnnOptions())

@@ -90,8 +90,7 @@ def test_cudnn_plans_the_graphs_that_are_built_in_one_run(
             (output / f"{index}.txt").write_text("0 engine")
         return True
 
-    monkeypatch.setattr(plans, "_device_is", lambda _: True)
-    monkeypatch.setattr(plans, "_device_name", lambda: "a GPU")
+    monkeypatch.setattr(plans, "device_name", lambda _: "a GPU")
     monkeypatch.setattr(plans, "link_planner", lambda *_: Path("planner"))
     monkeypatch.setattr(plans, "run_planner", planner)
     context = BuildContext(tmp_path, tmp_path / "work")
