@@ -138,7 +138,7 @@ def _load(
 ) -> None:
     result.figures["load_sec"] = process.load(plan.seed, plan.load_limit_sec)
     outputs[result.engine] = process.outputs()
-    process.pause()
+    process.suspend()
 
 
 def _compare(results: Sequence[EngineResult], outputs: Mapping[str, list[Array]]) -> None:
@@ -175,4 +175,4 @@ def _run_rounds(
 def _take_turn(result: EngineResult, process: EngineProcess, plan: Plan) -> None:
     process.resume()
     result.round_sec.append(statistics.median(process.time(plan.turn)))
-    process.pause()
+    process.suspend()

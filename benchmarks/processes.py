@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.child import ChildError, ChildProcess
+from benchmarks.child import ChildError, JsonChild
 from benchmarks.engines.base import Array, EngineMissingError, Job
 
 EngineError = ChildError
@@ -39,7 +39,7 @@ class Turn:
     min_calls: int = 3
 
 
-class EngineProcess(ChildProcess):
+class EngineProcess(JsonChild):
     """A worker process; use as a context manager, it is killed at the end whatever happens.
 
     Raises
@@ -59,10 +59,8 @@ class EngineProcess(ChildProcess):
             ("OMP_NUM_THREADS", "COLLAGE_NUM_THREADS", "TVM_NUM_THREADS"), threads
         )
         arguments = [engine, str(job.model), str(job.work_dir), threads]
-        super().__init__(["benchmarks.engines.worker", *arguments], log, environment)
-
-    def __enter__(self) -> EngineProcess:
-        return self
+        super().__init__("benchmarks.engines.worker", arguments, log, environment)
+        self._outputs = log.with_suffix(".npz")
 
     def versions(self) -> dict[str, str]:
         """Versions of the engine's libraries."""
@@ -78,9 +76,8 @@ class EngineProcess(ChildProcess):
 
     def outputs(self, limit_sec: float = 300.0) -> list[Array]:
         """The outputs of one call."""
-        path = self._log.with_suffix(".npz")
-        self.ask({"do": "outputs", "path": str(path)}, limit_sec)
-        with np.load(path, allow_pickle=False) as arrays:
+        self.ask({"do": "outputs", "path": str(self._outputs)}, limit_sec)
+        with np.load(self._outputs, allow_pickle=False) as arrays:
             return [arrays[name] for name in arrays.files]
 
     def time(self, turn: Turn, limit_sec: float = 300.0) -> list[float]:

@@ -102,3 +102,14 @@ class MeasurementError(CollageError):
 class ProtocolError(CollageError):
     """A message between this project's processes that cannot be read: torn, of another version, or
     with a field that is unknown or of the wrong type."""
+
+
+def telling_line(error: BaseException) -> str:
+    """The line of an error's message that says most, or its type where there is no message.
+
+    TVM's messages begin with a stack trace and end with what went wrong.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith("Traceback"):
+        return lines[-1]
+    return lines[0] if lines else type(error).__name__

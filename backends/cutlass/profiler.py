@@ -6,11 +6,8 @@ one after the other, runs it on random data, times it with events and writes a s
 
 from __future__ import annotations
 
-import contextlib
 import json
-import subprocess
 import tempfile
-import threading
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -29,6 +26,11 @@ from collage.backends.devices import CUDA
 from collage.backends.storage.device_lock import exclusive
 from collage.backends.toolchain import native
 from collage.backends.toolchain.artifact_cache import make_once
+from collage.backends.toolchain.child_process import (
+    ChildDiedError,
+    ChildProcess,
+    ChildTimeoutError,
+)
 from collage.backends.toolchain.cuda_runtime import device_name
 from collage.backends.toolchain.cuda_toolkit import cached_cuda_compilation, cudart
 
@@ -178,15 +180,13 @@ class _Program:
     """The program, started when it is needed; a context manager that ends it."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[str] | None = None
-        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed on exit
+        self._process: ChildProcess | None = None
 
     def __enter__(self) -> _Program:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._end()
-        self._errors.close()
+        self._end(TIME_LIMIT_SEC)
 
     @property
     def is_running(self) -> bool:
@@ -195,23 +195,13 @@ class _Program:
 
     def start(self, path: Path) -> None:
         """Start the program at ``path``."""
-        self._errors.seek(0)
-        self._errors.truncate()
-        self._process = subprocess.Popen(
-            [str(path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-        )
+        self._process = ChildProcess([str(path)], own_group=False)
         self.hear("started", START_LIMIT_SEC)
 
     def tell(self, line: str) -> None:
         """Hand it a line; when it has ended, :meth:`hear` says why."""
-        assert self._process is not None and self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(f"{line}\n")
-            self._process.stdin.flush()
+        assert self._process is not None
+        self._process.send(line.encode())
 
     def hear(self, begin: str, limit_sec: float | None = None) -> str:
         """Its next line, which begins so.
@@ -223,36 +213,24 @@ class _Program:
         _RunError
             When it does not answer in time, or something else; it is ended.
         """
-        process = self._process
-        assert process is not None and process.stdout is not None
+        assert self._process is not None
         limit_sec = TIME_LIMIT_SEC if limit_sec is None else limit_sec
-        timer = threading.Timer(limit_sec, process.kill)
-        timer.start()
         try:
-            answer = process.stdout.readline()
-        finally:
-            out_of_time = not timer.is_alive()
-            timer.cancel()
-        if answer.startswith(begin):
-            return answer
-        status = self._end()
-        if out_of_time:
-            raise _RunError(f"it did not end within {limit_sec:g} s")
-        if answer:
+            answer = self._process.receive(limit_sec).decode(errors="replace")
+        except ChildTimeoutError as err:
+            self._end()
+            raise _RunError(f"it did not end within {limit_sec:g} s") from err
+        except ChildDiedError as err:
+            self._end()
+            last = err.last_words or "no message"
+            raise _DiedError(f"it failed with exit status {err.status}: {last}") from err
+        if not answer.startswith(begin):
+            self._end(TIME_LIMIT_SEC)
             raise _RunError(f"it prints '{answer.strip()}'")
-        self._errors.seek(0)
-        last = (self._errors.read().strip().splitlines() or ["no message"])[-1]
-        raise _DiedError(f"it failed with exit status {status}: {last}")
+        return answer
 
-    def _end(self) -> int:
-        """End it, if it has not ended; its exit status."""
+    def _end(self, limit_sec: float = 0.0) -> None:
+        """End it, if it has not ended; with some time to do so by itself."""
         process, self._process = self._process, None
-        if process is None:
-            return 0
-        with process:
-            try:
-                # Also closes its input, upon which it ends.
-                process.communicate(timeout=TIME_LIMIT_SEC)
-            except subprocess.TimeoutExpired:
-                process.kill()
-        return process.returncode
+        if process is not None:
+            process.end(limit_sec)

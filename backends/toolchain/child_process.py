@@ -1,9 +1,9 @@
 """Child processes that are spoken to in lines: one line asks, one line answers.
 
-Whatever a child does, its parent goes on: a child is killed with everything that it started, dies
-with the thread that started it, however that ends (on Linux), and says in its standard error why
-it ended.
-:mod:`collage.backends.toolchain.child_boot` is the other end of one that runs Python.
+Whatever a child does, its parent goes on: a child is killed with everything that it started, and
+says in its standard error why it ended. One that runs Python (its other end is
+:mod:`collage.backends.toolchain.child_boot`) dies with the thread that started it, however that
+ends.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 from collage.backends.toolchain import child_boot
 
@@ -88,6 +88,10 @@ class ChildProcess:
         Added to this process's.
     log : Path, optional
         Gets its standard error; by default a file that goes with the child.
+    own_group : bool
+        Whether it leads a process group: killing it reaches what it started, and a Ctrl-C only
+        the parent. Without, whoever kills the parent's group kills it too, which a program that
+        does not watch its parent needs.
     """
 
     def __init__(
@@ -95,6 +99,8 @@ class ChildProcess:
         command: Sequence[str],
         environment: Mapping[str, str] | None = None,
         log: Path | None = None,
+        *,
+        own_group: bool = True,
     ) -> None:
         self._errors: IO[bytes] = _log_file(log)
         self._process = subprocess.Popen(
@@ -104,14 +110,14 @@ class ChildProcess:
             stderr=self._errors,
             bufsize=0,
             env={**os.environ, **(environment or {})},
-            # A session of its own: a Ctrl-C reaches only the parent, and killing reaches all.
-            start_new_session=True,
+            start_new_session=own_group,
         )
+        self._kill = os.killpg if own_group else os.kill
         assert self._process.stdin is not None and self._process.stdout is not None
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
         self._buffer = b""
 
-    def __enter__(self) -> ChildProcess:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -125,7 +131,7 @@ class ChildProcess:
     @property
     def alive(self) -> bool:
         """Whether it has not ended."""
-        return self._process.returncode is None and _ended(self.pid, os.WNOHANG) is None
+        return not self._has_ended(os.WNOHANG)
 
     def fileno(self) -> int:
         """The pipe that becomes readable with the answer, for ``select``."""
@@ -152,7 +158,7 @@ class ChildProcess:
             return None
         chunk = os.read(self.fileno(), 1 << 20)
         if not chunk:
-            _ended(self.pid)
+            self._has_ended()
             self.kill()
             raise ChildDiedError(self._process.returncode, self.last_words())
         self._buffer += chunk
@@ -177,7 +183,7 @@ class ChildProcess:
             line = self.poll(left)
             if line is not None:
                 return line
-        raise ChildTimeoutError(f"no answer within {limit_sec:g} s")
+        raise ChildTimeoutError(f"gave no answer within {limit_sec:g} s")
 
     def last_words(self) -> str:
         """The last line of its standard error, shortened."""
@@ -213,10 +219,21 @@ class ChildProcess:
         for stream in (self._stdin, self._stdout, self._errors):
             stream.close()
 
+    def _has_ended(self, options: int = 0) -> bool:
+        """Waited for, but not taken note of: until it is killed, its number stays its own."""
+        if self._process.returncode is not None:
+            return True
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | options) is not None
+        except ChildProcessError:
+            return True  # Another thread has just killed it.
+
     def _signal(self, number: signal.Signals) -> None:
         # Once it was waited for, its number may be another's.
         if self._process.returncode is None:
-            os.killpg(self._process.pid, number)
+            # Another thread may kill it at the same time.
+            with contextlib.suppress(ProcessLookupError):
+                self._kill(self._process.pid, number)
 
 
 def _log_file(path: Path | None) -> IO[bytes]:
@@ -224,8 +241,3 @@ def _log_file(path: Path | None) -> IO[bytes]:
         return tempfile.TemporaryFile()
     path.parent.mkdir(parents=True, exist_ok=True)
     return path.open("w+b")
-
-
-def _ended(pid: int, options: int = 0) -> os.waitid_result | None:
-    """How a child ended, waited for but not taken note of: its number stays its own."""
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | options)

@@ -1,14 +1,12 @@
 """The process an engine runs in: answers requests, one JSON object per line.
 
-Started by :class:`benchmarks.processes.EngineProcess`. Requests come on standard input; answers
-leave on what was standard output, while anything that libraries print goes to standard error.
+Started by :class:`benchmarks.processes.EngineProcess`.
 """
 
 from __future__ import annotations
 
 import gc
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -16,17 +14,15 @@ from typing import Any
 import numpy as np
 import onnx
 
-from benchmarks.child import claim_standard_output, die_with_parent, serve
+from benchmarks.child import serve
 from benchmarks.engines import ENGINES
 from benchmarks.engines.base import EngineMissingError, Job, Session
 from benchmarks.models import random_inputs
+from collage.backends.toolchain.child_boot import Line
 
 
-def main() -> None:
-    """Answer requests until standard input closes."""
-    die_with_parent()
-    answers = claim_standard_output()
-    engine_name, model, work_dir, threads = sys.argv[1:5]
+def main(line: Line, engine_name: str, model: str, work_dir: str, threads: str) -> None:
+    """Answer requests until there are no more."""
     cores = sorted(os.sched_getaffinity(0))[: int(threads)]
     os.sched_setaffinity(0, cores)
     worker = Worker(engine_name, Job(Path(model), Path(work_dir), int(threads)))
@@ -37,7 +33,7 @@ def main() -> None:
         except EngineMissingError as err:
             return {"missing": str(err)}
 
-    serve(answers, answer)
+    serve(line, answer)
 
 
 class Worker:
@@ -100,7 +96,3 @@ class Worker:
         if self._session is None:
             raise RuntimeError("asked to run before the model was loaded")
         return self._session
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,5 @@
 """The process that compiles cases, or runs them on a device: JSON requests, JSON answers.
 
-    python -m benchmarks.gpu.case_worker
-
 Whoever compiles also evaluates the reference, so that a process with a GPU context does little else
 than run kernels, and dies alone when one of them corrupts it.
 """
@@ -20,23 +18,23 @@ import tvm
 from numpy.typing import NDArray
 from tvm import relax
 
-from benchmarks.child import claim_standard_output, die_with_parent, serve
+from benchmarks.child import serve
 from benchmarks.gpu.case_compile import ARCH, compile_case, cuda_target
 from benchmarks.gpu.cases import CudaCase, case_of
 from benchmarks.gpu.float64 import widen, widened
 from collage.backends.contract.base import BuildContext
 from collage.backends.contract.registry import get_backend
+from collage.backends.toolchain.child_boot import Line
 from collage.cost.workload.arrays import load_arrays, save_arrays
 
 Array = NDArray[Any]
 Answer = dict[str, Any]
 
 
-def main() -> None:
-    """Answer requests until standard input closes."""
-    die_with_parent()
+def main(line: Line) -> None:
+    """Answer requests until there are no more."""
     tasks = {"compile": compile_and_refer, "run": run_and_compare}
-    serve(claim_standard_output(), lambda request: tasks[request["do"]](request))
+    serve(line, lambda request: tasks[request["do"]](request))
 
 
 def device_target(kind: str, arch: str = "") -> tvm.target.Target:
@@ -146,7 +144,3 @@ def _largest_error(outputs: Sequence[Array], expected: Sequence[Array]) -> float
             raise ValueError("a constant output proves nothing")
         worst = max(worst, float(np.abs(wide - wanted).max() / np.abs(wanted).max()))
     return worst
-
-
-if __name__ == "__main__":
-    main()

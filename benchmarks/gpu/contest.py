@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.child import ChildError, ChildProcess
+from benchmarks.child import ChildError, JsonChild
 from benchmarks.gpu import device
 from benchmarks.gpu.lanes import Lane
 from benchmarks.statistics import max_relative_difference
@@ -141,7 +141,7 @@ class Contest:
         self._compiler_cache = (work if cache is None else cache / work.name) / "inductor"
         self._is_warm = self._compiler_cache.exists()
         self.rows: dict[str, Row] = {}
-        self._running: dict[str, ChildProcess] = {}
+        self._running: dict[str, JsonChild] = {}
         self._outputs: dict[str, list[np.ndarray]] = {}
         self._stack = ExitStack()
 
@@ -165,14 +165,14 @@ class Contest:
     def _left(self, until: float) -> float:
         return max(1.0, until - time.monotonic())
 
-    def _child(self, engine: str) -> ChildProcess:
+    def _child(self, engine: str) -> JsonChild:
         plan = self._plan
-        arguments = [_WORKER, engine, self._model, str(self._batch)]
+        arguments = [engine, self._model, str(self._batch)]
         arguments += [str(self._work / "weights.pt"), str(self._work), plan.device, plan.dtype]
         log = self._work / f"{_file_name(engine)}.stderr"
         inductor = {"TORCHINDUCTOR_CACHE_DIR": str(self._compiler_cache)}
         environment = {**self._lane.environment, **inductor}
-        return self._stack.enter_context(ChildProcess(arguments, log, environment))
+        return self._stack.enter_context(JsonChild(_WORKER, arguments, log, environment))
 
     def _build(self) -> None:
         self._say("weights and reference")

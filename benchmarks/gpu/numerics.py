@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.child import ChildError, ChildProcess
+from benchmarks.child import ChildError, JsonChild
 from benchmarks.gpu import device
 from benchmarks.gpu.cases import CudaCase, cases_of, families
 from benchmarks.gpu.lanes import Lane, lanes
@@ -201,7 +201,7 @@ class _Replaceable:
 
     def __init__(self, log: Path, environment: Mapping[str, str], *, after_any: bool) -> None:
         self._log, self._environment, self._after_any = log, environment, after_any
-        self._child: ChildProcess | None = None
+        self._child: JsonChild | None = None
 
     def __enter__(self) -> _Replaceable:
         return self
@@ -211,7 +211,7 @@ class _Replaceable:
 
     def ask(self, request: dict[str, Any], limit_sec: float) -> dict[str, Any]:
         if self._child is None:
-            self._child = ChildProcess([_WORKER], self._log, self._environment)
+            self._child = JsonChild(_WORKER, [], self._log, self._environment)
         try:
             return self._child.ask(request, limit_sec)
         except ChildError as err:

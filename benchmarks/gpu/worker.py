@@ -1,11 +1,7 @@
-"""The process a contender runs in: JSON requests, JSON answers.
-
-python -m benchmarks.gpu.worker ENGINE MODEL BATCH WEIGHTS WORK_DIR DEVICE DTYPE
-"""
+"""The process a contender runs in: JSON requests, JSON answers."""
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -13,20 +9,27 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.child import claim_standard_output, die_with_parent, serve
+from benchmarks.child import serve
 from benchmarks.gpu import networks
 from benchmarks.gpu.engines import engine_of
 from benchmarks.gpu.engines.base import Job, Missing, Timer
 from benchmarks.gpu.engines.torch_engine import EagerEngine
+from collage.backends.toolchain.child_boot import Line
 
 
-def main() -> None:
-    """Answer requests until standard input closes."""
-    die_with_parent()
-    answers = claim_standard_output()
-    name, model, batch, weights, work_dir, device, dtype = sys.argv[1:8]
+def main(
+    line: Line,
+    name: str,
+    model: str,
+    batch: str,
+    weights: str,
+    work_dir: str,
+    device: str,
+    dtype: str,
+) -> None:
+    """Answer requests until there are no more."""
     job = Job(model, int(batch), Path(weights), Path(work_dir), device, dtype)
-    serve(answers, Worker(name, job).answer)
+    serve(line, Worker(name, job).answer)
 
 
 class Worker:
@@ -79,7 +82,3 @@ class Worker:
         if self._job.device == "cuda":
             torch.cuda.synchronize()
         return {"load_sec": time.perf_counter() - begin, **self._session.figures()}
-
-
-if __name__ == "__main__":
-    main()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from collage.backends.contract.errors import CollageError, ProtocolError
+from collage.backends.contract.errors import CollageError, ProtocolError, telling_line
 from collage.cost.base import CostStatus
 from collage.cost.processes.messages import (
     Answer,
@@ -98,8 +98,7 @@ class Tasks:
 
 def _failure(request: AnyRequest, error: Exception) -> Failure:
     """The answer that reports an exception as a typed status with a one-line reason."""
-    text = str(error).strip()
-    reason = _telling_line(text) or type(error).__name__
+    text, reason = str(error), telling_line(error)
     if not isinstance(error, CollageError):
         reason = f"{type(error).__name__}: {reason}"
     if isinstance(error, DeviceLostError) and error.crashed:
@@ -111,11 +110,3 @@ def _failure(request: AnyRequest, error: Exception) -> Failure:
         status = CostStatus.BUILD_FAILED if building else CostStatus.RUN_FAILED
     lost = isinstance(error, DeviceLostError)
     return Failure(status=status, reason=reason[:300], replace=lost)
-
-
-def _telling_line(text: str) -> str:
-    """TVM's messages begin with a stack trace and end with what went wrong."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if len(lines) > 1 and lines[0].startswith("Traceback"):
-        return lines[-1]
-    return lines[0] if lines else ""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.child import ChildProcess
+from benchmarks.child import JsonChild
 from benchmarks.gpu.case_compile import ARCH, cuda_target
 from benchmarks.gpu.cases import case_names, case_of, cases_of, families
 from collage.backends.contract.base import BackendTarget
@@ -67,7 +67,7 @@ class _Compilers:
         # The child dies with the thread that started it, which the pool keeps.
         if not hasattr(self._own, "child"):
             log = self._folder.with_name(f"{folder.name}.stderr")
-            self._own.child = ChildProcess(["benchmarks.gpu.case_worker"], log)
+            self._own.child = JsonChild("benchmarks.gpu.case_worker", [], log)
         answer: dict[str, Any] = self._own.child.ask(request, _LIMIT_SEC)
         return answer
 

@@ -70,7 +70,7 @@ def test_difference_is_relative_to_the_largest_value() -> None:
 
 def test_paused_process_stands_still(process: EngineProcess) -> None:
     worker = psutil.Process(process.pid)
-    process.pause()
+    process.suspend()
     before = worker.cpu_times()
     with pytest.raises(EngineError, match="no answer"):
         process.time(_SHORT.turn, limit_sec=0.5)
@@ -79,7 +79,7 @@ def test_paused_process_stands_still(process: EngineProcess) -> None:
 
 
 def test_turn_times_calls(process: EngineProcess) -> None:
-    process.pause()
+    process.suspend()
     process.resume()
     samples = process.time(Turn(settle_sec=0.0, turn_sec=0.0, min_calls=7))
     assert len(samples) == 7
@@ -97,7 +97,7 @@ def test_stopped_worker_dies_with_its_parent(job: Job) -> None:
         "import os, sys; from pathlib import Path; from benchmarks.engines import Job;"
         "from benchmarks.processes import EngineProcess;"
         "p = EngineProcess('onnxruntime', Job(Path(sys.argv[1]), Path(sys.argv[2]), 1));"
-        "p.load(seed=0, limit_sec=60); p.pause(); print(p.pid, flush=True); os._exit(0)"
+        "p.load(seed=0, limit_sec=60); p.suspend(); print(p.pid, flush=True); os._exit(0)"
     )
     done = subprocess.run(
         [sys.executable, "-c", script, str(job.model), str(job.work_dir)],
