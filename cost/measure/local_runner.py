@@ -9,7 +9,7 @@ from dataclasses import replace
 from collage.cost.base import Cost, CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.device import CPU_POLICY, DevicePolicy
-from collage.cost.measure.runner import Alone, RunJob, Runner, RunResult
+from collage.cost.measure.runner import ExclusiveDevice, RunJob, Runner, RunResult
 from collage.cost.processes.messages import Done, Failure, Judge, Measure, Measured, Prepare, Run
 from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
 
@@ -56,21 +56,21 @@ class LocalRunner(Runner):
     def run(self, job: RunJob) -> RunResult:
         return self._run(job, nullcontext)
 
-    def run_sharing(self, job: RunJob, alone: Alone) -> RunResult:
-        """Needs the device alone only from the first call to the last one that is timed, unless it
-        is one on which everything else runs too."""
+    def run_sharing(self, job: RunJob, exclusive: ExclusiveDevice) -> RunResult:
+        """See :meth:`Runner.run_sharing`; holds the device only from the first call to the last one
+        that is timed, unless it is one on which everything else runs too."""
         if self._policy.kind.compiles_beside:
-            return self._run(job, alone)
-        return super().run_sharing(job, alone)
+            return self._run(job, exclusive)
+        return super().run_sharing(job, exclusive)
 
-    def _run(self, job: RunJob, alone: Alone) -> RunResult:
+    def _run(self, job: RunJob, exclusive: ExclusiveDevice) -> RunResult:
         begin, self._waited_sec = time.perf_counter(), 0.0
         worker = self._ready_worker()
         first = worker.requests == 0
-        result = self._ask(worker, job, alone)
+        result = self._ask(worker, job, exclusive)
         if result.cost.status is CostStatus.CRASHED and not first:
             # An earlier candidate may have corrupted the process; only a fresh one can accuse.
-            result = self._ask(self._ready_worker(), job, alone)
+            result = self._ask(self._ready_worker(), job, exclusive)
         if self._fresh_process:
             self.close()
         elapsed = time.perf_counter() - begin - self._waited_sec
@@ -102,9 +102,9 @@ class LocalRunner(Runner):
             self._initial_bytes = self._worker.resident_bytes
         return self._worker
 
-    def _ask(self, worker: WorkerProcess, job: RunJob, alone: Alone) -> RunResult:
+    def _ask(self, worker: WorkerProcess, job: RunJob, exclusive: ExclusiveDevice) -> RunResult:
         try:
-            answer = self._answer(worker, job, alone)
+            answer = self._answer(worker, job, exclusive)
         except WorkerFailure as err:
             self.close()
             return RunResult(Cost(err.status, reason=f"the candidate {err.reason}"))
@@ -125,7 +125,9 @@ class LocalRunner(Runner):
             clocks=answer.clocks,
         )
 
-    def _answer(self, worker: WorkerProcess, job: RunJob, alone: Alone) -> Measured | Failure:
+    def _answer(
+        self, worker: WorkerProcess, job: RunJob, exclusive: ExclusiveDevice
+    ) -> Measured | Failure:
         """What the worker says to the job; a GPU is held between the first and the last call.
 
         A candidate that fails leaves the context, and one that hangs or crashes only after its
@@ -141,7 +143,7 @@ class LocalRunner(Runner):
         if isinstance(prepared, Failure):
             return prepared
         begin = time.perf_counter()
-        with alone():
+        with exclusive():
             self._waited_sec += time.perf_counter() - begin
             worker.go_on(Measure())
             timed = worker.receive(Done)

@@ -1,4 +1,4 @@
-"""Answers from the log: what it holds is never measured again."""
+"""Looks measurements up in the log: what it holds is never made again."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from collage.cost.workload.workload import Workload
 NO_TIME = Cost(CostStatus.UNKNOWN, reason="not measured: the time budget was spent")
 
 Question = tuple[Workload, BackendTarget]
+"""What it costs to run a workload on a target."""
 
 
 @dataclass
@@ -46,7 +47,7 @@ class MeasureStats:
     seconds_holding: float = 0.0
 
 
-class Answers:
+class RecordLookup:
     """The log as one cost model uses it.
 
     Parameters
@@ -66,7 +67,15 @@ class Answers:
     def misses(
         self, keys: Sequence[RecordKey], questions: Sequence[Question]
     ) -> dict[RecordKey, Question]:
-        """The questions that the log does not answer, each once."""
+        """The questions that the log does not answer, each once.
+
+        Parameters
+        ----------
+        keys : sequence of RecordKey
+            Of the questions at the same positions.
+        questions : sequence of (Workload, BackendTarget)
+            What is going to be measured where the log lacks it.
+        """
         self.database.refresh()
         missing: dict[RecordKey, Question] = {}
         for key, question in zip(keys, questions, strict=True):
@@ -109,7 +118,15 @@ class Answers:
 
 
 def partition_miss(question: Question, count: int) -> ReplayMissError:
-    """The error for a strict replay that asks for what the log does not hold."""
+    """The error of a strict replay that asks for what the log does not hold.
+
+    Parameters
+    ----------
+    question : (Workload, BackendTarget)
+        The first of those that it lacks.
+    count : int
+        How many it lacks.
+    """
     workload, target = question
     return ReplayMissError(
         f"the log holds no measurement of '{workload.describe()}' ({workload.key[:12]}) "

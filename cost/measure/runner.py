@@ -63,7 +63,7 @@ class RunResult:
     clocks: Clocks | None = None
 
 
-Alone = Callable[[], AbstractContextManager[None]]
+ExclusiveDevice = Callable[[], AbstractContextManager[None]]
 """Gives a context in which no other process measures on the device; entering it may take long."""
 
 
@@ -86,19 +86,19 @@ class Runner(ABC):
             When measuring itself is impossible: no worker can be started.
         """
 
-    def run_sharing(self, job: RunJob, alone: Alone) -> RunResult:
+    def run_sharing(self, job: RunJob, exclusive: ExclusiveDevice) -> RunResult:
         """As :meth:`run`, on a device that other processes measure on too.
 
-        All of it is done alone, unless a runner knows better: others wait that long.
+        All of it is done while the device is held, unless a runner knows better: others wait that long.
 
         Parameters
         ----------
         job : RunJob
             What to check and time.
-        alone : callable
+        exclusive : callable
             Gives the context in which to time it; nothing else is to be in it.
         """
-        with alone():
+        with exclusive():
             return self.run(job)
 
     def warm_up(self) -> None:  # noqa: B027 (nothing to do is a good answer)

@@ -24,7 +24,7 @@ from collage.cost.device import DevicePolicy
 from collage.cost.measure.builder import Builder, BuildJob, BuildResult
 from collage.cost.measure.end_to_end import EndToEndTimer, WholeModel
 from collage.cost.measure.model_builder import ModelJob, ModelResult, compile_models
-from collage.cost.measure.replay import Answers, MeasureStats, Question
+from collage.cost.measure.replay import MeasureStats, Question, RecordLookup
 from collage.cost.measure.runner import RunJob, Runner, RunResult
 from collage.cost.measure.tuning import Tuning
 from collage.cost.processes.plugins import plugins_for
@@ -49,7 +49,7 @@ class Measurer:
         What differs between kinds of devices.
     runner : Runner
         Times; closed with the measurer.
-    answers : Answers
+    lookup : RecordLookup
         Where records go.
     stats : MeasureStats
         Gets the seconds.
@@ -69,7 +69,7 @@ class Measurer:
         config: MeasureConfig,
         policy: DevicePolicy,
         runner: Runner,
-        answers: Answers,
+        lookup: RecordLookup,
         stats: MeasureStats,
         progress: ProgressCallback,
         *,
@@ -81,7 +81,7 @@ class Measurer:
         self._config = config
         self._policy = policy
         self._runner = runner
-        self._answers = answers
+        self._lookup = lookup
         self._stats = stats
         self._progress = progress
         self._parallel = parallel_builds or policy.builders()
@@ -115,15 +115,15 @@ class Measurer:
                 begun = dict(ready[:size])
                 waiting = [miss for miss in waiting if miss[0] not in begun]
                 # Another search may have measured some of them meanwhile.
-                self._answers.database.refresh()
-                batch = [miss for miss in begun.items() if self._answers.still_missing(miss[0])]
+                self._lookup.database.refresh()
+                batch = [miss for miss in begun.items() if self._lookup.still_missing(miss[0])]
                 with tempfile.TemporaryDirectory(dir=self.scratch(), prefix="measure-") as folder:
                     _Batch(self, batch, Path(folder), within_budget=within_budget).measure()
 
     def _tuning(self, questions: Iterable[Question]) -> Tuning:
         context = replace(self._context, work_dir=self.scratch() / "tuning")
         return Tuning(
-            questions, context, self._config, self._policy, lambda text: self._tell("tune", text)
+            questions, context, self._config, self._policy, lambda text: self._report("tune", text)
         )
 
     def compile_models(
@@ -170,7 +170,7 @@ class Measurer:
         made = []
         for model, key, result in zip(models, keys, results, strict=True):
             backends = ",".join(sorted({target.backend for target in model.targets}))
-            made.append(self._answers.keep(_record(key, result, model.description, backends)))
+            made.append(self._lookup.keep(_record(key, result, model.description, backends)))
         return made
 
     @contextmanager
@@ -178,7 +178,7 @@ class Measurer:
         """The device, for as long as the context lasts."""
 
         def waiting() -> None:
-            self._tell("wait", "another process is measuring on this device")
+            self._report("wait", "another process is measuring on this device")
 
         asked = time.perf_counter()
         with exclusive(self._policy.kind, waiting):
@@ -221,7 +221,7 @@ class Measurer:
     def _time_is_up(self) -> bool:
         return self._deadline is not None and time.monotonic() >= self._deadline
 
-    def _tell(self, stage: str, message: str) -> None:
+    def _report(self, stage: str, message: str) -> None:
         self._progress(ProgressEvent(stage, self._done, self._wanted, message))
 
 
@@ -291,10 +291,10 @@ class _Batch:
             owner._stats.seconds_running += result.run_sec
         text, backend = job.workload.describe(), job.target.backend
         key = self._questions[index][0]
-        owner._answers.keep(_record(key, result, text, backend, build.build_sec))
+        owner._lookup.keep(_record(key, result, text, backend, build.build_sec))
         shutil.rmtree(job.folder, ignore_errors=True)
         owner._done += 1
-        owner._tell("measure", f"{text} on {backend}: {_text(result)}")
+        owner._report("measure", f"{text} on {backend}: {_text(result)}")
 
 
 def _record(

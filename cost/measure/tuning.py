@@ -19,8 +19,6 @@ from collage.cost.processes.plugins import plugins_for
 from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
 from collage.cost.workload.workload import Workload
 
-Tell = Callable[[str], None]
-
 
 class Tuning:
     """One process for each target that tunes; use as a context manager, which ends them.
@@ -38,7 +36,7 @@ class Tuning:
         Limits of time and memory, seed.
     policy : DevicePolicy
         Of the device: nothing is tuned where that would disturb what is timed.
-    tell : callable
+    report : callable
         Told what begins, and in the end what failed.
     """
 
@@ -48,9 +46,9 @@ class Tuning:
         context: BuildContext,
         config: MeasureConfig,
         policy: DevicePolicy,
-        tell: Tell,
+        report: Callable[[str], None],
     ) -> None:
-        self._context, self._config, self._policy, self._tell = context, config, policy, tell
+        self._context, self._config, self._policy, self._report = context, config, policy, report
         self._lock = threading.Lock()
         self._closed = False
         self._workers: set[WorkerProcess] = set()
@@ -62,7 +60,7 @@ class Tuning:
         self._pool = ThreadPoolExecutor(max(1, len(wanted)), thread_name_prefix="collage-tuning")
         self._running: dict[BackendTarget, Future[str]] = {}
         for target, found in wanted.items():
-            tell(f"{target.backend} chooses kernels for {len(found)} candidates")
+            report(f"{target.backend} chooses kernels for {len(found)} candidates")
             self._running[target] = self._pool.submit(self._tune, target, found)
 
     def __enter__(self) -> Tuning:
@@ -88,7 +86,7 @@ class Tuning:
         self._pool.shutdown()
         for target in ended:
             if reason := self._running[target].result():
-                self._tell(f"{target.backend} did not tune all at once: {reason}")
+                self._report(f"{target.backend} did not tune all at once: {reason}")
 
     def is_under_way(self, target: BackendTarget) -> bool:
         """Whether a target's workloads are still being tuned."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.errors import ReplayMissError
+from collage.backends.devices import DeviceKind
 from collage.cost.base import Cost, CostModel, Overheads
 from collage.cost.config import MeasureConfig
 from collage.cost.database.jsonl import Database
@@ -21,7 +22,7 @@ from collage.cost.device import Device, policy_for
 from collage.cost.measure.end_to_end import WholeModel
 from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.measure.model_builder import ModelJob, ModelResult
-from collage.cost.measure.replay import Answers, MeasureStats, partition_miss
+from collage.cost.measure.replay import MeasureStats, RecordLookup, partition_miss
 from collage.cost.measure.runner import Runner
 from collage.cost.measure.scheduler import Measurer
 from collage.cost.models.overheads import overheads_from, probe_workloads
@@ -35,8 +36,8 @@ ROUNDS = 5
 
 
 @dataclass(frozen=True)
-class _Lane:
-    """One kind of device: what it is, and who measures there."""
+class _Site:
+    """Where targets of one kind of device are measured, and by whom."""
 
     device: Device
     keys: KeyMaker
@@ -99,9 +100,9 @@ class MeasuredCostModel(CostModel):
         self._device = device
         self._parallel_builds = parallel_builds
         self._plugins = list(plugins)
-        self._lanes: dict[str, _Lane] = {}
+        self._sites: dict[DeviceKind, _Site] = {}
         self.stats = MeasureStats()
-        self._answers = Answers(database if database is not None else Database(), self.stats)
+        self._lookup = RecordLookup(database if database is not None else Database(), self.stats)
 
     def __enter__(self) -> MeasuredCostModel:
         return self
@@ -111,13 +112,13 @@ class MeasuredCostModel(CostModel):
 
     def close(self) -> None:
         """End the worker processes. A later question starts new ones."""
-        for lane in self._lanes.values():
-            lane.measurer.close()
+        for site in self._sites.values():
+            site.measurer.close()
 
     @property
     def database(self) -> Database:
         """The log in use."""
-        return self._answers.database
+        return self._lookup.database
 
     def device(self, targets: Sequence[BackendTarget]) -> Device:
         """What measurements for these targets are made on.
@@ -127,7 +128,7 @@ class MeasuredCostModel(CostModel):
         TargetError
             When this machine has no such device.
         """
-        return self._lane(targets).device
+        return self._site(targets).device
 
     def estimate(
         self, workloads: Sequence[Workload], targets: Sequence[BackendTarget]
@@ -197,7 +198,7 @@ class MeasuredCostModel(CostModel):
             With ``replay_only``, naming the first model that the log does not hold.
         """
         keys = self._end_to_end_keys(models, inputs, expected, rounds)
-        records = self._answers.all_of(keys)
+        records = self._lookup.all_of(keys)
         found = [record for record in records if record is not None]
         if len(found) == len(models):
             return found
@@ -225,7 +226,7 @@ class MeasuredCostModel(CostModel):
         MeasurementError
             When no worker process can be started.
         """
-        return self._lane(targets).measurer.compile_models(jobs, targets)
+        return self._site(targets).measurer.compile_models(jobs, targets)
 
     def measure_end_to_end(
         self,
@@ -257,7 +258,7 @@ class MeasuredCostModel(CostModel):
             In the order given; each with its cost and its largest error.
         """
         keys = self._end_to_end_keys(models, inputs, expected, rounds)
-        measurer = self._lane_of(models).measurer
+        measurer = self._site_of(models).measurer
         return measurer.measure_models(models, libraries, keys, inputs, expected, rounds)
 
     def _end_to_end_keys(
@@ -268,34 +269,35 @@ class MeasuredCostModel(CostModel):
         rounds: int,
     ) -> list[RecordKey]:
         tensors = f"{_shapes(inputs)} -> {_shapes(expected)}; {rounds} rounds"
-        keys = self._lane_of(models).keys
+        keys = self._site_of(models).keys
         return [keys.make(END_TO_END, m.key, tensors, m.targets) for m in models]
 
-    def _lane_of(self, models: Sequence[WholeModel]) -> _Lane:
-        return self._lane([target for model in models for target in model.targets])
+    def _site_of(self, models: Sequence[WholeModel]) -> _Site:
+        return self._site([target for model in models for target in model.targets])
 
     def _answer(
         self, kind: str, workloads: Sequence[Workload], targets: Sequence[BackendTarget]
     ) -> list[Cost]:
-        lane = self._lane(targets)
+        site = self._site(targets)
         questions = list(zip(workloads, targets, strict=True))
-        keys = [lane.keys.partition(workload, target, kind) for workload, target in questions]
-        misses = self._answers.misses(keys, questions)
+        keys = [site.keys.partition(workload, target, kind) for workload, target in questions]
+        misses = self._lookup.misses(keys, questions)
         if misses and self._replay_only:
             raise partition_miss(next(iter(misses.values())), len(misses))
         if misses:
             # The overheads take a moment, and without them nothing else adds up: always measured.
-            lane.measurer.measure(misses, within_budget=kind == PARTITION)
-        return [self._answers.cost(key) for key in keys]
+            site.measurer.measure(misses, within_budget=kind == PARTITION)
+        return [self._lookup.cost(key) for key in keys]
 
-    def _lane(self, targets: Sequence[BackendTarget]) -> _Lane:
+    def _site(self, targets: Sequence[BackendTarget]) -> _Site:
         policy = policy_for(targets)
-        kind = policy.kind.name
-        if kind not in self._lanes:
-            given = self._device is not None and self._device.kind == kind
-            device = self._device if given and self._device is not None else policy.detect()
-            runner = self._runner if given or self._device is None else None
-            self._lanes[kind] = _Lane(
+        if policy.kind not in self._sites:
+            device, runner = self._device, self._runner
+            if device is None:
+                device = policy.detect()
+            elif device.kind != policy.kind.name:
+                device, runner = policy.detect(), None
+            self._sites[policy.kind] = _Site(
                 device,
                 KeyMaker(self._context, self._config, device),
                 Measurer(
@@ -303,7 +305,7 @@ class MeasuredCostModel(CostModel):
                     self._config,
                     policy,
                     runner if runner is not None else LocalRunner(self._config, policy=policy),
-                    self._answers,
+                    self._lookup,
                     self.stats,
                     self._progress,
                     parallel_builds=self._parallel_builds,
@@ -311,7 +313,7 @@ class MeasuredCostModel(CostModel):
                     deadline=self._deadline,
                 ),
             )
-        return self._lanes[kind]
+        return self._sites[policy.kind]
 
 
 def _shapes(arrays: Sequence[NDArray[Any]]) -> str:

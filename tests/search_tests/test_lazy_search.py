@@ -112,7 +112,7 @@ def butterflies(count: int) -> Instance:
             table[(a + i,), 0] = 3.0
         table[(a, a + 2), 1] = 1.0
         table[(a + 1, a + 3), 1] = 1.0
-        # Alone among singles the other diagonal is a little better.
+        # ExclusiveDevice among singles the other diagonal is a little better.
         table[(a, a + 3), 2] = 0.5
     return DataflowGraph.from_uses(uses), table_of(table)
 

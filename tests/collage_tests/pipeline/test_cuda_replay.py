@@ -104,7 +104,7 @@ def record_candidates(
         sec = TABLE.get((text, target.backend), 1e-3)
         sec = 1e-6 if key.kind == TRANSITION else sec
         cost = Cost(CostStatus.VALID, sec, sec / 50, (sec,))
-        self._answers.keep(Record(key, cost, text, target.backend))
+        self._lookup.keep(Record(key, cost, text, target.backend))
 
 
 def compile_search_alone(
@@ -132,7 +132,7 @@ def record_models(
     for model, key in zip(models, keys, strict=True):
         sec = 5e-5 if model.description == "search" else 9e-5
         cost = Cost(CostStatus.VALID, sec, sec / 50, (sec,))
-        made.append(self._answers.keep(Record(key, cost, model.description, "all", 1e-4)))
+        made.append(self._lookup.keep(Record(key, cost, model.description, "all", 1e-4)))
     return made
 
 

@@ -27,7 +27,7 @@ from collage.cost.measure import scheduler as measuring
 from collage.cost.measure.builder import BuildResult
 from collage.cost.measure.end_to_end import WholeModel
 from collage.cost.measure.model_builder import ModelResult
-from collage.cost.measure.replay import Answers, MeasureStats, Question
+from collage.cost.measure.replay import MeasureStats, Question, RecordLookup
 from collage.cost.measure.runner import RunJob, Runner, RunResult
 from collage.cost.measure.scheduler import Measurer
 from collage.cost.processes.requirements import load_needs, stage_to_measure
@@ -61,7 +61,7 @@ def measurer(
     context: BuildContext, runner: Runner, database: Database
 ) -> tuple[Measurer, MeasureStats]:
     stats = MeasureStats()
-    answers = Answers(database, stats)
+    answers = RecordLookup(database, stats)
     made = Measurer(
         context,
         MeasureConfig(),

@@ -25,7 +25,7 @@ from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import Record
 from collage.cost.device import CUDA_POLICY, Device
 from collage.cost.measure.local_runner import LocalRunner
-from collage.cost.measure.replay import Answers, MeasureStats
+from collage.cost.measure.replay import MeasureStats, RecordLookup
 from collage.cost.measure.scheduler import Measurer
 from collage.cost.progress import ProgressEvent
 from collage.testing.runner_contract import RunnerContract
@@ -136,7 +136,7 @@ class _Search:
             config,
             CUDA_POLICY,
             FragileRunner(config, policy=fragile_policy("slow")),
-            Answers(self._database, self.stats),
+            RecordLookup(self._database, self.stats),
             self.stats,
             self.events.append,
             parallel_builds=1,

@@ -20,7 +20,7 @@ from collage.cost.database.jsonl import Database
 from collage.cost.database.keys import KeyMaker
 from collage.cost.device import CPU_POLICY, CUDA_POLICY, Device, DevicePolicy
 from collage.cost.measure import scheduler as measuring
-from collage.cost.measure.replay import Answers, MeasureStats, Question
+from collage.cost.measure.replay import MeasureStats, Question, RecordLookup
 from collage.cost.measure.scheduler import Measurer
 from collage.cost.measure.tuning import Tuning
 from collage.cost.progress import ProgressEvent
@@ -75,7 +75,7 @@ class Search:
             MeasureConfig(),
             self._policy,
             SlowRunner(0.0),
-            Answers(self.database, stats),
+            RecordLookup(self.database, stats),
             stats,
             self.events.append,
             parallel_builds=2,
