@@ -89,7 +89,7 @@ class Runner(ABC):
     def run_sharing(self, job: RunJob, exclusive: ExclusiveDevice) -> RunResult:
         """As :meth:`run`, on a device that other processes measure on too.
 
-        All of it is done while the device is held, unless a runner knows better: others wait that long.
+        The device is held for all of it, unless a runner knows better: others wait that long.
 
         Parameters
         ----------

@@ -1,10 +1,14 @@
-"""Adaptive timing: as many samples as the spread asks for, few for what is hopeless."""
+"""Adaptive timing: as many samples as the spread asks for, few for what is hopeless.
+
+When samples are enough is a criterion of its own, as in NVIDIA's nvbench, and needs no device.
+"""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from collage.cost.base import Cost
 from collage.cost.config import MeasureConfig
@@ -22,19 +26,79 @@ TimeEach = Callable[[int], Sequence[float]]
 """Makes that many calls and returns the seconds that each of them took."""
 
 
+@dataclass(frozen=True)
+class StoppingCriterion:
+    """Whether there are samples enough: they agree, or the time is spent, or there are many.
+
+    Attributes
+    ----------
+    most : int
+        Enough whatever they are.
+    fewest_agreeing : int
+        Before this many, agreement means nothing.
+    fewest_in_time : int
+        This many are taken however long they last.
+    target_spread : float
+        They agree when half the distance of their 10th and 90th percentile is within this share of
+        their median.
+    budget_sec : float
+        The time for all of them.
+    """
+
+    most: int
+    fewest_agreeing: int
+    fewest_in_time: int
+    target_spread: float
+    budget_sec: float
+
+    def is_met(self, samples: Sequence[float], spent_sec: float) -> bool:
+        """Whether to stop.
+
+        Parameters
+        ----------
+        samples : sequence of float
+            Seconds; those taken so far.
+        spent_sec : float
+            What taking them took.
+        """
+        if len(samples) >= self.most:
+            return True
+        if len(samples) >= self.fewest_in_time and spent_sec >= self.budget_sec:
+            return True
+        return len(samples) >= self.fewest_agreeing and self._agree(samples)
+
+    def _agree(self, samples: Sequence[float]) -> bool:
+        cost = Cost.of_samples(samples)
+        return cost.spread_sec <= self.target_spread * cost.median_sec
+
+
 def take_samples(time_calls: TimeCalls, config: MeasureConfig) -> tuple[float, ...]:
     """Seconds per call, one mean per sample.
 
     Each sample spans enough calls to last ``min_repeat_sec``. Sampling ends early when the spread
     is below ``target_spread``, or the time is spent, after ``min_repeat`` samples. A call slower
     than ``slow_call_sec`` is sampled once.
+
+    Parameters
+    ----------
+    time_calls : callable
+        Makes and times calls.
+    config : MeasureConfig
+        How many, and how long.
     """
+    enough = StoppingCriterion(
+        config.repeat,
+        config.min_repeat,
+        config.min_repeat,
+        config.target_spread,
+        config.timing_budget_sec,
+    )
     number, elapsed = 1, time_calls(1)
     if elapsed > config.slow_call_sec:
         return (elapsed,)
     warm_sec, spent_sec = elapsed, 0.0
     samples: list[float] = []
-    while len(samples) < config.repeat:
+    while not enough.is_met(samples, spent_sec):
         elapsed = time_calls(number)
         if elapsed < _SHORT * config.min_repeat_sec:
             # Calls were disturbed when their number was settled: begin again with more of them.
@@ -46,10 +110,6 @@ def take_samples(time_calls: TimeCalls, config: MeasureConfig) -> tuple[float, .
         else:
             samples.append(elapsed / number)
             spent_sec += elapsed
-            if len(samples) >= config.min_repeat and (
-                spent_sec >= config.timing_budget_sec or _agree(samples, config)
-            ):
-                break
     return tuple(samples)
 
 
@@ -58,8 +118,22 @@ def take_single_samples(time_each: TimeEach, config: MeasureConfig) -> tuple[flo
 
     Calls come in small batches, each call after a flush of the cache. Sampling ends as
     :func:`take_samples` does, but after more samples: each of a short call is rougher.
+
+    Parameters
+    ----------
+    time_each : callable
+        Makes calls and times each.
+    config : MeasureConfig
+        How many, and how long.
     """
     cuda = config.cuda
+    enough = StoppingCriterion(
+        cuda.repeat,
+        cuda.min_repeat,
+        config.min_repeat,
+        config.target_spread,
+        config.timing_budget_sec,
+    )
     begin = time.perf_counter()
     (first,) = time_each(1)
     if first > config.slow_call_sec:
@@ -69,16 +143,6 @@ def take_single_samples(time_each: TimeEach, config: MeasureConfig) -> tuple[flo
         time_each(batch)
     samples: list[float] = []
     begin = time.perf_counter()
-    while len(samples) < cuda.repeat:
+    while not enough.is_met(samples, time.perf_counter() - begin):
         samples += time_each(min(batch, cuda.repeat - len(samples)))
-        spent = time.perf_counter() - begin >= config.timing_budget_sec
-        if spent and len(samples) >= config.min_repeat:
-            break
-        if len(samples) >= cuda.min_repeat and _agree(samples, config):
-            break
     return tuple(samples)
-
-
-def _agree(samples: Sequence[float], config: MeasureConfig) -> bool:
-    cost = Cost.of_samples(samples)
-    return cost.spread_sec <= config.target_spread * cost.median_sec

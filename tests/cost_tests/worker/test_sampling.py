@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from collage.cost.base import Cost
 from collage.cost.config import MeasureConfig
-from collage.cost.worker.sampling import take_samples
+from collage.cost.worker.sampling import StoppingCriterion, take_samples
 
 
 def clock(per_call_sec: Callable[[], float], log: list[int]) -> Callable[[int], float]:
@@ -59,6 +59,28 @@ def test_a_slow_first_call_does_not_shorten_the_samples() -> None:
     log: list[int] = []
     samples = take_samples(clock(lambda: next(times), log), CONFIG)
     assert samples == pytest.approx([1e-5] * 3) and log[-1] * 1e-5 >= CONFIG.min_repeat_sec
+
+
+@pytest.mark.parametrize(
+    ("samples", "spent_sec", "met"),
+    [
+        ([], 9.0, False),
+        ([1.0], 9.0, False),
+        ([1.0, 2.0], 0.1, False),
+        ([1.0, 2.0], 0.3, True),
+        ([1.0, 1.0, 1.0], 0.1, False),
+        ([1.0, 1.0, 1.0, 1.0], 0.1, True),
+        ([1.0, 2.0, 1.0, 2.0], 0.1, False),
+        ([1.0, 2.0] * 4, 0.1, True),
+    ],
+)
+def test_samples_are_enough_when_they_agree_or_the_time_is_spent(
+    samples: list[float], spent_sec: float, *, met: bool
+) -> None:
+    criterion = StoppingCriterion(
+        most=8, fewest_agreeing=4, fewest_in_time=2, target_spread=0.02, budget_sec=0.3
+    )
+    assert criterion.is_met(samples, spent_sec) is met
 
 
 @given(st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=30))
