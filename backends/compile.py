@@ -21,7 +21,7 @@ from collage.backends.contract.abilities import BundlesLibraries, NeedsRuntime, 
 from collage.backends.contract.backend import ExternalBackend, NativeBackend
 from collage.backends.contract.context import BuildContext
 from collage.backends.contract.errors import CompileError, OutputError, TargetError
-from collage.backends.contract.registry import CodegenFailures, encode_codegen_options
+from collage.backends.contract.registry import CodegenFailures, codegen_options
 from collage.backends.contract.requirements import LibraryRequirement
 from collage.backends.contract.target import BackendTarget
 from collage.backends.contract.target_set import members_of
@@ -106,9 +106,7 @@ def build_executable(
     mod = lift_constants(mod, {b.name for b, _ in external if b.constants_as_arguments})
     failures = CodegenFailures()
     options = {
-        t.backend: encode_codegen_options(t, context, failures)
-        for t in targets
-        if t.backend in used
+        t.backend: codegen_options(t, context, failures) for t in targets if t.backend in used
     }
     try:
         mod = relax.transform.RunCodegen(options)(mod)

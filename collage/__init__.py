@@ -12,6 +12,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from collage._version import __version__
+from collage.backends.contract.context import set_default_context
+from collage.config import Config
 
 if TYPE_CHECKING:
     from collage import transform
@@ -28,6 +30,10 @@ _HOMES = {
     "optimize": "collage.pipeline.optimize",
     "register_backend": "collage.backends.contract.registry",
 }
+
+
+# Only this package reads the environment: backends that Relax calls by itself are told here.
+set_default_context(lambda: Config.from_environment().build_context())
 
 
 def __getattr__(name: str) -> Any:

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from collage.backends.contract.context import BuildContext
 from collage.backends.contract.errors import UserError
 
 
@@ -48,3 +49,7 @@ class Config:
             num_threads=int(threads),
             cxx=os.environ.get("CXX") or "g++",
         )
+
+    def build_context(self) -> BuildContext:
+        """Where and how code generators build that Relax calls by themselves."""
+        return BuildContext(self.cache_dir, self.cache_dir / "work", self.num_threads, self.cxx)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from collage.backends.contract.errors import TargetError
 
 NUM_THREADS_ALL = 0
 """Value of ``num_threads`` that stands for every core the process may use."""
@@ -36,3 +39,28 @@ class BuildContext:
     cxx: str = "g++"
     tuning_log: Path | None = None
     replay: bool = False
+
+
+_default: Callable[[], BuildContext] | None = None
+
+
+def set_default_context(make: Callable[[], BuildContext]) -> None:
+    """Say where code generators build that Relax calls without a context.
+
+    Nothing here reads the environment: whoever does hands in what it found.
+    """
+    global _default
+    _default = make
+
+
+def default_context() -> BuildContext:
+    """Where code generators build that Relax calls without a context.
+
+    Raises
+    ------
+    TargetError
+        When nobody has said so.
+    """
+    if _default is None:
+        raise TargetError("code generators have no folder to build in; import collage first")
+    return _default()

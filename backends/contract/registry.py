@@ -12,7 +12,6 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import tvm
@@ -22,16 +21,11 @@ from tvm.relax.backend import _ffi_api as _relax_registry
 from tvm.relax.backend.pattern_registry import get_patterns_with_prefix, register_patterns
 from tvm.relax.backend.utils import has_leaking_intermediate_variables
 
-from collage.backends.contract.base import (
-    NUM_THREADS_ALL,
-    Backend,
-    BackendTarget,
-    BuildContext,
-    ExternalBackend,
-    Match,
-    PatternTriple,
-)
+from collage.backends.contract.backend import Backend, ExternalBackend
+from collage.backends.contract.context import BuildContext, default_context
 from collage.backends.contract.errors import CollageError, TargetError
+from collage.backends.contract.patterns import Match, PatternTriple
+from collage.backends.contract.target import BackendTarget
 from collage.backends.devices import device_named
 
 ENTRY_POINT_GROUP = "collage.backends"
@@ -132,7 +126,9 @@ def _register_codegen(backend: ExternalBackend) -> None:
     def codegen(
         functions: Sequence[relax.Function], options: Mapping[str, Any], _names: Mapping[Any, str]
     ) -> list[tvm.runtime.Module]:
-        target, context = decode_codegen_options(backend, dict(options))
+        # None of them is there in plain Relax BYOC.
+        target = options.get("target") or _default_target(backend)
+        context = options.get("context") or default_context()
         try:
             return backend.codegen(list(functions), target, context)
         except CollageError as err:
@@ -144,6 +140,10 @@ def _register_codegen(backend: ExternalBackend) -> None:
     tvm_ffi.register_global_func(f"relax.ext.{backend.name}", codegen, override=True)
 
 
+def _default_target(backend: Backend) -> BackendTarget:
+    return BackendTarget(backend.name, tvm.target.Target("llvm"), backend.parse_options({}))
+
+
 @dataclass
 class CodegenFailures:
     """Errors that code generators raised under ``RunCodegen``, with their types and values."""
@@ -151,43 +151,21 @@ class CodegenFailures:
     errors: list[CollageError] = field(default_factory=list)
 
 
-def encode_codegen_options(
-    target: BackendTarget, context: BuildContext, failures: CodegenFailures | None = None
+def codegen_options(
+    target: BackendTarget, context: BuildContext, failures: CodegenFailures
 ) -> dict[str, Any]:
-    """What ``RunCodegen``'s ``target_options`` carry to a backend."""
-    return ({} if failures is None else {"failures": failures}) | {
-        "attributes": target.option_dict(),
-        "device": target.device,
-        "cache_dir": str(context.cache_dir),
-        "work_dir": str(context.work_dir),
-        "num_threads": context.num_threads,
-        "cxx": context.cxx,
-        "tuning_log": "" if context.tuning_log is None else str(context.tuning_log),
-        "replay": context.replay,
-    }
+    """What ``RunCodegen`` is to hand to a backend as its options.
 
-
-def decode_codegen_options(
-    backend: Backend, options: Mapping[str, Any]
-) -> tuple[BackendTarget, BuildContext]:
-    """The inverse of :func:`encode_codegen_options`; all of it may be absent (plain Relax BYOC)."""
-    attributes = {str(k): _plain(v) for k, v in dict(options.get("attributes", {})).items()}
-    device = options.get("device") or tvm.target.Target("llvm")
-    home = Path.home() / ".cache" / "collage"
-    log = str(options.get("tuning_log", ""))
-    context = BuildContext(
-        cache_dir=Path(str(options.get("cache_dir", home))),
-        work_dir=Path(str(options.get("work_dir", home / "work"))),
-        num_threads=int(options.get("num_threads", NUM_THREADS_ALL)),
-        cxx=str(options.get("cxx", "g++")),
-        tuning_log=Path(log) if log else None,
-        replay=bool(options.get("replay", False)),
-    )
-    return BackendTarget(backend.name, device, backend.parse_options(attributes)), context
-
-
-def _plain(value: Any) -> Any:
-    return str(value) if isinstance(value, str) else value
+    Parameters
+    ----------
+    target : BackendTarget
+        What the backend compiles for.
+    context : BuildContext
+        Where and how.
+    failures : CodegenFailures
+        Gets the errors that the code generator raises.
+    """
+    return {"target": target, "context": context, "failures": failures}
 
 
 @functools.cache

@@ -161,7 +161,10 @@ def test_patterns_of_another_target_replace_earlier_ones(recorder: Recorder) -> 
             assert (len(fused.functions) == 2) is taken
 
 
-def test_registering_makes_plain_relax_byoc_work(recorder: Recorder) -> None:
+def test_registering_makes_plain_relax_byoc_work(
+    recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLLAGE_CACHE_DIR", str(tmp_path / "cache"))
     mod = graph([(20,)], lambda emit, x: op.negative(emit(op.exp(x))))
     patterns = get_patterns_with_prefix("recorder.")
     fused = relax.transform.FuseOpsByPattern(patterns, annotate_codegen=True)(mod)
@@ -171,12 +174,16 @@ def test_registering_makes_plain_relax_byoc_work(recorder: Recorder) -> None:
     assert len(names) == 1
     assert target.options == Options()
     assert context.num_threads == 0
+    assert context.cache_dir == tmp_path / "cache"
 
 
+@pytest.mark.parametrize("log", [None, Path("/somewhere/log.jsonl")])
 def test_options_and_context_reach_the_codegen_unchanged(
-    recorder: Recorder, context: BuildContext
+    log: Path | None, recorder: Recorder, context: BuildContext
 ) -> None:
-    context = dataclasses.replace(context, num_threads=3, cxx="c++")
+    context = dataclasses.replace(
+        context, num_threads=3, cxx="c++", tuning_log=log, replay=log is not None
+    )
     device = tvm.target.Target({"kind": "llvm", "mcpu": "skylake-avx512"})
     codegen = tvm_ffi.get_global_func("relax.ext.recorder")
     func = graph([(20,)], lambda _, x: op.exp(x))["main"].with_attr("global_symbol", "f")
@@ -184,7 +191,7 @@ def test_options_and_context_reach_the_codegen_unchanged(
         target = BackendTarget("recorder", device, options)
         failures = registry.CodegenFailures()
         with pytest.raises(RuntimeError):
-            codegen([func], registry.encode_codegen_options(target, context, failures), {})
+            codegen([func], registry.codegen_options(target, context, failures), {})
         names, seen_target, seen_context = recorder.calls[-1]
         assert (names, seen_target, seen_context) == (["f"], target, context)
         assert type(seen_target.options.minimum) is int

@@ -11,12 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tvm
 
-from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.errors import LogError, ReplayMissError
-from collage.backends.contract.registry import decode_codegen_options, encode_codegen_options
-from collage.backends.cutlass.backend import CutlassBackend
 from collage.backends.storage.tuning_record import TuningRecord
 from collage.backends.storage.tuning_store import TuningStore, read_findings
 
@@ -182,12 +178,3 @@ def test_processes_append_side_by_side(tmp_path: Path) -> None:
         found = {(r.key["writer"], r.key["i"]) for r in read_findings(Path(place))}
         assert found == {(str(w), i) for w in range(3) for i in range(40)}
         assert len(Path(place).read_text().splitlines()) == 120
-
-
-@pytest.mark.parametrize("log", [None, Path("/somewhere/log.jsonl")])
-def test_log_and_replay_reach_code_generators(log: Path | None, tmp_path: Path) -> None:
-    context = BuildContext(tmp_path, tmp_path, 3, "c++", tuning_log=log, replay=log is not None)
-    backend = CutlassBackend()
-    target = BackendTarget("cutlass", tvm.target.Target("llvm"), backend.parse_options({}))
-    options = encode_codegen_options(target, context)
-    assert decode_codegen_options(backend, options) == (target, context)
