@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,16 +58,6 @@ def _triple(target: tvm.target.Target) -> str:
 def _bits(dtype: str) -> int:
     return max(8, int(tvm.DataType(dtype).bits))
 
-
-@dataclass(frozen=True)
-class Refusal:
-    """A family's "no", with the reason; no reason where the kernel is plainly of another kind."""
-
-    reason: str
-
-
-OTHER_KIND = Refusal("")
-Family = Callable[[tirx.PrimFunc, Machine], "tirx.PrimFunc | Refusal"]
 
 SpatialBlock = tirx.IterVar.DataPar
 ReduceBlock = tirx.IterVar.CommReduce

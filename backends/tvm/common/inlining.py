@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from typing import Any
 
 import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.ir import Call, Op
 
-from collage.backends.tvm.common.blocks import axes_of, root_blocks, size_of
+from collage.backends.tvm.common.blocks import Axis, axes_of, root_blocks, size_of
 
 
 def inline_stages(sch: s_tir.Schedule, kept: Set[str] = frozenset()) -> None:
@@ -49,6 +49,30 @@ def is_elementwise(stmt: Any) -> bool:
     return len(body.indices) == len(variables) and all(
         isinstance(index, tirx.IntImm) or index.same_as(var)
         for index, var in zip(body.indices, variables, strict=True)
+    )
+
+
+def reads_in_order(stmt: Any, axes: Sequence[Axis], buffer: Any) -> bool:
+    """Whether a stage reads a buffer at its own place only.
+
+    Parameters
+    ----------
+    stmt : SBlock
+        The stage.
+    axes : sequence of Axis
+        Its axes.
+    buffer : tirx.Buffer
+        What another stage writes.
+    """
+    variables = [iter_var.var for iter_var in stmt.iter_vars]
+    return all(
+        len(region.region) == len(variables)
+        and all(
+            r.min.same_as(var) or (axis.extent == 1 and isinstance(r.min, tirx.IntImm))
+            for r, var, axis in zip(region.region, variables, axes, strict=True)
+        )
+        for region in stmt.reads
+        if region.source.same_as(buffer)
     )
 
 

@@ -6,18 +6,14 @@ Weights that are constants are packed here, at compile time, into the layout tha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from tvm import relax
-from tvm.ir import GenericConst, Op
+from tvm.ir import GenericConst
 
 from collage.backends.relax.static_shape import tensor_shape
+from collage.backends.tvm.common.legalization import OUT_FUSABLE, Legalization, default_legalization
 from collage.backends.tvm.cpu.schedules import Machine, conv2d, depthwise, matmul
-
-Legalization = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
-
-OP_PATTERN_OUT_FUSABLE = 4
-"""``kOutEWiseFusable`` of ``relax::OpPatternKind``: elementwise operators may be fused behind."""
 
 
 def legalizations(machine: Machine) -> Mapping[str, Legalization]:
@@ -44,7 +40,7 @@ def legalize_conv2d(builder: relax.BlockBuilder, call: relax.Call, machine: Mach
             data,
             weights,
             primfunc_name_hint="depthwise_conv2d",
-            primfunc_attrs={"op_pattern": OP_PATTERN_OUT_FUSABLE},
+            primfunc_attrs=OUT_FUSABLE,
         )
     cut = conv2d.plan(shape, machine)
     packed = relax.const(conv2d.pack_weights(weights.value.numpy(), shape, cut.tile))
@@ -53,7 +49,7 @@ def legalize_conv2d(builder: relax.BlockBuilder, call: relax.Call, machine: Mach
         data,
         packed,
         primfunc_name_hint="conv2d",
-        primfunc_attrs={"op_pattern": OP_PATTERN_OUT_FUSABLE},
+        primfunc_attrs=OUT_FUSABLE,
     )
 
 
@@ -71,15 +67,8 @@ def legalize_matmul(builder: relax.BlockBuilder, call: relax.Call, machine: Mach
         left,
         right,
         primfunc_name_hint="matmul",
-        primfunc_attrs={"op_pattern": OP_PATTERN_OUT_FUSABLE},
+        primfunc_attrs=OUT_FUSABLE,
     )
-
-
-def default_legalization(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """What TVM itself does with the operator."""
-    assert isinstance(call.op, Op)
-    legalize: Legalization = call.op.get_attr("FLegalize")
-    return legalize(builder, call)
 
 
 def conv_shape(call: relax.Call) -> conv2d.ConvShape | None:

@@ -14,8 +14,8 @@ from tvm import relax, te, tirx, topi
 from tvm.ir import GenericConst, Op
 
 from collage.backends.relax.static_shape import static_shape
+from collage.backends.tvm.common.legalization import OUT_FUSABLE, Legalization
 from collage.backends.tvm.cuda import widen
-from collage.backends.tvm.cuda.widen import Legalization
 
 
 def legalizations() -> Mapping[str, Legalization]:
@@ -72,7 +72,7 @@ def legalize_conv2d(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr
         data,
         weights,
         primfunc_name_hint="conv2d",
-        primfunc_attrs={"op_pattern": widen.OP_PATTERN_OUT_FUSABLE},
+        primfunc_attrs=OUT_FUSABLE,
     )
 
 

@@ -13,17 +13,16 @@ from typing import Any
 
 import tvm_ffi
 from tvm import relax, te, tirx, topi
-from tvm.ir import Op
 
 from collage.backends.relax.static_shape import static_shape
+from collage.backends.tvm.common.legalization import (
+    OUT_FUSABLE,
+    broadcast_index,
+    default_legalization,
+)
 
 HALF = ("float16", "bfloat16")
 WIDE = "float32"
-
-OP_PATTERN_OUT_FUSABLE = 4
-"""``kOutEWiseFusable`` of ``relax::OpPatternKind``: elementwise operators may be fused behind."""
-
-Legalization = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
 
 WIDENED = (
     *("add", "subtract", "multiply", "divide", "power", "sqrt", "rsqrt", "exp", "log", "erf"),
@@ -47,23 +46,19 @@ def is_half(expr: relax.Expr) -> bool:
 
 def widened(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     """TVM's own legalization, in float32 where an operand is of half precision."""
-    assert isinstance(call.op, Op)
-    legalize: Legalization = call.op.get_attr("FLegalize")
     if not any(is_half(arg) for arg in call.args):
-        return legalize(builder, call)
+        return default_legalization(builder, call)
     wide = [_wide_type(arg) for arg in call.args]
     # The legalization sees float32 placeholders; what it emits goes to the real operands.
     stand_in = builder.normalize(relax.Call(call.op, wide, call.attrs, call.ty_args))
     real = {w: arg for w, arg in zip(wide, call.args, strict=True) if isinstance(w, relax.Var)}
-    return legalize(_WideBuilder(builder, real, result_dtypes(call)), stand_in)
+    return default_legalization(_WideBuilder(builder, real, result_dtypes(call)), stand_in)
 
 
 def wide_sums(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     """A matrix product of half-precision operands, accumulated in float32, rounded at the end."""
-    assert isinstance(call.op, Op)
     if not any(is_half(arg) for arg in call.args):
-        legalize: Legalization = call.op.get_attr("FLegalize")
-        return legalize(builder, call)
+        return default_legalization(builder, call)
     (dtype,) = result_dtypes(call)
     shape = static_shape(call)
 
@@ -73,8 +68,8 @@ def wide_sums(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
         def term(*index: Any) -> Any:
             batch = index[: len(index) - rows - columns]
-            left = [*_broadcast(batch, a.shape[:-2]), *index[len(batch) :][:rows], depth]
-            right = [*_broadcast(batch, b.shape[:-2]), depth, *index[len(index) - columns :]]
+            left = [*broadcast_index(batch, a.shape[:-2]), *index[len(batch) :][:rows], depth]
+            right = [*broadcast_index(batch, b.shape[:-2]), depth, *index[len(index) - columns :]]
             return te.sum(a(*left).astype(WIDE) * b(*right).astype(WIDE), axis=depth)
 
         sums = te.compute(shape, term, name="matmul")
@@ -84,14 +79,8 @@ def wide_sums(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         product,
         *call.args,
         primfunc_name_hint="matmul",
-        primfunc_attrs={"op_pattern": OP_PATTERN_OUT_FUSABLE},
+        primfunc_attrs=OUT_FUSABLE,
     )
-
-
-def _broadcast(index: tuple[Any, ...], shape: Any) -> list[Any]:
-    """An operand's batch index: its last axes, the first place where there is only one."""
-    dims = [int(dim) for dim in shape]
-    return [0 if d == 1 else i for d, i in zip(dims, index[len(index) - len(dims) :], strict=True)]
 
 
 def drop_round_trips(func: tirx.PrimFunc) -> tirx.PrimFunc:

@@ -7,39 +7,36 @@ general family is tried then, and at the very end the plain loops stay. The attr
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 from tvm import s_tir, tirx
 
-from collage.backends.tvm.common.blocks import Family, Machine, Refusal
+from collage.backends.tvm.common.blocks import Machine
+from collage.backends.tvm.common.families import SCHEDULE_ATTR, Refusal, first_fitting
 from collage.backends.tvm.cpu.schedules import conv2d, depthwise, generic, matmul, rowwise
 
-__all__ = ["Machine", "Refusal", "schedule_function"]
+__all__ = ["SCHEDULE_ATTR", "Machine", "schedule_function"]
 
-FAMILIES: tuple[tuple[str, Family], ...] = (
+_FAMILIES: tuple[tuple[str, Callable[..., tirx.PrimFunc | Refusal]], ...] = (
     ("conv2d", conv2d.schedule),
     ("depthwise", depthwise.schedule),
     ("matmul", matmul.schedule),
     ("rowwise", rowwise.schedule),
     ("generic", generic.schedule),
 )
-SCHEDULE_ATTR = "collage.schedule"
 
 
 def schedule_function(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
-    """Schedule one fused kernel with the first family that takes it."""
-    refusals: list[str] = []
-    for name, family in FAMILIES:
-        answer = _try_family(family, func, machine)
-        if not isinstance(answer, Refusal):
-            return answer.with_attr(SCHEDULE_ATTR, "; ".join([name, *refusals]))
-        if answer.reason:
-            refusals.append(f"not {name}: {answer.reason}")
-    return func.with_attr(SCHEDULE_ATTR, "; ".join(["none", *refusals]))
+    """Schedule one fused kernel with the first family that takes it.
 
-
-def _try_family(family: Family, func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
-    try:
-        return family(func, machine)
-    except s_tir.ScheduleError as err:
-        # A primitive's own check said no: the same as a refusal, with TVM's words as its reason.
-        lines = [line.strip() for line in str(err).splitlines() if line.strip()]
-        return Refusal(next((line for line in lines if "rror" in line), lines[0]))
+    Parameters
+    ----------
+    func : tirx.PrimFunc
+        The kernel.
+    machine : Machine
+        What it will run on.
+    """
+    attempts = [(name, functools.partial(family, machine=machine)) for name, family in _FAMILIES]
+    scheduled, refusals = first_fitting(func, attempts, (s_tir.ScheduleError,))
+    return scheduled or func.with_attr(SCHEDULE_ATTR, "; ".join(["none", *refusals]))

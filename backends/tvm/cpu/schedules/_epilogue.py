@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm import s_tir, tirx
+from tvm import s_tir
 
 from collage.backends.tvm.common.blocks import axes_of, root_blocks, size_of
-from collage.backends.tvm.common.inlining import inline_stages, is_elementwise, reads_indices
+from collage.backends.tvm.common.inlining import (
+    inline_stages,
+    is_elementwise,
+    reads_in_order,
+    reads_indices,
+)
 
 
 def find_block(sch: s_tir.Schedule, annotation: str) -> Any | None:
@@ -51,14 +56,4 @@ def _reads_in_order(sch: s_tir.Schedule, producer: Any, consumer: Any) -> bool:
         return False
     if size_of(own) != size_of(other) or [a.extent for a in own] != [a.extent for a in other]:
         return False
-    buffer = sch.get(producer).writes[0].source
-    variables = [iter_var.var for iter_var in stmt.iter_vars]
-    for region in stmt.reads:
-        if region.source.same_as(buffer):
-            pairs = zip(region.region, variables, own, strict=True)
-            if not all(
-                r.min.same_as(var) or (axis.extent == 1 and isinstance(r.min, tirx.IntImm))
-                for r, var, axis in pairs
-            ):
-                return False
-    return True
+    return reads_in_order(stmt, own, sch.get(producer).writes[0].source)

@@ -18,15 +18,15 @@ import numpy as np
 from tvm import s_tir, te, tirx
 
 from collage.backends.tvm.common.blocks import (
-    OTHER_KIND,
     Machine,
-    Refusal,
     fuse_all,
     int64,
     loop_extent,
     other_blocks,
     parallelize_outer,
+    vectorize,
 )
+from collage.backends.tvm.common.families import OTHER_KIND, Refusal
 from collage.backends.tvm.cpu.schedules import generic
 from collage.backends.tvm.cpu.schedules._epilogue import find_block, fold_epilogue
 from collage.backends.tvm.cpu.schedules._tile import Tile, schedule_tile, tiles, tiles_of_few_rows
@@ -263,7 +263,9 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     sch.reorder(n, group, block, _row, line, width)
     task = sch.fuse(n, group, block)
     sch.compute_at(product, task, preserve_unit_loops=True)
-    _vectorize_lines(sch, line, width, tile, whole=pitch == loop_extent(sch, width))
+    # Along the output rows, or across them where they touch.
+    touching = pitch == loop_extent(sch, width)
+    vectorize(sch, fuse_all(sch, [line, width]) if touching else width, tile.lanes)
     _schedule_panel(sch, panel, pitch, machine)
     sch.parallel(task)
     loops = list(sch.get_loops(product))
@@ -276,22 +278,6 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     for stage in rest:
         generic.schedule_stage(sch, stage, machine)
     return sch.mod["main"]
-
-
-def _vectorize_lines(
-    sch: s_tir.Schedule, line: Any, width: Any, tile: Tile, *, whole: bool
-) -> None:
-    """Vectorize the last stage along the output rows, or across them where they touch."""
-    if whole:
-        width = fuse_all(sch, [line, width])
-    extent = loop_extent(sch, width)
-    if extent <= tile.lanes:
-        sch.vectorize(width)
-        return
-    chunk, lane = sch.split(width, [None, tile.lanes])
-    sch.vectorize(lane)
-    if extent % tile.lanes:
-        sch.annotate(chunk, "pragma_loop_partition_hint", 1)
 
 
 def _schedule_panel(sch: s_tir.Schedule, panel: Any, pitch: int, machine: Machine) -> None:

@@ -11,15 +11,14 @@ from typing import Any
 from tvm import s_tir, te, tirx
 
 from collage.backends.tvm.common.blocks import (
-    OTHER_KIND,
     PARALLEL_MIN_WORK,
     Machine,
-    Refusal,
     int64,
     loop_extent,
     other_blocks,
     vectorize,
 )
+from collage.backends.tvm.common.families import OTHER_KIND, Refusal
 from collage.backends.tvm.cpu.schedules import generic
 from collage.backends.tvm.cpu.schedules._epilogue import find_block, fold_epilogue
 from collage.backends.tvm.cpu.schedules.conv2d import ConvShape

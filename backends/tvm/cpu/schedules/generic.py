@@ -14,7 +14,6 @@ from tvm import s_tir, tirx
 from collage.backends.tvm.common.blocks import (
     Axis,
     Machine,
-    Refusal,
     axes_of,
     buffer_stride,
     element_dtype,
@@ -26,6 +25,7 @@ from collage.backends.tvm.common.blocks import (
     size_of,
     vectorize,
 )
+from collage.backends.tvm.common.families import Refusal
 from collage.backends.tvm.common.inlining import has_branches, inline_stages, reads_indices
 
 _WINDOW_STEP = 4

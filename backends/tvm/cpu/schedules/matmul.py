@@ -17,14 +17,14 @@ import numpy as np
 from tvm import s_tir, te, tirx
 
 from collage.backends.tvm.common.blocks import (
-    OTHER_KIND,
     Machine,
-    Refusal,
     fuse_all,
     int64,
     other_blocks,
     parallelize_outer,
 )
+from collage.backends.tvm.common.families import OTHER_KIND, Refusal
+from collage.backends.tvm.common.legalization import broadcast_index
 from collage.backends.tvm.cpu.schedules import generic
 from collage.backends.tvm.cpu.schedules._epilogue import find_block, fold_epilogue
 from collage.backends.tvm.cpu.schedules._tile import Tile, schedule_tile, tiles, tiles_of_few_rows
@@ -173,10 +173,7 @@ def _right_access(b: te.Tensor, shape: MatmulShape, tile: Tile, blocks: int) -> 
 
 def _broadcast(batch: Any, shape: MatmulShape, operand: te.Tensor) -> list[Any]:
     """An operand's batch indices: numpy's broadcasting, axes aligned at their ends."""
-    index = _unflatten(batch, shape.lead[: shape.batch_axes])
-    own = [int(dim) for dim in operand.shape[:-2]]
-    aligned = index[len(index) - len(own) :]
-    return [0 if dim == 1 else i for dim, i in zip(own, aligned, strict=True)]
+    return broadcast_index(_unflatten(batch, shape.lead[: shape.batch_axes]), operand.shape[:-2])
 
 
 def _flatten(index: Sequence[Any], dims: Sequence[int]) -> Any:

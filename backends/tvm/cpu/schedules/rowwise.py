@@ -12,11 +12,9 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from collage.backends.tvm.common.blocks import (
-    OTHER_KIND,
     PARALLEL_MIN_WORK,
     Axis,
     Machine,
-    Refusal,
     axes_of,
     buffer_stride,
     element_dtype,
@@ -26,6 +24,7 @@ from collage.backends.tvm.common.blocks import (
     size_of,
     vectorize,
 )
+from collage.backends.tvm.common.families import OTHER_KIND, Refusal
 from collage.backends.tvm.common.inlining import inline_stages, is_elementwise, reads_indices
 
 

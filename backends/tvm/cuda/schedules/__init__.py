@@ -7,25 +7,31 @@ then. What comes last binds whatever is left to threads. The attribute
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from tvm import tirx
 from tvm.s_tir import dlight
 
 from collage.backends.contract.errors import CompileError
+from collage.backends.tvm.common.families import (
+    OTHER_KIND,
+    SCHEDULE_ATTR,
+    Refusal,
+    first_fitting,
+)
 from collage.backends.tvm.cuda.schedules import elementwise, outermost, tensor_core, window
 from collage.backends.tvm.cuda.schedules._base import (
-    OTHER_KIND,
     Family,
     Gpu,
-    Refusal,
     has_opaque_threads,
     unbound_stores,
 )
 
 __all__ = ["Gpu", "schedule_function"]
 
-SCHEDULE_ATTR = "collage.schedule"
+_ERRORS = (RuntimeError, ValueError, AssertionError, IndexError, KeyError, TypeError)
+"""A primitive's own check said no; DLight's rules rely on that too."""
 
 
 def _dlight(rule: Callable[[], dlight.ScheduleRule]) -> Family:
@@ -78,27 +84,18 @@ def schedule_function(func: tirx.PrimFunc, gpu: Gpu, schedule: str = "default") 
     """
     if has_opaque_threads(func) or func.attrs.get("tirx.is_scheduled", False):
         return func.with_attr(SCHEDULE_ATTR, "own threads")
-    refusals: list[str] = []
-    for name, family in FAMILIES[schedule]:
-        answer = _try_family(family, func, gpu)
-        if not isinstance(answer, Refusal):
-            return answer.with_attr(SCHEDULE_ATTR, "; ".join([name, *refusals]))
-        if answer.reason:
-            refusals.append(f"not {name}: {answer.reason}")
-    raise CompileError(f"no schedule takes the kernel: {'; '.join(refusals)}", value=refusals)
+    attempts = [
+        (name, functools.partial(_attempt, family, gpu)) for name, family in FAMILIES[schedule]
+    ]
+    scheduled, refusals = first_fitting(func, attempts, _ERRORS)
+    if scheduled is None:
+        raise CompileError(f"no schedule takes the kernel: {'; '.join(refusals)}", value=refusals)
+    return scheduled
 
 
-def _try_family(family: Family, func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
-    try:
-        answer = family(func, gpu)
-    except (RuntimeError, ValueError, AssertionError, IndexError, KeyError, TypeError) as err:
-        # A primitive's own check said no (DLight's rules rely on that too): a refusal like others.
-        lines = [line.strip() for line in str(err).splitlines() if line.strip()]
-        reason = next((line for line in lines if "rror" in line), lines[0] if lines else "")
-        return Refusal(reason[:200] or type(err).__name__)
-    if isinstance(answer, Refusal):
-        return answer
-    loose = unbound_stores(answer)
+def _attempt(family: Family, gpu: Gpu, func: tirx.PrimFunc) -> tirx.PrimFunc | Refusal:
+    answer = family(func, gpu)
+    loose = [] if isinstance(answer, Refusal) else unbound_stores(answer)
     if loose:
         return Refusal(f"{', '.join(sorted(set(loose)))} would be written outside of every thread")
     return answer

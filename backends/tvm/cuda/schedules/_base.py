@@ -13,9 +13,7 @@ import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
 
-from collage.backends.tvm.common.blocks import OTHER_KIND, Refusal
-
-__all__ = ["OTHER_KIND", "Family", "Gpu", "Refusal"]
+from collage.backends.tvm.common.families import Refusal
 
 VECTOR_BYTES = 16
 """The widest load and store of one thread."""

@@ -18,8 +18,9 @@ from collage.backends.tvm.common.blocks import (
     root_blocks,
     size_of,
 )
+from collage.backends.tvm.common.families import OTHER_KIND, Refusal
 from collage.backends.tvm.common.inlining import has_branches, reads_indices
-from collage.backends.tvm.cuda.schedules._base import OTHER_KIND, WARP, Gpu, Refusal
+from collage.backends.tvm.cuda.schedules._base import WARP, Gpu
 from collage.backends.tvm.cuda.schedules._vector import (
     in_a_row,
     inline_maps,
@@ -68,9 +69,7 @@ def _bind_evenly(sch: s_tir.Schedule, block: Any, gpu: Gpu) -> None:
     threads = min(THREADS, gpu.max_threads)
     while total % threads:
         threads -= 1
-    block_x, thread_x = sch.split(flat, [None, threads])
-    sch.bind(block_x, "blockIdx.x")
-    sch.bind(thread_x, "threadIdx.x")
+    _bind(sch, flat, threads)
 
 
 def _bind_elements(sch: s_tir.Schedule, block: Any, gpu: Gpu) -> None:
@@ -89,18 +88,18 @@ def _bind_elements(sch: s_tir.Schedule, block: Any, gpu: Gpu) -> None:
 
 def bind_threads(sch: s_tir.Schedule, loop: Any, items: int, gpu: Gpu) -> Any:
     """Split a loop into blocks of threads; the loop over threads is returned."""
-    block_x, thread_x = sch.split(loop, [None, threads_for(items, gpu)])
+    threads = min(THREADS, gpu.max_threads)
+    # Fewer where there is too little to fill every multiprocessor.
+    while threads > 2 * WARP and items < threads * gpu.num_sms:
+        threads //= 2
+    return _bind(sch, loop, threads)
+
+
+def _bind(sch: s_tir.Schedule, loop: Any, threads: int) -> Any:
+    block_x, thread_x = sch.split(loop, [None, threads])
     sch.bind(block_x, "blockIdx.x")
     sch.bind(thread_x, "threadIdx.x")
     return thread_x
-
-
-def threads_for(items: int, gpu: Gpu) -> int:
-    """Threads per block: fewer where there is too little to fill every multiprocessor."""
-    threads = min(THREADS, gpu.max_threads)
-    while threads > 2 * WARP and items < threads * gpu.num_sms:
-        threads //= 2
-    return threads
 
 
 def _lanes(sch: s_tir.Schedule, block: Any, axes: list[Axis], gpu: Gpu) -> int:

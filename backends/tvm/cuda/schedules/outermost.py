@@ -11,8 +11,9 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from collage.backends.tvm.common.blocks import SpatialBlock, fuse_all, root_blocks
-from collage.backends.tvm.cuda.schedules._base import Gpu, Refusal
-from collage.backends.tvm.cuda.schedules.elementwise import threads_for
+from collage.backends.tvm.common.families import Refusal
+from collage.backends.tvm.cuda.schedules._base import Gpu
+from collage.backends.tvm.cuda.schedules.elementwise import bind_threads
 
 
 def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
@@ -38,6 +39,4 @@ def _bind_stage(sch: s_tir.Schedule, block: Any, gpu: Gpu) -> None:
         outer = fuse_all(sch, loops[:independent])
         extent = sch.get(outer).extent
         items = int(extent) if isinstance(extent, tirx.IntImm) else gpu.max_threads
-    block_x, thread_x = sch.split(outer, [None, threads_for(items, gpu)])
-    sch.bind(block_x, "blockIdx.x")
-    sch.bind(thread_x, "threadIdx.x")
+    bind_threads(sch, outer, items, gpu)

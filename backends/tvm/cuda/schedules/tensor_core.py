@@ -26,7 +26,8 @@ from tvm.s_tir.dlight.gpu.matmul import (
 )
 
 from collage.backends.tvm.common.blocks import root_blocks
-from collage.backends.tvm.cuda.schedules._base import OTHER_KIND, WARP, Gpu, Refusal
+from collage.backends.tvm.common.families import OTHER_KIND, Refusal
+from collage.backends.tvm.cuda.schedules._base import WARP, Gpu
 from collage.backends.tvm.cuda.schedules.wmma import MICRO, intrinsics
 
 LEAST_SM = 80

@@ -13,8 +13,14 @@ from tvm import s_tir, tirx
 from tvm.s_tir.dlight.gpu.matmul import detect_iter_traits
 
 from collage.backends.tvm.common.blocks import axes_of, fuse_all, root_blocks, size_of
-from collage.backends.tvm.common.inlining import has_branches, is_elementwise, reads_indices
-from collage.backends.tvm.cuda.schedules._base import OTHER_KIND, Gpu, Refusal
+from collage.backends.tvm.common.families import OTHER_KIND, Refusal
+from collage.backends.tvm.common.inlining import (
+    has_branches,
+    is_elementwise,
+    reads_in_order,
+    reads_indices,
+)
+from collage.backends.tvm.cuda.schedules._base import Gpu
 from collage.backends.tvm.cuda.schedules._vector import (
     in_a_row,
     inline_maps,
@@ -130,16 +136,8 @@ def _last_stage(sch: s_tir.Schedule, sums: Any, pads: int) -> Any | Refusal:
     written = sch.get(sums).writes[0].source
     if own is None or other is None or not is_elementwise(stmt):
         return Refusal("what follows the reduction is not elementwise")
-    variables = [iter_var.var for iter_var in stmt.iter_vars]
-    for region in stmt.reads:
-        if region.source.same_as(written) and (
-            len(region.region) != len(variables)
-            or not all(
-                r.min.same_as(var) or (axis.extent == 1 and isinstance(r.min, tirx.IntImm))
-                for r, var, axis in zip(region.region, variables, own, strict=True)
-            )
-        ):
-            return Refusal("what follows the reduction reads it in another order")
+    if not reads_in_order(stmt, own, written):
+        return Refusal("what follows the reduction reads it in another order")
     sch.set_scope(sums, 0, "local")
     return readers[0]
 

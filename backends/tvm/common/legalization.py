@@ -1,0 +1,45 @@
+"""What legalizations for a CPU and for a GPU have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tvm import relax
+from tvm.ir import Op
+
+Legalization = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
+"""Expresses a call of an operator by tensor programs."""
+
+OUT_FUSABLE = {"op_pattern": 4}
+"""``kOutEWiseFusable`` of ``relax::OpPatternKind``: elementwise operators may be fused behind."""
+
+
+def default_legalization(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """What TVM itself does with an operator.
+
+    Parameters
+    ----------
+    builder : relax.BlockBuilder
+        Takes the tensor programs.
+    call : relax.Call
+        Of the operator.
+    """
+    assert isinstance(call.op, Op)
+    legalize: Legalization = call.op.get_attr("FLegalize")
+    return legalize(builder, call)
+
+
+def broadcast_index(index: Sequence[Any], shape: Sequence[Any]) -> list[Any]:
+    """An operand's index under NumPy's broadcasting.
+
+    Parameters
+    ----------
+    index : sequence
+        Of the result.
+    shape : sequence
+        Of the operand: it has the result's last axes, the first place where there is only one.
+    """
+    dims = [int(dim) for dim in shape]
+    own = index[len(index) - len(dims) :]
+    return [0 if dim == 1 else i for dim, i in zip(dims, own, strict=True)]
