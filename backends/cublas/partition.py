@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 from tvm import relax
 
-from collage.backends.contract.errors import CodegenError, UnsupportedProblemError
+from collage.backends.contract.errors import CodegenError
 from collage.backends.cublas.options import CublasOptions
 from collage.backends.cublas.patterns import kinds, product_of
 from collage.backends.cublas.problem import Problem
-from collage.backends.relax.composites import CompositeCall
-from collage.backends.relax.patterns import permutation
+from collage.backends.relax.composites import CompositeCall, compiling
 
 NO_ARGUMENT = -1
 
@@ -58,27 +57,17 @@ def read_partition(function: relax.Function, options: CublasOptions) -> Partitio
         raise CodegenError(f"'{symbol}' holds '{name}', which cublas does not know", value=name)
     kind = kinds()[name]
 
-    def position(expr: relax.Expr) -> int:
-        expr = composite.resolve(expr)
-        return call.position(expr if permutation(expr) is None else expr.args[0])
-
-    root = at = composite.root
-    bias = residual = NO_ARGUMENT
-    if kind.epilogue.activation or permutation(root) is not None:
-        at = composite.resolve(at.args[0])
-    if kind.epilogue.residual:
-        at, addend = composite.computed_and_other(at)
-        residual = position(addend)
-    if kind.epilogue.bias:
-        at, addend = composite.computed_and_other(at)
-        bias = position(addend)
-    if not isinstance(at, relax.Call) or at.op.name != kind.core:
-        raise CodegenError(f"'{symbol}': no {kind.core} where expected: {at}", value=symbol)
-    operands = (composite.resolve(at.args[0]), composite.resolve(at.args[1]))
-    try:
-        product = product_of(kind, operands, root, options)
-    except UnsupportedProblemError as err:
-        raise CodegenError(f"cublas cannot compile '{symbol}': {err}", value=symbol) from err
-    left, right = (position(operand) for operand in operands)
+    has = kind.epilogue
+    stages = {"activation": has.activation, "permuted": True}
+    stages |= {"residual": has.residual, "bias": has.bias}
+    core, joined = composite.take_apart(kind.core, [stage for stage, on in stages.items() if on])
+    lhs, rhs = (composite.resolve(arg) for arg in core.args)
+    with compiling("cublas", symbol):
+        product = product_of(kind, (lhs, rhs), composite.root, options)
+    left, right = (call.position(composite.unpermuted(operand)) for operand in (lhs, rhs))
+    bias, residual = (
+        call.position(joined[name]) if name in joined else NO_ARGUMENT
+        for name in ("bias", "residual")
+    )
     a, b = (left, right) if product.lhs_is_a else (right, left)
     return Partition(symbol, product.problem, a, b, bias, residual, len(function.params) + 1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tvm import relax
 
-from collage.backends.contract.errors import CodegenError, UnsupportedProblemError
+from collage.backends.contract.errors import CodegenError
 from collage.backends.cudnn.attention import (
     attention_graph,
     attention_of_chain,
@@ -18,7 +18,7 @@ from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.patterns import check_softmax, scale_of
 from collage.backends.cudnn.problem import Graph
 from collage.backends.cudnn.single import norm_graph, pool_graph, softmax_graph
-from collage.backends.relax.composites import Composite, CompositeCall
+from collage.backends.relax.composites import Composite, CompositeCall, compiling
 from collage.backends.relax.patterns import permutation
 from collage.backends.relax.static_shape import static_shape
 
@@ -55,12 +55,8 @@ def read_partition(
     """
     call = CompositeCall.of(function, "cudnn")
     reader = _Reader(call.composite)
-    try:
+    with compiling("cudnn", call.symbol):
         graph, operands = reader.derive(options, compute_capability)
-    except UnsupportedProblemError as err:
-        raise CodegenError(
-            f"cudnn cannot compile '{call.symbol}': {err}", value=call.symbol
-        ) from err
     arguments = [call.position(operand) for operand in operands]
     output = len(function.params)
     return Partition(call.symbol, graph, (*arguments, output), output + 1)
@@ -102,47 +98,24 @@ class _Reader:
 
     def _contraction(self, options: CudnnOptions) -> tuple[Graph, list[relax.Expr]]:
         parts = self.name.split("_")
-        at, activation = self.root, None
-        if str(at.op.name) != "relax.add":
-            activation = activation_of(at)
-        if activation is not None:
-            at = self.call(self._activated(at))
-        addends: dict[str, relax.Expr] = {}
-        for name, part in (("residual", "add"), ("bias", "bias")):
-            if part not in parts:
-                continue
-            inner, addends[name] = self.composite.computed_and_other(at)
-            at = self.call(inner)
-        epilogue = Epilogue(
-            static_shape(addends["bias"], "the bias") if "bias" in addends else None,
-            static_shape(addends["residual"], "the residual") if "residual" in addends else None,
-            activation,
-        )
-        derive = conv2d_graph if parts[0] == "conv2d" else matmul_graph
-        operands = [*at.args, *(addends[n] for n in ("bias", "residual") if n in addends)]
-        return derive(at, epilogue, options), operands
-
-    def _activated(self, root: relax.Call) -> relax.Expr:
-        """What an activation is applied to; for ``x * sigmoid(x)`` the ``x``."""
-        if str(root.op.name) != "relax.multiply":
-            return root.args[0]
-        for operand in root.args:
-            value = self.composite.resolve(operand)
-            if isinstance(value, relax.Call) and str(value.op.name) == "relax.sigmoid":
-                return value.args[0]
-        raise CodegenError(f"'{self.name}': no sigmoid in {root}", value=self.name)
-
-    def _unpermuted(self, expr: relax.Expr) -> relax.Expr:
-        """An operand as the pattern has it, and the argument behind it."""
-        value = self.composite.resolve(expr)
-        return value.args[0] if permutation(value) is not None else value
+        core, derive = {
+            "conv2d": ("relax.nn.conv2d", conv2d_graph),
+            "matmul": ("relax.matmul", matmul_graph),
+        }[parts[0]]
+        activation = activation_of(self.root)
+        stages = {"activation": activation, "residual": "add" in parts, "bias": "bias" in parts}
+        call, joined = self.composite.take_apart(core, [s for s, on in stages.items() if on])
+        shapes = {name: static_shape(expr, f"the {name}") for name, expr in joined.items()}
+        epilogue = Epilogue(**shapes, activation=activation)
+        operands = [*call.args, *(joined[name] for name in ("bias", "residual") if name in joined)]
+        return derive(call, epilogue, options), operands
 
     def _attention_operator(self, compute_capability: int) -> tuple[Graph, list[relax.Expr]]:
         root = self.root
         call = self.call(root.args[0]) if permutation(root) is not None else root
         query, key, value = (self.composite.resolve(arg) for arg in call.args[:3])
         attention = attention_of_operator(call, (query, key, value), root)
-        operands = [*map(self._unpermuted, call.args[:3]), *call.args[3:]]
+        operands = [*map(self.composite.unpermuted, call.args[:3]), *call.args[3:]]
         return attention_graph(attention, compute_capability), operands
 
     def _attention_chain(self, compute_capability: int) -> tuple[Graph, list[relax.Expr]]:
@@ -161,5 +134,5 @@ class _Reader:
         given = (at.args[0], at.args[1], product.args[1])
         query, key, value = (self.composite.resolve(arg) for arg in given)
         attention = attention_of_chain((query, key, value), scale, bias, root)
-        operands = [*map(self._unpermuted, given), *([] if bias is None else [bias])]
+        operands = [*map(self.composite.unpermuted, given), *([] if bias is None else [bias])]
         return attention_graph(attention, compute_capability), operands

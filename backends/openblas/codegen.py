@@ -12,10 +12,10 @@ import tvm
 from tvm import relax
 
 from collage.backends.contract.base import BuildContext
-from collage.backends.contract.errors import CodegenError, UnsupportedProblemError
 from collage.backends.openblas.options import OpenBLASOptions
 from collage.backends.openblas.partition import Partition, Source, read_partition
 from collage.backends.openblas.problem import Problem, plan
+from collage.backends.relax.composites import compiling
 from collage.backends.relax.strided_views import View, matmul_views
 from collage.backends.toolchain import native
 from collage.backends.toolchain.stubs import Stubs
@@ -93,15 +93,11 @@ def _entry(
         When BLAS cannot run the product on the data as it lies.
     """
     lhs, rhs = partition.lhs, partition.rhs
-    try:
+    with compiling("openblas", partition.symbol):
         problem = plan(*matmul_views(lhs.view, rhs.view, partition.result))
         if options.transpose_vector_weights and problem.rows == 1 and not problem.b.transposed:
             rhs = _transposed_constant(rhs)
             problem = plan(*matmul_views(lhs.view, rhs.view, partition.result))
-    except UnsupportedProblemError as err:
-        raise CodegenError(
-            f"openblas cannot compile '{partition.symbol}': {err}", value=partition.symbol
-        ) from err
     a, b = (rhs, lhs) if problem.swapped else (lhs, rhs)
     bias = ""
     if partition.bias is not None:

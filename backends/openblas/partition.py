@@ -10,7 +10,6 @@ from tvm import relax
 
 from collage.backends.contract.errors import CodegenError
 from collage.backends.relax.composites import CompositeCall
-from collage.backends.relax.patterns import permutation
 from collage.backends.relax.strided_views import View, operand_view, result_view
 
 ACTIVATION_OPS = {
@@ -62,34 +61,20 @@ def read_partition(function: relax.Function) -> Partition:
     composite, symbol = call.composite, call.symbol
 
     def source(expr: relax.Expr) -> Source:
-        expr = composite.resolve(expr)
-        view = operand_view(expr)
-        stored = expr if permutation(expr) is None else expr.args[0]
+        view, stored = operand_view(composite.resolve(expr)), composite.unpermuted(expr)
         origin = call.outside(stored)
         if isinstance(origin, tvm.ir.GenericConst):
             return Source(view, constant=origin.value.numpy())
         return Source(view, argument=call.position(stored))
 
-    root = at = composite.root
-    activation, bias = "none", None
-    if at.op.name in ACTIVATION_OPS:
-        activation = ACTIVATION_OPS[at.op.name]
-        at = composite.resolve(at.args[0])
-    if at.op.name == "relax.add":
-        at, addend = composite.computed_and_other(at)
-        bias = source(addend).constant
-        if bias is None:
-            raise CodegenError(f"'{symbol}': the bias is not a constant", value=symbol)
-    if permutation(at) is not None:
-        at = composite.resolve(at.args[0])
-    if not isinstance(at, relax.Call) or at.op.name != "relax.matmul":
-        raise CodegenError(f"'{symbol}': no matrix product where expected: {at}", value=symbol)
-    return Partition(
-        symbol,
-        len(function.params),
-        source(at.args[0]),
-        source(at.args[1]),
-        result_view(root),
-        bias,
-        activation,
+    root = composite.root
+    activation = ACTIVATION_OPS.get(root.op.name, "none")
+    stages = {"activation": activation != "none", "bias": "_bias" in composite.name}
+    product, joined = composite.take_apart(
+        "relax.matmul", [*(stage for stage, on in stages.items() if on), "permuted"]
     )
+    bias = source(joined["bias"]).constant if joined else None
+    if joined and bias is None:
+        raise CodegenError(f"'{symbol}': the bias is not a constant", value=symbol)
+    lhs, rhs = map(source, product.args)
+    return Partition(symbol, len(function.params), lhs, rhs, result_view(root), bias, activation)

@@ -6,13 +6,37 @@ them, see :mod:`collage.backends.relax.partition_walk`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import tvm
 from tvm import relax
 
-from collage.backends.contract.errors import CodegenError
+from collage.backends.contract.errors import CodegenError, UnsupportedProblemError
+from collage.backends.relax.patterns import permutation
+
+
+@contextmanager
+def compiling(backend: str, what: str) -> Iterator[None]:
+    """Inside of it, that a library cannot run a problem is the code generator's error.
+
+    Parameters
+    ----------
+    backend : str
+        Whose code generator it is.
+    what : str
+        The partition's symbol, or its composite's name.
+
+    Raises
+    ------
+    CodegenError
+        In place of ``UnsupportedProblemError``, with its reason.
+    """
+    try:
+        yield
+    except UnsupportedProblemError as err:
+        raise CodegenError(f"{backend} cannot compile '{what}': {err}", value=what) from err
 
 
 def bindings_of(function: relax.Function) -> dict[relax.Var, relax.Expr]:
@@ -60,6 +84,67 @@ class Composite:
     def resolve(self, expr: relax.Expr) -> relax.Expr:
         """An expression seen through its variables, down to its parameters."""
         return resolve(expr, self.bindings)
+
+    def unpermuted(self, expr: relax.Expr) -> relax.Expr:
+        """An expression seen through its variables and through a ``permute_dims``."""
+        value = self.resolve(expr)
+        return value if permutation(value) is None else self.resolve(value.args[0])
+
+    def activated(self, expr: relax.Expr) -> relax.Expr:
+        """What an activation is applied to.
+
+        ``x * sigmoid(x)`` and ``x * clip(...)`` are activations of ``x``.
+
+        Raises
+        ------
+        CodegenError
+            When the expression is no activation.
+        """
+        call = self.resolve(expr)
+        if isinstance(call, relax.Call) and call.op.name != "relax.multiply":
+            return self.resolve(call.args[0])
+        left, right = (self.resolve(arg) for arg in getattr(call, "args", (call, call)))
+        for value, gate in ((left, right), (right, left)):
+            if isinstance(gate, relax.Call) and gate.op.name in ("relax.sigmoid", "relax.clip"):
+                return value
+        raise CodegenError(f"'{self.name}': no activation where expected: {call}", value=self.name)
+
+    def take_apart(
+        self, core: str, stages: Iterable[str]
+    ) -> tuple[relax.Call, dict[str, relax.Expr]]:
+        """Walk from the result back to the operator that everything else follows.
+
+        Parameters
+        ----------
+        core : str
+            That operator, for example ``relax.matmul``.
+        stages : iterable of str
+            What follows it, the last one first: ``activation``, ``permuted``, or the name of a
+            value that is joined by an addition or multiplication.
+
+        Returns
+        -------
+        call : relax.Call
+            Of the core.
+        joined : dict of str to relax.Expr
+            The joined values by name, resolved.
+
+        Raises
+        ------
+        CodegenError
+            When the composite is made otherwise.
+        """
+        at, joined = self.root, {}
+        for stage in stages:
+            if stage == "activation":
+                at = self.activated(at)
+            elif stage == "permuted":
+                at = self.unpermuted(at)
+            elif isinstance(at, relax.Call) and len(at.args) == 2:
+                at, joined[stage] = self.computed_and_other(at)
+        if not isinstance(at, relax.Call) or at.op.name != core:
+            raise CodegenError(f"'{self.name}': no {core} where expected: {at}", value=self.name)
+        return at, joined
 
     def computed_and_other(self, call: relax.Call) -> tuple[relax.Expr, relax.Expr]:
         """Of a call's two operands the one that is computed here, and the other; both resolved.

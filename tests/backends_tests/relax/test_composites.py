@@ -11,8 +11,14 @@ import tvm
 from tvm import relax
 from tvm.script import relax as R
 
-from collage.backends.contract.errors import CodegenError
-from collage.backends.relax.composites import Composite, CompositeCall, bindings_of, resolve
+from collage.backends.contract.errors import CodegenError, UnsupportedProblemError
+from collage.backends.relax.composites import (
+    Composite,
+    CompositeCall,
+    bindings_of,
+    compiling,
+    resolve,
+)
 from collage.backends.relax.partition_walk import PartitionWalk, flatten, registration
 
 # mypy: disable-error-code="no-untyped-def,valid-type,name-defined"
@@ -204,3 +210,41 @@ def test_a_tuple_is_no_tensor() -> None:
 def test_nested_tuples_are_flattened_in_order() -> None:
     assert flatten(["a", ["b", [], ["c"]], "d"]) == ["a", "b", "c", "d"]
     assert flatten("a") == ["a"]
+
+
+@R.function
+def gated(
+    x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32"), y: R.Tensor((2, 4), "float32")
+) -> R.Tensor((2, 4), "float32"):
+    R.func_attr({"Composite": "any.matmul_silu_add"})
+    with R.dataflow():
+        product = R.matmul(x, w)
+        gate = R.sigmoid(product)
+        activated = R.multiply(gate, product)
+        total = R.add(y, activated)
+        R.output(total)
+    return total
+
+
+def test_a_chain_is_taken_apart_from_its_result_back() -> None:
+    x, w, y = gated.params
+    call, joined = Composite.of(gated).take_apart("relax.matmul", ["residual", "activation"])
+    assert call.args[0].same_as(x) and call.args[1].same_as(w)
+    assert list(joined) == ["residual"] and joined["residual"].same_as(y)
+
+
+def test_a_chain_that_is_made_otherwise_is_refused() -> None:
+    composite = Composite.of(gated)
+    with pytest.raises(CodegenError, match=r"no relax\.nn\.conv2d where expected"):
+        composite.take_apart("relax.nn.conv2d", ["residual", "activation"])
+    with pytest.raises(CodegenError, match=r"no relax\.matmul where expected"):
+        composite.take_apart("relax.matmul", ["residual"])
+    with pytest.raises(CodegenError, match="no activation where expected"):
+        composite.activated(relax.op.multiply(gated.params[2], gated.params[2]))
+
+
+def test_a_problem_that_cannot_be_run_is_the_code_generator_s_error() -> None:
+    expected = pytest.raises(CodegenError, match="any cannot compile 'f': too large")
+    with expected as caught, compiling("any", "f"):
+        raise UnsupportedProblemError("too large")
+    assert caught.value.value == "f"

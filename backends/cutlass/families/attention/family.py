@@ -9,7 +9,7 @@ from typing import ClassVar
 from tvm import relax
 
 from collage.backends.contract.base import PatternTriple
-from collage.backends.contract.errors import CodegenError, UnsupportedProblemError
+from collage.backends.contract.errors import CodegenError
 from collage.backends.cutlass.families._base import (
     DTYPE_BITS,
     Configuration,
@@ -35,7 +35,7 @@ from collage.backends.cutlass.families.attention.problem import (
 from collage.backends.cutlass.families.gemm.render import ELEMENTS
 from collage.backends.cutlass.library import TEMPLATES
 from collage.backends.cutlass.options import CutlassOptions
-from collage.backends.relax.composites import Composite
+from collage.backends.relax.composites import Composite, compiling
 from collage.backends.toolchain.source_templates import source_templates
 
 HOPPER_TILE = 128
@@ -89,7 +89,7 @@ class AttentionFamily(OperatorFamily):
     def read(self, composite: Composite, options: CutlassOptions, arch: str) -> Reading:
         name = composite.name
         root = composite.root
-        try:
+        with compiling("cutlass", name):
             if name in self._forms:
                 parts = _chain_parts(self._forms[name], composite)
                 problem = read_chain(self._forms[name], parts, root)
@@ -101,8 +101,6 @@ class AttentionFamily(OperatorFamily):
             else:
                 problem = read_attention(root)
                 arguments = list(root.args)
-        except UnsupportedProblemError as err:
-            raise CodegenError(f"cutlass cannot compile '{name}': {err}", value=name) from err
         return Reading.of(composite, _spec(problem, arguments, root), arguments)
 
     def configurations(

@@ -75,14 +75,8 @@ def _call_fits(match: Match) -> Verdict:
     bias = call.args[3] if len(call.args) > 3 else None
     if isinstance(bias, tvm.ir.GenericConst) and math.prod(tensor_shape(bias) or (1,)) == 1:
         return Verdict.no("a bias of one element is not passed as a tensor")
-    try:
-        if isinstance(split, relax.Call):
-            read_joined(call, split)
-        else:
-            read_attention(call)
-    except UnsupportedProblemError as err:
-        return Verdict.no(str(err))
-    return Verdict.yes()
+    joined = isinstance(split, relax.Call)
+    return derives(lambda _: read_joined(call, split) if joined else read_attention(call))(match)
 
 
 def _joined() -> Iterator[PatternTriple]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
-from tvm import relax
-
 from collage.backends.contract.base import PatternTriple
-from collage.backends.contract.errors import CodegenError, UnsupportedProblemError
+from collage.backends.contract.errors import CodegenError
 from collage.backends.cutlass.families._base import (
     Configuration,
     KernelSource,
@@ -28,7 +26,6 @@ from collage.backends.cutlass.families.conv2d.patterns import (
 )
 from collage.backends.cutlass.families.conv2d.problem import (
     Conv2dProblem,
-    Epilogue,
     check_epilogue,
     float32_math,
     is_product,
@@ -49,7 +46,7 @@ from collage.backends.cutlass.families.gemm.render import (
 from collage.backends.cutlass.families.gemm.render import render as render_gemm
 from collage.backends.cutlass.library import TEMPLATES
 from collage.backends.cutlass.options import CutlassOptions
-from collage.backends.relax.composites import Composite
+from collage.backends.relax.composites import Composite, compiling
 from collage.backends.toolchain.source_templates import source_templates
 
 ITERATORS = {
@@ -89,23 +86,12 @@ class Conv2dFamily(OperatorFamily):
         epilogue = self._epilogues.get(name)
         if epilogue is None:
             raise CodegenError(f"'{name}' is no fused convolution", value=name)
-        bindings = composite.bindings
-        convolution = next((v for v, call in bindings.items() if _is_call(call, "nn.conv2d")), None)
-        if convolution is None:
-            raise CodegenError(f"'{name}' holds no convolution", value=name)
-        call = bindings[convolution]
-        try:
+        call, joined = composite.take_apart("relax.nn.conv2d", epilogue.stages)
+        with compiling("cutlass", name):
             problem = read_problem(call, options)
             check_epilogue(problem, epilogue)
-            half = problem.bits == 16
-            math = "tensor" if half else float32_math(options)
-        except UnsupportedProblemError as err:
-            raise CodegenError(f"cutlass cannot compile '{name}': {err}", value=name) from err
-        arguments = list(call.args)
-        if epilogue.bias:
-            arguments.append(_other_operand(name, bindings, convolution))
-        if epilogue.residual:
-            arguments.append(_residual(composite, epilogue))
+            math = "tensor" if problem.bits == 16 else float32_math(options)
+        arguments = [*call.args, *(joined[n] for n in ("bias", "residual") if n in joined)]
         spec = KernelSpec(
             operator="conv2d",
             sizes=problem.sizes(),
@@ -174,37 +160,6 @@ class Conv2dFamily(OperatorFamily):
         return dataclasses.replace(
             spec, operator="matmul", sizes=(*extents, *self._codes(spec)), layout="rc"
         )
-
-
-def _is_call(value: relax.Expr, operator: str) -> bool:
-    return isinstance(value, relax.Call) and getattr(value.op, "name", "") == f"relax.{operator}"
-
-
-def _other_operand(
-    name: str, bindings: Mapping[relax.Var, relax.Expr], convolution: relax.Var
-) -> relax.Expr:
-    """What is added to the convolution's result: its bias."""
-    for value in bindings.values():
-        if _is_call(value, "add"):
-            left, right = value.args
-            if left.same_as(convolution):
-                return right
-            if right.same_as(convolution):
-                return left
-    raise CodegenError(f"'{name}': nothing is added to the convolution", value=name)
-
-
-def _residual(composite: Composite, epilogue: Epilogue) -> relax.Expr:
-    """The tensor that is joined last, or last before the final activation."""
-    name, at = composite.name, composite.root
-    if epilogue.final:
-        at = composite.resolve(at.args[0])
-    if not _is_call(at, epilogue.residual):
-        raise CodegenError(f"'{name}': no {epilogue.residual} where expected: {at}", value=name)
-    given = [arg for arg in at.args if arg not in composite.bindings]
-    if len(given) != 1:
-        raise CodegenError(f"'{name}': the residual is computed inside it", value=name)
-    return given[0]
 
 
 def family() -> Conv2dFamily:

@@ -41,6 +41,17 @@ class Epilogue:
     final: str = ""
 
     @property
+    def stages(self) -> list[str]:
+        """What follows the convolution, the last one first; see ``Composite.take_apart``."""
+        on = [
+            ("activation", self.final),
+            ("residual", self.residual),
+            ("activation", self.activation),
+            ("bias", self.bias),
+        ]
+        return [stage for stage, present in on if present]
+
+    @property
     def name(self) -> str:
         """For example ``bias_silu_add``; ``none`` for nothing."""
         words = ["bias" if self.bias else "", self.activation, self.residual, self.final]

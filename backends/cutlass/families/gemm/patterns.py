@@ -64,6 +64,12 @@ class Form:
         return "_".join(word for word in words if word) or "none"
 
     @property
+    def stages(self) -> list[str]:
+        """What follows the product, the last one first; see ``Composite.take_apart``."""
+        on = {"residual": self.residual, "activation": self.activation, "bias": self.bias}
+        return [stage for stage, present in on.items() if present]
+
+    @property
     def name(self) -> str:
         """Of the triple and its composites, for example ``cutlass.matmul_bias_gelu``."""
         sides = ("a" if self.transposed_a else "") + ("b" if self.transposed_b else "")

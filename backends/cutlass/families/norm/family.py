@@ -12,7 +12,7 @@ from tvm import relax
 from tvm.relax.dpl import is_op, wildcard
 
 from collage.backends.contract.base import Match, PatternTriple, Verdict
-from collage.backends.contract.errors import CodegenError, UnsupportedProblemError
+from collage.backends.contract.errors import UnsupportedProblemError
 from collage.backends.cutlass.families._base import (
     DTYPE_BITS,
     Configuration,
@@ -25,8 +25,8 @@ from collage.backends.cutlass.families._base import (
 )
 from collage.backends.cutlass.library import TEMPLATES
 from collage.backends.cutlass.options import CutlassOptions
-from collage.backends.relax.composites import Composite
-from collage.backends.relax.patterns import either_order
+from collage.backends.relax.composites import Composite, compiling
+from collage.backends.relax.patterns import derives, either_order
 from collage.backends.relax.static_shape import tensor_dtype, tensor_shape
 from collage.backends.toolchain.source_templates import source_templates
 
@@ -88,10 +88,8 @@ class NormFamily(OperatorFamily):
         name = composite.name
         call = composite.root
         operator_name = name.removeprefix("cutlass.").removeprefix("add_")
-        try:
+        with compiling("cutlass", name):
             rows, columns = read_extents(call)
-        except UnsupportedProblemError as err:
-            raise CodegenError(f"cutlass cannot compile '{name}': {err}", value=name) from err
         data, *parameters = call.args
         data = composite.resolve(data)
         residual = isinstance(data, relax.Call)
@@ -210,12 +208,7 @@ def _triple(name: str, residual: bool) -> PatternTriple:
     )
 
 
-def _fits(match: Match) -> Verdict:
-    try:
-        read_extents(match.annotated["root"])
-    except UnsupportedProblemError as err:
-        return Verdict.no(str(err))
-    return Verdict.yes()
+_fits = derives(lambda match: read_extents(match.annotated["root"]))
 
 
 def _same_shape(match: Match) -> Verdict:
