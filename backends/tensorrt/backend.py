@@ -32,13 +32,13 @@ from collage.backends.contract.base import (
 from collage.backends.contract.errors import TargetError
 from collage.backends.contract.kernels import Precision, Roofline
 from collage.backends.tensorrt import python_runtime
-from collage.backends.tensorrt.codegen import compile_functions, make_engines, runtime_compilation
-from collage.backends.tensorrt.engine import EngineBuilder
+from collage.backends.tensorrt.codegen import compile_functions, runtime_compilation
 from collage.backends.tensorrt.library import REMEDY, find_package, require_package
 from collage.backends.tensorrt.options import TensorrtOptions
 from collage.backends.tensorrt.patterns import pattern_table
 from collage.backends.tensorrt.regions import accepts
 from collage.backends.tensorrt.runtimes import find_shim, package_for, runtime_name
+from collage.backends.tensorrt.tuning import EngineBuilder
 from collage.backends.toolchain import cuda_toolkit
 from collage.backends.toolchain.native import Compilation
 
@@ -102,8 +102,8 @@ class TensorrtBackend(
         context: BuildContext,
     ) -> Mapping[str, str]:
         builder = EngineBuilder(require_package(target.options), target, context)
-        # The engines stay in the cache folder, where codegen finds them.
-        return make_engines(functions, builder)[1]
+        # The engines are remembered, so that codegen finds them.
+        return builder.engines(functions)[1]
 
     def codegen(
         self,

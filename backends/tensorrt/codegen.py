@@ -12,10 +12,9 @@ from tvm import relax
 from collage.backends.contract.base import BackendTarget, BuildContext
 from collage.backends.contract.errors import CodegenError
 from collage.backends.tensorrt import python_runtime
-from collage.backends.tensorrt.engine import Engine, EngineBuilder
 from collage.backends.tensorrt.library import Package
-from collage.backends.tensorrt.problem import RefusalError
 from collage.backends.tensorrt.runtimes import Shim, find_shim
+from collage.backends.tensorrt.tuning import EngineBuilder
 from collage.backends.toolchain import cuda_toolkit, native
 from collage.backends.toolchain.stubs import Stubs
 
@@ -36,7 +35,7 @@ def compile_functions(
     CodegenError
         When TensorRT refuses regions; has every one's reason.
     """
-    engines, refused = make_engines(functions, EngineBuilder(package, target, context))
+    engines, refused = EngineBuilder(package, target, context).engines(functions)
     if refused:
         reasons = (f"tensorrt cannot compile '{name}': {why}" for name, why in refused.items())
         raise CodegenError("; ".join(reasons), value=refused)
@@ -53,19 +52,6 @@ def compile_functions(
         entries=list(zip(engines, symbols, strict=True)),
     )
     return stubs.compile([runtime_compilation(shim, context).run()], context)
-
-
-def make_engines(
-    functions: Sequence[relax.Function], builder: EngineBuilder
-) -> tuple[list[Engine], dict[str, str]]:
-    """Engines of what TensorRT takes; by symbol the reasons for what it refuses."""
-    engines, refused = [], {}
-    for function in functions:
-        try:
-            engines.append(builder.engine(function))
-        except RefusalError as err:
-            refused[str(function.attrs["global_symbol"])] = err.reason
-    return engines, refused
 
 
 def runtime_compilation(shim: Shim | None, context: BuildContext) -> native.Compilation:

@@ -27,8 +27,8 @@ class TensorrtOptions:
         The version that must be installed, as far as it is given: ``10.13`` fits ``10.13.3.9``.
         Any version where it is empty.
     timing_cache : str
-        File that keeps TensorRT's timings of its own kernels between builds; by default one per
-        version and device beside the log, without a log under the cache folder.
+        File that keeps TensorRT's timings of its own kernels between builds on this machine; by
+        default one per version and device under the cache folder.
     """
 
     use_fp16: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from collage.backends.contract.base import BuildContext
 from collage.backends.contract.errors import BackendUnavailableError, CodegenError, TargetError
 from collage.backends.contract.registry import get_backend
 from collage.backends.tensorrt import library as adapter
-from collage.backends.tensorrt.engine import EngineBuilder
+from collage.backends.tensorrt import tuning
 from collage.backends.tensorrt.problem import RefusalError
+from collage.backends.tensorrt.tuning import EngineBuilder
 from tests.backends_tests.tensorrt import support
 
 pytestmark = pytest.mark.cuda
@@ -43,7 +45,7 @@ def test_a_refusal_has_tensorrts_own_reason(tmp_path: Path) -> None:
     assert isinstance(caught.value, CodegenError)
     assert caught.value.value == "tensorrt_0"
     assert "Error Code" in caught.value.reason and "\n" not in caught.value.reason
-    assert not list((tmp_path / "cache" / "tensorrt").glob("*.plan"))
+    assert not list((tmp_path / "cache" / "tuning").glob("blobs/*"))
 
 
 def test_an_operator_without_a_converter_is_named(tmp_path: Path) -> None:
@@ -122,7 +124,7 @@ def test_other_weights_options_and_devices_are_other_engines(tmp_path: Path) -> 
         builders.append(_builder(tmp_path, where))
         builders[-1].engine(region)
     assert [builder.built for builder in builders] == [1, 1, 1, 1]
-    assert len(list((tmp_path / "cache" / "tensorrt").glob("*.plan"))) == 4
+    assert len(list((tmp_path / "cache" / "tuning").glob("blobs/*"))) == 4
 
 
 def test_what_was_checked_is_what_is_compiled(tmp_path: Path) -> None:
@@ -131,7 +133,7 @@ def test_what_was_checked_is_what_is_compiled(tmp_path: Path) -> None:
     context = support.new_context(tmp_path)
     backend: Any = get_backend("tensorrt")
     assert not backend.refusals(partitioned.functions, partitioned.target, context)
-    plans = {p: p.stat().st_mtime_ns for p in context.cache_dir.glob("tensorrt/*.plan")}
+    plans = {p: p.stat().st_mtime_ns for p in context.cache_dir.glob("tuning/blobs/*")}
     from collage.backends.compile import compile_module
 
     compile_module(
@@ -140,7 +142,7 @@ def test_what_was_checked_is_what_is_compiled(tmp_path: Path) -> None:
         tmp_path / "model.so",
         context,
     )
-    assert plans == {p: p.stat().st_mtime_ns for p in context.cache_dir.glob("tensorrt/*.plan")}
+    assert plans == {p: p.stat().st_mtime_ns for p in context.cache_dir.glob("tuning/blobs/*")}
 
 
 def test_timing_cache_is_written_and_used_again(
@@ -154,7 +156,7 @@ def test_timing_cache_is_written_and_used_again(
         handed.append(args[4])
         return original(*args)
 
-    monkeypatch.setattr("collage.backends.tensorrt.engine.build_plan", recording)
+    monkeypatch.setattr("collage.backends.tensorrt.tuning.build_plan", recording)
     for seed in (1, 2):
         function, wanted = support.region(
             support.dense(weights(13, 7, seed=seed)), timing_cache=str(place)
@@ -173,12 +175,12 @@ def test_default_timing_cache_names_version_and_device(tmp_path: Path) -> None:
     assert builder.timing_cache.is_file()
 
 
-def test_the_timing_cache_lies_beside_the_log_and_a_replay_leaves_it_alone(tmp_path: Path) -> None:
+def test_a_replay_leaves_the_timing_cache_alone(tmp_path: Path) -> None:
     log = tmp_path / "logs" / "model.jsonl"
     context = dataclasses.replace(support.new_context(tmp_path), tuning_log=log)
     strict = dataclasses.replace(context, replay=True)
     package = support.installed()
-    place = log.with_name(f"model.jsonl.{package.name}-{package.version}-sm_89.timing")
+    place = context.cache_dir / f"tensorrt/{package.name}-{package.version}-sm_89.timing"
 
     def build(columns: int, context: BuildContext, **options: str) -> None:
         function, wanted = support.region(support.dense(weights(13, columns)), **options)
@@ -186,14 +188,50 @@ def test_the_timing_cache_lies_beside_the_log_and_a_replay_leaves_it_alone(tmp_p
         assert builder.engine(function).plan and builder.built == 1
 
     build(3, strict)
-    assert not log.parent.exists()
+    assert not log.parent.exists() and not context.cache_dir.exists()
     build(4, context)
-    before = place.read_bytes()
+    before, logged = place.read_bytes(), log.read_bytes()
     assert len(before) > 100
     build(5, strict)
-    assert place.read_bytes() == before
+    assert place.read_bytes() == before and log.read_bytes() == logged
     build(6, context, timing_cache=str(tmp_path / "mine"))
     assert (tmp_path / "mine").is_file() and place.read_bytes() == before
+
+
+@pytest.mark.parametrize("is_logged", [True, False])
+def test_a_log_alone_replays_the_engine(
+    is_logged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_logged:
+        # As if it were large: then the log has the times that decide it.
+        monkeypatch.setattr(tuning, "LOGGED_ENGINE_BYTES", 0)
+    log = tmp_path / "model.jsonl"
+    function, wanted = support.region(support.dense(weights(13, 7)))
+    context = dataclasses.replace(support.new_context(tmp_path), tuning_log=log)
+    engine = EngineBuilder(support.installed(), wanted, context).engine(function)
+    before = log.read_bytes()
+    blob, finding = map(json.loads, before.splitlines())
+    assert (blob["kind"], finding["backend"]) == ("blob", "tensorrt") and len(before) < 100_000
+    assert {n: finding["result"][n]["in_log"] for n in finding["result"]} == (
+        {"engine": True} if is_logged else {"engine": False, "timings": True}
+    )
+
+    handed: list[Any] = []
+
+    def recording(*args: Any) -> Any:
+        handed.append(args[4:])
+        return adapter.build_plan(*args)
+
+    monkeypatch.setattr(tuning, "build_plan", recording)
+    elsewhere = dataclasses.replace(context, cache_dir=tmp_path / "empty", replay=True)
+    builder = EngineBuilder(support.installed(), wanted, elsewhere)
+    again = builder.engine(function)
+    assert builder.built == (0 if is_logged else 1)
+    assert again == engine
+    if not is_logged:
+        (times,) = handed
+        assert len(times[0]) == finding["result"]["timings"]["size"] and times[1] is True
+    assert log.read_bytes() == before and not elsewhere.cache_dir.exists()
 
 
 def test_a_foreign_timing_cache_is_replaced(tmp_path: Path) -> None:

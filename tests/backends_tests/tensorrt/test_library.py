@@ -19,7 +19,7 @@ from benchmarks.gpu.cases._tensorrt_case import LAST, module, weights
 from collage.backends.compile import CompiledLibrary, compile_module
 from collage.backends.contract.base import ExternalBackend
 from collage.backends.contract.registry import get_backend
-from collage.backends.tensorrt import codegen, python_runtime, runtimes
+from collage.backends.tensorrt import codegen, python_runtime, runtimes, tuning
 from collage.backends.toolchain import cuda_toolkit, native
 from tests.backends_tests.tensorrt import support
 from tests.machine_code import defined_functions, device_code, needed_libraries
@@ -48,7 +48,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[CompiledLibrary,
 
 def test_the_engine_is_in_the_library(compiled: tuple[CompiledLibrary, Path]) -> None:
     library, cache = compiled
-    (plan,) = cache.glob("tensorrt/*.plan")
+    (plan,) = cache.glob("tuning/blobs/*")
     assert library.path.read_bytes().count(plan.read_bytes()) == 1
     assert "__tvm_ffi_tensorrt_0" in defined_functions(library.path)
     assert device_code(library.path) == []
@@ -102,7 +102,7 @@ def test_equal_engines_are_stored_once(tmp_path: Path) -> None:
     context = support.new_context(tmp_path)
     targets = [support.native(), partitioned.target]
     library = compile_module(partitioned.module, targets, tmp_path / "model.so", context)
-    (plan,) = context.cache_dir.glob("tensorrt/*.plan")
+    (plan,) = context.cache_dir.glob("tuning/blobs/*")
     assert library.path.read_bytes().count(plan.read_bytes()) == 1
     assert {"__tvm_ffi_tensorrt_0", "__tvm_ffi_tensorrt_1"} <= defined_functions(library.path)
 
@@ -180,8 +180,8 @@ def test_an_entry_hands_over_engine_and_addresses(
     x, y = _tensor(0x1000, LAST), _tensor(0x2000, (2, 5))
     assert entry(x, y) == 0 and entry(x, y) == 0
     _, cache = compiled
-    (plan,) = cache.glob("tensorrt/*.plan")
-    engine = codegen.Engine("tensorrt_0", plan.read_bytes(), (), ())
+    (plan,) = cache.glob("tuning/blobs/*")
+    engine = tuning.Engine("tensorrt_0", plan.read_bytes(), (), ())
     assert calls == [(engine.digest, engine.plan, 0, 0, 0x1000, 0x2000)] * 2
 
 

@@ -144,7 +144,7 @@ def test_one_library_holds_the_code_of_all(exported: Exported) -> None:
     assert {(image.kind, image.arch) for image in images} == {("elf", 89)}
     assert len(images) == 2 and min(image.size_bytes for image in images) > 5000, images
     data = exported.library.read_bytes()
-    kept = (Config.from_environment().cache_dir / "tensorrt").glob("*.plan")
+    kept = (Config.from_environment().cache_dir / "tuning" / "blobs").iterdir()
     (plan,) = (plan for path in kept if (plan := path.read_bytes()) in data)
     assert data.count(plan) == 1
     # An engine of TensorRT for RTX holds source of its own, compiled when it is loaded.
