@@ -16,6 +16,8 @@ from torch import fx
 from tvm import relax
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
+from collage.rewrite import with_attrs
+
 _ATTENTION = "scaled_dot_product_attention.default"
 _HALF = ("float16", "bfloat16")
 
@@ -61,14 +63,12 @@ def _keep_type(expr: relax.Expr) -> relax.Expr:
     if not isinstance(expr, relax.Call) or not isinstance(expr.op, tvm.ir.Op):
         return expr
     args = [_keep_type(arg) for arg in expr.args]
-    attrs = expr.attrs
     dtype = _dtype(args[0]) if args else ""
-    if dtype in _HALF and str(getattr(attrs, "out_dtype", "")) == "float32":
-        # Attributes cannot be changed in place; as saved text they can, whatever their class.
-        attrs = tvm.ir.load_json(tvm.ir.save_json(attrs).replace('"float32"', f'"{dtype}"'))
-    elif all(new.same_as(old) for new, old in zip(args, expr.args, strict=True)):
+    if dtype in _HALF and str(getattr(expr.attrs, "out_dtype", "")) == "float32":
+        return with_attrs(expr, *args, out_dtype=dtype)
+    if all(new.same_as(old) for new, old in zip(args, expr.args, strict=True)):
         return expr
-    return relax.Call(expr.op, args, attrs, expr.ty_args, expr.span)
+    return relax.Call(expr.op, args, expr.attrs, expr.ty_args, expr.span)
 
 
 def _dtype(expr: relax.Expr) -> str:

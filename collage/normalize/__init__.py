@@ -1,8 +1,8 @@
 """What importers leave behind becomes the canonical form that every backend's patterns expect.
 
-Each family of rewrites stands in a module of its own and is a table of rules by operator; see
-``_base.py`` for how they are applied. Every rule is an identity of inference-time mathematics, and
-its tests run the module before and after.
+Each family of rewrites stands in a module of its own and is a table of rules by operator, which
+:mod:`collage.rewrite` applies. Every rule is an identity of inference-time mathematics, and its
+tests run the module before and after.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collage.normalize import (
     opaque,
     pooling,
 )
-from collage.normalize._base import apply_rules, merge_rules
+from collage.rewrite import apply_rules, merge_rules
 
 __all__ = ["normalize"]
 

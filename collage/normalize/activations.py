@@ -11,7 +11,8 @@ import math
 import numpy as np
 from tvm import relax
 
-from collage.normalize._base import (
+from collage.normalize.clipping import factors
+from collage.rewrite import (
     Rules,
     Scope,
     constant,
@@ -21,19 +22,20 @@ from collage.normalize._base import (
     op_name,
     scalar,
 )
-from collage.normalize.clipping import factors
 
-Polynomial = dict[int, float]
+_Polynomial = dict[int, float]
 """Coefficient by degree."""
 
 _TOLERANCE = 1e-3
 """Exporters write constants like 0.044715 and 1.702 with few digits."""
 
-ERF_GELU: Polynomial = {1: 1 / math.sqrt(2)}
-TANH_GELU: Polynomial = {1: math.sqrt(2 / math.pi), 3: math.sqrt(2 / math.pi) * 0.044715}
+_ERF_GELU: _Polynomial = {1: 1 / math.sqrt(2)}
+_TANH_GELU: _Polynomial = {1: math.sqrt(2 / math.pi), 3: math.sqrt(2 / math.pi) * 0.044715}
 
 
-def polynomial(scope: Scope, expr: relax.Expr, x: relax.Expr, depth: int = 8) -> Polynomial | None:
+def _polynomial(
+    scope: Scope, expr: relax.Expr, x: relax.Expr, depth: int = 8
+) -> _Polynomial | None:
     """Read ``expr`` as a polynomial in ``x`` of degree up to 3; None when it is none."""
     if expr.same_as(x):
         return {1: 1.0}
@@ -43,8 +45,8 @@ def polynomial(scope: Scope, expr: relax.Expr, x: relax.Expr, depth: int = 8) ->
     call = scope.call(expr, "add", "multiply", "power")
     if call is None or depth == 0:
         return None
-    left = polynomial(scope, call.args[0], x, depth - 1)
-    right = polynomial(scope, call.args[1], x, depth - 1)
+    left = _polynomial(scope, call.args[0], x, depth - 1)
+    right = _polynomial(scope, call.args[1], x, depth - 1)
     if left is None or right is None:
         return None
     if op_name(call) == "add":
@@ -52,14 +54,14 @@ def polynomial(scope: Scope, expr: relax.Expr, x: relax.Expr, depth: int = 8) ->
     if op_name(call) == "power":
         cube = right == {0: 3.0} and left == {1: 1.0}
         return {3: 1.0} if cube else None
-    product: Polynomial = {}
+    product: _Polynomial = {}
     for a, p in left.items():
         for b, q in right.items():
             product[a + b] = product.get(a + b, 0.0) + p * q
     return product if max(product) <= 3 else None
 
 
-def _is_close(found: Polynomial | None, wanted: Polynomial) -> bool:
+def _is_close(found: _Polynomial | None, wanted: _Polynomial) -> bool:
     if found is None:
         return False
     degrees = found.keys() | wanted.keys()
@@ -69,7 +71,7 @@ def _is_close(found: Polynomial | None, wanted: Polynomial) -> bool:
     )
 
 
-def gelu(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _gelu(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``0.5 * x * (1 + erf(x / sqrt(2)))``, or its tanh approximation, is GELU."""
     if not is_tensor(call) or not is_float(call):
         return None
@@ -81,10 +83,10 @@ def gelu(scope: Scope, call: relax.Call) -> relax.Expr | None:
         call_inner = scope.call(inner, "erf", "tanh") if inner is not None else None
         if call_inner is None:
             continue
-        found = polynomial(scope, call_inner.args[0], x)
-        if op_name(call_inner) == "erf" and _is_close(found, ERF_GELU):
+        found = _polynomial(scope, call_inner.args[0], x)
+        if op_name(call_inner) == "erf" and _is_close(found, _ERF_GELU):
             return relax.op.nn.gelu(x)
-        if op_name(call_inner) == "tanh" and _is_close(found, TANH_GELU):
+        if op_name(call_inner) == "tanh" and _is_close(found, _TANH_GELU):
             return relax.op.nn.gelu_tanh(x)
     return None
 
@@ -97,7 +99,7 @@ def _one_plus(scope: Scope, expr: relax.Expr) -> relax.Expr | None:
     return call.args[0]
 
 
-def silu(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _silu(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``x * sigmoid(x)`` is SiLU (Swish)."""
     for x, gate in (call.args, call.args[::-1]):
         inner = scope.call(gate, "sigmoid")
@@ -106,7 +108,7 @@ def silu(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return None
 
 
-def logistic(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _logistic(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``1 / (1 + exp(-x))`` is the sigmoid."""
     if not is_constant(call.args[0]) or scalar(call.args[0]) != 1.0 or not is_tensor(call):
         return None
@@ -116,14 +118,14 @@ def logistic(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return relax.op.sigmoid(negative.args[0]) if negative is not None else None
 
 
-def softplus(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _softplus(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``log(exp(x) + 1)`` is softplus."""
     inner = _one_plus(scope, call.args[0])
     exponential = scope.call(inner, "exp") if inner is not None else None
     return relax.op.nn.softplus(exponential.args[0]) if exponential is not None else None
 
 
-def written_out_softmax(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _written_out_softmax(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``exp(x - max(x)) / sum(exp(x - max(x)))`` over one axis is softmax."""
     total = scope.call(call.args[1], "sum")
     if total is None or not total.args[0].same_as(call.args[0]) or not total.attrs.keepdims:
@@ -142,7 +144,7 @@ def written_out_softmax(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return relax.op.nn.softmax(x, axis=int(axes[0]))
 
 
-def unneeded_nan_guard(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _unneeded_nan_guard(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``where(isnan(p), 0, p)`` after a softmax that has no row of ``-inf`` is ``p``.
 
     PyTorch guards masked attention so against rows that are masked as a whole. The guard stays
@@ -157,7 +159,7 @@ def unneeded_nan_guard(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return p if not _may_mask_a_row(scope, softmax.args[0], axis) else None
 
 
-def unneeded_mask_guard(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _unneeded_mask_guard(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``where(not any(x != -inf), 0, softmax(x))``, another spelling of the same guard."""
     softmax = scope.call(call.args[2], "nn.softmax")
     if softmax is None or scalar(call.args[1]) != 0.0:
@@ -192,8 +194,8 @@ def _holds_infinity(expr: relax.Expr) -> bool:
 
 
 RULES: Rules = {
-    "multiply": (gelu, silu),
-    "divide": (logistic, written_out_softmax),
-    "log": (softplus,),
-    "where": (unneeded_nan_guard, unneeded_mask_guard),
+    "multiply": (_gelu, _silu),
+    "divide": (_logistic, _written_out_softmax),
+    "log": (_softplus,),
+    "where": (_unneeded_nan_guard, _unneeded_mask_guard),
 }

@@ -11,7 +11,7 @@ import numpy as np
 from tvm import relax
 
 from collage.backends.relax.static_shape import static_shape
-from collage.normalize._base import (
+from collage.rewrite import (
     Rules,
     Scope,
     constant,
@@ -25,8 +25,7 @@ from collage.normalize._base import (
     scalar,
 )
 
-COMMUTATIVE = ("add", "multiply", "maximum", "minimum")
-CONVOLUTIONS = tuple(f"nn.conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", "_transpose"))
+_CONVOLUTIONS = tuple(f"nn.conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", "_transpose"))
 _BINARY = {
     "add": relax.op.add,
     "subtract": relax.op.subtract,
@@ -38,7 +37,7 @@ _BINARY = {
 }
 
 
-def constant_second(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _constant_second(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``c + x`` is ``x + c``."""
     a, b = call.args
     if is_constant(a) and not is_constant(b):
@@ -46,7 +45,7 @@ def constant_second(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return None
 
 
-def canonical_constant(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _canonical_constant(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """Give the constant operand its one shape (see the module's text)."""
     pair = operand_pair(call)
     if pair is None or not is_tensor(call) or static_shape(call) != static_shape(pair[0]):
@@ -66,7 +65,7 @@ def _constant_shape(scope: Scope, x: relax.Expr, shape: tuple[int, ...]) -> tupl
     full = (1,) * (rank - len(shape)) + shape
     wide = [axis for axis, size in enumerate(full) if size != 1]
     channels = (1, static_shape(x)[1]) + (1,) * (rank - 2) if rank > 2 else ()
-    if scope.comes_from(x, *CONVOLUTIONS) and full == channels:
+    if scope.comes_from(x, *_CONVOLUTIONS) and full == channels:
         return channels
     if not wide:
         # A bias of one feature is still a bias.
@@ -77,7 +76,7 @@ def _constant_shape(scope: Scope, x: relax.Expr, shape: tuple[int, ...]) -> tupl
     return full[wide[0] :]
 
 
-def divide_to_multiply(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _divide_to_multiply(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``x / c`` is ``x * (1 / c)`` for a finite, non-zero constant."""
     pair = operand_pair(call)
     if pair is None or not is_float(call):
@@ -91,7 +90,7 @@ def divide_to_multiply(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return relax.op.multiply(pair[0], make_constant(inverse, dtype_of(call)))
 
 
-def subtract_to_add(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _subtract_to_add(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``x - c`` is ``x + (-c)``."""
     pair = operand_pair(call)
     if pair is None or not is_float(call):
@@ -101,7 +100,7 @@ def subtract_to_add(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return relax.op.add(pair[0], make_constant(-value, dtype_of(call)))
 
 
-def simple_power(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _simple_power(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """Squares and square roots have operators of their own."""
     exponent = scalar(call.args[1])
     x = call.args[0]
@@ -112,12 +111,12 @@ def simple_power(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return relax.op.sqrt(x) if exponent == 0.5 and is_float(x) else None
 
 
-def square_to_multiply(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _square_to_multiply(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``square(x)`` is ``x * x``."""
     return relax.op.multiply(call.args[0], call.args[0])
 
 
-def merge_constants(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _merge_constants(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``(x * a) * b`` is ``x * (a * b)``, and the same for sums; ``(x + a) * b`` stays.
 
     A bias keeps its shape: nothing is merged into it that would widen it.
@@ -132,7 +131,7 @@ def merge_constants(scope: Scope, call: relax.Call) -> relax.Expr | None:
         return None
     shape = np.broadcast_shapes(first.shape, second.shape)
     widened = shape != first.shape
-    if widened and scope.comes_from(inner.args[0], "matmul", *CONVOLUTIONS):
+    if widened and scope.comes_from(inner.args[0], "matmul", *_CONVOLUTIONS):
         return None
     if widened and shape != second.shape:
         return None
@@ -141,12 +140,12 @@ def merge_constants(scope: Scope, call: relax.Call) -> relax.Expr | None:
 
 
 RULES: Rules = {
-    "add": (constant_second, canonical_constant, merge_constants),
-    "multiply": (constant_second, canonical_constant, merge_constants),
-    "maximum": (constant_second, canonical_constant),
-    "minimum": (constant_second, canonical_constant),
-    "subtract": (subtract_to_add, canonical_constant),
-    "divide": (divide_to_multiply, canonical_constant),
-    "power": (simple_power, canonical_constant),
-    "square": (square_to_multiply,),
+    "add": (_constant_second, _canonical_constant, _merge_constants),
+    "multiply": (_constant_second, _canonical_constant, _merge_constants),
+    "maximum": (_constant_second, _canonical_constant),
+    "minimum": (_constant_second, _canonical_constant),
+    "subtract": (_subtract_to_add, _canonical_constant),
+    "divide": (_divide_to_multiply, _canonical_constant),
+    "power": (_simple_power, _canonical_constant),
+    "square": (_square_to_multiply,),
 }

@@ -6,13 +6,13 @@ import numpy as np
 from tvm import relax
 
 from collage.backends.relax.static_shape import static_shape
-from collage.normalize._base import Rules, Scope, constant, dtype_of, is_constant
+from collage.rewrite import Rules, Scope, constant, dtype_of, is_constant
 
 _NEVER = 1e4
 """What frameworks subtract where nothing may be attended to is at least this large."""
 
 
-def known_mask(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _known_mask(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """A bias of zeros is no bias, and one that hides what comes later is the causal mask."""
     query, key, value, bias = call.args
     attrs = call.attrs
@@ -32,7 +32,7 @@ def known_mask(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return None
 
 
-def bias_of_same_type(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _bias_of_same_type(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """The bias has the element type of the query."""
     query, key, value, bias = call.args
     if dtype_of(bias) == dtype_of(query):
@@ -41,4 +41,4 @@ def bias_of_same_type(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return relax.Call(call.op, [query, key, value, cast], call.attrs, call.ty_args)
 
 
-RULES: Rules = {"nn.attention_bias": (bias_of_same_type, known_mask)}
+RULES: Rules = {"nn.attention_bias": (_bias_of_same_type, _known_mask)}

@@ -6,7 +6,8 @@ import numpy as np
 from tvm import relax
 
 from collage.backends.relax.static_shape import static_shape
-from collage.normalize._base import (
+from collage.rewrite import (
+    RESHAPES,
     TUPLE_ITEM,
     Rules,
     Scope,
@@ -15,29 +16,23 @@ from collage.normalize._base import (
     is_constant,
     is_tensor,
     op_name,
+    permutation,
+    reshape,
     scalar,
 )
 
-RESHAPES = ("reshape", "expand_dims", "squeeze", "flatten", "nn.batch_flatten")
-"""Operators that keep the elements in order and change the shape alone."""
-
 _ARITHMETIC = ("add", "subtract", "multiply", "divide", "power", "maximum", "minimum", "floor_mod")
 _LOGIC = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and")
-BROADCASTING = (*_ARITHMETIC, *_LOGIC, "logical_or", "logical_xor", "where", "mod", "floor_divide")
+_BROADCASTING = (*_ARITHMETIC, *_LOGIC, "logical_or", "logical_xor", "where", "mod", "floor_divide")
 
 
-def reshape(x: relax.Expr, shape: tuple[int, ...]) -> relax.Expr:
-    """``reshape`` with the shape spelled out."""
-    return relax.op.reshape(x, relax.ShapeExpr(shape))
-
-
-def drop_dropout(scope: Scope, item: relax.TupleGetItem) -> relax.Expr | None:
+def _drop_dropout(scope: Scope, item: relax.TupleGetItem) -> relax.Expr | None:
     """``dropout(x)[0]`` is ``x`` at inference."""
     dropout = scope.call(item.tuple_value, "nn.dropout")
     return dropout.args[0] if dropout is not None and item.index == 0 else None
 
 
-def drop_same_type(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _drop_same_type(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """A cast or broadcast that changes nothing is its operand."""
     x = call.args[0]
     if not (is_tensor(x) and is_tensor(call)):
@@ -46,7 +41,7 @@ def drop_same_type(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return x if same else None
 
 
-def one_reshape(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _one_reshape(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """Any chain of reshaping operators becomes one ``reshape``, or nothing."""
     if not is_tensor(call):
         return None
@@ -59,29 +54,24 @@ def one_reshape(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return None if spelled_out and x.same_as(call.args[0]) else reshape(x, shape)
 
 
-def one_permute(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _one_permute(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """Chains of ``permute_dims`` become one; one that moves only unit dimensions, a reshape."""
     x = call.args[0]
     if not is_tensor(x):
         return None
     shape = static_shape(x)
-    axes = _permutation(call, len(shape))
+    axes = permutation(call)
     inner = scope.call(x, "permute_dims")
     if inner is not None:
-        first = _permutation(inner, len(shape))
+        first = permutation(inner)
         return relax.op.permute_dims(inner.args[0], [first[a] for a in axes])
     moved = [a for a in axes if shape[a] != 1]
     if moved == sorted(moved):
         return reshape(x, static_shape(call))
-    return relax.op.permute_dims(x, axes) if call.attrs.axes is None else None
+    return relax.op.permute_dims(x, list(axes)) if call.attrs.axes is None else None
 
 
-def _permutation(call: relax.Call, rank: int) -> list[int]:
-    axes = call.attrs.axes
-    return list(range(rank))[::-1] if axes is None else [int(a) % rank for a in axes]
-
-
-def implicit_broadcast(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _implicit_broadcast(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """An operand that was broadcast first is used as it is, when the result stays the same."""
     if not is_tensor(call):
         return None
@@ -97,7 +87,7 @@ def implicit_broadcast(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return relax.Call(call.op, args, call.attrs)
 
 
-def decided_where(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _decided_where(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``where`` over a constant condition of one value is one of its branches."""
     condition = constant(call.args[0])
     if condition is None or condition.size == 0 or condition.min() != condition.max():
@@ -108,7 +98,7 @@ def decided_where(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return relax.op.broadcast_to(chosen, relax.ShapeExpr(static_shape(call)))
 
 
-def neutral_element(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _neutral_element(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``x + 0``, ``x - 0``, ``x * 1``, ``x / 1`` and ``x ** 1`` are ``x``."""
     x, other = call.args
     neutral = 0.0 if op_name(call) in ("add", "subtract") else 1.0
@@ -118,7 +108,7 @@ def neutral_element(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return x if value is not None and value.size and bool(np.all(value == neutral)) else None
 
 
-def whole_slice(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _whole_slice(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """A slice of everything in order is its operand."""
     if not is_tensor(call) or static_shape(call) != static_shape(call.args[0]):
         return None
@@ -127,7 +117,7 @@ def whole_slice(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return call.args[0]
 
 
-def single_concat(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _single_concat(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``concat`` of one tensor is that tensor; the tuple is written inline."""
     fields = scope.definition(call.args[0])
     if not isinstance(fields, relax.Tuple):
@@ -139,7 +129,7 @@ def single_concat(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return relax.op.concat(list(fields.fields), axis=int(call.attrs.axis))
 
 
-def single_split(scope: Scope, item: relax.TupleGetItem) -> relax.Expr | None:
+def _single_split(scope: Scope, item: relax.TupleGetItem) -> relax.Expr | None:
     """The only part of a split into one is the tensor itself."""
     split = scope.call(item.tuple_value, "split")
     if split is None or len(split.ty.fields) != 1:
@@ -147,7 +137,7 @@ def single_split(scope: Scope, item: relax.TupleGetItem) -> relax.Expr | None:
     return split.args[0]
 
 
-def stack_to_concat(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _stack_to_concat(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``stack`` is a ``concat`` of reshaped tensors."""
     fields = scope.definition(call.args[0])
     if not isinstance(fields, relax.Tuple) or not is_tensor(call):
@@ -157,7 +147,7 @@ def stack_to_concat(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return relax.op.concat([scope.emit(reshape(x, unit)) for x in fields.fields], axis=axis)
 
 
-def neutral_mask(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _neutral_mask(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``mask & True`` is ``mask``."""
     for x, other in (call.args, call.args[::-1]):
         value = constant(other)
@@ -167,7 +157,7 @@ def neutral_mask(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return None
 
 
-def flat_take(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _flat_take(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``reshape(take(x, reshape(i, (-1)), axis=0))`` is ``take(x, i, axis=0)``."""
     take = scope.call(call.args[0], "take")
     if take is None or take.attrs.axis is None or int(take.attrs.axis) != 0:
@@ -180,7 +170,7 @@ def flat_take(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return relax.op.take(take.args[0], flat.args[0], axis=0, mode=str(take.attrs.mode))
 
 
-def scalar_take(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _scalar_take(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``take`` of one known place is a slice, which no backend takes for an embedding lookup."""
     index = scalar(call.args[1])
     x = call.args[0]
@@ -193,22 +183,22 @@ def scalar_take(scope: Scope, call: relax.Call) -> relax.Expr | None:
 
 
 RULES: Rules = {
-    TUPLE_ITEM: (drop_dropout, single_split),
-    **dict.fromkeys(RESHAPES, (one_reshape, flat_take)),
-    "bitwise_and": (neutral_mask,),
-    **dict.fromkeys(BROADCASTING, (implicit_broadcast,)),
-    "add": (implicit_broadcast, neutral_element),
-    "subtract": (implicit_broadcast, neutral_element),
-    "multiply": (implicit_broadcast, neutral_element),
-    "divide": (implicit_broadcast, neutral_element),
-    "power": (implicit_broadcast, neutral_element),
-    "logical_and": (implicit_broadcast, neutral_mask),
-    "where": (decided_where, implicit_broadcast),
-    "permute_dims": (one_permute,),
-    "astype": (drop_same_type,),
-    "broadcast_to": (drop_same_type,),
-    "strided_slice": (whole_slice,),
-    "concat": (single_concat,),
-    "stack": (stack_to_concat,),
-    "take": (scalar_take,),
+    TUPLE_ITEM: (_drop_dropout, _single_split),
+    **dict.fromkeys(RESHAPES, (_one_reshape, _flat_take)),
+    "bitwise_and": (_neutral_mask,),
+    **dict.fromkeys(_BROADCASTING, (_implicit_broadcast,)),
+    "add": (_implicit_broadcast, _neutral_element),
+    "subtract": (_implicit_broadcast, _neutral_element),
+    "multiply": (_implicit_broadcast, _neutral_element),
+    "divide": (_implicit_broadcast, _neutral_element),
+    "power": (_implicit_broadcast, _neutral_element),
+    "logical_and": (_implicit_broadcast, _neutral_mask),
+    "where": (_decided_where, _implicit_broadcast),
+    "permute_dims": (_one_permute,),
+    "astype": (_drop_same_type,),
+    "broadcast_to": (_drop_same_type,),
+    "strided_slice": (_whole_slice,),
+    "concat": (_single_concat,),
+    "stack": (_stack_to_concat,),
+    "take": (_scalar_take,),
 }

@@ -12,7 +12,7 @@ import tvm
 from tvm import relax
 
 from collage.backends.relax.static_shape import static_shape
-from collage.normalize._base import (
+from collage.rewrite import (
     Rules,
     Scope,
     constant,
@@ -26,7 +26,7 @@ from collage.normalize._base import (
 )
 
 
-def clip(x: relax.Expr, low: float, high: float) -> relax.Expr:
+def _clip(x: relax.Expr, low: float, high: float) -> relax.Expr:
     """``clip`` with bounds as floating-point immediates; NaN and infinite bounds do not bound."""
     low = -math.inf if math.isnan(low) else low
     high = math.inf if math.isnan(high) else high
@@ -41,7 +41,7 @@ def clip(x: relax.Expr, low: float, high: float) -> relax.Expr:
     return relax.op.clip(x, float(low), float(high))
 
 
-def bounds(scope: Scope, expr: relax.Expr) -> tuple[relax.Expr, float, float] | None:
+def _bounds(scope: Scope, expr: relax.Expr) -> tuple[relax.Expr, float, float] | None:
     """(x, low, high) when ``expr`` is ``x`` limited to an interval."""
     call = scope.call(expr, "clip", "nn.relu", "nn.relu6", "maximum", "minimum")
     if call is None or not is_tensor(call) or not is_float(call):
@@ -61,32 +61,32 @@ def bounds(scope: Scope, expr: relax.Expr) -> tuple[relax.Expr, float, float] | 
     return (x, values[0], math.inf) if name == "maximum" else (x, -math.inf, values[0])
 
 
-def merge_bounds(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _merge_bounds(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """One bounding operator in its canonical form, taken together with one before it."""
-    found = bounds(scope, call)
+    found = _bounds(scope, call)
     if found is None:
         return None
     x, low, high = found
     if math.isnan(low) or math.isnan(high):
-        return clip(x, low, high)
-    inner = bounds(scope, x) if scope.only_use(x) else None
+        return _clip(x, low, high)
+    inner = _bounds(scope, x) if scope.only_use(x) else None
     if inner is not None:
         low, high = (min(max(v, low), high) for v in inner[1:])
-        return clip(inner[0], low, high)
-    made = clip(x, low, high)
+        return _clip(inner[0], low, high)
+    made = _clip(x, low, high)
     if op_name(made) != op_name(call):
         return made
     immediate = all(isinstance(a, tvm.tirx.FloatImm) for a in call.args[1:])
     return made if op_name(call) == "clip" and not immediate else None
 
 
-def hard_swish(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _hard_swish(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``x * clip(x + 3, 0, 6) * (1/6)``, in any order of factors, is ``x * hard_sigmoid(x)``."""
     scale, terms = factors(scope, call)
     if scale == 1.0 or len(terms) > 2:
         return None
     for index, term in enumerate(terms):
-        found = bounds(scope, term)
+        found = _bounds(scope, term)
         if found is None or not np.allclose([found[1] * scale, found[2] * scale], [0, 1]):
             continue
         affine = _affine(scope, found[0])
@@ -105,6 +105,13 @@ def factors(scope: Scope, expr: relax.Expr) -> tuple[float, list[relax.Expr]]:
     """A product taken apart: the product of its scalar constants, and the other factors.
 
     Only intermediate products without another user are taken apart.
+
+    Parameters
+    ----------
+    scope : Scope
+        Where the expression stands.
+    expr : relax.Expr
+        Anything; what is no product is its own only factor.
     """
     call = expr if isinstance(expr, relax.Call) else scope.call(expr, "multiply")
     if call is None or op_name(call) != "multiply":
@@ -136,7 +143,7 @@ def _affine(scope: Scope, expr: relax.Expr) -> tuple[relax.Expr, float, float] |
     return product.args[0], slope, offset
 
 
-def leaky_relu(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _leaky_relu(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``where(x < 0, a * x, x)`` is a leaky ReLU."""
     condition = scope.call(call.args[0], "less", "greater", "less_equal", "greater_equal")
     if condition is None or scalar(condition.args[1]) != 0.0:
@@ -156,11 +163,11 @@ def leaky_relu(scope: Scope, call: relax.Call) -> relax.Expr | None:
 
 
 RULES: Rules = {
-    "clip": (merge_bounds,),
-    "nn.relu": (merge_bounds,),
-    "nn.relu6": (merge_bounds,),
-    "maximum": (merge_bounds,),
-    "minimum": (merge_bounds,),
-    "multiply": (hard_swish,),
-    "where": (leaky_relu,),
+    "clip": (_merge_bounds,),
+    "nn.relu": (_merge_bounds,),
+    "nn.relu6": (_merge_bounds,),
+    "maximum": (_merge_bounds,),
+    "minimum": (_merge_bounds,),
+    "multiply": (_hard_swish,),
+    "where": (_leaky_relu,),
 }

@@ -15,7 +15,7 @@ import tvm
 from tvm import relax
 
 from collage.backends.relax.static_shape import static_shape
-from collage.normalize._base import (
+from collage.rewrite import (
     ANY_CALL,
     TUPLE_ITEM,
     Rules,
@@ -31,12 +31,12 @@ from collage.normalize._base import (
     scalar,
 )
 
-MAX_MATERIALIZED = 1 << 20
+_MAX_MATERIALIZED = 1 << 20
 """Elements up to which a folded constant may be larger than its operands together."""
 
 _HEAD_ELEMENTS = 64
 
-Fold = Callable[..., np.ndarray]
+_Fold = Callable[..., np.ndarray]
 
 _TAKE_TUPLES = ("concat", "stack", "index_tensor")
 
@@ -53,7 +53,7 @@ def _reshape(call: relax.Call, x: np.ndarray) -> np.ndarray:
     return x.reshape(static_shape(call))
 
 
-def _reduction(function: Callable[..., np.ndarray]) -> Fold:
+def _reduction(function: Callable[..., np.ndarray]) -> _Fold:
     def fold(call: relax.Call, x: np.ndarray) -> np.ndarray:
         axes = None if call.attrs.axis is None else tuple(int(a) for a in call.attrs.axis)
         return np.asarray(function(x, axis=axes, keepdims=bool(call.attrs.keepdims)))
@@ -78,11 +78,11 @@ def _cumsum(call: relax.Call, x: np.ndarray) -> np.ndarray:
     return total - x.astype(total.dtype) if bool(call.attrs.exclusive) else total
 
 
-def _plain(function: Callable[..., np.ndarray]) -> Fold:
+def _plain(function: Callable[..., np.ndarray]) -> _Fold:
     return lambda call, *args: np.asarray(function(*args))
 
 
-FOLDERS: dict[str, Fold] = {
+_FOLDERS: dict[str, _Fold] = {
     "reshape": _reshape,
     "expand_dims": _reshape,
     "squeeze": _reshape,
@@ -134,7 +134,7 @@ FOLDERS: dict[str, Fold] = {
     "cumsum": _cumsum,
     "index_tensor": lambda call, x, *indices: x[indices],
 }
-FLOAT_ONLY: dict[str, Fold] = {"divide": _plain(np.divide)}
+_FLOAT_ONLY: dict[str, _Fold] = {"divide": _plain(np.divide)}
 """Integer division rounds differently in numpy, ONNX and TVM."""
 
 
@@ -150,12 +150,12 @@ def _operands(scope: Scope, call: relax.Call) -> list[relax.Expr]:
     return found
 
 
-def fold_constants(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _fold_constants(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """Evaluate a call whose tensor operands are all constants."""
     name = op_name(call)
     if not is_tensor(call):
         return None
-    fold = FOLDERS.get(name) or (FLOAT_ONLY.get(name) if is_float(call) else None)
+    fold = _FOLDERS.get(name) or (_FLOAT_ONLY.get(name) if is_float(call) else None)
     if fold is None:
         return None
     operands = _operands(scope, call)
@@ -163,14 +163,14 @@ def fold_constants(scope: Scope, call: relax.Call) -> relax.Expr | None:
         return None
     shape = static_shape(call)
     size_in = sum(int(np.prod(static_shape(x))) for x in operands)
-    if int(np.prod(shape)) > max(size_in, MAX_MATERIALIZED):
+    if int(np.prod(shape)) > max(size_in, _MAX_MATERIALIZED):
         return None
     with np.errstate(all="ignore"):
         value = fold(call, *(constant(x) for x in operands))
     return make_constant(value.reshape(shape), dtype_of(call))
 
 
-def fold_filled(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _fold_filled(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``zeros``, ``ones``, ``full`` and their ``_like`` forms become a broadcast scalar."""
     name = op_name(call)
     if not is_tensor(call):
@@ -187,7 +187,7 @@ def fold_filled(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return filled if shape == () else relax.op.broadcast_to(filled, relax.ShapeExpr(shape))
 
 
-def known_range(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _known_range(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``arange`` between known numbers."""
     numbers = [scalar(arg) for arg in call.args]
     start, stop, step = (*numbers, None, None, None)[:3]
@@ -196,13 +196,13 @@ def known_range(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return make_constant(np.arange(start, stop, step), dtype_of(call))
 
 
-def shape_as_constant(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _shape_as_constant(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """The shape of a tensor is known."""
     x = call.args[0]
     return relax.ShapeExpr(static_shape(x)) if is_tensor(x) else None
 
 
-def shape_as_tensor(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _shape_as_tensor(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """A known shape as an int64 tensor."""
     shape = scope.definition(call.args[0])
     if not isinstance(shape, relax.ShapeExpr):
@@ -213,7 +213,7 @@ def shape_as_tensor(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return make_constant(np.asarray([int(dim) for dim in dims], dtype="int64"), "int64")
 
 
-def tuple_item_of_tuple(scope: Scope, item: relax.TupleGetItem) -> relax.Expr | None:
+def _tuple_item_of_tuple(scope: Scope, item: relax.TupleGetItem) -> relax.Expr | None:
     """An item of a tuple made here is that field."""
     bound = scope.definition(item.tuple_value)
     return bound.fields[item.index] if isinstance(bound, relax.Tuple) else None
@@ -249,15 +249,15 @@ def _head(expr: relax.Expr) -> tuple[str, tuple[int, ...], bytes]:
 
 
 RULES: Rules = {
-    ANY_CALL: (fold_constants,),
-    "zeros": (fold_filled,),
-    "ones": (fold_filled,),
-    "full": (fold_filled,),
-    "zeros_like": (fold_filled,),
-    "ones_like": (fold_filled,),
-    "full_like": (fold_filled,),
-    "arange": (known_range,),
-    "shape_of": (shape_as_constant,),
-    "shape_to_tensor": (shape_as_tensor,),
-    TUPLE_ITEM: (tuple_item_of_tuple,),
+    ANY_CALL: (_fold_constants,),
+    "zeros": (_fold_filled,),
+    "ones": (_fold_filled,),
+    "full": (_fold_filled,),
+    "zeros_like": (_fold_filled,),
+    "ones_like": (_fold_filled,),
+    "full_like": (_fold_filled,),
+    "arange": (_known_range,),
+    "shape_of": (_shape_as_constant,),
+    "shape_to_tensor": (_shape_as_tensor,),
+    TUPLE_ITEM: (_tuple_item_of_tuple,),
 }

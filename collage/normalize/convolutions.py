@@ -6,14 +6,14 @@ import numpy as np
 from tvm import relax
 
 from collage.backends.relax.static_shape import static_shape
-from collage.normalize._base import (
+from collage.rewrite import (
     Rules,
     Scope,
     constant,
     dtype_of,
     make_constant,
-    op_name,
     operand_pair,
+    with_attrs,
 )
 
 _CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
@@ -44,7 +44,7 @@ def _convolution(scope: Scope, expr: relax.Expr) -> relax.Call | None:
     return call if first and same else None
 
 
-def scale_into_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _scale_into_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``conv(x, W) * s`` is ``conv(x, s * W)``; a bias in between is scaled as well."""
     pair = operand_pair(call)
     if pair is None or static_shape(pair[0]) != static_shape(call):
@@ -65,7 +65,7 @@ def scale_into_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
     assert weights is not None
     wide = scale.astype("float64").reshape((-1,) + (1,) * (weights.ndim - 1))
     dtype = dtype_of(convolution.args[1])
-    scaled = _with_args(convolution, convolution.args[0], make_constant(weights * wide, dtype))
+    scaled = with_attrs(convolution, convolution.args[0], make_constant(weights * wide, dtype))
     if shift is None:
         return scaled
     return relax.op.add(scope.emit(scaled), _bias(shift * scale, call))
@@ -76,36 +76,35 @@ def _bias(value: np.ndarray, like: relax.Call) -> relax.Expr:
     return make_constant(value.reshape(shape), dtype_of(like))
 
 
-def _with_args(call: relax.Call, data: relax.Expr, weight: relax.Expr) -> relax.Call:
-    return relax.Call(call.op, [data, weight], call.attrs)
-
-
-def pad_into_convolution(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _pad_into_convolution(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """Zeros padded around the planes before a convolution become its own padding."""
     padding = spatial_padding(scope, call.args[0], 0.0)
     if padding is None or call.attrs.data_layout not in _CHANNEL_FIRST:
         return None
-    attrs = call.attrs
-    operator = getattr(relax.op.nn, op_name(call).removeprefix("nn."))
-    own = [int(p) for p in attrs.padding]
-    return operator(
-        padding[0],
-        call.args[1],
-        strides=list(attrs.strides),
-        padding=[a + b for a, b in zip(own, padding[1], strict=True)],
-        dilation=list(attrs.dilation),
-        groups=int(attrs.groups),
-        data_layout=str(attrs.data_layout),
-        kernel_layout=str(attrs.kernel_layout),
-        out_layout=str(attrs.out_layout),
-        out_dtype=attrs.out_dtype,
-    )
+    x, added = padding
+    total = [int(own) + more for own, more in zip(call.attrs.padding, added, strict=True)]
+    return with_attrs(call, x, call.args[1], padding=total)
 
 
 def spatial_padding(
     scope: Scope, expr: relax.Expr, fill: float
 ) -> tuple[relax.Expr, list[int]] | None:
-    """(x, [before..., after...]) when ``expr`` pads the spatial axes of ``x`` with ``fill``."""
+    """What a pad of spatial axes pads, and with how much: (x, [before..., after...]).
+
+    Parameters
+    ----------
+    scope : Scope
+        Where the expression stands.
+    expr : relax.Expr
+        Channels first.
+    fill : float
+        The value that is padded with.
+
+    Returns
+    -------
+    tuple or None
+        None where ``expr`` is no such pad.
+    """
     pad = scope.call(expr, "nn.pad")
     if pad is None or pad.attrs.pad_mode != "constant" or float(pad.attrs.pad_value) != fill:
         return None
@@ -116,6 +115,6 @@ def spatial_padding(
 
 
 RULES: Rules = {
-    "multiply": (scale_into_weights,),
-    **dict.fromkeys(_CONVOLUTIONS, (pad_into_convolution,)),
+    "multiply": (_scale_into_weights,),
+    **dict.fromkeys(_CONVOLUTIONS, (_pad_into_convolution,)),
 }

@@ -8,7 +8,8 @@ import numpy as np
 from tvm import relax
 
 from collage.backends.relax.static_shape import static_shape
-from collage.normalize._base import (
+from collage.rewrite import (
+    RESHAPES,
     Rules,
     Scope,
     constant,
@@ -20,8 +21,8 @@ from collage.normalize._base import (
     op_name,
     operand_pair,
     scalar,
+    with_attrs,
 )
-from collage.normalize.cleanup import RESHAPES
 
 
 def _weights(scope: Scope, expr: relax.Expr) -> tuple[relax.Call, np.ndarray] | None:
@@ -33,7 +34,7 @@ def _weights(scope: Scope, expr: relax.Expr) -> tuple[relax.Call, np.ndarray] | 
     return None if weights is None or weights.ndim != 2 else (call, weights)
 
 
-def scale_into_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _scale_into_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``matmul(x, W) * s`` is ``matmul(x, W * s)`` for a scale per feature; so with a bias."""
     pair = operand_pair(call)
     if pair is None or not is_float(call) or static_shape(call) != static_shape(pair[0]):
@@ -57,7 +58,7 @@ def scale_into_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return relax.op.add(scope.emit(product), make_constant(shift * scale.reshape(-1), dtype))
 
 
-def scaled_operand(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _scaled_operand(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``matmul(x * s, W)`` is ``matmul(x, s * W)``: the alpha of a Gemm."""
     product = scope.call(call.args[0], "multiply")
     weights = constant(call.args[1])
@@ -71,7 +72,7 @@ def scaled_operand(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return relax.op.matmul(product.args[0], make_constant(weights * scale, dtype_of(call)))
 
 
-def plain_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _plain_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """Weights ``(1, ..., K, N)`` lose their leading unit dimensions."""
     weights = constant(call.args[1])
     x = call.args[0]
@@ -83,7 +84,7 @@ def plain_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return relax.op.matmul(x, flat)
 
 
-def unflatten_dense(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _unflatten_dense(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``reshape(reshape(x, (-1, K)) @ W [+ b])`` back to the rows of ``x`` is ``x @ W [+ b]``.
 
     PyTorch exports dense layers on sequences so.
@@ -110,7 +111,7 @@ def unflatten_dense(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return product if bias is None else relax.op.add(scope.emit(product), bias.args[1])
 
 
-def unflatten_batches(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _unflatten_batches(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``reshape(reshape(a, (B, M, K)) @ reshape(b, (B, K, N)))`` is ``a @ b``.
 
     PyTorch joins the batch dimensions of attention so before each product.
@@ -132,7 +133,7 @@ def unflatten_batches(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return relax.op.matmul(a, b)
 
 
-def sink_scale(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _sink_scale(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """A scalar scale moves up through reshapes, permutes and products to a dense layer's weights.
 
     Attention's ``1 / sqrt(d)`` then costs nothing at run time.
@@ -168,30 +169,17 @@ def _ends_in_dense(scope: Scope, expr: relax.Expr) -> bool:
     return False
 
 
-def implied_type(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _implied_type(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """An output type that is the operands' own is left out of the attributes."""
     wanted = call.attrs.out_dtype
     if not wanted or not all(is_tensor(arg) for arg in call.args):
         return None
     if any(dtype_of(arg) != dtype_of(call) for arg in call.args):
         return None
-    if op_name(call) == "matmul":
-        return relax.op.matmul(*call.args)
-    attrs = call.attrs
-    operator = getattr(relax.op.nn, op_name(call).removeprefix("nn."))
-    return operator(
-        *call.args,
-        strides=list(attrs.strides),
-        padding=list(attrs.padding),
-        dilation=list(attrs.dilation),
-        groups=int(attrs.groups),
-        data_layout=str(attrs.data_layout),
-        kernel_layout=str(attrs.kernel_layout),
-        out_layout=str(attrs.out_layout),
-    )
+    return with_attrs(call, out_dtype=None)
 
 
-def joint_scale(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _joint_scale(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """Attention's ``q * sqrt(s)`` and ``k * sqrt(s)`` become one scale of their product."""
     left, right = (scope.call(arg, "multiply") for arg in call.args)
     if left is None or right is None or not is_float(call):
@@ -209,8 +197,8 @@ def joint_scale(scope: Scope, call: relax.Call) -> relax.Expr | None:
 
 
 RULES: Rules = {
-    "matmul": (implied_type, plain_weights, scaled_operand, joint_scale),
-    "multiply": (scale_into_weights, sink_scale),
-    "reshape": (unflatten_dense, unflatten_batches),
-    **dict.fromkeys(("nn.conv1d", "nn.conv2d", "nn.conv3d"), (implied_type,)),
+    "matmul": (_implied_type, _plain_weights, _scaled_operand, _joint_scale),
+    "multiply": (_scale_into_weights, _sink_scale),
+    "reshape": (_unflatten_dense, _unflatten_batches),
+    **dict.fromkeys(("nn.conv1d", "nn.conv2d", "nn.conv3d"), (_implied_type,)),
 }

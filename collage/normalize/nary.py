@@ -10,8 +10,16 @@ from functools import reduce
 from tvm import relax
 
 from collage.backends.relax.static_shape import static_shape
-from collage.normalize._base import Rules, Scope, dtype_of, is_tensor, make_constant, op_name
-from collage.normalize.cleanup import RESHAPES, reshape
+from collage.rewrite import (
+    RESHAPES,
+    Rules,
+    Scope,
+    dtype_of,
+    is_tensor,
+    make_constant,
+    op_name,
+    reshape,
+)
 
 _BINARY = {
     "sum": relax.op.add,
@@ -21,7 +29,7 @@ _BINARY = {
 }
 
 
-def unstack_reduction(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _unstack_reduction(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``sum(stack(a, b, c), axis)`` is ``a + b + c``."""
     axis = _only_axis(call)
     if axis is None or not is_tensor(call):
@@ -70,4 +78,4 @@ def _stacked(scope: Scope, expr: relax.Expr, axis: int) -> list[relax.Expr] | No
     return operands
 
 
-RULES: Rules = dict.fromkeys(_BINARY, (unstack_reduction,))
+RULES: Rules = dict.fromkeys(_BINARY, (_unstack_reduction,))

@@ -6,7 +6,7 @@ import numpy as np
 from tvm import relax
 
 from collage.backends.relax.static_shape import static_shape
-from collage.normalize._base import (
+from collage.rewrite import (
     TUPLE_ITEM,
     Rules,
     Scope,
@@ -18,12 +18,13 @@ from collage.normalize._base import (
     make_constant,
     op_name,
     operand_pair,
+    reshape,
     scalar,
+    with_attrs,
 )
-from collage.normalize.cleanup import reshape
 
 
-def batch_norm_to_affine(scope: Scope, item: relax.TupleGetItem) -> relax.Expr | None:
+def _batch_norm_to_affine(scope: Scope, item: relax.TupleGetItem) -> relax.Expr | None:
     """Inference ``batch_norm`` is ``x * s + t`` per channel; a convolution before it takes both in.
 
     ``s = gamma / sqrt(var + eps)`` and ``t = beta - mean * s``, computed in float64.
@@ -49,10 +50,10 @@ def batch_norm_to_affine(scope: Scope, item: relax.TupleGetItem) -> relax.Expr |
     return relax.op.add(scope.emit(product), make_constant(offset.reshape(shape), dtype_of(x)))
 
 
-def layer_norm(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _layer_norm(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``(x - mean) / sqrt(var + eps)`` over the last axes is ``nn.layer_norm`` without affine part.
 
-    Gains and offsets that follow are taken in by :func:`affine_into_layer_norm`.
+    Gains and offsets that follow are taken in by :func:`_affine_into_layer_norm`.
     """
     if not is_tensor(call):
         return None
@@ -138,7 +139,7 @@ def _trailing_axes(axes: list[int] | None, rank: int) -> list[int] | None:
     return found if found and found == list(range(found[0], rank)) else None
 
 
-def affine_into_layer_norm(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _affine_into_layer_norm(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """A gain or offset after ``nn.layer_norm`` becomes its gamma or beta."""
     pair = operand_pair(call)
     norm = scope.call(pair[0], "nn.layer_norm") if pair is not None else None
@@ -170,22 +171,16 @@ def affine_into_layer_norm(scope: Scope, call: relax.Call) -> relax.Expr | None:
     )
 
 
-def layer_norm_axes(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _layer_norm_axes(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """Axes are counted from the back, so that equal layers are equal at every rank."""
     axes = [int(a) for a in call.attrs.axes]
     rank = len(static_shape(call.args[0]))
     if all(a < 0 for a in axes):
         return None
-    return relax.op.nn.layer_norm(
-        *call.args[:3],
-        axes=[a - rank if a >= 0 else a for a in axes],
-        epsilon=float(call.attrs.epsilon),
-        center=bool(call.attrs.center),
-        scale=bool(call.attrs.scale),
-    )
+    return with_attrs(call, axes=[a - rank if a >= 0 else a for a in axes])
 
 
-def flatten_3d_pool(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _flatten_3d_pool(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """A 3-D average pool along one axis alone, as in LRN, is a 2-D one over flattened planes.
 
     ``(N, C, D, H, W)`` with window ``(size, 1, 1)`` becomes ``(N, C, D, H * W)`` with window
@@ -213,7 +208,7 @@ def flatten_3d_pool(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return reshape(scope.emit(pooled), static_shape(call))
 
 
-def reciprocal_root(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _reciprocal_root(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``1 / sqrt(x)`` is ``rsqrt(x)``."""
     root = scope.call(call.args[1], "sqrt")
     one = is_constant(call.args[0]) and scalar(call.args[0]) == 1.0
@@ -223,10 +218,10 @@ def reciprocal_root(scope: Scope, call: relax.Call) -> relax.Expr | None:
 
 
 RULES: Rules = {
-    TUPLE_ITEM: (batch_norm_to_affine,),
-    "divide": (layer_norm, reciprocal_root),
-    "multiply": (layer_norm, affine_into_layer_norm),
-    "add": (affine_into_layer_norm,),
-    "nn.layer_norm": (layer_norm_axes,),
-    "nn.avg_pool3d": (flatten_3d_pool,),
+    TUPLE_ITEM: (_batch_norm_to_affine,),
+    "divide": (_layer_norm, _reciprocal_root),
+    "multiply": (_layer_norm, _affine_into_layer_norm),
+    "add": (_affine_into_layer_norm,),
+    "nn.layer_norm": (_layer_norm_axes,),
+    "nn.avg_pool3d": (_flatten_3d_pool,),
 }

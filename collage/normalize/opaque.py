@@ -17,11 +17,11 @@ import tvm_ffi
 from tvm import relax, te, tirx, topi
 
 from collage.backends.relax.static_shape import static_shape
-from collage.normalize._base import Rules, Scope, is_tensor
+from collage.rewrite import Rules, Scope, is_tensor
 
 
 @dataclass(frozen=True)
-class Guess:
+class _Guess:
     """A TOPI function with its arguments after the tensors, and the operator that says the same."""
 
     function: Callable[..., te.Tensor]
@@ -29,7 +29,7 @@ class Guess:
     operator: Callable[[], relax.Expr]
 
 
-def lift_tensor_program(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _lift_tensor_program(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """Replace ``call_tir`` of a recognized program by the operator it came from."""
     name = str(call.args[0].name_hint)
     program = scope.functions.get(name)
@@ -48,7 +48,7 @@ def lift_tensor_program(scope: Scope, call: relax.Call) -> relax.Expr | None:
 
 def _guesses(
     kind: str, program: tirx.PrimFunc, tensors: list[relax.Expr], shape: tuple[int, ...]
-) -> list[Guess]:
+) -> list[_Guess]:
     x = tensors[0]
     if kind in ("maximum", "minimum"):
         return _extremum(kind, program, tensors)
@@ -56,33 +56,34 @@ def _guesses(
         return []
     if kind == "flip":
         return [
-            Guess(topi.flip, (axis,), partial(relax.op.flip, x, axis)) for axis in range(len(shape))
+            _Guess(topi.flip, (axis,), partial(relax.op.flip, x, axis))
+            for axis in range(len(shape))
         ]
     if kind == "tile" and all(
         i and o % i == 0 for o, i in zip(shape, static_shape(x), strict=True)
     ):
         repeats = [o // i for o, i in zip(shape, static_shape(x), strict=True)]
-        return [Guess(topi.tile, (repeats,), lambda: relax.op.tile(x, repeats))]
+        return [_Guess(topi.tile, (repeats,), lambda: relax.op.tile(x, repeats))]
     if kind.endswith("pad"):
         return _padding(kind, program, x, shape)
     return []
 
 
-def _extremum(kind: str, program: tirx.PrimFunc, tensors: list[relax.Expr]) -> list[Guess]:
+def _extremum(kind: str, program: tirx.PrimFunc, tensors: list[relax.Expr]) -> list[_Guess]:
     function, operator = getattr(topi, kind), getattr(relax.op, kind)
     if len(tensors) == 2:
-        return [Guess(function, (), lambda: operator(*tensors))]
+        return [_Guess(function, (), lambda: operator(*tensors))]
     stored = _stored_value(program)
     if not isinstance(stored, tirx.Max | tirx.Min) or not isinstance(stored.b, tirx.FloatImm):
         return []
     value = float(stored.b.value)
     bound = relax.const(value, str(tensors[0].ty.dtype.dtype))
-    return [Guess(function, (value,), lambda: operator(tensors[0], bound))]
+    return [_Guess(function, (value,), lambda: operator(tensors[0], bound))]
 
 
 def _padding(
     kind: str, program: tirx.PrimFunc, x: relax.Expr, shape: tuple[int, ...]
-) -> list[Guess]:
+) -> list[_Guess]:
     stored = _stored_value(program)
     before = _pad_before(stored, len(shape))
     after = [o - i - b for o, i, b in zip(shape, static_shape(x), before, strict=True)]
@@ -92,7 +93,7 @@ def _padding(
     if kind == "pad":
         fill = _fill_value(stored)
         return [
-            Guess(
+            _Guess(
                 topi.nn.pad,
                 (before, after, fill),
                 lambda: relax.op.nn.pad(x, width, "constant", fill),
@@ -106,10 +107,10 @@ def _padding(
     if kind not in modes:
         return []
     function, arguments, mode = modes[kind]
-    return [Guess(function, arguments, lambda: relax.op.nn.pad(x, width, mode))]
+    return [_Guess(function, arguments, lambda: relax.op.nn.pad(x, width, mode))]
 
 
-def _same_program(program: tirx.PrimFunc, guess: Guess, tensors: list[relax.Expr]) -> bool:
+def _same_program(program: tirx.PrimFunc, guess: _Guess, tensors: list[relax.Expr]) -> bool:
     builder = relax.BlockBuilder()
     params = [relax.Var(f"p{i}", x.ty) for i, x in enumerate(tensors)]
     with builder.function("main", params=params):
@@ -163,4 +164,4 @@ def _fill_value(stored: tirx.Expr | None) -> float:
     return 0.0
 
 
-RULES: Rules = {"call_tir": (lift_tensor_program,)}
+RULES: Rules = {"call_tir": (_lift_tensor_program,)}

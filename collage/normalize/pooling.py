@@ -5,14 +5,14 @@ from __future__ import annotations
 from tvm import relax
 
 from collage.backends.relax.static_shape import static_shape
-from collage.normalize._base import Rules, Scope, is_tensor, op_name
 from collage.normalize.convolutions import spatial_padding
+from collage.rewrite import Rules, Scope, is_tensor, op_name, with_attrs
 
 _LOWEST = float("-inf")
 _LOWEST_FLOAT32 = -3.4028234663852886e38
 
 
-def global_average(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _global_average(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """An average pool whose window is the whole plane is ``mean`` over the spatial axes."""
     x = call.args[0]
     attrs = call.attrs
@@ -26,7 +26,7 @@ def global_average(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return _plane_mean(x)
 
 
-def adaptive_to_mean(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _adaptive_to_mean(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``adaptive_avg_pool`` to one place is ``mean``; to the size it has, nothing."""
     x = call.args[0]
     if not is_tensor(x) or not is_tensor(call):
@@ -42,7 +42,7 @@ def _plane_mean(x: relax.Expr) -> relax.Expr:
     return relax.op.mean(x, axis=list(range(2, len(static_shape(x)))), keepdims=True)
 
 
-def canonical_reduction(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _canonical_reduction(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """Reduction axes are written out, sorted and non-negative."""
     if not is_tensor(call.args[0]):
         return None
@@ -53,11 +53,10 @@ def canonical_reduction(scope: Scope, call: relax.Call) -> relax.Expr | None:
     wanted = sorted(int(a) % rank for a in axes) if axes is not None else list(range(rank))
     if rank == 0 or (axes is not None and [int(a) for a in axes] == wanted):
         return None
-    operator = getattr(relax.op, op_name(call))
-    return operator(call.args[0], axis=wanted, keepdims=bool(call.attrs.keepdims))
+    return with_attrs(call, axis=wanted)
 
 
-def pad_into_pool(scope: Scope, call: relax.Call) -> relax.Expr | None:
+def _pad_into_pool(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """A pad before a pool becomes the pool's padding where both mean the same.
 
     For a maximum that is a pad with the lowest number; for an average, zeros that count.
@@ -78,24 +77,14 @@ def pad_into_pool(scope: Scope, call: relax.Call) -> relax.Expr | None:
         window = [int(v) for v in attrs.pool_size]
         if is_max and any(p >= w for p, w in zip(padding, window * 2, strict=True)):
             return None
-        operator = getattr(relax.op.nn, op_name(call).removeprefix("nn."))
-        return operator(
-            found[0],
-            pool_size=window,
-            strides=list(attrs.strides),
-            padding=padding,
-            dilation=list(attrs.dilation),
-            ceil_mode=False,
-            count_include_pad=True if not is_max else bool(attrs.count_include_pad),
-            layout=str(attrs.layout),
-            out_layout=str(attrs.out_layout),
-        )
+        counted = not is_max or bool(attrs.count_include_pad)
+        return with_attrs(call, found[0], padding=padding, count_include_pad=counted)
     return None
 
 
 RULES: Rules = {
-    **{f"nn.avg_pool{n}d": (global_average, pad_into_pool) for n in (1, 2, 3)},
-    **{f"nn.max_pool{n}d": (pad_into_pool,) for n in (1, 2, 3)},
-    **{f"nn.adaptive_avg_pool{n}d": (adaptive_to_mean,) for n in (1, 2, 3)},
-    **dict.fromkeys(("sum", "mean", "max", "min", "variance"), (canonical_reduction,)),
+    **{f"nn.avg_pool{n}d": (_global_average, _pad_into_pool) for n in (1, 2, 3)},
+    **{f"nn.max_pool{n}d": (_pad_into_pool,) for n in (1, 2, 3)},
+    **{f"nn.adaptive_avg_pool{n}d": (_adaptive_to_mean,) for n in (1, 2, 3)},
+    **dict.fromkeys(("sum", "mean", "max", "min", "variance"), (_canonical_reduction,)),
 }

@@ -17,7 +17,8 @@ import tvm
 from tvm import relax
 
 from collage.backends.relax.static_shape import static_shape
-from collage.normalize._base import (
+from collage.passes.channels_last_rules import RULES, Axes, Order, identity
+from collage.rewrite import (
     TUPLE_ITEM,
     Scope,
     constant,
@@ -31,7 +32,6 @@ from collage.normalize._base import (
     op_name,
     primfuncs,
 )
-from collage.passes.channels_last_rules import RULES, Axes, Order, identity
 
 __all__ = ["to_channels_last"]
 
@@ -72,12 +72,12 @@ def _is_channels_first(value: relax.Expr) -> bool:
     return op_name(value) == "nn.conv2d" and str(value.attrs.data_layout) == "NCHW"
 
 
-Readers = dict[relax.Var, list[relax.Expr]]
+_Readers = dict[relax.Var, list[relax.Expr]]
 
 
-def _readers(bindings: list[tuple[relax.Var, relax.Expr]]) -> Readers:
+def _readers(bindings: list[tuple[relax.Var, relax.Expr]]) -> _Readers:
     """The bindings' values that read each variable."""
-    found: Readers = {}
+    found: _Readers = {}
 
     def note(value: relax.Expr) -> Callable[[relax.Expr], relax.Expr]:
         def leaf(expr: relax.Expr) -> relax.Expr:
@@ -130,7 +130,7 @@ class _Orders:
         return known[axes]
 
     def _permuted(self, value: relax.Expr, have: Axes, wanted: Axes) -> relax.Expr:
-        return self.scope.emit(permuted(value, tuple(have.index(axis) for axis in wanted)))
+        return self.scope.emit(_permuted(value, tuple(have.index(axis) for axis in wanted)))
 
     def _constant(self, expr: relax.Expr, axes: Axes) -> relax.Expr:
         if axes == identity(len(axes)) and len(axes) == len(static_shape(expr)):
@@ -144,7 +144,7 @@ class _Orders:
         return self._constants[key]
 
 
-def permuted(x: relax.Expr, axes: Axes) -> relax.Expr:
+def _permuted(x: relax.Expr, axes: Axes) -> relax.Expr:
     """``permute_dims``, or a reshape where only axes of one element move."""
     shape = static_shape(x)
     moved = [axis for axis in axes if shape[axis] != 1]
@@ -156,7 +156,7 @@ def permuted(x: relax.Expr, axes: Axes) -> relax.Expr:
 class _Walk:
     """Rewrites one binding after the other."""
 
-    def __init__(self, scope: Scope, readers: Readers) -> None:
+    def __init__(self, scope: Scope, readers: _Readers) -> None:
         self.scope = scope
         self.readers = readers
         self.orders = _Orders(scope)

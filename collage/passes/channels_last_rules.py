@@ -15,7 +15,7 @@ from typing import Protocol
 from tvm import relax
 
 from collage.backends.relax.static_shape import static_shape
-from collage.normalize._base import TUPLE_ITEM, is_constant, is_tensor, op_name
+from collage.rewrite import TUPLE_ITEM, is_constant, is_tensor, permutation, with_attrs
 
 Axes = tuple[int, ...]
 
@@ -35,7 +35,7 @@ def identity(rank: int) -> Axes:
     return tuple(range(rank))
 
 
-class Orders(Protocol):
+class _Orders(Protocol):
     """What rules may ask about operands of the old function."""
 
     def of(self, expr: relax.Expr) -> Axes:
@@ -46,44 +46,36 @@ class Orders(Protocol):
 
 
 @dataclass(frozen=True)
-class Answer:
+class _Answer:
     """New expressions for a binding, each with the order of axes that it has."""
 
     results: tuple[tuple[relax.Expr, Axes], ...]
 
 
-def _one(expr: relax.Expr, order: Axes) -> Answer:
-    return Answer(((expr, order),))
+def _one(expr: relax.Expr, order: Axes) -> _Answer:
+    return _Answer(((expr, order),))
 
 
-Rule = Callable[[Orders, relax.Expr], Answer | None]
+_Rule = Callable[[_Orders, relax.Expr], _Answer | None]
 
 
-def conv2d(orders: Orders, call: relax.Call) -> Answer | None:
+def _conv2d(orders: _Orders, call: relax.Call) -> _Answer | None:
     """NCHW with OIHW becomes NHWC with OHWI, whatever it costs."""
     attrs = call.attrs
     layouts = (str(attrs.data_layout), str(attrs.kernel_layout))
     if layouts != ("NCHW", "OIHW") or str(attrs.out_layout) not in ("", "NCHW"):
         return None
-    data, weights = call.args
+    weights = call.args[1]
     if not is_constant(weights) and not isinstance(weights, relax.Var):
         return None
-    result = relax.op.nn.conv2d(
-        orders.get(data, Order.CHANNELS_LAST),
-        orders.get(weights, Order.CHANNELS_LAST),
-        strides=list(attrs.strides),
-        padding=list(attrs.padding),
-        dilation=list(attrs.dilation),
-        groups=int(attrs.groups),
-        data_layout="NHWC",
-        kernel_layout="OHWI",
-        out_layout="NHWC",
-        out_dtype=attrs.out_dtype or None,
+    operands = (orders.get(operand, Order.CHANNELS_LAST) for operand in call.args)
+    result = with_attrs(
+        call, *operands, data_layout="NHWC", kernel_layout="OHWI", out_layout="NHWC"
     )
     return _one(result, Order.CHANNELS_LAST)
 
 
-def pool2d(orders: Orders, call: relax.Call) -> Answer | None:
+def _pool2d(orders: _Orders, call: relax.Call) -> _Answer | None:
     """Pools follow their operand; across the channels of an LRN, with the axes exchanged."""
     attrs = call.attrs
     order = orders.of(call.args[0])
@@ -98,57 +90,25 @@ def pool2d(orders: Orders, call: relax.Call) -> Answer | None:
         listed = [int(v) for v in values]
         return [listed[i ^ 1] for i in range(len(listed))] if swapped else listed
 
-    operator = getattr(relax.op.nn, op_name(call).removeprefix("nn."))
-    result = operator(
-        orders.get(call.args[0], order),
-        pool_size=pair(attrs.pool_size),
-        strides=pair(attrs.strides),
-        padding=pair(attrs.padding),
-        dilation=pair(attrs.dilation),
-        ceil_mode=bool(attrs.ceil_mode),
-        count_include_pad=bool(attrs.count_include_pad),
-        layout=layout,
-        out_layout=layout,
-    )
+    window = {
+        name: pair(getattr(attrs, name)) for name in ("pool_size", "strides", "padding", "dilation")
+    }
+    x = orders.get(call.args[0], order)
+    result = with_attrs(call, x, **window, layout=layout, out_layout=layout)
     return _one(result, order)
 
 
-def adaptive_pool2d(orders: Orders, call: relax.Call) -> Answer | None:
-    """Adaptive pools follow their operand."""
-    attrs = call.attrs
-    if str(attrs.layout) != "NCHW" or orders.of(call.args[0]) != Order.CHANNELS_LAST:
+def _resized(orders: _Orders, call: relax.Call) -> _Answer | None:
+    """Adaptive pools and resizing follow their operand."""
+    x, *size = call.args
+    if str(call.attrs.layout) != "NCHW" or orders.of(x) != Order.CHANNELS_LAST:
         return None
-    result = relax.op.nn.adaptive_avg_pool2d(
-        orders.get(call.args[0], Order.CHANNELS_LAST),
-        output_size=None if attrs.output_size is None else list(attrs.output_size),
-        layout="NHWC",
-        out_layout="NHWC",
-    )
+    layouts = {name: "NHWC" for name in ("layout", "out_layout") if hasattr(call.attrs, name)}
+    result = with_attrs(call, orders.get(x, Order.CHANNELS_LAST), *size, **layouts)
     return _one(result, Order.CHANNELS_LAST)
 
 
-def resize2d(orders: Orders, call: relax.Call) -> Answer | None:
-    """Resizing follows its operand."""
-    attrs = call.attrs
-    if str(attrs.layout) != "NCHW" or orders.of(call.args[0]) != Order.CHANNELS_LAST:
-        return None
-    result = relax.op.image.resize2d(
-        orders.get(call.args[0], Order.CHANNELS_LAST),
-        call.args[1],
-        roi=tuple(float(v) for v in attrs.roi),
-        layout="NHWC",
-        method=str(attrs.method),
-        coordinate_transformation_mode=str(attrs.coordinate_transformation_mode),
-        rounding_method=str(attrs.rounding_method),
-        cubic_alpha=float(attrs.cubic_alpha),
-        cubic_exclude=int(attrs.cubic_exclude),
-        extrapolation_value=float(attrs.extrapolation_value),
-        out_dtype=attrs.out_dtype or None,
-    )
-    return _one(result, Order.CHANNELS_LAST)
-
-
-def elementwise(orders: Orders, call: relax.Call) -> Answer | None:
+def _elementwise(orders: _Orders, call: relax.Call) -> _Answer | None:
     """Element by element, in the order that an operand of full rank already has."""
     rank = len(static_shape(call)) if is_tensor(call) else 0
     tensors = [arg for arg in call.args if is_tensor(arg)]
@@ -165,7 +125,7 @@ def elementwise(orders: Orders, call: relax.Call) -> Answer | None:
     return _one(relax.Call(call.op, args, call.attrs, call.ty_args), order)
 
 
-def reduction(orders: Orders, call: relax.Call) -> Answer | None:
+def _reduction(orders: _Orders, call: relax.Call) -> _Answer | None:
     """Reductions over named axes; what remains must stand in its own order, or keep its place."""
     x = call.args[0]
     rank = len(static_shape(x))
@@ -177,24 +137,22 @@ def reduction(orders: Orders, call: relax.Call) -> Answer | None:
     left = [axis for axis in order if axis not in axes]
     if not keepdims and left != sorted(left):
         return None
-    operator = getattr(relax.op, op_name(call))
     places = sorted(order.index(axis) for axis in axes)
-    result = operator(orders.get(x, order), axis=places, keepdims=keepdims)
+    result = with_attrs(call, orders.get(x, order), axis=places)
     return _one(result, order if keepdims else identity(len(left)))
 
 
-def softmax(orders: Orders, call: relax.Call) -> Answer | None:
+def _softmax(orders: _Orders, call: relax.Call) -> _Answer | None:
     """Along one axis, wherever it stands."""
     x = call.args[0]
     order = orders.of(x)
     if order == identity(len(order)):
         return None
     axis = order.index(int(call.attrs.axis) % len(order))
-    operator = getattr(relax.op.nn, op_name(call).removeprefix("nn."))
-    return _one(operator(orders.get(x, order), axis=axis), order)
+    return _one(with_attrs(call, orders.get(x, order), axis=axis), order)
 
 
-def concat(orders: Orders, call: relax.Call) -> Answer | None:
+def _concat(orders: _Orders, call: relax.Call) -> _Answer | None:
     """Parts in the order that most of them have."""
     fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else []
     if not fields or not all(is_tensor(part) for part in fields) or call.attrs.axis is None:
@@ -208,19 +166,17 @@ def concat(orders: Orders, call: relax.Call) -> Answer | None:
     return _one(relax.op.concat([orders.get(part, order) for part in fields], axis=axis), order)
 
 
-def split(orders: Orders, call: relax.Call) -> Answer | None:
+def _split(orders: _Orders, call: relax.Call) -> _Answer | None:
     """Along one axis, wherever it stands; the parts then have the operand's order."""
     x = call.args[0]
     order = orders.of(x)
     if order == identity(len(order)):
         return None
-    sections = call.attrs.indices_or_sections
-    parts = [int(v) for v in sections] if hasattr(sections, "__len__") else int(sections)
     axis = order.index(int(call.attrs.axis) % len(order))
-    return _one(relax.op.split(orders.get(x, order), parts, axis=axis), order)
+    return _one(with_attrs(call, orders.get(x, order), axis=axis), order)
 
 
-def tuple_item(orders: Orders, item: relax.TupleGetItem) -> Answer | None:
+def _tuple_item(orders: _Orders, item: relax.TupleGetItem) -> _Answer | None:
     """One of several results has the order that all of them have."""
     order = orders.of(item.tuple_value)
     if not order:
@@ -228,7 +184,7 @@ def tuple_item(orders: Orders, item: relax.TupleGetItem) -> Answer | None:
     return _one(relax.TupleGetItem(orders.get(item.tuple_value, order), item.index), order)
 
 
-def strided_slice(orders: Orders, call: relax.Call) -> Answer | None:
+def _strided_slice(orders: _Orders, call: relax.Call) -> _Answer | None:
     """Slices along named axes."""
     x = call.args[0]
     order = orders.of(x)
@@ -242,7 +198,7 @@ def strided_slice(orders: Orders, call: relax.Call) -> Answer | None:
     return _one(result, order)
 
 
-def pad(orders: Orders, call: relax.Call) -> Answer | None:
+def _pad(orders: _Orders, call: relax.Call) -> _Answer | None:
     """Pads of each axis move with it."""
     x = call.args[0]
     order = orders.of(x)
@@ -250,27 +206,23 @@ def pad(orders: Orders, call: relax.Call) -> Answer | None:
         return None
     width = [int(p) for p in call.attrs.pad_width]
     moved = [width[2 * axis + side] for axis in order for side in (0, 1)]
-    value, mode = float(call.attrs.pad_value), str(call.attrs.pad_mode)
-    return _one(relax.op.nn.pad(orders.get(x, order), moved, mode, value), order)
+    return _one(with_attrs(call, orders.get(x, order), pad_width=moved), order)
 
 
-def permute_dims(orders: Orders, call: relax.Call) -> Answer | None:
+def _permute_dims(orders: _Orders, call: relax.Call) -> _Answer | None:
     """A permutation of a value in another order is that value in yet another one: nothing to do.
 
     One that brings channels first is not written either, until something asks for it so.
     """
     x = call.args[0]
-    rank = len(static_shape(x))
-    axes = call.attrs.axes
-    wanted = tuple(range(rank))[::-1] if axes is None else tuple(int(a) % rank for a in axes)
-    order = orders.of(x)
-    if order == identity(rank) and wanted != Order.CHANNELS_FIRST:
+    wanted, order = permutation(call), orders.of(x)
+    if order == identity(len(wanted)) and wanted != Order.CHANNELS_FIRST:
         return None
     result = tuple(wanted.index(axis) for axis in order)
     return _one(orders.get(x, order), result)
 
 
-def reshape(orders: Orders, call: relax.Call) -> Answer | None:
+def _reshape(orders: _Orders, call: relax.Call) -> _Answer | None:
     """Reshapes that regroup channels among themselves and places among themselves."""
     x = call.args[0]
     if not is_tensor(x) or not is_tensor(call):
@@ -297,7 +249,7 @@ def reshape(orders: Orders, call: relax.Call) -> Answer | None:
     return None
 
 
-def _to_plane(orders: Orders, x: relax.Expr, old: Axes, new: Axes) -> Answer | None:
+def _to_plane(orders: _Orders, x: relax.Expr, old: Axes, new: Axes) -> _Answer | None:
     """(N, C, H, W) to (N, 1, C, H * W), as LRN wants it."""
     if new != (old[0], 1, old[1], old[2] * old[3]):
         return None
@@ -306,7 +258,7 @@ def _to_plane(orders: Orders, x: relax.Expr, old: Axes, new: Axes) -> Answer | N
     return _one(result, Order.PLANE_SWAPPED)
 
 
-def _from_plane(orders: Orders, x: relax.Expr, old: Axes, new: Axes) -> Answer | None:
+def _from_plane(orders: _Orders, x: relax.Expr, old: Axes, new: Axes) -> _Answer | None:
     """(N, 1, C, H * W) back to (N, C, H, W)."""
     if len(new) != 4 or old[1] != 1 or new[1] != old[2] or new[2] * new[3] != old[3]:
         return None
@@ -324,20 +276,20 @@ _ELEMENTWISE = (
     *("nn.gelu_tanh", "nn.silu", "nn.selu", "nn.leakyrelu", "nn.softplus", "isnan", "isinf"),
 )
 
-RULES: Mapping[str, Rule] = {
-    "nn.conv2d": conv2d,
-    "nn.max_pool2d": pool2d,
-    "nn.avg_pool2d": pool2d,
-    "nn.adaptive_avg_pool2d": adaptive_pool2d,
-    "image.resize2d": resize2d,
-    "concat": concat,
-    "split": split,
-    TUPLE_ITEM: tuple_item,
-    "strided_slice": strided_slice,
-    "nn.pad": pad,
-    "permute_dims": permute_dims,
-    "reshape": reshape,
-    **dict.fromkeys(("sum", "mean", "max", "min", "variance", "std"), reduction),
-    **dict.fromkeys(("nn.softmax", "nn.log_softmax"), softmax),
-    **dict.fromkeys(_ELEMENTWISE, elementwise),
+RULES: Mapping[str, _Rule] = {
+    "nn.conv2d": _conv2d,
+    "nn.max_pool2d": _pool2d,
+    "nn.avg_pool2d": _pool2d,
+    "nn.adaptive_avg_pool2d": _resized,
+    "image.resize2d": _resized,
+    "concat": _concat,
+    "split": _split,
+    TUPLE_ITEM: _tuple_item,
+    "strided_slice": _strided_slice,
+    "nn.pad": _pad,
+    "permute_dims": _permute_dims,
+    "reshape": _reshape,
+    **dict.fromkeys(("sum", "mean", "max", "min", "variance", "std"), _reduction),
+    **dict.fromkeys(("nn.softmax", "nn.log_softmax"), _softmax),
+    **dict.fromkeys(_ELEMENTWISE, _elementwise),
 }

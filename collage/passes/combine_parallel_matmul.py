@@ -13,7 +13,7 @@ import tvm
 from tvm import relax
 
 from collage.backends.relax.static_shape import static_shape
-from collage.normalize._base import (
+from collage.rewrite import (
     Scope,
     constant,
     count_uses,

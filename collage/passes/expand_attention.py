@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 
 from collage.backends.relax.static_shape import static_shape
-from collage.normalize._base import Rules, Scope, apply_rules, dtype_of, op_name
+from collage.rewrite import Rules, Scope, apply_rules, dtype_of, op_name
 
 __all__ = ["expand_attention"]
 

@@ -5,7 +5,7 @@ The same code extracts a single candidate for measuring, so what is timed is wha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import tvm
 from tvm import relax
@@ -14,6 +14,7 @@ from collage.backends.contract.base import ExternalBackend
 from collage.backends.contract.native import PARTITION_ATTR
 from collage.backends.contract.registry import get_backend
 from collage.passes.align_weights import align_weights
+from collage.rewrite import map_leaves
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits, used_vars
 from collage.search.partitioning import Partitioning
@@ -86,7 +87,20 @@ def partition_names(partitioning: Partitioning) -> dict[str, Candidate]:
 
 
 def boundary(graph: DataflowGraph, nodes: int) -> tuple[list[relax.Var], list[relax.Var]]:
-    """The variables that enter a node set, in order of first use, and those that leave it."""
+    """The variables that enter a node set, in order of first use, and those that leave it.
+
+    Parameters
+    ----------
+    graph : DataflowGraph
+        Whose bindings the set holds.
+    nodes : int
+        Bit mask.
+
+    Returns
+    -------
+    inputs, outputs : list of relax.Var
+        Of the graph's function.
+    """
     inside = set()
     inputs: list[relax.Var] = []
     outputs: list[relax.Var] = []
@@ -101,18 +115,9 @@ def boundary(graph: DataflowGraph, nodes: int) -> tuple[list[relax.Var], list[re
     return inputs, outputs
 
 
-def substitute(expr: relax.Expr, mapping: dict[relax.Var, relax.Expr]) -> relax.Expr:
-    """Replace variables in one binding's value."""
-    if isinstance(expr, relax.Var):
-        return mapping[expr]
-    if isinstance(expr, relax.Call):
-        args = [substitute(arg, mapping) for arg in expr.args]
-        return relax.Call(expr.op, args, expr.attrs, expr.ty_args, expr.span)
-    if isinstance(expr, relax.Tuple):
-        return relax.Tuple([substitute(field, mapping) for field in expr.fields])
-    if isinstance(expr, relax.TupleGetItem):
-        return relax.TupleGetItem(substitute(expr.tuple_value, mapping), expr.index)
-    return expr
+def _renamed(expr: relax.Expr, names: Mapping[relax.Var, relax.Expr]) -> relax.Expr:
+    """One binding's value over other variables."""
+    return map_leaves(expr, lambda leaf: names[leaf] if isinstance(leaf, relax.Var) else leaf)
 
 
 class _Region:
@@ -132,7 +137,7 @@ class _Region:
         """Bind what a node set holds, its variables renamed."""
         for index in bits(nodes):
             binding = graph.bindings[index]
-            self.bind(binding.var, substitute(binding.value, self.mapping))
+            self.bind(binding.var, _renamed(binding.value, self.mapping))
 
     def function(self, outputs: Sequence[relax.Var], attrs: dict[str, object]) -> relax.Function:
         results = [self.mapping[var] for var in outputs]
@@ -165,15 +170,18 @@ class _MainWriter:
     def emit_inline(self, candidate: Candidate) -> None:
         for index in bits(candidate.nodes):
             binding = self.graph.bindings[index]
-            value = substitute(binding.value, self.mapping)
+            value = _renamed(binding.value, self.mapping)
             self.mapping[binding.var] = self._bind(f"h{index}", value, binding.var.ty)
 
     def emit_partition(self, candidate: Candidate, name: str) -> None:
         inputs, outputs = boundary(self.graph, candidate.nodes)
         backend = get_backend(candidate.backend)
-        external = isinstance(backend, ExternalBackend)
-        build = _external_function if external else _native_function
-        function = build(self.graph, candidate, inputs, outputs, name)
+        if isinstance(backend, ExternalBackend):
+            function = _external_function(self.graph, candidate, inputs, outputs, name)
+        else:
+            region = _Region(inputs, "x")
+            region.take(self.graph, candidate.nodes)
+            function = region.function(outputs, {PARTITION_ATTR: candidate.backend})
         if isinstance(backend, ExternalBackend) and backend.aligned_weights:
             function = align_weights(function)
         gvar = relax.GlobalVar(name)
@@ -190,7 +198,7 @@ class _MainWriter:
             self.mapping[var] = self._bind(f"{name}_out{i}", item, var.ty)
 
     def finish(self, params: Sequence[relax.Var], body: relax.Expr) -> tvm.IRModule:
-        value = substitute(body, self.mapping)
+        value = _renamed(body, self.mapping)
         ty = _tuple_type(value) if isinstance(value, relax.Tuple) else value.ty
         result = relax.Var("result", ty)
         self.bindings.append(relax.VarBinding(result, value))
@@ -209,18 +217,6 @@ class _MainWriter:
 
 def _tuple_type(value: relax.Tuple) -> relax.TupleType:
     return relax.TupleType([field.ty for field in value.fields])
-
-
-def _native_function(
-    graph: DataflowGraph,
-    candidate: Candidate,
-    inputs: Sequence[relax.Var],
-    outputs: Sequence[relax.Var],
-    name: str,
-) -> relax.Function:
-    region = _Region(inputs, "x")
-    region.take(graph, candidate.nodes)
-    return region.function(outputs, {PARTITION_ATTR: candidate.backend})
 
 
 def _external_function(

@@ -12,7 +12,7 @@ from tvm import relax
 
 from collage.cost.reference import evaluate, largest_error
 from collage.normalize import normalize
-from collage.normalize._base import flat_bindings, op_name
+from collage.rewrite import flat_bindings, op_name
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Body = Callable[..., relax.Expr]

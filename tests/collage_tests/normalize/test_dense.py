@@ -9,7 +9,7 @@ import pytest
 from tvm import relax
 
 from collage.backends.relax.static_shape import static_shape
-from collage.normalize._base import constant
+from collage.rewrite import constant
 from tests.collage_tests.normalize.oracle import call_of, check, module, normal, positive
 
 R = relax.op

@@ -26,7 +26,7 @@ from collage.backends.relax.static_shape import static_shape
 from collage.cost.reference import evaluate, largest_error
 from collage.importers import load_model
 from collage.normalize import normalize
-from collage.normalize._base import flat_bindings, is_constant, op_name
+from collage.rewrite import flat_bindings, is_constant, op_name
 from tests.collage_tests.normalize.oracle import operators
 
 TOLERANCE = 1e-3

@@ -18,9 +18,9 @@ from benchmarks.tiny import tiny_bert, tiny_mobilenet
 from collage.cost.reference import evaluate, largest_error
 from collage.importers import load_model
 from collage.normalize import normalize
-from collage.normalize._base import flat_bindings, op_name
 from collage.passes.channels_last import to_channels_last
 from collage.passes.combine_parallel_matmul import combine_parallel_matmul
+from collage.rewrite import flat_bindings, op_name
 
 op = relax.op
 Emit = Callable[[relax.Expr], relax.Var]
