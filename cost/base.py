@@ -60,6 +60,7 @@ class Cost:
 
     @property
     def is_valid(self) -> bool:
+        """Whether it is a time."""
         return self.status is CostStatus.VALID
 
 
@@ -88,7 +89,15 @@ class CostModel(ABC):
     def estimate(
         self, workloads: Sequence[Workload], targets: Sequence[BackendTarget]
     ) -> list[Cost]:
-        """The cost of each workload on the target at the same position; never raises for one."""
+        """The cost of each workload on the target at the same position; never raises for one.
+
+        Parameters
+        ----------
+        workloads : sequence of Workload
+            What is asked about.
+        targets : sequence of BackendTarget
+            What each would run on, by position.
+        """
 
     def overheads(self, target: BackendTarget) -> Overheads:
         """What every call and every partition adds; nothing, unless a model knows better."""

@@ -120,6 +120,14 @@ class MeasureConfig:
         return cls(**{**value, "cuda": CudaConfig(**value["cuda"])})
 
     def tolerance(self, dtype: str, *, half: bool = False) -> float:
-        """The relative tolerance for outputs of one dtype; ``half`` when they were computed with
-        fewer digits than that, see :mod:`collage.cost.reference.precision`."""
+        """The relative tolerance for outputs of one dtype.
+
+        Parameters
+        ----------
+        dtype : str
+            Of the output.
+        half : bool
+            Whether it was computed with fewer digits than that has, see
+            :mod:`collage.cost.reference.precision`.
+        """
         return self.rtol_half if half or dtype in ("float16", "bfloat16") else self.rtol

@@ -45,13 +45,35 @@ class KeyMaker:
     def partition(
         self, workload: Workload, target: BackendTarget, kind: str = PARTITION
     ) -> RecordKey:
-        """The key of a workload's cost on a target."""
+        """The key of a workload's cost on a target.
+
+        Parameters
+        ----------
+        workload : Workload
+            What is measured.
+        target : BackendTarget
+            What it is compiled for.
+        kind : str
+            ``PARTITION`` or ``TRANSITION``.
+        """
         return self.make(kind, workload.key, tensors_text(workload), [target])
 
     def make(
         self, kind: str, workload: str, tensors: str, targets: Sequence[BackendTarget]
     ) -> RecordKey:
-        """A key of any kind; several targets for a whole model."""
+        """A key of any kind.
+
+        Parameters
+        ----------
+        kind : str
+            One of the kinds of records.
+        workload : str
+            The key of what is measured.
+        tensors : str
+            Shapes and dtypes, to be read by people.
+        targets : sequence of BackendTarget
+            One, or for a whole model all.
+        """
         keys = sorted({target.key() for target in targets})
         versions: dict[str, str] = {}
         for target in targets:

@@ -163,7 +163,13 @@ class Record:
 
     @classmethod
     def from_value(cls, value: dict[str, Any]) -> Record:
-        """From a line's parsed JSON; raises as :meth:`from_json` does."""
+        """From a line's parsed JSON.
+
+        Raises
+        ------
+        ValueError
+            As :meth:`from_json` does.
+        """
         if "schema" not in value or "workload" not in value:
             raise ValueError("is no measurement")
         if value["schema"] != SCHEMA_VERSION:

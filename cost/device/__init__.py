@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from collage.backends.contract.errors import TargetError
 from collage.backends.contract.target import BackendTarget
 from collage.backends.devices import DeviceKind, common_device
 from collage.cost.device._base import Device, DevicePolicy
@@ -38,8 +39,17 @@ POLICIES: tuple[DevicePolicy, ...] = (CPU_POLICY, CUDA_POLICY)
 
 
 def policy_of(kind: DeviceKind) -> DevicePolicy:
-    """The policy for a kind of device."""
-    return next(policy for policy in POLICIES if policy.kind is kind)
+    """The policy for a kind of device.
+
+    Raises
+    ------
+    TargetError
+        When nothing can be measured on such a device.
+    """
+    for policy in POLICIES:
+        if policy.kind is kind:
+            return policy
+    raise TargetError(f"nothing can be measured on '{kind.name}' devices", value=kind.name)
 
 
 def policy_for(targets: Iterable[BackendTarget]) -> DevicePolicy:

@@ -39,7 +39,15 @@ class Management:
 
     @classmethod
     def open(cls, pci_bus_id: str, path: str = _LIBRARY) -> Management | None:
-        """The device's management; None where there is none."""
+        """The device's management; None where there is none.
+
+        Parameters
+        ----------
+        pci_bus_id : str
+            Where the device sits.
+        path : str
+            Name or path of the library.
+        """
         try:
             library = ctypes.CDLL(path)
             return cls(library, pci_bus_id) if library.nvmlInit_v2() == _SUCCESS else None

@@ -113,7 +113,19 @@ class EndToEndTimer:
         expected: Sequence[NDArray[Any]],
         rounds: int,
     ) -> list[RunResult]:
-        """Check and time each model; see :meth:`MeasuredCostModel.measure_end_to_end`."""
+        """Check and time each model; see :meth:`MeasuredCostModel.measure_end_to_end`.
+
+        Parameters
+        ----------
+        models : sequence of WholeModel
+            Those to compare.
+        libraries : sequence of Path
+            What each was linked into.
+        inputs, expected : sequence of ndarray
+            What to run on, and what each must give.
+        rounds : int
+            Turns of each model.
+        """
         contestants: list[_Contestant] = []
         with tempfile.TemporaryDirectory(dir=self._scratch, prefix="model-") as name:
             folder = Path(name)

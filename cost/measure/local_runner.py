@@ -58,7 +58,15 @@ class LocalRunner(Runner):
 
     def run_sharing(self, job: RunJob, exclusive: ExclusiveDevice) -> RunResult:
         """See :meth:`Runner.run_sharing`; holds the device only from the first call to the last one
-        that is timed, unless it is one on which everything else runs too."""
+        that is timed, unless it is one on which everything else runs too.
+
+        Parameters
+        ----------
+        job : RunJob
+            What to check and time.
+        exclusive : callable
+            Gives the context in which to time it.
+        """
         if self._policy.kind.compiles_beside:
             return self._run(job, exclusive)
         return super().run_sharing(job, exclusive)

@@ -34,7 +34,15 @@ class RunJob:
 
     @classmethod
     def in_folder(cls, folder: Path, *, half: bool = False) -> RunJob:
-        """The files that a build leaves in its folder."""
+        """The files that a build leaves in its folder.
+
+        Parameters
+        ----------
+        folder : Path
+            The build's.
+        half : bool
+            As the attribute.
+        """
         return cls(folder / "model.so", folder / "inputs", folder / "expected", half)
 
 

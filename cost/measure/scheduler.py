@@ -99,7 +99,22 @@ class Measurer:
             self._builder = None
 
     def measure(self, misses: Mapping[RecordKey, Question], *, within_budget: bool) -> None:
-        """Record the cost of each; with ``within_budget`` only as long as there is time."""
+        """Record the cost of each.
+
+        Parameters
+        ----------
+        misses : mapping of RecordKey to (Workload, BackendTarget)
+            What the log does not hold.
+        within_budget : bool
+            Whether only as long as there is time.
+
+        Raises
+        ------
+        MeasurementError
+            When no worker process can be started.
+        OutputError
+            When the scratch folder cannot be made.
+        """
         self._wanted += len(misses)
         waiting = list(misses.items())
         size = self._policy.batch_size(self._parallel)
@@ -129,7 +144,15 @@ class Measurer:
     def compile_models(
         self, jobs: Sequence[ModelJob], targets: Sequence[BackendTarget]
     ) -> list[ModelResult]:
-        """Compile whole models that are going to be timed; see :func:`compile_models`."""
+        """Compile whole models that are going to be timed; see :func:`compile_models`.
+
+        Parameters
+        ----------
+        jobs : sequence of ModelJob
+            Variants of one model.
+        targets : sequence of BackendTarget
+            Everything that they may use.
+        """
         ended = 0
 
         def done(index: int, result: ModelResult) -> None:
@@ -161,7 +184,21 @@ class Measurer:
         expected: Sequence[NDArray[Any]],
         rounds: int,
     ) -> list[Record]:
-        """Record the end-to-end time of each model, all timed against each other."""
+        """Record the end-to-end time of each model, all timed against each other.
+
+        Parameters
+        ----------
+        models : sequence of WholeModel
+            Those to compare.
+        libraries : sequence of Path
+            What each was linked into.
+        keys : sequence of RecordKey
+            Of their records.
+        inputs, expected : sequence of ndarray
+            What to run on, and what each must give.
+        rounds : int
+            Turns of each model.
+        """
         timer = EndToEndTimer(self._config, self.scratch(), self._progress, self._policy)
         with self.lock():
             begin = time.perf_counter()

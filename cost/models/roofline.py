@@ -81,7 +81,14 @@ class RooflineCostModel(CostModel):
     def estimate(
         self, workloads: Sequence[Workload], targets: Sequence[BackendTarget]
     ) -> list[Cost]:
-        """See :class:`CostModel`; always valid.
+        """The estimated cost of each workload on the target at the same position; always valid.
+
+        Parameters
+        ----------
+        workloads : sequence of Workload
+            What is asked about.
+        targets : sequence of BackendTarget
+            What each would run on, by position.
 
         Raises
         ------
@@ -108,7 +115,7 @@ class RooflineCostModel(CostModel):
         if self._spec is not None:
             return self._spec
         device = target.device
-        arch = str(device.attrs.get("arch", "")) if device.kind.name == "cuda" else ""
+        arch = str(device.attrs.get("arch", ""))
         found = SPECS.get(arch.rstrip("af"))
         if found is None:
             raise TargetError(

@@ -101,6 +101,13 @@ def decode(line: bytes, kind: type[T] | Any) -> T:
 def decode_handshake(line: bytes, kind: type[T] | Any) -> T:
     """As :func:`decode`, of what begins a conversation and has the version of who says it.
 
+    Parameters
+    ----------
+    line : bytes
+        From :func:`encode`.
+    kind : type
+        A message type that has a ``protocol``, or a union of them.
+
     Raises
     ------
     ProtocolError

@@ -111,10 +111,12 @@ class WorkerProcess:
 
     @property
     def alive(self) -> bool:
+        """Whether the child has not ended."""
         return self._process.alive
 
     @property
     def pid(self) -> int:
+        """The child's process id."""
         return self._process.pid
 
     @property
@@ -152,7 +154,15 @@ class WorkerProcess:
         self._started = True
 
     def send(self, request: Request, timeout_sec: float) -> None:
-        """Hand over a request; :meth:`receive` or :meth:`poll` gets the answer."""
+        """Hand over a request; :meth:`receive` or :meth:`poll` gets the answer.
+
+        Parameters
+        ----------
+        request : Request
+            What to do.
+        timeout_sec : float
+            Wall time for all of it, further steps included.
+        """
         self.wait_until_ready()
         self._baseline_bytes = self.resident_bytes
         self._timeout_sec = timeout_sec
@@ -185,7 +195,14 @@ class WorkerProcess:
         return self._read(self._receive_line(), kind)
 
     def poll(self, wait_sec: float, kind: type[A]) -> A | Failure | None:
-        """The answer if it is there within ``wait_sec``, else None.
+        """The answer if it is there soon, else None.
+
+        Parameters
+        ----------
+        wait_sec : float
+            How long to wait for it.
+        kind : type
+            What it must be.
 
         Raises
         ------

@@ -33,7 +33,14 @@ _COLUMNS = 1 << 24
 
 
 def to_layout(array: Array, source: str, wanted: str) -> Array:
-    """Transpose from one layout (letters name axes, as in ``NHWC``) to another.
+    """The array transposed from one layout to another.
+
+    Parameters
+    ----------
+    array : ndarray
+        In the layout ``source``.
+    source, wanted : str
+        Letters name axes, as in ``NHWC``.
 
     Raises
     ------
@@ -46,13 +53,26 @@ def to_layout(array: Array, source: str, wanted: str) -> Array:
 
 
 def spatial_axes(rank: int) -> str:
+    """The letters of a layout's spatial axes."""
     return {1: "W", 2: "HW", 3: "DHW"}[rank]
 
 
 def pad_spatial(
     x: Array, begin: Sequence[int], end: Sequence[int], value: float = 0.0, *, first: int = 2
 ) -> Array:
-    """Pad the spatial axes, the first of which is number ``first``."""
+    """The array with its spatial axes padded.
+
+    Parameters
+    ----------
+    x : ndarray
+        Any layout whose spatial axes follow each other.
+    begin, end : sequence of int
+        How much before and after, by spatial axis.
+    value : float
+        What to pad with.
+    first : int
+        Number of the first spatial axis.
+    """
     if not any(begin) and not any(end):
         return x
     widths = [(0, 0)] * x.ndim
@@ -64,7 +84,15 @@ def tap_index(
     position: Sequence[int], sizes: Sequence[int], strides: Sequence[int], dilation: Sequence[int]
 ) -> tuple[slice, ...]:
     """Where one kernel position reads the padded input's spatial axes (or writes a transposed
-    one's output)."""
+    one's output).
+
+    Parameters
+    ----------
+    position : sequence of int
+        In the kernel, by spatial axis.
+    sizes, strides, dilation : sequence of int
+        Of the output; of the convolution.
+    """
     return tuple(
         slice(p * d, p * d + (n - 1) * s + 1, s)
         for p, n, s, d in zip(position, sizes, strides, dilation, strict=True)

@@ -16,6 +16,14 @@ def allows_half(targets: Iterable[BackendTarget]) -> bool:
 
 
 def is_half(workload: Workload, target: BackendTarget) -> bool:
-    """Whether a workload's result has the digits of half precision, whatever its dtype."""
+    """Whether a workload's result has the digits of half precision, whatever its dtype.
+
+    Parameters
+    ----------
+    workload : Workload
+        What is computed.
+    target : BackendTarget
+        What computes it.
+    """
     specs = (*workload.inputs, *workload.constants, *workload.outputs)
     return allows_half([target]) or any(spec.dtype in HALF for spec in specs)

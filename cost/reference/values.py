@@ -29,7 +29,15 @@ def ints(values: Any) -> list[int]:
 
 
 def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
-    """A reduction's axes, all of them for None, normalized to 0 … rank-1."""
+    """A reduction's axes, normalized to 0 … rank-1.
+
+    Parameters
+    ----------
+    axis : int, sequence of int or None
+        None for all of them.
+    rank : int
+        Of the array.
+    """
     if axis is None:
         return tuple(range(rank))
     values = [axis] if isinstance(axis, int) else axis

@@ -37,7 +37,7 @@ def build(request: Build) -> Built:
     mod = workload.materialize(request.seed)
     library = compile_module(mod, [target], request.folder / "model.so", context)
     stage_to_measure(library)
-    write_test_data(workload, mod, request.seed, request.folder, References(request.references))
+    _write_test_data(workload, mod, request.seed, request.folder, References(request.references))
     return Built(library=library.path, build_sec=time.perf_counter() - begin)
 
 
@@ -66,7 +66,7 @@ def compile_model(request: CompileModel) -> Compiled:
     return Compiled(library=library)
 
 
-def write_test_data(
+def _write_test_data(
     workload: Workload, mod: tvm.IRModule, seed: int, folder: Path, references: References
 ) -> None:
     """Inputs and expected outputs as files; computed once for all backends of a workload."""
@@ -81,7 +81,17 @@ def write_test_data(
 
 
 def test_data(workload: Workload, mod: tvm.IRModule, seed: int) -> tuple[Arrays, Arrays]:
-    """Inputs and the reference's outputs; inputs are positive where others give no number."""
+    """Inputs and the reference's outputs; inputs are positive where others give no number.
+
+    Parameters
+    ----------
+    workload : Workload
+        Says what its inputs are.
+    mod : tvm.IRModule
+        The workload with its weights.
+    seed : int
+        Of the inputs.
+    """
     inputs = workload.make_inputs(seed)
     expected = evaluate(mod, inputs)
     if not all(_is_finite(array) for array in expected):

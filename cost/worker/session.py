@@ -54,13 +54,29 @@ class Session(ABC):
 
     @abstractmethod
     def sample(self, machine: relax.VirtualMachine, config: MeasureConfig) -> tuple[float, ...]:
-        """Seconds per call of a candidate, as it would take inside a model."""
+        """Seconds per call of a candidate, as it would take inside a model.
+
+        Parameters
+        ----------
+        machine : relax.VirtualMachine
+            Its inputs are set, and it was called before.
+        config : MeasureConfig
+            How many samples, and how long.
+        """
 
     @abstractmethod
     def sample_model(
         self, machine: relax.VirtualMachine, config: MeasureConfig
     ) -> tuple[float, ...]:
-        """Seconds per call of a whole model, as its user sees it."""
+        """Seconds per call of a whole model, as its user sees it.
+
+        Parameters
+        ----------
+        machine : relax.VirtualMachine
+            Its inputs are set, and it was called before.
+        config : MeasureConfig
+            How many samples, and how long.
+        """
 
     def synchronize(self) -> None:  # noqa: B027 (nothing to do is a good answer)
         """Wait for the device; raises what went wrong there since."""

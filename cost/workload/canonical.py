@@ -27,7 +27,15 @@ ConstantRule = Callable[[ir.GenericConst], relax.Expr]
 
 
 def placeholder(index: int, ty: ir.Type) -> ir.Call:
-    """The expression that stands for constant number ``index``."""
+    """The expression that stands for a constant.
+
+    Parameters
+    ----------
+    index : int
+        Its number.
+    ty : ir.Type
+        Its type.
+    """
     return ir.Call(relax.ExternFunc(PLACEHOLDER), [relax.prim_value(index)], None, [ty], ret_ty=ty)
 
 
@@ -107,11 +115,19 @@ class Rebuilder:
         return tvm.IRModule(functions)
 
     def function(self, func: relax.Function) -> relax.Function:
+        """The function with new variables."""
         params = [self._rename(param) for param in func.params]
         body = self.expr(func.body)
         return relax.Function(params, body, func.ret_ty, func.is_pure, func.attrs)
 
     def expr(self, expr: relax.Expr) -> relax.Expr:
+        """The expression, made of new ones.
+
+        Raises
+        ------
+        MeasurementError
+            When it is of a kind that no normalized module has.
+        """
         match expr:
             case ir.Var():
                 return self._vars.get(expr, expr)

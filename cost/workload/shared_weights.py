@@ -18,7 +18,15 @@ from collage.cost.workload.data import array_of
 
 
 def module_file(folder: Path, index: int) -> Path:
-    """Where :func:`write_modules` writes the module of an index, in its folder."""
+    """Where :func:`write_modules` writes a module.
+
+    Parameters
+    ----------
+    folder : Path
+        That it was given.
+    index : int
+        Of the module.
+    """
     return folder / f"{index}.json"
 
 

@@ -133,7 +133,15 @@ class Workload:
         return Rebuilder(lambda constant: constant, weights).module(self.module)
 
     def make_inputs(self, seed: int = 0, *, positive: bool = False) -> list[NDArray[np.generic]]:
-        """Seeded inputs; ``positive`` for functions that are undefined below zero."""
+        """Seeded inputs.
+
+        Parameters
+        ----------
+        seed : int
+            Of all of them.
+        positive : bool
+            For functions that are undefined below zero.
+        """
         return [
             input_spec(spec, bound, positive=positive).generate(1_000_003 * (seed + 1) + index)
             for index, (spec, bound) in enumerate(zip(self.inputs, self.bounds, strict=True))

@@ -13,9 +13,21 @@ _PROBES = 8
 class Memory(Protocol):
     """What fills device memory: :class:`collage.backends.toolchain.cuda_driver.CudaDriver`."""
 
-    def fill(self, address: int, words: int, stream: int) -> None: ...
+    def fill(self, address: int, words: int, stream: int) -> None:
+        """Write zeros to device memory, in a stream's order.
 
-    def synchronize(self) -> None: ...
+        Parameters
+        ----------
+        address : int
+            Where.
+        words : int
+            How many, of 32 bits.
+        stream : int
+            The handle of the stream.
+        """
+
+    def synchronize(self) -> None:
+        """Wait for everything that the device was given to do."""
 
 
 class CacheFlush:

@@ -46,7 +46,14 @@ class CudaTimer(Protocol):
     ) -> list[float]:
         """Seconds on the device from before the first to after the last call, once per sample.
 
-        ``prepare`` runs before each sample, outside the time.
+        Parameters
+        ----------
+        machine : relax.VirtualMachine
+            Its ``main`` is called.
+        calls, samples : int
+            Calls in a sample; samples.
+        prepare : callable
+            Runs before each sample, outside the time.
         """
 
 
@@ -77,7 +84,6 @@ class PycudaTimer:
     def time(
         self, machine: relax.VirtualMachine, calls: int, samples: int, prepare: Prepare
     ) -> list[float]:
-        """See :class:`CudaTimer`."""
         seconds = []
         for _ in range(samples):
             prepare()
@@ -106,7 +112,6 @@ class TvmTimer:
     def time(
         self, machine: relax.VirtualMachine, calls: int, samples: int, prepare: Prepare
     ) -> list[float]:
-        """See :class:`CudaTimer`."""
         tvm_ffi.register_global_func(_PREPARE, lambda *_: prepare(), override=True)
         evaluator = machine.time_evaluator(
             "invoke_stateful", self._device, number=calls, repeat=samples, f_preproc=_PREPARE
@@ -123,6 +128,14 @@ def open_timer(device: tvm.runtime.Device) -> CudaTimer:
 
 
 def make_current(device: tvm.runtime.Device, stream: int) -> None:
-    """Let TVM, and every backend, launch in this stream from now on."""
+    """Let TVM, and every backend, launch in this stream from now on.
+
+    Parameters
+    ----------
+    device : tvm.runtime.Device
+        Of the stream.
+    stream : int
+        Its handle.
+    """
     set_stream: Any = tvm_ffi.use_raw_stream(device, stream).__enter__
     set_stream()
