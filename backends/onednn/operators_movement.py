@@ -7,6 +7,7 @@ from tvm import relax
 from collage.backends.onednn.graph import OpKind, Tensor
 from collage.backends.onednn.operators_elementwise import number
 from collage.backends.onednn.partition import Importer, handles
+from collage.backends.relax.patterns import permutation
 from collage.backends.relax.static_shape import static_shape
 
 
@@ -18,9 +19,7 @@ def reshape(imp: Importer, call: relax.Call) -> Tensor:
 @handles("permute_dims")
 def permute_dims(imp: Importer, call: relax.Call) -> Tensor:
     x = imp.tensor(call.args[0])
-    rank = len(x.shape)
-    axes = call.attrs.axes
-    order = list(range(rank))[::-1] if axes is None else [int(a) % rank for a in axes]
+    order = permutation(call) or []
     if x.array is not None:
         return Tensor.constant(x.array.transpose(order))
     return imp.graph.add(OpKind.PERMUTE, [x], imp.shape(call), order)

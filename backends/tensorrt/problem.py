@@ -118,15 +118,28 @@ class NetworkWriter(PartitionWalk[TrtTensor]):
     def error(self, text: str) -> RefusalError:
         return RefusalError(self.symbol, text)
 
-    def output(self, layer: Any, what: str, index: int = 0) -> TrtTensor:
+    def output(self, layer: Any, what: str, index: int = 0, **settings: Any) -> TrtTensor:
         """A layer's output.
+
+        Parameters
+        ----------
+        layer : tensorrt.ILayer
+            As the network made it, or None.
+        what : str
+            Names it in the error.
+        index : int
+            Which of its outputs.
+        **settings
+            Attributes of the layer to set before.
 
         Raises
         ------
         RefusalError
-            When TensorRT made no layer or gives its output no shape; has TensorRT's reason.
+            When TensorRT made no layer; has TensorRT's reason.
         """
         self._check(layer, what)
+        for name, value in settings.items():
+            setattr(layer, name, value)
         return layer.get_output(index)
 
     def _check(self, made: Any, what: str) -> None:
@@ -209,18 +222,14 @@ class NetworkWriter(PartitionWalk[TrtTensor]):
         if tuple(tensor.shape) == tuple(shape):
             return tensor
         layer = self.network.add_shuffle(tensor)
-        self._check(layer, "reshape")
-        layer.reshape_dims = tuple(shape)
-        return self.output(layer, "reshape")
+        return self.output(layer, "reshape", reshape_dims=tuple(shape))
 
     def permute(self, tensor: TrtTensor, order: Sequence[int]) -> TrtTensor:
         """A tensor with its axes in another order; unchanged where they are in it."""
         if list(order) == list(range(len(order))):
             return tensor
         layer = self.network.add_shuffle(tensor)
-        self._check(layer, "permute")
-        layer.first_transpose = tuple(order)
-        return self.output(layer, "permute")
+        return self.output(layer, "permute", first_transpose=tuple(order))
 
     def with_rank(self, tensor: TrtTensor, rank: int) -> TrtTensor:
         """A tensor with axes of extent 1 put before its own."""
@@ -240,13 +249,18 @@ class NetworkWriter(PartitionWalk[TrtTensor]):
         """A ``UnaryOperation``."""
         return self.output(self.network.add_unary(x, getattr(self.trt.UnaryOperation, kind)), kind)
 
-    def activation(self, kind: str, x: TrtTensor, **values: float) -> TrtTensor:
+    def activation(self, kind: str, x: TrtTensor, **values: Any) -> TrtTensor:
         """An ``ActivationType`` with its ``alpha`` and ``beta``."""
         layer = self.network.add_activation(x, getattr(self.trt.ActivationType, kind))
-        self._check(layer, kind)
-        for name, value in values.items():
-            setattr(layer, name, value)
-        return self.output(layer, kind)
+        return self.output(layer, kind, **values)
+
+    def softmax(self, x: TrtTensor, axis: int) -> TrtTensor:
+        """A softmax over one axis."""
+        return self.output(self.network.add_softmax(x), "softmax", axes=1 << axis)
+
+    def concat(self, parts: Sequence[TrtTensor], axis: int) -> TrtTensor:
+        """Tensors one after the other along an axis."""
+        return self.output(self.network.add_concatenation(parts), "concat", axis=axis)
 
     def reduce(self, kind: str, x: TrtTensor, axes: Sequence[int], keepdims: bool) -> TrtTensor:
         """A ``ReduceOperation`` over axes."""

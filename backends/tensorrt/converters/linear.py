@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from tvm import relax
@@ -63,11 +65,8 @@ def _fused(
     kind = getattr(w.trt.CausalMaskKind, _CAUSAL[causal])
     softmax = w.trt.AttentionNormalizationOp.SOFTMAX
     made = w.network.add_attention_v2(query, key, value, softmax, kind)
-    result = w.output(made, "attention")
-    made.decomposable = True
-    if bias is not None:
-        made.mask = bias
-    return result
+    mask = {} if bias is None else {"mask": bias}
+    return w.output(made, "attention", decomposable=True, **mask)
 
 
 def _chain(
@@ -85,10 +84,7 @@ def _chain(
         bias = w.cast_to(hidden, scores.dtype)
     if bias is not None:
         scores = w.binary("SUM", scores, bias)
-    layer = w.network.add_softmax(scores)
-    w.output(layer, "softmax")
-    layer.axes = 1 << 3
-    return product(w, layer.get_output(0), value)
+    return product(w, w.softmax(scores, 3), value)
 
 
 _CAUSAL = {"": "NONE", "TopLeft": "UPPER_LEFT", "BottomRight": "LOWER_RIGHT"}
@@ -104,25 +100,20 @@ def _hidden(rows: int, columns: int, causal: str) -> np.ndarray:
 
 @converts("quantize")
 def quantize(w: NetworkWriter, call: relax.Call) -> TrtTensor:
-    x, scale = w.tensor(call.args[0]), w.array(call.args[1])
-    assert scale is not None
-    layer = w.network.add_quantize(x, _scale(w, scale), w.trt.DataType.INT8)
-    w.output(layer, "quantize")
-    if scale.size > 1:
-        layer.axis = int(call.attrs.axis) % len(x.shape)
-    return layer.get_output(0)
+    return _scaled(w, call, w.network.add_quantize, w.trt.DataType.INT8)
 
 
 @converts("dequantize")
 def dequantize(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+    return _scaled(w, call, w.network.add_dequantize, w.dtype(str(call.ty.dtype)))
+
+
+def _scaled(w: NetworkWriter, call: relax.Call, add: Callable[..., Any], dtype: Any) -> TrtTensor:
+    """A layer that quantizes or dequantizes with one scale, or one per channel."""
     x, scale = w.tensor(call.args[0]), w.array(call.args[1])
     assert scale is not None
-    layer = w.network.add_dequantize(x, _scale(w, scale), w.dtype(str(call.ty.dtype)))
-    w.output(layer, "dequantize")
-    if scale.size > 1:
-        layer.axis = int(call.attrs.axis) % len(x.shape)
-    return layer.get_output(0)
-
-
-def _scale(w: NetworkWriter, scale: np.ndarray) -> TrtTensor:
-    return w.constant(scale.reshape(()) if scale.size == 1 else scale)
+    name = str(call.op.name).removeprefix("relax.")
+    if scale.size == 1:
+        return w.output(add(x, w.constant(scale.reshape(())), dtype), name)
+    axis = int(call.attrs.axis) % len(x.shape)
+    return w.output(add(x, w.constant(scale), dtype), name, axis=axis)

@@ -6,6 +6,7 @@ import math
 
 from tvm import relax
 
+from collage.backends.relax.patterns import permutation
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tensorrt.problem import NetworkWriter, TrtTensor, converts
 from collage.backends.tensorrt.values import number
@@ -23,11 +24,10 @@ def sliced(
     """A slice layer; ``mode`` says what lies outside of the tensor."""
     value = w.reshape(w.filled(fill, x), ()) if mode == "FILL" else None
     layer = w.network.add_slice(x, start, shape, step or [1] * len(shape))
-    w.output(layer, "slice")
-    layer.mode = getattr(w.trt.SampleMode, mode)
+    result = w.output(layer, "slice", mode=getattr(w.trt.SampleMode, mode))
     if value is not None:
         layer.set_input(4, value)
-    return layer.get_output(0)
+    return result
 
 
 @converts("reshape", "flatten", "nn.batch_flatten", "squeeze", "expand_dims")
@@ -38,9 +38,7 @@ def reshape(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 @converts("permute_dims")
 def permute_dims(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     x = w.tensor(call.args[0])
-    rank, axes = len(x.shape), call.attrs.axes
-    order = list(range(rank))[::-1] if axes is None else [int(a) % rank for a in axes]
-    return w.permute(x, order)
+    return w.permute(x, permutation(call) or ())
 
 
 @converts("layout_transform")
@@ -67,10 +65,7 @@ def permutation_of(call: relax.Call) -> list[int] | None:
 @converts("concat")
 def concat(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     parts = w.tensors(call.args[0])
-    layer = w.network.add_concatenation(parts)
-    w.output(layer, "concat")
-    layer.axis = int(call.attrs.axis or 0) % len(parts[0].shape)
-    return layer.get_output(0)
+    return w.concat(parts, int(call.attrs.axis or 0) % len(parts[0].shape))
 
 
 @converts("stack")
@@ -78,11 +73,7 @@ def stack(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     shape = list(static_shape(call))
     axis = int(call.attrs.axis or 0) % len(shape)
     shape[axis] = 1
-    parts = [w.reshape(part, shape) for part in w.tensors(call.args[0])]
-    layer = w.network.add_concatenation(parts)
-    w.output(layer, "stack")
-    layer.axis = axis
-    return layer.get_output(0)
+    return w.concat([w.reshape(part, shape) for part in w.tensors(call.args[0])], axis)
 
 
 @converts("split")
@@ -171,12 +162,9 @@ def gather(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     nd = str(call.op.name) == "relax.gather_nd"
     mode = w.trt.GatherMode.ND if nd else w.trt.GatherMode.ELEMENT
     layer = w.network.add_gather_v2(x, indices, mode)
-    w.output(layer, "gather")
     if nd:
-        layer.num_elementwise_dims = int(call.attrs.batch_dims)
-    else:
-        layer.axis = int(call.attrs.axis) % len(x.shape)
-    return layer.get_output(0)
+        return w.output(layer, "gather", num_elementwise_dims=int(call.attrs.batch_dims))
+    return w.output(layer, "gather", axis=int(call.attrs.axis) % len(x.shape))
 
 
 @converts("image.resize2d")
@@ -186,23 +174,23 @@ def resize2d(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     last = str(attrs.layout) == "NHWC"
     if last:
         x, shape = w.permute(x, (0, 3, 1, 2)), (shape[0], shape[3], shape[1], shape[2])
-    layer = w.network.add_resize(x)
-    w.output(layer, "resize2d")
-    layer.shape = shape
-    layer.resize_mode = getattr(trt.InterpolationMode, RESIZE_METHODS[str(attrs.method)])
-    mode = str(attrs.coordinate_transformation_mode)
-    layer.coordinate_transformation = getattr(
-        trt.ResizeCoordinateTransformation, RESIZE_COORDINATES[mode]
-    )
+    method, mode = str(attrs.method), str(attrs.coordinate_transformation_mode)
+    settings = {
+        "shape": shape,
+        "resize_mode": getattr(trt.InterpolationMode, RESIZE_METHODS[method]),
+        "coordinate_transformation": getattr(
+            trt.ResizeCoordinateTransformation, RESIZE_COORDINATES[mode]
+        ),
+    }
     if mode == "pytorch_half_pixel":
-        layer.selector_for_single_pixel = trt.ResizeSelector.UPPER
-    if str(attrs.method) == "nearest_neighbor":
+        settings["selector_for_single_pixel"] = trt.ResizeSelector.UPPER
+    if method == "nearest_neighbor":
         rounding = RESIZE_ROUNDING[str(attrs.rounding_method)]
-        layer.nearest_rounding = getattr(trt.ResizeRoundMode, rounding)
-    if str(attrs.method) == "cubic":
-        layer.cubic_coeff = float(attrs.cubic_alpha)
-        layer.exclude_outside = bool(attrs.cubic_exclude)
-    result = layer.get_output(0)
+        settings["nearest_rounding"] = getattr(trt.ResizeRoundMode, rounding)
+    if method == "cubic":
+        settings["cubic_coeff"] = float(attrs.cubic_alpha)
+        settings["exclude_outside"] = bool(attrs.cubic_exclude)
+    result = w.output(w.network.add_resize(x), "resize2d", **settings)
     return w.permute(result, (0, 2, 3, 1)) if last else result
 
 

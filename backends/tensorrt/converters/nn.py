@@ -78,14 +78,7 @@ def convolution(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     layer = w.network.add_convolution_nd(
         form.enter(call.args[0]), kernel.shape[0], kernel.shape[2:], kernel.weights
     )
-    w.output(layer, "convolution")
-    kernel.attach(layer)
-    layer.stride_nd = form.spatial(attrs.strides, 1)
-    layer.dilation_nd = form.spatial(attrs.dilation, 1)
-    layer.pre_padding = form.spatial(before, 0)
-    layer.post_padding = form.spatial(after, 0)
-    layer.num_groups = int(attrs.groups)
-    return form.leave(layer.get_output(0))
+    return _finish(form, kernel, call, layer, before, after)
 
 
 @converts("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")
@@ -93,21 +86,38 @@ def transposed_convolution(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     form, attrs = ChannelsFirst(w, call), call.attrs
     kernel = _Kernel(w, call, "IO" + SPATIAL[form.rank])
     before, after = split_padding(attrs.padding, form.rank)
-    more = [int(value) for value in attrs.output_padding]
-    groups = int(attrs.groups)
-    layer = w.network.add_deconvolution_nd(
-        form.enter(call.args[0]), kernel.shape[1] * groups, kernel.shape[2:], kernel.weights
-    )
-    w.output(layer, "transposed convolution")
-    kernel.attach(layer)
-    layer.stride_nd = form.spatial(attrs.strides, 1)
-    layer.dilation_nd = form.spatial(attrs.dilation, 1)
-    layer.pre_padding = form.spatial(before, 0)
     # What Relax adds to the output is what TensorRT takes less away from its end.
-    ends = [after[axis] - more[axis] for axis in range(form.rank)]
-    layer.post_padding = form.spatial(ends, 0)
-    layer.num_groups = groups
-    return form.leave(layer.get_output(0))
+    ends = [have - int(m) for have, m in zip(after, attrs.output_padding, strict=True)]
+    layer = w.network.add_deconvolution_nd(
+        form.enter(call.args[0]),
+        kernel.shape[1] * int(attrs.groups),
+        kernel.shape[2:],
+        kernel.weights,
+    )
+    return _finish(form, kernel, call, layer, before, ends)
+
+
+def _finish(
+    form: ChannelsFirst,
+    kernel: _Kernel,
+    call: relax.Call,
+    layer: Any,
+    before: Sequence[int],
+    after: Sequence[int],
+) -> TrtTensor:
+    """The result of a convolution's layer, which gets what both directions have in common."""
+    attrs = call.attrs
+    result = form.w.output(
+        layer,
+        str(call.op.name).removeprefix("relax.nn."),
+        stride_nd=form.spatial(attrs.strides, 1),
+        dilation_nd=form.spatial(attrs.dilation, 1),
+        pre_padding=form.spatial(before, 0),
+        post_padding=form.spatial(after, 0),
+        num_groups=int(attrs.groups),
+    )
+    kernel.attach(layer)
+    return form.leave(result)
 
 
 class _Kernel:
@@ -166,12 +176,15 @@ def pool(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     layer = w.network.add_pooling_nd(
         form.enter(call.args[0]), kind, tuple(form.spatial(attrs.pool_size, 1))
     )
-    w.output(layer, "pooling")
-    layer.stride_nd = form.spatial(attrs.strides, 1)
-    layer.pre_padding = form.spatial(before, 0)
-    layer.post_padding = form.spatial(reached, 0)
-    layer.average_count_excludes_padding = not bool(attrs.count_include_pad)
-    return form.leave(layer.get_output(0))
+    result = w.output(
+        layer,
+        "pooling",
+        stride_nd=form.spatial(attrs.strides, 1),
+        pre_padding=form.spatial(before, 0),
+        post_padding=form.spatial(reached, 0),
+        average_count_excludes_padding=not bool(attrs.count_include_pad),
+    )
+    return form.leave(result)
 
 
 @converts(*(f"nn.adaptive_avg_pool{rank}d" for rank in (1, 2, 3)))
@@ -183,6 +196,4 @@ def adaptive_average(w: NetworkWriter, call: relax.Call) -> TrtTensor:
         return form.leave(w.cast_to(w.reduce("AVG", w.in_float32(x), axes, True), x.dtype))
     window = [given // wanted for given, wanted in zip(x.shape[2:], out, strict=True)]
     layer = w.network.add_pooling_nd(x, w.trt.PoolingType.AVERAGE, tuple(window))
-    w.output(layer, "adaptive pooling")
-    layer.stride_nd = tuple(window)
-    return form.leave(layer.get_output(0))
+    return form.leave(w.output(layer, "adaptive pooling", stride_nd=tuple(window)))

@@ -55,10 +55,7 @@ def arg_reduction(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 @converts("nn.softmax")
 def softmax(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     x = w.tensor(call.args[0])
-    layer = w.network.add_softmax(w.in_float32(x))
-    w.output(layer, "softmax")
-    layer.axes = 1 << int(call.attrs.axis) % len(x.shape)
-    return w.cast_to(layer.get_output(0), x.dtype)
+    return w.cast_to(w.softmax(w.in_float32(x), int(call.attrs.axis) % len(x.shape)), x.dtype)
 
 
 @converts("nn.log_softmax")
@@ -81,9 +78,7 @@ def layer_norm(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     scale, bias = (w.cast_to(w.reshape(w.tensor(arg), shape), wide.dtype) for arg in call.args[1:3])
     add = getattr(w.network, "add_normalization_v2", w.network.add_normalization)
     layer = add(wide, scale, bias, mask(axes))
-    w.output(layer, "layer_norm")
-    layer.epsilon = float(call.attrs.epsilon)
-    return w.cast_to(layer.get_output(0), x.dtype)
+    return w.cast_to(w.output(layer, "layer_norm", epsilon=float(call.attrs.epsilon)), x.dtype)
 
 
 @converts("nn.rms_norm")
