@@ -17,14 +17,19 @@ from pathlib import Path
 import tvm
 from tvm import relax
 
-from collage.backends.contract.abilities import BundlesLibraries, NeedsRuntime, RequiresLibraries
-from collage.backends.contract.backend import ExternalBackend, NativeBackend
-from collage.backends.contract.context import BuildContext
+from collage.backends.contract import (
+    BackendTarget,
+    BuildContext,
+    BundlesLibraries,
+    ExternalBackend,
+    LibraryRequirement,
+    NativeBackend,
+    NeedsRuntime,
+    RequiresLibraries,
+    members_of,
+)
 from collage.backends.contract.errors import CompileError, OutputError, TargetError
 from collage.backends.contract.registry import CodegenFailures, codegen_options
-from collage.backends.contract.requirements import LibraryRequirement
-from collage.backends.contract.target import BackendTarget
-from collage.backends.contract.target_set import members_of
 from collage.backends.devices import common_device
 from collage.backends.relax.cuda_graph import all_capturable, copy_shared_inputs
 from collage.backends.relax.lift_constants import lift_constants

@@ -32,7 +32,7 @@ from tvm.relax import op
 from benchmarks.machine import commit, machine, now
 from benchmarks.statistics import Spread
 from collage.backends.compile import build_executable, codegen_names, link, stage_libraries
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.registry import get_backend
 from collage.passes.lower import lower
 from collage.search.candidates import Candidate, Composite

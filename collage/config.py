@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from collage.backends.contract.context import BuildContext
+from collage.backends.contract import BuildContext
 from collage.backends.contract.errors import UserError
 
 

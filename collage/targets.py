@@ -8,10 +8,9 @@ from typing import Any, TypeAlias
 
 import tvm
 
-from collage.backends.contract.base import BackendTarget
+from collage.backends.contract import BackendTarget, TargetSet
 from collage.backends.contract.errors import BackendUnavailableError, TargetError
 from collage.backends.contract.registry import backend_names, get_backend
-from collage.backends.contract.target_set import TargetSet
 from collage.backends.devices import CPU, DEVICE_KINDS, device_named, device_of
 
 TargetLike: TypeAlias = str | Mapping[str, Any] | tvm.target.Target | BackendTarget

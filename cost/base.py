@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collage.backends.contract.base import BackendTarget
+    from collage.backends.contract import BackendTarget
     from collage.cost.workload.workload import Workload
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from collage.backends.contract.base import BackendTarget
+from collage.backends.contract import BackendTarget
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collage.backends.contract.base import BackendTarget, Granularity
+from collage.backends.contract import BackendTarget, Granularity, is_native
 from collage.backends.contract.errors import SearchError
-from collage.backends.contract.target_set import is_native
 from collage.search.byoc import choose_matches, merge_composites
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collage.backends.contract.patterns import Match, PatternTriple, Predicate, Verdict, always
     from collage.backends.contract.requirements import Availability, LibraryRequirement
     from collage.backends.contract.target import BackendTarget
-    from collage.backends.contract.target_set import TargetSet, members_of
+    from collage.backends.contract.target_set import TargetSet, is_native, members_of
 
 _HOMES = {
     "Availability": "requirements",
@@ -65,6 +65,7 @@ _HOMES = {
     "Tunable": "abilities",
     "Verdict": "patterns",
     "always": "patterns",
+    "is_native": "target_set",
     "members_of": "target_set",
 }
 
@@ -95,6 +96,7 @@ __all__ = [
     "Tunable",
     "Verdict",
     "always",
+    "is_native",
     "members_of",
 ]
 

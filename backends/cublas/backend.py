@@ -7,18 +7,21 @@ from collections.abc import Sequence
 import tvm
 from tvm import relax
 
-from collage.backends.contract.abilities import Precompiles, RequiresLibraries, Tunable
-from collage.backends.contract.base import (
+from collage.backends.contract import (
     Availability,
     BackendTarget,
     BuildContext,
     ExternalBackend,
     Granularity,
-    LibraryNeed,
+    LibraryRequirement,
     PatternTriple,
+    Precision,
+    Precompiles,
+    RequiresLibraries,
+    Roofline,
+    Tunable,
 )
 from collage.backends.contract.errors import BackendUnavailableError
-from collage.backends.contract.kernels import Precision, Roofline
 from collage.backends.cublas.codegen import choose_algorithms, compile_functions
 from collage.backends.cublas.library import find_installation
 from collage.backends.cublas.options import CublasOptions
@@ -84,7 +87,7 @@ class CublasBackend(ExternalBackend, Precompiles, RequiresLibraries, Tunable):
         sources = (RUNTIME, TIMER) if tunes else (RUNTIME,)
         return [source_compilation(source, include, context) for source in sources]
 
-    def required_libraries(self, target: BackendTarget) -> Sequence[LibraryNeed]:
+    def required_libraries(self, target: BackendTarget) -> Sequence[LibraryRequirement]:
         return (find_installation().library,)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import tvm
 from tvm import relax
 
-from collage.backends.contract.base import BackendTarget, BuildContext, LibraryNeed
+from collage.backends.contract import BackendTarget, BuildContext, LibraryRequirement
 from collage.backends.cublas.partition import Partition, read_partition
 from collage.backends.cublas.problem import Problem
 from collage.backends.cublas.timer import RUNTIME, TEMPLATES, Choice, compile_source
@@ -20,7 +20,7 @@ from collage.backends.toolchain.stubs import Stubs
 def compile_functions(
     functions: Sequence[relax.Function],
     target: BackendTarget,
-    library: LibraryNeed,
+    library: LibraryRequirement,
     include: Path,
     context: BuildContext,
 ) -> tvm.runtime.Module:
@@ -30,7 +30,7 @@ def compile_functions(
     ----------
     functions : sequence of relax.Function
         Their constants have become parameters.
-    library : LibraryNeed
+    library : LibraryRequirement
         cublasLt.
     include : Path
         Folder of ``cublasLt.h``.
@@ -49,7 +49,7 @@ def compile_functions(
 def choose_algorithms(
     partitions: Sequence[Partition],
     target: BackendTarget,
-    library: LibraryNeed,
+    library: LibraryRequirement,
     include: Path,
     context: BuildContext,
 ) -> dict[Problem, Choice]:

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from collage.backends.contract import LibraryRequirement
 from collage.backends.contract.errors import BackendUnavailableError
-from collage.backends.contract.requirements import LibraryRequirement
 from collage.backends.toolchain.cuda_toolkit import REMEDY, find_header_dir, find_library
 
 SONAME = "libcublasLt.so.13"

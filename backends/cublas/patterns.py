@@ -14,7 +14,7 @@ import tvm
 from tvm import relax
 from tvm.relax.dpl import DFPattern, is_op, wildcard
 
-from collage.backends.contract.base import Match, PatternTriple, Predicate, Verdict
+from collage.backends.contract import Match, PatternTriple, Predicate, Verdict
 from collage.backends.cublas.options import CublasOptions
 from collage.backends.cublas.problem import (
     DTYPES,

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import tvm
 
-from collage.backends.contract.base import BuildContext, LibraryNeed
+from collage.backends.contract import BuildContext, LibraryRequirement
 from collage.backends.contract.errors import CodegenError
 from collage.backends.cublas.problem import Problem
 from collage.backends.devices import CUDA
@@ -108,12 +108,14 @@ def source_compilation(name: str, include: Path, context: BuildContext) -> nativ
     return native.cached_compilation(TEMPLATES / name, context, flags, depends)
 
 
-def timer_library(libraries: Iterable[LibraryNeed], include: Path, context: BuildContext) -> Path:
+def timer_library(
+    libraries: Iterable[LibraryRequirement], include: Path, context: BuildContext
+) -> Path:
     """The library that times algorithms, compiled once per content.
 
     Parameters
     ----------
-    libraries : iterable of LibraryNeed
+    libraries : iterable of LibraryRequirement
         What it is linked with: cublasLt and CUDA's runtime.
     include : Path
         Folder of ``cublasLt.h``.

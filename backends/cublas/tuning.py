@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from collage.backends.contract.base import BuildContext, LibraryNeed
+from collage.backends.contract import BuildContext, LibraryRequirement
 from collage.backends.contract.errors import CodegenError
 from collage.backends.cublas.problem import Problem
 from collage.backends.cublas.timer import Choice, Device, Timer, timer_library
@@ -24,7 +24,7 @@ SCHEMA = 1
 def choose(
     problems: Sequence[Problem],
     arch: str,
-    library: LibraryNeed,
+    library: LibraryRequirement,
     include: Path,
     context: BuildContext,
 ) -> dict[Problem, Choice]:
@@ -39,7 +39,7 @@ def choose(
         They may repeat.
     arch : str
         For example ``sm_90a``.
-    library : LibraryNeed
+    library : LibraryRequirement
         cublasLt.
     include : Path
         Folder of ``cublasLt.h``.

@@ -12,18 +12,21 @@ from collections.abc import Sequence
 import tvm
 from tvm import relax
 
-from collage.backends.contract.abilities import Precompiles, RequiresLibraries, Tunable
-from collage.backends.contract.base import (
+from collage.backends.contract import (
     Availability,
     BackendTarget,
     BuildContext,
     ExternalBackend,
     Granularity,
-    LibraryNeed,
+    LibraryRequirement,
     PatternTriple,
+    Precision,
+    Precompiles,
+    RequiresLibraries,
+    Roofline,
+    Tunable,
 )
 from collage.backends.contract.errors import BackendUnavailableError
-from collage.backends.contract.kernels import Precision, Roofline
 from collage.backends.cudnn.codegen import compile_functions, plan_functions
 from collage.backends.cudnn.library import (
     PLANNER,
@@ -92,7 +95,7 @@ class CudnnBackend(ExternalBackend, Precompiles, RequiresLibraries, Tunable):
         sources = (*SOURCES, PLANNER) if here else SOURCES
         return [source_compilation(source, installation, context) for source in sources]
 
-    def required_libraries(self, target: BackendTarget) -> Sequence[LibraryNeed]:
+    def required_libraries(self, target: BackendTarget) -> Sequence[LibraryRequirement]:
         # libcudnn.so.9 is a door: it opens the libcudnn_*.so.9 in its own folder.
         return (cuda_toolkit.cudart(), find_installation().requirement())
 

@@ -11,7 +11,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from collage.backends.contract.base import BuildContext
+from collage.backends.contract import BuildContext
 from collage.backends.cudnn.library import SOURCES, TEMPLATES, Installation, compile_source
 from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.partition import Partition, read_partition

@@ -6,9 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from collage.backends.contract.context import BuildContext
+from collage.backends.contract import BuildContext, LibraryRequirement
 from collage.backends.contract.errors import BackendUnavailableError
-from collage.backends.contract.requirements import LibraryRequirement
 from collage.backends.toolchain import cuda_toolkit, native
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from tvm import relax
 from tvm.relax.dpl import DFPattern, is_const, is_op, wildcard
 
-from collage.backends.contract.base import Match, PatternTriple, Predicate
+from collage.backends.contract import Match, PatternTriple, Predicate
 from collage.backends.contract.errors import UnsupportedProblemError
 from collage.backends.cudnn.attention import (
     Attention,

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from collage.backends.contract.base import BuildContext
+from collage.backends.contract import BuildContext
 from collage.backends.contract.errors import CodegenError
 from collage.backends.cudnn.library import (
     HEADERS,

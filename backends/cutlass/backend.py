@@ -10,17 +10,19 @@ from collections.abc import Sequence
 import tvm
 from tvm import relax
 
-from collage.backends.contract.abilities import Precompiles, Tunable
-from collage.backends.contract.base import (
+from collage.backends.contract import (
     Availability,
     BackendTarget,
     BuildContext,
     ExternalBackend,
     Granularity,
     PatternTriple,
+    Precision,
+    Precompiles,
+    Roofline,
+    Tunable,
 )
 from collage.backends.contract.errors import BackendUnavailableError
-from collage.backends.contract.kernels import Precision, Roofline
 from collage.backends.cutlass.codegen import (
     compile_functions,
     read_partitions,

@@ -15,7 +15,7 @@ from pathlib import Path
 import tvm
 from tvm import relax
 
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import CodegenError
 from collage.backends.cutlass.families._base import Configuration, KernelSpec, OperatorFamily
 from collage.backends.cutlass.library import TEMPLATES, template_headers

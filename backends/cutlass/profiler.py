@@ -16,7 +16,7 @@ from queue import Queue
 
 import numpy as np
 
-from collage.backends.contract.base import BuildContext
+from collage.backends.contract import BuildContext
 from collage.backends.contract.errors import CompileError
 from collage.backends.cutlass.library import TEMPLATES, template_headers
 from collage.backends.cutlass.options import CutlassOptions

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from collage.backends.contract.base import BuildContext
+from collage.backends.contract import BuildContext
 from collage.backends.cutlass.families._base import KernelSource
 from collage.backends.cutlass.library import TEMPLATES, include_flags, template_headers
 from collage.backends.cutlass.options import CutlassOptions

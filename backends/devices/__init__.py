@@ -14,8 +14,8 @@ from collections.abc import Iterable
 
 import tvm
 
+from collage.backends.contract import BackendTarget
 from collage.backends.contract.errors import TargetError
-from collage.backends.contract.target import BackendTarget
 from collage.backends.devices._base import DeviceKind
 from collage.backends.devices.cpu import CPU
 from collage.backends.devices.cuda import CUDA

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 import tvm
 
-from collage.backends.contract.context import BuildContext
-from collage.backends.contract.requirements import LibraryRequirement
+from collage.backends.contract import BuildContext, LibraryRequirement
 
 
 class DeviceKind(ABC):

@@ -8,13 +8,12 @@ from typing import Any
 
 import tvm
 
-from collage.backends.contract.context import BuildContext
+from collage.backends.contract import BuildContext, LibraryRequirement
 from collage.backends.contract.errors import (
     BackendUnavailableError,
     MeasurementError,
     TargetError,
 )
-from collage.backends.contract.requirements import LibraryRequirement
 from collage.backends.devices._base import DeviceKind
 from collage.backends.toolchain.cuda_driver import CudaDriver, CudaError
 from collage.backends.toolchain.cuda_runtime import (

@@ -8,7 +8,7 @@ from pathlib import Path
 import tvm
 from tvm import relax
 
-from collage.backends.contract.base import BuildContext
+from collage.backends.contract import BuildContext
 from collage.backends.onednn.options import OnednnOptions
 from collage.backends.onednn.problem import plan_function
 from collage.backends.toolchain import native

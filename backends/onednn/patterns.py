@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from tvm import relax
 from tvm.relax.dpl import is_op, wildcard
 
-from collage.backends.contract.base import Match, PatternTriple, Predicate, Verdict
+from collage.backends.contract import Match, PatternTriple, Predicate, Verdict
 from collage.backends.onednn.operators_elementwise import BINARY, UNARY
 from collage.backends.onednn.operators_nn import pool_after
 from collage.backends.relax.patterns import (

@@ -8,14 +8,15 @@ from pathlib import Path
 import tvm
 from tvm import relax
 
-from collage.backends.contract.abilities import BundlesLibraries, Precompiles
-from collage.backends.contract.base import (
+from collage.backends.contract import (
     Availability,
     BackendTarget,
     BuildContext,
+    BundlesLibraries,
     ExternalBackend,
     Granularity,
     PatternTriple,
+    Precompiles,
 )
 from collage.backends.contract.errors import BackendUnavailableError
 from collage.backends.openblas.codegen import compile_functions, runtime_compilations

@@ -11,7 +11,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from collage.backends.contract.base import BuildContext
+from collage.backends.contract import BuildContext
 from collage.backends.openblas.options import OpenBLASOptions
 from collage.backends.openblas.partition import Partition, Source, read_partition
 from collage.backends.openblas.problem import Problem, plan

@@ -10,7 +10,7 @@ import itertools
 
 from tvm.relax.dpl import DFPattern, is_op, wildcard
 
-from collage.backends.contract.base import Match, PatternTriple, Predicate, Verdict
+from collage.backends.contract import Match, PatternTriple, Predicate, Verdict
 from collage.backends.openblas.options import OpenBLASOptions
 from collage.backends.openblas.problem import Problem, plan
 from collage.backends.relax.patterns import (

@@ -12,9 +12,7 @@ from collections.abc import Sequence
 import tvm
 from tvm import relax
 
-from collage.backends.contract.abilities import LimitsCapture
-from collage.backends.contract.target import BackendTarget
-from collage.backends.contract.target_set import members_of
+from collage.backends.contract import BackendTarget, LimitsCapture, members_of
 
 
 def all_capturable(targets: Sequence[BackendTarget]) -> bool:

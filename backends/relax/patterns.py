@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from tvm import relax
 from tvm.relax.dpl import DFPattern, is_const, is_op, wildcard
 
-from collage.backends.contract.base import Match, Predicate, Verdict
+from collage.backends.contract import Match, Predicate, Verdict
 from collage.backends.contract.errors import UnsupportedProblemError
 from collage.backends.relax.static_shape import tensor_dtype, tensor_shape
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from collage.backends.contract.context import BuildContext
+from collage.backends.contract import BuildContext
 from collage.backends.contract.errors import LogError, ReplayMissError
 from collage.backends.storage.findings_file import FindingsFile, findings_file
 from collage.backends.storage.tuning_record import BlobReference, TuningRecord, question_digest

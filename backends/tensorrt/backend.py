@@ -11,26 +11,25 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from collage.backends.contract.abilities import (
-    JudgesRegions,
-    LimitsCapture,
-    NeedsRuntime,
-    Precompiles,
-    RefusesPartitions,
-    RequiresLibraries,
-)
-from collage.backends.contract.base import (
+from collage.backends.contract import (
     Availability,
     BackendTarget,
     BuildContext,
     ExternalBackend,
     Granularity,
-    LibraryNeed,
+    JudgesRegions,
+    LibraryRequirement,
+    LimitsCapture,
+    NeedsRuntime,
     PatternTriple,
+    Precision,
+    Precompiles,
+    RefusesPartitions,
+    RequiresLibraries,
+    Roofline,
     Verdict,
 )
 from collage.backends.contract.errors import TargetError
-from collage.backends.contract.kernels import Precision, Roofline
 from collage.backends.tensorrt import python_runtime
 from collage.backends.tensorrt.codegen import compile_functions, runtime_compilation
 from collage.backends.tensorrt.library import REMEDY, find_package, require_package
@@ -117,7 +116,7 @@ class TensorrtBackend(
     def compilations(self, target: BackendTarget, context: BuildContext) -> Sequence[Compilation]:
         return [runtime_compilation(find_shim(require_package(target.options)), context)]
 
-    def required_libraries(self, target: BackendTarget) -> Sequence[LibraryNeed]:
+    def required_libraries(self, target: BackendTarget) -> Sequence[LibraryRequirement]:
         shim = find_shim(require_package(target.options))
         return () if shim is None else (shim.library,)
 

@@ -6,7 +6,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from collage.backends.contract.base import Match, Predicate, Verdict
+from collage.backends.contract import Match, Predicate, Verdict
 from collage.backends.relax.static_shape import tensor_dtype, tensor_shape
 from collage.backends.tensorrt.converters.movement import (
     PAD_MODES,

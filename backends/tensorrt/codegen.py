@@ -9,7 +9,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import CodegenError
 from collage.backends.tensorrt import python_runtime
 from collage.backends.tensorrt.library import Package

@@ -12,7 +12,7 @@ import tvm
 from tvm import relax
 from tvm.relax.dpl import is_op, is_tuple_get_item, wildcard
 
-from collage.backends.contract.base import Match, PatternTriple, Predicate, Verdict
+from collage.backends.contract import Match, PatternTriple, Predicate, Verdict
 from collage.backends.relax.patterns import all_of
 from collage.backends.relax.static_shape import tensor_shape
 from collage.backends.tensorrt import checks

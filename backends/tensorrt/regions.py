@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tvm import relax
 
-from collage.backends.contract.base import Verdict
+from collage.backends.contract import Verdict
 from collage.backends.tensorrt.options import TensorrtOptions
 from collage.backends.tensorrt.patterns import MULTIPLY_ACCUMULATE, QUANTIZING, operator_names
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from collage.backends.contract.base import LibraryNeed
+from collage.backends.contract import LibraryRequirement
 from collage.backends.contract.errors import BackendUnavailableError
 from collage.backends.tensorrt.library import PACKAGES, REMEDY, Package, find_package
 from collage.backends.toolchain import cuda_toolkit
@@ -25,11 +25,11 @@ class Shim:
     ----------
     include : Path
         Folder of ``NvInferRuntime.h``.
-    library : LibraryNeed
+    library : LibraryRequirement
     """
 
     include: Path
-    library: LibraryNeed
+    library: LibraryRequirement
 
 
 def find_shim(package: Package) -> Shim | None:
@@ -44,7 +44,7 @@ def find_shim(package: Package) -> Shim | None:
     if library is None:
         return None
     wheel = _WHEELS[package.name]
-    return Shim(include, LibraryNeed(library.name, package.version, wheel, library))
+    return Shim(include, LibraryRequirement(library.name, package.version, wheel, library))
 
 
 def matches(header: Path, package: Package) -> bool:

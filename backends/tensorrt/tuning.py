@@ -15,7 +15,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import CodegenError
 from collage.backends.relax.static_shape import leaf_types, static_shape
 from collage.backends.storage.tuning_record import TuningRecord

@@ -15,7 +15,7 @@ import tvm
 import tvm_ffi
 from tvm_ffi.libinfo import load_lib_ctypes
 
-from collage.backends.contract.base import BuildContext
+from collage.backends.contract import BuildContext
 from collage.backends.contract.errors import BackendUnavailableError, CompileError
 from collage.backends.toolchain import native
 from collage.backends.toolchain.artifact_cache import make_once

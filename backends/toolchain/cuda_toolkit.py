@@ -20,7 +20,7 @@ from pathlib import Path
 
 import tvm
 
-from collage.backends.contract.base import BuildContext, LibraryNeed
+from collage.backends.contract import BuildContext, LibraryRequirement
 from collage.backends.contract.errors import BackendUnavailableError, CodegenError
 from collage.backends.contract.requirements import install_extra
 from collage.backends.toolchain import native
@@ -172,7 +172,7 @@ def arch_flags(arch: str) -> list[str]:
     return [f"-gencode=arch=compute_{number},code=sm_{number}"]
 
 
-def cudart() -> LibraryNeed:
+def cudart() -> LibraryRequirement:
     """The CUDA runtime library, which TVM's CUDA runtime needs too.
 
     Raises
@@ -184,7 +184,7 @@ def cudart() -> LibraryNeed:
     path = find_library(soname)
     if path is None:
         raise BackendUnavailableError(f"'{soname}' was not found", remedy=REMEDY, value=soname)
-    return LibraryNeed(soname, find_toolkit().version, "nvidia-cuda-runtime", path)
+    return LibraryRequirement(soname, find_toolkit().version, "nvidia-cuda-runtime", path)
 
 
 def cached_cuda_compilation(

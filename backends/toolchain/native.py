@@ -18,7 +18,7 @@ import numpy as np
 import tvm
 import tvm_ffi
 
-from collage.backends.contract.base import BuildContext
+from collage.backends.contract import BuildContext
 from collage.backends.contract.errors import CompileError
 from collage.backends.toolchain.artifact_cache import make_once
 

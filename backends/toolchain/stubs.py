@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tvm
 
-from collage.backends.contract.context import BuildContext
+from collage.backends.contract import BuildContext
 from collage.backends.toolchain import native
 from collage.backends.toolchain.source_templates import source_templates
 

@@ -9,10 +9,15 @@ import tvm_ffi
 from tvm import tirx
 from tvm.target import codegen
 
-from collage.backends.contract.base import Availability, BackendTarget, BuildContext, PatternTriple
+from collage.backends.contract import (
+    Availability,
+    BackendTarget,
+    BuildContext,
+    NativeBackend,
+    PatternTriple,
+    Roofline,
+)
 from collage.backends.contract.errors import TargetError
-from collage.backends.contract.kernels import Roofline
-from collage.backends.contract.native import NativeBackend
 from collage.backends.tvm import cuda
 from collage.backends.tvm import tuning as tune
 from collage.backends.tvm.common.lower import lower_module

@@ -17,7 +17,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.s_tir import meta_schedule as ms
 
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import ReplayMissError, TargetError
 from collage.backends.contract.requirements import install_extra
 from collage.backends.toolchain import cuda_runtime

@@ -10,7 +10,7 @@ import tvm
 
 from benchmarks.gpu.cases import CudaCase
 from collage.backends.compile import CompiledLibrary, compile_module, stage_libraries
-from collage.backends.contract.base import BackendTarget, BuildContext, ExternalBackend
+from collage.backends.contract import BackendTarget, BuildContext, ExternalBackend
 from collage.backends.contract.registry import get_backend
 from collage.passes.lower import lower
 from collage.search.dataflow import DataflowGraph

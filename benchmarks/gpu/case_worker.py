@@ -22,7 +22,7 @@ from benchmarks.child import serve
 from benchmarks.gpu.case_compile import ARCH, compile_case, cuda_target
 from benchmarks.gpu.cases import CudaCase, case_of
 from benchmarks.gpu.float64 import widen, widened
-from collage.backends.contract.base import BuildContext
+from collage.backends.contract import BuildContext
 from collage.backends.contract.registry import get_backend
 from collage.backends.toolchain.child_boot import Line
 from collage.cost.workload.arrays import load_arrays, save_arrays

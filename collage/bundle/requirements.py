@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from collage.backends.contract.abilities import NeedsRuntime
+from collage.backends.contract import NeedsRuntime
 from collage.backends.contract.errors import BackendUnavailableError, BundleError
 from collage.backends.contract.registry import get_backend
 from collage.backends.devices import CPU, device_named

@@ -11,7 +11,7 @@ from collage.cli._console import out, print_json
 from collage.cli._options import Debug, Json, example
 
 if TYPE_CHECKING:
-    from collage.backends.contract.base import Backend
+    from collage.backends.contract import Backend
 
 
 def add_to(app: typer.Typer) -> None:

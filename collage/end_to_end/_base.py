@@ -15,9 +15,8 @@ from pathlib import Path
 import tvm
 
 from collage.backends.compile import CompiledLibrary
-from collage.backends.contract.context import BuildContext
+from collage.backends.contract import BuildContext, TargetSet
 from collage.backends.contract.errors import MeasurementError
-from collage.backends.contract.target_set import TargetSet
 from collage.cost.base import Cost
 from collage.cost.database.keys import ModuleKeys
 from collage.cost.processes.requirements import compile_to_measure

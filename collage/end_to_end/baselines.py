@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collage.backends.contract.base import BackendTarget
+from collage.backends.contract import BackendTarget
 from collage.backends.contract.errors import SearchError, TargetError
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostModel

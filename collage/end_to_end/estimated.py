@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import tvm
 
-from collage.backends.contract.context import BuildContext
-from collage.backends.contract.target_set import TargetSet
+from collage.backends.contract import BuildContext, TargetSet
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import Cost, CostStatus
 from collage.end_to_end._base import EndToEndComparison, Evaluation, Lowered

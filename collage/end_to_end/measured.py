@@ -8,8 +8,7 @@ from typing import Any
 import tvm
 from numpy.typing import NDArray
 
-from collage.backends.contract.context import BuildContext
-from collage.backends.contract.target_set import TargetSet
+from collage.backends.contract import BuildContext, TargetSet
 from collage.cost.base import Cost
 from collage.cost.database.record import Record
 from collage.cost.measure.end_to_end import WholeModel

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 import tvm
 from tvm import relax
 
-from collage.backends.contract.abilities import RefusesPartitions
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext, RefusesPartitions
 from collage.backends.contract.errors import ReplayMissError
 from collage.backends.contract.registry import get_backend
 from collage.candidate_costs import WorkloadCosts

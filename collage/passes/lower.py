@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 import tvm
 from tvm import relax
 
-from collage.backends.contract.base import ExternalBackend
-from collage.backends.contract.native import PARTITION_ATTR
+from collage.backends.contract import PARTITION_ATTR, ExternalBackend
 from collage.backends.contract.registry import get_backend
 from collage.passes.align_weights import align_weights
 from collage.rewrite import map_leaves

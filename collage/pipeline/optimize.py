@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from collage._version import __version__
 from collage.backends.compile import library_needs
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import TargetError
 from collage.backends.contract.registry import get_backend
 from collage.backends.devices import common_device, device_of

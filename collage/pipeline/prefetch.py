@@ -15,10 +15,8 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from collage.backends.contract.abilities import Precompiles
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext, Precompiles, members_of
 from collage.backends.contract.errors import CollageError, CompileError
-from collage.backends.contract.target_set import members_of
 from collage.backends.toolchain.native import Compilation
 from collage.cost.device import available_cores
 

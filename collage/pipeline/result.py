@@ -13,9 +13,8 @@ import tvm
 from tvm import relax
 
 from collage.backends.compile import CompiledLibrary, build_executable
-from collage.backends.contract.base import BuildContext
+from collage.backends.contract import BuildContext, TargetSet
 from collage.backends.contract.errors import OutputError
-from collage.backends.contract.target_set import TargetSet
 from collage.backends.toolchain.artifact_cache import replacing
 from collage.bundle.bundle import TensorInfo, prepare_folder, write_bundle
 from collage.report.data import Report

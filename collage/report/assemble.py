@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from tvm import relax
 
-from collage.backends.contract.base import BackendTarget
+from collage.backends.contract import BackendTarget
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import Cost, CostStatus
 from collage.report.data import (

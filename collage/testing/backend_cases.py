@@ -12,13 +12,7 @@ from numpy.typing import NDArray
 from tvm import relax
 from tvm.relax.backend.pattern_registry import get_pattern
 
-from collage.backends.contract.base import (
-    BackendTarget,
-    ExternalBackend,
-    Match,
-    PatternTriple,
-    Verdict,
-)
+from collage.backends.contract import BackendTarget, ExternalBackend, Match, PatternTriple, Verdict
 from collage.backends.contract.registry import register_relax_patterns
 
 Array = NDArray[np.generic]

@@ -31,7 +31,7 @@ import tvm
 from tvm import relax
 
 from collage.backends.compile import compile_module, stage_libraries
-from collage.backends.contract.base import (
+from collage.backends.contract import (
     Availability,
     BackendTarget,
     BuildContext,

@@ -14,7 +14,7 @@ from tvm.relax import op
 from tvm.relax.dpl import is_op, wildcard
 
 from collage.backends.compile import compile_module
-from collage.backends.contract.base import (
+from collage.backends.contract import (
     Availability,
     BackendTarget,
     BuildContext,

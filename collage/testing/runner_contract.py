@@ -14,7 +14,7 @@ from typing import ClassVar
 import psutil
 import pytest
 
-from collage.backends.contract.base import BuildContext
+from collage.backends.contract import BuildContext
 from collage.cost.base import CostStatus
 from collage.cost.measure.runner import RunJob, Runner
 from collage.testing.misbehaving import misbehaving_job

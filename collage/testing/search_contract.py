@@ -10,7 +10,7 @@ from typing import ClassVar
 import pytest
 import tvm
 
-from collage.backends.contract.base import BackendTarget
+from collage.backends.contract import BackendTarget
 from collage.backends.contract.errors import SearchError
 from collage.search.candidates import Candidate
 from collage.search.costs import TableCosts

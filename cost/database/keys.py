@@ -10,7 +10,7 @@ import tvm
 import tvm_ffi
 from tvm import ir
 
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.devices import device_named
 from collage.backends.toolchain.native import compiler_version
 from collage.cost.config import MeasureConfig

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from collage.backends.contract import BackendTarget
 from collage.backends.contract.errors import TargetError
-from collage.backends.contract.target import BackendTarget
 from collage.backends.devices import DeviceKind, common_device
 from collage.cost.device._base import Device, DevicePolicy
 from collage.cost.device.cpu import CpuPolicy, available_cores, resolve_threads

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from collage.backends.contract.context import BuildContext
+from collage.backends.contract import BuildContext
 from collage.backends.devices import DeviceKind
 from collage.cost.config import MeasureConfig
 

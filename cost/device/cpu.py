@@ -7,7 +7,7 @@ import os
 import platform
 from pathlib import Path
 
-from collage.backends.contract.context import NUM_THREADS_ALL, BuildContext
+from collage.backends.contract import NUM_THREADS_ALL, BuildContext
 from collage.backends.devices import CPU
 from collage.cost.device._base import Device, DevicePolicy
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.device import CPU_POLICY, DevicePolicy

@@ -24,7 +24,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from collage.backends.contract.base import BackendTarget
+from collage.backends.contract import BackendTarget
 from collage.cost.base import Cost
 from collage.cost.config import MeasureConfig
 from collage.cost.database.record import Clocks

@@ -15,7 +15,7 @@ import psutil
 import tvm
 
 from collage.backends.compile import CompiledLibrary
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import CodegenError, CompileError
 from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from collage.backends.contract.base import BackendTarget
+from collage.backends.contract import BackendTarget
 from collage.backends.contract.errors import ReplayMissError
 from collage.cost.base import Cost, CostStatus
 from collage.cost.database.jsonl import Database

@@ -14,7 +14,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import OutputError
 from collage.backends.storage.device_lock import exclusive
 from collage.cost.base import Cost, CostStatus

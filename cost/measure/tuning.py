@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
-from collage.backends.contract.abilities import Tunable
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext, Tunable
 from collage.backends.contract.errors import MeasurementError
 from collage.backends.contract.registry import get_backend
 from collage.cost.config import MeasureConfig

@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import ReplayMissError
 from collage.backends.devices import DeviceKind
 from collage.cost.base import Cost, CostModel, Overheads

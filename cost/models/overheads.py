@@ -17,8 +17,8 @@ from collections.abc import Sequence
 import tvm
 from tvm import ir, relax
 
+from collage.backends.contract import PARTITION_ATTR
 from collage.backends.contract.errors import MeasurementError
-from collage.backends.contract.native import PARTITION_ATTR
 from collage.cost.base import Cost, Overheads
 from collage.cost.workload.workload import Workload
 

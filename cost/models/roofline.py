@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 
 from tvm import ir
 
-from collage.backends.contract.base import BackendTarget
+from collage.backends.contract import BackendTarget, Precision, Roofline
 from collage.backends.contract.errors import TargetError
-from collage.backends.contract.kernels import Precision, Roofline
 from collage.cost.base import Cost, CostModel, CostStatus, Overheads
 from collage.cost.workload.data import TensorSpec
 from collage.cost.workload.describe import call_flops, operator_calls

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from collage.backends.contract.base import BackendTarget
+from collage.backends.contract import BackendTarget
 from collage.cost.base import Cost, CostModel, CostStatus, Overheads
 from collage.cost.workload.workload import Workload
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import tvm
 
 from collage.backends.compile import CompiledLibrary
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.registry import get_backend
 from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig

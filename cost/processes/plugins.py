@@ -11,7 +11,7 @@ import importlib
 from collections.abc import Iterable
 from importlib import metadata
 
-from collage.backends.contract.base import BackendTarget
+from collage.backends.contract import BackendTarget
 from collage.backends.contract.errors import TargetError
 from collage.backends.contract.registry import (
     BUILTIN,

@@ -15,8 +15,7 @@ from pathlib import Path
 import tvm
 
 from collage.backends.compile import CompiledLibrary, compile_module, stage_libraries
-from collage.backends.contract.abilities import NeedsRuntime
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext, NeedsRuntime
 from collage.backends.contract.errors import MeasurementError
 from collage.backends.contract.registry import get_backend
 

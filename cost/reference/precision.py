@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from collage.backends.contract.base import BackendTarget
+from collage.backends.contract import BackendTarget
 from collage.cost.workload.workload import Workload
 
 HALF = frozenset({"float16", "bfloat16"})

@@ -11,8 +11,7 @@ import tvm
 from numpy.typing import NDArray
 
 from collage.backends.compile import compile_module, external_functions
-from collage.backends.contract.abilities import Tunable
-from collage.backends.contract.base import ExternalBackend
+from collage.backends.contract import ExternalBackend, Tunable
 from collage.backends.contract.registry import get_backend
 from collage.cost.processes.messages import Build, Built, Compiled, CompileModel, Done, Tune
 from collage.cost.processes.requirements import compile_to_measure, stage_to_measure

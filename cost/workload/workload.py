@@ -11,8 +11,8 @@ import tvm
 from numpy.typing import NDArray
 from tvm import ir, relax
 
+from collage.backends.contract import PARTITION_ATTR
 from collage.backends.contract.errors import MeasurementError
-from collage.backends.contract.native import PARTITION_ATTR
 from collage.cost.workload.canonical import ConstantCollector, Rebuilder
 from collage.cost.workload.data import DataSpec, TensorSpec, array_of, input_spec
 from collage.cost.workload.describe import count_flops, describe

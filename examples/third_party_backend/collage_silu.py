@@ -5,8 +5,7 @@ from math import prod
 
 from tvm.relax.dpl import wildcard
 
-from collage.backends.contract import base
-from collage.backends.contract.base import Match, Verdict
+from collage.backends.contract import Match, Verdict, base
 from collage.backends.relax.patterns import ACTIVATIONS
 from collage.backends.relax.static_shape import tensor_dtype, tensor_shape
 from collage.backends.toolchain import native

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collage.backends.contract.abilities import JudgesRegions
-from collage.backends.contract.base import Verdict
+from collage.backends.contract import JudgesRegions, Verdict
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
 from collage.search.rules._base import Found, PartitionRule, Rejection

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collage.backends.contract.base import BackendTarget, Granularity
+from collage.backends.contract import BackendTarget, Granularity, is_native
 from collage.backends.contract.errors import SearchError
-from collage.backends.contract.target_set import is_native
 from collage.search.dataflow import DataflowGraph
 from collage.search.rules._base import Found, PartitionRule
 from collage.search.rules.accepted import AcceptedRule

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tvm import relax
 from tvm.relax.dpl import CallPattern, TupleGetItemPattern
 
-from collage.backends.contract.base import BackendTarget, Match, PatternTriple
+from collage.backends.contract import BackendTarget, Match, PatternTriple
 from collage.backends.contract.errors import SearchError
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits

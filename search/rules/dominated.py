@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collage.backends.contract.base import BackendTarget
+from collage.backends.contract import BackendTarget
 from collage.search.dataflow import DataflowGraph, OpKind
 from collage.search.rules._base import Found, PartitionRule
 from collage.search.rules.fuse_ops import FUSE_OPS

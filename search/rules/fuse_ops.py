@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collage.backends.contract.base import BackendTarget
+from collage.backends.contract import BackendTarget
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
 from collage.search.fusion import fuse_ops_groups

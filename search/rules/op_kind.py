@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from collage.backends.contract.base import BackendTarget
+from collage.backends.contract import BackendTarget
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, OpKind
 from collage.search.rules._base import Found, PartitionRule

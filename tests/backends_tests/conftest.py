@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from collage.backends.contract.base import BuildContext
+from collage.backends.contract import BuildContext
 
 
 @pytest.fixture

@@ -17,10 +17,14 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.backends import compile as compile_
-from collage.backends.contract import registry
-from collage.backends.contract.base import BackendTarget, BuildContext, ExternalBackend
+from collage.backends.contract import (
+    PARTITION_ATTR,
+    BackendTarget,
+    BuildContext,
+    ExternalBackend,
+    registry,
+)
 from collage.backends.contract.errors import CodegenError, CompileError, OutputError
-from collage.backends.contract.native import PARTITION_ATTR
 from collage.backends.toolchain import native
 from collage.cost.reference import evaluate, largest_error
 from collage.passes.lower import lower

@@ -14,7 +14,7 @@ import pytest
 from benchmarks.child import JsonChild
 from benchmarks.gpu.case_compile import ARCH, cuda_target
 from benchmarks.gpu.cases import case_names, case_of, cases_of, families
-from collage.backends.contract.base import BackendTarget
+from collage.backends.contract import BackendTarget
 from collage.backends.contract.registry import get_backend
 from collage.config import Config
 from tests.machine_code import (

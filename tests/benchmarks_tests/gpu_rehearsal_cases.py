@@ -8,7 +8,7 @@ from tvm.relax import op
 from tvm.relax.dpl import is_op, wildcard
 
 from benchmarks.gpu.cases import CudaCase
-from collage.backends.contract.base import Availability, ExternalBackend, PatternTriple
+from collage.backends.contract import Availability, ExternalBackend, PatternTriple
 from collage.backends.contract.errors import CodegenError
 from collage.backends.contract.registry import backend_names, register_backend
 from collage.backends.toolchain import native

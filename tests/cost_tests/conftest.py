@@ -10,7 +10,7 @@ import pytest
 import tvm
 from tvm.relax import op
 
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.registry import backend_names, get_backend, register_backend
 from collage.cost.config import MeasureConfig
 from collage.cost.workload.workload import Workload

@@ -8,7 +8,7 @@ import numpy as np
 import tvm
 from tvm import ir, relax
 
-from collage.backends.contract.native import PARTITION_ATTR
+from collage.backends.contract import PARTITION_ATTR
 
 Body = Callable[..., relax.Expr]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import tvm
 from tvm import relax
 
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import CodegenError
 from collage.backends.storage.tuning_store import TuningStore
 from collage.testing.misbehaving import MisbehavingBackend, MisbehavingOptions

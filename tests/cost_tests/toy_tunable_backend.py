@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import tvm
 from tvm import relax
 
-from collage.backends.contract.abilities import Tunable
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext, Tunable
 from collage.backends.contract.errors import CodegenError
 from collage.backends.storage.tuning_store import TuningStore
 from tests.cost_tests.toy_backend import ToyBackend, ToyOptions

@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 from tvm.relax.backend.utils import has_leaking_intermediate_variables
 
-from collage.backends.contract.base import BackendTarget, Match
+from collage.backends.contract import BackendTarget, Match
 from collage.backends.contract.registry import get_backend
 from collage.search.dataflow import DataflowGraph, bits
 from collage.search.fusion import fuse_ops_groups

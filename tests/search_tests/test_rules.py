@@ -12,7 +12,7 @@ from tvm import relax
 from tvm.relax import op
 from tvm.relax.dpl import is_op, wildcard
 
-from collage.backends.contract.base import PatternTriple
+from collage.backends.contract import PatternTriple
 from collage.backends.contract.errors import SearchError
 from collage.search.candidates import Candidate
 from collage.search.costs import TableCosts

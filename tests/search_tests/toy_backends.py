@@ -8,8 +8,7 @@ import tvm
 from tvm import relax
 from tvm.relax.dpl import is_const, is_op, is_tuple, wildcard
 
-from collage.backends.contract import registry
-from collage.backends.contract.base import (
+from collage.backends.contract import (
     Availability,
     BackendTarget,
     BuildContext,
@@ -18,6 +17,7 @@ from collage.backends.contract.base import (
     Match,
     PatternTriple,
     Verdict,
+    registry,
 )
 
 DEVICE = tvm.target.Target("llvm")

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 from tvm import relax
 
-from collage.backends.contract.base import PatternTriple
+from collage.backends.contract import PatternTriple
 from collage.backends.contract.errors import CodegenError
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.relax.composites import Composite

@@ -8,7 +8,7 @@ import tvm
 from tvm import relax
 from tvm.relax.dpl import is_const, is_op, wildcard
 
-from collage.backends.contract.base import Match, Predicate, Verdict
+from collage.backends.contract import Match, Predicate, Verdict
 from collage.backends.relax.patterns import Chain, either_order, with_activation, with_residual
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import tvm
 from tvm import relax, tirx
 
-from collage.backends.contract.native import PARTITION_ATTR
+from collage.backends.contract import PARTITION_ATTR
 
 OP_PATTERN_OPAQUE = 8
 """``kOpaque`` of ``relax::OpPatternKind``: keeps later passes from fusing a scheduled kernel."""

@@ -7,7 +7,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from collage.backends.contract.base import Backend, BackendTarget
+from collage.backends.contract import Backend, BackendTarget
 from collage.backends.contract.registry import backend_names, get_backend
 from collage.testing import BackendContract, PatternCase, Refusal, graph, verdicts
 

@@ -11,13 +11,7 @@ from typing import Literal
 import pytest
 import tvm
 
-from collage.backends.contract.base import (
-    Availability,
-    Backend,
-    BackendTarget,
-    PatternTriple,
-    Verdict,
-)
+from collage.backends.contract import Availability, Backend, BackendTarget, PatternTriple, Verdict
 from collage.backends.contract.errors import CollageError, TargetError, UserError
 from collage.backends.contract.options import NoOptions
 

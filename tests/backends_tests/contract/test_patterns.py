@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tvm import relax
 
-from collage.backends.contract.base import Match
+from collage.backends.contract import Match
 from collage.backends.contract.errors import UnsupportedProblemError
 from collage.backends.relax.patterns import derives, permutation
 from collage.backends.relax.static_shape import static_shape

@@ -16,8 +16,7 @@ from tvm.relax import op
 from tvm.relax.backend.pattern_registry import get_pattern, get_patterns_with_prefix
 from tvm.relax.dpl import is_op, wildcard
 
-from collage.backends.contract import registry
-from collage.backends.contract.base import (
+from collage.backends.contract import (
     Availability,
     BackendTarget,
     BuildContext,
@@ -25,6 +24,7 @@ from collage.backends.contract.base import (
     Match,
     PatternTriple,
     Verdict,
+    registry,
 )
 from collage.backends.contract.errors import CodegenError, TargetError
 from collage.testing.graphs import graph

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from collage.backends.contract import sources
-from collage.backends.contract.backend import Backend
+from collage.backends.contract import Backend, sources
 from collage.backends.contract.errors import TargetError
 from collage.backends.contract.registry import BUILTIN, get_backend
 from collage.backends.contract.sources import source_digest

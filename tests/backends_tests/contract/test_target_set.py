@@ -5,15 +5,16 @@ from __future__ import annotations
 import pytest
 import tvm
 
-from collage.backends.contract.backend import ExternalBackend, NativeBackend
-from collage.backends.contract.base import BackendTarget
-from collage.backends.contract.errors import TargetError
-from collage.backends.contract.registry import get_backend
-from collage.backends.contract.target_set import (
+from collage.backends.contract import (
+    BackendTarget,
+    ExternalBackend,
+    NativeBackend,
     TargetSet,
     is_native,
     members_of,
 )
+from collage.backends.contract.errors import TargetError
+from collage.backends.contract.registry import get_backend
 
 LLVM = tvm.target.Target("llvm")
 NATIVE = BackendTarget("tvm", LLVM)

@@ -19,7 +19,7 @@ from tvm import relax
 from benchmarks.gpu.case_compile import cuda_target
 from benchmarks.gpu.cases import CudaCase
 from collage.backends.compile import CompiledLibrary, compile_module
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.registry import get_backend
 from collage.backends.cublas.backend import CublasBackend
 from collage.backends.cublas.library import find_installation

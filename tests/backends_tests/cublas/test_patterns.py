@@ -11,7 +11,7 @@ from tvm import relax
 from tvm.relax import op
 
 from benchmarks.gpu.cases.cublas import Chain, convolution, dense, product
-from collage.backends.contract.base import BackendTarget, Granularity
+from collage.backends.contract import BackendTarget, Granularity
 from collage.backends.contract.errors import BackendUnavailableError, TargetError
 from collage.backends.contract.registry import get_backend
 from collage.backends.cublas import library as cublas

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import tvm
 
-from collage.backends.contract.base import BuildContext, LibraryNeed
+from collage.backends.contract import BuildContext, LibraryRequirement
 from collage.backends.contract.errors import ReplayMissError
 from collage.backends.cublas.backend import CublasBackend
 from collage.backends.cublas.codegen import render_stubs
@@ -32,7 +32,7 @@ PROBLEM = Problem(
 VERSION = 131000
 DEVICE = Device("NVIDIA H200", 13000, 90, 132)
 CHOICE = Choice(DEVICE, VERSION, (2**64 - 1, 0, 1, 2, 3, 4, 5, 2**63), 4096, 3.5e-6, 4e-6, 24)
-CUBLAS = LibraryNeed("libcublasLt.so.13", "13.10.0", "nvidia-cublas", Path("/"))
+CUBLAS = LibraryRequirement("libcublasLt.so.13", "13.10.0", "nvidia-cublas", Path("/"))
 
 
 def log_at(path: Path) -> TuningStore:

@@ -17,7 +17,7 @@ from tvm.relax import op
 
 from benchmarks.gpu.case_compile import cuda_target
 from collage.backends.compile import CompiledLibrary, compile_module, external_functions
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import BackendUnavailableError, CodegenError, ReplayMissError
 from collage.backends.contract.registry import get_backend
 from collage.backends.cudnn import tuning as plans_module

@@ -19,7 +19,7 @@ from benchmarks.gpu.cases._cudnn_graphs import (
     pool,
     product,
 )
-from collage.backends.contract.base import BackendTarget, PatternTriple
+from collage.backends.contract import BackendTarget, PatternTriple
 from collage.backends.contract.errors import TargetError
 from collage.backends.cudnn.backend import CudnnBackend
 from collage.backends.cudnn.options import CudnnOptions

@@ -18,7 +18,7 @@ import pytest
 import tvm
 
 from benchmarks.gpu.case_compile import ARCH, cuda_target
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.cutlass import codegen
 from collage.backends.cutlass.families._base import Configuration, KernelSpec
 from collage.backends.cutlass.tuning import Job, Outcome, Question

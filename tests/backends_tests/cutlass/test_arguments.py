@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks.gpu.case_compile import ARCH
-from collage.backends.contract.base import BuildContext
+from collage.backends.contract import BuildContext
 from collage.backends.cutlass.library import TEMPLATES
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.unit import compile_flags, included_headers

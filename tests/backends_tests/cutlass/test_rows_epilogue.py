@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from benchmarks.gpu.case_compile import ARCH
-from collage.backends.contract.base import BuildContext
+from collage.backends.contract import BuildContext
 from collage.backends.cutlass.families.gemm.configurations import SM90_TILES, GemmConfiguration
 from collage.backends.cutlass.families.gemm.family import family, spec_of
 from collage.backends.cutlass.families.gemm.patterns import Form

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.gpu.case_compile import ARCH
-from collage.backends.contract.base import BuildContext
+from collage.backends.contract import BuildContext
 from collage.backends.contract.errors import ReplayMissError
 from collage.backends.cutlass.families._base import Configuration, KernelSpec
 from collage.backends.cutlass.options import CutlassOptions

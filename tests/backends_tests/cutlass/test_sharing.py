@@ -12,7 +12,7 @@ from tvm.relax import op
 
 from benchmarks.gpu.case_compile import compile_case, cuda_target
 from benchmarks.gpu.cases import CudaCase
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.cutlass.codegen import Plan, plan, render_stubs, tune
 from collage.backends.cutlass.families._base import KernelSource
 from collage.backends.cutlass.unit import Unit, included_headers

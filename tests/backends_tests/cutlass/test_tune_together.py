@@ -11,8 +11,7 @@ import tvm
 from benchmarks.gpu.case_compile import cuda_target, partition_case
 from benchmarks.gpu.cases import case_of
 from collage.backends.compile import external_functions
-from collage.backends.contract.abilities import Tunable
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext, Tunable
 from collage.backends.contract.registry import get_backend
 from collage.backends.cublas import backend as cublas
 from collage.backends.cudnn import backend as cudnn

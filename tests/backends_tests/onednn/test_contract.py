@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tvm.relax import op
 
-from collage.backends.contract.base import ExternalBackend
+from collage.backends.contract import ExternalBackend
 from collage.backends.contract.registry import get_backend
 from collage.backends.onednn.patterns import pattern_table
 from collage.testing.backend_contract import BackendContract, PatternCase, Refusal

@@ -11,7 +11,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from collage.backends.contract.base import BackendTarget, BuildContext, ExternalBackend
+from collage.backends.contract import BackendTarget, BuildContext, ExternalBackend
 from collage.backends.contract.registry import get_backend
 from collage.backends.openblas.options import OpenBLASOptions
 from collage.backends.openblas.patterns import ACTIVATIONS, pattern_table

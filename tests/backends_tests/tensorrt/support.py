@@ -15,7 +15,7 @@ from tvm.relax import op
 
 from benchmarks.gpu.case_compile import cuda_target
 from benchmarks.gpu.cases._tensorrt_case import module
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.registry import get_backend
 from collage.backends.tensorrt.library import Package, build_plan, find_package
 from collage.backends.tensorrt.problem import NetworkWriter

@@ -17,7 +17,7 @@ from tvm.relax import op
 
 from benchmarks.gpu.cases._tensorrt_case import LAST, module, weights
 from collage.backends.compile import CompiledLibrary, compile_module
-from collage.backends.contract.base import ExternalBackend
+from collage.backends.contract import ExternalBackend
 from collage.backends.contract.registry import get_backend
 from collage.backends.tensorrt import codegen, python_runtime, runtimes, tuning
 from collage.backends.toolchain import cuda_toolkit, native
@@ -229,7 +229,9 @@ def test_the_shim_compiles_where_its_header_is(tmp_path: Path) -> None:
     if include is None:
         pytest.skip(f"{runtimes.HEADER} is in no wheel and not installed here")
     package = support.installed()
-    library = runtimes.LibraryNeed("libnvinfer.so", package.version, package.name, Path("unused"))
+    library = runtimes.LibraryRequirement(
+        "libnvinfer.so", package.version, package.name, Path("unused")
+    )
     built = codegen.runtime_compilation(
         runtimes.Shim(include, library), support.new_context(tmp_path)
     ).run()

@@ -15,7 +15,7 @@ from tvm import relax
 from tvm.relax import op
 
 from benchmarks.gpu.cases._tensorrt_case import module, weights
-from collage.backends.contract.base import Granularity
+from collage.backends.contract import Granularity
 from collage.backends.contract.errors import BackendUnavailableError, TargetError
 from collage.backends.contract.registry import get_backend
 from collage.backends.tensorrt.library import PACKAGES, Package, find_package

@@ -10,14 +10,14 @@ import tvm
 from tvm import relax
 
 from collage.backends.compile import library_needs
-from collage.backends.contract import registry
-from collage.backends.contract.base import (
+from collage.backends.contract import (
     Availability,
     BackendTarget,
     BuildContext,
     ExternalBackend,
-    LibraryNeed,
+    LibraryRequirement,
     PatternTriple,
+    registry,
 )
 from collage.backends.contract.errors import TargetError
 
@@ -27,7 +27,7 @@ class _Needs(ExternalBackend):
 
     device = "cpu"
 
-    def __init__(self, name: str, need: LibraryNeed) -> None:
+    def __init__(self, name: str, need: LibraryRequirement) -> None:
         self.name = name  # type: ignore[misc]
         self.need = need
 
@@ -42,20 +42,22 @@ class _Needs(ExternalBackend):
     ) -> list[tvm.runtime.Module]:
         return []
 
-    def required_libraries(self, target: BackendTarget) -> Sequence[LibraryNeed]:
+    def required_libraries(self, target: BackendTarget) -> Sequence[LibraryRequirement]:
         return [self.need]
 
 
-def _needs(monkeypatch: pytest.MonkeyPatch, *needs: LibraryNeed) -> tuple[LibraryNeed, ...]:
+def _needs(
+    monkeypatch: pytest.MonkeyPatch, *needs: LibraryRequirement
+) -> tuple[LibraryRequirement, ...]:
     backends = {f"b{i}": _Needs(f"b{i}", need) for i, need in enumerate(needs)}
     monkeypatch.setattr(registry, "get_backend", backends.__getitem__)
     device = tvm.target.Target("llvm")
     return library_needs([BackendTarget(name, device) for name in backends])
 
 
-OLD = LibraryNeed("libblas.so.12", "12.9", "vendor-blas-12", Path("/a/libblas.so.12"))
-NEW = LibraryNeed("libblas.so.13", "13.1", "vendor-blas-13", Path("/b/libblas.so.13"))
-OTHER = LibraryNeed("libdnn.so.9", "9.1", "vendor-dnn", Path("/b/libdnn.so.9"))
+OLD = LibraryRequirement("libblas.so.12", "12.9", "vendor-blas-12", Path("/a/libblas.so.12"))
+NEW = LibraryRequirement("libblas.so.13", "13.1", "vendor-blas-13", Path("/b/libblas.so.13"))
+OTHER = LibraryRequirement("libdnn.so.9", "9.1", "vendor-dnn", Path("/b/libdnn.so.9"))
 
 
 def test_a_library_that_two_targets_share_is_needed_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,6 +71,6 @@ def test_two_versions_of_a_library_are_refused(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_same_name_in_two_places_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere = LibraryNeed(NEW.soname, "13.0", NEW.package, Path("/c/libblas.so.13"))
+    elsewhere = LibraryRequirement(NEW.soname, "13.0", NEW.package, Path("/c/libblas.so.13"))
     with pytest.raises(TargetError, match="leave one of them out"):
         _needs(monkeypatch, NEW, elsewhere)

@@ -13,7 +13,7 @@ import pytest
 import tvm
 import tvm_ffi
 
-from collage.backends.contract.base import BuildContext
+from collage.backends.contract import BuildContext
 from collage.backends.contract.errors import CompileError
 from collage.backends.toolchain import native
 

@@ -12,8 +12,7 @@ from tvm import relax, tirx
 from tvm.target import codegen
 
 from collage.backends.compile import compile_module
-from collage.backends.contract.base import BackendTarget, BuildContext
-from collage.backends.contract.native import PARTITION_ATTR
+from collage.backends.contract import PARTITION_ATTR, BackendTarget, BuildContext
 from collage.backends.tvm.backend import TVMBackend, TVMOptions
 from collage.backends.tvm.cpu.schedules import SCHEDULE_ATTR
 

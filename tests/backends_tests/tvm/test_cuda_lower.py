@@ -17,7 +17,7 @@ from tvm import relax, tirx
 from benchmarks.gpu.case_compile import cuda_target, partition_case
 from benchmarks.gpu.cases.tvm import cases
 from collage.backends.compile import compile_module
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import ReplayMissError, TargetError
 from collage.backends.contract.registry import get_backend
 from collage.backends.toolchain import cuda_runtime

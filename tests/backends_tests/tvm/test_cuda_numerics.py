@@ -10,7 +10,7 @@ import pytest
 from benchmarks.gpu.case_compile import cuda_target, partition_case
 from benchmarks.gpu.cases import CudaCase
 from benchmarks.gpu.cases.tvm import cases
-from collage.backends.contract.base import BuildContext
+from collage.backends.contract import BuildContext
 from collage.backends.contract.registry import get_backend
 from collage.cost.reference import evaluate, largest_error
 from tests.backends_tests.cuda_on_host import HostProgram

@@ -7,7 +7,7 @@ import pytest
 import tvm_ffi
 from tvm import relax
 
-from collage.backends.contract.base import BuildContext
+from collage.backends.contract import BuildContext
 from collage.backends.contract.errors import TargetError
 from collage.backends.tvm.backend import TVMBackend
 from collage.backends.tvm.common.lower import OP_PATTERN_OPAQUE

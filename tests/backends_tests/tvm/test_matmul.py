@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tvm import relax, tirx
 
-from collage.backends.contract.base import BuildContext
+from collage.backends.contract import BuildContext
 from tests.backends_tests.tvm import cases as tvm_cases
 
 CASES = {

@@ -11,7 +11,7 @@ import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 from tvm import relax, tirx
 
-from collage.backends.contract.base import BuildContext
+from collage.backends.contract import BuildContext
 from tests.backends_tests.tvm import cases as tvm_cases
 
 op = relax.op

@@ -18,7 +18,7 @@ from tvm import relax
 
 import collage
 from collage.backends.compile import compile_module
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.registry import backend_names, get_backend, register_backend
 from collage.backends.toolchain.cuda_runtime import has_device
 from collage.config import Config

@@ -11,10 +11,9 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.backends.compile import compile_module
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext, TargetSet
 from collage.backends.contract.errors import MeasurementError
 from collage.backends.contract.registry import backend_names, get_backend, register_backend
-from collage.backends.contract.target_set import TargetSet
 from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.database.jsonl import Database

@@ -14,7 +14,7 @@ from tvm.relax import op
 
 import collage
 from benchmarks.gpu.cases._tensorrt_case import module, weights
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import ReplayMissError
 from collage.backends.contract.registry import get_backend
 from collage.candidate_costs import WorkloadCosts

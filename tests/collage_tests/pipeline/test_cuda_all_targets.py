@@ -18,7 +18,7 @@ from tvm import relax
 from tvm.relax import op
 
 import collage
-from collage.backends.contract.base import BackendTarget
+from collage.backends.contract import BackendTarget
 from collage.backends.contract.errors import BundleError
 from collage.backends.toolchain.cuda_runtime import has_device
 from collage.config import Config

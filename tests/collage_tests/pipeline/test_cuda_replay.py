@@ -22,7 +22,7 @@ from tvm.relax import op
 
 import collage
 from collage.backends.compile import CompiledLibrary
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import LogError, ReplayMissError, TargetError
 from collage.backends.cublas import codegen as cublas_codegen
 from collage.backends.cublas.problem import Problem

@@ -15,7 +15,7 @@ import pytest
 from benchmarks.gpu.case_compile import cuda_target, partition_case
 from benchmarks.gpu.cases import cases_of
 from collage.backends.compile import compile_module
-from collage.backends.contract.base import BackendTarget, BuildContext, ExternalBackend
+from collage.backends.contract import BackendTarget, BuildContext, ExternalBackend
 from collage.backends.contract.errors import CompileError
 from collage.backends.contract.registry import get_backend
 from collage.backends.toolchain import native

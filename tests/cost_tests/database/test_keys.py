@@ -8,9 +8,8 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from collage.backends.contract.context import BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.registry import get_backend
-from collage.backends.contract.target import BackendTarget
 from collage.cost.config import MeasureConfig
 from collage.cost.database.keys import KeyMaker, ModuleKeys
 from collage.cost.database.record import RecordKey

@@ -12,7 +12,7 @@ import pytest
 import tvm
 import tvm_ffi
 
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import MeasurementError, TargetError
 from collage.backends.contract.registry import get_backend
 from collage.backends.toolchain.cuda_driver import CudaDriver, CudaError

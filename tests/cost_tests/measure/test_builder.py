@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tvm.relax import op
 
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.storage.tuning_store import CACHE_FILE
 from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig

@@ -13,7 +13,7 @@ import pytest
 import tvm
 
 from collage.backends.compile import CompiledLibrary
-from collage.backends.contract.base import BackendTarget, BuildContext, LibraryNeed
+from collage.backends.contract import BackendTarget, BuildContext, LibraryRequirement
 from collage.backends.contract.errors import MeasurementError
 from collage.backends.devices import CUDA
 from collage.backends.storage.device_lock import exclusive
@@ -178,7 +178,7 @@ def test_what_a_library_needs_is_loaded_before_it(tmp_path: Path) -> None:
     code = "int answer_of_needed(void); int answer(void) { return answer_of_needed(); }"
     command = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", library, "-x", "none", needed]
     subprocess.run(command, input=code, text=True, check=True)
-    need = LibraryNeed("libneeded_by_test.so.7", "7.0", "a-wheel", needed)
+    need = LibraryRequirement("libneeded_by_test.so.7", "7.0", "a-wheel", needed)
     stage_to_measure(CompiledLibrary(library, (), (need,)))
     loader = (
         "import ctypes, sys; from pathlib import Path;"

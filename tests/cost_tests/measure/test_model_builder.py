@@ -12,7 +12,7 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.backends.compile import compile_module
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.database.keys import ModuleKeys

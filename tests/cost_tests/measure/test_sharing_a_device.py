@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from collage.backends.contract.base import BuildContext
+from collage.backends.contract import BuildContext
 from collage.backends.contract.errors import MeasurementError
 from collage.backends.devices import CUDA
 from collage.backends.storage.device_lock import exclusive

@@ -12,7 +12,7 @@ import pytest
 import tvm
 from tvm.relax import op
 
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.registry import backend_names, get_backend, register_backend
 from collage.backends.storage.tuning_store import CACHE_FILE
 from collage.cost.config import MeasureConfig

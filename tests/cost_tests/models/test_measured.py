@@ -17,7 +17,7 @@ import pytest
 import tvm
 
 from collage.backends.compile import compile_module
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import ReplayMissError, TargetError
 from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
@@ -169,7 +169,7 @@ _SEARCH = """
 import sys
 from pathlib import Path
 import tvm
-from collage.backends.contract.base import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.registry import get_backend, register_backend
 from collage.cost.database.jsonl import Database
 from collage.cost.config import MeasureConfig

@@ -10,9 +10,8 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from collage.backends.contract.base import BackendTarget
+from collage.backends.contract import BackendTarget, Precision, Roofline
 from collage.backends.contract.errors import TargetError
-from collage.backends.contract.kernels import Precision, Roofline
 from collage.backends.contract.registry import get_backend
 from collage.cost.base import Cost, CostStatus, Overheads
 from collage.cost.models.roofline import SPECS, DeviceSpec, RooflineCostModel

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collage.backends.compile import CompiledLibrary
-from collage.backends.contract.base import BuildContext, LibraryNeed
+from collage.backends.contract import BuildContext, LibraryRequirement
 from collage.backends.contract.errors import ProtocolError, TargetError
 from collage.cost.base import CostStatus
 from collage.cost.config import CudaConfig, MeasureConfig
@@ -94,7 +94,7 @@ LIBRARIES = st.builds(
     CompiledLibrary,
     PATHS,
     tuples(PATHS),
-    tuples(st.builds(LibraryNeed, TEXT, TEXT, TEXT, PATHS)),
+    tuples(st.builds(LibraryRequirement, TEXT, TEXT, TEXT, PATHS)),
     st.dictionaries(TEXT, TEXT, max_size=3),
 )
 CLOCKS = st.none() | st.builds(Clocks, SIZES, SIZES)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from tvm import relax
 
-from collage.backends.contract.base import PatternTriple
+from collage.backends.contract import PatternTriple
 from collage.backends.contract.errors import CodegenError
 from collage.backends.cutlass.families._base import (
     DTYPE_BITS,

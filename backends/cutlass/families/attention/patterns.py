@@ -11,7 +11,7 @@ import tvm
 from tvm import relax
 from tvm.relax.dpl import DFPattern, is_const, is_op, is_tuple_get_item, wildcard
 
-from collage.backends.contract.base import Match, PatternTriple, Predicate, Verdict
+from collage.backends.contract import Match, PatternTriple, Predicate, Verdict
 from collage.backends.contract.errors import UnsupportedProblemError
 from collage.backends.cutlass.families._base import DTYPE_BITS
 from collage.backends.cutlass.families.attention.problem import (

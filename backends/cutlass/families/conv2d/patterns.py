@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import tvm
 from tvm import relax
 
-from collage.backends.contract.base import Match, PatternTriple, Predicate, Verdict
+from collage.backends.contract import Match, PatternTriple, Predicate, Verdict
 from collage.backends.cutlass.families.conv2d.problem import (
     ACTIVATIONS,
     RESIDUALS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from collage.backends.contract.base import PatternTriple
+from collage.backends.contract import PatternTriple
 from collage.backends.contract.errors import CodegenError
 from collage.backends.cutlass.families._base import (
     Configuration,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tvm import relax
 from tvm.relax.dpl import is_op, wildcard
 
-from collage.backends.contract.base import Match, PatternTriple, Predicate, Verdict
+from collage.backends.contract import Match, PatternTriple, Predicate, Verdict
 from collage.backends.contract.errors import UnsupportedProblemError
 from collage.backends.cutlass.families._base import DTYPE_BITS
 from collage.backends.cutlass.families.epilogue_patterns import (

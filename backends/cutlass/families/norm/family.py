@@ -11,7 +11,7 @@ from typing import ClassVar
 from tvm import relax
 from tvm.relax.dpl import is_op, wildcard
 
-from collage.backends.contract.base import Match, PatternTriple, Verdict
+from collage.backends.contract import Match, PatternTriple, Verdict
 from collage.backends.contract.errors import UnsupportedProblemError
 from collage.backends.cutlass.families._base import (
     DTYPE_BITS,
