@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -111,13 +110,8 @@ class MeasureConfig:
                 raise ValueError(f"{name} must be positive")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for workers."""
+        """Plain values, for keys of the log."""
         return dataclasses.asdict(self)
-
-    @classmethod
-    def from_dict(cls, value: Mapping[str, Any]) -> MeasureConfig:
-        """The inverse of :meth:`to_dict`."""
-        return cls(**{**value, "cuda": CudaConfig(**value["cuda"])})
 
     def tolerance(self, dtype: str, *, half: bool = False) -> float:
         """The relative tolerance for outputs of one dtype.

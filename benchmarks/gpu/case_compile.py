@@ -9,9 +9,10 @@ from pathlib import Path
 import tvm
 
 from benchmarks.gpu.cases import CudaCase
-from collage.backends.compile import CompiledLibrary, compile_module, stage_libraries
+from collage.backends.compile import CompiledLibrary, compile_module
 from collage.backends.contract import BackendTarget, BuildContext, ExternalBackend
 from collage.backends.contract.registry import get_backend
+from collage.cost.processes.staging import stage_to_measure
 from collage.passes.lower import lower
 from collage.search.dataflow import DataflowGraph
 from collage.search.greedy import single_backend
@@ -79,7 +80,7 @@ def _refusal(case: CudaCase, target: BackendTarget, made: Sequence[str]) -> str:
 def compile_case(
     case: CudaCase, device: tvm.target.Target, folder: Path, context: BuildContext
 ) -> CompiledLibrary:
-    """Compile and link a case into ``folder/model.so``, with what it ships in ``lib/`` beside it.
+    """Compile and link a case into ``folder/model.so``, with what it needs beside it.
 
     Raises
     ------
@@ -88,7 +89,7 @@ def compile_case(
     partitioned = partition_case(case, device)
     output = folder / "model.so"
     library = compile_module(partitioned.module, partitioned.targets, output, context)
-    stage_libraries(library, copy=False)
+    stage_to_measure(library)
     return library
 
 

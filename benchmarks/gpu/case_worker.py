@@ -6,7 +6,6 @@ than run kernels, and dies alone when one of them corrupts it.
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import time
 from collections.abc import Sequence
@@ -23,8 +22,8 @@ from benchmarks.gpu.case_compile import ARCH, compile_case, cuda_target
 from benchmarks.gpu.cases import CudaCase, case_of
 from benchmarks.gpu.float64 import widen, widened
 from collage.backends.contract import BuildContext
-from collage.backends.contract.registry import get_backend
 from collage.backends.toolchain.child_boot import Line
+from collage.cost.processes.staging import load_requirements
 from collage.cost.workload.arrays import load_arrays, save_arrays
 
 Array = NDArray[Any]
@@ -103,10 +102,7 @@ def run_and_compare(request: Answer) -> Answer:
         ``error``-free runs give ``largest_error``, relative to the largest value of the output.
     """
     folder = Path(request["folder"])
-    for path in request["required"]:
-        ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
-    for backend, name in request["runtimes"].items():
-        get_backend(backend).load_runtime(name)  # type: ignore[attr-defined]
+    load_requirements(Path(request["library"]))
     device = tvm.device(request["device"], 0)
     machine = relax.VirtualMachine(tvm.runtime.load_module(request["library"]), device)
     worst = 0.0

@@ -19,7 +19,7 @@ from collage.backends.contract import BuildContext, TargetSet
 from collage.backends.contract.errors import MeasurementError
 from collage.cost.base import Cost
 from collage.cost.database.keys import ModuleKeys
-from collage.cost.processes.requirements import compile_to_measure
+from collage.cost.processes.staging import compile_to_measure
 from collage.passes.lower import lower
 from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import Partitioning

@@ -22,7 +22,7 @@ from collage.cost.config import MeasureConfig
 from collage.cost.device import policy_for
 from collage.cost.processes.messages import Compiled, CompileModel, Failure, TargetMessage
 from collage.cost.processes.plugins import plugins_for
-from collage.cost.processes.requirements import compile_to_measure
+from collage.cost.processes.staging import compile_to_measure
 from collage.cost.processes.worker_pool import WorkerPool
 from collage.cost.workload.shared_weights import module_file, weights_folder, write_modules
 

@@ -161,7 +161,12 @@ class WorkerProcess:
         request : Request
             What to do.
         timeout_sec : float
-            Wall time for all of it, further steps included.
+            Wall time for it, and for all of its further steps (see :meth:`go_on`) together.
+
+        Raises
+        ------
+        MeasurementError, ProtocolError
+            As :meth:`wait_until_ready`.
         """
         self.wait_until_ready()
         self._baseline_bytes = self.resident_bytes

@@ -14,7 +14,7 @@ from collage.backends.compile import compile_module, external_functions
 from collage.backends.contract import ExternalBackend, Tunable
 from collage.backends.contract.registry import get_backend
 from collage.cost.processes.messages import Build, Built, Compiled, CompileModel, Done, Tune
-from collage.cost.processes.requirements import compile_to_measure, stage_to_measure
+from collage.cost.processes.staging import compile_to_measure, stage_to_measure
 from collage.cost.reference import evaluate
 from collage.cost.reference.store import References
 from collage.cost.workload.arrays import Arrays, save_arrays

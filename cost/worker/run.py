@@ -30,7 +30,7 @@ from collage.cost.processes.messages import (
     Time,
     Timed,
 )
-from collage.cost.processes.requirements import load_needs
+from collage.cost.processes.staging import load_requirements
 from collage.cost.reference import largest_error
 from collage.cost.reference.precision import HALF
 from collage.cost.worker.session import Session
@@ -162,7 +162,7 @@ class _Loaded:
         self._expected = load_arrays(request.expected)
         arrays = load_arrays(request.inputs)
         self._half = request.half or any(a.dtype.name in HALF for a in (*arrays, *self._expected))
-        load_needs(request.library)
+        load_requirements(request.library)
         library = tvm.runtime.load_module(str(request.library))
         self.machine = relax.VirtualMachine(library, session.device)
         self.machine.set_input("main", *session.upload(arrays))

@@ -42,7 +42,7 @@ from collage.cost.measure.end_to_end import WholeModel
 from collage.cost.measure.model_builder import ModelJob, ModelResult
 from collage.cost.measure.scheduler import Measurer
 from collage.cost.models.roofline import RooflineCostModel
-from collage.cost.processes.requirements import compile_to_measure
+from collage.cost.processes.staging import compile_to_measure
 from collage.pipeline import optimize as api
 from collage.targets import TargetLike
 from tests.backends_tests.cublas.choices import keep_choice

@@ -30,7 +30,7 @@ from collage.cost.measure.model_builder import ModelResult
 from collage.cost.measure.replay import MeasureStats, Question, RecordLookup
 from collage.cost.measure.runner import RunJob, Runner, RunResult
 from collage.cost.measure.scheduler import Measurer
-from collage.cost.processes.requirements import load_needs, stage_to_measure
+from collage.cost.processes.staging import load_requirements, stage_to_measure
 from collage.cost.progress import ignore
 from collage.cost.workload.arrays import load_arrays
 from tests.cost_tests.conftest import ToyTarget, toy_workload
@@ -182,8 +182,8 @@ def test_what_a_library_needs_is_loaded_before_it(tmp_path: Path) -> None:
     stage_to_measure(CompiledLibrary(library, (), (need,)))
     loader = (
         "import ctypes, sys; from pathlib import Path;"
-        "from collage.cost.processes.requirements import load_needs;"
-        "load_needs(Path(sys.argv[1])); print(ctypes.CDLL(sys.argv[1]).answer())"
+        "from collage.cost.processes.staging import load_requirements;"
+        "load_requirements(Path(sys.argv[1])); print(ctypes.CDLL(sys.argv[1]).answer())"
     )
     done = subprocess.run(
         [sys.executable, "-c", loader, library], capture_output=True, text=True, check=True
@@ -191,10 +191,10 @@ def test_what_a_library_needs_is_loaded_before_it(tmp_path: Path) -> None:
     assert done.stdout == "42\n"
     needed.unlink()
     with pytest.raises(MeasurementError, match="libneeded_by_test"):
-        load_needs(library)
+        load_requirements(library)
     stage_to_measure(CompiledLibrary(library, ()))
-    load_needs(library)  # Nothing is needed any longer.
-    assert not library.with_name("needs.json").exists()
+    load_requirements(library)  # Nothing is needed any longer.
+    assert not library.with_name("requirements.json").exists()
 
 
 def test_whole_models_are_compiled_before_the_device_is_held(

@@ -29,7 +29,7 @@ from collage.cost.measure.end_to_end import WholeModel
 from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.measure.runner import RunJob, Runner
 from collage.cost.models.measured import MeasuredCostModel
-from collage.cost.processes.requirements import stage_to_measure
+from collage.cost.processes.staging import stage_to_measure
 from collage.cost.worker.build import test_data as make_test_data
 from collage.cost.worker.cuda.session import CudaSession
 from collage.cost.worker.cuda.timers import PycudaTimer, TvmTimer, make_current
@@ -89,7 +89,9 @@ def test_the_toy_kernels_compile_without_a_gpu(context: BuildContext, tmp_path: 
     job = build(context, tmp_path / "job", "fault", 4, 1000)
     data = job.library.read_bytes()
     assert b"fault_kernel" in data and b"sm_9" in data
-    assert (tmp_path / "job" / "needs.json").exists(), "the CUDA runtime has to be loaded first"
+    assert (tmp_path / "job" / "requirements.json").exists(), (
+        "the CUDA runtime has to be loaded first"
+    )
 
 
 @gpu

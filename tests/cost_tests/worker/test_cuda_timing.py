@@ -6,6 +6,7 @@ import itertools
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ from tvm.relax import op
 
 from collage.cost.config import CudaConfig, MeasureConfig
 from collage.cost.device import CPU_POLICY, CUDA_POLICY
+from collage.cost.processes.messages import Load
+from collage.cost.processes.protocol import decode, encode
 from collage.cost.worker.cuda import timers
 from collage.cost.worker.cuda.flush import CacheFlush
 from collage.cost.worker.cuda.timers import TvmTimer, open_timer
@@ -148,9 +151,10 @@ def test_a_cuda_configuration_that_makes_no_sense_is_refused(wrong: dict[str, fl
         CudaConfig(**wrong)
 
 
-def test_a_configuration_survives_its_dictionary_and_counts_only_where_it_matters() -> None:
+def test_a_configuration_arrives_at_a_worker_and_counts_only_where_it_matters() -> None:
     config = MeasureConfig(repeat=7, cuda=CudaConfig(repeat=77))
-    assert MeasureConfig.from_dict(config.to_dict()) == config
+    request: Load = decode(encode(Load(Path(), Path(), Path(), False, config)), Load)
+    assert request.config == config
     cpu, cuda = CPU_POLICY, CUDA_POLICY
     assert "cuda" not in cpu.config_key(config) and cpu.config_key(config)["repeat"] == 7
     assert cpu.config_key(config) == cpu.config_key(MeasureConfig(repeat=7))

@@ -1,4 +1,4 @@
-"""What a library needs before it can be loaded, kept beside it for the process that loads it.
+"""Libraries that are compiled to be measured: what they need is kept beside them.
 
 Libraries of NVIDIA's are too large to copy and lie in wheels that the linker knows nothing of: who
 loads a compiled library loads those first. A bundle has the same in its manifest; this is for
@@ -8,7 +8,6 @@ libraries that are only measured.
 from __future__ import annotations
 
 import ctypes
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,22 +17,28 @@ from collage.backends.compile import CompiledLibrary, compile_module, stage_libr
 from collage.backends.contract import BackendTarget, BuildContext, NeedsRuntime
 from collage.backends.contract.errors import MeasurementError
 from collage.backends.contract.registry import get_backend
+from collage.cost.processes.protocol import Message, decode, encode
 
-_NAME = "needs.json"
+_NAME = "requirements.json"
+
+
+class _Requirements(Message, frozen=True):
+    """Paths of libraries to load, and by backend, what else runs its partitions."""
+
+    libraries: tuple[Path, ...]
+    runtimes: dict[str, str]
 
 
 def stage_to_measure(library: CompiledLibrary) -> None:
     """Put what a library needs beside it: links to what it brings along, names of the rest."""
     stage_libraries(library, copy=False)
-    needs = {
-        "libraries": [str(need.path) for need in library.required],
-        "runtimes": dict(library.runtimes),
-    }
+    libraries = tuple(requirement.path for requirement in library.required)
+    requirements = _Requirements(libraries, dict(library.runtimes))
     place = library.path.with_name(_NAME)
-    if any(needs.values()):
-        place.write_text(json.dumps(needs), encoding="utf-8")
-    else:
+    if requirements == _Requirements((), {}):
         place.unlink(missing_ok=True)
+    else:
+        place.write_bytes(encode(requirements))
 
 
 def compile_to_measure(
@@ -62,7 +67,7 @@ def compile_to_measure(
     return library
 
 
-def load_needs(library: Path) -> None:
+def load_requirements(library: Path) -> None:
     """Load what :func:`stage_to_measure` left beside a library.
 
     Raises
@@ -71,17 +76,19 @@ def load_needs(library: Path) -> None:
         When one of them cannot be loaded; names it.
     BackendUnavailableError
         When a backend's runtime is not installed.
+    ProtocolError
+        When what was left there cannot be read.
     """
     place = library.with_name(_NAME)
     if not place.exists():
         return
-    needs = json.loads(place.read_text(encoding="utf-8"))
-    for path in needs["libraries"]:
+    requirements: _Requirements = decode(place.read_bytes(), _Requirements)
+    for path in requirements.libraries:
         try:
-            ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
+            ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
         except OSError as err:
             raise MeasurementError(f"'{path}' cannot be loaded: {err}", value=path) from err
-    for name, runtime in needs["runtimes"].items():
+    for name, runtime in requirements.runtimes.items():
         backend = get_backend(name)
         if isinstance(backend, NeedsRuntime):
             backend.load_runtime(runtime)
