@@ -14,7 +14,7 @@ from collage.backends.contract import BuildContext
 from collage.backends.cutlass.families._base import KernelSource
 from collage.backends.cutlass.library import TEMPLATES, include_flags, template_headers
 from collage.backends.cutlass.options import CutlassOptions
-from collage.backends.toolchain.cuda_toolkit import compile_cuda_cached
+from collage.backends.toolchain.cuda_toolkit import cached_cuda_compilation
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,8 @@ class Unit:
             When nvcc refuses it.
         """
         flags = compile_flags(options)
-        return compile_cuda_cached(self.write(folder), context, arch, flags, template_headers())
+        source, headers = self.write(folder), template_headers()
+        return cached_cuda_compilation(source, context, arch, flags, headers).run()
 
 
 def included_headers(text: str, folder: Path = TEMPLATES) -> list[Path]:

@@ -7,14 +7,10 @@ a GPU.
 from __future__ import annotations
 
 import functools
-import hashlib
-import os
 import re
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -215,17 +211,12 @@ def cached_cuda_compilation(
         Of an object in ``<cache_dir>/objects``.
     """
     toolkit = find_toolkit()
-    own = [CUDA_HEADER, native.FFI_HEADER, *depends]
-    digest = hashlib.sha256(source.read_bytes())
-    for path in own:
-        digest.update(path.read_bytes())
     fixed = [
         *("-O3", "-std=c++17", "--expt-relaxed-constexpr", "-DNDEBUG"),
         *("-Xcompiler", ",".join(("-fPIC", native.OWN_STATICS))),
     ]
     versions = [toolkit.version, native.compiler_version(context.cxx)]
     key = [*fixed, *flags, *versions, arch, source.suffix]
-    digest.update("\0".join(key).encode())
     command = (
         *(str(toolkit.nvcc), "-c", str(source)),
         *(["-x", "cu"] if source.suffix == ".cu" else []),
@@ -236,71 +227,5 @@ def cached_cuda_compilation(
         f"-I{toolkit.include}",
         *flags,
     )
-    output = context.cache_dir / "objects" / f"{source.stem}-{digest.hexdigest()[:20]}.o"
-    return native.Compilation(output, command)
-
-
-def compile_cuda_cached(
-    source: Path,
-    context: BuildContext,
-    arch: str,
-    flags: Sequence[str] = (),
-    depends: Iterable[Path] = (),
-) -> Path:
-    """Compile one CUDA or C++ file once per content; see :func:`cached_cuda_compilation`.
-
-    Raises
-    ------
-    CompileError
-        When nvcc fails; carries its messages.
-    """
-    return cached_cuda_compilation(source, context, arch, flags, depends).run()
-
-
-def cuda_static_library(
-    sources: Sequence[tuple[str, str]],
-    symbols: Sequence[str],
-    context: BuildContext,
-    arch: str,
-    *,
-    objects: Sequence[Path] = (),
-    flags: Sequence[str] = (),
-    depends: Sequence[Path] = (),
-    jobs: int = 0,
-) -> tvm.runtime.Module:
-    """Compile generated sources into one static library that the final link takes.
-
-    Parameters
-    ----------
-    sources : sequence of (str, str)
-        File name, ending in ``.cu`` or ``.cc``, and text. Each is compiled by itself, in parallel,
-        once per content.
-    symbols : sequence of str
-        Global symbols of the partitions that the sources define.
-    objects : sequence of Path
-        More objects to take in, for example a runtime from :func:`compile_cuda_cached`.
-    flags, depends
-        As :func:`cached_cuda_compilation` has them.
-    jobs : int
-        Compilers at a time; 0 for one per core.
-
-    Raises
-    ------
-    CompileError
-        When a compiler or the linker fails.
-    """
-    context.work_dir.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=context.work_dir) as folder:
-        paths = []
-        for name, text in sources:
-            path = Path(folder, name)
-            path.write_text(text, encoding="utf-8")
-            paths.append(path)
-        with ThreadPoolExecutor(jobs or len(os.sched_getaffinity(0))) as pool:
-            compiled = list(
-                pool.map(
-                    lambda path: compile_cuda_cached(path, context, arch, flags, depends), paths
-                )
-            )
-        merged = native.merge_objects([*compiled, *objects], Path(folder, "library.o"), context)
-        return tvm.runtime.load_static_library(str(merged), list(symbols))
+    included = [CUDA_HEADER, native.FFI_HEADER, *depends]
+    return native.Compilation.of(source, included, key, command, context)

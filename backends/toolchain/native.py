@@ -85,6 +85,37 @@ class Compilation:
     output: Path
     command: tuple[str, ...]
 
+    @classmethod
+    def of(
+        cls,
+        source: Path,
+        depends: Iterable[Path],
+        key: Iterable[str],
+        command: Iterable[str],
+        context: BuildContext,
+    ) -> Compilation:
+        """The compilation of one source, its object named by all that counts.
+
+        Parameters
+        ----------
+        source : Path
+            The file.
+        depends : iterable of Path
+            Files that it includes and whose content counts.
+        key : iterable of str
+            Versions, flags and whatever else counts.
+        command : iterable of str
+            As the attribute.
+        context : BuildContext
+            Has the cache folder.
+        """
+        digest = hashlib.sha256()
+        for path in (source, *depends):
+            digest.update(path.read_bytes())
+        digest.update("\0".join(key).encode())
+        name = f"{source.stem}-{digest.hexdigest()[:20]}.o"
+        return cls(context.cache_dir / "objects" / name, tuple(command))
+
     def run(self, tool: Callable[[Sequence[str]], object] = run_tool) -> Path:
         """Compile unless the object is there, or is being compiled elsewhere.
 
@@ -115,20 +146,8 @@ def cached_compilation(
     depends : iterable of Path
         Files that the source includes and whose content therefore counts.
     """
-    digest = hashlib.sha256()
-    for path in (source, *depends):
-        digest.update(path.read_bytes())
     key = [OWN_STATICS, *flags, compiler_version(context.cxx), source.suffix]
-    digest.update("\0".join(key).encode())
-    output = context.cache_dir / "objects" / f"{source.stem}-{digest.hexdigest()[:20]}.o"
-    return Compilation(output, _compile_command(source, context, flags))
-
-
-def compile_cached(
-    source: Path, context: BuildContext, flags: Sequence[str] = (), depends: Iterable[Path] = ()
-) -> Path:
-    """Compile one C or C++ file once per content; see :func:`cached_compilation`."""
-    return cached_compilation(source, context, flags, depends).run()
+    return Compilation.of(source, depends, key, _compile_command(source, context, flags), context)
 
 
 def compile_object(
@@ -151,14 +170,13 @@ def num_threads_object(context: BuildContext) -> Path:
     A library backend merges it into its own, so that its static library is whole by itself.
     """
     source = TEMPLATES / "num_threads.c"
-    return compile_cached(
-        source, context, ["-fopenmp", f"-DCOLLAGE_NUM_THREADS={context.num_threads}"]
-    )
+    flags = ["-fopenmp", f"-DCOLLAGE_NUM_THREADS={context.num_threads}"]
+    return cached_compilation(source, context, flags).run()
 
 
 def thread_pool_object(context: BuildContext) -> Path:
     """The object that puts TVM's parallel loops on the OpenMP pool."""
-    return compile_cached(TEMPLATES / "thread_pool.c", context, ["-fopenmp"])
+    return cached_compilation(TEMPLATES / "thread_pool.c", context, ["-fopenmp"]).run()
 
 
 def constant_symbol(array: np.ndarray) -> str:
@@ -241,7 +259,7 @@ def static_library(
     flags : sequence of str
         More compiler flags.
     objects : sequence of Path
-        More objects to take in, for example a runtime from :func:`compile_cached`.
+        More objects to take in, for example a runtime from :func:`cached_compilation`.
 
     Raises
     ------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,8 @@ from collage.backends.contract import (
     ExternalBackend,
     PatternTriple,
 )
-from collage.backends.toolchain.cuda_toolkit import arch_of, cuda_static_library
+from collage.backends.toolchain import native
+from collage.backends.toolchain.cuda_toolkit import arch_of, cached_cuda_compilation
 
 _KERNELS = Path(__file__).with_name("toy_cuda.cu")
 
@@ -93,9 +95,14 @@ class ToyCudaBackend(ExternalBackend):
         self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext
     ) -> list[tvm.runtime.Module]:
         behaviour = BEHAVIOURS[target.options.behaviour]
-        sources = [("toy_kernels.cu", _KERNELS.read_text(encoding="utf-8"))]
         symbols = [str(function.attrs["global_symbol"]) for function in functions]
-        for symbol in symbols:
-            text = _ENTRY % {"symbol": symbol, "behaviour": behaviour}
-            sources.append((f"{symbol}.cc", text))
-        return [cuda_static_library(sources, symbols, context, arch_of(target.device))]
+        context.work_dir.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=context.work_dir) as folder:
+            sources = [_KERNELS]
+            for symbol in symbols:
+                sources.append(Path(folder, f"{symbol}.cc"))
+                sources[-1].write_text(_ENTRY % {"symbol": symbol, "behaviour": behaviour})
+            arch = arch_of(target.device)
+            objects = [cached_cuda_compilation(s, context, arch).run() for s in sources]
+            merged = native.merge_objects(objects, Path(folder, "library.o"), context)
+            return [tvm.runtime.load_static_library(str(merged), symbols)]

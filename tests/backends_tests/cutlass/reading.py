@@ -26,7 +26,7 @@ from collage.backends.cutlass.partition import Partition
 from collage.backends.cutlass.unit import Unit, compile_flags
 from collage.backends.relax.lift_constants import lift_constants
 from collage.backends.toolchain import native
-from collage.backends.toolchain.cuda_toolkit import compile_cuda_cached, cudart
+from collage.backends.toolchain.cuda_toolkit import cached_cuda_compilation, cudart
 from collage.config import Config
 from collage.testing.backend_cases import verdicts
 
@@ -129,7 +129,7 @@ class HostLibrary:
         source = folder / unit.file_name
         source.write_text(unit.text, encoding="utf-8")
         flags = compile_flags(CutlassOptions())
-        made = compile_cuda_cached(source, context, ARCH, flags, template_headers())
+        made = cached_cuda_compilation(source, context, ARCH, flags, template_headers()).run()
         path = folder / "unit.so"
         runtime = cudart().path
         native.run_tool(

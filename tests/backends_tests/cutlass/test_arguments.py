@@ -15,7 +15,7 @@ from collage.backends.cutlass.library import TEMPLATES
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.unit import compile_flags, included_headers
 from collage.backends.toolchain import native
-from collage.backends.toolchain.cuda_toolkit import compile_cuda_cached, cudart
+from collage.backends.toolchain.cuda_toolkit import cached_cuda_compilation, cudart
 from collage.config import Config
 
 pytestmark = [pytest.mark.cuda, pytest.mark.timeout(900)]
@@ -30,7 +30,9 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("arguments")
     context = BuildContext(Config.from_environment().cache_dir, folder)
     headers = included_headers(SOURCE.read_text(encoding="utf-8"), TEMPLATES)
-    made = compile_cuda_cached(SOURCE, context, ARCH, compile_flags(CutlassOptions()), headers)
+    made = cached_cuda_compilation(
+        SOURCE, context, ARCH, compile_flags(CutlassOptions()), headers
+    ).run()
     program, runtime = folder / "arguments", cudart().path
     rpath = f"-Wl,-rpath,{runtime.parent}"
     native.run_tool(["g++", "-o", str(program), str(made), str(runtime), rpath])

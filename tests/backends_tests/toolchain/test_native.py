@@ -75,9 +75,9 @@ def test_compiler_version_is_one_line() -> None:
 
 
 def test_same_content_is_compiled_once(context: BuildContext, tmp_path: Path) -> None:
-    first = native.compile_cached(write(tmp_path / "one" / "a.c", "int a = 1;"), context)
+    first = native.cached_compilation(write(tmp_path / "one" / "a.c", "int a = 1;"), context).run()
     stamp = first.stat().st_mtime_ns
-    again = native.compile_cached(write(tmp_path / "two" / "a.c", "int a = 1;"), context)
+    again = native.cached_compilation(write(tmp_path / "two" / "a.c", "int a = 1;"), context).run()
     assert again == first
     assert again.stat().st_mtime_ns == stamp
     assert list(first.parent.iterdir()) == [first], "a temporary file was left behind"
@@ -88,15 +88,15 @@ def test_anything_that_counts_gives_another_object(context: BuildContext, tmp_pa
     source = write(tmp_path / "a.c", '#include "value.h"\nint a = VALUE;')
     cxx_source = write(tmp_path / "a.cc", source.read_text())
     objects = [
-        native.compile_cached(source, context, depends=[header]),
-        native.compile_cached(source, context, ["-DX"], depends=[header]),
-        native.compile_cached(source, context, ["-D", "X"], depends=[header]),
-        native.compile_cached(cxx_source, context, depends=[header]),
+        native.cached_compilation(source, context, depends=[header]).run(),
+        native.cached_compilation(source, context, ["-DX"], depends=[header]).run(),
+        native.cached_compilation(source, context, ["-D", "X"], depends=[header]).run(),
+        native.cached_compilation(cxx_source, context, depends=[header]).run(),
     ]
     write(header, "#define VALUE 2")
-    objects.append(native.compile_cached(source, context, depends=[header]))
+    objects.append(native.cached_compilation(source, context, depends=[header]).run())
     write(source, '#include "value.h"\nint a = VALUE + 1;')
-    objects.append(native.compile_cached(source, context, depends=[header]))
+    objects.append(native.cached_compilation(source, context, depends=[header]).run())
     assert len(set(objects)) == len(objects)
 
 
@@ -106,7 +106,7 @@ def test_failed_compilation_leaves_nothing_in_the_cache(
     source = write(tmp_path / "bad.c", "not c")
     for _ in range(2):
         with pytest.raises(CompileError):
-            native.compile_cached(source, context)
+            native.cached_compilation(source, context).run()
     assert list((context.cache_dir / "objects").iterdir()) == []
 
 
@@ -114,7 +114,9 @@ def test_two_at_once_agree_on_one_whole_object(context: BuildContext, tmp_path: 
     source = write(tmp_path / "a.c", "int a = 1;")
     found: list[Path] = []
     threads = [
-        threading.Thread(target=lambda: found.append(native.compile_cached(source, context)))
+        threading.Thread(
+            target=lambda: found.append(native.cached_compilation(source, context).run())
+        )
         for _ in range(4)
     ]
     for thread in threads:
