@@ -37,6 +37,7 @@ from collage.backends.contract import (
     BuildContext,
     ExternalBackend,
     Granularity,
+    Precision,
     Verdict,
 )
 from collage.backends.contract.errors import TargetError
@@ -176,6 +177,22 @@ class BackendContract:
         defaults = backend.parse_options({})
         given = {k: v for k, v in dataclasses.asdict(defaults).items() if v is not None}
         assert backend.parse_options(given) == defaults
+
+    def test_says_with_how_many_digits_it_computes(
+        self, backend: ExternalBackend, target: BackendTarget
+    ) -> None:
+        defaults = backend.parse_options({})
+        assert isinstance(backend.precision(defaults), Precision)
+        # What costs fewer digits is an option, for the model's author to choose.
+        assert not backend.precision(defaults).reduced
+        shares = dataclasses.astuple(backend.roofline(target.device))
+        assert all(0 < share <= 1 for share in shares)
+
+    def test_its_sources_are_told_from_others(self, backend: ExternalBackend) -> None:
+        assert backend.source_digest() == backend.source_digest()
+        others = {get_backend(name) for name in backend_names()} - {backend}
+        assert backend.source_digest() not in {other.source_digest() for other in others}
+        assert all(path.is_file() for path in backend.sources)
 
     # Patterns and predicates.
 

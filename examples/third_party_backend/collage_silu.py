@@ -5,7 +5,7 @@ from math import prod
 
 from tvm.relax.dpl import wildcard
 
-from collage.backends.contract import Match, Verdict, base
+from collage.backends.contract import Availability, ExternalBackend, Match, PatternTriple, Verdict
 from collage.backends.relax.patterns import ACTIVATIONS
 from collage.backends.relax.static_shape import tensor_dtype, tensor_shape
 from collage.backends.toolchain import native
@@ -37,11 +37,11 @@ class SiluOptions:
     min_elements: int = 1024  # set by users as {"kind": "silu", "min_elements": 1}
 
 
-class SiluBackend(base.ExternalBackend):
+class SiluBackend(ExternalBackend):
     name, options_type = "silu", SiluOptions
 
     def probe(self):
-        return base.Availability(True, versions={"silu": "1.0"})
+        return Availability(True, versions={"silu": "1.0"})
 
     def patterns(self, target):
         def fits(match: Match) -> Verdict:
@@ -50,7 +50,7 @@ class SiluBackend(base.ExternalBackend):
                 return Verdict.no(f"{elements} elements of {dtype}: too few, or not float32")
             return Verdict.yes()
 
-        return [base.PatternTriple("silu.silu", ACTIVATIONS["silu"](wildcard()), fits)]
+        return [PatternTriple("silu.silu", ACTIVATIONS["silu"](wildcard()), fits)]
 
     def codegen(self, functions, target, context):
         sizes = {str(f.attrs["global_symbol"]): prod(tensor_shape(f.body)) for f in functions}
