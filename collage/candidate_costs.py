@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import tvm
 from tvm import relax
 
+from collage.backends.contract import BackendTarget
 from collage.cost.base import Cost, CostModel, CostStatus
 from collage.cost.models.overheads import Overheads
 from collage.cost.workload.data import DataSpec
@@ -62,13 +63,13 @@ class WorkloadCosts:
         """Whether something was asked that there was no time to measure."""
         return any(cost.status is CostStatus.UNKNOWN for cost in self._costs.values())
 
-    def set_overheads(self, overheads: Overheads) -> None:
-        """What the virtual machine adds to every call and every partition.
+    def ask_overheads(self, native: BackendTarget) -> None:
+        """Ask the cost model what the virtual machine adds to every call and every partition.
 
         A stand-alone measurement holds one entry into the virtual machine, a model with many
         partitions pays it once; without it, costs add up.
         """
-        self._overheads = overheads
+        self._overheads = self._model.overheads(native)
 
     @property
     def num_workloads(self) -> int:

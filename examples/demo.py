@@ -22,7 +22,7 @@ from rich.progress import (
 from rich.table import Table
 
 import collage
-from collage.progress import ProgressEvent
+from collage.cost.progress import ProgressEvent
 from collage.report.data import EndToEnd, Report
 from collage.report.html import write_html
 

@@ -14,7 +14,7 @@ import platform
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from collage.backends.devices import CPU, device_named, device_of
 from collage.bundle.cpu_flags import cpu_flags
 from collage.bundle.requirements import check_needs
 from collage.report.data import Report
+from collage.tensor_info import TensorInfo
 
 MANIFEST = "manifest.json"
 REPORT = "report.json"
@@ -36,15 +37,6 @@ SCHEMA_VERSION = 1
 
 _ALIGNMENT_BYTES = 64
 """TVM's generated code loads vectors with this alignment."""
-
-
-@dataclass(frozen=True)
-class TensorInfo:
-    """Name, shape and dtype of a model's input or output."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
 
 
 def prepare_folder(folder: Path) -> None:

@@ -19,7 +19,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from collage.progress import ProgressEvent
+from collage.cost.progress import ProgressEvent
 
 PLAIN_INTERVAL_SEC = 10.0
 """Least time between two plain lines of one stage."""

@@ -1,0 +1,23 @@
+"""Whole models against each other, which decides what the user gets.
+
+``_base`` says what takes part and what comes out, and is the protocol of a comparison; ``measured``
+times compiled models in alternation, ``estimated`` adds up costs where there is no device.
+``baselines`` makes the partitionings that a search has to beat; ``repair`` takes out of all of them
+what a library refuses to compile.
+"""
+
+from collage.end_to_end._base import Contender, EndToEndComparison, Evaluation, best
+from collage.end_to_end.estimated import EstimatedComparison
+from collage.end_to_end.measured import MeasuredComparison
+from collage.end_to_end.repair import PartitionRepair, Refusal
+
+__all__ = [
+    "Contender",
+    "EndToEndComparison",
+    "EstimatedComparison",
+    "Evaluation",
+    "MeasuredComparison",
+    "PartitionRepair",
+    "Refusal",
+    "best",
+]

@@ -1,4 +1,4 @@
-"""Undoes partitions that a library refuses: their operators go back to TVM.
+"""Repairs partitionings that a library refuses parts of: their operators go back to TVM.
 
 A pattern's yes is a hint; some libraries, TensorRT above all, only say while compiling that they do
 not take a region. What a search chose was measured and so compiles, but greedy partitionings are
@@ -15,12 +15,11 @@ from tvm import relax
 
 from collage.backends.contract import BackendTarget, BuildContext, RefusesPartitions
 from collage.backends.contract.errors import ReplayMissError
-from collage.backends.contract.registry import get_backend
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostStatus
+from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.end_to_end._base import Contender
 from collage.passes.lower import lower, partition_names
-from collage.progress import ProgressCallback, ProgressEvent
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
 from collage.search.greedy import cover_rest
@@ -36,7 +35,7 @@ class Refusal:
     reason: str
 
 
-class Undoer:
+class PartitionRepair:
     """Replaces what libraries refuse in the partitionings of one model.
 
     Parameters
@@ -48,13 +47,12 @@ class Undoer:
     native : BackendTarget
         Runs the operators of undone partitions.
     context : BuildContext
-        Where libraries keep what they made while they were asked.
+        Where libraries keep what they made while they were asked. In its replay nothing is
+        compiled: what the log does not call refused is not.
     costs : WorkloadCosts
         Told about every refusal; in a replay it alone is asked.
-    tell : callable
+    progress : callable
         Told about each refusal.
-    replay : bool
-        Compile nothing: what the log does not call refused is not.
 
     Attributes
     ----------
@@ -69,9 +67,7 @@ class Undoer:
         native: BackendTarget,
         context: BuildContext,
         costs: WorkloadCosts,
-        tell: ProgressCallback,
-        *,
-        replay: bool = False,
+        progress: ProgressCallback = ignore,
     ) -> None:
         self.refusals: list[Refusal] = []
         self._mod = mod
@@ -79,13 +75,13 @@ class Undoer:
         self._native = native
         self._context = context
         self._costs = costs
-        self._tell = tell
-        self._replay = replay
+        self._progress = progress
 
-    def undo(self, contender: Contender) -> Contender:
+    def repair(self, contender: Contender) -> Contender:
         """The contender without what is refused; itself when nothing is."""
         partitioning = contender.partitioning
-        refused = self._from_log(partitioning) if self._replay else self._asked(partitioning)
+        ask = self._from_log if self._context.replay else self._from_libraries
+        refused = ask(partitioning)
         if not refused:
             return contender
         for refusal in refused:
@@ -111,9 +107,9 @@ class Undoer:
         self.refusals.append(refusal)
         count = candidate.nodes.bit_count()
         message = f"TVM gets {count} operators that {candidate.backend} refuses: {refusal.reason}"
-        self._tell(ProgressEvent("undo", len(self.refusals), 0, message))
+        self._progress(ProgressEvent("undo", len(self.refusals), 0, message))
 
-    def _asked(self, partitioning: Partitioning) -> list[Refusal]:
+    def _from_libraries(self, partitioning: Partitioning) -> list[Refusal]:
         names = partition_names(partitioning)
         by_target: dict[BackendTarget, list[str]] = {}
         for name, candidate in names.items():
@@ -124,7 +120,7 @@ class Undoer:
         module = lower(self._mod, self._graph, partitioning)
         refused = []
         for target, asked in by_target.items():
-            backend = get_backend(target.backend)
+            backend = target.implementation
             assert isinstance(backend, RefusesPartitions)
             functions = _functions(module, asked)
             for name, reason in backend.refusals(functions, target, self._context).items():
@@ -154,6 +150,10 @@ def without(
 
     Parameters
     ----------
+    graph : DataflowGraph
+        What is partitioned.
+    partitioning : Partitioning
+        A cover of it.
     gone : set of Candidate
         Members of the partitioning.
     native : BackendTarget
@@ -166,7 +166,7 @@ def without(
 
 def _may_refuse(candidate: Candidate) -> bool:
     """Whether the candidate's backend has a say of its own."""
-    backend = get_backend(candidate.backend)
+    backend = candidate.target.implementation
     return not candidate.inline and isinstance(backend, RefusesPartitions)
 
 

@@ -18,7 +18,6 @@ from collage.importers._base import (
     FileImporter,
     ImportedModel,
     Shapes,
-    TensorSpec,
     from_module,
     reject_shapes,
 )
@@ -30,7 +29,7 @@ from collage.importers.torch_program import (
     is_exported_program,
 )
 
-__all__ = ["ImportedModel", "TensorSpec", "load_model"]
+__all__ = ["ImportedModel", "load_model"]
 
 
 def load_model(

@@ -11,18 +11,10 @@ import tvm
 from tvm import relax
 
 from collage.backends.contract.errors import ModelError, ShapeError
+from collage.tensor_info import TensorInfo
 
 Shapes = Mapping[str, Sequence[int]]
 """Concrete shapes of inputs, by input name."""
-
-
-@dataclass(frozen=True)
-class TensorSpec:
-    """Name, static shape and element type (as numpy names it) of one input or output."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
 
 
 @dataclass(frozen=True)
@@ -35,7 +27,7 @@ class ImportedModel:
         The file's stem or the graph's name.
     mod : tvm.IRModule
         Function ``main``, weights bound as inline constants, not yet normalized.
-    inputs, outputs : tuple of TensorSpec
+    inputs, outputs : tuple of TensorInfo
         In the order of ``main``'s parameters and results, under the model's own names.
     source_format : str
         ``onnx``, ``pt2``, ``relax-json``, ``tvmscript`` or ``module``.
@@ -43,8 +35,8 @@ class ImportedModel:
 
     name: str
     mod: tvm.IRModule
-    inputs: tuple[TensorSpec, ...]
-    outputs: tuple[TensorSpec, ...]
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
     source_format: str
 
 
@@ -126,7 +118,7 @@ def from_module(
     return ImportedModel(name, mod, inputs, outputs, source_format)
 
 
-def _spec(name: str, ty: tvm.ir.Type, role: str) -> TensorSpec:
+def _spec(name: str, ty: tvm.ir.Type, role: str) -> TensorInfo:
     if not isinstance(ty, relax.TensorType):
         raise ModelError(f"{role} '{name}' is no tensor but {ty}", value=name)
     if not isinstance(ty.shape, relax.ShapeExpr):
@@ -138,7 +130,7 @@ def _spec(name: str, ty: tvm.ir.Type, role: str) -> TensorSpec:
             f"{role} '{name}' has the open shape ({text}); only static shapes can be optimized",
             value=text,
         )
-    return TensorSpec(name, tuple(int(d) for d in dims), str(ty.dtype.dtype))
+    return TensorInfo(name, tuple(int(d) for d in dims), str(ty.dtype.dtype))
 
 
 def reject_shapes(shapes: Shapes, model: ImportedModel) -> ImportedModel:

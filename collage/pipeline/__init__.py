@@ -1,0 +1,34 @@
+"""The stages of :func:`collage.optimize`, in the order that a model goes through them.
+
+``session`` opens targets, log and folders; ``imported`` makes the model a canonical module and its
+graph; ``costing`` decides, once, who says what things cost; ``covers`` finds candidates and chooses
+partitionings among them; ``evaluated`` compares these end to end and refines the best; ``assemble``
+turns what came out into the ``result``. ``prefetch`` compiles in the background, meanwhile, what
+libraries need whatever the model is. Each stage takes and gives typed values and can be run alone;
+``optimize`` is their sequence.
+"""
+
+from collage.pipeline.costing import Costing, EstimatedCosting, MeasuredCosting, choose_costing
+from collage.pipeline.covers import Covers, find_candidates, find_covers
+from collage.pipeline.evaluated import Evaluated, evaluate_contenders, refine_winner
+from collage.pipeline.imported import Imported, import_model
+from collage.pipeline.result import Result
+from collage.pipeline.session import Session, open_session
+
+__all__ = [
+    "Costing",
+    "Covers",
+    "EstimatedCosting",
+    "Evaluated",
+    "Imported",
+    "MeasuredCosting",
+    "Result",
+    "Session",
+    "choose_costing",
+    "evaluate_contenders",
+    "find_candidates",
+    "find_covers",
+    "import_model",
+    "open_session",
+    "refine_winner",
+]

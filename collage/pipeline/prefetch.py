@@ -21,7 +21,7 @@ from collage.backends.toolchain.native import Compilation
 from collage.cost.device import available_cores
 
 
-class Ahead:
+class Prefetch:
     """Compilations in the background; use as a context manager, which ends what still runs.
 
     Nothing is reported here: whoever needs an object that is under way waits for it, and one that
@@ -39,13 +39,13 @@ class Ahead:
         self._lock = threading.Lock()
         self._closed = False
         self._running: set[subprocess.Popen[bytes]] = set()
-        self._pool = ThreadPoolExecutor(available_cores(), thread_name_prefix="collage-ahead")
+        self._pool = ThreadPoolExecutor(available_cores(), thread_name_prefix="collage-prefetch")
         self._futures: list[Future[Path]] = [
             self._pool.submit(compilation.run, self._compile)
             for compilation in missing(targets, context)
         ]
 
-    def __enter__(self) -> Ahead:
+    def __enter__(self) -> Prefetch:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import collage
 from benchmarks.tiny import tiny_mobilenet
-from collage.progress import ProgressEvent
+from collage.cost.progress import ProgressEvent
 
 TARGETS = ["llvm", "onednn", "openblas"]
 

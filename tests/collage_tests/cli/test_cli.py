@@ -19,7 +19,7 @@ from collage.cli._errors import Interrupted, run
 from collage.cli._options import check_log, parse_shapes
 from collage.cli._progress import PlainProgress
 from collage.cli._run import read_inputs
-from collage.progress import ProgressEvent
+from collage.cost.progress import ProgressEvent
 
 COMMANDS = ["optimize", "run", "bench", "backends", "explain", "log", "log summary", "log merge"]
 

@@ -14,7 +14,7 @@ import pytest
 
 from collage.cli import main
 from collage.cost.models.roofline import RooflineCostModel
-from collage.progress import ProgressEvent
+from collage.cost.progress import ProgressEvent
 from collage.report import Report
 from tests.collage_tests.report.report_data import resnet_report
 

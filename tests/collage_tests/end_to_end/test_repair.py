@@ -20,12 +20,12 @@ from collage.backends.contract.registry import get_backend
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostStatus
 from collage.cost.models.roofline import RooflineCostModel
+from collage.cost.progress import ProgressEvent
 from collage.cost.reference import evaluate
 from collage.end_to_end._base import Contender
-from collage.end_to_end.repair import Undoer, without
+from collage.end_to_end.repair import PartitionRepair, without
 from collage.normalize import normalize
 from collage.passes.lower import lower, partition_names
-from collage.progress import ProgressEvent
 from collage.search.dataflow import DataflowGraph
 from collage.search.greedy import greedy, single_backend
 from tests.backends_tests.tensorrt import support
@@ -53,14 +53,14 @@ def graph(model: tvm.IRModule) -> DataflowGraph:
     return DataflowGraph.from_function(model["main"], model)
 
 
-def _undoer(
+def _repair_of(
     model: tvm.IRModule, graph: DataflowGraph, folder: Path, **how: Any
-) -> tuple[Undoer, WorkloadCosts, list[ProgressEvent]]:
+) -> tuple[PartitionRepair, WorkloadCosts, list[ProgressEvent]]:
     costs = WorkloadCosts(model, graph, how.pop("cost_model", RooflineCostModel()))
     events: list[ProgressEvent] = []
-    context = BuildContext(folder / "cache", folder / "work")
-    undoer = Undoer(model, graph, support.native(), context, costs, events.append, **how)
-    return undoer, costs, events
+    context = BuildContext(folder / "cache", folder / "work", **how)
+    repair = PartitionRepair(model, graph, support.native(), context, costs, events.append)
+    return repair, costs, events
 
 
 def test_undoing_by_hand_keeps_the_meaning(model: tvm.IRModule, graph: DataflowGraph) -> None:
@@ -92,10 +92,10 @@ def test_a_refused_region_goes_back_to_tvm(
     # In bfloat16 TensorRT for RTX has no transposed convolution, as it says while it builds.
     target = support.target(use_bf16=True)
     before = Contender("greedy", greedy(graph, [support.native(), target]))
-    undoer, costs, events = _undoer(model, graph, tmp_path)
-    after = undoer.undo(before)
+    repair, costs, events = _repair_of(model, graph, tmp_path)
+    after = repair.repair(before)
     held = partition_names(before.partitioning)
-    (refusal,) = undoer.refusals
+    (refusal,) = repair.refusals
     assert refusal.candidate == held["tensorrt_1"] and "deconv" in refusal.reason
     assert [c for c in after.partitioning.candidates if c.backend == "tensorrt"] == [
         held["tensorrt_0"]
@@ -104,9 +104,9 @@ def test_a_refused_region_goes_back_to_tvm(
     assert costs.costs[refusal.candidate].reason == refusal.reason
     (event,) = events
     assert event.stage == "undo" and refusal.reason in event.message
-    operators = {graph.op_name(r.node) for r in undoer.rejections()}
+    operators = {graph.op_name(r.node) for r in repair.rejections()}
     assert operators == {"nn.conv2d_transpose", "nn.relu"}
-    assert all(r.backend == "tensorrt" and r.reason == refusal.reason for r in undoer.rejections())
+    assert all(r.backend == "tensorrt" and r.reason == refusal.reason for r in repair.rejections())
     inputs = support.random_inputs(model)
     (expected,) = evaluate(model, inputs)
     for partitioning in (before.partitioning, after.partitioning):
@@ -120,9 +120,9 @@ def test_what_is_accepted_stays_as_it_was(
 ) -> None:
     pytest.importorskip("tensorrt_rtx")
     contender = Contender("greedy", greedy(graph, [support.native(), support.target()]))
-    undoer, _, events = _undoer(model, graph, tmp_path)
-    assert undoer.undo(contender) is contender
-    assert not undoer.refusals and not events
+    repair, _, events = _repair_of(model, graph, tmp_path)
+    assert repair.repair(contender) is contender
+    assert not repair.refusals and not events
 
 
 @needs_tensorrt
@@ -148,9 +148,9 @@ def test_a_replay_asks_the_log_alone(
         raise AssertionError("a replay compiles nothing")
 
     monkeypatch.setattr(get_backend("tensorrt"), "refusals", forbidden)
-    undoer, _, _ = _undoer(model, graph, tmp_path, cost_model=Log(), replay=True)
-    after = undoer.undo(contender)
-    assert [refusal.reason for refusal in undoer.refusals] == ["as the log has it"]
+    repair, _, _ = _repair_of(model, graph, tmp_path, cost_model=Log(), replay=True)
+    after = repair.repair(contender)
+    assert [refusal.reason for refusal in repair.refusals] == ["as the log has it"]
     assert sum(c.backend == "tensorrt" for c in after.partitioning.candidates) == 1
 
 

@@ -43,7 +43,7 @@ from collage.cost.measure.model_builder import ModelJob, ModelResult
 from collage.cost.measure.scheduler import Measurer
 from collage.cost.models.roofline import RooflineCostModel
 from collage.cost.processes.staging import compile_to_measure
-from collage.pipeline import optimize as api
+from collage.pipeline import costing
 from collage.targets import TargetLike
 from tests.backends_tests.cublas.choices import keep_choice
 from tests.backends_tests.cutlass.fake_profiler import FakeProfiler, favour_last
@@ -180,7 +180,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     profiler = dataclasses.replace(favour_second(), device=H200.name)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLLAGE_CACHE_DIR", str(new_cache(folder)))
-        patch.setattr(api, "_measured_device", lambda targets: H200)
+        patch.setattr(costing, "measured_device", lambda targets: H200)
         patch.setattr(Measurer, "measure", record_candidates)
         patch.setattr(Measurer, "compile_models", compile_search_alone)
         patch.setattr(Measurer, "measure_models", record_models)

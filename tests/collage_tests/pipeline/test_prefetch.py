@@ -15,13 +15,13 @@ import pytest
 from benchmarks.gpu.case_compile import cuda_target, partition_case
 from benchmarks.gpu.cases import cases_of
 from collage.backends.compile import compile_module
-from collage.backends.contract import BackendTarget, BuildContext, ExternalBackend
+from collage.backends.contract import BuildContext, ExternalBackend, TargetSet
 from collage.backends.contract.errors import CompileError
 from collage.backends.contract.registry import get_backend
 from collage.backends.toolchain import native
 from collage.config import Config
 from collage.end_to_end.baselines import taking_part
-from collage.pipeline.prefetch import Ahead, missing
+from collage.pipeline.prefetch import Prefetch, missing
 from collage.targets import resolve_targets
 
 COMPILER = """#!/bin/sh
@@ -65,8 +65,8 @@ def source(folder: Path) -> Path:
     return path
 
 
-def openblas() -> list[BackendTarget]:
-    return list(resolve_targets(["llvm", "openblas"]))
+def openblas() -> TargetSet:
+    return resolve_targets(["llvm", "openblas"])
 
 
 def wait_for(folder: Path, number: int) -> None:
@@ -118,15 +118,15 @@ def test_runtimes_are_there_before_they_are_asked_for(context: BuildContext) -> 
         "openblas_runtime",
         "openblas_epilogue",
     }
-    with Ahead(openblas(), context) as ahead:
-        ahead.wait()
+    with Prefetch(openblas(), context) as prefetch:
+        prefetch.wait()
     assert all(compilation.output.exists() for compilation in wanted)
     assert missing(openblas(), context) == []
 
 
 def test_who_needs_an_object_under_way_joins_in(context: BuildContext, tmp_path: Path) -> None:
     patient = slow(context, tmp_path, 1.0)
-    with Ahead(openblas(), patient):
+    with Prefetch(openblas(), patient):
         wait_for(tmp_path, 2)
         for compilation in missing(openblas(), patient):
             assert compilation.run().exists()
@@ -135,8 +135,8 @@ def test_who_needs_an_object_under_way_joins_in(context: BuildContext, tmp_path:
 
 def test_failures_wait_for_who_needs_the_object(context: BuildContext, tmp_path: Path) -> None:
     broken = slow(context, tmp_path, 0.0, "false")
-    with Ahead(openblas(), broken) as ahead:
-        ahead.wait()
+    with Prefetch(openblas(), broken) as prefetch:
+        prefetch.wait()
         assert runs(tmp_path) == 2
         first, _ = missing(openblas(), broken)
         with pytest.raises(CompileError, match="failed with exit status 1"):
@@ -148,7 +148,7 @@ def test_an_interrupt_leaves_no_compiler_and_no_object_behind(
 ) -> None:
     stuck = slow(context, tmp_path, 300)
     me = psutil.Process()
-    with pytest.raises(KeyboardInterrupt), Ahead(openblas(), stuck):
+    with pytest.raises(KeyboardInterrupt), Prefetch(openblas(), stuck):
         wait_for(tmp_path, 2)
         left = [child for child in me.children(recursive=True) if child.name() in ("sleep", "sh")]
         assert len(left) >= 2
@@ -162,7 +162,7 @@ def test_an_interrupt_leaves_no_compiler_and_no_object_behind(
 
 def test_a_strategy_prepares_only_what_it_uses() -> None:
     targets = openblas()
-    assert taking_part("search", targets) == taking_part("greedy", targets) == targets
+    assert taking_part("search", targets) == taking_part("greedy", targets) == list(targets)
     assert [t.backend for t in taking_part("single:openblas", targets)] == ["openblas"]
     assert [t.backend for t in taking_part("single:tvm", targets)] == ["tvm"]
 

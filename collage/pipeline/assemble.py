@@ -1,0 +1,170 @@
+"""The end of the way: what all stages found becomes a report and a result."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import tvm
+import tvm_ffi
+
+from collage._version import __version__
+from collage.backends.compile import CompiledLibrary
+from collage.backends.contract import TargetSet
+from collage.candidate_costs import WorkloadCosts
+from collage.end_to_end import EndToEndComparison
+from collage.pipeline.costing import Costing
+from collage.pipeline.covers import Covers
+from collage.pipeline.evaluated import Evaluated
+from collage.pipeline.imported import Imported
+from collage.pipeline.result import Result
+from collage.pipeline.session import Session
+from collage.report.assemble import assemble_report
+from collage.report.data import EndToEnd, Report, SearchStats
+
+
+def assemble_result(
+    session: Session,
+    imported: Imported,
+    evaluated: Evaluated,
+    comparison: EndToEndComparison,
+    library: CompiledLibrary,
+    report: Report,
+) -> Result:
+    """The result of one optimization.
+
+    Parameters
+    ----------
+    session : Session
+        Whose scratch folder the result keeps alive.
+    imported : Imported
+        The model.
+    evaluated : Evaluated
+        The winner, and the others that run.
+    comparison : EndToEndComparison
+        Compiles the others when they are asked for.
+    library : CompiledLibrary
+        The winner's.
+    report : Report
+        Of it all.
+    """
+    winner = evaluated.winner
+    valid = [evaluation for evaluation in evaluated.evaluations if evaluation.cost.is_valid]
+    return Result(
+        model=imported.name,
+        module=winner.module,
+        partitioning=replace(winner.contender.partitioning, seconds=winner.cost.median_sec),
+        report=report,
+        targets=session.targets,
+        inputs=imported.inputs,
+        outputs=imported.outputs,
+        library=library,
+        context=session.context,
+        versions=report.versions,
+        _folder=session.folder,
+        alternatives={e.contender.name: e.module for e in valid},
+        _libraries={e.contender.name: partial(comparison.library, e) for e in valid},
+    )
+
+
+def report_of(
+    session: Session,
+    imported: Imported,
+    costing: Costing,
+    costs: WorkloadCosts,
+    covers: Covers,
+    evaluated: Evaluated,
+    wall_sec: float,
+) -> Report:
+    """The report of one optimization.
+
+    Parameters
+    ----------
+    session : Session
+        Its targets and threads.
+    imported : Imported
+        The model.
+    costing : Costing
+        Who measured, and how much.
+    costs : WorkloadCosts
+        Every cost that was asked for.
+    covers : Covers
+        Candidates and rejections.
+    evaluated : Evaluated
+        How whole models did.
+    wall_sec : float
+        What everything took.
+    """
+    winner = evaluated.winner
+    return assemble_report(
+        model=imported.name,
+        device=costing.device(),
+        versions=installed_versions(session.targets),
+        targets=session.targets,
+        graph=imported.graph,
+        chosen=winner.contender.partitioning,
+        costs=costs,
+        candidates=covers.found.candidates,
+        rejections=covers.found.rejections,
+        end_to_end=end_to_end_rows(evaluated),
+        stats=search_stats(costing, costs, covers, wall_sec),
+        outputs_max_rel_diff=winner.largest_error,
+    )
+
+
+def search_stats(
+    costing: Costing, costs: WorkloadCosts, covers: Covers, wall_sec: float
+) -> SearchStats:
+    """How much a search looked at, measured and took from the log.
+
+    Parameters
+    ----------
+    costing : Costing
+        Counts what was measured.
+    costs : WorkloadCosts
+        Count distinct workloads.
+    covers : Covers
+        Have the candidates.
+    wall_sec : float
+        What everything took.
+    """
+    measured = costing.stats()
+    return SearchStats(
+        candidates=len(covers.found.candidates),
+        distinct_workloads=costs.num_workloads,
+        measured=measured.measured,
+        from_log=measured.from_log,
+        invalid=measured.invalid,
+        wall_sec=wall_sec,
+        building_sec=measured.seconds_building,
+        running_sec=measured.seconds_running,
+        waiting_sec=measured.seconds_waiting,
+        holding_sec=measured.seconds_holding,
+    )
+
+
+def end_to_end_rows(evaluated: Evaluated) -> list[EndToEnd]:
+    """The comparison of whole models as the report shows it."""
+    return [
+        EndToEnd(
+            name=evaluation.contender.name,
+            median_sec=evaluation.cost.median_sec if evaluation.cost.is_valid else None,
+            spread_sec=evaluation.cost.spread_sec if evaluation.cost.is_valid else 0.0,
+            n=len(evaluation.cost.samples_sec),
+            chosen=evaluation is evaluated.winner,
+            note=evaluation.cost.reason,
+        )
+        for evaluation in evaluated.evaluations
+    ]
+
+
+def installed_versions(targets: TargetSet) -> dict[str, str]:
+    """Versions of this package, of TVM and of every target's libraries."""
+    versions = {
+        "collage": __version__,
+        "apache-tvm": tvm.__version__,
+        "apache-tvm-ffi": tvm_ffi.__version__,
+    }
+    for target in targets:
+        versions.update(target.implementation.probe().versions)
+    return versions

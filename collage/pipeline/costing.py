@@ -1,0 +1,227 @@
+"""Who says what candidates cost, and how whole models are compared: by measuring or by estimating.
+
+The choice is made once, here; the other stages ask a :class:`Costing`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import fields, replace
+
+from collage.backends.contract import TargetSet
+from collage.backends.contract.errors import LogError, TargetError
+from collage.candidate_costs import WorkloadCosts
+from collage.cost.base import CostModel
+from collage.cost.device import Device, policy_of
+from collage.cost.device.recorded import recorded_device
+from collage.cost.measure.replay import MeasureStats
+from collage.cost.models.measured import MeasuredCostModel
+from collage.cost.reference import evaluate
+from collage.end_to_end import EndToEndComparison, EstimatedComparison, MeasuredComparison
+from collage.pipeline.imported import Imported
+from collage.pipeline.session import Session
+
+
+class Costing(ABC):
+    """Gives a cost model, and what else follows from which one it is."""
+
+    @abstractmethod
+    def open(self) -> AbstractContextManager[CostModel]:
+        """The cost model; a time budget runs from here on.
+
+        Leaving the context ends what was begun; models that the user gave stay the user's to close.
+        """
+
+    @abstractmethod
+    def comparison(self, imported: Imported, costs: WorkloadCosts, seed: int) -> EndToEndComparison:
+        """What compares whole models; asked for while this is open.
+
+        Parameters
+        ----------
+        imported : Imported
+            The model.
+        costs : WorkloadCosts
+            Over the cost model that :meth:`open` gave.
+        seed : int
+            Of the inputs that whole models are run on.
+        """
+
+    @abstractmethod
+    def device(self) -> Mapping[str, str]:
+        """What the report says of the device."""
+
+    def stats(self) -> MeasureStats:
+        """What was measured since :meth:`open`."""
+        return MeasureStats()
+
+
+class MeasuredCosting(Costing):
+    """Costs are measured, or were and are in the log.
+
+    Parameters
+    ----------
+    session : Session
+        Targets, log and folders.
+    time_budget_sec : float, optional
+        No new candidate is measured after this.
+    given : MeasuredCostModel, optional
+        The user's own, in place of one over the session's log.
+
+    Raises
+    ------
+    TargetError
+        When there is no device of the targets' kind.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        time_budget_sec: float | None = None,
+        given: MeasuredCostModel | None = None,
+    ) -> None:
+        self._session = session
+        self._budget_sec = time_budget_sec
+        self._given = given
+        self._device = given.device(session.targets) if given is not None else find_device(session)
+        self._model: MeasuredCostModel | None = None
+        self._before = MeasureStats()
+
+    def open(self) -> AbstractContextManager[CostModel]:
+        session = self._session
+        self._model = self._given or MeasuredCostModel(
+            session.context,
+            session.database,
+            device=self._device,
+            time_budget_sec=self._budget_sec,
+            replay_only=session.replay,
+            progress=session.progress,
+        )
+        self._before = replace(self._model.stats)
+        return self._model if self._given is None else nullcontext(self._given)
+
+    def comparison(self, imported: Imported, costs: WorkloadCosts, seed: int) -> EndToEndComparison:
+        assert self._model is not None, "not opened yet"
+        inputs = imported.random_inputs(seed)
+        return MeasuredComparison(
+            imported.mod,
+            imported.graph,
+            self._session.targets,
+            self._session.context,
+            model=self._model,
+            inputs=inputs,
+            expected=evaluate(imported.mod, inputs),
+        )
+
+    def device(self) -> Mapping[str, str]:
+        threads = str(self._session.context.num_threads or self._device.cores)
+        return {"name": self._device.name, "cores": str(self._device.cores), "threads": threads}
+
+    def stats(self) -> MeasureStats:
+        assert self._model is not None, "not opened yet"
+        now, before = self._model.stats, self._before
+        return MeasureStats(
+            **{f.name: getattr(now, f.name) - getattr(before, f.name) for f in fields(now)}
+        )
+
+
+class EstimatedCosting(Costing):
+    """Costs are what a model of the user's says; nothing is run.
+
+    Parameters
+    ----------
+    session : Session
+        Targets and folders.
+    model : CostModel
+        The user's.
+    """
+
+    def __init__(self, session: Session, model: CostModel) -> None:
+        self._session = session
+        self._model = model
+
+    def open(self) -> AbstractContextManager[CostModel]:
+        return nullcontext(self._model)
+
+    def comparison(self, imported: Imported, costs: WorkloadCosts, seed: int) -> EndToEndComparison:
+        return EstimatedComparison(
+            imported.mod,
+            imported.graph,
+            self._session.targets,
+            self._session.context,
+            costs=costs,
+        )
+
+    def device(self) -> Mapping[str, str]:
+        targets = self._session.targets
+        return {"name": targets.device.architecture(targets.native.device), "estimated": "yes"}
+
+
+def choose_costing(
+    session: Session, cost_model: CostModel | None, time_budget_sec: float | None
+) -> Costing:
+    """Measuring, unless the user gave a cost model that estimates.
+
+    Parameters
+    ----------
+    session : Session
+        Targets, log and folders.
+    cost_model : CostModel or None
+        What the user gave.
+    time_budget_sec : float or None
+        No new candidate is measured after this.
+
+    Raises
+    ------
+    LogError
+        When a cost model is given for a replay, in which the log alone answers.
+    TargetError
+        When there is no device to measure on.
+    """
+    if cost_model is None:
+        return MeasuredCosting(session, time_budget_sec=time_budget_sec)
+    if session.replay:
+        raise LogError(
+            "a replay takes every cost from the log, so a cost model would never be asked: "
+            "leave out replay=True or cost_model=",
+            value=type(cost_model).__name__,
+        )
+    if isinstance(cost_model, MeasuredCostModel):
+        return MeasuredCosting(session, given=cost_model)
+    return EstimatedCosting(session, cost_model)
+
+
+def find_device(session: Session) -> Device:
+    """The device here that costs are measured on; in a replay where there is none, the log's.
+
+    Raises
+    ------
+    TargetError
+        When there is none.
+    ReplayMissError, LogError
+        In a replay, when the log is of no such device, or of several.
+    """
+    targets = session.targets
+    arch = targets.device.architecture(targets.native.device)
+    if session.replay and targets.device.unfit(arch):
+        return recorded_device(session.database.records(), arch)
+    return measured_device(targets)
+
+
+def measured_device(targets: TargetSet) -> Device:
+    """The device here that costs are measured on.
+
+    Raises
+    ------
+    TargetError
+        When there is none.
+    """
+    if not targets.device.is_here():
+        raise TargetError(
+            "there is no GPU here to measure on; to compile on estimated costs, give "
+            "cost_model=RooflineCostModel(), on the command line --estimate",
+            value=str(targets.native.device),
+        )
+    return policy_of(targets.device).detect()

@@ -1,0 +1,133 @@
+"""The middle stages: candidates are found, and covers chosen among them by their costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from collage.backends.contract import TargetSet
+from collage.backends.contract.errors import SearchError
+from collage.candidate_costs import WorkloadCosts
+from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
+from collage.end_to_end import Contender, PartitionRepair
+from collage.end_to_end.baselines import baselines, without_search
+from collage.search.dataflow import DataflowGraph
+from collage.search.lazy_search import SearchProgress, search
+from collage.search.partitioning import Partitioning
+from collage.search.rules import Found, UndominatedRule, default_rules
+
+_BATCH = 4096
+"""Candidates asked about together, more than all seeds have: libraries tune together what is asked
+together. The cost model itself stops when its time is up."""
+
+
+@dataclass(frozen=True)
+class Covers:
+    """Partitionings that are worth comparing end to end, and what they were chosen from.
+
+    Attributes
+    ----------
+    contenders : tuple of Contender
+        The search's answer first, if there is one.
+    found : Found
+        Candidates and rejections of the whole graph; empty without a search.
+    """
+
+    contenders: tuple[Contender, ...]
+    found: Found
+
+    def repaired(self, repair: PartitionRepair) -> Covers:
+        """The same without the partitions that libraries refuse, which become rejections."""
+        contenders = tuple(repair.repair(contender) for contender in self.contenders)
+        rejections = (*self.found.rejections, *repair.rejections())
+        return Covers(contenders, replace(self.found, rejections=rejections))
+
+
+def find_covers(
+    graph: DataflowGraph,
+    targets: TargetSet,
+    strategy: str,
+    costs: WorkloadCosts,
+    progress: ProgressCallback = ignore,
+) -> Covers:
+    """The search's answer and the baselines; of another strategy, its one partitioning.
+
+    Parameters
+    ----------
+    graph : DataflowGraph
+        Of the normalized module.
+    targets : TargetSet
+        What to search over.
+    strategy : str
+        ``search``, ``greedy`` or ``single:<backend>``.
+    costs : WorkloadCosts
+        What a search asks.
+    progress : callable
+        Told about the search's rounds.
+
+    Raises
+    ------
+    SearchError
+        When no partitioning covers the graph.
+    """
+    if strategy != "search":
+        return Covers((Contender(strategy, without_search(graph, targets, strategy)),), Found())
+    seeds = baselines(graph, targets)
+    costs.ask_overheads(targets.native)
+    found = find_candidates(graph, targets, progress)
+    partitioning = _search(graph, found, [seed.partitioning for seed in seeds], costs, progress)
+    if partitioning is None:
+        return Covers(tuple(seeds), found)
+    return Covers((Contender("search", partitioning), *seeds), found)
+
+
+def find_candidates(
+    graph: DataflowGraph, targets: TargetSet, progress: ProgressCallback = ignore
+) -> Found:
+    """Every candidate worth a measurement, and why not the others.
+
+    Parameters
+    ----------
+    graph : DataflowGraph
+        Of the normalized module.
+    targets : TargetSet
+        Whose rules and patterns find them.
+    progress : callable
+        Told how many they are.
+    """
+    progress(ProgressEvent("enumerate", 0, 1, "looking for candidates"))
+    found = UndominatedRule(default_rules(targets)).find(graph)
+    progress(ProgressEvent("enumerate", 1, 1, f"{len(found.candidates)} candidates"))
+    return found
+
+
+def _search(
+    graph: DataflowGraph,
+    found: Found,
+    seeds: Sequence[Partitioning],
+    costs: WorkloadCosts,
+    progress: ProgressCallback,
+) -> Partitioning | None:
+    """The cheapest cover; None when the time was up before one was measured throughout."""
+
+    def on_round(step: SearchProgress) -> None:
+        done, total = step.evaluated, step.evaluated + step.pending
+        message = f"round {step.rounds}: at best {step.optimistic_sec * 1e3:.2f} ms"
+        progress(ProgressEvent("search", done, total, message))
+
+    try:
+        result = search(
+            graph,
+            found.candidates,
+            costs,
+            seeds=seeds,
+            batch_size=_BATCH,
+            should_stop=lambda: costs.out_of_time,
+            on_round=on_round,
+        )
+    except SearchError:
+        # With the time spent, candidates that were not measured count as unusable.
+        if not costs.out_of_time:
+            raise
+        return None
+    return result.partitioning

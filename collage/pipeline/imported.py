@@ -1,0 +1,101 @@
+"""The first stage: a model becomes a canonical module and its dataflow graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+
+from collage.backends.devices import DeviceKind
+from collage.bundle.bundle import random_array
+from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
+from collage.importers import load_model
+from collage.normalize import normalize
+from collage.passes.channels_last import to_channels_last
+from collage.passes.combine_parallel_matmul import combine_parallel_matmul
+from collage.passes.expand_attention import expand_attention
+from collage.search.dataflow import DataflowGraph
+from collage.tensor_info import TensorInfo
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A model, ready to be searched over.
+
+    Attributes
+    ----------
+    name : str
+        For the report and the bundle.
+    mod : tvm.IRModule
+        The normalized module.
+    graph : DataflowGraph
+        Of its ``main``.
+    inputs, outputs : tuple of TensorInfo
+        In the order of ``main``'s parameters and results.
+    """
+
+    name: str
+    mod: tvm.IRModule
+    graph: DataflowGraph
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+
+    def random_inputs(self, seed: int) -> list[NDArray[Any]]:
+        """Arrays to run the model on, the same for the same seed."""
+        return [np.asarray(random_array(info, seed + i)) for i, info in enumerate(self.inputs)]
+
+
+def import_model(
+    model: Any,
+    device: DeviceKind,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    allow_code: bool = False,
+    progress: ProgressCallback = ignore,
+) -> Imported:
+    """Import a model and bring it into the form that a device's backends want.
+
+    Parameters
+    ----------
+    model : tvm.IRModule, path, onnx.ModelProto or torch.export.ExportedProgram
+        See :func:`collage.importers.load_model`.
+    device : DeviceKind
+        What it is going to run on.
+    shapes : mapping of str to sequence of int, optional
+        For inputs with open dimensions.
+    allow_code : bool
+        Whether a TVMScript ``.py`` file may be run.
+    progress : callable
+        Told about the steps.
+
+    Raises
+    ------
+    ModelError
+        When it cannot be imported.
+    ShapeError
+        When an input's shape is missing or wrong.
+    """
+    name = str(model) if isinstance(model, str | Path) else type(model).__name__
+    progress(ProgressEvent("import", 0, 2, name))
+    loaded = load_model(model, shapes=shapes, allow_code=allow_code)
+    progress(ProgressEvent("import", 1, 2, "normalizing"))
+    mod = normalize_for(device, loaded.mod)
+    graph = DataflowGraph.from_function(mod["main"], mod)
+    progress(ProgressEvent("import", 2, 2, f"{len(graph)} operators"))
+    return Imported(loaded.name, mod, graph, loaded.inputs, loaded.outputs)
+
+
+def normalize_for(device: DeviceKind, mod: tvm.IRModule) -> tvm.IRModule:
+    """The canonical form of a module, as a device wants it."""
+    mod = normalize(mod)
+    if device.channels_last:
+        mod = combine_parallel_matmul(to_channels_last(mod))
+    if device.has_attention:
+        return mod
+    expanded = expand_attention(mod)
+    return mod if expanded is mod else normalize(expanded)

@@ -1,0 +1,95 @@
+"""Where an optimization happens: its targets, its log, its folders, and who is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from collage.backends.compile import library_needs
+from collage.backends.contract import BuildContext, TargetSet
+from collage.config import Config
+from collage.cost.database.jsonl import Database
+from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
+from collage.targets import TargetLike, resolve_targets
+
+
+@dataclass(frozen=True)
+class Session:
+    """What all stages of one optimization share.
+
+    Attributes
+    ----------
+    targets : TargetSet
+        What the user gave, validated.
+    context : BuildContext
+        Cache and scratch folders, threads, compiler, log of tuning.
+    database : Database
+        The log; in memory where the user gave none.
+    folder : TemporaryDirectory
+        The scratch folder, which goes with the last who refers to it.
+    progress : callable
+        Told about every step.
+    """
+
+    targets: TargetSet
+    context: BuildContext
+    database: Database
+    folder: TemporaryDirectory[str] = field(repr=False)
+    progress: ProgressCallback = ignore
+
+    @property
+    def replay(self) -> bool:
+        """Whether nothing may be measured or tuned that the log does not hold."""
+        return self.context.replay
+
+
+def open_session(
+    targets: Sequence[TargetLike],
+    *,
+    log: str | Path | None = None,
+    replay: bool = False,
+    num_threads: int | None = None,
+    progress: ProgressCallback | None = None,
+) -> Session:
+    """Resolve the targets and open the log.
+
+    Parameters
+    ----------
+    targets : sequence
+        As the user wrote them.
+    log : path, optional
+        The log's file.
+    replay : bool
+        Measure nothing and leave the log as it is.
+    num_threads : int, optional
+        Threads of every backend's kernels; by default the environment's.
+    progress : callable, optional
+        Told about every step, and what is wrong with the log's lines.
+
+    Raises
+    ------
+    TargetError
+        On unknown targets, and on those whose libraries one process cannot load together.
+    LogError
+        When the log cannot be read.
+    """
+    resolved = resolve_targets(targets)
+    library_needs(resolved)  # Refuses targets whose libraries clash, before any work is done.
+    config = Config.from_environment()
+    place = Path(log).absolute() if log is not None else None
+    database = Database(place, read_only=replay)
+    folder = TemporaryDirectory(prefix="collage-")
+    context = BuildContext(
+        config.cache_dir,
+        Path(folder.name),
+        config.num_threads if num_threads is None else num_threads,
+        config.cxx,
+        tuning_log=place,
+        replay=replay,
+    )
+    progress = ignore if progress is None else progress
+    for problem in database.problems:
+        progress(ProgressEvent("log", 0, 0, f"{log}: {problem}; skipped"))
+    return Session(resolved, context, database, folder, progress)
