@@ -12,7 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from collage._version import __version__
-from collage.backends.contract import set_default_context
+from collage.backends.contract.context import set_default_context
 from collage.config import Config
 
 if TYPE_CHECKING:

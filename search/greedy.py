@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collage.backends.contract import BackendTarget, Granularity, is_native
+from collage.backends.contract import BackendTarget, Granularity, TargetSet
 from collage.backends.contract.errors import SearchError
 from collage.search.byoc import choose_matches, merge_composites
 from collage.search.candidates import Candidate
@@ -23,7 +23,7 @@ from collage.search.rules.host import is_host
 
 def greedy(
     graph: DataflowGraph,
-    targets: Sequence[BackendTarget],
+    targets: TargetSet,
     priority: Sequence[str] | None = None,
     origin: str = "greedy",
 ) -> Partitioning:
@@ -33,8 +33,8 @@ def greedy(
     ----------
     graph : DataflowGraph
         What is to be covered.
-    targets : sequence of BackendTarget
-        Exactly those to use, at least one of them native.
+    targets : TargetSet
+        Exactly those to use.
     priority : sequence of str, optional
         Names of external backends, the first to choose first; in the order of ``targets`` if left
         out. Backends that are not named get nothing.
@@ -49,7 +49,7 @@ def greedy(
     Raises
     ------
     SearchError
-        When there is no native target, or a name in ``priority`` is no target's.
+        When a name in ``priority`` is no external target's.
 
     Examples
     --------
@@ -68,10 +68,7 @@ def greedy(
     >>> [(c.backend, c.nodes) for c in greedy(graph, targets).candidates]
     [('onednn', 3)]
     """
-    native = next((target for target in targets if is_native(target)), None)
-    if native is None:
-        raise SearchError("no target compiles through TVM; add one, for example 'llvm'", value=None)
-    external = {target.backend: target for target in targets if not is_native(target)}
+    external = {target.backend: target for target in targets.external}
     order = list(external) if priority is None else list(priority)
     for name in order:
         if name not in external:
@@ -83,7 +80,8 @@ def greedy(
         taken |= sum(match.nodes for match in fresh)
         chosen += fresh
     regions = [region for region in _merge(graph, chosen) if region_verdict(graph, region)]
-    return make_partitioning(graph, [*regions, *cover_rest(graph, regions, native)], None, origin)
+    rest = cover_rest(graph, regions, targets.native)
+    return make_partitioning(graph, [*regions, *rest], None, origin)
 
 
 def single_backend(
@@ -113,7 +111,7 @@ def single_backend(
     >>> [(c.backend, c.nodes) for c in single_backend(graph, tvm, tvm).candidates]
     [('tvm', 3)]
     """
-    targets = [native] if is_native(target) else [target, native]
+    targets = TargetSet(native, () if target == native else (target,))
     return greedy(graph, targets, origin=f"single:{target.backend}")
 
 

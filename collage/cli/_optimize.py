@@ -102,10 +102,14 @@ def optimize(
         raise ModelError(f"there is no file '{model}'", value=model)
     if replay and log is None:
         raise LogError("--replay needs --log FILE", value=None)
-    if estimate and (replay or time_budget is not None):
+    if estimate and replay:
         raise LogError(
-            "--estimate measures nothing: leave out --replay and --time-budget", value=log
+            "--estimate measures nothing but takes costs from a data sheet, --replay takes them "
+            "from the log: leave one of them out",
+            value=log,
         )
+    if estimate and time_budget is not None:
+        raise LogError("--estimate measures nothing: leave out --time-budget", value=time_budget)
     if log is not None:
         check_log(log, must_exist=replay)
 

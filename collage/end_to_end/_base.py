@@ -68,7 +68,17 @@ class Evaluation(Lowered):
 
     @classmethod
     def of(cls, lowered: Lowered, cost: Cost, largest_error: float | None = None) -> Evaluation:
-        """The evaluation of a lowered contender."""
+        """The evaluation of a lowered contender.
+
+        Parameters
+        ----------
+        lowered : Lowered
+            What was evaluated.
+        cost : Cost
+            What it takes, or why it does not run.
+        largest_error : float, optional
+            How far off it was.
+        """
         return cls(lowered.contender, lowered.module, lowered.key, cost, largest_error)
 
 

@@ -13,7 +13,15 @@ _SINGLE = "single:"
 
 
 def baselines(graph: DataflowGraph, targets: TargetSet) -> list[Contender]:
-    """What a search's answer has to beat: each backend alone, and greedy where that differs."""
+    """What a search's answer has to beat: each backend alone, and greedy where that differs.
+
+    Parameters
+    ----------
+    graph : DataflowGraph
+        Of the normalized module.
+    targets : TargetSet
+        What they may use.
+    """
     found = [
         Contender(f"{_SINGLE}{target.backend}", single_backend(graph, target, targets.native))
         for target in targets
@@ -41,13 +49,28 @@ def without_search(graph: DataflowGraph, targets: TargetSet, strategy: str) -> P
 
 
 def taking_part(strategy: str, targets: TargetSet) -> list[BackendTarget]:
-    """The targets that a strategy may use, besides TVM itself."""
+    """The targets that a strategy may use, besides TVM itself.
+
+    Parameters
+    ----------
+    strategy : str
+        A valid one.
+    targets : TargetSet
+        What the user gave.
+    """
     name = strategy.removeprefix(_SINGLE)
     return [target for target in targets if name in ("search", "greedy", target.backend)]
 
 
 def check_strategy(strategy: str, targets: TargetSet) -> None:
     """Refuse a strategy that is none.
+
+    Parameters
+    ----------
+    strategy : str
+        What the user gave.
+    targets : TargetSet
+        With which it has to be possible.
 
     Raises
     ------

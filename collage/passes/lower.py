@@ -11,7 +11,6 @@ import tvm
 from tvm import relax
 
 from collage.backends.contract import PARTITION_ATTR, ExternalBackend
-from collage.backends.contract.registry import get_backend
 from collage.passes.align_weights import align_weights
 from collage.rewrite import map_leaves
 from collage.search.candidates import Candidate
@@ -174,7 +173,7 @@ class _MainWriter:
 
     def emit_partition(self, candidate: Candidate, name: str) -> None:
         inputs, outputs = boundary(self.graph, candidate.nodes)
-        backend = get_backend(candidate.backend)
+        backend = candidate.target.implementation
         if isinstance(backend, ExternalBackend):
             function = _external_function(self.graph, candidate, inputs, outputs, name)
         else:

@@ -85,7 +85,7 @@ class MeasuredCosting(Costing):
         self._session = session
         self._budget_sec = time_budget_sec
         self._given = given
-        self._device = given.device(session.targets) if given is not None else find_device(session)
+        self._device = given.device(session.targets) if given is not None else _find_device(session)
         self._model: MeasuredCostModel | None = None
         self._before = MeasureStats()
 
@@ -193,7 +193,7 @@ def choose_costing(
     return EstimatedCosting(session, cost_model)
 
 
-def find_device(session: Session) -> Device:
+def _find_device(session: Session) -> Device:
     """The device here that costs are measured on; in a replay where there is none, the log's.
 
     Raises
@@ -207,10 +207,10 @@ def find_device(session: Session) -> Device:
     arch = targets.device.architecture(targets.native.device)
     if session.replay and targets.device.unfit(arch):
         return recorded_device(session.database.records(), arch)
-    return measured_device(targets)
+    return _measured_device(targets)
 
 
-def measured_device(targets: TargetSet) -> Device:
+def _measured_device(targets: TargetSet) -> Device:
     """The device here that costs are measured on.
 
     Raises

@@ -84,13 +84,13 @@ def import_model(
     progress(ProgressEvent("import", 0, 2, name))
     loaded = load_model(model, shapes=shapes, allow_code=allow_code)
     progress(ProgressEvent("import", 1, 2, "normalizing"))
-    mod = normalize_for(device, loaded.mod)
+    mod = _normalized(device, loaded.mod)
     graph = DataflowGraph.from_function(mod["main"], mod)
     progress(ProgressEvent("import", 2, 2, f"{len(graph)} operators"))
     return Imported(loaded.name, mod, graph, loaded.inputs, loaded.outputs)
 
 
-def normalize_for(device: DeviceKind, mod: tvm.IRModule) -> tvm.IRModule:
+def _normalized(device: DeviceKind, mod: tvm.IRModule) -> tvm.IRModule:
     """The canonical form of a module, as a device wants it."""
     mod = normalize(mod)
     if device.channels_last:

@@ -87,7 +87,15 @@ class Prefetch:
 
 
 def missing(targets: Sequence[BackendTarget], context: BuildContext) -> list[Compilation]:
-    """What the targets' libraries will need, whatever the model is, and the cache lacks."""
+    """What the targets' libraries will need, whatever the model is, and the cache lacks.
+
+    Parameters
+    ----------
+    targets : sequence of BackendTarget
+        Whose backends are asked.
+    context : BuildContext
+        Has the compiler and the cache folder.
+    """
     found: dict[Path, Compilation] = {}
     for backend, target in members_of(Precompiles, targets):
         # Who cannot say what it needs now, says why when it compiles.

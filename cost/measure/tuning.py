@@ -9,7 +9,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from collage.backends.contract import BackendTarget, BuildContext, Tunable
 from collage.backends.contract.errors import MeasurementError
-from collage.backends.contract.registry import get_backend
 from collage.cost.config import MeasureConfig
 from collage.cost.device import DevicePolicy
 from collage.cost.measure.replay import Question
@@ -53,7 +52,7 @@ class Tuning:
         self._workers: set[WorkerProcess] = set()
         by_target: dict[BackendTarget, list[Workload]] = {}
         for workload, target in questions if policy.kind.compiles_beside else ():
-            if isinstance(get_backend(target.backend), Tunable):
+            if isinstance(target.implementation, Tunable):
                 by_target.setdefault(target, []).append(workload)
         wanted = {target: found for target, found in by_target.items() if len(found) > 1}
         self._pool = ThreadPoolExecutor(max(1, len(wanted)), thread_name_prefix="collage-tuning")

@@ -17,7 +17,6 @@ from collage.backends.contract.registry import (
     BUILTIN,
     ENTRY_POINT_GROUP,
     backend_names,
-    get_backend,
     register_backend,
 )
 
@@ -32,8 +31,10 @@ def plugins_for(targets: Iterable[BackendTarget]) -> list[str]:
     """
     found = {*BUILTIN, *(entry.name for entry in metadata.entry_points(group=ENTRY_POINT_GROUP))}
     plugins = set()
-    for name in {target.backend for target in targets} - found:
-        kind = type(get_backend(name))
+    for target in targets:
+        if target.backend in found:
+            continue
+        name, kind = target.backend, type(target.implementation)
         if kind.__module__ == "__main__" or "<locals>" in kind.__qualname__:
             raise TargetError(
                 f"backend '{name}' cannot be measured: its class {kind.__qualname__} must stand at "

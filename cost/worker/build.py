@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from collage.backends.compile import compile_module, external_functions
 from collage.backends.contract import ExternalBackend, Tunable
-from collage.backends.contract.registry import get_backend
 from collage.cost.processes.messages import Build, Built, Compiled, CompileModel, Done, Tune
 from collage.cost.processes.staging import compile_to_measure, stage_to_measure
 from collage.cost.reference import evaluate
@@ -43,7 +42,7 @@ def build(request: Build) -> Built:
 def tune(request: Tune) -> Done:
     """Have a backend choose what runs many workloads, before they are built one by one."""
     target = request.target.target()
-    backend = get_backend(target.backend)
+    backend = target.implementation
     assert isinstance(backend, ExternalBackend) and isinstance(backend, Tunable)
     functions = [
         function

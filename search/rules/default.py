@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from collage.backends.contract import BackendTarget, Granularity, is_native
-from collage.backends.contract.errors import SearchError
+from collage.backends.contract import BackendTarget, Granularity, TargetSet
 from collage.search.dataflow import DataflowGraph
 from collage.search.rules._base import Found, PartitionRule
 from collage.search.rules.accepted import AcceptedRule
@@ -23,9 +20,7 @@ from collage.search.subgraph import SubGraphLimits
 _FUSION_LIMITS = CombineLimits(max_parts=6, max_per_seed=24)
 
 
-def default_rules(
-    targets: Sequence[BackendTarget], region_limits: RegionLimits | None = None
-) -> PartitionRule:
+def default_rules(targets: TargetSet, region_limits: RegionLimits | None = None) -> PartitionRule:
     """Everything worth trying for these targets.
 
     For a native backend: single operators, the groups ``FuseOps`` would make, and smaller ones. For
@@ -33,8 +28,8 @@ def default_rules(
 
     Parameters
     ----------
-    targets : sequence of BackendTarget
-        At least one native; the first native one also runs what stays in ``main``.
+    targets : TargetSet
+        The native one also runs what stays in ``main``.
     region_limits : RegionLimits, optional
         How many regions to propose for backends that compile whole graphs.
 
@@ -42,11 +37,6 @@ def default_rules(
     -------
     PartitionRule
         Finds only valid candidates, which together cover every graph.
-
-    Raises
-    ------
-    SearchError
-        When there is no native target.
 
     Examples
     --------
@@ -66,15 +56,8 @@ def default_rules(
     >>> sorted({(c.backend, c.nodes) for c in found.candidates if not c.inline})
     [('onednn', 1), ('onednn', 2), ('onednn', 3), ('tvm', 1), ('tvm', 2), ('tvm', 3)]
     """
-    native = [target for target in targets if is_native(target)]
-    if not native:
-        raise SearchError("no target compiles through TVM; add one, for example 'llvm'", value=None)
-    rules: list[PartitionRule] = [HostRule(native[0])]
-    for target in targets:
-        if is_native(target):
-            rules.append(_native_rule(target))
-        else:
-            rules.append(_external_rule(target, region_limits))
+    rules = [HostRule(targets.native), _native_rule(targets.native)]
+    rules += [_external_rule(target, region_limits) for target in targets.external]
     # Whatever a rule of a backend does: nothing that is not convex gets through.
     return OnlyValidRule(UnionRule(rules), SubGraphLimits())
 

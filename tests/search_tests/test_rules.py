@@ -12,8 +12,8 @@ from tvm import relax
 from tvm.relax import op
 from tvm.relax.dpl import is_op, wildcard
 
-from collage.backends.contract import PatternTriple
-from collage.backends.contract.errors import SearchError
+from collage.backends.contract import PatternTriple, TargetSet
+from collage.backends.contract.errors import TargetError
 from collage.search.candidates import Candidate
 from collage.search.costs import TableCosts
 from collage.search.dataflow import DataflowGraph, bits
@@ -141,7 +141,7 @@ def test_region_limits_bound_the_number() -> None:
     few = RegionLimits(max_joined=2, max_small_per_composite=1, max_blocks=3, max_cuts=2)
     counts = []
     for limits in (few, RegionLimits()):
-        found = default_rules([TVM_TARGET, REGION_TARGET], limits).find(graph)
+        found = default_rules(TargetSet(TVM_TARGET, (REGION_TARGET,)), limits).find(graph)
         counts.append(sum(len(c.composites) > 1 for c in found.candidates))
     assert 0 < counts[0] < counts[1] < 300
 
@@ -149,7 +149,7 @@ def test_region_limits_bound_the_number() -> None:
 def test_wide_operators_are_not_joined_with_some_of_their_branches() -> None:
     for branches in (2, 4, 20):
         graph = DataflowGraph.from_function(networks.wide(branches))
-        found = default_rules([TVM_TARGET, REGION_TARGET]).find(graph)
+        found = default_rules(TargetSet(TVM_TARGET, (REGION_TARGET,))).find(graph)
         names = [ops(graph, c.nodes) for c in found.candidates if c.rule == "joined"]
         joined = any("concat" in n[:-1] and n.count("nn.conv2d") > 1 for n in names)
         assert joined == (branches == 2)
@@ -247,7 +247,7 @@ def test_what_stays_in_main_is_inline() -> None:
         return net.emit(op.reshape(y, (2, 1)))
 
     graph = DataflowGraph.from_function(networks.function((4,), body))
-    found = default_rules([TVM_TARGET]).find(graph)
+    found = default_rules(TargetSet(TVM_TARGET)).find(graph)
     inline = {graph.op_name(c.nodes.bit_length() - 1) for c in found.candidates if c.inline}
     assert inline == {"tuple_get_item", "reshape", "var"}
     not_inline = {tuple(ops(graph, c.nodes)) for c in found.candidates if not c.inline}
@@ -288,8 +288,8 @@ def test_calls_of_compiled_functions_stay_in_main() -> None:
 
 
 def test_some_target_must_compile_through_tvm() -> None:
-    with pytest.raises(SearchError, match="compiles through TVM"):
-        default_rules([REGION_TARGET])
+    with pytest.raises(TargetError, match="compile through TVM"):
+        TargetSet.of([REGION_TARGET])
 
 
 def test_candidates_print_their_backend() -> None:

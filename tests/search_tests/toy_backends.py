@@ -16,6 +16,7 @@ from collage.backends.contract import (
     Granularity,
     Match,
     PatternTriple,
+    TargetSet,
     Verdict,
     registry,
 )
@@ -111,7 +112,7 @@ class OperatorToy(_ToyBackend):
 
 REGION_TARGET = BackendTarget("toyregion", DEVICE)
 OPERATOR_TARGET = BackendTarget("toyop", DEVICE)
-ALL_TARGETS = [TVM_TARGET, REGION_TARGET, OPERATOR_TARGET]
+ALL_TARGETS = TargetSet(TVM_TARGET, (REGION_TARGET, OPERATOR_TARGET))
 
 
 def register() -> None:

@@ -11,6 +11,7 @@ from tvm import relax
 from tvm.relax import op
 
 from benchmarks.gpu.cases._tensorrt_case import LAST, module, weights
+from collage.backends.contract import TargetSet
 from collage.backends.tensorrt import library as adapter
 from collage.backends.tensorrt.problem import NetworkWriter
 from collage.cost.reference import evaluate
@@ -190,7 +191,7 @@ def test_regions_without_products_are_left_to_tvm(remove: bool) -> None:
     partitioned = support.partition(mod, wanted)
     assert len(partitioned.functions) == (1 if remove else 2)
     graph = DataflowGraph.from_function(mod["main"], mod)
-    found = default_rules([support.native(), wanted]).find(graph)
+    found = default_rules(TargetSet(support.native(), (wanted,))).find(graph)
     held = {c.nodes for c in found.candidates if c.backend == "tensorrt"}
     products = {i for i in range(len(graph)) if graph.op_name(i) == "matmul"}
     assert held and all(any(n >> i & 1 for i in products) for n in held) is remove

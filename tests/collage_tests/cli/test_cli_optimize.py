@@ -103,13 +103,20 @@ def test_an_estimate_brings_a_cost_model_of_its_own(
     assert [type(cost_model) for cost_model in given] == [RooflineCostModel]
 
 
-@pytest.mark.parametrize("other", ["--replay --log x.jsonl", "--time-budget 3"])
+@pytest.mark.parametrize(
+    ("other", "advice"),
+    [
+        ("--replay --log x.jsonl", "--replay takes them from the log: leave one of them out"),
+        ("--time-budget 3", "leave out --time-budget"),
+    ],
+)
 def test_an_estimate_measures_nothing(
-    model: Path, tmp_path: Path, other: str, capfd: pytest.CaptureFixture[str]
+    model: Path, tmp_path: Path, other: str, advice: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     text = f"optimize {model} -t cuda:arch=sm_90a -o {tmp_path / 'b'} --estimate {other}"
     assert main(text.split()) == 2
-    assert "--estimate measures nothing" in capfd.readouterr().err
+    error = capfd.readouterr().err
+    assert "--estimate measures nothing" in error and advice in " ".join(error.split())
 
 
 def _noisy(*_: Any, progress: Callable[[ProgressEvent], None], **__: Any) -> _Result:

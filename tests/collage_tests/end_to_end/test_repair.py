@@ -14,7 +14,7 @@ from tvm.relax import op
 
 import collage
 from benchmarks.gpu.cases._tensorrt_case import module, weights
-from collage.backends.contract import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget, BuildContext, TargetSet
 from collage.backends.contract.errors import ReplayMissError
 from collage.backends.contract.registry import get_backend
 from collage.candidate_costs import WorkloadCosts
@@ -91,7 +91,7 @@ def test_a_refused_region_goes_back_to_tvm(
     pytest.importorskip("tensorrt_rtx")
     # In bfloat16 TensorRT for RTX has no transposed convolution, as it says while it builds.
     target = support.target(use_bf16=True)
-    before = Contender("greedy", greedy(graph, [support.native(), target]))
+    before = Contender("greedy", greedy(graph, TargetSet(support.native(), (target,))))
     repair, costs, events = _repair_of(model, graph, tmp_path)
     after = repair.repair(before)
     held = partition_names(before.partitioning)
@@ -119,7 +119,7 @@ def test_what_is_accepted_stays_as_it_was(
     model: tvm.IRModule, graph: DataflowGraph, tmp_path: Path
 ) -> None:
     pytest.importorskip("tensorrt_rtx")
-    contender = Contender("greedy", greedy(graph, [support.native(), support.target()]))
+    contender = Contender("greedy", greedy(graph, TargetSet(support.native(), (support.target(),))))
     repair, _, events = _repair_of(model, graph, tmp_path)
     assert repair.repair(contender) is contender
     assert not repair.refusals and not events
@@ -131,7 +131,7 @@ def test_a_replay_asks_the_log_alone(
 ) -> None:
     pytest.importorskip("tensorrt_rtx")
     target = support.target(use_bf16=True)
-    contender = Contender("greedy", greedy(graph, [support.native(), target]))
+    contender = Contender("greedy", greedy(graph, TargetSet(support.native(), (target,))))
 
     class Log(RooflineCostModel):
         """Knows of one failure only."""

@@ -180,7 +180,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     profiler = dataclasses.replace(favour_second(), device=H200.name)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLLAGE_CACHE_DIR", str(new_cache(folder)))
-        patch.setattr(costing, "measured_device", lambda targets: H200)
+        patch.setattr(costing, "_measured_device", lambda targets: H200)
         patch.setattr(Measurer, "measure", record_candidates)
         patch.setattr(Measurer, "compile_models", compile_search_alone)
         patch.setattr(Measurer, "measure_models", record_models)
