@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
 from rich.console import Console
 
 PIPE_WIDTH = 160
@@ -27,7 +27,9 @@ def err() -> Console:
 
 def print_json(value: Any) -> None:
     """One JSON object on standard output, and nothing else."""
-    sys.stdout.write(json.dumps(value, indent=1, allow_nan=False, default=str) + "\n")
+    # Infinity and not-a-number, which JSON cannot write, become null.
+    text = msgspec.json.encode(value, enc_hook=str)
+    sys.stdout.write(msgspec.json.format(text, indent=1).decode() + "\n")
 
 
 @contextmanager

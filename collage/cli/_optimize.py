@@ -167,7 +167,6 @@ def _print(report: Report, folder: Path, log: Path | None) -> None:
 def _as_json(report: Report, folder: Path, log: Path | None) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from collage.report.codec import encode
     from collage.report.palette import backend_colors
     from collage.report.views import shares
 
@@ -181,7 +180,7 @@ def _as_json(report: Report, folder: Path, log: Path | None) -> dict[str, Any]:
         }
         for share in shares(report, backend_colors(report.backend_labels()))
     ]
-    value = {
+    return {
         **_places(folder, log),
         "model": report.model,
         "backends": backends,
@@ -189,7 +188,6 @@ def _as_json(report: Report, folder: Path, log: Path | None) -> dict[str, Any]:
         "search": asdict(report.search),
         "outputs_max_rel_diff": report.outputs_max_rel_diff,
     }
-    return dict(encode(value))
 
 
 def _places(folder: Path, log: Path | None) -> dict[str, str]:

@@ -11,8 +11,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from collage.backends.contract.errors import BundleError
-from collage.report.codec import decode, encode
+from collage.report.codec import decode
 
 SCHEMA_VERSION = 1
 
@@ -197,8 +199,9 @@ class Report:
 
     def to_json(self) -> str:
         """This report as a JSON document, one key per field and ``schema_version``."""
-        value = {"schema_version": SCHEMA_VERSION, **encode(dataclasses.asdict(self))}
-        return json.dumps(value, indent=1, allow_nan=False) + "\n"
+        # Infinity and not-a-number, which JSON cannot write, become null.
+        text = msgspec.json.encode({"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self)})
+        return msgspec.json.format(text, indent=1).decode() + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Report:
@@ -221,7 +224,7 @@ class Report:
             )
         try:
             return decode(cls, value)
-        except (TypeError, ValueError) as err:
+        except msgspec.ValidationError as err:
             raise BundleError(f"the report is damaged: {err}", value=None) from err
 
     def backend_labels(self) -> list[str]:
