@@ -1,16 +1,17 @@
 """MetaSchedule on request: each distinct kernel is tuned once on this machine's device.
 
-Records are kept per target in the build cache (MetaSchedule's own JSON database), so a kernel that
-occurs again, in another partition, model or process, costs nothing.
+A kernel's fastest trial is remembered, so a kernel that occurs again, in another partition, model
+or process, costs nothing.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib.util
+import tempfile
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from dataclasses import dataclass, field
+from typing import Any
 
 import tvm
 import tvm_ffi
@@ -18,18 +19,59 @@ from tvm import tirx
 from tvm.s_tir import meta_schedule as ms
 
 from collage.backends.contract import BackendTarget, BuildContext
-from collage.backends.contract.errors import ReplayMissError, TargetError
+from collage.backends.contract.errors import CodegenError, TargetError
 from collage.backends.contract.requirements import install_extra
-from collage.backends.toolchain import cuda_runtime
+from collage.backends.devices import CUDA, device_of
+from collage.backends.storage.tuning_record import TuningRecord
+from collage.backends.storage.tuning_stage import TuningStage
+from collage.backends.storage.tuning_store import TuningStore
+from collage.backends.toolchain import cuda_runtime, cuda_toolkit
 from collage.backends.tvm.cpu.schedules import Machine
 from collage.backends.tvm.options import TVMOptions
 
+SCHEMA = 1
+"""Of this backend's records in the tuning store."""
+
 TRIALS_PER_ROUND = 32
 SEED = 1
+_FAILED_SEC = 1e9
 
 _BUILD_TIMEOUT_SEC = 240.0
 """MetaSchedule's own 30 s are gone on a slow or busy machine before a worker's first build begins:
 it imports TVM's tensor intrinsics, which are parsed one by one. All trials would fail."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel to be scheduled; equal ones share a finding.
+
+    Attributes
+    ----------
+    digest : str
+        Of its structure.
+    arguments : tuple of str
+        Their shapes and dtypes.
+    func : tirx.PrimFunc
+        One with this structure.
+    """
+
+    digest: str
+    arguments: tuple[str, ...]
+    func: tirx.PrimFunc = field(compare=False)
+
+    @classmethod
+    def of(cls, func: tirx.PrimFunc) -> Kernel:
+        """The kernel that a function is; its name does not count."""
+        texts = (f"{'x'.join(str(int(n)) for n in p.shape)}:{p.dtype}" for p in func.params)
+        digest = tvm_ffi.structural_hash(_normalized(func)) & (2**64 - 1)
+        return cls(f"{digest:016x}", tuple(texts), func)
+
+
+@dataclass(frozen=True)
+class Best:
+    """The fastest trial, as MetaSchedule writes it in JSON; None where none ran."""
+
+    trial: Any
 
 
 def tune_kernels(
@@ -43,6 +85,8 @@ def tune_kernels(
         Fused and unscheduled.
     target : BackendTarget
         Its option ``tuning_trials`` bounds the measurements per distinct kernel.
+    context : BuildContext
+        Where to build and what to remember trials in.
 
     Returns
     -------
@@ -52,31 +96,129 @@ def tune_kernels(
     Raises
     ------
     TargetError
-        When this machine has no device of the target's kind to measure on.
+        When a kernel is not known, and this machine has no device of the target's kind.
     ReplayMissError
         In a replay, when a kernel was not tuned before.
     """
-    if not context.replay:
-        require_tuner(target.device)
-    device = tuning_target(target.device, context)
-    options: TVMOptions = target.options
-    folder = records_folder(target, context)
-    folder.mkdir(parents=True, exist_ok=True)
-    database = ms.database.JSONDatabase(work_dir=str(folder))
-    unknown = [func for func in funcs if not _is_known(func, database)]
-    if unknown and context.replay:
-        raise ReplayMissError(
-            f"MetaSchedule's records hold no trials of {len(unknown)} kernels; without a replay "
-            "they are made",
-            value=len(unknown),
+    tuner = Tuner(TuningStore.of("tvm", SCHEMA, context), target, context)
+    kernels = [Kernel.of(func) for func in funcs]
+    best = tuner.answers(kernels)
+    return [tuner.scheduled(kernel.func, best[kernel]) for kernel in kernels]
+
+
+class Tuner(TuningStage[Kernel, Best]):
+    """Tries schedules for kernels, one kernel after the other.
+
+    Parameters
+    ----------
+    store : TuningStore
+        What was found before, and where findings go.
+    target : BackendTarget
+        With this backend's options.
+    context : BuildContext
+        Where to build.
+    """
+
+    def __init__(self, store: TuningStore, target: BackendTarget, context: BuildContext) -> None:
+        super().__init__(store)
+        self._options: TVMOptions = target.options
+        self._context = context
+        self._target = tuning_target(target.device, context)
+
+    @property
+    def device(self) -> dict[str, Any] | None:
+        kind = device_of(self._target)
+        arch = kind.architecture(self._target)
+        if kind is not CUDA:
+            return {"name": arch}
+        capability, name = cuda_toolkit.compute_capability(arch), cuda_runtime.device_name(arch)
+        if name is None:
+            return self.store.device_elsewhere(capability)
+        return {"name": name, "compute_capability": capability}
+
+    def key(self, question: Kernel) -> dict[str, Any]:
+        return {
+            "kernel": question.digest,
+            "arguments": question.arguments,
+            "target": {str(k): str(v) for k, v in self._target.export().items()},
+            "tvm": str(tvm.__version__),
+        }
+
+    def describe(self, question: Kernel) -> str:
+        return f"a kernel of {', '.join(question.arguments)}"
+
+    def read(self, question: Kernel, record: TuningRecord) -> Best:
+        return Best(record.result["trial"])
+
+    def measure(
+        self, questions: Sequence[Kernel], failed: dict[Kernel, CodegenError]
+    ) -> dict[Kernel, Best]:
+        require_tuner(self._target)
+        is_gpu = device_of(self._target) is CUDA
+        compile_here = functools.partial(
+            compile_with_nvcc, self._context, str(self._target.attrs.get("arch", ""))
         )
-    if unknown:
-        # One task per distinct kernel: equal ones share a record.
-        distinct: dict[int, tirx.PrimFunc] = {}
-        for func in unknown:
-            distinct.setdefault(tvm_ffi.structural_hash(func), func)
-        _tune(list(distinct.values()), device, database, folder, options, context)
-    return [_best(func, database, device) for func in funcs]
+        # One pool of processes for all: each takes seconds to start.
+        builder = ms.builder.LocalBuilder(
+            initializer=compile_here if is_gpu else None, timeout_sec=_BUILD_TIMEOUT_SEC
+        )
+        runner = ms.runner.LocalRunner()
+        best = {}
+        self._context.work_dir.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self._context.work_dir) as folder:
+            for kernel in questions:
+                best[kernel] = Best(self._try_schedules(kernel, builder, runner, folder))
+                self.record(kernel, {"trial": best[kernel].trial})
+        return best
+
+    def _try_schedules(
+        self, kernel: Kernel, builder: ms.Builder, runner: ms.Runner, folder: str
+    ) -> Any:
+        trials = self._options.tuning_trials
+        learned = importlib.util.find_spec("xgboost") is not None
+        database = ms.database.MemoryDatabase()
+        ms.tir_integration.tune_tir(
+            kernel.func,
+            self._target,
+            work_dir=folder,
+            max_trials_global=trials,
+            max_trials_per_task=trials,
+            num_trials_per_iter=min(trials, TRIALS_PER_ROUND),
+            builder=builder,
+            runner=runner,
+            database=database,
+            # Evolution pays with a learned cost model alone, which needs xgboost.
+            cost_model="xgb" if learned else "random",
+            strategy="evolutionary" if learned else "replay-trace",
+            seed=SEED,
+        )
+        workload = database.commit_workload(_normalized(kernel.func))
+        found = [record.as_json() for record in database.get_top_k(workload, 1)]
+        # A trace, then seconds; MetaSchedule's 1e10 s stand for a failure.
+        return next((trial for trial in found if max(trial[1]) < _FAILED_SEC), None)
+
+    def scheduled(self, func: tirx.PrimFunc, best: Best) -> tirx.PrimFunc | None:
+        """A kernel with its best schedule; None where no trial ran.
+
+        Parameters
+        ----------
+        func : tirx.PrimFunc
+            The kernel.
+        best : Best
+            What was found for it.
+        """
+        if best.trial is None:
+            return None
+        database = ms.database.MemoryDatabase()
+        workload = database.commit_workload(_normalized(func))
+        database.commit_tuning_record(ms.database.TuningRecord.from_json(best.trial, workload))
+        found = ms.tir_integration.compile_tir(database, func, self._target)
+        if found is None:
+            return None
+        tuned = found.mod["main"]
+        # MetaSchedule names what has no name "main", and the model's own function is called so.
+        named = func.attrs and "global_symbol" in func.attrs
+        return tuned if named else tuned.without_attr("global_symbol")
 
 
 def require_tuner(device: tvm.target.Target) -> None:
@@ -85,8 +227,10 @@ def require_tuner(device: tvm.target.Target) -> None:
     Raises
     ------
     TargetError
+        Says which of the two is missing.
     """
-    if device.kind.name == "cuda" and not cuda_runtime.has_device():
+    kind = device_of(device)
+    if kind is CUDA and cuda_runtime.device_name(kind.architecture(device)) is None:
         raise TargetError(
             "schedule 'metaschedule' measures on a GPU, and this machine has none that TVM can "
             "use; leave 'schedule' at 'default', or compile where there is one",
@@ -101,54 +245,31 @@ def require_tuner(device: tvm.target.Target) -> None:
 
 
 def tuning_target(device: tvm.target.Target, context: BuildContext) -> tvm.target.Target:
-    """The target with what MetaSchedule asks for besides: the number of cores, on a CPU."""
-    if device.kind.name == "cuda":
+    """The target with what MetaSchedule asks for besides: the number of cores, on a CPU.
+
+    Parameters
+    ----------
+    device : tvm.target.Target
+        Compiled for.
+    context : BuildContext
+        Says how many threads kernels use.
+    """
+    if device_of(device) is CUDA:
         return device
     threads = Machine.of_target(device, context.num_threads).num_threads
     return tvm.target.Target({**dict(device.export()), "num-cores": threads})
 
 
-def records_folder(target: BackendTarget, context: BuildContext) -> Path:
-    """Where the records of a device target are kept."""
-    key = {str(k): str(v) for k, v in target.device.export().items()}
-    digest = hashlib.sha256(repr(sorted(key.items())).encode()).hexdigest()[:16]
-    return context.cache_dir / "metaschedule" / f"{target.device.kind.name}-{digest}"
-
-
-def _tune(
-    funcs: Sequence[tirx.PrimFunc],
-    device: tvm.target.Target,
-    database: ms.database.JSONDatabase,
-    folder: Path,
-    options: TVMOptions,
-    context: BuildContext,
-) -> None:
-    module = tvm.IRModule({f"kernel_{i}": func for i, func in enumerate(funcs)})
-    gpu = device.kind.name == "cuda"
-    compile_here = functools.partial(compile_with_nvcc, context, str(device.attrs.get("arch", "")))
-    trials = options.tuning_trials
-    learned = importlib.util.find_spec("xgboost") is not None
-    ms.tir_integration.tune_tir(
-        module,
-        device,
-        work_dir=str(folder),
-        max_trials_global=trials * len(funcs),
-        max_trials_per_task=trials,
-        num_trials_per_iter=min(trials, TRIALS_PER_ROUND),
-        builder=ms.builder.LocalBuilder(
-            initializer=compile_here if gpu else None, timeout_sec=_BUILD_TIMEOUT_SEC
-        ),
-        runner=ms.runner.LocalRunner(),
-        database=database,
-        # Evolution pays with a learned cost model alone, which needs xgboost.
-        cost_model="xgb" if learned else "random",
-        strategy="evolutionary" if learned else "replay-trace",
-        seed=SEED,
-    )
-
-
 def compile_with_nvcc(context: BuildContext, arch: str) -> None:
-    """Let a building worker compile CUDA as this project does: our nvcc, no fast math."""
+    """Let a building worker compile CUDA as this project does: our nvcc, no fast math.
+
+    Parameters
+    ----------
+    context : BuildContext
+        Names the cache folder.
+    arch : str
+        For example ``sm_90a``.
+    """
     cuda_runtime.load_runtime_or_stub(context)
     compile_code: Callable[[str], bytes] = functools.partial(
         cuda_runtime.compile_kernels, context=context, arch=arch
@@ -158,21 +279,5 @@ def compile_with_nvcc(context: BuildContext, arch: str) -> None:
     )
 
 
-def _is_known(func: tirx.PrimFunc, database: ms.database.JSONDatabase) -> bool:
-    return bool(database.has_workload(_normalized(func)))
-
-
 def _normalized(func: tirx.PrimFunc) -> tvm.IRModule:
     return ms.tune_context._normalize_mod(func)
-
-
-def _best(
-    func: tirx.PrimFunc, database: ms.database.JSONDatabase, device: tvm.target.Target
-) -> tirx.PrimFunc | None:
-    found = ms.tir_integration.compile_tir(database, func, device)
-    if found is None:
-        return None
-    tuned = found.mod["main"]
-    # MetaSchedule names what has no name "main", and the model's own function is called so.
-    named = func.attrs and "global_symbol" in func.attrs
-    return tuned if named else tuned.without_attr("global_symbol")

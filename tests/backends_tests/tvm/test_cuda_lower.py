@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,8 +19,8 @@ from collage.backends.compile import compile_module
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import ReplayMissError, TargetError
 from collage.backends.contract.registry import get_backend
+from collage.backends.storage.tuning_store import CACHE_FILE, read_findings
 from collage.backends.toolchain import cuda_runtime
-from collage.backends.tvm import tuning as tune
 from collage.backends.tvm.cuda import widen
 from collage.backends.tvm.cuda.schedules import SCHEDULE_ATTR, Gpu, schedule_function, tensor_core
 from collage.backends.tvm.cuda.schedules._base import unbound_stores
@@ -224,15 +223,22 @@ def test_tuned_kernels_are_found_again(tmp_path: Path, context: BuildContext) ->
     options = backend.parse_options({"schedule": "metaschedule", "tuning_trials": 2})
     target = BackendTarget("tvm", tvm_cases.tvm_target().device, options)
     first = backend.lower(mod, target, fresh)
-    records = tune.records_folder(target, fresh) / "database_tuning_record.json"
-    measured = records.read_text()
-    # A record is [workload, [trace, seconds, target, arguments]]; 1e10 s stands for a failure.
-    seconds = [sec for line in measured.splitlines() for sec in json.loads(line)[1][1]]
-    assert min(seconds) < 1, "no trial ran"
+    place = fresh.cache_dir / CACHE_FILE
+    measured = place.read_text()
+    (finding,) = read_findings(place)
+    # A trial is a trace, its seconds and more.
+    assert max(finding.result["trial"][1]) < 1, "no trial ran"
     second = backend.lower(mod, target, fresh)
-    assert records.read_text() == measured
+    assert place.read_text() == measured
     strict = backend.lower(mod, target, replace(fresh, replay=True))
-    for other in (second, strict):
+    # The log alone is enough: what only the cache knew is added to it.
+    log = tmp_path / "log.jsonl"
+    backend.lower(mod, target, replace(fresh, tuning_log=log))
+    assert log.read_text() == measured
+    empty = replace(fresh, cache_dir=tmp_path / "empty", tuning_log=log, replay=True)
+    alone = backend.lower(mod, target, empty)
+    assert log.read_text() == measured and not empty.cache_dir.exists()
+    for other in (second, strict, alone):
         for a, b in zip(kernels(first).values(), kernels(other).values(), strict=True):
             assert a.script() == b.script()
     # Linked with the rest of a model, a kernel's name must not clash with any other.
@@ -249,5 +255,5 @@ def test_a_replay_tunes_nothing(tmp_path: Path, context: BuildContext) -> None:
     strict = replace(context, cache_dir=tmp_path / "cache", replay=True)
     options = backend.parse_options({"schedule": "metaschedule", "tuning_trials": 1})
     target = BackendTarget("tvm", tvm_cases.tvm_target().device, options)
-    with pytest.raises(ReplayMissError, match="no trials of 1 kernels"):
+    with pytest.raises(ReplayMissError, match="tvm's tuning of a kernel of 8x8:float32"):
         backend.lower(mod, target, strict)

@@ -15,6 +15,8 @@ import pytest
 
 import collage
 from collage.backends.contract.registry import backend_names, register_backend
+from collage.backends.storage.tuning_record import TuningRecord
+from collage.backends.storage.tuning_store import CACHE_FILE, read_findings
 from collage.backends.toolchain.cuda_runtime import has_device
 from collage.cost.base import CostStatus
 from collage.cost.database.jsonl import Database
@@ -154,17 +156,16 @@ def test_metaschedule_tunes_on_request(tmp_path: Path, monkeypatch: pytest.Monke
     model = gpu_models.dense_relu()
     tuned = {"kind": "tvm", "schedule": "metaschedule", "tuning_trials": 8}
 
-    def run(name: str) -> list[str]:
+    def run(name: str) -> list[TuningRecord]:
         """Compile and check; the records of tuning afterwards."""
         result = collage.optimize(model.module, ["cuda", tuned], strategy="single:tvm")
         bundle = collage.load(result.export(tmp_path / name))
         x = model.input(seed=7)
         model.check(x, bundle(x), 1e-5)
-        (file,) = cache.glob("metaschedule/cuda-*/database_tuning_record.json")
-        return file.read_text().splitlines()
+        return read_findings(cache / CACHE_FILE)
 
     records = run("first")
-    # A record is [workload, [trace, seconds, target, arguments]]; 1e10 s stands for a failure.
-    seconds = [second for line in records for second in json.loads(line)[1][1]]
+    # A trial is [trace, seconds, target, arguments].
+    seconds = [second for record in records for second in record.result["trial"][1]]
     assert 1 <= len(records) <= 8 and min(seconds) < 1e-2, seconds
     assert run("second") == records, "what is known was tuned again"
