@@ -14,12 +14,9 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,8 +26,10 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
+from benchmarks.child import JsonChild
 from benchmarks.machine import commit, machine, now
 from benchmarks.statistics import Spread
+from benchmarks.thread_pool_worker import WIDTH
 from collage.backends.compile import build_executable, codegen_names, link, stage_libraries
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.registry import get_backend
@@ -44,9 +43,9 @@ RATIO_LIMIT = 1.15
 """The alternating program must take less than this many times the sum of its parts."""
 LAYERS = 4
 LAYER = ("openblas", "tvm", "onednn", "tvm")
-WIDTH = 512
 ROWS = (32, 64, 128)
-SETTLE_SEC, TURN_SEC = 0.1, 0.25
+_WORKER = "benchmarks.thread_pool_worker"
+_LIMIT_SEC = 300.0
 
 
 @dataclass
@@ -59,36 +58,19 @@ class Program:
     """Mean seconds per call, one per round."""
 
     def start(self, rows: int, threads: int) -> None:
-        environment = {**os.environ, "TVM_NUM_THREADS": str(threads)}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.thread_pool", "--worker", self.library, str(rows)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            bufsize=1,
-            cwd=ROOT,
-            env=environment,
-        )
-        self._answer()
-        self.process.send_signal(signal.SIGSTOP)
+        environment = {"TVM_NUM_THREADS": str(threads)}
+        log = self.library.with_name("stderr.txt")
+        self.child = JsonChild(_WORKER, [str(self.library), str(rows)], log, environment)
+        self.child.ask({"do": "load"}, _LIMIT_SEC)
+        self.child.suspend()
 
     def take_turn(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
-        assert self.process.stdin is not None
-        self.process.stdin.write("time\n")
-        self.seconds.append(float(self._answer()))
-        self.process.send_signal(signal.SIGSTOP)
+        self.child.resume()
+        self.seconds.append(self.child.ask({"do": "time"}, _LIMIT_SEC)["mean_sec"])
+        self.child.suspend()
 
     def stop(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def _answer(self) -> str:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the program '{self.name}' ended with {self.process.wait()}")
-        return line
+        self.child.close()
 
 
 @dataclass(frozen=True)
@@ -178,8 +160,8 @@ def measure(rows: int, threads: int, rounds: int, folder: Path) -> Row:
     started: list[Program] = []
     try:
         for each in programs.values():
-            started.append(each)
             each.start(rows, threads)
+            started.append(each)
         for _ in range(rounds):
             for each in order.sample(started, len(started)):
                 each.take_turn()
@@ -198,25 +180,6 @@ def _ratios(programs: dict[str, Program], whole: str, tvm_part: str) -> Spread:
     parts = [programs[name].seconds for name in (tvm_part, "openblas", "onednn")]
     sums = [sum(together) for together in zip(*parts, strict=True)]
     return Spread.of([a / b for a, b in zip(programs[whole].seconds, sums, strict=True)])
-
-
-def work(library: Path, rows: int) -> None:
-    """The other end of :class:`Program`: times calls whenever it is told to."""
-    vm = relax.VirtualMachine(tvm.runtime.load_module(str(library)), tvm.cpu())
-    x = tvm.runtime.tensor(np.random.default_rng(1).standard_normal((rows, WIDTH), np.float32))
-    run = vm["main"]
-    run(x)
-    print("ready", flush=True)
-    for _ in sys.stdin:
-        settled = time.perf_counter() + SETTLE_SEC
-        while time.perf_counter() < settled:
-            run(x)
-        calls, start = 0, time.perf_counter()
-        while time.perf_counter() - start < TURN_SEC:
-            run(x)
-            calls += 1
-        # The mean, for means add up: an interruption hits long calls more often than short ones.
-        print((time.perf_counter() - start) / calls, flush=True)
 
 
 def markdown(table: Sequence[Row], threads: int, rounds: int, before: dict[str, str]) -> str:
@@ -259,11 +222,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks/results/thread_pool.md")
-    parser.add_argument("--worker", nargs=2, metavar=("LIBRARY", "ROWS"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.worker:
-        work(Path(arguments.worker[0]), int(arguments.worker[1]))
-        return 0
     before = machine()
     with tempfile.TemporaryDirectory() as folder:
         table = []

@@ -159,12 +159,12 @@ def _outcome(program: _Program, path: Path, job: Job, library: Path, sample: Pat
         ",".join(float(x).hex() for x in job.spec.scalars),
         ",".join(f"{tensor.dtype}:{tensor.num_elements}" for tensor in tensors),
     ]
-    program.tell("\t".join(fields))
-    program.hear("ready")
+    program.send("\t".join(fields))
+    program.receive("ready")
     # Loading and the first run, which are behind it, take longest and need no device to themselves.
     with exclusive(CUDA):
-        program.tell("go")
-        answer = program.hear("{")
+        program.send("go")
+        answer = program.receive("{")
     return Outcome(float(np.median(json.loads(answer)["sec"])), np.fromfile(sample, np.float32))
 
 
@@ -196,14 +196,14 @@ class _Program:
     def start(self, path: Path) -> None:
         """Start the program at ``path``."""
         self._process = ChildProcess([str(path)], own_group=False)
-        self.hear("started", START_LIMIT_SEC)
+        self.receive("started", START_LIMIT_SEC)
 
-    def tell(self, line: str) -> None:
-        """Hand it a line; when it has ended, :meth:`hear` says why."""
+    def send(self, line: str) -> None:
+        """Hand it a line; when it has ended, :meth:`receive` says why."""
         assert self._process is not None
         self._process.send(line.encode())
 
-    def hear(self, begin: str, limit_sec: float | None = None) -> str:
+    def receive(self, begin: str, limit_sec: float | None = None) -> str:
         """Its next line, which begins so.
 
         Raises
