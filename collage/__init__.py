@@ -18,7 +18,7 @@ from collage.config import Config
 if TYPE_CHECKING:
     from collage import transform
     from collage.backends.contract.registry import register_backend
-    from collage.bundle.bundle import load
+    from collage.bundle import load
     from collage.pipeline.optimize import optimize
     from collage.pipeline.result import Result
 
@@ -26,7 +26,7 @@ __all__ = ["Result", "__version__", "load", "optimize", "register_backend", "tra
 
 _HOMES = {
     "Result": "collage.pipeline.result",
-    "load": "collage.bundle.bundle",
+    "load": "collage.bundle",
     "optimize": "collage.pipeline.optimize",
     "register_backend": "collage.backends.contract.registry",
 }

@@ -63,6 +63,10 @@ class DeviceKind(ABC):
     def architecture(self, target: tvm.target.Target) -> str:
         """The name of what a target compiles for, for example ``sm_90a``."""
 
+    def host_target(self, target: tvm.target.Target) -> tvm.target.Target:
+        """What the processor's part of the code is compiled for: any, if a device does the work."""
+        return tvm.target.Target("llvm")
+
     @abstractmethod
     def is_here(self) -> bool:
         """Whether this machine has such a device that TVM can use."""

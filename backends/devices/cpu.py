@@ -31,6 +31,9 @@ class CpuDevice(DeviceKind):
     def architecture(self, target: tvm.target.Target) -> str:
         return str(target.attrs.get("mcpu", target))
 
+    def host_target(self, target: tvm.target.Target) -> tvm.target.Target:
+        return target
+
     def is_here(self) -> bool:
         return True
 

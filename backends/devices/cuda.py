@@ -85,7 +85,7 @@ class CudaDevice(DeviceKind):
     def compiling(
         self, target: tvm.target.Target, context: BuildContext
     ) -> Iterator[tvm.target.Target]:
-        hosted = target.with_host("llvm")
+        hosted = target.with_host(self.host_target(target))
         with nvcc_compiles(hosted, context):
             yield hosted
 

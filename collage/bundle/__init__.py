@@ -1,0 +1,21 @@
+"""The deployable folder: written here, checked and run anywhere.
+
+:func:`write_bundle` completes a folder around a linked library; :func:`load` reads its
+:class:`Manifest`, checks what it needs of this machine, and gives a :class:`Bundle` to call.
+:func:`read_manifest` and :func:`read_report` read a bundle that may be another machine's.
+"""
+
+from collage.bundle.bundle import Bundle, load, random_array
+from collage.bundle.manifest import Manifest, read_manifest, read_report
+from collage.bundle.writer import prepare_folder, write_bundle
+
+__all__ = [
+    "Bundle",
+    "Manifest",
+    "load",
+    "prepare_folder",
+    "random_array",
+    "read_manifest",
+    "read_report",
+    "write_bundle",
+]

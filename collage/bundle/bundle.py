@@ -1,152 +1,28 @@
-"""The deployable folder: write it, check it, load it.
+"""A loaded bundle: checked first, then called with arrays.
 
-``model.so`` holds every kernel and constant, ``lib/`` the shared libraries it was linked with,
-``manifest.json`` says what it needs. A bundle needs only TVM's runtime and numpy to run; this
-module is the comfortable way.
+A bundle needs only TVM's runtime and numpy to run; this module is the comfortable way.
 """
 
 from __future__ import annotations
 
-import datetime
-import hashlib
-import json
-import platform
-import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tvm
-import tvm_ffi
 from tvm import relax
 
-from collage.backends.compile import CompiledLibrary, stage_libraries
-from collage.backends.contract.errors import BundleError, InputError, OutputError
-from collage.backends.devices import CPU, device_named, device_of
-from collage.bundle.cpu_flags import cpu_flags
-from collage.bundle.requirements import check_needs
+from collage.backends.contract.errors import InputError
+from collage.backends.devices import device_named
+from collage.bundle.manifest import read_manifest, read_report
+from collage.bundle.requirements import load_requirements
 from collage.report.data import Report
 from collage.tensor_info import TensorInfo
 
-MANIFEST = "manifest.json"
-REPORT = "report.json"
-SCHEMA_VERSION = 1
-
 _ALIGNMENT_BYTES = 64
 """TVM's generated code loads vectors with this alignment."""
-
-
-def prepare_folder(folder: Path) -> None:
-    """Make a bundle's folder, before any work is spent on its content.
-
-    Raises
-    ------
-    OutputError
-        When it cannot be made or written, or holds something that is no bundle.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".write-probe"
-        probe.touch()
-        probe.unlink()
-    except OSError as err:
-        raise OutputError(
-            f"cannot write to '{folder}': {err.strerror}; choose another folder", value=str(folder)
-        ) from err
-    if any(folder.iterdir()) and not (folder / MANIFEST).exists():
-        raise OutputError(
-            f"'{folder}' holds files but is no bundle; choose an empty or new folder",
-            value=str(folder),
-        )
-
-
-def write_bundle(
-    folder: Path,
-    library: CompiledLibrary,
-    *,
-    model: str,
-    inputs: Sequence[TensorInfo],
-    outputs: Sequence[TensorInfo],
-    num_threads: int,
-    versions: Mapping[str, str],
-    device: tvm.target.Target,
-    report: Report,
-) -> Path:
-    """Complete a bundle around a library that was linked to ``folder / 'model.so'``.
-
-    Raises
-    ------
-    OutputError
-        When something cannot be written.
-    """
-    try:
-        shutil.rmtree(folder / "lib", ignore_errors=True)
-        staged = stage_libraries(library, copy=True)
-        manifest = {
-            "schema_version": SCHEMA_VERSION,
-            "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "model": model,
-            "library": library.path.name,
-            "entry": "main",
-            "inputs": [asdict(info) for info in inputs],
-            "outputs": [asdict(info) for info in outputs],
-            "num_threads": num_threads,
-            "architecture": platform.machine(),
-            "system": platform.system(),
-            "cpu_flags": cpu_flags(),
-            **device_of(device).manifest_fields(device),
-            "tvm_version": tvm.__version__,
-            "tvm_ffi_version": tvm_ffi.__version__,
-            "backend_versions": dict(versions),
-            "shared_libraries": [
-                {"file": f"lib/{path.name}", "sha256": _sha256(path)} for path in staged
-            ],
-            "required_libraries": [
-                {"soname": need.soname, "version": need.version, "package": need.package}
-                for need in library.required
-            ],
-            "runtimes": dict(library.runtimes),
-        }
-        (folder / REPORT).write_text(report.to_json() + "\n", encoding="utf-8")
-        text = json.dumps(manifest, indent=2) + "\n"
-        (folder / MANIFEST).write_text(text, encoding="utf-8")
-    except OSError as err:
-        raise OutputError(
-            f"cannot write bundle '{folder}': {err.strerror}", value=str(folder)
-        ) from err
-    return folder
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a bundle.
-
-    Raises
-    ------
-    BundleError
-        When the folder is no bundle, or of a version that this one cannot read.
-    """
-    path = folder / MANIFEST
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as err:
-        raise BundleError(f"'{folder}' is no bundle: it has no {MANIFEST}", value=folder) from err
-    except (OSError, ValueError) as err:
-        raise BundleError(f"'{path}' cannot be read: {err}", value=folder) from err
-    if not isinstance(manifest, dict) or manifest.get("schema_version") != SCHEMA_VERSION:
-        found = manifest.get("schema_version") if isinstance(manifest, dict) else None
-        raise BundleError(
-            f"'{path}' has schema version {found}; this version reads {SCHEMA_VERSION}",
-            value=found,
-        )
-    return manifest
 
 
 class Bundle:
@@ -155,32 +31,31 @@ class Bundle:
     Attributes
     ----------
     folder : Path
-    manifest : dict
+    manifest : Manifest
     inputs, outputs : tuple of TensorInfo
     """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.manifest = read_manifest(self.folder)
-        check_needs(self.folder, self.manifest)
-        self.inputs = _tensor_infos(self.manifest["inputs"])
-        self.outputs = _tensor_infos(self.manifest["outputs"])
-        module = tvm.runtime.load_module(str((self.folder / self.manifest["library"]).resolve()))
-        self._device = device_named(self.manifest.get("device", CPU.name)).runtime_device()
+        load_requirements(self.folder, self.manifest)
+        self.inputs = self.manifest.inputs
+        self.outputs = self.manifest.outputs
+        module = tvm.runtime.load_module(str((self.folder / self.manifest.library).resolve()))
+        self._device = device_named(self.manifest.device).runtime_device()
         self._vm = relax.VirtualMachine(module, self._device)
-        self._entry = self.manifest["entry"]
+        self._entry = self.manifest.entry
 
     @property
     def report(self) -> Report:
-        """The report that was written when the bundle was made."""
-        try:
-            text = (self.folder / REPORT).read_text(encoding="utf-8")
-        except OSError as err:
-            raise BundleError(
-                f"bundle '{self.folder}' has no readable {REPORT}: {err.strerror}",
-                value=self.folder,
-            ) from err
-        return Report.from_json(text)
+        """The report that was written when the bundle was made.
+
+        Raises
+        ------
+        BundleError
+            When it cannot be read.
+        """
+        return read_report(self.folder)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Run the model.
@@ -217,6 +92,15 @@ class Bundle:
         self, repeat: int = 20, warmup: int = 3, inputs: Sequence[np.ndarray] | None = None
     ) -> tuple[float, ...]:
         """Time calls of the compiled function, inputs already in place.
+
+        Parameters
+        ----------
+        repeat : int
+            How many calls are timed.
+        warmup : int
+            How many go before them.
+        inputs : sequence of numpy.ndarray, optional
+            :meth:`random_inputs` if left out.
 
         Returns
         -------
@@ -308,12 +192,16 @@ def load(folder: str | Path) -> Bundle:
 
 
 def random_array(info: TensorInfo, seed: int) -> np.ndarray:
-    """Seeded data of a tensor's shape: standard normal floats, 0 or 1 for integers and booleans."""
+    """Seeded data of a tensor's shape: standard normal floats, 0 or 1 for integers and booleans.
+
+    Parameters
+    ----------
+    info : TensorInfo
+        Its shape and dtype.
+    seed : int
+        Of numpy's generator.
+    """
     rng = np.random.default_rng(seed)
     if np.issubdtype(np.dtype(info.dtype), np.floating):
         return rng.standard_normal(info.shape).astype(info.dtype)
     return rng.integers(0, 2, info.shape).astype(info.dtype)
-
-
-def _tensor_infos(entries: Sequence[Mapping[str, Any]]) -> tuple[TensorInfo, ...]:
-    return tuple(TensorInfo(e["name"], tuple(e["shape"]), e["dtype"]) for e in entries)

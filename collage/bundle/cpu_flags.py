@@ -1,25 +1,39 @@
-"""The instruction set extensions of this CPU: what a bundle may depend on."""
+"""The instruction set extensions of processors: what a bundle may use, and what this one has."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-_ISA_FLAGS = (
-    *("sse4_2", "avx", "avx2", "fma", "f16c", "bmi1", "bmi2"),
-    *("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd", "avx512ifma", "avx512vbmi"),
-    *("avx512_vbmi2", "avx512_vnni", "avx512_bf16", "avx512_bitalg", "avx512_vpopcntdq"),
-    "amx_tile",
-)
-"""Instruction set flags, as Linux names them, that compiled code may depend on."""
+import tvm
+
+_LINUX_NAMES = {
+    **{name: name for name in ("avx", "avx2", "fma", "f16c", "bmi2")},
+    **{f"avx512{part}": f"avx512{part}" for part in ("f", "bw", "dq", "vl", "cd", "ifma", "vbmi")},
+    **{
+        f"avx512{part}": f"avx512_{part}"
+        for part in ("vbmi2", "vnni", "bf16", "bitalg", "vpopcntdq", "fp16")
+    },
+    "sse4.2": "sse4_2",
+    "bmi": "bmi1",
+    "avxvnni": "avx_vnni",
+    "amx-tile": "amx_tile",
+    "amx-int8": "amx_int8",
+    "amx-bf16": "amx_bf16",
+}
+"""Instruction set extensions that compiled code may depend on, by LLVM's names."""
 
 
-def cpu_flags() -> list[str]:
-    """The instruction set extensions of this CPU (empty where Linux does not tell)."""
+def cpu_flags_of(target: tvm.target.Target) -> tuple[str, ...]:
+    """The extensions that code for an LLVM target may use, as Linux names them."""
+    features = set(map(str, tvm.target.codegen.llvm_get_cpu_features(target)))
+    return tuple(linux for llvm, linux in _LINUX_NAMES.items() if llvm in features)
+
+
+def cpu_flags_here() -> frozenset[str]:
+    """All extensions of this machine's processor; empty where Linux does not tell."""
     info = Path("/proc/cpuinfo")
-    if not info.exists():
-        return []
-    for line in info.read_text(encoding="utf-8").splitlines():
-        if line.startswith(("flags", "Features")):
-            present = set(line.partition(":")[2].split())
-            return [flag for flag in _ISA_FLAGS if flag in present]
-    return []
+    if info.exists():
+        for line in info.read_text(encoding="utf-8").splitlines():
+            if line.startswith(("flags", "Features")):
+                return frozenset(line.partition(":")[2].split())
+    return frozenset()

@@ -28,7 +28,7 @@ def bench(
     """
     import numpy as np
 
-    from collage.bundle.bundle import load
+    from collage.bundle import load
     from collage.report.units import format_sec, format_time
 
     loaded = load(bundle)
@@ -36,14 +36,14 @@ def bench(
     low, median, high = (float(q) for q in np.percentile(samples_sec, (10, 50, 90)))
     result = {
         "bundle": str(bundle),
-        "model": loaded.manifest.get("model", ""),
+        "model": loaded.manifest.model,
         "median_sec": median,
         "spread_sec": (high - low) / 2,
         "mean_sec": math.fsum(samples_sec) / len(samples_sec),
         "min_sec": min(samples_sec),
         "max_sec": max(samples_sec),
         "n": len(samples_sec),
-        "num_threads": loaded.manifest.get("num_threads"),
+        "num_threads": loaded.manifest.num_threads,
         "samples_sec": list(samples_sec),
     }
     if json:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from collage.backends.contract.errors import BundleError
 from collage.cli._console import out
 from collage.cli._options import Debug, example
-
-if TYPE_CHECKING:
-    from collage.report import Report
 
 
 def add_to(app: typer.Typer) -> None:
@@ -37,21 +34,9 @@ def explain(
     if not source.is_dir():
         raise BundleError(f"there is no bundle or log '{source}'", value=source)
 
+    from collage.bundle import read_report
     from collage.report.text import explanation, summary
 
-    report = _read_report(source)
+    report = read_report(source)
     out().print(summary(report))
     out().print(explanation(report))
-
-
-def _read_report(folder: Path) -> Report:
-    """A bundle's report; the bundle itself is not loaded, so it may be another machine's."""
-    from collage.bundle.bundle import REPORT, read_manifest
-    from collage.report import Report
-
-    read_manifest(folder)
-    place = folder / REPORT
-    try:
-        return Report.from_json(place.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise BundleError(f"cannot read report '{place}': {error}", value=place) from error

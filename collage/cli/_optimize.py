@@ -113,7 +113,7 @@ def optimize(
     if log is not None:
         check_log(log, must_exist=replay)
 
-    from collage.bundle.bundle import prepare_folder
+    from collage.bundle import prepare_folder
 
     existed = output.exists()
     # An hour of measuring must not end at a folder that cannot be written.

@@ -14,7 +14,7 @@ from collage.cli._options import BundleFolder, Debug, example
 if TYPE_CHECKING:
     import numpy as np
 
-    from collage.bundle.bundle import Bundle
+    from collage.bundle import Bundle
 
 
 def add_to(app: typer.Typer) -> None:
@@ -52,7 +52,7 @@ def run(
     """Run a bundle once, on arrays from .npy files or on random ones."""
     import numpy as np
 
-    from collage.bundle.bundle import load
+    from collage.bundle import load
 
     loaded = load(bundle)
     if inputs:

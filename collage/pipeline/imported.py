@@ -12,7 +12,7 @@ import tvm
 from numpy.typing import NDArray
 
 from collage.backends.devices import DeviceKind
-from collage.bundle.bundle import random_array
+from collage.bundle import random_array
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.importers import load_model
 from collage.normalize import normalize

@@ -16,7 +16,7 @@ from collage.backends.compile import CompiledLibrary, build_executable
 from collage.backends.contract import BuildContext, TargetSet
 from collage.backends.contract.errors import OutputError
 from collage.backends.toolchain.artifact_cache import replacing
-from collage.bundle.bundle import prepare_folder, write_bundle
+from collage.bundle import prepare_folder, write_bundle
 from collage.report.data import Report
 from collage.report.html import write_html
 from collage.search.partitioning import Partitioning

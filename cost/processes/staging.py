@@ -7,38 +7,35 @@ libraries that are only measured.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from pathlib import Path
 
 import tvm
 
 from collage.backends.compile import CompiledLibrary, compile_module, stage_libraries
-from collage.backends.contract import BackendTarget, BuildContext, NeedsRuntime
-from collage.backends.contract.errors import MeasurementError
-from collage.backends.contract.registry import get_backend
+from collage.backends.contract import BackendTarget, BuildContext, LibraryRequirement
+from collage.backends.contract.errors import BackendUnavailableError, MeasurementError
+from collage.backends.toolchain.load_requirements import load_libraries, load_runtimes
 from collage.cost.processes.protocol import Message, decode, encode
 
 _NAME = "requirements.json"
 
 
 class _Requirements(Message, frozen=True):
-    """Paths of libraries to load, and by backend, what else runs its partitions."""
+    """What :class:`CompiledLibrary` says of the machine."""
 
-    libraries: tuple[Path, ...]
+    libraries: tuple[LibraryRequirement, ...]
     runtimes: dict[str, str]
 
 
 def stage_to_measure(library: CompiledLibrary) -> None:
     """Put what a library needs beside it: links to what it brings along, names of the rest."""
     stage_libraries(library, copy=False)
-    libraries = tuple(requirement.path for requirement in library.required)
-    requirements = _Requirements(libraries, dict(library.runtimes))
     place = library.path.with_name(_NAME)
-    if requirements == _Requirements((), {}):
-        place.unlink(missing_ok=True)
+    if library.required or library.runtimes:
+        place.write_bytes(encode(_Requirements(library.required, dict(library.runtimes))))
     else:
-        place.write_bytes(encode(requirements))
+        place.unlink(missing_ok=True)
 
 
 def compile_to_measure(
@@ -83,12 +80,8 @@ def load_requirements(library: Path) -> None:
     if not place.exists():
         return
     requirements: _Requirements = decode(place.read_bytes(), _Requirements)
-    for path in requirements.libraries:
-        try:
-            ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
-        except OSError as err:
-            raise MeasurementError(f"'{path}' cannot be loaded: {err}", value=path) from err
-    for name, runtime in requirements.runtimes.items():
-        backend = get_backend(name)
-        if isinstance(backend, NeedsRuntime):
-            backend.load_runtime(runtime)
+    try:
+        load_libraries(requirements.libraries)
+    except BackendUnavailableError as err:
+        raise MeasurementError(f"the library needs {err}", value=err.value) from err
+    load_runtimes(requirements.runtimes)

@@ -11,7 +11,7 @@ import tvm
 from tvm import relax
 
 from collage.backends.compile import CompiledLibrary
-from collage.bundle.bundle import write_bundle
+from collage.bundle import write_bundle
 from collage.cli import main
 from collage.tensor_info import TensorInfo
 from tests.collage_tests.report.report_data import resnet_report

@@ -19,7 +19,7 @@ from collage.transform import CollagePartition
 from tests.collage_tests.conftest import TARGETS, Optimized
 
 
-def _agrees(bundle: collage.bundle.bundle.Bundle, model: object, seed: int) -> float:
+def _agrees(bundle: collage.bundle.Bundle, model: object, seed: int) -> float:
     feeds = random_inputs(model, seed)
     session = onnxruntime.InferenceSession(model.SerializeToString())
     want = session.run(None, feeds)[0]

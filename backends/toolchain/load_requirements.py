@@ -1,0 +1,58 @@
+"""Load what a compiled library needs and does not bring along, before it is loaded itself.
+
+Libraries of NVIDIA's are too large to copy and lie in wheels that the linker knows nothing of.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Mapping
+
+from collage.backends.contract.abilities import NeedsRuntime
+from collage.backends.contract.errors import BackendUnavailableError
+from collage.backends.contract.registry import get_backend
+from collage.backends.contract.requirements import LibraryRequirement
+
+
+def load_libraries(libraries: Iterable[LibraryRequirement]) -> None:
+    """Load libraries so that those linked against them find them by their names.
+
+    Raises
+    ------
+    BackendUnavailableError
+        When one cannot be loaded; its value is the library's name.
+    """
+    for library in libraries:
+        try:
+            ctypes.CDLL(str(library.path), ctypes.RTLD_GLOBAL)
+        except OSError as err:
+            # NVIDIA counts versions up with a library's name: the newest package may not fit.
+            major = library.version.partition(".")[0]
+            raise BackendUnavailableError(
+                f"{library.soname} (it was linked with version {library.version}): {err}",
+                remedy=f"pip install '{library.package}=={major}.*'",
+                value=library.soname,
+            ) from err
+
+
+def load_runtimes(runtimes: Mapping[str, str]) -> None:
+    """Make ready what else runs partitions.
+
+    Parameters
+    ----------
+    runtimes : mapping of str to str
+        By backend, what :meth:`NeedsRuntime.runtime` named.
+
+    Raises
+    ------
+    BackendUnavailableError
+        When a runtime is not installed here; its value is the runtime's name.
+    """
+    for name, runtime in runtimes.items():
+        backend = get_backend(name)
+        if not isinstance(backend, NeedsRuntime):
+            raise BackendUnavailableError(f"backend '{name}' has no '{runtime}'", value=runtime)
+        try:
+            backend.load_runtime(runtime)
+        except BackendUnavailableError as err:
+            raise BackendUnavailableError(str(err), value=runtime) from err

@@ -1,0 +1,143 @@
+"""The bundle's manifest: what is in it, and what it needs of the machine that loads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from collage.backends.contract.errors import BundleError
+from collage.backends.devices import CPU
+from collage.report.data import Report
+from collage.tensor_info import TensorInfo
+
+MANIFEST = "manifest.json"
+REPORT = "report.json"
+SCHEMA_VERSION = 1
+
+
+class ShippedLibrary(msgspec.Struct, frozen=True):
+    """A shared library in the bundle, by its place in it."""
+
+    file: str
+    sha256: str
+
+
+class RequiredLibrary(msgspec.Struct, frozen=True):
+    """A shared library that the machine must have, with the Python package that brings it."""
+
+    soname: str
+    version: str
+    package: str
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of ``manifest.json``.
+
+    Attributes
+    ----------
+    created : str
+        When, in UTC.
+    model : str
+        What was compiled.
+    library : str
+        The file with the kernels and constants.
+    entry : str
+        The function to call.
+    inputs, outputs : tuple of TensorInfo
+        In the order of the call.
+    num_threads : int
+        What the kernels run with; 0 is all cores.
+    architecture, system : str
+        As ``uname`` calls them.
+    cpu_flags : tuple of str
+        The instruction set extensions that the processor's code may use, as Linux names them.
+    device, arch : str
+        The kind of device, and what its code was compiled for where that decides.
+    tvm_version, tvm_ffi_version : str
+        What compiled it.
+    backend_versions : dict of str to str
+        Of every backend and the libraries behind it.
+    shared_libraries : tuple of ShippedLibrary
+        What lies in ``lib/``.
+    required_libraries : tuple of RequiredLibrary
+        What is too large to ship.
+    runtimes : dict of str to str
+        By backend, what else runs its partitions.
+    schema_version : int
+        See ``SCHEMA_VERSION``.
+    """
+
+    created: str
+    model: str
+    library: str
+    entry: str
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    num_threads: int
+    architecture: str
+    system: str
+    cpu_flags: tuple[str, ...]
+    device: str = CPU.name
+    arch: str = ""
+    tvm_version: str
+    tvm_ffi_version: str
+    backend_versions: dict[str, str]
+    shared_libraries: tuple[ShippedLibrary, ...]
+    required_libraries: tuple[RequiredLibrary, ...] = ()
+    runtimes: dict[str, str] = {}
+    schema_version: int
+
+    def write(self, folder: Path) -> None:
+        """Write it into a bundle's folder.
+
+        Raises
+        ------
+        OSError
+        """
+        text = msgspec.json.format(msgspec.json.encode(self), indent=2)
+        (folder / MANIFEST).write_bytes(text + b"\n")
+
+
+class _Version(msgspec.Struct):
+    schema_version: int | None = None
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a bundle.
+
+    Raises
+    ------
+    BundleError
+        When the folder is no bundle, or of a version that this one cannot read.
+    """
+    path = folder / MANIFEST
+    try:
+        text = path.read_bytes()
+        found = msgspec.json.decode(text, type=_Version).schema_version
+        if found != SCHEMA_VERSION:
+            raise BundleError(
+                f"'{path}' has schema version {found}; this version reads {SCHEMA_VERSION}",
+                value=found,
+            )
+        return msgspec.json.decode(text, type=Manifest)
+    except FileNotFoundError as err:
+        raise BundleError(f"'{folder}' is no bundle: it has no {MANIFEST}", value=folder) from err
+    except (OSError, ValueError) as err:
+        raise BundleError(f"'{path}' cannot be read: {err}", value=folder) from err
+
+
+def read_report(folder: Path) -> Report:
+    """The report of a bundle, which may be another machine's: it is not loaded.
+
+    Raises
+    ------
+    BundleError
+        When the folder is no bundle, or its report cannot be read.
+    """
+    read_manifest(folder)
+    place = folder / REPORT
+    try:
+        return Report.from_json(place.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as err:
+        raise BundleError(f"cannot read report '{place}': {err}", value=place) from err

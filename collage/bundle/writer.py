@@ -1,0 +1,137 @@
+"""Writes the deployable folder.
+
+``model.so`` holds every kernel and constant, ``lib/`` the shared libraries it was linked with,
+``manifest.json`` says what it needs.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import platform
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import tvm
+import tvm_ffi
+
+from collage.backends.compile import CompiledLibrary, stage_libraries
+from collage.backends.contract.errors import OutputError
+from collage.backends.devices import device_of
+from collage.bundle.cpu_flags import cpu_flags_of
+from collage.bundle.manifest import (
+    MANIFEST,
+    REPORT,
+    SCHEMA_VERSION,
+    Manifest,
+    RequiredLibrary,
+    ShippedLibrary,
+)
+from collage.report.data import Report
+from collage.tensor_info import TensorInfo
+
+
+def prepare_folder(folder: Path) -> None:
+    """Make a bundle's folder, before any work is spent on its content.
+
+    Raises
+    ------
+    OutputError
+        When it cannot be made or written, or holds something that is no bundle.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".write-probe"
+        probe.touch()
+        probe.unlink()
+    except OSError as err:
+        raise OutputError(
+            f"cannot write to '{folder}': {err.strerror}; choose another folder", value=str(folder)
+        ) from err
+    if any(folder.iterdir()) and not (folder / MANIFEST).exists():
+        raise OutputError(
+            f"'{folder}' holds files but is no bundle; choose an empty or new folder",
+            value=str(folder),
+        )
+
+
+def write_bundle(
+    folder: Path,
+    library: CompiledLibrary,
+    *,
+    model: str,
+    inputs: Sequence[TensorInfo],
+    outputs: Sequence[TensorInfo],
+    num_threads: int,
+    versions: Mapping[str, str],
+    device: tvm.target.Target,
+    report: Report,
+) -> Path:
+    """Complete a bundle around a library that was linked to ``folder / 'model.so'``.
+
+    Parameters
+    ----------
+    folder : Path
+        The bundle's, see :func:`prepare_folder`.
+    library : CompiledLibrary
+        What it holds.
+    model : str
+        What was compiled.
+    inputs, outputs : sequence of TensorInfo
+        In the order of the call.
+    num_threads : int
+        What the kernels run with.
+    versions : mapping of str to str
+        Of every backend and the libraries behind it.
+    device : tvm.target.Target
+        What it was compiled for.
+    report : Report
+        What the search found out.
+
+    Raises
+    ------
+    OutputError
+        When something cannot be written.
+    """
+    try:
+        shutil.rmtree(folder / "lib", ignore_errors=True)
+        staged = stage_libraries(library, copy=True)
+        host = device_of(device).host_target(device)
+        manifest = Manifest(
+            created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            model=model,
+            library=library.path.name,
+            entry="main",
+            inputs=tuple(inputs),
+            outputs=tuple(outputs),
+            num_threads=num_threads,
+            architecture=platform.machine(),
+            system=platform.system(),
+            cpu_flags=cpu_flags_of(host),
+            **device_of(device).manifest_fields(device),
+            tvm_version=tvm.__version__,
+            tvm_ffi_version=tvm_ffi.__version__,
+            backend_versions={str(k): str(v) for k, v in versions.items()},
+            shared_libraries=tuple(
+                ShippedLibrary(f"lib/{path.name}", _sha256(path)) for path in staged
+            ),
+            required_libraries=tuple(
+                RequiredLibrary(need.soname, need.version, need.package)
+                for need in library.required
+            ),
+            runtimes=dict(library.runtimes),
+            schema_version=SCHEMA_VERSION,
+        )
+        (folder / REPORT).write_text(report.to_json() + "\n", encoding="utf-8")
+        manifest.write(folder)
+    except OSError as err:
+        raise OutputError(
+            f"cannot write bundle '{folder}': {err.strerror}", value=str(folder)
+        ) from err
+    return folder
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
