@@ -137,7 +137,7 @@ def build_executable(
             ) from err
 
 
-def library_needs(targets: Sequence[BackendTarget]) -> tuple[LibraryRequirement, ...]:
+def library_requirements(targets: Sequence[BackendTarget]) -> tuple[LibraryRequirement, ...]:
     """Libraries that the machine must have to run what these targets compile.
 
     Raises
@@ -145,19 +145,19 @@ def library_needs(targets: Sequence[BackendTarget]) -> tuple[LibraryRequirement,
     TargetError
         When two targets need different libraries of the same name, which one process cannot load.
     """
-    needs = [*common_device(targets).required_libraries()]
+    required = [*common_device(targets).required_libraries()]
     for backend, target in members_of(RequiresLibraries, targets):
-        needs += backend.required_libraries(target)
+        required += backend.required_libraries(target)
     distinct: dict[str, LibraryRequirement] = {}
-    for need in needs:
-        stem = need.soname.partition(".so")[0]
-        other = distinct.setdefault(stem, need)
-        if (other.soname, other.path) != (need.soname, need.path):
+    for library in required:
+        stem = library.soname.partition(".so")[0]
+        other = distinct.setdefault(stem, library)
+        if (other.soname, other.path) != (library.soname, library.path):
             raise TargetError(
                 f"two targets need different libraries '{stem}': {other.soname} of "
-                f"{other.package} {other.version} and {need.soname} of {need.package} "
-                f"{need.version}; leave one of them out",
-                value=(other, need),
+                f"{other.package} {other.version} and {library.soname} of {library.package} "
+                f"{library.version}; leave one of them out",
+                value=(other, library),
             )
     return tuple(distinct.values())
 
@@ -192,7 +192,7 @@ def link(
             runtimes[target.backend] = name
     flags = ["-shared", "-fPIC", "-fopenmp", "-Wl,-rpath,$ORIGIN/lib", "-Wl,--build-id=none"]
     # TVM names options before objects, where a linker that defaults to --as-needed drops libraries.
-    required = library_needs(used)
+    required = library_requirements(used)
     paths = [*libraries.values(), *(need.path for need in required)]
     flags += ["-Wl,--push-state,--no-as-needed", *map(str, paths), "-Wl,--pop-state"]
     pool = [native.num_threads_object(context)]

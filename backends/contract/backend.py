@@ -29,7 +29,7 @@ PARTITION_ATTR = "collage.backend"
 
 
 class Granularity(enum.Enum):
-    """How far a backend may join its composites (DESIGN: operator or graph)."""
+    """How far a backend may join its composites into one partition."""
 
     OPERATOR = "operator"
     """Every composite is a partition of its own."""
@@ -147,5 +147,13 @@ class NativeBackend(Backend):
     ) -> tvm.IRModule:
         """Replace the calls to this backend's partition functions by calls to scheduled PrimFuncs.
 
-        Partition functions of this backend carry the attribute ``PARTITION_ATTR`` with its name.
+        Parameters
+        ----------
+        mod : tvm.IRModule
+            Partition functions of this backend carry the attribute ``PARTITION_ATTR`` with its
+            name.
+        target : BackendTarget
+            With this backend's options.
+        context : BuildContext
+            Where to build, and with how many threads to run.
         """

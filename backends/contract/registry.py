@@ -97,6 +97,13 @@ def register_relax_patterns(backend: Backend, target: BackendTarget) -> list[str
 
     Registering a backend does this with its default options.
 
+    Parameters
+    ----------
+    backend : Backend
+        Whose earlier patterns are removed.
+    target : BackendTarget
+        With the options that the patterns are for.
+
     Returns
     -------
     list of str

@@ -94,14 +94,27 @@ def _version(header: Path, macro: str, parts: tuple[str, ...]) -> str:
 
 
 def compile_source(name: str, installation: Installation, context: BuildContext) -> Path:
-    """One of the runtime's sources as an object, compiled once per content and version."""
+    """One of the runtime's sources as an object, compiled once per content and version.
+
+    The parameters are those of :func:`source_compilation`.
+    """
     return source_compilation(name, installation, context).run()
 
 
 def source_compilation(
     name: str, installation: Installation, context: BuildContext
 ) -> native.Compilation:
-    """How one of the runtime's sources is compiled."""
+    """How one of the runtime's sources is compiled.
+
+    Parameters
+    ----------
+    name : str
+        A file of the templates.
+    installation : Installation
+        What it is compiled with.
+    context : BuildContext
+        Where to build.
+    """
     toolkit = cuda_toolkit.find_toolkit()
     flags = [
         # Kernels and plans are cuDNN's; the frontend's many templates compile faster this way.

@@ -230,7 +230,15 @@ def build_plan(
 
 
 def combine_timings(package: Package, first: bytes, second: bytes) -> bytes:
-    """A timing cache with the entries of both; the first one alone where they do not fit."""
+    """A timing cache with the entries of both; the first one alone where they do not fit.
+
+    Parameters
+    ----------
+    package : Package
+        Which TensorRT made them.
+    first, second : bytes
+        Timing caches; where both have an entry, the first one's stays.
+    """
     trt = package.module
     logger = make_logger(package)
     builder = trt.Builder(logger)

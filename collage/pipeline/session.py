@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from collage.backends.compile import library_needs
+from collage.backends.compile import library_requirements
 from collage.backends.contract import BuildContext, TargetSet
 from collage.config import Config
 from collage.cost.database.jsonl import Database
@@ -76,7 +76,9 @@ def open_session(
         When the log cannot be read.
     """
     resolved = resolve_targets(targets)
-    library_needs(resolved)  # Refuses targets whose libraries clash, before any work is done.
+    library_requirements(
+        resolved
+    )  # Refuses targets whose libraries clash, before any work is done.
     config = Config.from_environment()
     place = Path(log).absolute() if log is not None else None
     database = Database(place, read_only=replay)

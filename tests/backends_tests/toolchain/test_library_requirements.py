@@ -9,7 +9,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from collage.backends.compile import library_needs
+from collage.backends.compile import library_requirements
 from collage.backends.contract import (
     Availability,
     BackendTarget,
@@ -52,7 +52,7 @@ def _needs(
     backends = {f"b{i}": _Needs(f"b{i}", need) for i, need in enumerate(needs)}
     monkeypatch.setattr(registry, "get_backend", backends.__getitem__)
     device = tvm.target.Target("llvm")
-    return library_needs([BackendTarget(name, device) for name in backends])
+    return library_requirements([BackendTarget(name, device) for name in backends])
 
 
 OLD = LibraryRequirement("libblas.so.12", "12.9", "vendor-blas-12", Path("/a/libblas.so.12"))
