@@ -6,13 +6,11 @@ strides. The predicates ask the same planner that generates code.
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 
 import tvm
 from tvm import relax
-from tvm.relax.dpl import DFPattern, is_op, wildcard
 
 from collage.backends.contract import Match, PatternTriple, Predicate, Verdict
 from collage.backends.cublas.options import CublasOptions
@@ -29,6 +27,7 @@ from collage.backends.relax.patterns import (
     bias_per_channel,
     derives,
     operator,
+    permuted_matmuls,
     residual_same_shape,
     with_activation,
     with_bias,
@@ -67,43 +66,29 @@ class Kind:
 def kinds() -> dict[str, Kind]:
     """Every triple's name, by rising priority, and what its composite holds."""
     table = {"cublas.matmul": Kind(MATMUL, Epilogue())}
-    for lhs, rhs, result in itertools.product((False, True), repeat=3):
-        if lhs or rhs or result:
-            table[permuted_name(lhs, rhs, result)] = Kind(MATMUL, Epilogue())
+    table |= dict.fromkeys(_permuted(), Kind(MATMUL, Epilogue()))
     for core, name in ((MATMUL, "cublas.matmul"), (CONV2D, "cublas.conv2d_1x1")):
         for epilogue in EPILOGUES:
             table[f"{name}{epilogue.suffix}"] = Kind(core, epilogue)
     return table
 
 
-def permuted_name(lhs: bool, rhs: bool, result: bool) -> str:
-    """The name of the triple that takes in the ``permute_dims`` at these places."""
-    where = zip(("lhs", "rhs", "result"), (lhs, rhs, result), strict=True)
-    return "cublas.matmul_permuted_" + "_".join(what for what, on in where if on)
-
-
 def pattern_table(options: CublasOptions) -> list[PatternTriple]:
     """The pattern triples, by rising priority."""
-    triples: list[PatternTriple] = []
-    for name, kind in kinds().items():
-        if name.startswith("cublas.matmul_permuted_"):
-            chain = _permuted(*(place in name for place in ("lhs", "rhs", "result")))
-        else:
-            chain = _with_epilogue(operator(kind.core, 2), kind.epilogue)
-        triples.append(_triple(name, chain, kind, options))
-    return triples
+    permuted = _permuted()
+    return [
+        _triple(
+            name,
+            permuted.get(name) or _with_epilogue(operator(kind.core, 2), kind.epilogue),
+            kind,
+            options,
+        )
+        for name, kind in kinds().items()
+    ]
 
 
-def _permuted(lhs: bool, rhs: bool, result: bool) -> Chain:
-    named: dict[str, DFPattern] = {}
-    operands = []
-    for index, permuted in enumerate((lhs, rhs)):
-        source = wildcard()
-        operands.append(is_op("relax.permute_dims")(source) if permuted else source)
-        named |= {f"source{index}": source, f"arg{index}": operands[-1]}
-    product = is_op(MATMUL)(*operands)
-    chain = Chain(product, {"root": product, **named})
-    return chain.then(is_op("relax.permute_dims")(product)) if result else chain
+def _permuted() -> dict[str, Chain]:
+    return {f"cublas.matmul_{what}": chain for what, chain in permuted_matmuls(("arg0", "arg1"))}
 
 
 def _with_epilogue(chain: Chain, epilogue: Epilogue) -> Chain:

@@ -12,12 +12,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from collage.backends.contract.errors import UnsupportedProblemError
-from collage.backends.relax.strided_views import (
-    View,
-    fold_batch_into_rows,
-    matmul_views,
-    merge_batch_axes,
-)
+from collage.backends.relax.strided_views import View, matmul_views, row_major_product
 
 MAX_EXTENT = 2**31 - 1
 """cublasLt's extents and leading dimensions fit 32 bits (``cublasLt.h``)."""
@@ -138,13 +133,9 @@ def derive(
         When neither rows nor columns of a matrix are contiguous, the batch has no single stride, an
         extent is too large, or a bias would run along the wrong axis.
     """
-    lhs, rhs, result = fold_batch_into_rows(*merge_batch_axes(lhs, rhs, result))
-    by_columns = _lies_by_columns(result)
-    if by_columns:
-        lhs, rhs, result = rhs.transposed(), lhs.transposed(), result.transposed()
-        lhs, rhs, result = fold_batch_into_rows(lhs, rhs, result)
-        if epilogue.bias:
-            raise UnsupportedProblemError("the bias does not run along the result's rows in memory")
+    lhs, rhs, result, by_columns = row_major_product(lhs, rhs, result)
+    if by_columns and epilogue.bias:
+        raise UnsupportedProblemError("the bias does not run along the result's rows in memory")
     if len(result.shape) > 3:
         raise UnsupportedProblemError(
             f"batch axes {result.shape[:-2]} of differing strides; cublasLt takes one stride"
@@ -181,14 +172,6 @@ def derive(
     if largest > MAX_EXTENT:
         raise UnsupportedProblemError(f"an extent of {largest} does not fit 32 bits")
     return Product(problem, lhs_is_a=by_columns)
-
-
-def _lies_by_columns(result: View) -> bool:
-    """Whether the result is to be computed as its transpose; a lone column becomes a lone row."""
-    rows, columns = result.shape[-2:]
-    if columns == 1:
-        return rows > 1 and result.strides[-2] == 1
-    return result.strides[-1] != 1
 
 
 def _stored(what: str, view: View) -> tuple[bool, int]:

@@ -13,6 +13,7 @@ from collage.backends.cudnn.problem import (
     GraphBuilder,
     Kind,
 )
+from collage.backends.relax.pooling import PoolPadding
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.relax.strided_views import View
 
@@ -40,7 +41,8 @@ def pool_graph(call: relax.Call) -> Graph:
     if any(int(step) != 1 for step in attrs.dilation):
         raise UnsupportedProblemError(f"dilation {list(attrs.dilation)} is not supported")
     window, strides = ([int(n) for n in steps] for steps in (attrs.pool_size, attrs.strides))
-    padding = [int(width) for width in attrs.padding]
+    given = PoolPadding.of(call)
+    padding = [*given.before, *given.after]
     if any(width >= size for width, size in zip(padding, window * 2, strict=True)):
         raise UnsupportedProblemError(f"padding {padding} is as wide as the window {window}")
     if str(call.op.name) == "relax.nn.max_pool2d":
@@ -49,17 +51,15 @@ def pool_graph(call: relax.Call) -> Graph:
         kind = Kind.AVG_POOL_INCLUDE_PADDING
     else:
         kind = Kind.AVG_POOL_EXCLUDE_PADDING
-    for axis in range(2):
-        reach = (y.shape[2 + axis] - 1) * strides[axis] + window[axis]
-        after = reach - x.shape[2 + axis] - padding[axis]
-        if after > padding[2 + axis] and kind is Kind.AVG_POOL_INCLUDE_PADDING:
-            raise UnsupportedProblemError(
-                "a window reaches beyond the padding that its average includes"
-            )
-        # With ceil mode the last window may; what is there counts as little as padding does.
-        padding[2 + axis] = max(after, padding[2 + axis])
+    if given.exceeded and kind is Kind.AVG_POOL_INCLUDE_PADDING:
+        raise UnsupportedProblemError(
+            "a window reaches beyond the padding that its average includes"
+        )
+    # With ceil mode the last window may; what is there counts as little as padding does.
+    after = [max(pair) for pair in zip(given.reached, given.after, strict=True)]
     builder = GraphBuilder(dtype)
-    builder.apply(kind, (builder.input(x),), y, [*window, *strides, *padding])
+    ints = [*window, *strides, *given.before, *after]
+    builder.apply(kind, (builder.input(x),), y, ints)
     return builder.finish()
 
 

@@ -9,6 +9,7 @@ from tvm import relax
 
 from collage.backends.onednn.graph import OpKind, Pool, Reduction, Tensor
 from collage.backends.onednn.partition import Importer, handles
+from collage.backends.relax.pooling import PoolPadding
 
 
 @handles("nn.conv2d")
@@ -37,12 +38,6 @@ def matmul(imp: Importer, call: relax.Call) -> Tensor:
     return imp.graph.add(OpKind.MATMUL, [a, b], shape, range(len(shape)))
 
 
-def pool_after(size: int, kernel: int, stride: int, dilation: int, before: int, result: int) -> int:
-    """Padding after the data that gives ``result`` windows, more than asked for with ceil mode."""
-    reach = (result - 1) * stride + (kernel - 1) * dilation + 1
-    return reach - size - before
-
-
 @handles("nn.max_pool2d", "nn.avg_pool2d")
 def pool2d(imp: Importer, call: relax.Call) -> Tensor:
     x, attrs = imp.tensor(call.args[0]), call.attrs
@@ -56,12 +51,9 @@ def pool2d(imp: Importer, call: relax.Call) -> Tensor:
     kernel = [int(v) for v in attrs.pool_size]
     strides = [int(v) for v in attrs.strides]
     dilation = [int(v) for v in attrs.dilation]
-    before = [int(v) for v in attrs.padding][:2]
-    after = [
-        pool_after(x.shape[2 + i], kernel[i], strides[i], dilation[i], before[i], shape[2 + i])
-        for i in range(2)
-    ]
-    ints = [algorithm, *kernel, *strides, *(d - 1 for d in dilation), *before, *after]
+    padding = PoolPadding.of(call)
+    ends = [*padding.before, *padding.reached]
+    ints = [algorithm, *kernel, *strides, *(d - 1 for d in dilation), *ends]
     return imp.graph.add(OpKind.POOL, [x], shape, ints)
 
 

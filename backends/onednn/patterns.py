@@ -15,7 +15,6 @@ from tvm.relax.dpl import is_op, wildcard
 
 from collage.backends.contract import Match, PatternTriple, Predicate, Verdict
 from collage.backends.onednn.operators_elementwise import BINARY, UNARY
-from collage.backends.onednn.operators_nn import pool_after
 from collage.backends.relax.patterns import (
     Chain,
     all_of,
@@ -31,6 +30,7 @@ from collage.backends.relax.patterns import (
     with_bias,
     with_residual,
 )
+from collage.backends.relax.pooling import PoolPadding
 from collage.backends.relax.static_shape import tensor_shape
 
 MAX_RANK = 6
@@ -170,24 +170,10 @@ def _nchw(match: Match) -> Verdict:
 def _within_padding(match: Match) -> Verdict:
     """oneDNN counts every place of a window that includes padding; with ceil mode some lie beyond
     the padding, and ONNX and TVM do not count those."""
-    attrs = _call(match).attrs
-    given, wanted = tensor_shape(match.annotated["arg0"]), tensor_shape(match.root)
-    if given is None or wanted is None:
-        return Verdict.no("the shapes are not static")
-    if _call(match).op.name != "relax.nn.avg_pool2d" or not attrs.count_include_pad:
-        return Verdict.yes()
-    for axis in (0, 1):
-        before, after = int(attrs.padding[axis]), int(attrs.padding[axis + 2])
-        needed = pool_after(
-            given[2 + axis],
-            int(attrs.pool_size[axis]),
-            int(attrs.strides[axis]),
-            int(attrs.dilation[axis]),
-            before,
-            wanted[2 + axis],
-        )
-        if needed > after:
-            return Verdict.no("a window reaches beyond the padding that its average includes")
+    call = _call(match)
+    average = call.op.name == "relax.nn.avg_pool2d"
+    if average and call.attrs.count_include_pad and PoolPadding.of(call).exceeded:
+        return Verdict.no("a window reaches beyond the padding that its average includes")
     return Verdict.yes()
 
 

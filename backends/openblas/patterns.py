@@ -6,9 +6,7 @@ transpose flags and leading dimensions. The predicates ask the same planner that
 
 from __future__ import annotations
 
-import itertools
-
-from tvm.relax.dpl import DFPattern, is_op, wildcard
+from tvm.relax.dpl import is_op, wildcard
 
 from collage.backends.contract import Match, PatternTriple, Predicate, Verdict
 from collage.backends.openblas.options import OpenBLASOptions
@@ -19,6 +17,7 @@ from collage.backends.relax.patterns import (
     bias_per_channel,
     derives,
     float32_tensors,
+    permuted_matmuls,
     with_activation,
     with_bias,
 )
@@ -33,9 +32,8 @@ def pattern_table(options: OpenBLASOptions) -> list[PatternTriple]:
     """The pattern triples, by rising priority."""
     triples = [_triple("openblas.matmul", _matmul())]
     if options.permutations:
-        for lhs, rhs, result in itertools.product((False, True), repeat=3):
-            if lhs or rhs or result:
-                triples.append(_permuted(lhs, rhs, result))
+        for what, chain in permuted_matmuls(("lhs", "rhs")):
+            triples.append(_triple(f"openblas.matmul_{what}", chain))
     if options.epilogues:
         for activation in ACTIVATIONS:
             chain = with_activation(_matmul(), activation)
@@ -47,26 +45,9 @@ def pattern_table(options: OpenBLASOptions) -> list[PatternTriple]:
     return triples
 
 
-def _matmul(lhs: DFPattern | None = None, rhs: DFPattern | None = None) -> Chain:
-    left, right = lhs or wildcard(), rhs or wildcard()
-    product = is_op("relax.matmul")(left, right)
-    return Chain(product, {"lhs": left, "rhs": right})
-
-
-def _permuted(lhs: bool, rhs: bool, result: bool) -> PatternTriple:
-    named: dict[str, DFPattern] = {}
-    operands = []
-    for name, permuted in (("lhs", lhs), ("rhs", rhs)):
-        source = wildcard()
-        operands.append(is_op("relax.permute_dims")(source) if permuted else source)
-        named[f"{name}_source"] = source
-    chain = _matmul(*operands)
-    chain = chain.then(chain.pattern, **named)
-    if result:
-        chain = chain.then(is_op("relax.permute_dims")(chain.pattern))
-    where = zip(("lhs", "rhs", "result"), (lhs, rhs, result), strict=True)
-    name = "openblas.matmul_permuted_" + "_".join(what for what, on in where if on)
-    return _triple(name, chain)
+def _matmul() -> Chain:
+    left, right = wildcard(), wildcard()
+    return Chain(is_op("relax.matmul")(left, right), {"lhs": left, "rhs": right})
 
 
 def _triple(name: str, chain: Chain, *more: Predicate) -> PatternTriple:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from collage.backends.contract.errors import UnsupportedProblemError
-from collage.backends.relax.strided_views import View, fold_batch_into_rows, merge_batch_axes
+from collage.backends.relax.strided_views import View, row_major_product
 
 MAX_BATCH_AXES = 6
 """Room for batch axes in the runtime's ``collage_matmul``."""
@@ -66,12 +66,7 @@ def plan(a: View, b: View, c: View) -> Problem:
         When neither rows nor columns of an operand are contiguous, a size does not fit BLAS's
         integers, or too many batch axes are left.
     """
-    a, b, c = fold_batch_into_rows(*merge_batch_axes(a, b, c))
-    lone_column = c.shape[-1] == 1 and c.shape[-2] > 1 and c.strides[-2] == 1
-    swapped = lone_column or (c.shape[-1] > 1 and c.strides[-1] != 1)
-    if swapped:
-        a, b, c = b.transposed(), a.transposed(), c.transposed()
-        a, b, c = fold_batch_into_rows(a, b, c)
+    a, b, c, swapped = row_major_product(a, b, c)
     rows, columns, inner = a.shape[-2], b.shape[-1], a.shape[-1]
     batch = c.shape[:-2]
     if len(batch) > MAX_BATCH_AXES:

@@ -7,7 +7,8 @@ are matched in either operand order where the operands' roles differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tvm import relax
@@ -45,6 +46,34 @@ def operator(name: str, operands: int, constants: Sequence[int] = ()) -> Chain:
     args = [is_const() if i in constants else wildcard() for i in range(operands)]
     call = is_op(name)(*args)
     return Chain(call, {"root": call, **{f"arg{i}": arg for i, arg in enumerate(args)}})
+
+
+def permuted_matmuls(names: tuple[str, str]) -> Iterator[tuple[str, Chain]]:
+    """Products with a ``permute_dims`` on an operand or the result, and what their names say.
+
+    Parameters
+    ----------
+    names : (str, str)
+        The operands'; what is permuted is named ``<name>_source``.
+
+    Yields
+    ------
+    (str, Chain)
+        For example ``permuted_lhs_result``.
+    """
+    for places in itertools.product((False, True), repeat=3):
+        if not any(places):
+            continue
+        named: dict[str, DFPattern] = {}
+        for name, permuted in zip(names, places[:2], strict=True):
+            named[f"{name}_source"] = source = wildcard()
+            named[name] = is_op("relax.permute_dims")(source) if permuted else source
+        product = is_op("relax.matmul")(*(named[name] for name in names))
+        chain = Chain(product, {"root": product, **named})
+        if places[2]:
+            chain = chain.then(is_op("relax.permute_dims")(product))
+        where = zip(("lhs", "rhs", "result"), places, strict=True)
+        yield "permuted_" + "_".join(what for what, on in where if on), chain
 
 
 def either_order(name: str, a: DFPattern, b: DFPattern) -> DFPattern:

@@ -201,6 +201,33 @@ def fold_batch_into_rows(a: View, b: View, c: View) -> tuple[View, View, View]:
     return folded(a, a_step), dropped, folded(c, c_step)
 
 
+def row_major_product(a: View, b: View, c: View) -> tuple[View, View, View, bool]:
+    """A product in the form that libraries take: contiguous rows of the result, few batch axes.
+
+    A result whose columns are contiguous is computed as its transpose, and a single column as a
+    single row.
+
+    Parameters
+    ----------
+    a, b, c : View
+        Left operand, right operand and result, of equal batch axes.
+
+    Returns
+    -------
+    a, b, c : View
+        What to compute.
+    swapped : bool
+        Whether that is the transpose: ``a`` and ``b`` have changed places.
+    """
+    a, b, c = fold_batch_into_rows(*merge_batch_axes(a, b, c))
+    rows, columns = c.shape[-2:]
+    lone_column = columns == 1 and rows > 1 and c.strides[-2] == 1
+    swapped = lone_column or (columns > 1 and c.strides[-1] != 1)
+    if swapped:
+        a, b, c = fold_batch_into_rows(b.transposed(), a.transposed(), c.transposed())
+    return a, b, c, swapped
+
+
 def _folded_row_stride(view: View) -> int | None:
     """The one stride of rows across the last batch axis, or None where a product cannot use it."""
     batch_stride, row_stride = view.strides[-3], view.strides[-2]

@@ -7,6 +7,7 @@ import tvm
 from tvm import relax
 
 from collage.backends.contract import Match, Predicate, Verdict
+from collage.backends.relax.pooling import SPATIAL, PoolPadding, split_padding
 from collage.backends.relax.static_shape import tensor_dtype, tensor_shape
 from collage.backends.tensorrt.converters.movement import (
     PAD_MODES,
@@ -15,13 +16,7 @@ from collage.backends.tensorrt.converters.movement import (
     RESIZE_ROUNDING,
     permutation_of,
 )
-from collage.backends.tensorrt.converters.nn import (
-    SPATIAL,
-    data_layout,
-    padding_needed,
-    spatial_rank,
-    split_padding,
-)
+from collage.backends.tensorrt.converters.nn import data_layout, spatial_rank
 
 
 def root_call(match: Match) -> relax.Call:
@@ -118,15 +113,15 @@ def pooling(match: Match) -> Verdict:
         return verdict
     if any(int(step) != 1 for step in attrs.dilation):
         return Verdict.no(f"dilated windows {[int(step) for step in attrs.dilation]}")
-    before, after, reached = padding_needed(call)
-    if min([*before, *after]) < 0:
-        return Verdict.no(f"negative padding {before}, {after}")
+    padding = PoolPadding.of(call)
+    before, reached = padding.before, [max(width, 0) for width in padding.reached]
+    if min([*before, *padding.after]) < 0:
+        return Verdict.no(f"negative padding {before}, {padding.after}")
     sizes = [int(size) for size in attrs.pool_size]
     if any(max(a, b) >= size for a, b, size in zip(before, reached, sizes, strict=True)):
         return Verdict.no(f"padding {before}, {reached} is as large as windows of {sizes}")
     average = ".avg_" in str(call.op.name)
-    beyond = any(need > have for need, have in zip(reached, after, strict=True))
-    if average and attrs.count_include_pad and beyond:
+    if average and attrs.count_include_pad and padding.exceeded:
         return Verdict.no("a window reaches beyond the padding that its average includes")
     return Verdict.yes()
 

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
+from collage.backends.relax.pooling import SPATIAL, PoolPadding, split_padding
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tensorrt.problem import NetworkWriter, TrtTensor, converts
-
-SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 
 
 def spatial_rank(call: relax.Call) -> int:
@@ -62,12 +61,6 @@ class ChannelsFirst:
     def extents(self) -> list[int]:
         """Spatial extents of the result."""
         return [self.out_shape[self.layout.index(axis)] for axis in SPATIAL[self.rank]]
-
-
-def split_padding(values: Sequence[int], rank: int) -> tuple[list[int], list[int]]:
-    """Relax's padding as (before, after) per spatial axis."""
-    listed = [int(value) for value in values]
-    return listed[:rank], listed[rank:]
 
 
 @converts("nn.conv1d", "nn.conv2d", "nn.conv3d")
@@ -149,30 +142,12 @@ class _Kernel:
             layer.set_input(1, self.tensor)
 
 
-def padding_needed(call: relax.Call) -> tuple[list[int], list[int], list[int]]:
-    """Padding of a pooling operator per spatial axis: before, after, and after in truth.
-
-    With ``ceil_mode`` the last window may reach beyond the padding; the third list says how far
-    windows reach, so that rounding down gives Relax's output.
-    """
-    attrs, rank = call.attrs, spatial_rank(call)
-    layout = data_layout(call)
-    given, wanted = static_shape(call.args[0]), static_shape(call)
-    before, after = split_padding(attrs.padding, rank)
-    reached = []
-    for place, axis in enumerate(SPATIAL[rank]):
-        extent, out = given[layout.index(axis)], wanted[layout.index(axis)]
-        span = (out - 1) * int(attrs.strides[place]) + int(attrs.pool_size[place])
-        reached.append(max(span - extent - before[place], 0))
-    return before, after, reached
-
-
 @converts(*(f"nn.{kind}_pool{rank}d" for kind in ("max", "avg") for rank in (1, 2, 3)))
 def pool(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     form, attrs = ChannelsFirst(w, call), call.attrs
     average = ".avg_" in str(call.op.name)
     kind = w.trt.PoolingType.AVERAGE if average else w.trt.PoolingType.MAX
-    before, _, reached = padding_needed(call)
+    padding = PoolPadding.of(call)
     layer = w.network.add_pooling_nd(
         form.enter(call.args[0]), kind, tuple(form.spatial(attrs.pool_size, 1))
     )
@@ -180,8 +155,8 @@ def pool(w: NetworkWriter, call: relax.Call) -> TrtTensor:
         layer,
         "pooling",
         stride_nd=form.spatial(attrs.strides, 1),
-        pre_padding=form.spatial(before, 0),
-        post_padding=form.spatial(reached, 0),
+        pre_padding=form.spatial(padding.before, 0),
+        post_padding=form.spatial([max(width, 0) for width in padding.reached], 0),
         average_count_excludes_padding=not bool(attrs.count_include_pad),
     )
     return form.leave(result)
