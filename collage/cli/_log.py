@@ -51,7 +51,7 @@ def summary(file: LogFile, json: Json = False, debug: Debug = False) -> None:
 
     check_log(file, must_exist=True)
     database = Database(file, read_only=True)
-    records = database.records()
+    records, blobs = database.records(), database.blobs()
     invalid = Counter(
         (r.backend, r.cost.status.value, r.cost.reason) for r in records if not r.cost.is_valid
     )
@@ -67,6 +67,7 @@ def summary(file: LogFile, json: Json = False, debug: Debug = False) -> None:
             for (backend, status, reason), count in invalid.most_common()
         ],
         "tuned": dict(Counter(finding.backend for finding in database.findings())),
+        "blobs": {"count": len(blobs), "bytes": sum(blob.size for blob in blobs)},
         "problems": [str(problem) for problem in database.problems],
     }
     if json:
@@ -84,6 +85,9 @@ def summary(file: LogFile, json: Json = False, debug: Debug = False) -> None:
         if name == "tuned" and not counts:
             continue
         line(f"{name}: " + ", ".join(f"{key} ({count})" for key, count in counts.items()))
+    if blobs:
+        size = sum(blob.size for blob in blobs)
+        line(f"bytes that findings refer to: {size} in {len(blobs)} blobs")
     line(f"invalid: {sum(invalid.values())}")
     for (backend, status, reason), count in invalid.most_common():
         line(f"  {count} × {backend} {status.replace('_', ' ')}: {reason}")

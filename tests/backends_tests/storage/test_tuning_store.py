@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from collage.backends.contract.errors import LogError, ReplayMissError
+from collage.backends.storage.findings_file import FindingsFile
 from collage.backends.storage.tuning_record import TuningRecord
 from collage.backends.storage.tuning_store import TuningStore, read_findings
 
@@ -149,6 +150,104 @@ def test_without_a_gpu_the_one_that_was_tuned_on_last_is_meant(tmp_path: Path) -
     assert opened(tmp_path / "b").device_elsewhere(90) == H200
     cache = tmp_path / "b" / "cache" / "tuning.jsonl"
     assert TuningStore("other", 3, cache).device_elsewhere(90) == H200
+
+
+def test_bytes_are_kept_once_and_found_in_the_log_alone(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    store = opened(tmp_path, log)
+    noise = os.urandom(5000)
+    for data in (b"plan" * 5000, noise, b"plan" * 5000, b""):
+        store.append({"of": len(data)}, H200, {"best": 1, "plan": store.keep(data)})
+    kinds = [line["kind"] for line in lines(log)]
+    assert kinds == ["blob", "tuning", "blob", "tuning", "tuning", "blob", "tuning"]
+    encodings = [line["encoding"] for line in lines(log) if line["kind"] == "blob"]
+    assert encodings == ["zlib+base64", "base64", "base64"]
+    again = opened(tmp_path / "elsewhere", log, replay=True)
+    for data in (b"plan" * 5000, noise, b""):
+        found = again.find({"of": len(data)}, H200)
+        assert found is not None and again.blob(found.blob("plan")) == data
+    assert not (tmp_path / "elsewhere").exists()
+    with pytest.raises(LogError, match="replay"):
+        again.keep(b"more")
+
+
+def test_what_only_the_cache_knows_is_added_to_the_log_with_its_bytes(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    small, large = store.keep(b"small"), store.keep(b"large", in_log=False)
+    store.append(KEY, H200, {"small": small, "large": large})
+    log = tmp_path / "log"
+    assert opened(tmp_path, log).find(KEY, H200) is not None
+    assert [line["kind"] for line in lines(log)] == ["blob", "tuning"]
+    for folder, wanted in ((tmp_path, b"large"), (tmp_path / "elsewhere", None)):
+        again = opened(folder, log)
+        found = again.find(KEY, H200)
+        assert found is not None and again.blob(found.blob("small")) == b"small"
+        assert again.blob(found.blob("large")) == wanted
+        assert again.blob(found.blob("none")) is None
+
+
+def test_bytes_that_are_not_those_are_never_taken(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    store = opened(tmp_path, log)
+    store.append(KEY, H200, {"plan": store.keep(b"right")})
+    text = log.read_text()
+    for wrong in (text.replace("cmlnaHQ=", "d3Jvbmc="), text.replace("cmlnaHQ=", "???")):
+        assert wrong != text
+        log.write_text(wrong)
+        again = opened(tmp_path / "elsewhere", log)
+        found = again.find(KEY, H200)
+        assert found is not None and again.blob(found.blob("plan")) is None
+    (blob,) = (tmp_path / "cache" / "blobs").iterdir()
+    here = opened(tmp_path, log).find(KEY, H200)
+    assert here is not None and opened(tmp_path, log).blob(here.blob("plan")) == b"right"
+    blob.write_bytes(b"torn")
+    assert opened(tmp_path, log).blob(here.blob("plan")) is None
+
+
+def test_blobs_that_another_program_wrote_again_are_read(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    store = opened(tmp_path, log)
+    store.append(KEY, H200, {"plan": store.keep(b"right")})
+    rewritten = (json.dumps(dict(reversed(line.items())), indent=None) for line in lines(log))
+    log.write_text("".join(f"{line}\n" for line in rewritten))
+    again = opened(tmp_path / "elsewhere", log)
+    found = again.find(KEY, H200)
+    assert found is not None and again.blob(found.blob("plan")) == b"right"
+
+
+def test_a_log_is_read_once_a_process_and_read_again_when_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, taken = tmp_path / "log", []
+    opened(tmp_path, log).append(KEY, H200, {"best": 1})
+    take = FindingsFile._take
+    monkeypatch.setattr(FindingsFile, "_take", lambda *args: (taken.append(args), take(*args)))
+    for _ in range(3):
+        assert answer(opened(tmp_path, log), KEY, H200) == 1
+    assert taken == []
+    with log.open("a") as other_process:
+        other_process.write(TuningRecord("toy", 1, KEY, H200, {"best": 2}).to_json() + "\n")
+    assert answer(opened(tmp_path, log), KEY, H200) == 2 and len(taken) == 1
+    # Shorter, longer, and of the same length.
+    for best in ([3], [4] * 9, [5] * 9):
+        records = [TuningRecord("toy", 1, KEY, H200, {"best": b}).to_json() for b in best]
+        log.write_text("".join(f"{record}\n" for record in records))
+        assert answer(opened(tmp_path, log), KEY, H200) == best[0]
+    log.unlink()
+    (tmp_path / "cache" / "tuning.jsonl").unlink()
+    assert answer(opened(tmp_path, log), KEY, H200) is None
+
+
+def test_a_key_is_free_again_as_soon_as_its_finding_is_added(tmp_path: Path) -> None:
+    ours, other = opened(tmp_path), opened(tmp_path)
+    keys = [{"k": 1}, {"k": 2}]
+    with ours.claim(keys) as held:
+        assert held == [True, True]
+        ours.append(keys[0], H200, {"best": 1})
+        with other.claim(keys, patient=False) as left:
+            assert left == [True, False]
+    with other.claim(keys, patient=False) as left:
+        assert left == [True, True]
 
 
 def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:

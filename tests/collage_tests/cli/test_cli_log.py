@@ -90,6 +90,30 @@ def test_tuned_kernels_are_counted_and_kept(
     assert Database(merged).records() == Database(log).records()
 
 
+def test_blobs_are_counted_and_kept_once(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    device = {"name": "NVIDIA H200", "compute_capability": 90}
+    copy = tmp_path / "copy.jsonl"
+    for place in (log, copy):
+        store = TuningStore("cudnn", 1, tmp_path / place.stem / "cache.jsonl", place)
+        for graph in ("conv", "pool"):
+            plan = store.keep(b"plan" * 1000)
+            store.append({"graph": graph}, device, {"plan": plan})
+    assert main(["log", str(log), "--json"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert (value["tuned"], value["blobs"]) == ({"cudnn": 2}, {"count": 1, "bytes": 4000})
+    assert (value["records"], value["problems"]) == (5, [])
+    assert main(["log", str(log)]) == 0
+    assert "bytes that findings refer to: 4000 in 1 blobs" in capsys.readouterr().out
+    merged = tmp_path / "merged.jsonl"
+    assert main(["log", "merge", str(log), str(copy), "-o", str(merged)]) == 0
+    assert "8 records from 2 logs (3 repeated, 0 unreadable" in capsys.readouterr().out
+    again = TuningStore("cudnn", 1, tmp_path / "none" / "cache.jsonl", merged, replay=True)
+    found = again.find({"graph": "pool"}, device)
+    assert found is not None and again.blob(found.blob("plan")) == b"plan" * 1000
+
+
 def test_summary_in_words(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = log.read_bytes()
     assert main(["log", str(log)]) == 0
