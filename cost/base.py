@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
 
 class CostStatus(enum.Enum):
-    """Whether a cost is a measurement, missing, or the record of a failure."""
+    """Whether a cost is a measurement, missing, or the record of a failure.
+
+    Examples
+    --------
+    >>> CostStatus("timed_out") is CostStatus.TIMED_OUT
+    True
+    """
 
     VALID = "valid"
     UNKNOWN = "unknown"
@@ -44,6 +50,14 @@ class Cost:
         One mean time per repetition.
     reason : str
         For an invalid cost, one line that says what happened.
+
+    Examples
+    --------
+    >>> cost = Cost.of_samples([2e-3, 1e-3, 3e-3])
+    >>> cost.is_valid, cost.median_sec
+    (True, 0.002)
+    >>> Cost(CostStatus.CRASHED, reason="the candidate died of SIGSEGV").median_sec
+    inf
     """
 
     status: CostStatus
@@ -65,6 +79,14 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class Clocks:
+    """A device's clock frequencies at one moment, in MHz."""
+
+    sm_mhz: int
+    memory_mhz: int
+
+
+@dataclass(frozen=True)
 class Overheads:
     """What crossing into partitions costs besides the partitions themselves.
 
@@ -76,6 +98,11 @@ class Overheads:
         What one more partition that does next to nothing adds to a call: on a CPU allocation and
         dispatch, on a GPU the gap between two kernels. Also part of that partition's own
         measurement; a lower bound for any partition.
+
+    Examples
+    --------
+    >>> Overheads(call_sec=2e-6, partition_sec=3e-7).partition_sec
+    3e-07
     """
 
     call_sec: float
@@ -83,7 +110,16 @@ class Overheads:
 
 
 class CostModel(ABC):
-    """Answers what workloads cost. Implementations: measured, table, roofline."""
+    """Says what workloads cost. Implementations: measured, table, roofline.
+
+    Examples
+    --------
+    >>> class Flops(CostModel):
+    ...     def estimate(self, workloads, targets):
+    ...         return [Cost(CostStatus.VALID, workload.flops / 1e11) for workload in workloads]
+    >>> Flops().estimate([], [])
+    []
+    """
 
     @abstractmethod
     def estimate(

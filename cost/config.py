@@ -31,6 +31,16 @@ class CudaConfig:
     build_timeout_sec, run_timeout_sec : float
         Instead of those of :class:`MeasureConfig`: nvcc takes its time, and so does loading
         libraries.
+
+    Raises
+    ------
+    ValueError
+        When the numbers make no sense together.
+
+    Examples
+    --------
+    >>> CudaConfig(repeat=20).min_repeat
+    10
     """
 
     repeat: int = 100
@@ -85,6 +95,17 @@ class MeasureConfig:
         Of weights and inputs.
     cuda : CudaConfig
         What is different on CUDA devices.
+
+    Raises
+    ------
+    ValueError
+        When the numbers make no sense together.
+
+    Examples
+    --------
+    >>> config = MeasureConfig(repeat=10, cuda=CudaConfig(repeat=20))
+    >>> config.tolerance("float32") < config.tolerance("float16")
+    True
     """
 
     repeat: int = 30

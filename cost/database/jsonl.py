@@ -42,6 +42,12 @@ class Database:
     ------
     LogError
         When the log cannot be read or, unless ``read_only``, written; before any measuring.
+
+    Examples
+    --------
+    >>> database = Database(Path("measurements.jsonl"))
+    >>> len(database), database.problems
+    (0, [])
     """
 
     def __init__(self, path: Path | None = None, *, read_only: bool = False) -> None:

@@ -19,7 +19,7 @@ from collage.backends.storage.tuning_record import (
     TuningRecord,
     read_blob_reference,
 )
-from collage.cost.base import Cost, CostStatus
+from collage.cost.base import Clocks, Cost, CostStatus
 
 SCHEMA_VERSION = 1
 """Raised whenever a field changes its meaning; records of other versions are never hits."""
@@ -76,14 +76,6 @@ class RecordKey:
     num_threads: int
     config: str
     schema: int = SCHEMA_VERSION
-
-
-@dataclass(frozen=True)
-class Clocks:
-    """A device's clock frequencies at one moment, in MHz."""
-
-    sm_mhz: int
-    memory_mhz: int
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 
-from collage.cost.database.record import Clocks
+from collage.cost.base import Clocks
 
 _LIBRARY = "libnvidia-ml.so.1"
 _SUCCESS = 0

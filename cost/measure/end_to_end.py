@@ -25,9 +25,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from collage.backends.contract import BackendTarget
-from collage.cost.base import Cost
+from collage.cost.base import Clocks, Cost
 from collage.cost.config import MeasureConfig
-from collage.cost.database.record import Clocks
 from collage.cost.device import CPU_POLICY, DevicePolicy
 from collage.cost.measure.runner import RunResult
 from collage.cost.processes.messages import A, Check, Checked, Failure, Load, Request, Time, Timed

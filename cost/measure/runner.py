@@ -8,8 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from collage.cost.base import Cost
-from collage.cost.database.record import Clocks
+from collage.cost.base import Clocks, Cost
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,14 @@ class MeasuredCostModel(CostModel):
     plugins : sequence of str
         ``module:Class`` of backends that workers must register; those of the targets that are
         asked about are found without.
+
+    Examples
+    --------
+    >>> context = BuildContext(Path("cache"), Path("work"), num_threads=1)
+    >>> with MeasuredCostModel(context, Database(Path("log.jsonl"))) as model:
+    ...     costs = model.estimate([], [])
+    >>> costs, model.stats.measured
+    ([], 0)
     """
 
     def __init__(

@@ -67,6 +67,14 @@ class RooflineCostModel(CostModel):
         The device; by default that of the target's architecture in ``SPECS``.
     rooflines : mapping of str to Roofline, optional
         By backend name; in place of what the backends say of themselves.
+
+    Examples
+    --------
+    >>> import tvm
+    >>> gpu = BackendTarget("tvm", tvm.target.Target({"kind": "cuda", "arch": "sm_90a"}))
+    >>> model = RooflineCostModel()
+    >>> model.spec(gpu).name, model.overheads(gpu).partition_sec
+    ('NVIDIA H200', 2e-06)
     """
 
     def __init__(

@@ -25,6 +25,23 @@ class TableCostModel(CostModel):
     ----------
     asked : list of (str, str)
         Every question so far, in order: workload key and backend name.
+
+    Examples
+    --------
+    A search over these costs:
+
+    >>> import collage
+    >>> from collage.cost import TableCostModel
+    >>> table = TableCostModel({("relu 8x8", "tvm"): 1e-6, ("relu 8x8", "onednn"): 5e-7})
+    >>> from tvm import relax
+    >>> builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((8, 8), "float32"))
+    >>> with builder.function("main", [x]):
+    ...     with builder.dataflow():
+    ...         out = builder.emit_output(relax.op.nn.relu(x))
+    ...     out = builder.emit_func_output(out)
+    >>> result = collage.optimize(builder.get(), ["llvm"], cost_model=table)
+    >>> result.partitioning.seconds
+    1e-06
     """
 
     def __init__(

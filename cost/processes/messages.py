@@ -14,9 +14,8 @@ import tvm
 from collage.backends.compile import CompiledLibrary
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.registry import get_backend
-from collage.cost.base import CostStatus
+from collage.cost.base import Clocks, CostStatus
 from collage.cost.config import MeasureConfig
-from collage.cost.database.record import Clocks
 from collage.cost.processes.protocol import Message
 from collage.cost.workload.data import DataSpec, TensorSpec
 from collage.cost.workload.workload import Workload

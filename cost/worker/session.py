@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from tvm import relax
 
 from collage.backends.contract.errors import CollageError
+from collage.cost.base import Clocks
 from collage.cost.config import MeasureConfig
-from collage.cost.database.record import Clocks
 from collage.cost.worker.sampling import take_samples
 
 

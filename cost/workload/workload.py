@@ -39,6 +39,20 @@ class Workload:
         Results of ``main``, tuples flattened.
     key : str
         SHA-256 of the canonical text, the same in every process.
+
+    Examples
+    --------
+    >>> import tvm
+    >>> from tvm import relax
+    >>> builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((8, 8), "float32"))
+    >>> with builder.function("relu", [x], attrs={"collage.backend": "tvm"}, private=True):
+    ...     out = builder.emit_func_output(builder.emit(relax.op.nn.relu(x)))
+    >>> relu, x = builder.get().get_global_var("relu"), relax.Var("x", x.ty)
+    >>> with builder.function("main", [x]):
+    ...     out = builder.emit_func_output(builder.emit(relax.Call(relu, [x])))
+    >>> workload = Workload.from_module(builder.get())
+    >>> workload.describe(), workload.backend, workload.bytes
+    ('relu 8x8', 'tvm', 512)
     """
 
     module: tvm.IRModule

@@ -15,6 +15,7 @@ PACKAGES = (
     "collage",
     "collage.transform",
     "collage.search",
+    "collage.cost",
 )
 """Whose every public name has an example."""
 

@@ -11,8 +11,8 @@ from tvm import relax
 from collage.backends.contract.errors import BackendUnavailableError, MeasurementError
 from collage.backends.toolchain.cuda_driver import CudaDriver, CudaError
 from collage.backends.toolchain.cuda_runtime import load_runtime
+from collage.cost.base import Clocks
 from collage.cost.config import CudaConfig, MeasureConfig
-from collage.cost.database.record import Clocks
 from collage.cost.device.nvml import Management
 from collage.cost.worker.cuda.flush import CacheFlush
 from collage.cost.worker.cuda.timers import CudaTimer, open_timer

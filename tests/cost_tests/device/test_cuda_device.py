@@ -18,11 +18,11 @@ from collage.backends.contract.registry import get_backend
 from collage.backends.toolchain.cuda_driver import CudaDriver, CudaError
 from collage.backends.toolchain.cuda_runtime import Gpu, has_device
 from collage.backends.toolchain.cuda_toolkit import find_toolkit
-from collage.cost.base import Cost, CostStatus
+from collage.cost.base import Clocks, Cost, CostStatus
 from collage.cost.config import CudaConfig, MeasureConfig
 from collage.cost.database.jsonl import Database
 from collage.cost.database.keys import KeyMaker
-from collage.cost.database.record import Clocks, Record
+from collage.cost.database.record import Record
 from collage.cost.device import CPU_POLICY, CUDA_POLICY, Device, cuda, policy_for
 from collage.cost.device.nvml import Management
 from collage.cost.measure.local_runner import LocalRunner

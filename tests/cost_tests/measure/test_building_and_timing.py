@@ -17,11 +17,11 @@ from collage.backends.contract import BackendTarget, BuildContext, LibraryRequir
 from collage.backends.contract.errors import MeasurementError
 from collage.backends.devices import CUDA
 from collage.backends.storage.device_lock import exclusive
-from collage.cost.base import Cost, CostStatus
+from collage.cost.base import Clocks, Cost, CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.database.jsonl import Database
 from collage.cost.database.keys import KeyMaker
-from collage.cost.database.record import Clocks, RecordKey
+from collage.cost.database.record import RecordKey
 from collage.cost.device import CPU_POLICY, CUDA_POLICY, Device
 from collage.cost.measure import scheduler as measuring
 from collage.cost.measure.builder import BuildResult

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from collage.backends.compile import CompiledLibrary
 from collage.backends.contract import BuildContext, LibraryRequirement
 from collage.backends.contract.errors import ProtocolError, TargetError
-from collage.cost.base import CostStatus
+from collage.cost.base import Clocks, CostStatus
 from collage.cost.config import CudaConfig, MeasureConfig
-from collage.cost.database.record import Clocks
 from collage.cost.processes import messages
 from collage.cost.processes.messages import (
     Answer,

@@ -14,7 +14,7 @@ import tvm
 from numpy.typing import NDArray
 from tvm import relax
 
-from collage.cost.database.record import Clocks
+from collage.cost.base import Clocks
 from collage.cost.device import DevicePolicy
 from collage.cost.device.cuda import CudaPolicy
 from collage.cost.measure.local_runner import LocalRunner

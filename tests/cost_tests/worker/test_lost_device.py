@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collage.cost.base import CostStatus
+from collage.cost.base import Clocks, CostStatus
 from collage.cost.config import MeasureConfig
-from collage.cost.database.record import Clocks
 from collage.cost.measure.end_to_end import EndToEndTimer, WholeModel
 from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.worker.build import test_data as make_test_data
