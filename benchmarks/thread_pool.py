@@ -32,7 +32,6 @@ from benchmarks.statistics import Spread
 from benchmarks.thread_pool_worker import WIDTH
 from collage.backends.compile import build_executable, codegen_names, link, stage_libraries
 from collage.backends.contract import BackendTarget, BuildContext
-from collage.backends.contract.registry import get_backend
 from collage.passes.lower import lower
 from collage.search.candidates import Candidate, Composite
 from collage.search.dataflow import DataflowGraph
@@ -87,7 +86,7 @@ def targets() -> dict[str, BackendTarget]:
     """The three backends, on the device that TVM sees here."""
     device = tvm.target.Target({"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu()})
     names = ("tvm", "openblas", "onednn")
-    return {n: BackendTarget(n, device, get_backend(n).parse_options({})) for n in names}
+    return {n: BackendTarget.of(n, device) for n in names}
 
 
 def program(steps: Sequence[str], rows: int) -> tvm.IRModule:

@@ -11,7 +11,7 @@ import tvm
 from collage.backends.contract import BackendTarget, TargetSet
 from collage.backends.contract.errors import BackendUnavailableError, TargetError
 from collage.backends.contract.registry import backend_names, get_backend
-from collage.backends.devices import CPU, DEVICE_KINDS, device_named, device_of
+from collage.backends.devices import CPU, DEVICE_KINDS, DeviceKind, device_named, device_of
 
 TargetLike: TypeAlias = str | Mapping[str, Any] | tvm.target.Target | BackendTarget
 
@@ -25,7 +25,7 @@ def resolve_targets(targets: Sequence[TargetLike]) -> TargetSet:
     ----------
     targets : sequence
         TVM targets (``"llvm"``, ``tvm.target.Target(...)``) and external codegen targets
-        (``"onednn"``, ``{"kind": "onednn", "layout": "nhwc"}``).
+        (``"onednn"``, ``{"kind": "onednn", "layout": "nhwc"}``); or an earlier result's set.
 
     Raises
     ------
@@ -34,6 +34,8 @@ def resolve_targets(targets: Sequence[TargetLike]) -> TargetSet:
     BackendUnavailableError
         The backend's library is not installed; the message has the line that mends it.
     """
+    if isinstance(targets, TargetSet):
+        return targets
     if isinstance(targets, str | Mapping | tvm.target.Target):
         targets = [targets]
     device: tvm.target.Target | None = None
@@ -57,21 +59,24 @@ def resolve_targets(targets: Sequence[TargetLike]) -> TargetSet:
         else:
             known = ", ".join([*(k.target_kind for k in DEVICE_KINDS), *backend_names()])
             raise TargetError(f"unknown target '{kind}'; known targets: {known}", value=kind)
-    device = _check_device(device or _device_target(CPU.target_kind, {}), external)
-    tvm_options = get_backend("tvm").parse_options(native_options)
-    resolved = []
-    for kind, attributes in external:
-        backend = get_backend(kind)
-        options = backend.parse_options(attributes)
-        available = backend.probe()
-        if not available.usable:
-            raise BackendUnavailableError(
-                f"target '{kind}' cannot be used here: {available.reason}",
-                remedy=available.remedy,
-                value=kind,
-            )
-        resolved.append(BackendTarget(kind, device, options))
-    return TargetSet(BackendTarget("tvm", device, tvm_options), tuple(resolved))
+    device = device or _device_target(CPU.target_kind, {})
+    device_kind = device_of(device)
+    for kind, _ in external:
+        _check_device(kind, device_kind)
+    native = BackendTarget.of("tvm", device, native_options)
+    return TargetSet(native, tuple(_usable(kind, device, given) for kind, given in external))
+
+
+def _usable(kind: str, device: tvm.target.Target, attributes: Mapping[str, Any]) -> BackendTarget:
+    target = BackendTarget.of(kind, device, attributes)
+    available = target.implementation.probe()
+    if not available.usable:
+        raise BackendUnavailableError(
+            f"target '{kind}' cannot be used here: {available.reason}",
+            remedy=available.remedy,
+            value=kind,
+        )
+    return target
 
 
 def parse_target_text(text: str) -> TargetLike:
@@ -159,16 +164,11 @@ def _one_device(device: tvm.target.Target | None, other: tvm.target.Target) -> t
     return other
 
 
-def _check_device(
-    device: tvm.target.Target, external: Sequence[tuple[str, Mapping[str, Any]]]
-) -> tvm.target.Target:
-    kind = device_of(device)
-    for name, _ in external:
-        needed = device_named(get_backend(name).device)
-        if needed is not kind:
-            raise TargetError(
-                f"target '{name}' runs on {needed.name} and needs the device target "
-                f"'{needed.target_kind}', but '{kind.target_kind}' is given",
-                value=name,
-            )
-    return device
+def _check_device(backend: str, kind: DeviceKind) -> None:
+    needed = device_named(get_backend(backend).device)
+    if needed is not kind:
+        raise TargetError(
+            f"target '{backend}' runs on {needed.name} and needs the device target "
+            f"'{needed.target_kind}', but '{kind.target_kind}' is given",
+            value=backend,
+        )

@@ -135,7 +135,7 @@ class _Bars:
 def _peer(report: Report, ours: EngineResult, theirs: EngineResult) -> EndToEnd:
     """The other engine's time on the scale of the report's own times.
 
-    The two were timed in turns, by another clock than the gate's: only their ratio carries over.
+    The two were timed in turns, by another clock than the search's: only their ratio carries over.
     """
     ratio = ratio_spread(theirs.round_sec, ours.round_sec)
     chosen = next((e.median_sec for e in report.end_to_end if e.chosen), None)

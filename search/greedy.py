@@ -1,6 +1,6 @@
 """Partitionings made without any cost: greedy BYOC, one backend alone, TVM alone.
 
-They are what users get today, what the end-to-end gate compares the search's result with, and good
+They are what users get today, what the end-to-end comparison sets against the search's, and good
 seeds for a search.
 """
 

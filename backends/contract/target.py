@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,32 @@ class BackendTarget:
     backend: str
     device: tvm.target.Target
     options: Any = field(default_factory=NoOptions)
+
+    @classmethod
+    def of(
+        cls,
+        backend: str,
+        device: tvm.target.Target,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> BackendTarget:
+        """The target of a registered backend, with options from a user's attributes.
+
+        Parameters
+        ----------
+        backend : str
+            The backend's name.
+        device : tvm.target.Target
+            What it compiles for.
+        attributes : mapping of str to object, optional
+            Options that differ from the backend's own choice.
+
+        Raises
+        ------
+        TargetError
+            When there is no such backend, it has no such option, or a value is of the wrong type.
+        """
+        bare = cls(backend, device)
+        return cls(backend, device, bare.implementation.parse_options(attributes or {}))
 
     @cached_property
     def implementation(self) -> Backend:

@@ -42,12 +42,10 @@ def cuda_target(arch: str = ARCH) -> tvm.target.Target:
 
 def targets_of(case: CudaCase, device: tvm.target.Target) -> tuple[BackendTarget, ...]:
     """TVM itself, and the case's backend with the case's options."""
-    native = BackendTarget("tvm", device, get_backend("tvm").parse_options({}))
+    target = BackendTarget.of(case.backend, device, case.options)
     if case.backend == "tvm":
-        options = get_backend("tvm").parse_options(case.options)
-        return (BackendTarget("tvm", device, options),)
-    options = get_backend(case.backend).parse_options(case.options)
-    return (native, BackendTarget(case.backend, device, options))
+        return (target,)
+    return (BackendTarget.of("tvm", device), target)
 
 
 def partition_case(case: CudaCase, device: tvm.target.Target) -> Partitioned:

@@ -176,12 +176,12 @@ class _MainWriter:
         backend = candidate.target.implementation
         if isinstance(backend, ExternalBackend):
             function = _external_function(self.graph, candidate, inputs, outputs, name)
+            if backend.aligned_weights:
+                function = align_weights(function)
         else:
             region = _Region(inputs, "x")
             region.take(self.graph, candidate.nodes)
             function = region.function(outputs, {PARTITION_ATTR: candidate.backend})
-        if isinstance(backend, ExternalBackend) and backend.aligned_weights:
-            function = align_weights(function)
         gvar = relax.GlobalVar(name)
         gvar_ty = relax.FuncType([p.ty for p in function.params], function.ret_ty)
         relax.expr._update_type(gvar, gvar_ty)

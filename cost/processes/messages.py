@@ -13,7 +13,6 @@ import tvm
 
 from collage.backends.compile import CompiledLibrary
 from collage.backends.contract import BackendTarget, BuildContext
-from collage.backends.contract.registry import get_backend
 from collage.cost.base import Clocks, CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.processes.protocol import Message
@@ -41,8 +40,7 @@ class TargetMessage(Message, frozen=True):
         TargetError
             When this process has no such backend, or it has no such options.
         """
-        options = get_backend(self.backend).parse_options(self.options)
-        return BackendTarget(self.backend, tvm.target.Target(self.device), options)
+        return BackendTarget.of(self.backend, tvm.target.Target(self.device), self.options)
 
 
 class WorkloadMessage(Message, frozen=True):

@@ -94,3 +94,8 @@ def test_target_text(text: str, value: object) -> None:
 def test_ill_formed_target_text(text: str) -> None:
     with pytest.raises(TargetError):
         parse_target_text(text)
+
+
+def test_the_targets_of_a_result_are_targets_again() -> None:
+    targets = resolve_targets(["llvm", "openblas"])
+    assert resolve_targets(targets) is targets

@@ -60,3 +60,11 @@ def test_targets_of_several_kinds_of_devices_are_refused() -> None:
 def test_an_unknown_backend_is_an_error_when_it_is_asked_for() -> None:
     with pytest.raises(TargetError, match="no backend 'nobody'"):
         _ = BackendTarget("nobody", LLVM).implementation
+
+
+def test_a_target_is_made_from_a_users_attributes() -> None:
+    plain = BackendTarget.of("onednn", LLVM)
+    assert plain.options == get_backend("onednn").parse_options({})
+    assert BackendTarget.of("onednn", LLVM, {"layout": "nhwc"}).option_dict()["layout"] == "nhwc"
+    with pytest.raises(TargetError, match="nonsense"):
+        BackendTarget.of("onednn", LLVM, {"nonsense": 1})

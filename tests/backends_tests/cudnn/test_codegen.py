@@ -19,7 +19,6 @@ from benchmarks.gpu.case_compile import cuda_target
 from collage.backends.compile import CompiledLibrary, compile_module, external_functions
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import BackendUnavailableError, CodegenError, ReplayMissError
-from collage.backends.contract.registry import get_backend
 from collage.backends.cudnn import tuning as plans_module
 from collage.backends.cudnn.backend import CudnnBackend
 from collage.backends.cudnn.codegen import Module, render_stubs, render_table
@@ -54,7 +53,7 @@ def shared_context(tmp_path: Path) -> BuildContext:
 
 def targets() -> tuple[BackendTarget, ...]:
     device = cuda_target()
-    native_target = BackendTarget("tvm", device, get_backend("tvm").parse_options({}))
+    native_target = BackendTarget.of("tvm", device)
     return (native_target, BackendTarget("cudnn", device, CudnnOptions()))
 
 

@@ -38,7 +38,7 @@ def modules(backend: str) -> list[tvm.IRModule]:
 
 
 def request(backend: str, context: BuildContext) -> Tune:
-    target = BackendTarget(backend, cuda_target(), get_backend(backend).parse_options({}))
+    target = BackendTarget.of(backend, cuda_target())
     workloads = tuple(WorkloadMessage.of(Workload.from_module(mod)) for mod in modules(backend))
     return Tune(workloads, TargetMessage.of(target), context, 0)
 
@@ -58,7 +58,7 @@ def test_cutlass_measures_everything_once(tmp_path: Path, monkeypatch: pytest.Mo
     tune(request("cutlass", context))
     assert len({job.spec for job in profiler.asked}) == 2
     asked = len(profiler.asked)
-    target = BackendTarget("cutlass", cuda_target(), get_backend("cutlass").parse_options({}))
+    target = BackendTarget.of("cutlass", cuda_target())
     get_backend("cutlass").tune(functions("cutlass"), target, context)  # type: ignore[attr-defined]
     assert len(profiler.asked) == asked, "all is remembered"
 
@@ -94,6 +94,6 @@ def test_cudnn_plans_the_graphs_that_are_built_in_one_run(
     monkeypatch.setattr(plans, "run_planner", planner)
     context = BuildContext(tmp_path, tmp_path / "work")
     tune(request("cudnn", context))
-    target = BackendTarget("cudnn", cuda_target(), get_backend("cudnn").parse_options({}))
+    target = BackendTarget.of("cudnn", cuda_target())
     cudnn.backend().tune(functions("cudnn"), target, context)
     assert len(runs) == 1, "all is remembered"

@@ -43,7 +43,7 @@ def target(arch: str = ARCH, **options: Any) -> BackendTarget:
 
 def native(arch: str = ARCH) -> BackendTarget:
     """TVM's own target for the same device."""
-    return BackendTarget("tvm", cuda_target(arch), get_backend("tvm").parse_options({}))
+    return BackendTarget.of("tvm", cuda_target(arch))
 
 
 def new_context(folder: Path, cache: Path | None = None) -> BuildContext:
@@ -88,7 +88,7 @@ class Partitioned:
 def partition(mod: tvm.IRModule, wanted: BackendTarget) -> Partitioned:
     """Give TensorRT what it takes, and TVM the rest."""
     graph = DataflowGraph.from_function(mod["main"], mod)
-    device = BackendTarget("tvm", wanted.device, get_backend("tvm").parse_options({}))
+    device = BackendTarget.of("tvm", wanted.device)
     partitioning = single_backend(graph, wanted, device)
     return Partitioned(lower(mod, graph, partitioning), wanted)
 

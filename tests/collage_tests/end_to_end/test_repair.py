@@ -66,10 +66,7 @@ def _repair_of(
 def test_undoing_by_hand_keeps_the_meaning(model: tvm.IRModule, graph: DataflowGraph) -> None:
     """With a backend of the CPU: nothing here needs CUDA."""
     device = tvm.target.Target("llvm")
-    native, library = (
-        BackendTarget(name, device, get_backend(name).parse_options({}))
-        for name in ("tvm", "onednn")
-    )
+    native, library = (BackendTarget.of(name, device) for name in ("tvm", "onednn"))
     partitioning = single_backend(graph, library, native)
     names = partition_names(partitioning)
     assert sum(name.startswith("onednn") for name in names) >= 2

@@ -9,7 +9,6 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.backends.contract import BackendTarget, BuildContext
-from collage.backends.contract.registry import get_backend
 from collage.cost.config import MeasureConfig
 from collage.cost.database.keys import KeyMaker, ModuleKeys
 from collage.cost.database.record import RecordKey
@@ -39,7 +38,7 @@ def test_a_backend_s_sources_are_part_of_the_key(
     context: BuildContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workload = Workload.from_module(dense(np.ones((3, 4), "float32")))
-    target = BackendTarget("tvm", tvm.target.Target("llvm"), get_backend("tvm").parse_options({}))
+    target = BackendTarget.of("tvm", tvm.target.Target("llvm"))
 
     def key() -> RecordKey:
         return KeyMaker(context, MeasureConfig(), CPU_POLICY.detect()).partition(workload, target)

@@ -181,7 +181,7 @@ log, cache, work = map(Path, sys.argv[1:4])
 count = int(sys.argv[4])
 context = BuildContext(cache, work, num_threads=1)
 config = MeasureConfig(repeat=3, min_repeat=2, min_repeat_sec=0.002, warmup_sec=0.002)
-target = BackendTarget("toy", tvm.target.Target("llvm"), get_backend("toy").parse_options({}))
+target = BackendTarget.of("toy", tvm.target.Target("llvm"))
 with MeasuredCostModel(context, Database(log), config, parallel_builds=1) as model:
     workloads = [toy_workload(n, 10) for n in range(1, count + 1)]
     costs = model.estimate(workloads, [target] * count)
