@@ -76,9 +76,8 @@ def open_session(
         When the log cannot be read.
     """
     resolved = resolve_targets(targets)
-    library_requirements(
-        resolved
-    )  # Refuses targets whose libraries clash, before any work is done.
+    # Refuses targets whose libraries clash, before any work is done.
+    library_requirements(resolved)
     config = Config.from_environment()
     place = Path(log).absolute() if log is not None else None
     database = Database(place, read_only=replay)
