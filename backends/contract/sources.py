@@ -194,7 +194,7 @@ def _digest(path: Path) -> str:
 @functools.lru_cache(maxsize=1024)
 def _imports(data: bytes) -> tuple[_Import, ...]:
     found = []
-    for node in ast.walk(ast.parse(data)):
+    for node in ast.walk(_parsed(data) or ast.Module(body=[], type_ignores=[])):
         if isinstance(node, ast.Import):
             found += [_Import(0, alias.name, "") for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -205,11 +205,22 @@ def _imports(data: bytes) -> tuple[_Import, ...]:
 @functools.lru_cache(maxsize=1024)
 def _python_digest(data: bytes) -> str:
     """Of what a Python source does: not of its comments, docstrings and layout."""
+    tree = _parsed(data)
+    if tree is None:
+        return hashlib.sha256(data).hexdigest()
     digest = hashlib.sha256()
-    for part in _tokens(ast.parse(data)):
+    for part in _tokens(tree):
         digest.update(part.encode())
         digest.update(b"\0")
     return digest.hexdigest()
+
+
+def _parsed(data: bytes) -> ast.Module | None:
+    """A source's syntax tree; None for what is no Python, such as a template of it."""
+    try:
+        return ast.parse(data)
+    except (SyntaxError, ValueError):
+        return None
 
 
 def _tokens(node: object) -> Iterator[str]:

@@ -55,6 +55,7 @@ def package(site: Path, name: str = "package_of_mine") -> Path:
     (folder / "inner" / "__init__.py").write_text("")
     (folder / "inner" / "mine.py").write_text(MAIN.format(helper="..helper"))
     (folder / "inner" / "late.py").write_text("STEP = 1\n")
+    (folder / "inner" / "rendered.py").write_text("{% if one %}{{ extent }}")
     (folder / "inner" / "templates" / "kernel.c").write_text("int one;\n")
     return folder
 
@@ -82,6 +83,7 @@ def edit(path: Path, old: str, new: str) -> None:
         # Imported by nobody's import statement: by its name, perhaps.
         ("inner/late.py", "STEP = 1", "STEP = 2"),
         ("inner/templates/kernel.c", "int one;", "int two;"),
+        ("inner/rendered.py", "{{ extent }}", "{{ step }}"),
         ("__init__.py", "", "import sys; sys.flag = 1"),
     ],
 )
