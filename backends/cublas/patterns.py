@@ -38,7 +38,7 @@ from collage.backends.relax.strided_views import View, operand_view, result_view
 
 MATMUL, CONV2D = "relax.matmul", "relax.nn.conv2d"
 
-EPILOGUES = (
+_EPILOGUES = (
     Epilogue(),
     Epilogue(activation="relu"),
     Epilogue(activation="gelu"),
@@ -68,7 +68,7 @@ def kinds() -> dict[str, Kind]:
     table = {"cublas.matmul": Kind(MATMUL, Epilogue())}
     table |= dict.fromkeys(_permuted(), Kind(MATMUL, Epilogue()))
     for core, name in ((MATMUL, "cublas.matmul"), (CONV2D, "cublas.conv2d_1x1")):
-        for epilogue in EPILOGUES:
+        for epilogue in _EPILOGUES:
             table[f"{name}{epilogue.suffix}"] = Kind(core, epilogue)
     return table
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from collage.backends.contract.errors import UnsupportedProblemError
 from collage.backends.relax.strided_views import View, matmul_views, row_major_product
 
-MAX_EXTENT = 2**31 - 1
+_MAX_EXTENT = 2**31 - 1
 """cublasLt's extents and leading dimensions fit 32 bits (``cublasLt.h``)."""
 
 DTYPES = {"float16": 0, "bfloat16": 1, "float32": 2}
@@ -169,7 +169,7 @@ def derive(
         workspace_limit=workspace_limit,
     )
     largest = max(problem.m, problem.n, problem.k, problem.batch, lda, ldb, ldd)
-    if largest > MAX_EXTENT:
+    if largest > _MAX_EXTENT:
         raise UnsupportedProblemError(f"an extent of {largest} does not fit 32 bits")
     return Product(problem, lhs_is_a=by_columns)
 

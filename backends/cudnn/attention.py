@@ -21,7 +21,7 @@ from collage.backends.relax.strided_views import View, operand_view, result_view
 HEADS_FIRST = (0, 2, 1, 3)
 """Axes that turn (batch, length, heads, width) to (batch, heads, length, width) and back."""
 
-CAUSAL = {"None": Causal.NONE, "TopLeft": Causal.TOP_LEFT, "BottomRight": Causal.BOTTOM_RIGHT}
+_CAUSAL = {"None": Causal.NONE, "TopLeft": Causal.TOP_LEFT, "BottomRight": Causal.BOTTOM_RIGHT}
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def attention_of_operator(
     width = query.shape[3]
     scale = 1.0 / math.sqrt(width) if attrs.scale is None else float(attrs.scale.value)
     bias = static_shape(call.args[3], "the bias") if len(call.args) > 3 else None
-    dtype, causal = same_dtype(*call.args, call), CAUSAL[str(attrs.causal_mask)]
+    dtype, causal = same_dtype(*call.args, call), _CAUSAL[str(attrs.causal_mask)]
     return Attention(dtype, query, key, value, result, scale, causal, bias)
 
 

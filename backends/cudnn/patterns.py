@@ -41,7 +41,7 @@ from collage.backends.relax.static_shape import static_shape
 ACTIVATIONS = ("sigmoid", "tanh", "gelu", "gelu_tanh", "silu", "clip", "relu")
 """Activations by their names in ``backends.patterns``, by rising priority."""
 
-AFTER_RESIDUAL = ("silu", "clip", "relu")
+_AFTER_RESIDUAL = ("silu", "clip", "relu")
 """Activations that networks put behind a residual addition."""
 
 
@@ -118,7 +118,7 @@ def _conv2d(options: CudnnOptions) -> Iterator[PatternTriple]:
         yield _triple(f"conv2d_bias_{activation}", chain, check)
     added = with_residual(with_bias(base))
     yield _triple("conv2d_bias_add", added, residual_same_shape, check)
-    for activation in AFTER_RESIDUAL:
+    for activation in _AFTER_RESIDUAL:
         chain = with_activation(added, activation)
         yield _triple(f"conv2d_bias_add_{activation}", chain, residual_same_shape, check)
 

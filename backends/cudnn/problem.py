@@ -19,7 +19,7 @@ from collage.backends.relax.strided_views import View
 DTYPES = ("float16", "bfloat16", "float32")
 """Element types, in the order of ``collage_cudnn_dtype``."""
 
-MAX_ELEMENTS = 2**31 - 1
+_MAX_ELEMENTS = 2**31 - 1
 """cuDNN's kernels index with 32 bits."""
 
 
@@ -174,7 +174,7 @@ class GraphBuilder:
     def _add(self, view: View, slot: int) -> int:
         if 0 in view.shape:
             raise UnsupportedProblemError(f"a tensor is empty: dimensions {view.shape}")
-        if math.prod(view.shape) > MAX_ELEMENTS:
+        if math.prod(view.shape) > _MAX_ELEMENTS:
             raise UnsupportedProblemError(f"a tensor is too large: dimensions {view.shape}")
         self.tensors.append(Tensor(view, self.dtype, slot))
         return len(self.tensors) - 1

@@ -29,7 +29,7 @@ from collage.backends.toolchain import native
 from collage.backends.toolchain.cuda_toolkit import arch_of, cached_cuda_compilation, find_toolkit
 from collage.backends.toolchain.stubs import Stubs
 
-MAX_INPUTS = 8
+_MAX_INPUTS = 8
 """``COLLAGE_CUTLASS_MAX_INPUTS`` in ``templates/cutlass_runtime.h``."""
 
 
@@ -134,9 +134,9 @@ def plan(partitions: Sequence[Partition], chosen: Mapping[KernelSpec, Configurat
         spec, family = partition.spec, partition.family
         if spec not in units:
             units[spec] = Unit.of(family.render(spec, chosen[spec]))
-        if len(spec.inputs) > MAX_INPUTS:
+        if len(spec.inputs) > _MAX_INPUTS:
             raise CodegenError(
-                f"'{partition.symbol}' has {len(spec.inputs)} inputs; at most {MAX_INPUTS} fit",
+                f"'{partition.symbol}' has {len(spec.inputs)} inputs; at most {_MAX_INPUTS} fit",
                 value=partition.symbol,
             )
         sizes = family.launch_sizes(spec, chosen[spec])

@@ -93,7 +93,7 @@ def compile_flags(options: CutlassOptions) -> list[str]:
     return [*include_flags(), f"-I{TEMPLATES}", *fast]
 
 
-COMPILER_BYTES = 7 << 29
+_COMPILER_BYTES = 7 << 29
 """What nvcc takes for one of Hopper's kernels: 3.3 GiB were seen."""
 
 
@@ -101,5 +101,5 @@ def compile_jobs(options: CutlassOptions) -> int:
     """How many kernels to compile at once: as many as asked for, else as cores and memory allow."""
     if not options.use_multiprocessing:
         return 1
-    held = psutil.virtual_memory().available // COMPILER_BYTES
+    held = psutil.virtual_memory().available // _COMPILER_BYTES
     return options.threads or max(1, min(len(os.sched_getaffinity(0)), held))

@@ -16,10 +16,10 @@ from collage.backends.onednn.graph import (
 )
 from collage.backends.onednn.idioms import simplify
 
-FUSABLE = frozenset({OpKind.CONV, OpKind.MATMUL, OpKind.BINARY, OpKind.ELTWISE})
+_FUSABLE = frozenset({OpKind.CONV, OpKind.MATMUL, OpKind.BINARY, OpKind.ELTWISE})
 """Nodes whose kernels (or the runtime on their behalf) take post-operators."""
 
-MAX_POST_OPS = 16
+_MAX_POST_OPS = 16
 """oneDNN takes 32; chains this long do not occur."""
 
 
@@ -46,9 +46,9 @@ def _fuse_post_ops(graph: Graph) -> None:
     position = {node: index for index, node in enumerate(graph.nodes)}
     absorbed: set[Node] = set()
     for node in graph.nodes:
-        if node in absorbed or node.kind not in FUSABLE:
+        if node in absorbed or node.kind not in _FUSABLE:
             continue
-        while len(node.post_ops) < MAX_POST_OPS:
+        while len(node.post_ops) < _MAX_POST_OPS:
             users = consumers.get(node.output, [])
             if len(users) != 1 or node.output in outputs:
                 break

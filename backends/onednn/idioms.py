@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from collage.backends.onednn.graph import Binary, Eltwise, Graph, Node, OpKind, Pool, Tensor
 
-TOLERANCE = 1e-6
+_TOLERANCE = 1e-6
 """Relative difference at which two constants of a chain count as equal (they are float32)."""
 
 
@@ -51,7 +51,7 @@ def simplify(graph: Graph) -> None:
 
 
 def _equal(a: float, b: float) -> bool:
-    return abs(a - b) <= TOLERANCE * max(abs(a), abs(b), 1e-30)
+    return abs(a - b) <= _TOLERANCE * max(abs(a), abs(b), 1e-30)
 
 
 def _is_eltwise(node: Node, algorithm: Eltwise) -> bool:

@@ -39,13 +39,13 @@ BINARY: dict[str, Binary] = {
 
 
 @handles(*UNARY)
-def unary(imp: Importer, call: relax.Call) -> Tensor:
+def _unary(imp: Importer, call: relax.Call) -> Tensor:
     algorithm, alpha, beta = UNARY[str(call.op.name).removeprefix("relax.")]
     return imp.graph.eltwise(imp.tensor(call.args[0]), algorithm, alpha, beta)
 
 
 @handles("nn.leakyrelu")
-def leakyrelu(imp: Importer, call: relax.Call) -> Tensor:
+def _leakyrelu(imp: Importer, call: relax.Call) -> Tensor:
     return imp.graph.eltwise(imp.tensor(call.args[0]), Eltwise.RELU, float(call.attrs.alpha))
 
 
@@ -57,13 +57,13 @@ def number(expr: relax.Expr) -> float:
 
 
 @handles("clip")
-def clip(imp: Importer, call: relax.Call) -> Tensor:
+def _clip(imp: Importer, call: relax.Call) -> Tensor:
     low, high = number(call.args[1]), number(call.args[2])
     return imp.graph.eltwise(imp.tensor(call.args[0]), Eltwise.CLIP, low, high)
 
 
 @handles("power")
-def power(imp: Importer, call: relax.Call) -> Tensor:
+def _power(imp: Importer, call: relax.Call) -> Tensor:
     base, exponent = imp.tensor(call.args[0]), imp.tensor(call.args[1])
     if not exponent.is_scalar_constant():
         raise imp.error("power needs a constant number as exponent")
@@ -71,7 +71,7 @@ def power(imp: Importer, call: relax.Call) -> Tensor:
 
 
 @handles(*BINARY)
-def binary(imp: Importer, call: relax.Call) -> Tensor:
+def _binary(imp: Importer, call: relax.Call) -> Tensor:
     a, b = imp.tensor(call.args[0]), imp.tensor(call.args[1])
     algorithm = BINARY[str(call.op.name).removeprefix("relax.")]
     shape = imp.shape(call)

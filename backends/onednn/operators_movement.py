@@ -12,12 +12,12 @@ from collage.backends.relax.static_shape import static_shape
 
 
 @handles("reshape", "squeeze", "expand_dims", "flatten", "nn.batch_flatten")
-def reshape(imp: Importer, call: relax.Call) -> Tensor:
+def _reshape(imp: Importer, call: relax.Call) -> Tensor:
     return imp.graph.reshape(imp.tensor(call.args[0]), imp.shape(call))
 
 
 @handles("permute_dims")
-def permute_dims(imp: Importer, call: relax.Call) -> Tensor:
+def _permute_dims(imp: Importer, call: relax.Call) -> Tensor:
     x = imp.tensor(call.args[0])
     order = permutation(call) or []
     if x.array is not None:
@@ -26,13 +26,13 @@ def permute_dims(imp: Importer, call: relax.Call) -> Tensor:
 
 
 @handles("concat")
-def concat(imp: Importer, call: relax.Call) -> Tensor:
+def _concat(imp: Importer, call: relax.Call) -> Tensor:
     parts = imp.tensors(call.args[0])
     axis = int(call.attrs.axis or 0) % len(parts[0].shape)
     return imp.graph.add(OpKind.CONCAT, parts, imp.shape(call), [axis])
 
 
-def part(imp: Importer, x: Tensor, begin: list[int], shape: tuple[int, ...]) -> Tensor:
+def _part(imp: Importer, x: Tensor, begin: list[int], shape: tuple[int, ...]) -> Tensor:
     """The piece of a tensor that begins at ``begin``."""
     if shape == x.shape:
         return x
@@ -40,7 +40,7 @@ def part(imp: Importer, x: Tensor, begin: list[int], shape: tuple[int, ...]) -> 
 
 
 @handles("split")
-def split(imp: Importer, call: relax.Call) -> list[Tensor]:
+def _split(imp: Importer, call: relax.Call) -> list[Tensor]:
     x = imp.tensor(call.args[0])
     axis = int(call.attrs.axis) % len(x.shape)
     parts = []
@@ -48,13 +48,13 @@ def split(imp: Importer, call: relax.Call) -> list[Tensor]:
     for field in call.ty.fields:
         shape = static_shape(field)
         begin = [start if i == axis else 0 for i in range(len(shape))]
-        parts.append(part(imp, x, begin, shape))
+        parts.append(_part(imp, x, begin, shape))
         start += shape[axis]
     return parts
 
 
 @handles("strided_slice")
-def strided_slice(imp: Importer, call: relax.Call) -> Tensor:
+def _strided_slice(imp: Importer, call: relax.Call) -> Tensor:
     x = imp.tensor(call.args[0])
     axes, begins = ([int(number(v)) for v in call.args[i].fields] for i in (1, 2))
     steps = [int(number(v)) for v in call.args[4].fields] if len(call.args) > 4 else []
@@ -64,11 +64,11 @@ def strided_slice(imp: Importer, call: relax.Call) -> Tensor:
     for axis, start in zip(axes, begins, strict=True):
         extent = x.shape[axis]
         begin[axis] = min(max(start + extent if start < 0 else start, 0), extent)
-    return part(imp, x, begin, imp.shape(call))
+    return _part(imp, x, begin, imp.shape(call))
 
 
 @handles("nn.pad")
-def pad(imp: Importer, call: relax.Call) -> Tensor:
+def _pad(imp: Importer, call: relax.Call) -> Tensor:
     x = imp.tensor(call.args[0])
     if str(call.attrs.pad_mode) != "constant" or float(call.attrs.pad_value) != 0.0:
         raise imp.error("only padding with zeros is supported")

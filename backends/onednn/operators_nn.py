@@ -13,7 +13,7 @@ from collage.backends.relax.pooling import PoolPadding
 
 
 @handles("nn.conv2d")
-def conv2d(imp: Importer, call: relax.Call) -> Tensor:
+def _conv2d(imp: Importer, call: relax.Call) -> Tensor:
     x, weights = imp.tensor(call.args[0]), imp.tensor(call.args[1])
     attrs = call.attrs
     groups = int(attrs.groups)
@@ -28,7 +28,7 @@ def conv2d(imp: Importer, call: relax.Call) -> Tensor:
 
 
 @handles("matmul")
-def matmul(imp: Importer, call: relax.Call) -> Tensor:
+def _matmul(imp: Importer, call: relax.Call) -> Tensor:
     a, b = imp.tensor(call.args[0]), imp.tensor(call.args[1])
     shape = imp.shape(call)
     if len(b.shape) > 2 or len(a.shape) < len(b.shape):
@@ -39,7 +39,7 @@ def matmul(imp: Importer, call: relax.Call) -> Tensor:
 
 
 @handles("nn.max_pool2d", "nn.avg_pool2d")
-def pool2d(imp: Importer, call: relax.Call) -> Tensor:
+def _pool2d(imp: Importer, call: relax.Call) -> Tensor:
     x, attrs = imp.tensor(call.args[0]), call.attrs
     if call.op.name == "relax.nn.max_pool2d":
         algorithm = Pool.MAX
@@ -57,7 +57,7 @@ def pool2d(imp: Importer, call: relax.Call) -> Tensor:
     return imp.graph.add(OpKind.POOL, [x], shape, ints)
 
 
-def global_average(imp: Importer, x: Tensor, window: tuple[int, int]) -> Tensor:
+def _global_average(imp: Importer, x: Tensor, window: tuple[int, int]) -> Tensor:
     """Mean over windows that tile the picture."""
     batch, channels, height, width = x.shape
     shape = (batch, channels, height // window[0], width // window[1])
@@ -66,35 +66,35 @@ def global_average(imp: Importer, x: Tensor, window: tuple[int, int]) -> Tensor:
 
 
 @handles("nn.adaptive_avg_pool2d")
-def adaptive_avg_pool2d(imp: Importer, call: relax.Call) -> Tensor:
+def _adaptive_avg_pool2d(imp: Importer, call: relax.Call) -> Tensor:
     x, shape = imp.tensor(call.args[0]), imp.shape(call)
     if x.shape[2] % shape[2] or x.shape[3] % shape[3]:
         raise imp.error(f"adaptive pooling of {x.shape[2:]} to {shape[2:]} has uneven windows")
-    return global_average(imp, x, (x.shape[2] // shape[2], x.shape[3] // shape[3]))
+    return _global_average(imp, x, (x.shape[2] // shape[2], x.shape[3] // shape[3]))
 
 
 @handles("mean", "sum", "max", "min")
-def reduction(imp: Importer, call: relax.Call) -> Tensor:
+def _reduction(imp: Importer, call: relax.Call) -> Tensor:
     x = imp.tensor(call.args[0])
     rank = len(x.shape)
     axes = range(rank) if call.attrs.axis is None else [int(a) % rank for a in call.attrs.axis]
     kept = tuple(1 if i in axes else extent for i, extent in enumerate(x.shape))
     name = str(call.op.name).removeprefix("relax.")
     if name == "mean" and rank == 4 and sorted(axes) == [2, 3]:
-        result = global_average(imp, x, (x.shape[2], x.shape[3]))
+        result = _global_average(imp, x, (x.shape[2], x.shape[3]))
     else:
         result = imp.graph.add(OpKind.REDUCTION, [x], kept, [Reduction[name.upper()]])
     return imp.graph.reshape(result, imp.shape(call))
 
 
 @handles("nn.softmax")
-def softmax(imp: Importer, call: relax.Call) -> Tensor:
+def _softmax(imp: Importer, call: relax.Call) -> Tensor:
     x = imp.tensor(call.args[0])
     return imp.graph.add(OpKind.SOFTMAX, [x], x.shape, [int(call.attrs.axis) % len(x.shape)])
 
 
 @handles("nn.layer_norm")
-def layer_norm(imp: Importer, call: relax.Call) -> Tensor:
+def _layer_norm(imp: Importer, call: relax.Call) -> Tensor:
     x, gamma, beta = (imp.tensor(arg) for arg in call.args)
     axes = sorted(int(a) % len(x.shape) for a in call.attrs.axes)
     if axes != list(range(len(x.shape) - len(axes), len(x.shape))):

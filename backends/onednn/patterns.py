@@ -36,7 +36,7 @@ from collage.backends.relax.static_shape import tensor_shape
 MAX_RANK = 6
 """oneDNN's kernels are made for at most this many dimensions."""
 
-CHAINS = (
+_CHAINS = (
     "sigmoid", "tanh", "leakyrelu", "hardsigmoid", "gelu", "gelu_tanh", "silu", "hardswish",
     "clip", "relu",
 )  # fmt: skip
@@ -219,12 +219,12 @@ def _chains() -> Iterator[PatternTriple]:
         base = functools.partial(operator, f"relax.{name}", 2, constants)
         name = name.removeprefix("nn.")
         yield _triple(name, base(), *predicates)
-        for activation in CHAINS:
+        for activation in _CHAINS:
             yield _triple(f"{name}_{activation}", with_activation(base(), activation), *predicates)
         biased = [*predicates, bias]
         yield _triple(f"{name}_add", with_residual(base()), *predicates, residual_same_shape)
         yield _triple(f"{name}_bias", with_bias(base()), *biased)
-        for activation in CHAINS:
+        for activation in _CHAINS:
             chain = with_activation(with_bias(base()), activation)
             yield _triple(f"{name}_bias_{activation}", chain, *biased)
         added = [*biased, residual_same_shape]

@@ -15,10 +15,10 @@ from collage.backends.onednn.options import LAYOUTS, OnednnOptions
 from collage.backends.onednn.partition import import_function
 from collage.backends.toolchain import native
 
-IMPORTERS = (operators_nn, operators_elementwise, operators_movement)
+_IMPORTERS = (operators_nn, operators_elementwise, operators_movement)
 """Modules that register importers when they are imported."""
 
-PLAN_VERSION = 1
+_PLAN_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def encode(graph: Graph, options: OnednnOptions) -> tuple[list[int], dict[str, n
     number = {tensor: index for index, tensor in enumerate(tensors)}
     constants: dict[str, np.ndarray] = {}
     positions: dict[str, int] = {}
-    words = [PLAN_VERSION, LAYOUTS.index(options.layout), len(tensors)]
+    words = [_PLAN_VERSION, LAYOUTS.index(options.layout), len(tensors)]
     for tensor in tensors:
         index = tensor.index
         if tensor.array is not None:

@@ -12,7 +12,7 @@ from collage.backends.contract.errors import CodegenError
 from collage.backends.relax.composites import CompositeCall
 from collage.backends.relax.strided_views import View, operand_view, result_view
 
-ACTIVATION_OPS = {
+_ACTIVATION_OPS = {
     "relax.nn.relu": "relu",
     "relax.nn.gelu": "gelu",
     "relax.nn.gelu_tanh": "gelu_tanh",
@@ -68,7 +68,7 @@ def read_partition(function: relax.Function) -> Partition:
         return Source(view, argument=call.position(stored))
 
     root = composite.root
-    activation = ACTIVATION_OPS.get(root.op.name, "none")
+    activation = _ACTIVATION_OPS.get(root.op.name, "none")
     stages = {"activation": activation != "none", "bias": "_bias" in composite.name}
     product, joined = composite.take_apart(
         "relax.matmul", [*(stage for stage, on in stages.items() if on), "permuted"]

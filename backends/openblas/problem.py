@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from collage.backends.contract.errors import UnsupportedProblemError
 from collage.backends.relax.strided_views import View, row_major_product
 
-MAX_BATCH_AXES = 6
+_MAX_BATCH_AXES = 6
 """Room for batch axes in the runtime's ``collage_matmul``."""
-MAX_BLAS_INT = 2**31 - 1
+_MAX_BLAS_INT = 2**31 - 1
 """OpenBLAS of this wheel counts with 32-bit integers."""
 
 
@@ -69,12 +69,12 @@ def plan(a: View, b: View, c: View) -> Problem:
     a, b, c, swapped = row_major_product(a, b, c)
     rows, columns, inner = a.shape[-2], b.shape[-1], a.shape[-1]
     batch = c.shape[:-2]
-    if len(batch) > MAX_BATCH_AXES:
-        raise UnsupportedProblemError(f"{len(batch)} batch axes; at most {MAX_BATCH_AXES}")
+    if len(batch) > _MAX_BATCH_AXES:
+        raise UnsupportedProblemError(f"{len(batch)} batch axes; at most {_MAX_BATCH_AXES}")
     result = _matrix("result", c)
     if result.transposed:
         raise UnsupportedProblemError("the result has neither rows nor columns contiguous")
-    if max(rows, columns, inner) > MAX_BLAS_INT:
+    if max(rows, columns, inner) > _MAX_BLAS_INT:
         raise UnsupportedProblemError("an extent does not fit BLAS's 32-bit integers")
     return Problem(
         rows,
@@ -90,6 +90,6 @@ def plan(a: View, b: View, c: View) -> Problem:
 
 def _matrix(what: str, view: View) -> Matrix:
     transposed, leading = view.matrix(what)
-    if leading > MAX_BLAS_INT:
+    if leading > _MAX_BLAS_INT:
         raise UnsupportedProblemError(f"the {what} does not fit BLAS's 32-bit integers")
     return Matrix(transposed, leading, view.strides[:-2])

@@ -123,20 +123,20 @@ def silu_chain(x: DFPattern) -> DFPattern:
     return either_order("relax.multiply", x, is_op("relax.sigmoid")(x))
 
 
-def unary(name: str) -> Callable[[DFPattern], DFPattern]:
+def _unary(name: str) -> Callable[[DFPattern], DFPattern]:
     """Builder of a call of a one-operand operator."""
     return lambda x: is_op(name)(x)
 
 
 ACTIVATIONS: Mapping[str, Callable[[DFPattern], DFPattern]] = {
-    "relu": unary("relax.nn.relu"),
+    "relu": _unary("relax.nn.relu"),
     "clip": clip,
-    "sigmoid": unary("relax.sigmoid"),
-    "tanh": unary("relax.tanh"),
-    "gelu": unary("relax.nn.gelu"),
-    "gelu_tanh": unary("relax.nn.gelu_tanh"),
+    "sigmoid": _unary("relax.sigmoid"),
+    "tanh": _unary("relax.tanh"),
+    "gelu": _unary("relax.nn.gelu"),
+    "gelu_tanh": _unary("relax.nn.gelu_tanh"),
     "silu": lambda x: is_op("relax.nn.silu")(x) | silu_chain(x),
-    "leakyrelu": unary("relax.nn.leakyrelu"),
+    "leakyrelu": _unary("relax.nn.leakyrelu"),
     "hardsigmoid": hard_sigmoid,
     "hardswish": hard_swish,
 }

@@ -19,28 +19,28 @@ from collage.backends.tensorrt.converters.movement import (
 from collage.backends.tensorrt.converters.nn import data_layout, spatial_rank
 
 
-def root_call(match: Match) -> relax.Call:
+def _root_call(match: Match) -> relax.Call:
     """The operator's call."""
     call = match.annotated["root"]
     assert isinstance(call, relax.Call)
     return call
 
 
-def is_constant(expr: relax.Expr) -> bool:
+def _is_constant(expr: relax.Expr) -> bool:
     """Whether an expression is an inline constant."""
     return isinstance(expr, tvm.ir.GenericConst)
 
 
 def permutation(match: Match) -> Verdict:
     """``layout_transform`` only permutes axes."""
-    if permutation_of(root_call(match)) is None:
-        return Verdict.no(f"{root_call(match).attrs.index_map} does more than permute axes")
+    if permutation_of(_root_call(match)) is None:
+        return Verdict.no(f"{_root_call(match).attrs.index_map} does more than permute axes")
     return Verdict.yes()
 
 
 def padding(match: Match) -> Verdict:
     """``pad`` grows the tensor, in a mode that TensorRT's slices have."""
-    attrs = root_call(match).attrs
+    attrs = _root_call(match).attrs
     if str(attrs.pad_mode) not in PAD_MODES:
         return Verdict.no(f"padding mode {attrs.pad_mode}; supported: {', '.join(PAD_MODES)}")
     if any(int(width) < 0 for width in attrs.pad_width):
@@ -58,7 +58,7 @@ def gathered(match: Match) -> Verdict:
 
 def known_mode(match: Match) -> Verdict:
     """``take`` has indices in bounds, or clips them."""
-    mode = str(root_call(match).attrs.mode)
+    mode = str(_root_call(match).attrs.mode)
     if mode not in ("fast", "clip"):
         return Verdict.no(f"mode '{mode}'; supported: fast, clip")
     return Verdict.yes()
@@ -66,7 +66,7 @@ def known_mode(match: Match) -> Verdict:
 
 def arg_reduction(match: Match) -> Verdict:
     """TensorRT finds the largest along one of the last four dimensions, of some dtypes."""
-    call = root_call(match)
+    call = _root_call(match)
     dtype, shape = tensor_dtype(match.annotated["arg0"]), tensor_shape(match.annotated["arg0"])
     if dtype not in ("float32", "float16", "bfloat16", "int32"):
         return Verdict.no(f"operand of dtype {dtype}")
@@ -80,7 +80,7 @@ def arg_reduction(match: Match) -> Verdict:
 
 def affine(match: Match) -> Verdict:
     """A norm multiplies by gamma and adds beta; TensorRT's cannot leave them out."""
-    attrs = root_call(match).attrs
+    attrs = _root_call(match).attrs
     if not attrs.center or not attrs.scale:
         return Verdict.no("without gamma or beta")
     return Verdict.yes()
@@ -88,9 +88,9 @@ def affine(match: Match) -> Verdict:
 
 def inference(match: Match) -> Verdict:
     """``batch_norm`` normalizes with constant statistics."""
-    if root_call(match).attrs.training:
+    if _root_call(match).attrs.training:
         return Verdict.no("batch_norm in training mode takes its statistics from the batch")
-    if not all(is_constant(match.annotated[f"arg{i}"]) for i in range(1, 5)):
+    if not all(_is_constant(match.annotated[f"arg{i}"]) for i in range(1, 5)):
         return Verdict.no("gamma, beta, mean and variance are not all constants")
     return Verdict.yes()
 
@@ -106,7 +106,7 @@ def _same_layout(call: relax.Call) -> Verdict:
 
 def pooling(match: Match) -> Verdict:
     """Windows are dense, and an average counts no place beyond the padding."""
-    call = root_call(match)
+    call = _root_call(match)
     attrs = call.attrs
     verdict = _same_layout(call)
     if not verdict:
@@ -128,7 +128,7 @@ def pooling(match: Match) -> Verdict:
 
 def even_windows(match: Match) -> Verdict:
     """Adaptive pooling with windows of one size."""
-    call = root_call(match)
+    call = _root_call(match)
     verdict = _same_layout(call)
     if not verdict:
         return verdict
@@ -145,7 +145,7 @@ def even_windows(match: Match) -> Verdict:
 
 def resizing(match: Match) -> Verdict:
     """``resize2d`` in a mode that TensorRT has exactly."""
-    call = root_call(match)
+    call = _root_call(match)
     attrs = call.attrs
     if not isinstance(match.annotated["arg1"], relax.ShapeExpr):
         return Verdict.no("the size is not known")
@@ -172,12 +172,12 @@ def convolution(use_int8: bool) -> Predicate:
     """
 
     def check(match: Match) -> Verdict:
-        call = root_call(match)
+        call = _root_call(match)
         attrs = call.attrs
         verdict = _same_layout(call)
         if not verdict:
             return verdict
-        if not use_int8 and not is_constant(match.annotated["arg1"]):
+        if not use_int8 and not _is_constant(match.annotated["arg1"]):
             return Verdict.no("the weights are no constant")
         spatial = SPATIAL[spatial_rank(call)]
         if sorted(str(attrs.kernel_layout)) != sorted("OI" + spatial):
@@ -191,7 +191,7 @@ def convolution(use_int8: bool) -> Predicate:
 
 def transposed_convolution(match: Match) -> Verdict:
     """What is added to the end of the output can be taken from the padding there."""
-    call = root_call(match)
+    call = _root_call(match)
     _, after = split_padding(call.attrs.padding, spatial_rank(call))
     more = [int(width) for width in call.attrs.output_padding]
     if any(extra > have for extra, have in zip(more, after, strict=True)):
@@ -203,7 +203,7 @@ def same_dtype(match: Match) -> Verdict:
     """Operands and result have one dtype."""
     dtypes = {
         tensor_dtype(expr)
-        for expr in (root_call(match), match.annotated["arg0"], match.annotated["arg1"])
+        for expr in (_root_call(match), match.annotated["arg0"], match.annotated["arg1"])
     }
     if len(dtypes) > 1:
         return Verdict.no(f"operands and result have dtypes {', '.join(sorted(dtypes))}")
@@ -212,7 +212,7 @@ def same_dtype(match: Match) -> Verdict:
 
 def attention(match: Match) -> Verdict:
     """As many heads in the keys as in the queries, no sliding window."""
-    call = root_call(match)
+    call = _root_call(match)
     if call.attrs.window_size is not None:
         return Verdict.no(f"a sliding window of {call.attrs.window_size}")
     heads = {(tensor_shape(match.annotated[f"arg{i}"]) or (0, 0, 0))[2] for i in range(3)}
@@ -227,11 +227,11 @@ def quantized(use_int8: bool) -> Predicate:
     """``quantize`` and ``dequantize`` as TensorRT has them: symmetric int8 with constant scales."""
 
     def check(match: Match) -> Verdict:
-        call = root_call(match)
+        call = _root_call(match)
         if not use_int8:
             return Verdict.no("int8 is off; set use_int8")
         scale, zero = match.annotated["arg1"], match.annotated["arg2"]
-        if not is_constant(scale) or not is_constant(zero):
+        if not _is_constant(scale) or not _is_constant(zero):
             return Verdict.no("scale or zero point is no constant")
         if np.any(np.asarray(zero.value.numpy()) != 0):
             return Verdict.no("the zero point is not 0")

@@ -21,8 +21,8 @@ from collage.backends.tensorrt.converters.reductions import REDUCTIONS
 from collage.backends.tensorrt.options import TensorrtOptions
 from collage.backends.tensorrt.values import DTYPES, MAX_RANK
 
-FLOATS = ("float32", "float16", "bfloat16")
-NUMBERS = (*FLOATS, "int32", "int64")
+_FLOATS = ("float32", "float16", "bfloat16")
+_NUMBERS = (*_FLOATS, "int32", "int64")
 
 _WITH_INTEGERS = frozenset(
     {"add", "subtract", "multiply", "maximum", "minimum", "floor_divide", "equal", "greater"}
@@ -49,13 +49,13 @@ def pattern_table(options: TensorrtOptions) -> list[PatternTriple]:
         *_pictures(),
         *_multiply_accumulate(options.use_int8),
         *(
-            _triple(name, 3, checks.quantized(options.use_int8), dtypes=(*FLOATS, "int8", "int32"))
+            _triple(name, 3, checks.quantized(options.use_int8), dtypes=(*_FLOATS, "int8", "int32"))
             for name in sorted(QUANTIZING)
         ),
     ]
 
 
-def triple_name(operator: str) -> str:
+def _triple_name(operator: str) -> str:
     """The name of an operator's triple: ``tensorrt.conv2d`` for ``nn.conv2d``."""
     return "tensorrt." + operator.split(".")[-1]
 
@@ -64,7 +64,7 @@ def _triple(
     operator: str,
     operands: int,
     *predicates: Predicate,
-    dtypes: Sequence[str] = NUMBERS,
+    dtypes: Sequence[str] = _NUMBERS,
     optional: bool = False,
 ) -> PatternTriple:
     """A call of one operator.
@@ -82,7 +82,7 @@ def _triple(
     call = is_op(f"relax.{operator}")(*args, varg_default_wildcard=optional)
     named = {"root": call, **{f"arg{i}": arg for i, arg in enumerate(args)}}
     check = all_of(_static_tensors(dtypes), *predicates)
-    return PatternTriple(triple_name(operator), call, check, named)
+    return PatternTriple(_triple_name(operator), call, check, named)
 
 
 def _static_tensors(dtypes: Sequence[str]) -> Predicate:
@@ -127,9 +127,9 @@ def _movement() -> Iterator[PatternTriple]:
     for name in ("concat", "stack", "split"):
         yield _triple(name, 1, dtypes=anything)
     yield _triple("strided_slice", 4, dtypes=anything, optional=True)
-    yield _triple("nn.pad", 1, checks.padding, dtypes=NUMBERS)
+    yield _triple("nn.pad", 1, checks.padding, dtypes=_NUMBERS)
     yield _triple("broadcast_to", 2, dtypes=anything)
-    yield _triple("tile", 1, dtypes=NUMBERS)
+    yield _triple("tile", 1, dtypes=_NUMBERS)
     yield _triple("flip", 1, dtypes=anything)
     yield _triple("take", 2, checks.gathered, checks.known_mode, dtypes=anything)
     for name in ("gather_elements", "gather_nd"):
@@ -140,64 +140,64 @@ def _elementwise() -> Iterator[PatternTriple]:
     for name in (*UNARY, "round", "rsqrt", "square", *ACTIVATIONS, "nn.silu", "nn.selu"):
         yield _triple(name, 1, dtypes=_dtypes_of(name))
     for name in ("nn.leakyrelu", "nn.softplus"):
-        yield _triple(name, 1, dtypes=FLOATS)
+        yield _triple(name, 1, dtypes=_FLOATS)
     for name in (*BINARY, "not_equal", "less_equal", "greater_equal"):
         comparing = "equal" in name or name in ("greater", "less")
         yield _triple(
             name, 2, dtypes=(*_dtypes_of(name), "bool") if comparing else _dtypes_of(name)
         )
-    yield _triple("nn.prelu", 2, dtypes=FLOATS)
-    yield _triple("clip", 3, dtypes=NUMBERS)
-    yield _triple("where", 3, dtypes=(*NUMBERS, "bool"))
-    yield _triple("astype", 1, dtypes=(*NUMBERS, "bool"))
+    yield _triple("nn.prelu", 2, dtypes=_FLOATS)
+    yield _triple("clip", 3, dtypes=_NUMBERS)
+    yield _triple("where", 3, dtypes=(*_NUMBERS, "bool"))
+    yield _triple("astype", 1, dtypes=(*_NUMBERS, "bool"))
 
 
 def _dtypes_of(name: str) -> Sequence[str]:
     if name in _LOGICAL:
         return ("bool",)
-    return NUMBERS if name in _WITH_INTEGERS else FLOATS
+    return _NUMBERS if name in _WITH_INTEGERS else _FLOATS
 
 
 def _reductions() -> Iterator[PatternTriple]:
     for name in REDUCTIONS:
         yield _triple(name, 1, dtypes=_dtypes_of(name))
     for name in ("variance", "std", "nn.softmax", "nn.log_softmax"):
-        yield _triple(name, 1, dtypes=FLOATS)
+        yield _triple(name, 1, dtypes=_FLOATS)
     for name in ("argmax", "argmin"):
-        yield _triple(name, 1, checks.arg_reduction, dtypes=(*FLOATS, "int32", "int64"))
-    yield _triple("nn.layer_norm", 3, checks.affine, dtypes=FLOATS)
-    yield _triple("nn.rms_norm", 2, dtypes=FLOATS)
+        yield _triple(name, 1, checks.arg_reduction, dtypes=(*_FLOATS, "int32", "int64"))
+    yield _triple("nn.layer_norm", 3, checks.affine, dtypes=_FLOATS)
+    yield _triple("nn.rms_norm", 2, dtypes=_FLOATS)
     for name in ("nn.group_norm", "nn.instance_norm"):
-        yield _triple(name, 3, dtypes=FLOATS)
+        yield _triple(name, 3, dtypes=_FLOATS)
     args = [wildcard() for _ in range(5)]
     call = is_op("relax.nn.batch_norm")(*args)
     named = {"root": call, **{f"arg{i}": arg for i, arg in enumerate(args)}}
-    check = all_of(_static_tensors(FLOATS), checks.inference)
+    check = all_of(_static_tensors(_FLOATS), checks.inference)
     yield PatternTriple("tensorrt.batch_norm", is_tuple_get_item(call, 0), check, named)
 
 
 def _pictures() -> Iterator[PatternTriple]:
     for rank in (1, 2, 3):
         for kind in ("max", "avg"):
-            yield _triple(f"nn.{kind}_pool{rank}d", 1, checks.pooling, dtypes=FLOATS)
-        yield _triple(f"nn.adaptive_avg_pool{rank}d", 1, checks.even_windows, dtypes=FLOATS)
+            yield _triple(f"nn.{kind}_pool{rank}d", 1, checks.pooling, dtypes=_FLOATS)
+        yield _triple(f"nn.adaptive_avg_pool{rank}d", 1, checks.even_windows, dtypes=_FLOATS)
     yield _triple("image.resize2d", 2, checks.resizing, dtypes=("float32", "float16"))
 
 
 def _multiply_accumulate(use_int8: bool) -> Iterator[PatternTriple]:
     convolution = checks.convolution(use_int8)
     for rank in (1, 2, 3):
-        yield _triple(f"nn.conv{rank}d", 2, convolution, dtypes=FLOATS)
+        yield _triple(f"nn.conv{rank}d", 2, convolution, dtypes=_FLOATS)
         yield _triple(
             f"nn.conv{rank}d_transpose",
             2,
             convolution,
             checks.transposed_convolution,
-            dtypes=FLOATS,
+            dtypes=_FLOATS,
         )
-    yield _triple("matmul", 2, checks.same_dtype, dtypes=FLOATS)
-    yield _triple("nn.attention", 3, checks.attention, dtypes=FLOATS)
-    yield _triple("nn.attention_bias", 4, checks.attention, dtypes=FLOATS)
+    yield _triple("matmul", 2, checks.same_dtype, dtypes=_FLOATS)
+    yield _triple("nn.attention", 3, checks.attention, dtypes=_FLOATS)
+    yield _triple("nn.attention_bias", 4, checks.attention, dtypes=_FLOATS)
 
 
 def operator_names(values: Sequence[relax.Expr]) -> list[str]:

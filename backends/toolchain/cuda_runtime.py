@@ -31,7 +31,7 @@ from collage.backends.toolchain.cuda_toolkit import (
 _CALLBACK = "tvm_callback_cuda_compile"
 
 
-def has_cuda_runtime() -> bool:
+def _has_cuda_runtime() -> bool:
     """Whether TVM can build modules for CUDA, which needs its CUDA runtime library."""
     return tvm_ffi.get_global_func("device_api.cuda", allow_missing=True) is not None
 
@@ -80,7 +80,7 @@ def find_gpu() -> Gpu | None:
 
 def has_device() -> bool:
     """Whether there is a GPU that TVM can use; loads TVM's CUDA runtime when there may be one."""
-    if not has_cuda_runtime():
+    if not _has_cuda_runtime():
         try:
             load_runtime()
         except BackendUnavailableError:
@@ -109,7 +109,7 @@ def load_runtime() -> None:
     BackendUnavailableError
         When the driver or CUDA's runtime library is missing.
     """
-    if not has_cuda_runtime():
+    if not _has_cuda_runtime():
         try:
             ctypes.CDLL(DRIVER, ctypes.RTLD_GLOBAL)
         except OSError as err:
@@ -125,7 +125,7 @@ def load_runtime_or_stub(context: BuildContext) -> None:
 
     Without that library TVM does not compile CUDA code: it silently embeds the bare source.
     """
-    if has_cuda_runtime():
+    if _has_cuda_runtime():
         return
     try:
         ctypes.CDLL(DRIVER, ctypes.RTLD_GLOBAL)
@@ -138,7 +138,7 @@ def _load_tvm_cuda() -> None:
     ctypes.CDLL(str(cudart().path), ctypes.RTLD_GLOBAL)
     folder = Path(tvm.base._LOADED_LIBS["tvm_runtime"]._name).resolve().parent
     _keep_loaded(load_lib_ctypes("tvm", "tvm_runtime_cuda", "RTLD_LOCAL", extra_lib_paths=[folder]))
-    if not has_cuda_runtime():
+    if not _has_cuda_runtime():
         raise CompileError("TVM's CUDA runtime library registered no device", value=str(folder))
 
 

@@ -18,7 +18,7 @@ from collage.backends.contract import BuildContext
 from collage.backends.toolchain import native
 from collage.backends.toolchain.source_templates import source_templates
 
-TEMPLATE = "stubs.c.jinja"
+_TEMPLATE = "stubs.c.jinja"
 """Of every backend that has such stubs; it extends ``stubs_base.c.jinja``."""
 
 
@@ -52,7 +52,7 @@ class Stubs:
         filters: Mapping[str, Callable[..., str]] | None = None,
         **values: Any,
     ) -> Stubs:
-        """Fill in a backend's :data:`TEMPLATE`.
+        """Fill in a backend's ``_TEMPLATE``.
 
         Parameters
         ----------
@@ -64,7 +64,7 @@ class Stubs:
             What the template shows.
         """
         constants = constants or {}
-        template = source_templates(folder, filters).get_template(TEMPLATE)
+        template = source_templates(folder, filters).get_template(_TEMPLATE)
         text = template.render(constants=list(constants), **values)
         return cls(folder, text, symbols, constants)
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm import ir, relax
 
-ACCESS_BYTES = 16
+_ACCESS_BYTES = 16
 """The widest access of a thread; also what Hopper's bulk copies ask of every stride."""
 
 
@@ -70,4 +70,4 @@ def _only_columns_are_aligned(weights: ir.GenericConst) -> bool:
     if len(shape) != 2 or 0 in shape:
         return False
     rows, columns = (extent * np.dtype(str(weights.value.dtype)).itemsize for extent in shape)
-    return columns % ACCESS_BYTES != 0 and rows % ACCESS_BYTES == 0
+    return columns % _ACCESS_BYTES != 0 and rows % _ACCESS_BYTES == 0

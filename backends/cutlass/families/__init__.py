@@ -7,7 +7,7 @@ from functools import cache
 
 from collage.backends.cutlass.families._base import OperatorFamily
 
-MODULES = ("gemm", "norm", "conv2d", "attention")
+_MODULES = ("gemm", "norm", "conv2d", "attention")
 """Packages here; patterns of a later one go before earlier ones."""
 
 
@@ -15,7 +15,7 @@ MODULES = ("gemm", "norm", "conv2d", "attention")
 def families() -> tuple[OperatorFamily, ...]:
     """Every family; modules are imported on the first call."""
     made = []
-    for module in MODULES:
+    for module in _MODULES:
         family = importlib.import_module(f"{__name__}.{module}.family").family()
         assert isinstance(family, OperatorFamily)
         made.append(family)

@@ -53,7 +53,7 @@ def with_joined_residual(chain: Chain, residual: str) -> Chain:
     return chain
 
 
-def number_of(expr: relax.Expr) -> float | None:
+def _number_of(expr: relax.Expr) -> float | None:
     """The value of a one-element constant or of a number, or None for anything else."""
     if isinstance(expr, tvm.ir.GenericConst):
         array = expr.value.numpy()
@@ -70,7 +70,7 @@ def _accept(_: Match) -> Verdict:
 def _numbers(meaning: str, **wanted: float) -> Predicate:
     def check(match: Match) -> Verdict:
         for name, value in wanted.items():
-            given = number_of(match.annotated[name])
+            given = _number_of(match.annotated[name])
             # Half types hold 1/6 to three digits.
             if given is None or not math.isclose(given, value, rel_tol=5e-3, abs_tol=1e-6):
                 shown = "no number" if given is None else f"{given:g}"

@@ -35,7 +35,7 @@ UNARY = {
 }
 """Relax operators and ``nvinfer1::UnaryOperation``."""
 
-WIDE_RANGE = frozenset({"exp", "log", "sinh", "cosh"})
+_WIDE_RANGE = frozenset({"exp", "log", "sinh", "cosh"})
 """Computed in float32 where the region is in half precision."""
 
 ACTIVATIONS = {
@@ -75,16 +75,16 @@ def _name(call: relax.Call) -> str:
 
 
 @converts(*UNARY)
-def unary(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _unary(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     x = w.tensor(call.args[0])
     name = _name(call)
-    if name not in WIDE_RANGE:
+    if name not in _WIDE_RANGE:
         return w.unary(UNARY[name], x)
     return w.cast_to(w.unary(UNARY[name], w.in_float32(x)), x.dtype)
 
 
 @converts("round")
-def round_away(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _round_away(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     # TensorRT's own rounding takes halves to even numbers, Relax's away from zero.
     x = w.tensor(call.args[0])
     size = w.unary("ABS", x)
@@ -93,18 +93,18 @@ def round_away(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 
 
 @converts("rsqrt")
-def rsqrt(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _rsqrt(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     return w.unary("RECIP", w.unary("SQRT", w.tensor(call.args[0])))
 
 
 @converts("square")
-def square(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _square(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     x = w.tensor(call.args[0])
     return w.binary("PROD", x, x)
 
 
 @converts(*BINARY)
-def binary(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _binary(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     a, b = (w.tensor(arg) for arg in call.args)
     name = _name(call)
     if name != "power":
@@ -113,13 +113,13 @@ def binary(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 
 
 @converts("not_equal")
-def not_equal(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _not_equal(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     a, b = (w.tensor(arg) for arg in call.args)
     return w.unary("NOT", w.binary("EQUAL", a, b))
 
 
 @converts("less_equal", "greater_equal")
-def or_equal(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _or_equal(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     # Not "not greater": a comparison with NaN is false.
     a, b = (w.tensor(arg) for arg in call.args)
     strict = "LESS" if _name(call) == "less_equal" else "GREATER"
@@ -127,40 +127,40 @@ def or_equal(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 
 
 @converts("where")
-def where(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _where(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     rank = len(static_shape(call))
     chosen, a, b = (w.with_rank(w.tensor(arg), rank) for arg in call.args)
     return w.output(w.network.add_select(chosen, a, b), "where")
 
 
 @converts("astype")
-def astype(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _astype(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     return w.cast(w.tensor(call.args[0]), str(call.attrs.dtype))
 
 
 @converts(*ACTIVATIONS)
-def activation(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _activation(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     return w.activation(ACTIVATIONS[_name(call)], w.tensor(call.args[0]))
 
 
 @converts("nn.silu")
-def silu(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _silu(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     x = w.tensor(call.args[0])
     return w.binary("PROD", x, w.activation("SIGMOID", x))
 
 
 @converts("nn.leakyrelu")
-def leakyrelu(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _leakyrelu(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     return w.activation("LEAKY_RELU", w.tensor(call.args[0]), alpha=float(call.attrs.alpha))
 
 
 @converts("nn.selu")
-def selu(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _selu(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     return w.activation("SELU", w.tensor(call.args[0]), alpha=_SELU_ALPHA, beta=_SELU_SCALE)
 
 
 @converts("nn.softplus")
-def softplus(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _softplus(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     # As max(x, 0) + log(1 + exp(-|beta x|)) / beta, which cannot overflow: TensorRT's activation
     # is log(exp(beta x) + 1).
     x = w.tensor(call.args[0])
@@ -173,7 +173,7 @@ def softplus(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 
 
 @converts("nn.prelu")
-def prelu(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _prelu(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     x, slopes = w.tensor(call.args[0]), w.tensor(call.args[1])
     shape = [1] * len(x.shape)
     shape[int(call.attrs.axis) % len(shape)] = slopes.shape[0]
@@ -181,7 +181,7 @@ def prelu(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 
 
 @converts("clip")
-def clip(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _clip(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     x = w.tensor(call.args[0])
     low, high = number(call.args[1]), number(call.args[2])
     if x.dtype not in (w.trt.DataType.INT32, w.trt.DataType.INT64):

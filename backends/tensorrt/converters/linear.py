@@ -27,7 +27,7 @@ def product(w: NetworkWriter, a: TrtTensor, b: TrtTensor, *, transposed: bool = 
 
 
 @converts("matmul")
-def matmul(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _matmul(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     a, b = w.tensor(call.args[0]), w.tensor(call.args[1])
     if len(a.shape) == 1:
         a = w.reshape(a, (1, a.shape[0]))
@@ -38,7 +38,7 @@ def matmul(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 
 
 @converts("nn.attention", "nn.attention_bias")
-def attention(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _attention(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     query, key, value = (w.permute(w.tensor(arg), (0, 2, 1, 3)) for arg in call.args[:3])
     scale = call.attrs.scale
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
@@ -99,12 +99,12 @@ def _hidden(rows: int, columns: int, causal: str) -> np.ndarray:
 
 
 @converts("quantize")
-def quantize(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _quantize(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     return _scaled(w, call, w.network.add_quantize, w.trt.DataType.INT8)
 
 
 @converts("dequantize")
-def dequantize(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _dequantize(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     return _scaled(w, call, w.network.add_dequantize, w.dtype(str(call.ty.dtype)))
 
 

@@ -31,18 +31,18 @@ def sliced(
 
 
 @converts("reshape", "flatten", "nn.batch_flatten", "squeeze", "expand_dims")
-def reshape(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _reshape(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     return w.reshape(w.tensor(call.args[0]), static_shape(call))
 
 
 @converts("permute_dims")
-def permute_dims(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _permute_dims(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     x = w.tensor(call.args[0])
     return w.permute(x, permutation(call) or ())
 
 
 @converts("layout_transform")
-def layout_transform(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _layout_transform(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     order = permutation_of(call)
     if order is None:
         raise w.error(f"layout_transform {call.attrs.index_map} is no permutation of axes")
@@ -63,13 +63,13 @@ def permutation_of(call: relax.Call) -> list[int] | None:
 
 
 @converts("concat")
-def concat(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _concat(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     parts = w.tensors(call.args[0])
     return w.concat(parts, int(call.attrs.axis or 0) % len(parts[0].shape))
 
 
 @converts("stack")
-def stack(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _stack(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     shape = list(static_shape(call))
     axis = int(call.attrs.axis or 0) % len(shape)
     shape[axis] = 1
@@ -77,7 +77,7 @@ def stack(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 
 
 @converts("split")
-def split(w: NetworkWriter, call: relax.Call) -> list[TrtTensor]:
+def _split(w: NetworkWriter, call: relax.Call) -> list[TrtTensor]:
     x = w.tensor(call.args[0])
     axis = int(call.attrs.axis) % len(x.shape)
     parts, begin = [], 0
@@ -91,7 +91,7 @@ def split(w: NetworkWriter, call: relax.Call) -> list[TrtTensor]:
 
 
 @converts("strided_slice")
-def strided_slice(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _strided_slice(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     x = w.tensor(call.args[0])
     axes, begins = ([int(number(v)) for v in call.args[i].fields] for i in (1, 2))
     steps = [int(number(v)) for v in call.args[4].fields] if len(call.args) > 4 else []
@@ -106,7 +106,7 @@ def strided_slice(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 
 
 @converts("nn.pad")
-def pad(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _pad(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     widths = [int(width) for width in call.attrs.pad_width]
     mode = PAD_MODES[str(call.attrs.pad_mode)]
     start = [-before for before in widths[::2]]
@@ -119,7 +119,7 @@ PAD_MODES = {"constant": "FILL", "edge": "CLAMP", "reflect": "REFLECT"}
 
 
 @converts("broadcast_to")
-def broadcast_to(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _broadcast_to(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     shape = static_shape(call)
     x = w.with_rank(w.tensor(call.args[0]), len(shape))
     # A step of 0 reads the same element again.
@@ -128,14 +128,14 @@ def broadcast_to(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 
 
 @converts("tile")
-def tile(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _tile(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     shape = static_shape(call)
     x = w.with_rank(w.tensor(call.args[0]), len(shape))
     return sliced(w, x, [0] * len(shape), shape, mode="WRAP")
 
 
 @converts("flip")
-def flip(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _flip(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     x = w.tensor(call.args[0])
     axis = int(call.attrs.axis) % len(x.shape)
     start, step = [0] * len(x.shape), [1] * len(x.shape)
@@ -144,7 +144,7 @@ def flip(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 
 
 @converts("take")
-def take(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _take(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     x, indices = w.tensor(call.args[0]), w.tensor(call.args[1])
     axis = call.attrs.axis
     if axis is None:
@@ -157,7 +157,7 @@ def take(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 
 
 @converts("gather_elements", "gather_nd")
-def gather(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _gather(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     x, indices = w.tensor(call.args[0]), w.tensor(call.args[1])
     nd = str(call.op.name) == "relax.gather_nd"
     mode = w.trt.GatherMode.ND if nd else w.trt.GatherMode.ELEMENT
@@ -168,7 +168,7 @@ def gather(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 
 
 @converts("image.resize2d")
-def resize2d(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _resize2d(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     attrs, trt = call.attrs, w.trt
     x, shape = w.tensor(call.args[0]), static_shape(call)
     last = str(attrs.layout) == "NHWC"

@@ -64,7 +64,7 @@ class ChannelsFirst:
 
 
 @converts("nn.conv1d", "nn.conv2d", "nn.conv3d")
-def convolution(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _convolution(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     form, attrs = ChannelsFirst(w, call), call.attrs
     kernel = _Kernel(w, call, "OI" + SPATIAL[form.rank])
     before, after = split_padding(attrs.padding, form.rank)
@@ -75,7 +75,7 @@ def convolution(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 
 
 @converts("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")
-def transposed_convolution(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _transposed_convolution(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     form, attrs = ChannelsFirst(w, call), call.attrs
     kernel = _Kernel(w, call, "IO" + SPATIAL[form.rank])
     before, after = split_padding(attrs.padding, form.rank)
@@ -163,7 +163,7 @@ def pool(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 
 
 @converts(*(f"nn.adaptive_avg_pool{rank}d" for rank in (1, 2, 3)))
-def adaptive_average(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _adaptive_average(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     form = ChannelsFirst(w, call)
     x, out = form.enter(call.args[0]), form.spatial(form.extents(), 1)
     if all(extent == 1 for extent in out):

@@ -17,7 +17,7 @@ REDUCTIONS = {"sum": "SUM", "mean": "AVG", "max": "MAX", "min": "MIN", "prod": "
 
 
 @converts(*REDUCTIONS)
-def reduction(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _reduction(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     x = w.tensor(call.args[0])
     kind = REDUCTIONS[str(call.op.name).removeprefix("relax.")]
     axes = axes_of(call, len(x.shape))
@@ -25,7 +25,7 @@ def reduction(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 
 
 @converts("variance", "std")
-def variance(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _variance(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     x = w.tensor(call.args[0])
     axes = axes_of(call, len(x.shape))
     wide = w.in_float32(x)
@@ -38,7 +38,7 @@ def variance(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 
 
 @converts("argmax", "argmin")
-def arg_reduction(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _arg_reduction(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     x, axis = w.tensor(call.args[0]), call.attrs.axis
     if axis is None:
         x, axis = w.reshape(x, (math.prod(x.shape),)), 0
@@ -53,13 +53,13 @@ def arg_reduction(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 
 
 @converts("nn.softmax")
-def softmax(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _softmax(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     x = w.tensor(call.args[0])
     return w.cast_to(w.softmax(w.in_float32(x), int(call.attrs.axis) % len(x.shape)), x.dtype)
 
 
 @converts("nn.log_softmax")
-def log_softmax(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _log_softmax(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     x = w.tensor(call.args[0])
     axes = [int(call.attrs.axis) % len(x.shape)]
     wide = w.in_float32(x)
@@ -70,7 +70,7 @@ def log_softmax(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 
 
 @converts("nn.layer_norm")
-def layer_norm(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _layer_norm(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     x = w.tensor(call.args[0])
     axes = axes_of(call, len(x.shape), "axes")
     shape = [extent if axis in axes else 1 for axis, extent in enumerate(x.shape)]
@@ -82,7 +82,7 @@ def layer_norm(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 
 
 @converts("nn.rms_norm")
-def rms_norm(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _rms_norm(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     x = w.tensor(call.args[0])
     axes = axes_of(call, len(x.shape), "axes")
     shape = [extent if axis in axes else 1 for axis, extent in enumerate(x.shape)]
@@ -94,7 +94,7 @@ def rms_norm(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 
 
 @converts("nn.group_norm", "nn.instance_norm")
-def group_norm(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _group_norm(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     x, attrs = w.tensor(call.args[0]), call.attrs
     channel = int(attrs.channel_axis) % len(x.shape)
     axes = axes_of(call, len(x.shape), "axes")
@@ -112,7 +112,7 @@ def group_norm(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 
 
 @converts("nn.batch_norm")
-def batch_norm(w: NetworkWriter, call: relax.Call) -> list[TrtTensor]:
+def _batch_norm(w: NetworkWriter, call: relax.Call) -> list[TrtTensor]:
     x, attrs = w.tensor(call.args[0]), call.attrs
     channel = int(attrs.axis) % len(x.shape)
     gamma, beta, mean, variance = (w.array(arg) for arg in call.args[1:5])

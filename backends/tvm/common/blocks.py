@@ -12,7 +12,7 @@ import tvm
 from tvm import s_tir, sym, tirx
 from tvm.target import codegen
 
-TASKS_PER_THREAD = 4
+_TASKS_PER_THREAD = 4
 """Parallel iterations wanted per thread: enough to even out unequal finishing times."""
 
 PARALLEL_MIN_WORK = 16384
@@ -100,7 +100,7 @@ def loop_extent(sch: s_tir.Schedule, loop: Any) -> int:
     return int(sch.get(loop).extent)
 
 
-def stride_of(index: Any, var: Any) -> int | None:
+def _stride_of(index: Any, var: Any) -> int | None:
     """How far ``index`` moves when ``var`` moves by one; None when that is not a constant."""
     parts = sym.detect_linear_equation(index, [var])
     if len(parts) != 2 or not isinstance(parts[0], tirx.IntImm):
@@ -114,7 +114,7 @@ def buffer_stride(region: Any, var: Any) -> int | None:
     step = 1
     shape = [int(dim) for dim in region.source.shape]
     for dim, rng in zip(reversed(shape), reversed(list(region.region)), strict=True):
-        stride = stride_of(rng.min, var)
+        stride = _stride_of(rng.min, var)
         if stride is None:
             return None
         total += stride * step
@@ -179,7 +179,7 @@ def parallelize(sch: s_tir.Schedule, loop: Any, machine: Machine, work: int) -> 
     extent = loop_extent(sch, loop)
     if work < PARALLEL_MIN_WORK or extent == 1 or machine.num_threads == 1:
         return loop
-    chunks = machine.num_threads * TASKS_PER_THREAD
+    chunks = machine.num_threads * _TASKS_PER_THREAD
     if extent <= 2 * chunks:
         sch.parallel(loop)
         return loop

@@ -17,11 +17,11 @@ def inline_stages(sch: s_tir.Schedule, kept: Set[str] = frozenset()) -> None:
     outputs = {sch.get(block).name_hint for block in sch.get_output_blocks("root")}
     for block in root_blocks(sch):
         name = sch.get(block).name_hint
-        if name not in outputs and name not in kept and worth_inlining(sch, block):
+        if name not in outputs and name not in kept and _worth_inlining(sch, block):
             sch.compute_inline(block)
 
 
-def worth_inlining(sch: s_tir.Schedule, block: Any) -> bool:
+def _worth_inlining(sch: s_tir.Schedule, block: Any) -> bool:
     """Whether folding a stage into its readers saves memory traffic without repeating much work."""
     stmt = sch.get(block)
     axes = axes_of(sch, block)
@@ -37,7 +37,7 @@ def worth_inlining(sch: s_tir.Schedule, block: Any) -> bool:
             return False
         reads += size_of(consumer_axes)
     produced = max(size_of(axes), 1)
-    return reads <= produced or not is_expensive(stmt)
+    return reads <= produced or not _is_expensive(stmt)
 
 
 def is_elementwise(stmt: Any) -> bool:
@@ -76,7 +76,7 @@ def reads_in_order(stmt: Any, axes: Sequence[Axis], buffer: Any) -> bool:
     )
 
 
-def is_expensive(stmt: Any) -> bool:
+def _is_expensive(stmt: Any) -> bool:
     """Whether a stage does more than a few additions and multiplications per element."""
     expensive = (Call, tirx.Div, tirx.FloorDiv, tirx.FloorMod)
     return tvm_ffi.structural_walk(stmt.body, [(expensive, _interrupt)]) is not None

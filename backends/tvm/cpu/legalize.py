@@ -23,14 +23,14 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
         return legalize_conv2d(builder, call, machine)
 
     def product(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-        return legalize_matmul(builder, call, machine)
+        return _legalize_matmul(builder, call, machine)
 
     return {"relax.nn.conv2d": convolution, "relax.matmul": product}
 
 
 def legalize_conv2d(builder: relax.BlockBuilder, call: relax.Call, machine: Machine) -> relax.Expr:
     """Packed convolution for constant float32 weights; TVM's own for all else."""
-    shape = conv_shape(call)
+    shape = _conv_shape(call)
     if shape is None:
         return default_legalization(builder, call)
     data, weights = call.args
@@ -53,9 +53,9 @@ def legalize_conv2d(builder: relax.BlockBuilder, call: relax.Call, machine: Mach
     )
 
 
-def legalize_matmul(builder: relax.BlockBuilder, call: relax.Call, machine: Machine) -> relax.Expr:
+def _legalize_matmul(builder: relax.BlockBuilder, call: relax.Call, machine: Machine) -> relax.Expr:
     """Tiled product of float32 matrices, with constant right operands packed."""
-    shape = matmul_shape(call)
+    shape = _matmul_shape(call)
     if shape is None:
         return default_legalization(builder, call)
     left, right = call.args
@@ -71,7 +71,7 @@ def legalize_matmul(builder: relax.BlockBuilder, call: relax.Call, machine: Mach
     )
 
 
-def conv_shape(call: relax.Call) -> conv2d.ConvShape | None:
+def _conv_shape(call: relax.Call) -> conv2d.ConvShape | None:
     """The figures of a convolution that the packed kernel takes, else None."""
     data, weights = call.args
     attrs = call.attrs
@@ -104,7 +104,7 @@ def conv_shape(call: relax.Call) -> conv2d.ConvShape | None:
     )
 
 
-def matmul_shape(call: relax.Call) -> matmul.MatmulShape | None:
+def _matmul_shape(call: relax.Call) -> matmul.MatmulShape | None:
     """The figures of a matrix product that the tiled kernel takes, else None."""
     left, right = call.args
     a, b, out = tensor_shape(left), tensor_shape(right), tensor_shape(call)

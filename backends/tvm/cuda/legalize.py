@@ -25,9 +25,9 @@ def legalizations() -> Mapping[str, Legalization]:
         **{name: legalize for name, legalize in wide.items() if _has_own(name)},
         "relax.matmul": widen.wide_sums,
         "relax.nn.conv2d": legalize_conv2d,
-        **{f"relax.nn.adaptive_avg_pool{n}d": legalize_adaptive_pool for n in (1, 2, 3)},
-        "relax.nn.attention": legalize_attention,
-        "relax.nn.attention_bias": legalize_attention,
+        **{f"relax.nn.adaptive_avg_pool{n}d": _legalize_adaptive_pool for n in (1, 2, 3)},
+        "relax.nn.attention": _legalize_attention,
+        "relax.nn.attention_bias": _legalize_attention,
     }
 
 
@@ -76,7 +76,7 @@ def legalize_conv2d(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr
     )
 
 
-def legalize_attention(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+def _legalize_attention(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     """``softmax(q k^T * scale [+ bias]) v`` over (batch, sequence, heads, head size)."""
     attrs = call.attrs
     if attrs.window_size is not None:
@@ -107,7 +107,7 @@ def legalize_attention(builder: relax.BlockBuilder, call: relax.Call) -> relax.E
     return result.op.get_attr("FLegalize")(builder, result)
 
 
-def legalize_adaptive_pool(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+def _legalize_adaptive_pool(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     """Averages over windows of one size, those shorter than it with a guard.
 
     TVM's own has loops whose bounds depend on the place, which no schedule can take apart.

@@ -21,7 +21,7 @@ from collage.backends.tvm.common.legalization import (
     default_legalization,
 )
 
-HALF = ("float16", "bfloat16")
+_HALF = ("float16", "bfloat16")
 WIDE = "float32"
 
 WIDENED = (
@@ -41,7 +41,7 @@ WIDENED = (
 
 def is_half(expr: relax.Expr) -> bool:
     """Whether this is a half-precision tensor."""
-    return isinstance(expr.ty, relax.TensorType) and str(expr.ty.dtype) in HALF
+    return isinstance(expr.ty, relax.TensorType) and str(expr.ty.dtype) in _HALF
 
 
 def widened(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -90,7 +90,7 @@ def drop_round_trips(func: tirx.PrimFunc) -> tirx.PrimFunc:
         inner = cast.value
         if not isinstance(inner, tirx.Cast) or not _is_scalar(cast, WIDE):
             return cast
-        half = any(_is_scalar(inner, dtype) for dtype in HALF)
+        half = any(_is_scalar(inner, dtype) for dtype in _HALF)
         return inner.value if half and _is_scalar(inner.value, WIDE) else cast
 
     return func.with_body(tvm_ffi.structural_map(func.body, [(tirx.Cast, visit)], order="post"))
@@ -156,7 +156,7 @@ class _WideBuilder:
 
 
 def _cast_up(value: Any) -> Any:
-    if isinstance(value, te.Tensor) and str(value.dtype) in HALF:
+    if isinstance(value, te.Tensor) and str(value.dtype) in _HALF:
         return topi.cast(value, WIDE)
     if isinstance(value, list | tuple):
         return type(value)(_cast_up(item) for item in value)

@@ -38,11 +38,11 @@ from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.relax.composites import Composite, compiling
 from collage.backends.toolchain.source_templates import source_templates
 
-HOPPER_TILE = 128
+_HOPPER_TILE = 128
 """Queries of a tile of Hopper's kernel."""
-LONG = 512
+_LONG = 512
 """From so many queries on, Hopper's kernel is the best guess."""
-UNBOUNDED_DIM = 65536
+_UNBOUNDED_DIM = 65536
 """``max_dim`` of the kernel that keeps its sums in memory."""
 
 
@@ -115,16 +115,16 @@ class AttentionFamily(OperatorFamily):
         elif longest <= 128:
             blocks = [(64, 128, 128), (32, 128, 128)]
         else:
-            blocks = [(32, 128, UNBOUNDED_DIM)]
+            blocks = [(32, 128, _UNBOUNDED_DIM)]
         # Few queries leave rows of a block without work.
         if queries <= 32:
             blocks.reverse()
         made = [AttentionConfiguration("sm80", *block, aligned=aligned) for block in blocks]
-        if options.generation(arch) >= 90 and hopper_fits(spec):
+        if options.generation(arch) >= 90 and _hopper_fits(spec):
             keys = 64 if dim <= 64 else 128
             causal = spec.sizes[6] != 0
             newer = AttentionConfiguration("sm90", 128, keys, keys, aligned, causal)
-            made.insert(0 if queries >= LONG else len(made), newer)
+            made.insert(0 if queries >= _LONG else len(made), newer)
         return made
 
     def render(self, spec: KernelSpec, configuration: Configuration) -> KernelSource:
@@ -141,7 +141,7 @@ class AttentionFamily(OperatorFamily):
         return KernelSource(f"attention_{configuration.kind}_{spec.dtype}_{block}", text)
 
 
-def hopper_fits(spec: KernelSpec) -> bool:
+def _hopper_fits(spec: KernelSpec) -> bool:
     """Whether Hopper's kernel computes a spec: half types, long enough, no bias."""
     _, _, queries, keys, dim, dim_value, mask = spec.sizes[:7]
     strides_fit = max(spec.sizes[7:16]) < 2**31
@@ -154,7 +154,7 @@ def hopper_fits(spec: KernelSpec) -> bool:
         and dim % 8 == 0
         and dim <= 128
         and queries % 8 == 0
-        and min(queries, keys) >= HOPPER_TILE
+        and min(queries, keys) >= _HOPPER_TILE
         and masked_fits
         and strides_fit
     )

@@ -13,12 +13,12 @@ from collage.backends.contract.errors import UnsupportedProblemError
 from collage.backends.cutlass.families._base import DTYPE_BITS
 from collage.backends.relax.static_shape import static_shape, tensor_dtype, tensor_shape
 
-MASKS = {"": 0, "TopLeft": 1, "BottomRight": 2}
+_MASKS = {"": 0, "TopLeft": 1, "BottomRight": 2}
 """The kernel's codes of causal masks, by the name that Relax has for them."""
 
-MAX_DIM = 256
-MAX_GRID = 65535
-MIN_ACCESS = 4
+_MAX_DIM = 256
+_MAX_GRID = 65535
+_MIN_ACCESS = 4
 """The kernel moves at least four elements at once."""
 
 
@@ -45,7 +45,7 @@ class AttentionProblem:
     dim, dim_value : int
         Elements of a head of q and k, and of v.
     mask : str
-        A key of :data:`MASKS`.
+        A key of ``_MASKS``.
     q, k, v, bias : Strides
         Of the operands; elements of a row are dense. All zero for a bias that is not there.
     layout : str
@@ -82,7 +82,7 @@ class AttentionProblem:
         """The run-time integers of the kernel unit, in the order of its template."""
         extents = (self.batch, self.heads, self.queries, self.keys, self.dim, self.dim_value)
         strides = (s for view in (self.q, self.k, self.v, self.bias) for s in view.values())
-        return (*extents, MASKS[self.mask], *strides, *self.offsets)
+        return (*extents, _MASKS[self.mask], *strides, *self.offsets)
 
 
 def bshd(shape: tuple[int, ...]) -> Strides:
@@ -225,16 +225,16 @@ def check(problem: AttentionProblem) -> None:
         When it cannot.
     """
     for name, dim in (("queries", problem.dim), ("values", problem.dim_value)):
-        if dim > MAX_DIM or dim % MIN_ACCESS:
+        if dim > _MAX_DIM or dim % _MIN_ACCESS:
             raise UnsupportedProblemError(
-                f"heads of {name} have {dim} elements; a multiple of {MIN_ACCESS} up to {MAX_DIM} "
-                "is needed"
+                f"heads of {name} have {dim} elements; a multiple of {_MIN_ACCESS} up to "
+                f"{_MAX_DIM} is needed"
             )
     if problem.layout == "bhsd" and max(problem.dim, problem.dim_value) > 128:
         raise UnsupportedProblemError(
             f"heads of {max(problem.dim, problem.dim_value)} elements laid out by head"
         )
-    if problem.mask not in MASKS:
+    if problem.mask not in _MASKS:
         raise UnsupportedProblemError(f"mask '{problem.mask}'")
     if problem.mask == "BottomRight" and problem.queries > problem.keys:
         raise UnsupportedProblemError(
@@ -245,7 +245,7 @@ def check(problem: AttentionProblem) -> None:
         raise UnsupportedProblemError(
             f"a bias with {problem.keys} keys; a multiple of {128 // problem.bits} is needed"
         )
-    if max(problem.batch, problem.heads) > MAX_GRID:
+    if max(problem.batch, problem.heads) > _MAX_GRID:
         raise UnsupportedProblemError(f"{problem.batch} batches of {problem.heads} heads")
     # Positions within one batch are 32-bit numbers.
     largest = max(

@@ -11,7 +11,7 @@ from collage.backends.cutlass.families._base import Configuration, alignment
 from collage.backends.cutlass.families.conv2d.problem import Conv2dProblem
 from collage.backends.cutlass.options import CutlassOptions
 
-MULTIPROCESSORS = 132
+_MULTIPROCESSORS = 132
 """Of an H100 or H200; on others the estimate orders a little worse."""
 
 CYCLES_OF_SECOND_KERNEL = 4000.0
@@ -21,7 +21,7 @@ CACHE_BYTES_PER_CYCLE = 48.0
 MULTIPLY_ADDS_PER_CYCLE = 2400.0
 """Of one multiprocessor, by kernels of the older generation, in half precision."""
 
-MAX_FILTER_EXTENT = 32
+_MAX_FILTER_EXTENT = 32
 """The optimized iterators keep one bit per filter row and column."""
 
 
@@ -100,10 +100,10 @@ _HOPPER = (
 _FEW_HALF = (_Tile(128, 64, 32, 2, 2, 3, 0.75), _Tile(64, 64, 32, 2, 2, 3, 0.5))
 _FEW_FLOAT = (_Tile(128, 64, 16, 2, 2, 3, 0.85), _Tile(64, 64, 16, 2, 2, 3, 0.6))
 
-COUNT = 5
+_COUNT = 5
 """How many configurations are offered, besides those that stand for a kind of kernel."""
 
-ALIKE = 2
+_ALIKE = 2
 """How many of them may have the same tile."""
 
 
@@ -121,7 +121,7 @@ def candidates(
         alike = [
             b for b in best if (b.kind, b.tile_m, b.tile_n) == (made.kind, made.tile_m, made.tile_n)
         ]
-        if len(best) < COUNT and len(alike) < ALIKE:
+        if len(best) < _COUNT and len(alike) < _ALIKE:
             best.append(made)
     # Both generations are measured, whatever the estimate says.
     kinds: list[Callable[[Conv2dConfiguration], bool]] = [
@@ -178,7 +178,7 @@ def _sm80(
             yield _seconds(problem, tile, steps, 1), made
     if small and (widest_c * problem.bits < 32 or problem.c < 8):
         return
-    within = max(problem.r, problem.s) <= MAX_FILTER_EXTENT
+    within = max(problem.r, problem.s) <= _MAX_FILTER_EXTENT
     iterator = "optimized" if within else "analytic"
     accesses = [widest_c]
     if options.profile_all_alignments and widest_c * problem.bits >= 64:
@@ -208,7 +208,7 @@ def _splits(problem: Conv2dProblem, tile: _Tile, steps: int, options: CutlassOpt
         fitting = [count for count in given if count <= most]
         return fitting or [1]
     blocks = math.ceil(problem.n * problem.p * problem.q / tile.m) * math.ceil(problem.k / tile.n)
-    wanted = [c for c in (2, 4, 8) if c <= most and c * blocks <= 2 * MULTIPROCESSORS]
+    wanted = [c for c in (2, 4, 8) if c <= most and c * blocks <= 2 * _MULTIPROCESSORS]
     return [1, *wanted] if steps >= 16 else [1]
 
 
@@ -243,14 +243,14 @@ def _seconds(problem: Conv2dProblem, tile: _Tile, steps: int, split_k: int) -> f
     pixels = problem.n * problem.p * problem.q
     blocks = math.ceil(pixels / tile.m) * math.ceil(problem.k / tile.n) * split_k
     # Once every multiprocessor has two blocks, a last incomplete wave hardly shows.
-    waves = float(math.ceil(blocks / MULTIPROCESSORS))
-    if blocks > 2 * MULTIPROCESSORS:
-        waves = blocks / MULTIPROCESSORS
+    waves = float(math.ceil(blocks / _MULTIPROCESSORS))
+    if blocks > 2 * _MULTIPROCESSORS:
+        waves = blocks / _MULTIPROCESSORS
     # A step costs a barrier besides its products; filling and draining the pipeline, some steps.
     work = tile.m * tile.n * ((tile.k + 8) * math.ceil(steps / split_k) + 96)
     cost = waves * work / tile.efficiency
     if split_k > 1:
         traffic = problem.n * problem.p * problem.q * problem.k * 4 * (split_k + 1)
-        cycles = CYCLES_OF_SECOND_KERNEL + traffic / (CACHE_BYTES_PER_CYCLE * MULTIPROCESSORS)
+        cycles = CYCLES_OF_SECOND_KERNEL + traffic / (CACHE_BYTES_PER_CYCLE * _MULTIPROCESSORS)
         cost += cycles * MULTIPLY_ADDS_PER_CYCLE
     return cost

@@ -49,7 +49,7 @@ from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.relax.composites import Composite, compiling
 from collage.backends.toolchain.source_templates import source_templates
 
-ITERATORS = {
+_ITERATORS = {
     "optimized": "kOptimized",
     "analytic": "kAnalytic",
     "few": "kFewChannels",
@@ -132,7 +132,7 @@ class Conv2dFamily(OperatorFamily):
             element=ELEMENTS[spec.dtype],
             instruction=", ".join(map(str, INSTRUCTIONS[spec.math])),
             math_operator="OpMultiplyAddFastF32" if spec.math == "3xtf32" else "OpMultiplyAdd",
-            iterator=ITERATORS.get(configuration.iterator, ""),
+            iterator=_ITERATORS.get(configuration.iterator, ""),
             heavy=max(activation, after) > LAST_LIGHT,
             source=residual != RESIDUAL_CODES[""],
         )

@@ -17,7 +17,7 @@ ACTIVATIONS = ("relu", "relu6", "sigmoid", "silu", "hardswish", "gelu", "gelu_ta
 
 RESIDUALS = ("add", "multiply")
 
-MAX_TENSOR_BYTES = 2**31 - 1
+_MAX_TENSOR_BYTES = 2**31 - 1
 """CUTLASS indexes the tensors of a convolution with 32-bit byte offsets."""
 
 
@@ -173,7 +173,7 @@ def read_problem(call: relax.Call, options: CutlassOptions) -> Conv2dProblem:
         "weights": k * r * s * c,
         "result": n * p * q * k,
     }.items():
-        if count * problem.bits // 8 > MAX_TENSOR_BYTES:
+        if count * problem.bits // 8 > _MAX_TENSOR_BYTES:
             raise UnsupportedProblemError(f"the {name} take more than 2 GiB")
     return problem
 

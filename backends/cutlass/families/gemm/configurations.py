@@ -15,17 +15,17 @@ from collage.backends.cutlass.families._base import Configuration, KernelSpec
 from collage.backends.cutlass.families.gemm.problem import GemmProblem
 from collage.backends.cutlass.options import CutlassOptions
 
-NUM_MULTIPROCESSORS = 132
+_NUM_MULTIPROCESSORS = 132
 """Of an H100 or H200; an A100's 108 would order the tiles alike."""
-CYCLES_AROUND_TILE = 2000.0
+_CYCLES_AROUND_TILE = 2000.0
 """Filling and draining a tile's pipeline, and its epilogue."""
 CYCLES_OF_SECOND_KERNEL = 4000.0
 """Launching and running the kernel that sums the slices of K."""
 CACHE_BYTES_PER_CYCLE = 48.0
 """What one multiprocessor draws from the second-level cache while all others do."""
-MIN_SLICE = 128
+_MIN_SLICE = 128
 """Least extent of a slice of K."""
-MAX_SLICES = 32
+_MAX_SLICES = 32
 MAX_CANDIDATES = 6
 
 
@@ -64,32 +64,32 @@ SM90_TILES = (
     Tile((64, 64, 128), cluster=2, schedule="pingpong"),
     Tile((64, 64, 64), cluster=1, schedule="pingpong"),
 )
-SM80_TILES = (
+_SM80_TILES = (
     Tile((128, 256, 32), (64, 64), 3),
     Tile((128, 128, 64), (64, 64), 3),
     Tile((128, 64, 64), (64, 32), 4),
     Tile((64, 128, 64), (32, 64), 4),
     Tile((64, 64, 64), (32, 32), 5),
 )
-TF32_TILES = (
+_TF32_TILES = (
     Tile((128, 128, 32), (64, 64), 3),
     Tile((128, 64, 32), (64, 32), 4),
     Tile((64, 128, 32), (32, 64), 4),
     Tile((64, 64, 32), (32, 32), 4),
 )
-TF32X3_TILES = (
+_TF32X3_TILES = (
     Tile((128, 128, 16), (64, 32), 3),
     Tile((128, 64, 16), (64, 32), 4),
     Tile((64, 128, 16), (32, 64), 4),
     Tile((64, 64, 16), (32, 32), 5),
 )
-SIMT_TILES = (
+_SIMT_TILES = (
     Tile((128, 128, 8), (32, 64), 4),
     Tile((128, 64, 8), (64, 32), 5),
     Tile((64, 128, 8), (32, 64), 5),
     Tile((64, 64, 8), (32, 32), 5),
 )
-TILES = {"tensor": SM80_TILES, "tf32": TF32_TILES, "3xtf32": TF32X3_TILES, "simt": SIMT_TILES}
+TILES = {"tensor": _SM80_TILES, "tf32": _TF32_TILES, "3xtf32": _TF32X3_TILES, "simt": _SIMT_TILES}
 """Tiles of the 2.x kernels by the spec's math."""
 
 MULTIPLY_ADDS_PER_CYCLE = {
@@ -131,7 +131,7 @@ def configurations(
     ``profile_all_alignments`` adds narrower variants of the best 2.x kernels.
     """
     able = list(_all(problem, spec.math, options, arch))
-    best = _of_every_kind(sorted(able, key=lambda c: estimated_cycles(problem, spec.math, c)))
+    best = _of_every_kind(sorted(able, key=lambda c: _estimated_cycles(problem, spec.math, c)))
     if options.profile_all_alignments:
         old = [c for c in best if c.kind != "sm90"][:2]
         best += [narrow for c in old for narrow in _narrower(c, problem, spec.math)]
@@ -208,16 +208,16 @@ def _slice_counts(problem: GemmProblem, math: str, options: CutlassOptions) -> t
     if problem.batch > 1:
         return (1,)
     if given is not None:
-        fitting = tuple(count for count in given if problem.k >= count * MIN_SLICE or count == 1)
+        fitting = tuple(count for count in given if problem.k >= count * _MIN_SLICE or count == 1)
         return fitting or (1,)
     smallest = min(_num_tiles(problem, tile) for tile in TILES[math])
-    if smallest >= NUM_MULTIPROCESSORS // 2:
+    if smallest >= _NUM_MULTIPROCESSORS // 2:
         return (1,)
-    counts = (2, 4, 8, 16, MAX_SLICES)
+    counts = (2, 4, 8, 16, _MAX_SLICES)
     fitting = tuple(
         count
         for count in counts
-        if problem.k >= count * MIN_SLICE and smallest * count <= 2 * NUM_MULTIPROCESSORS
+        if problem.k >= count * _MIN_SLICE and smallest * count <= 2 * _NUM_MULTIPROCESSORS
     )
     return (1, *fitting)
 
@@ -229,7 +229,7 @@ def _num_tiles(problem: GemmProblem, tile: Tile) -> int:
     return clusters * tile.cluster * -(-problem.n // columns) * problem.batch
 
 
-def estimated_cycles(problem: GemmProblem, math: str, configuration: GemmConfiguration) -> float:
+def _estimated_cycles(problem: GemmProblem, math: str, configuration: GemmConfiguration) -> float:
     """Roughly how long a configuration takes, to put configurations in order."""
     tile, slices = configuration.tile, configuration.slices
     rows, columns, depth = tile.shape
@@ -242,11 +242,11 @@ def estimated_cycles(problem: GemmProblem, math: str, configuration: GemmConfigu
     weight = 1.0 if math == "simt" else narrow**0.5
     traffic = weight * loaded * k * problem.bits / 8 / CACHE_BYTES_PER_CYCLE
     # Pingpong hides one tile's epilogue behind the next tile's products.
-    around = CYCLES_AROUND_TILE * (0.8 if tile.schedule == "pingpong" else 1.0)
+    around = _CYCLES_AROUND_TILE * (0.8 if tile.schedule == "pingpong" else 1.0)
     blocks = _num_tiles(problem, tile) * slices
-    waves = max(1.0, blocks / NUM_MULTIPROCESSORS)
-    if blocks > NUM_MULTIPROCESSORS:
-        whole = -(-blocks // NUM_MULTIPROCESSORS)
+    waves = max(1.0, blocks / _NUM_MULTIPROCESSORS)
+    if blocks > _NUM_MULTIPROCESSORS:
+        whole = -(-blocks // _NUM_MULTIPROCESSORS)
         # Small tiles share a multiprocessor, which evens out the last wave.
         small = rows * columns <= 64 * 128
         waves = (waves + whole) / 2 if small else whole
@@ -255,5 +255,5 @@ def estimated_cycles(problem: GemmProblem, math: str, configuration: GemmConfigu
     cycles = waves * (busy + around)
     if configuration.kind == "split_k":
         sums = problem.m * problem.n * 4.0 * (slices + 1)
-        cycles += CYCLES_OF_SECOND_KERNEL + sums / (CACHE_BYTES_PER_CYCLE * NUM_MULTIPROCESSORS)
+        cycles += CYCLES_OF_SECOND_KERNEL + sums / (CACHE_BYTES_PER_CYCLE * _NUM_MULTIPROCESSORS)
     return cycles

@@ -14,7 +14,7 @@ from collage.backends.contract.errors import UnsupportedProblemError
 from collage.backends.cutlass.families._base import DTYPE_BITS, TensorSpec, alignment
 from collage.backends.cutlass.options import CutlassOptions
 
-MAX_BATCH = 65535
+_MAX_BATCH = 65535
 """The third axis of a launch grid."""
 MAX_EXTENT = 2**31 - 1
 """CUTLASS counts rows, columns and leading dimensions with 32-bit integers."""
@@ -141,8 +141,8 @@ def plan(a: Operand, b: Operand, result: Sequence[int], dtype: str) -> GemmProbl
         raise UnsupportedProblemError(
             f"batches {_matrices(a)} and {_matrices(b)} are broadcast against each other"
         )
-    if batch > MAX_BATCH:
-        raise UnsupportedProblemError(f"{batch} matrices; at most {MAX_BATCH} are supported")
+    if batch > _MAX_BATCH:
+        raise UnsupportedProblemError(f"{batch} matrices; at most {_MAX_BATCH} are supported")
     if max(m, n, k, a.leading, b.leading) > MAX_EXTENT:
         raise UnsupportedProblemError("an extent does not fit 32 bits")
     shared_a, shared_b = batch == 1 or a.batch == 1, batch == 1 or b.batch == 1

@@ -32,12 +32,12 @@ from collage.backends.toolchain.source_templates import source_templates
 
 ELEMENTS = {"float16": "__half", "bfloat16": "__nv_bfloat16", "float32": "float"}
 
-OPERANDS = {"layer_norm": 3, "rms_norm": 2}
+_OPERANDS = {"layer_norm": 3, "rms_norm": 2}
 """The operators, and how many operands each takes: the data, a scale, and perhaps a shift."""
 
 MAX_CHUNKS = 8
-MAX_THREADS = 1024
-BUSY_ROWS = 132 * 16
+_MAX_THREADS = 1024
+_BUSY_ROWS = 132 * 16
 """From so many rows on, one warp per row keeps an H100 or H200 busy."""
 
 
@@ -81,7 +81,8 @@ class NormFamily(OperatorFamily):
 
     def patterns(self, options: CutlassOptions, arch: str) -> Sequence[PatternTriple]:
         return [
-            _triple(name, residual) for residual, name in itertools.product((False, True), OPERANDS)
+            _triple(name, residual)
+            for residual, name in itertools.product((False, True), _OPERANDS)
         ]
 
     def read(self, composite: Composite, options: CutlassOptions, arch: str) -> Reading:
@@ -89,7 +90,7 @@ class NormFamily(OperatorFamily):
         call = composite.root
         operator_name = name.removeprefix("cutlass.").removeprefix("add_")
         with compiling("cutlass", name):
-            rows, columns = read_extents(call)
+            rows, columns = _read_extents(call)
         data, *parameters = call.args
         data = composite.resolve(data)
         residual = isinstance(data, relax.Call)
@@ -135,7 +136,7 @@ def row_configurations(rows: int, columns: int, bits: int) -> list[NormConfigura
     vector = alignment(columns, bits)
     accesses = columns // vector
     found = []
-    for threads in (32, 64, 128, 256, 512, MAX_THREADS):
+    for threads in (32, 64, 128, 256, 512, _MAX_THREADS):
         chunks = math.ceil(accesses / threads)
         # Threads that would have nothing to do are not worth starting.
         if chunks > MAX_CHUNKS or (threads > 32 and threads // 2 >= accesses):
@@ -145,12 +146,12 @@ def row_configurations(rows: int, columns: int, bits: int) -> list[NormConfigura
     if not found:
         raise UnsupportedProblemError(f"rows of {columns} elements do not fit a block's registers")
     # Many rows: few threads each, that need no barrier. Few rows: one access per thread.
-    wanted = 4 if rows >= BUSY_ROWS else 1
+    wanted = 4 if rows >= _BUSY_ROWS else 1
     found.sort(key=lambda c: abs(math.log2(c.chunks / wanted)))
     return found[:4]
 
 
-def read_extents(call: relax.Call) -> tuple[int, int]:
+def _read_extents(call: relax.Call) -> tuple[int, int]:
     """Rows and columns of a normalization over the last axes.
 
     Raises
@@ -197,7 +198,7 @@ def _triple(name: str, residual: bool) -> PatternTriple:
     if residual:
         left, right = wildcard(), wildcard()
         data = either_order("relax.add", left, right)
-    parameters = [wildcard() for _ in range(OPERANDS[name] - 1)]
+    parameters = [wildcard() for _ in range(_OPERANDS[name] - 1)]
     root = is_op(f"relax.nn.{name}")(data, *parameters)
     named = {"root": root, "left": left, "right": right}
     return PatternTriple(
@@ -208,7 +209,7 @@ def _triple(name: str, residual: bool) -> PatternTriple:
     )
 
 
-_fits = derives(lambda match: read_extents(match.annotated["root"]))
+_fits = derives(lambda match: _read_extents(match.annotated["root"]))
 
 
 def _same_shape(match: Match) -> Verdict:

@@ -32,7 +32,7 @@ from collage.backends.tvm.cpu.schedules._epilogue import find_block, fold_epilog
 from collage.backends.tvm.cpu.schedules._tile import Tile, schedule_tile, tiles, tiles_of_few_rows
 
 ANNOTATION = "collage.conv2d"
-PANEL_BYTES = 768 * 1024
+_PANEL_BYTES = 768 * 1024
 """Wanted size of an input panel: with a block of weights it has to stay in a core's L2 cache."""
 
 
@@ -155,7 +155,7 @@ def _cost(shape: ConvShape, candidate: ConvPlan, machine: Machine) -> float:
     panel = candidate.panel_rows * candidate.pitch * candidate.phases[0] * candidate.phases[1]
     packed = shape.batch * candidate.panels * shape.channels * panel
     panel_bytes = 4 * shape.group_channels * panel
-    spill = 1.0 if panel_bytes <= PANEL_BYTES or candidate.panels == shape.out_height else 1.1
+    spill = 1.0 if panel_bytes <= _PANEL_BYTES or candidate.panels == shape.out_height else 1.1
     return (done * idle + 8 * packed) * spill
 
 

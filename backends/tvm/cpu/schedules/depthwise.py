@@ -23,15 +23,15 @@ from collage.backends.tvm.cpu.schedules import generic
 from collage.backends.tvm.cpu.schedules._epilogue import find_block, fold_epilogue
 from collage.backends.tvm.cpu.schedules.conv2d import ConvShape
 
-ANNOTATION = "collage.depthwise"
-MAX_TAPS = 49
+_ANNOTATION = "collage.depthwise"
+_MAX_TAPS = 49
 """Taps are unrolled; larger kernels than 7 x 7 would make too much code."""
 
 
 def applies(shape: ConvShape) -> bool:
     """Whether a convolution is depthwise, with a kernel small enough to write out."""
     taps = shape.kernel[0] * shape.kernel[1]
-    return shape.group_channels == 1 and shape.groups > 1 and taps <= MAX_TAPS
+    return shape.group_channels == 1 and shape.groups > 1 and taps <= _MAX_TAPS
 
 
 def compute(data: te.Tensor, weights: te.Tensor, shape: ConvShape) -> te.Tensor:
@@ -70,18 +70,18 @@ def compute(data: te.Tensor, weights: te.Tensor, shape: ConvShape) -> te.Tensor:
         int64(shape.batch, shape.out_channels, shape.out_height, shape.out_width),
         taps,
         name="depthwise",
-        attrs={ANNOTATION: [stride_w, multiplier]},
+        attrs={_ANNOTATION: [stride_w, multiplier]},
     )
 
 
 def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     """Schedule what :func:`compute` made, with whatever was fused behind it."""
     sch = s_tir.Schedule(func)
-    taps = find_block(sch, ANNOTATION)
+    taps = find_block(sch, _ANNOTATION)
     if taps is None:
         return OTHER_KIND
-    stride_w, multiplier = (int(v) for v in sch.get(taps).annotations[ANNOTATION])
-    sch.unannotate(taps, ANNOTATION)
+    stride_w, multiplier = (int(v) for v in sch.get(taps).annotations[_ANNOTATION])
+    sch.unannotate(taps, _ANNOTATION)
     padded = sch.get_producers(taps)[0]
     last = fold_epilogue(sch, taps, {sch.get(block).name_hint for block in (taps, padded)})
     rest = other_blocks(sch, (padded, last))

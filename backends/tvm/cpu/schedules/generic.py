@@ -47,13 +47,13 @@ def schedule_stage(sch: s_tir.Schedule, block: Any, machine: Machine) -> bool:
     if not axes or len(sch.get_loops(block)) != len(axes):
         return False
     if any(axis.reduce for axis in axes):
-        schedule_reduction(sch, block, axes, machine)
+        _schedule_reduction(sch, block, axes, machine)
     else:
-        schedule_spatial(sch, block, axes, machine)
+        _schedule_spatial(sch, block, axes, machine)
     return True
 
 
-def schedule_spatial(
+def _schedule_spatial(
     sch: s_tir.Schedule, block: Any, axes: Sequence[Axis], machine: Machine
 ) -> None:
     """One stage without a reduction: fuse what is linear in memory, split, vectorize inside."""
@@ -99,7 +99,7 @@ def _split_chunks(sch: s_tir.Schedule, loop: Any, lanes: int, machine: Machine) 
     return outer, inner
 
 
-def schedule_reduction(
+def _schedule_reduction(
     sch: s_tir.Schedule, block: Any, axes: Sequence[Axis], machine: Machine
 ) -> None:
     """One stage with a reduction: vectorize a contiguous spatial axis, or the reduction itself."""

@@ -29,10 +29,10 @@ from collage.backends.tvm.cpu.schedules import generic
 from collage.backends.tvm.cpu.schedules._epilogue import find_block, fold_epilogue
 from collage.backends.tvm.cpu.schedules._tile import Tile, schedule_tile, tiles, tiles_of_few_rows
 
-ANNOTATION = "collage.matmul"
+_ANNOTATION = "collage.matmul"
 MOST_ROWS = 48
 """A multiple of every tile's number of rows."""
-L1_SET_BYTES = 4096
+_L1_SET_BYTES = 4096
 """Rows this far apart share a set of the L1 cache, which has fewer ways than a tile has rows."""
 
 Access = Callable[..., Any]
@@ -119,7 +119,7 @@ def compute(a: te.Tensor, b: te.Tensor, shape: MatmulShape, tile: Tile) -> te.Te
             left(batch, block_m, k, row) * right(batch, block_n, k, column), axis=k
         ),
         name="matmul",
-        attrs={ANNOTATION: [*astuple(tile), blocks_m, blocks_n, shape.batch_axes]},
+        attrs={_ANNOTATION: [*astuple(tile), blocks_m, blocks_n, shape.batch_axes]},
     )
 
     def view(*index: Any) -> Any:
@@ -136,7 +136,7 @@ def _left_access(a: te.Tensor, shape: MatmulShape, tile: Tile, blocks: int) -> A
         m = _unflatten(block * tile.rows + row, shape.lead[shape.batch_axes :])
         return a[(*(_broadcast(batch, shape, a) if shape.batch_axes else ()), *m, k)]
 
-    same_sets = tile.rows > 8 and (4 * shape.k) % L1_SET_BYTES == 0
+    same_sets = tile.rows > 8 and (4 * shape.k) % _L1_SET_BYTES == 0
     if shape.m % tile.rows == 0 and not same_sets:
         return plain
     zero = tirx.const(0, a.dtype)
@@ -194,12 +194,12 @@ def _unflatten(flat: Any, dims: Sequence[int]) -> list[Any]:
 def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     """Schedule what :func:`compute` made, with whatever was fused behind it."""
     sch = s_tir.Schedule(func)
-    product = find_block(sch, ANNOTATION)
+    product = find_block(sch, _ANNOTATION)
     if product is None:
         return OTHER_KIND
-    figures = [int(v) for v in sch.get(product).annotations[ANNOTATION]]
+    figures = [int(v) for v in sch.get(product).annotations[_ANNOTATION]]
     tile, (blocks_m, blocks_n, batch_axes) = Tile(*figures[:3]), figures[3:]
-    sch.unannotate(product, ANNOTATION)
+    sch.unannotate(product, _ANNOTATION)
     panels = list(sch.get_producers(product))
     view = sch.get_consumers(product)[0]
     last = fold_epilogue(sch, view, {sch.get(b).name_hint for b in (product, view, *panels)})

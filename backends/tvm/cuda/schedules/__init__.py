@@ -47,12 +47,12 @@ def _dlight(rule: Callable[[], dlight.ScheduleRule]) -> Family:
     return family
 
 
-OWN: tuple[tuple[str, Family], ...] = (
+_OWN: tuple[tuple[str, Family], ...] = (
     ("tensor_core", tensor_core.schedule),
     ("elementwise", elementwise.schedule),
     ("window", window.schedule),
 )
-DLIGHT: tuple[tuple[str, Family], ...] = (
+_DLIGHT: tuple[tuple[str, Family], ...] = (
     ("dlight.Matmul", _dlight(dlight.gpu.Matmul)),
     ("dlight.GEMV", _dlight(dlight.gpu.GEMV)),
     ("dlight.LowBatchGEMV", _dlight(dlight.gpu.LowBatchGEMV)),
@@ -65,9 +65,9 @@ LAST: tuple[tuple[str, Family], ...] = (
     ("outermost", outermost.schedule),
 )
 
-FAMILIES = {
-    "default": (*OWN, *DLIGHT, *LAST),
-    "dlight": (*DLIGHT, *LAST),
+_FAMILIES = {
+    "default": (*_OWN, *_DLIGHT, *LAST),
+    "dlight": (*_DLIGHT, *LAST),
     "none": LAST,
 }
 """By value of the option ``schedule``; a GPU has no way to run plain loops, so ``none`` binds them
@@ -85,7 +85,7 @@ def schedule_function(func: tirx.PrimFunc, gpu: Gpu, schedule: str = "default") 
     if has_opaque_threads(func) or func.attrs.get("tirx.is_scheduled", False):
         return func.with_attr(SCHEDULE_ATTR, "own threads")
     attempts = [
-        (name, functools.partial(_attempt, family, gpu)) for name, family in FAMILIES[schedule]
+        (name, functools.partial(_attempt, family, gpu)) for name, family in _FAMILIES[schedule]
     ]
     scheduled, refusals = first_fitting(func, attempts, _ERRORS)
     if scheduled is None:

@@ -21,7 +21,7 @@ from collage.backends.tvm.common.blocks import (
 from collage.backends.tvm.common.inlining import is_elementwise
 from collage.backends.tvm.cuda.schedules._base import VECTOR_BYTES, dtype_bytes
 
-WIDENABLE = ("float16", "bfloat16", "float32", "int8", "uint8", "int32")
+_WIDENABLE = ("float16", "bfloat16", "float32", "int8", "uint8", "int32")
 """Element types whose vectors TVM's CUDA code generator can load and store."""
 
 
@@ -58,7 +58,7 @@ def lanes_of(stmts: list[Any], extent: int) -> int:
 def in_a_row(region: Any, axis: Any) -> bool:
     """Whether an access reads single elements that lie side by side along an axis."""
     single = all(isinstance(r.extent, tirx.IntImm) and int(r.extent) == 1 for r in region.region)
-    known = str(region.source.dtype) in WIDENABLE
+    known = str(region.source.dtype) in _WIDENABLE
     return single and known and buffer_stride(region, axis) == 1
 
 
@@ -86,7 +86,7 @@ def load_wide(sch: s_tir.Schedule, block: Any, loop: Any, lanes: int) -> None:
 
 def store_wide(sch: s_tir.Schedule, block: Any, loop: Any, lanes: int) -> None:
     """Let a stage write through registers, emptied by wide stores under ``loop``."""
-    if lanes == 1 or str(sch.get(block).writes[0].source.dtype) not in WIDENABLE:
+    if lanes == 1 or str(sch.get(block).writes[0].source.dtype) not in _WIDENABLE:
         return
     copy = sch.cache_write(block, 0, "local")
     sch.reverse_compute_at(copy, loop, preserve_unit_loops=True)

@@ -31,9 +31,9 @@ from collage.backends.tvm.cuda.schedules._vector import (
     store_wide,
 )
 
-THREADS = 256
+_THREADS = 256
 
-LEAST_WARPS = 2
+_LEAST_WARPS = 2
 """Warps per multiprocessor below which threads take fewer elements each."""
 
 
@@ -66,7 +66,7 @@ def _bind_evenly(sch: s_tir.Schedule, block: Any, gpu: Gpu) -> None:
     """
     flat = fuse_all(sch, list(sch.get_loops(block)) or [sch.add_unit_loop(block)])
     total = loop_extent(sch, flat)
-    threads = min(THREADS, gpu.max_threads)
+    threads = min(_THREADS, gpu.max_threads)
     while total % threads:
         threads -= 1
     _bind(sch, flat, threads)
@@ -88,7 +88,7 @@ def _bind_elements(sch: s_tir.Schedule, block: Any, gpu: Gpu) -> None:
 
 def bind_threads(sch: s_tir.Schedule, loop: Any, items: int, gpu: Gpu) -> Any:
     """Split a loop into blocks of threads; the loop over threads is returned."""
-    threads = min(THREADS, gpu.max_threads)
+    threads = min(_THREADS, gpu.max_threads)
     # Fewer where there is too little to fill every multiprocessor.
     while threads > 2 * WARP and items < threads * gpu.num_sms:
         threads //= 2
@@ -110,6 +110,6 @@ def _lanes(sch: s_tir.Schedule, block: Any, axes: list[Axis], gpu: Gpu) -> int:
     if not in_a_row(stmt.writes[0], axes[-1].var):
         return 1
     lanes = lanes_of([stmt], axes[-1].extent)
-    while lanes > 1 and size_of(axes) // lanes < LEAST_WARPS * WARP * gpu.num_sms:
+    while lanes > 1 and size_of(axes) // lanes < _LEAST_WARPS * WARP * gpu.num_sms:
         lanes //= 2
     return lanes

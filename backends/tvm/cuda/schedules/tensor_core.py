@@ -30,10 +30,10 @@ from collage.backends.tvm.common.families import OTHER_KIND, Refusal
 from collage.backends.tvm.cuda.schedules._base import WARP, Gpu
 from collage.backends.tvm.cuda.schedules.wmma import MICRO, intrinsics
 
-LEAST_SM = 80
+_LEAST_SM = 80
 """Earlier chips have tensor cores too, but not the shared memory for these tiles."""
 
-SMALLEST = 8
+_SMALLEST = 8
 """Extents of I, J and K below which half of every tensor-core operation would be padding."""
 
 
@@ -135,7 +135,7 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
     main = reductions[0]
     stmt = sch.get(main)
     traits = detect_iter_traits(stmt)
-    if traits is None or gpu.sm < LEAST_SM:
+    if traits is None or gpu.sm < _LEAST_SM:
         return OTHER_KIND
     dtypes = {str(region.source.dtype) for region in stmt.reads}
     if dtypes != {"float16"} or str(stmt.writes[0].source.dtype) != "float32":
@@ -144,7 +144,7 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
     for trait in traits[3]:
         sizes[trait.kind] *= int(trait.extent)
     rows, columns, depth = (sizes[k] for k in (Kind.kIter_I, Kind.kIter_J, Kind.kIter_K))
-    if min(rows, columns, depth) < SMALLEST:
+    if min(rows, columns, depth) < _SMALLEST:
         return Refusal(f"{rows} x {columns} x {depth} is too small for tensor cores")
     if sizes[Kind.kIter_S] > 65535:
         return Refusal("there are more batches than blocks along z")

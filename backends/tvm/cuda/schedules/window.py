@@ -33,18 +33,18 @@ from collage.backends.tvm.cuda.schedules._vector import (
 )
 from collage.backends.tvm.cuda.schedules.elementwise import bind_threads
 
-LONGEST_REDUCTION = 512
+_LONGEST_REDUCTION = 512
 """Terms that one thread may sum: longer reductions are shared between threads."""
 
-SHORT_REDUCTION = 64
+_SHORT_REDUCTION = 64
 """Terms that one thread sums even where there are few results."""
 
-LONGEST_UNROLLED = 8
+_LONGEST_UNROLLED = 8
 
-MOST_LANES = 4
+_MOST_LANES = 4
 """Accumulators per thread; more would leave too few threads in the small planes of deep layers."""
 
-LEAST_THREADS = 128
+_LEAST_THREADS = 128
 """Threads per multiprocessor below which threads take fewer results each."""
 
 
@@ -93,7 +93,7 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
     if lane is not None and sch.get(sch.get_loops(init)[-1]).kind == tirx.ForKind.SERIAL:
         sch.unroll(sch.get_loops(init)[-1])
     for loop in window:
-        if int(sch.get(loop).extent) <= LONGEST_UNROLLED:
+        if int(sch.get(loop).extent) <= _LONGEST_UNROLLED:
             sch.unroll(loop)
     return sch.mod["main"]
 
@@ -107,7 +107,7 @@ def _is_unfit(sch: s_tir.Schedule, sums: Any, gpu: Gpu) -> Refusal | None:
     terms = math.prod(axis.extent for axis in axes if axis.reduce)
     outputs = size_of([axis for axis in axes if not axis.reduce])
     few = outputs < terms * gpu.num_sms
-    if terms > LONGEST_REDUCTION or (terms > SHORT_REDUCTION and few):
+    if terms > _LONGEST_REDUCTION or (terms > _SHORT_REDUCTION and few):
         return Refusal(f"{terms} terms for {outputs} results are too many for one thread")
     return None
 
@@ -152,7 +152,7 @@ def _lanes(sch: s_tir.Schedule, sums: Any, last: Any, pads: list[Any], gpu: Gpu)
     reads = [r for r in sch.get(sums).reads if in_a_row(r, inner.var)]
     if not reads or not in_a_row(sch.get(last).writes[0], spatial_axes(sch, last)[-1].var):
         return 1
-    lanes = min(lanes_of(stages, inner.extent), MOST_LANES)
-    while lanes > 1 and size_of(axes) // lanes < LEAST_THREADS * gpu.num_sms:
+    lanes = min(lanes_of(stages, inner.extent), _MOST_LANES)
+    while lanes > 1 and size_of(axes) // lanes < _LEAST_THREADS * gpu.num_sms:
         lanes //= 2
     return lanes
