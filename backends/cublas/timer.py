@@ -13,7 +13,7 @@ from collage.backends.contract import BuildContext, LibraryRequirement
 from collage.backends.contract.errors import CodegenError
 from collage.backends.cublas.problem import Problem
 from collage.backends.devices import CUDA
-from collage.backends.storage.device_lock import exclusive
+from collage.backends.storage import exclusive
 from collage.backends.toolchain import native
 from collage.backends.toolchain.artifact_cache import make_once
 from collage.backends.toolchain.cuda_toolkit import CUDA_HEADER, find_toolkit

@@ -11,9 +11,7 @@ from collage.backends.contract import BuildContext, LibraryRequirement
 from collage.backends.contract.errors import CodegenError
 from collage.backends.cublas.problem import Problem
 from collage.backends.cublas.timer import Choice, Device, Timer, timer_library
-from collage.backends.storage.tuning_record import TuningRecord
-from collage.backends.storage.tuning_stage import TuningStage
-from collage.backends.storage.tuning_store import TuningStore
+from collage.backends.storage import TuningRecord, TuningStage, TuningStore
 from collage.backends.toolchain.cuda_runtime import device_name
 from collage.backends.toolchain.cuda_toolkit import compute_capability, cudart
 

@@ -31,10 +31,7 @@ from collage.backends.cudnn.library import (
 from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.problem import Graph
 from collage.backends.devices import CUDA
-from collage.backends.storage.device_lock import exclusive
-from collage.backends.storage.tuning_record import TuningRecord
-from collage.backends.storage.tuning_stage import TuningStage
-from collage.backends.storage.tuning_store import TuningStore
+from collage.backends.storage import TuningRecord, TuningStage, TuningStore, exclusive
 from collage.backends.toolchain import cuda_toolkit, native
 from collage.backends.toolchain.cuda_runtime import device_name
 

@@ -24,7 +24,7 @@ from collage.backends.cutlass.partition import Partition, read_partition
 from collage.backends.cutlass.profiler import gpu_profiler
 from collage.backends.cutlass.tuning import SCHEMA, Question, Tuner
 from collage.backends.cutlass.unit import Unit, compile_jobs
-from collage.backends.storage.tuning_store import TuningStore
+from collage.backends.storage import TuningStore
 from collage.backends.toolchain import native
 from collage.backends.toolchain.cuda_toolkit import arch_of, cached_cuda_compilation, find_toolkit
 from collage.backends.toolchain.stubs import Stubs

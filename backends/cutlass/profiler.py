@@ -23,7 +23,7 @@ from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.tuning import Job, Outcome, Profiler
 from collage.backends.cutlass.unit import Unit, compile_jobs
 from collage.backends.devices import CUDA
-from collage.backends.storage.device_lock import exclusive
+from collage.backends.storage import exclusive
 from collage.backends.toolchain import native
 from collage.backends.toolchain.artifact_cache import make_once
 from collage.backends.toolchain.child_process import (

@@ -20,9 +20,7 @@ from collage.backends.cutlass.families._base import Configuration, KernelSpec, O
 from collage.backends.cutlass.library import cutlass_version
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.unit import Unit
-from collage.backends.storage.tuning_record import TuningRecord
-from collage.backends.storage.tuning_stage import TuningStage
-from collage.backends.storage.tuning_store import TuningStore
+from collage.backends.storage import TuningRecord, TuningStage, TuningStore
 from collage.backends.toolchain.cuda_toolkit import compute_capability, find_toolkit
 
 SCHEMA = 1

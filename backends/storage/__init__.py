@@ -1,0 +1,24 @@
+"""What processes share through files: findings, the log's lines, and whose turn it is on a device.
+
+A backend that tries things out while it compiles writes a :class:`TuningStage`: its questions, how
+a finding answers one, and how those that are left are measured. The stage keeps them in a
+:class:`TuningStore`, in the user's log and in the machine's cache folder, so that each is measured
+once and a strict replay needs the log alone. Whoever times something holds the device,
+:func:`exclusive`.
+"""
+
+from collage.backends.storage.device_lock import exclusive, lock_path
+from collage.backends.storage.tuning_record import BlobReference, TuningRecord
+from collage.backends.storage.tuning_stage import TuningStage
+from collage.backends.storage.tuning_store import CACHE_FILE, TuningStore, read_findings
+
+__all__ = [
+    "CACHE_FILE",
+    "BlobReference",
+    "TuningRecord",
+    "TuningStage",
+    "TuningStore",
+    "exclusive",
+    "lock_path",
+    "read_findings",
+]

@@ -18,9 +18,7 @@ from tvm import relax
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import CodegenError
 from collage.backends.relax.static_shape import leaf_types, static_shape
-from collage.backends.storage.tuning_record import TuningRecord
-from collage.backends.storage.tuning_stage import TuningStage
-from collage.backends.storage.tuning_store import TuningStore
+from collage.backends.storage import TuningRecord, TuningStage, TuningStore
 from collage.backends.tensorrt import converters  # noqa: F401 - registers them
 from collage.backends.tensorrt.library import Package, build_plan, combine_timings
 from collage.backends.tensorrt.options import TensorrtOptions

@@ -22,9 +22,7 @@ from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import CodegenError, TargetError
 from collage.backends.contract.requirements import install_extra
 from collage.backends.devices import CUDA, device_of
-from collage.backends.storage.tuning_record import TuningRecord
-from collage.backends.storage.tuning_stage import TuningStage
-from collage.backends.storage.tuning_store import TuningStore
+from collage.backends.storage import TuningRecord, TuningStage, TuningStore
 from collage.backends.toolchain import cuda_runtime, cuda_toolkit
 from collage.backends.tvm.cpu.schedules import Machine
 from collage.backends.tvm.options import TVMOptions

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collage.backends.contract.errors import LogError
+from collage.backends.storage import BlobReference, TuningRecord
 from collage.backends.storage.line_file import Line, LineReader, append_line, opened
-from collage.backends.storage.tuning_record import BlobReference, TuningRecord
 from collage.cost.database.record import Record, RecordKey, read_line
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import OutputError
-from collage.backends.storage.device_lock import exclusive
+from collage.backends.storage import exclusive
 from collage.cost.base import Cost, CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.database.record import Record, RecordKey

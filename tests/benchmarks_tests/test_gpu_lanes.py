@@ -30,7 +30,7 @@ int cuGetErrorString(void) { return 1; }
 _HOLD = """
 import sys
 from collage.backends.devices import CUDA
-from collage.backends.storage.device_lock import exclusive
+from collage.backends.storage import exclusive
 with exclusive(CUDA, lambda: print("waits", flush=True)):
     print("has it", flush=True)
     sys.stdin.read()

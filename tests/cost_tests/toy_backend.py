@@ -12,7 +12,7 @@ from tvm import relax
 
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import CodegenError
-from collage.backends.storage.tuning_store import TuningStore
+from collage.backends.storage import TuningStore
 from collage.testing.misbehaving import MisbehavingBackend, MisbehavingOptions
 
 

@@ -12,7 +12,7 @@ import torch
 from benchmarks.gpu import networks
 from benchmarks.gpu.engines.base import Array, Engine, Job, Missing, Session, Timer
 from collage.backends.devices import CUDA
-from collage.backends.storage.device_lock import exclusive
+from collage.backends.storage import exclusive
 
 _PROVIDER = "CUDAExecutionProvider"
 _ATTENTION_OPSET = 23  # The first whose attention is one operator, with kernels for it.

@@ -9,7 +9,7 @@ from typing import Any
 from collage.backends.cublas.problem import Problem
 from collage.backends.cublas.timer import Choice
 from collage.backends.cublas.tuning import choice_key, choice_result, read_choice
-from collage.backends.storage.tuning_store import TuningStore
+from collage.backends.storage import TuningStore
 
 
 def find_choice(

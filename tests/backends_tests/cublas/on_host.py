@@ -30,8 +30,7 @@ from collage.backends.cublas.problem import Problem
 from collage.backends.cublas.timer import Choice, Device, Timer
 from collage.backends.cublas.tuning import SCHEMA, Tuner
 from collage.backends.devices import CUDA
-from collage.backends.storage.device_lock import lock_path
-from collage.backends.storage.tuning_store import TuningStore
+from collage.backends.storage import TuningStore, lock_path
 from tests.backends_tests.cublas.choices import keep_choice
 
 _CUDA = 2

@@ -19,7 +19,7 @@ from collage.backends.cublas.partition import Partition
 from collage.backends.cublas.problem import Problem
 from collage.backends.cublas.timer import Choice, Device, timer_library
 from collage.backends.cublas.tuning import SCHEMA, choose, version_number
-from collage.backends.storage.tuning_store import TuningStore
+from collage.backends.storage import TuningStore
 from collage.backends.toolchain import cuda_runtime
 from collage.backends.toolchain.cuda_toolkit import cudart
 from tests.backends_tests.cublas.choices import find_choice, keep_choice

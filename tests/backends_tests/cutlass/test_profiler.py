@@ -18,7 +18,7 @@ from collage.backends.cutlass.profiler import GpuProfiler, gpu_profiler
 from collage.backends.cutlass.tuning import Job
 from collage.backends.cutlass.unit import Unit
 from collage.backends.devices import CUDA
-from collage.backends.storage.device_lock import exclusive, lock_path
+from collage.backends.storage import exclusive, lock_path
 from collage.backends.toolchain.cuda_runtime import has_device
 from collage.config import Config
 from tests.backends_tests.cutlass.reading import options_of, read_case

@@ -18,7 +18,7 @@ from collage.backends.contract.errors import ReplayMissError
 from collage.backends.cutlass.families._base import Configuration, KernelSpec
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.tuning import SCHEMA, Job, Outcome, Tuner
-from collage.backends.storage.tuning_store import TuningStore, read_findings
+from collage.backends.storage import TuningStore, read_findings
 from tests.backends_tests.cutlass.fake_profiler import (
     FakeProfiler,
     favour_last,

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from collage.backends.contract.errors import CodegenError, ReplayMissError
-from collage.backends.storage.tuning_record import TuningRecord
-from collage.backends.storage.tuning_stage import TuningStage
-from collage.backends.storage.tuning_store import TuningStore, read_findings
+from collage.backends.storage import TuningRecord, TuningStage, TuningStore, read_findings
 
 GPU = {"name": "a GPU", "compute_capability": 90}
 

@@ -19,7 +19,7 @@ from collage.backends.compile import compile_module
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import ReplayMissError, TargetError
 from collage.backends.contract.registry import get_backend
-from collage.backends.storage.tuning_store import CACHE_FILE, read_findings
+from collage.backends.storage import CACHE_FILE, read_findings
 from collage.backends.toolchain import cuda_runtime
 from collage.backends.tvm.cuda import widen
 from collage.backends.tvm.cuda.schedules import SCHEDULE_ATTR, Gpu, schedule_function, tensor_core

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from collage.backends.storage.tuning_store import TuningStore
+from collage.backends.storage import TuningStore
 from collage.cli import main
 from collage.cost.base import Cost, CostStatus
 from collage.cost.database.jsonl import Database

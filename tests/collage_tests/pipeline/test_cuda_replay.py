@@ -30,7 +30,7 @@ from collage.backends.cublas.timer import Choice
 from collage.backends.cublas.timer import Device as CublasDevice
 from collage.backends.cublas.tuning import SCHEMA
 from collage.backends.cutlass import codegen as cutlass_codegen
-from collage.backends.storage.tuning_store import CACHE_FILE, TuningStore, read_findings
+from collage.backends.storage import CACHE_FILE, TuningStore, read_findings
 from collage.backends.toolchain.cuda_runtime import has_device
 from collage.cli import main
 from collage.config import Config

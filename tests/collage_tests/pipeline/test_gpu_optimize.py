@@ -15,8 +15,7 @@ import pytest
 
 import collage
 from collage.backends.contract.registry import backend_names, register_backend
-from collage.backends.storage.tuning_record import TuningRecord
-from collage.backends.storage.tuning_store import CACHE_FILE, read_findings
+from collage.backends.storage import CACHE_FILE, TuningRecord, read_findings
 from collage.backends.toolchain.cuda_runtime import has_device
 from collage.cost.base import CostStatus
 from collage.cost.database.jsonl import Database

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collage.backends.contract.errors import LogError
-from collage.backends.storage.tuning_record import TuningRecord
-from collage.backends.storage.tuning_store import TuningStore
+from collage.backends.storage import TuningRecord, TuningStore
 from collage.cost.base import Cost, CostStatus
 from collage.cost.database.jsonl import Database
 from collage.cost.database.record import Record

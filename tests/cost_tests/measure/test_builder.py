@@ -10,7 +10,7 @@ import pytest
 from tvm.relax import op
 
 from collage.backends.contract import BackendTarget, BuildContext
-from collage.backends.storage.tuning_store import CACHE_FILE
+from collage.backends.storage import CACHE_FILE
 from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.database.jsonl import Database

@@ -16,7 +16,7 @@ from collage.backends.compile import CompiledLibrary
 from collage.backends.contract import BackendTarget, BuildContext, LibraryRequirement
 from collage.backends.contract.errors import MeasurementError
 from collage.backends.devices import CUDA
-from collage.backends.storage.device_lock import exclusive
+from collage.backends.storage import exclusive
 from collage.cost.base import Clocks, Cost, CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.database.jsonl import Database

@@ -17,7 +17,7 @@ import pytest
 from collage.backends.contract import BuildContext
 from collage.backends.contract.errors import MeasurementError
 from collage.backends.devices import CUDA
-from collage.backends.storage.device_lock import exclusive
+from collage.backends.storage import exclusive
 from collage.cost.base import CostStatus
 from collage.cost.config import CudaConfig, MeasureConfig
 from collage.cost.database.jsonl import Database

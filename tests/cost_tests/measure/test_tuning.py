@@ -14,7 +14,7 @@ from tvm.relax import op
 
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.registry import backend_names, get_backend, register_backend
-from collage.backends.storage.tuning_store import CACHE_FILE
+from collage.backends.storage import CACHE_FILE
 from collage.cost.config import MeasureConfig
 from collage.cost.database.jsonl import Database
 from collage.cost.database.keys import KeyMaker
