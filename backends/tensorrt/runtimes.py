@@ -8,7 +8,7 @@ from pathlib import Path
 
 from collage.backends.contract import LibraryRequirement
 from collage.backends.contract.errors import BackendUnavailableError
-from collage.backends.tensorrt.library import PACKAGES, REMEDY, Package, find_package
+from collage.backends.tensorrt.library import PACKAGES, Package, find_package
 from collage.backends.toolchain import cuda_toolkit
 
 HEADER = "NvInferRuntime.h"
@@ -100,17 +100,20 @@ def package_for(name: str) -> Package | None:
         return None
     if kind != "python" or wanted not in PACKAGES:
         raise BackendUnavailableError(f"unknown TensorRT runtime '{name}'", value=name)
+    # Only the edition for RTX can be had from where pip looks.
+    remedy = f"pip install '{_WHEELS[wanted]}=={version}'" if wanted == "tensorrt_rtx" else ""
     package, reason = find_package((wanted,))
     if package is None:
         raise BackendUnavailableError(
             f"engines run through the Python package {wanted} {version}: {reason}",
-            remedy=REMEDY,
+            remedy=remedy,
             value=wanted,
         )
     if package.version != version:
         raise BackendUnavailableError(
             f"engines were built by {wanted} {version} and run on that version only; "
             f"{package.version} is installed",
+            remedy=remedy,
             value=package.version,
         )
     return package
