@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
-TOPS = "backends|benchmarks|collage|cost|docs|search"
+TOPS = "backends|benchmarks|collage|cost|docs|search|tests"
 PATHS = sorted(set(re.findall(rf"`((?:{TOPS})/[\w/.]*|\w+\.toml)`", PAGE)))
 
 
