@@ -130,9 +130,11 @@ class MeasureConfig:
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be positive")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for keys of the log."""
-        return dataclasses.asdict(self)
+    def key(self, kind: str = "") -> dict[str, Any]:
+        """Plain values of what counts on a kind of device: what has a section of its own here
+        counts only there."""
+        values = dataclasses.asdict(self)
+        return {n: v for n, v in values.items() if n == kind or not isinstance(v, dict)}
 
     def tolerance(self, dtype: str, *, half: bool = False) -> float:
         """The relative tolerance for outputs of one dtype.

@@ -37,10 +37,10 @@ class TargetSet(Sequence[BackendTarget]):
 
     def __post_init__(self) -> None:
         for target in self.external:
-            if target.device.kind.name != self.native.device.kind.name:
+            if device_of(target.device) is not self.device:
                 raise TargetError(
                     f"target '{target.backend}' is for '{target.device.kind.name}', the others are "
-                    f"for '{self.native.device.kind.name}'; targets of several kinds of devices "
+                    f"for '{self.device.target_kind}'; targets of several kinds of devices "
                     "cannot be used together",
                     value=target.key(),
                 )

@@ -106,6 +106,11 @@ class DeviceKind(ABC):
         """What a bundle's manifest says of the device: ``device``, and ``arch`` where it counts."""
         return {"device": self.name}
 
+    def facts(self, arch: str) -> dict[str, Any] | None:
+        """What the times of kernels depend on: the device of an architecture that is here, by its
+        name and more; None where there is none."""
+        return {"name": arch}
+
     def unfit(self, arch: str) -> str:
         """Why what was compiled for an architecture cannot run here; empty when it can.
 

@@ -17,6 +17,7 @@ from collage.backends.contract.errors import (
 from collage.backends.devices._base import DeviceKind
 from collage.backends.toolchain.cuda_driver import CudaDriver, CudaError
 from collage.backends.toolchain.cuda_runtime import (
+    device_name,
     find_gpu,
     load_runtime,
     load_runtime_or_stub,
@@ -91,6 +92,12 @@ class CudaDevice(DeviceKind):
 
     def manifest_fields(self, target: tvm.target.Target) -> dict[str, str]:
         return {"device": self.name, "arch": arch_of(target)}
+
+    def facts(self, arch: str) -> dict[str, Any] | None:
+        name = device_name(arch)
+        return (
+            None if name is None else {"name": name, "compute_capability": compute_capability(arch)}
+        )
 
     def unfit(self, arch: str) -> str:
         try:

@@ -18,6 +18,7 @@ from collage.backends.contract import (
     Roofline,
 )
 from collage.backends.contract.errors import TargetError
+from collage.backends.devices import CPU, CUDA, device_of
 from collage.backends.tvm import cuda
 from collage.backends.tvm import tuning as tune
 from collage.backends.tvm.common.lower import lower_module
@@ -68,9 +69,7 @@ class TVMBackend(NativeBackend):
         TargetError
             When the option ``schedule`` asks for something that this device or machine cannot do.
         """
-        if target.device.kind.name == "cuda":
-            return _lower_cuda(mod, target, context)
-        return _lower_cpu(mod, target, context)
+        return _LOWERINGS[device_of(target.device)](mod, target, context)
 
 
 def _lower_cpu(mod: tvm.IRModule, target: BackendTarget, context: BuildContext) -> tvm.IRModule:
@@ -110,6 +109,9 @@ def _lower_cuda(mod: tvm.IRModule, target: BackendTarget, context: BuildContext)
         ]
 
     return lower_module(mod, target.device, cuda.legalize_passes(), schedule_all)
+
+
+_LOWERINGS = {CPU: _lower_cpu, CUDA: _lower_cuda}
 
 
 def backend() -> TVMBackend:

@@ -21,9 +21,10 @@ from tvm.s_tir import meta_schedule as ms
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import CodegenError, TargetError
 from collage.backends.contract.requirements import install_extra
-from collage.backends.devices import CUDA, device_of
+from collage.backends.devices import CPU, CUDA, device_of
 from collage.backends.storage import TuningRecord, TuningStage, TuningStore
-from collage.backends.toolchain import cuda_runtime, cuda_toolkit
+from collage.backends.toolchain import cuda_runtime
+from collage.backends.toolchain.cuda_toolkit import arch_of, compute_capability
 from collage.backends.tvm.cpu.schedules import Machine
 from collage.backends.tvm.options import TVMOptions
 
@@ -121,18 +122,14 @@ class Tuner(TuningStage[Kernel, Best]):
         super().__init__(store)
         self._options: TVMOptions = target.options
         self._context = context
-        self._target = tuning_target(target.device, context)
+        self._setup = _SETUPS[device_of(target.device)](target.device, context)
+        self._target = self._setup.target
 
     @property
     def device(self) -> dict[str, Any] | None:
         kind = device_of(self._target)
         arch = kind.architecture(self._target)
-        if kind is not CUDA:
-            return {"name": arch}
-        capability, name = cuda_toolkit.compute_capability(arch), cuda_runtime.device_name(arch)
-        if name is None:
-            return self.store.device_elsewhere(capability)
-        return {"name": name, "compute_capability": capability}
+        return kind.facts(arch) or self.store.device_elsewhere(compute_capability(arch))
 
     def key(self, question: Kernel) -> dict[str, Any]:
         return {
@@ -152,13 +149,9 @@ class Tuner(TuningStage[Kernel, Best]):
         self, questions: Sequence[Kernel], failed: dict[Kernel, CodegenError]
     ) -> dict[Kernel, Best]:
         require_tuner(self._target)
-        is_gpu = device_of(self._target) is CUDA
-        compile_here = functools.partial(
-            compile_with_nvcc, self._context, str(self._target.attrs.get("arch", ""))
-        )
         # One pool of processes for all: each takes seconds to start.
         builder = ms.builder.LocalBuilder(
-            initializer=compile_here if is_gpu else None, timeout_sec=_BUILD_TIMEOUT_SEC
+            initializer=self._setup.initializer, timeout_sec=_BUILD_TIMEOUT_SEC
         )
         runner = ms.runner.LocalRunner()
         best = {}
@@ -228,7 +221,7 @@ def require_tuner(device: tvm.target.Target) -> None:
         Says which of the two is missing.
     """
     kind = device_of(device)
-    if kind is CUDA and cuda_runtime.device_name(kind.architecture(device)) is None:
+    if kind.facts(kind.architecture(device)) is None:
         raise TargetError(
             "schedule 'metaschedule' measures on a GPU, and this machine has none that TVM can "
             "use; leave 'schedule' at 'default', or compile where there is one",
@@ -242,32 +235,28 @@ def require_tuner(device: tvm.target.Target) -> None:
         )
 
 
-def tuning_target(device: tvm.target.Target, context: BuildContext) -> tvm.target.Target:
-    """The target with what MetaSchedule asks for besides: the number of cores, on a CPU.
+@dataclass(frozen=True)
+class _Setup:
+    """How MetaSchedule is run: the target as it wants it, and what its builders begin with."""
 
-    Parameters
-    ----------
-    device : tvm.target.Target
-        Compiled for.
-    context : BuildContext
-        Says how many threads kernels use.
-    """
-    if device_of(device) is CUDA:
-        return device
+    target: tvm.target.Target
+    initializer: Callable[[], None] | None
+
+
+def _cpu_setup(device: tvm.target.Target, context: BuildContext) -> _Setup:
     threads = Machine.of_target(device, context.num_threads).num_threads
-    return tvm.target.Target({**dict(device.export()), "num-cores": threads})
+    return _Setup(tvm.target.Target({**dict(device.export()), "num-cores": threads}), None)
 
 
-def compile_with_nvcc(context: BuildContext, arch: str) -> None:
-    """Let a building worker compile CUDA as this project does: our nvcc, no fast math.
+def _cuda_setup(device: tvm.target.Target, context: BuildContext) -> _Setup:
+    return _Setup(device, functools.partial(_compile_with_nvcc, context, arch_of(device)))
 
-    Parameters
-    ----------
-    context : BuildContext
-        Names the cache folder.
-    arch : str
-        For example ``sm_90a``.
-    """
+
+_SETUPS = {CPU: _cpu_setup, CUDA: _cuda_setup}
+
+
+def _compile_with_nvcc(context: BuildContext, arch: str) -> None:
+    """Let a building worker compile CUDA as this project does: our nvcc, no fast math."""
     cuda_runtime.load_runtime_or_stub(context)
     compile_code: Callable[[str], bytes] = functools.partial(
         cuda_runtime.compile_kernels, context=context, arch=arch

@@ -109,9 +109,7 @@ class DevicePolicy(ABC):
 
     def config_key(self, config: MeasureConfig) -> dict[str, Any]:
         """What of the configuration counts for measurements on such a device, for their keys."""
-        value = config.to_dict()
-        del value["cuda"]
-        return value
+        return config.key()
 
     def num_threads(self, context: BuildContext) -> int:
         """Threads that count for a kernel's time; 0 where it does not ask how many there are."""

@@ -82,7 +82,7 @@ class CudaPolicy(DevicePolicy):
         return config.cuda.run_timeout_sec
 
     def config_key(self, config: MeasureConfig) -> dict[str, Any]:
-        return {**super().config_key(config), "cuda": config.to_dict()["cuda"]}
+        return config.key(self.kind.name)
 
     def compiler_versions(self) -> Mapping[str, str]:
         return {"nvcc": find_toolkit().version}
