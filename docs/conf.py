@@ -28,6 +28,8 @@ myst_heading_anchors = 4
 napoleon_google_docstring = False
 # A class's attributes stand in its own docstring; autodoc is not to list them a second time.
 napoleon_use_ivar = True
+# Each name in that list is looked up as if it were a reference, and several classes have one alike.
+suppress_warnings = ["ref.python"]
 autodoc_member_order = "bysource"
 # The docstrings say the types, in words.
 autodoc_typehints = "none"

@@ -14,6 +14,7 @@ import pytest
 PACKAGES = (
     "collage",
     "collage.transform",
+    "collage.cost",
     "collage.search",
     "collage.cost",
 )
