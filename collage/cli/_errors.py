@@ -29,6 +29,13 @@ def run(app: typer.Typer, arguments: Sequence[str]) -> int:
     """Run a command and return its exit code.
 
     With ``--debug`` among the arguments an error's traceback is printed before its line.
+
+    Parameters
+    ----------
+    app : typer.Typer
+        All commands.
+    arguments : sequence of str
+        Without the program's name.
     """
     try:
         code = typer.main.get_command(app).main(

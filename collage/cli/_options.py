@@ -45,6 +45,13 @@ def parse_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
 def check_log(path: Path, *, must_exist: bool = False) -> None:
     """See that a log can be appended to, before anything is measured for it.
 
+    Parameters
+    ----------
+    path : Path
+        The log.
+    must_exist : bool
+        Whether it is only read.
+
     Raises
     ------
     LogError

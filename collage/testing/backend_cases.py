@@ -81,7 +81,17 @@ class CompiledCases:
 def partition(
     backend: ExternalBackend, target: BackendTarget, cases: Sequence[PatternCase]
 ) -> tvm.IRModule:
-    """One module with a function per case, partitioned by Relax's own pass, by priority."""
+    """One module with a function per case, partitioned by Relax's own pass, by priority.
+
+    Parameters
+    ----------
+    backend : ExternalBackend
+        Whose patterns are tried.
+    target : BackendTarget
+        With its options.
+    cases : sequence of PatternCase
+        What the functions are, ``case0`` and so on.
+    """
     mod = tvm.IRModule()
     for index, case in enumerate(cases):
         main = relax.utils.copy_with_new_vars(case.mod["main"])
@@ -90,7 +100,17 @@ def partition(
 
 
 def fuse(backend: ExternalBackend, target: BackendTarget, mod: tvm.IRModule) -> tvm.IRModule:
-    """Give a backend all that its patterns take of a module."""
+    """A module in which a backend has all that its patterns take.
+
+    Parameters
+    ----------
+    backend : ExternalBackend
+        Whose patterns are tried.
+    target : BackendTarget
+        With its options.
+    mod : tvm.IRModule
+        In canonical form.
+    """
     patterns = [get_pattern(name) for name in register_relax_patterns(backend, target)]
     return relax.transform.FuseOpsByPattern(patterns, annotate_codegen=True)(mod)
 
@@ -108,7 +128,15 @@ def composite_names(mod: tvm.IRModule) -> list[str]:
 
 
 def verdicts(triple: PatternTriple, func: relax.Function) -> list[Verdict]:
-    """The predicate's answers wherever the pattern matches in a function."""
+    """The predicate's answers wherever the pattern matches in a function.
+
+    Parameters
+    ----------
+    triple : PatternTriple
+        One of a backend's.
+    func : relax.Function
+        With one dataflow block.
+    """
     values = {b.var: b.value for block in func.body.blocks for b in block.bindings}
     answers = []
     for value in values.values():

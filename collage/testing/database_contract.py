@@ -59,7 +59,15 @@ for index in range(int(count)):
 
 
 def record_of(workload: str = KEY.workload, median_sec: float = 1e-3) -> Record:
-    """A valid measurement of a workload, all else as in :data:`KEY`."""
+    """A valid measurement of a workload, all else as in :data:`KEY`.
+
+    Parameters
+    ----------
+    workload : str
+        Its key.
+    median_sec : float
+        What it took.
+    """
     key = dataclasses.replace(KEY, workload=workload)
     cost = Cost.of_samples([0.9 * median_sec, median_sec, 1.1 * median_sec])
     return Record(key, cost, "conv", "onednn", 1e-6, 0.1, 0.2, 0.3, "2026-01-01T00:00:00+00:00")

@@ -16,7 +16,21 @@ def graph(
 ) -> tvm.IRModule:
     """A module whose ``main`` takes inputs of the given shapes.
 
-    ``body(emit, x0, x1, ...)`` builds the result; ``emit`` binds one operator to a variable.
+    Parameters
+    ----------
+    shapes : sequence of sequence of int
+        One per input.
+    body : callable
+        ``body(emit, x0, x1, ...)`` gives the result; ``emit`` binds one operator to a variable.
+    dtype : str
+        Of all inputs.
+
+    Examples
+    --------
+    >>> from tvm.relax import op
+    >>> mod = graph([(2, 8)], lambda emit, x: op.multiply(x, emit(op.sigmoid(x))))
+    >>> [str(binding.value.op.name) for binding in mod["main"].body.blocks[0].bindings]
+    ['relax.sigmoid', 'relax.multiply']
     """
     params = [relax.Var(f"x{i}", relax.TensorType(shape, dtype)) for i, shape in enumerate(shapes)]
     builder = relax.BlockBuilder()
@@ -30,6 +44,18 @@ def graph(
 def constant(
     *shape: int, rng: np.random.Generator | None = None, scale: float = 1.0, dtype: str = "float32"
 ) -> relax.Expr:
-    """A constant of normally distributed values, new ones at every call."""
+    """A constant of normally distributed values, new ones at every call.
+
+    Parameters
+    ----------
+    *shape : int
+        Its extents.
+    rng : numpy.random.Generator, optional
+        Where its values come from, for the same ones at every run.
+    scale : float
+        Their standard deviation.
+    dtype : str
+        What they are rounded to.
+    """
     values = (rng or np.random.default_rng()).standard_normal(shape) * scale
     return relax.const(values.astype(dtype), dtype)

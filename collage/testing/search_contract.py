@@ -29,6 +29,17 @@ def table_of(costs: Mapping[tuple[tuple[int, ...], int], float]) -> dict[Candida
 
 
 def singles(size: int, seconds: float, target: int = 0) -> dict[tuple[tuple[int, ...], int], float]:
+    """Every binding alone on one target, at one cost, for :func:`table_of`.
+
+    Parameters
+    ----------
+    size : int
+        How many bindings there are.
+    seconds : float
+        What each costs.
+    target : int
+        Its number in ``TARGETS``.
+    """
     return {((i,), target): seconds for i in range(size)}
 
 
