@@ -142,8 +142,8 @@ def _reduction(orders: _Orders, call: relax.Call) -> _Answer | None:
     return _one(result, order if keepdims else identity(len(left)))
 
 
-def _softmax(orders: _Orders, call: relax.Call) -> _Answer | None:
-    """Along one axis, wherever it stands."""
+def _along_axis(orders: _Orders, call: relax.Call) -> _Answer | None:
+    """Softmax and split: along one axis, wherever it stands; the results have that order."""
     x = call.args[0]
     order = orders.of(x)
     if order == identity(len(order)):
@@ -164,16 +164,6 @@ def _concat(orders: _Orders, call: relax.Call) -> _Answer | None:
         return None
     axis = order.index(int(call.attrs.axis) % rank)
     return _one(relax.op.concat([orders.get(part, order) for part in fields], axis=axis), order)
-
-
-def _split(orders: _Orders, call: relax.Call) -> _Answer | None:
-    """Along one axis, wherever it stands; the parts then have the operand's order."""
-    x = call.args[0]
-    order = orders.of(x)
-    if order == identity(len(order)):
-        return None
-    axis = order.index(int(call.attrs.axis) % len(order))
-    return _one(with_attrs(call, orders.get(x, order), axis=axis), order)
 
 
 def _tuple_item(orders: _Orders, item: relax.TupleGetItem) -> _Answer | None:
@@ -283,13 +273,12 @@ RULES: Mapping[str, _Rule] = {
     "nn.adaptive_avg_pool2d": _resized,
     "image.resize2d": _resized,
     "concat": _concat,
-    "split": _split,
     TUPLE_ITEM: _tuple_item,
     "strided_slice": _strided_slice,
     "nn.pad": _pad,
     "permute_dims": _permute_dims,
     "reshape": _reshape,
     **dict.fromkeys(("sum", "mean", "max", "min", "variance", "std"), _reduction),
-    **dict.fromkeys(("nn.softmax", "nn.log_softmax"), _softmax),
+    **dict.fromkeys(("nn.softmax", "nn.log_softmax", "split"), _along_axis),
     **dict.fromkeys(_ELEMENTWISE, _elementwise),
 }

@@ -26,6 +26,13 @@ class DFPatternRule(PartitionRule):
         self.target = target
 
     def find(self, graph: DataflowGraph) -> Found:
+        """The matches, in the order of their roots.
+
+        Raises
+        ------
+        SearchError
+            When there is no function behind the graph.
+        """
         if graph.function is None:
             raise SearchError("patterns need a graph made from a function", value=None)
         values = relax.analysis.get_var2val(graph.function)
