@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from collage.backends.contract.errors import BackendUnavailableError
 
 _DISTRIBUTION = "collage-tvm"
@@ -36,9 +38,8 @@ class Availability:
         return cls(False, reason=error.reason, remedy=error.remedy)
 
 
-@dataclass(frozen=True)
-class LibraryRequirement:
-    """A shared library that a compiled model needs and does not bring along.
+class RequiredLibrary(msgspec.Struct, frozen=True):
+    """A shared library that a compiled model needs and does not bring along, on any machine.
 
     Attributes
     ----------
@@ -48,11 +49,20 @@ class LibraryRequirement:
         What was linked against.
     package : str
         The Python package that brings it.
-    path : Path
-        Where it lies on this machine.
     """
 
     soname: str
     version: str
     package: str
+
+
+class LibraryRequirement(RequiredLibrary, frozen=True):
+    """A required library on the machine that compiles.
+
+    Attributes
+    ----------
+    path : Path
+        Where it lies there.
+    """
+
     path: Path

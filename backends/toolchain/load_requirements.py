@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from collage.backends.contract.abilities import NeedsRuntime
 from collage.backends.contract.errors import BackendUnavailableError
 from collage.backends.contract.registry import get_backend
-from collage.backends.contract.requirements import LibraryRequirement
+from collage.backends.contract.requirements import LibraryRequirement, RequiredLibrary
+from collage.backends.toolchain.cuda_toolkit import find_library
 
 
-def load_libraries(libraries: Iterable[LibraryRequirement]) -> None:
+def load_libraries(libraries: Iterable[RequiredLibrary]) -> None:
     """Load libraries so that those linked against them find them by their names.
+
+    One whose path is known is loaded from there, another one from where it is found here.
 
     Raises
     ------
@@ -24,7 +28,7 @@ def load_libraries(libraries: Iterable[LibraryRequirement]) -> None:
     """
     for library in libraries:
         try:
-            ctypes.CDLL(str(library.path), ctypes.RTLD_GLOBAL)
+            ctypes.CDLL(str(_path(library)), ctypes.RTLD_GLOBAL)
         except OSError as err:
             # NVIDIA counts versions up with a library's name: the newest package may not fit.
             major = library.version.partition(".")[0]
@@ -56,3 +60,9 @@ def load_runtimes(runtimes: Mapping[str, str]) -> None:
             backend.load_runtime(runtime)
         except BackendUnavailableError as err:
             raise BackendUnavailableError(str(err), value=runtime) from err
+
+
+def _path(library: RequiredLibrary) -> Path:
+    if isinstance(library, LibraryRequirement):
+        return library.path
+    return find_library(library.soname) or Path(library.soname)

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from collage.backends.contract.errors import BundleError
+from collage.backends.contract.requirements import RequiredLibrary
 from collage.backends.devices import CPU
 from collage.report.data import Report
 from collage.tensor_info import TensorInfo
@@ -21,14 +22,6 @@ class ShippedLibrary(msgspec.Struct, frozen=True):
 
     file: str
     sha256: str
-
-
-class RequiredLibrary(msgspec.Struct, frozen=True):
-    """A shared library that the machine must have, with the Python package that brings it."""
-
-    soname: str
-    version: str
-    package: str
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,9 +7,7 @@ import platform
 from pathlib import Path
 
 from collage.backends.contract.errors import BackendUnavailableError, BundleError
-from collage.backends.contract.requirements import LibraryRequirement
 from collage.backends.devices import device_named
-from collage.backends.toolchain.cuda_toolkit import find_library
 from collage.backends.toolchain.load_requirements import load_libraries, load_runtimes
 from collage.bundle.cpu_flags import cpu_flags_here
 from collage.bundle.manifest import Manifest
@@ -46,14 +44,8 @@ def load_requirements(folder: Path, manifest: Manifest) -> None:
             value=missing,
         )
     _require_file(folder, manifest.library)
-    required = [
-        LibraryRequirement(
-            need.soname, need.version, need.package, find_library(need.soname) or Path(need.soname)
-        )
-        for need in manifest.required_libraries
-    ]
     try:
-        load_libraries(required)
+        load_libraries(manifest.required_libraries)
     except BackendUnavailableError as err:
         raise BundleError(f"bundle '{folder}' needs {err}", value=err.value) from err
     try:

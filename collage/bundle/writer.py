@@ -18,16 +18,10 @@ import tvm_ffi
 
 from collage.backends.compile import CompiledLibrary, stage_libraries
 from collage.backends.contract.errors import OutputError
+from collage.backends.contract.requirements import RequiredLibrary
 from collage.backends.devices import device_of
 from collage.bundle.cpu_flags import cpu_flags_of
-from collage.bundle.manifest import (
-    MANIFEST,
-    REPORT,
-    SCHEMA_VERSION,
-    Manifest,
-    RequiredLibrary,
-    ShippedLibrary,
-)
+from collage.bundle.manifest import MANIFEST, REPORT, SCHEMA_VERSION, Manifest, ShippedLibrary
 from collage.report.data import Report
 from collage.tensor_info import TensorInfo
 
