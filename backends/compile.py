@@ -170,7 +170,7 @@ def link(
     *,
     one_pool: bool = True,
 ) -> CompiledLibrary:
-    """Link an executable into a shared library that finds its needs in ``lib/`` beside it.
+    """Link an executable into a shared library that finds what it requires in ``lib/`` beside it.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def link(
     flags = ["-shared", "-fPIC", "-fopenmp", "-Wl,-rpath,$ORIGIN/lib", "-Wl,--build-id=none"]
     # TVM names options before objects, where a linker that defaults to --as-needed drops libraries.
     required = library_requirements(used)
-    paths = [*libraries.values(), *(need.path for need in required)]
+    paths = [*libraries.values(), *(library.path for library in required)]
     flags += ["-Wl,--push-state,--no-as-needed", *map(str, paths), "-Wl,--pop-state"]
     pool = [native.num_threads_object(context)]
     if one_pool:

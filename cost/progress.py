@@ -13,7 +13,7 @@ class ProgressEvent:
     Attributes
     ----------
     stage : str
-        ``build``, ``measure`` or ``end to end``.
+        For example ``measure``, ``compile``, ``repair`` or ``end to end``.
     done, total : int
         Steps finished and wanted in this stage so far.
     message : str

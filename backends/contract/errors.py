@@ -76,7 +76,7 @@ class ReplayMissError(LogError):
 
 
 class BundleError(UserError):
-    """A folder that is no bundle, or a bundle whose needs are not met on this machine."""
+    """A folder that is no bundle, or a bundle whose requirements are not met on this machine."""
 
 
 class CompileError(CollageError):

@@ -123,7 +123,7 @@ def timer_library(
         Compiler and cache folder.
     """
     compiled = compile_source(TIMER, include, context)
-    paths = [need.path for need in libraries]
+    paths = [library.path for library in libraries]
     rpaths = [f"-Wl,-rpath,{path.parent}" for path in paths]
     command = [context.cxx, "-shared", *map(str, (compiled, *paths)), *rpaths]
     return make_once(

@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.child import ChildError, JsonChild
 from benchmarks.gpu import device
-from benchmarks.gpu.lanes import Lane
+from benchmarks.gpu.slots import GpuSlot
 from benchmarks.statistics import max_relative_difference
 
 EAGER = "eager"
@@ -110,12 +110,12 @@ class Contest:
     work : Path
         For everything that is built.
     plan : Plan
-    lane : Lane
+    slot : GpuSlot
         Where its processes run.
     budget_sec : float
         For all of it; preparing is cut short so that the rounds can be run.
     say : callable
-        Told about each step.
+        Informed of each step.
     """
 
     def __init__(
@@ -124,13 +124,13 @@ class Contest:
         batch: int,
         work: Path,
         plan: Plan,
-        lane: Lane,
+        slot: GpuSlot,
         budget_sec: float,
         say: Say,
     ) -> None:
         self._model, self._batch, self._plan, self._say = model, batch, plan, say
         self._work = work
-        self._lane = lane
+        self._slot = slot
         self._begin = time.monotonic()
         # What is left after preparing: loading our bundles, comparing outputs, the rounds.
         contenders = len(plan.peers) + len(plan.targets) + 3
@@ -147,10 +147,10 @@ class Contest:
 
     def run(self) -> list[Row]:
         """Everything; failed contenders are rows too."""
-        self._lane.enter()
+        self._slot.enter()
         self._work.mkdir(parents=True, exist_ok=True)
         with self._stack, ThreadPoolExecutor(16) as pool:
-            with self._lane.turns.preparing():
+            with self._slot.turns.preparing():
                 # They import what they need while the weights are made.
                 self._running = {name: self._child(name) for name in (COLLAGE, *self._plan.peers)}
                 self._build()
@@ -158,7 +158,7 @@ class Contest:
                 list(pool.map(self._load_peer, self._plan.peers))
                 self._load_ours(bundles.result(), pool)
                 self._compare()
-            with self._lane.turns.timing():
+            with self._slot.turns.timing():
                 self._rounds()
         return list(self.rows.values())
 
@@ -171,7 +171,7 @@ class Contest:
         arguments += [str(self._work / "weights.pt"), str(self._work), plan.device, plan.dtype]
         log = self._work / f"{_file_name(engine)}.stderr"
         inductor = {"TORCHINDUCTOR_CACHE_DIR": str(self._compiler_cache)}
-        environment = {**self._lane.environment, **inductor}
+        environment = {**self._slot.environment, **inductor}
         return self._stack.enter_context(JsonChild(_WORKER, arguments, log, environment))
 
     def _build(self) -> None:
@@ -267,7 +267,7 @@ class Contest:
             "samples": self._plan.samples,
         }
         self._say(
-            f"{len(names)} contenders, {self._plan.rounds} rounds; {device.clocks(self._lane.gpu)}"
+            f"{len(names)} contenders, {self._plan.rounds} rounds; {device.clocks(self._slot.gpu)}"
         )
         for number in range(self._plan.rounds):
             if number >= 3 and time.monotonic() > self._end:
@@ -291,7 +291,7 @@ class Contest:
         )
         for name in names:
             del self.rows[name].round_sec[done:], self.rows[name].wall_sec[done:]
-        self._say(f"rounds done; {device.clocks(self._lane.gpu)}")
+        self._say(f"rounds done; {device.clocks(self._slot.gpu)}")
 
 
 def _arrays(path: Path) -> list[np.ndarray]:

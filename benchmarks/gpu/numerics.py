@@ -26,8 +26,8 @@ from typing import Any
 from benchmarks.child import ChildError, JsonChild
 from benchmarks.gpu import device
 from benchmarks.gpu.cases import CudaCase, cases_of, families
-from benchmarks.gpu.lanes import Lane, lanes
 from benchmarks.gpu.numerics_page import CaseResult, Writer
+from benchmarks.gpu.slots import GpuSlot, gpu_slots
 from collage.backends.contract.registry import get_backend
 
 _WORKER = "benchmarks.gpu.case_worker"
@@ -61,7 +61,7 @@ class Settings:
         Of compiled objects, kept by content.
     seeds : tuple of int
         One set of inputs each.
-    lanes : tuple of Lane
+    slots : tuple of GpuSlot
         The GPUs that cases are run on.
     compilers, runners : int
         Processes of either kind.
@@ -75,7 +75,7 @@ class Settings:
     work: Path
     cache: Path
     seeds: tuple[int, ...]
-    lanes: tuple[Lane, ...]
+    slots: tuple[GpuSlot, ...]
     compilers: int
     runners: int
     time_budget_sec: float
@@ -86,7 +86,7 @@ Report = Callable[[CaseResult], None]
 
 
 class Numerics:
-    """Compiles and runs cases; ``report`` is told about each result, from any thread."""
+    """Compiles and runs cases; ``report`` is informed of each result, from any thread."""
 
     def __init__(self, tasks: Sequence[Task], settings: Settings, report: Report) -> None:
         self._settings = settings
@@ -121,7 +121,7 @@ class Numerics:
             while (task := self._to_compile.get()) is not None:
                 left = self._deadline - time.monotonic()
                 if left <= 0:
-                    self._tell(task, "out of time", message="not started within the time budget")
+                    self._finish(task, "out of time", message="not started within the time budget")
                     continue
                 settings = self._settings
                 request = {
@@ -137,7 +137,7 @@ class Numerics:
                 try:
                     answer = child.ask(request, min(COMPILE_LIMIT_SEC, left + _RUNNERS_GRACE_SEC))
                 except ChildError as err:
-                    self._tell(task, "not compiled", message=str(err))
+                    self._finish(task, "not compiled", message=str(err))
                     continue
                 self._to_run.put((task, answer))
 
@@ -149,7 +149,7 @@ class Numerics:
             while (item := self._to_run.get()) is not None:
                 task, compiled = item
                 if time.monotonic() > self._deadline + _RUNNERS_GRACE_SEC:
-                    self._tell(task, "out of time", message="compiled, but not run in time")
+                    self._finish(task, "out of time", message="compiled, but not run in time")
                     continue
                 begin = time.perf_counter()
                 request = {
@@ -162,23 +162,23 @@ class Numerics:
                 try:
                     error = float(child.ask(request, RUN_LIMIT_SEC)["largest_error"])
                 except ChildError as err:
-                    self._tell(task, "not run", message=str(err), **_seconds(compiled, begin))
+                    self._finish(task, "not run", message=str(err), **_seconds(compiled, begin))
                     continue
                 good = error <= task.case.rtol
                 message = "" if good else f"off by {error:.2g}, at most {task.case.rtol:.2g}"
                 status = "ok" if good else "wrong"
                 figures = _seconds(compiled, begin)
-                self._tell(task, status, message=message, largest_error=error, **figures)
+                self._finish(task, status, message=message, largest_error=error, **figures)
 
     def _environment(self, number: int) -> dict[str, str]:
         """Processes take the GPUs in turns."""
-        places = self._settings.lanes
+        places = self._settings.slots
         return places[number % len(places)].environment
 
     def _folder(self, task: Task) -> Path:
         return self._settings.work / task.family.rpartition(".")[2] / _safe(task.case.name)
 
-    def _tell(self, task: Task, status: str, **rest: Any) -> None:
+    def _finish(self, task: Task, status: str, **rest: Any) -> None:
         case = task.case
         self._report(
             CaseResult(
@@ -241,7 +241,7 @@ def collect(wanted: Iterable[str], match: str, failed: Callable[[str, str], None
     match : str
         Only cases with this in their name.
     failed : callable
-        Told about a family that cannot be loaded, and why.
+        Informed of a family that cannot be loaded, and why.
     """
     columns: list[list[Task]] = []
     for family in wanted:
@@ -292,7 +292,7 @@ def main() -> int:
             (args.work or Path(temporary)).resolve(),
             args.cache.resolve(),
             (secrets.randbelow(1 << 31), secrets.randbelow(1 << 31)),
-            tuple(lanes()),
+            tuple(gpu_slots()),
             max(1, min(args.compilers, len(tasks))),
             args.runners,
             args.time_budget,
@@ -303,7 +303,7 @@ def main() -> int:
         Numerics(tasks, settings, writer).run()
         seeds = " and ".join(map(str, settings.seeds))
         writer.finish(
-            f"Seeds {seeds}; {len(settings.lanes)} times {device.query('name').get('name', 'CPU')}."
+            f"Seeds {seeds}; {len(settings.slots)} times {device.query('name').get('name', 'CPU')}."
         )
     if not tasks:
         print("no case was run: none matches, or no backend that has them is available", flush=True)

@@ -24,7 +24,7 @@ from typing import Any
 from benchmarks.child import ChildError
 from benchmarks.gpu import device, table
 from benchmarks.gpu.contest import Contest, Plan
-from benchmarks.gpu.lanes import Lane, lanes
+from benchmarks.gpu.slots import GpuSlot, gpu_slots
 from benchmarks.machine import commit, machine, now
 
 LEAST_SEC = {
@@ -60,7 +60,7 @@ def main() -> int:
     )
     plan.log.parent.mkdir(parents=True, exist_ok=True)
     record = table.Record.load(args.merge) if args.merge else table.Record()
-    places = lanes([g for g in args.gpus.split(",") if g], args.abreast)
+    places = gpu_slots([g for g in args.gpus.split(",") if g], args.abreast)
     record.runs.append(_facts(plan, args.time_budget, places))
     record.settings = _settings(plan)
     contests = [(name, batch) for batch in batches for name in names]
@@ -75,7 +75,7 @@ def main() -> int:
 
 
 class Series:
-    """Contests waiting for a lane, and the record that they are written into.
+    """Contests waiting for a slot, and the record that they are written into.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class Series:
         Written out after each contest.
     work : Path
         For what is built.
-    num_lanes : int
+    num_slots : int
         How many contests are run at once.
     args : argparse.Namespace
         ``time_budget``, ``least_budget`` (seconds), ``out``.
@@ -98,19 +98,19 @@ class Series:
         plan: Plan,
         record: table.Record,
         work: Path,
-        num_lanes: int,
+        num_slots: int,
         args: argparse.Namespace,
     ) -> None:
         self._waiting = list(contests)
         self._plan, self._record, self._work, self._args = plan, record, work, args
-        self._lanes = num_lanes
+        self._slots = num_slots
         self._running = 0
         self._begin = time.monotonic()
         self._lock = threading.Lock()
 
-    def run(self, lane: Lane) -> bool:
+    def run(self, slot: GpuSlot) -> bool:
         """Take contests until none is waiting; whether all of them have times of ours."""
-        lane.enter()
+        slot.enter()
         good = True
         while (taken := self._take()) is not None:
             name, batch, budget_sec = taken
@@ -118,7 +118,7 @@ class Series:
                 self._say(f"{_key(name, batch)}: left for another run, {budget_sec:.0f} s left")
                 good = False
             else:
-                good &= self._contest(name, batch, lane, budget_sec)
+                good &= self._contest(name, batch, slot, budget_sec)
             with self._lock:
                 self._running -= 1
         return good
@@ -126,7 +126,7 @@ class Series:
     def _take(self) -> tuple[str, int, float] | None:
         """The next contest and the seconds for it.
 
-        While more are to come than there are lanes it gets an even share, and a fifth more:
+        While more are to come than there are slots it gets an even share, and a fifth more:
         networks with convolutions come first and need more than the others, so later ones have what
         these leave.
         """
@@ -135,7 +135,7 @@ class Series:
                 return None
             left = self._args.time_budget - (time.monotonic() - self._begin)
             # Those that began just now are of the same turn.
-            turns = math.ceil((len(self._waiting) + self._running) / self._lanes)
+            turns = math.ceil((len(self._waiting) + self._running) / self._slots)
             self._running += 1
             name, batch = self._waiting.pop(0)
             share = left if turns == 1 else max(self._least(name), 1.2 * left / turns)
@@ -145,15 +145,15 @@ class Series:
         given: float | None = self._args.least_budget
         return LEAST_SEC.get(name, 0.0) if given is None else given
 
-    def _contest(self, name: str, batch: int, lane: Lane, budget_sec: float) -> bool:
+    def _contest(self, name: str, batch: int, slot: GpuSlot, budget_sec: float) -> bool:
         key = _key(name, batch)
 
         def say(text: str) -> None:
             self._say(f"{key}: {text}")
 
-        say(f"{budget_sec:.0f} s for it{f' on GPU {lane.gpu}' if lane.gpu else ''}")
+        say(f"{budget_sec:.0f} s for it{f' on GPU {slot.gpu}' if slot.gpu else ''}")
         place = self._work / f"{name}-{batch}"
-        contest = Contest(name, batch, place, self._plan, lane, budget_sec, say)
+        contest = Contest(name, batch, place, self._plan, slot, budget_sec, say)
         try:
             rows = contest.run()
         except (ChildError, OSError, ValueError) as err:
@@ -207,7 +207,7 @@ def _key(name: str, batch: int) -> str:
     return f"{name}, batch {batch}"
 
 
-def _facts(plan: Plan, budget_sec: float, places: Sequence[Lane]) -> dict[str, Any]:
+def _facts(plan: Plan, budget_sec: float, places: Sequence[GpuSlot]) -> dict[str, Any]:
     first = places[0].gpu
     return {
         "time": now(),
@@ -220,7 +220,7 @@ def _facts(plan: Plan, budget_sec: float, places: Sequence[Lane]) -> dict[str, A
             "targets": " ".join(plan.targets),
             "rounds": plan.rounds,
             "time budget in s": budget_sec,
-            "GPUs": len({lane.gpu for lane in places}),
+            "GPUs": len({slot.gpu for slot in places}),
             "cores for each": len(places[0].cores),
             "contests prepared at once on each": plan.abreast,
         },

@@ -111,8 +111,8 @@ def write_bundle(
                 ShippedLibrary(f"lib/{path.name}", _sha256(path)) for path in staged
             ),
             required_libraries=tuple(
-                RequiredLibrary(need.soname, need.version, need.package)
-                for need in library.required
+                RequiredLibrary(needed.soname, needed.version, needed.package)
+                for needed in library.required
             ),
             runtimes=dict(library.runtimes),
             schema_version=SCHEMA_VERSION,

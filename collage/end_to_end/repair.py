@@ -50,9 +50,9 @@ class PartitionRepair:
         Where libraries keep what they made while they were asked. In its replay nothing is
         compiled: what the log does not call refused is not.
     costs : WorkloadCosts
-        Told about every refusal; in a replay it alone is asked.
+        Informed of every refusal; in a replay it alone is asked.
     progress : callable
-        Told about each refusal.
+        Informed of each refusal.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class PartitionRepair:
         self.refusals.append(refusal)
         count = candidate.nodes.bit_count()
         message = f"TVM gets {count} operators that {candidate.backend} refuses: {refusal.reason}"
-        self._progress(ProgressEvent("undo", len(self.refusals), 0, message))
+        self._progress(ProgressEvent("repair", len(self.refusals), 0, message))
 
     def _from_libraries(self, partitioning: Partitioning) -> list[Refusal]:
         names = partition_names(partitioning)

@@ -63,7 +63,7 @@ def find_covers(
     costs : WorkloadCosts
         What a search asks.
     progress : callable
-        Told about the search's rounds.
+        Informed of the search's rounds.
 
     Raises
     ------

@@ -80,7 +80,7 @@ def refine_winner(
     seed : int
         Of the changes.
     progress : callable
-        Told about each trial.
+        Informed of each trial.
     """
     if trials == 0:
         return evaluated

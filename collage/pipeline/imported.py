@@ -71,7 +71,7 @@ def import_model(
     allow_code : bool
         Whether a TVMScript ``.py`` file may be run.
     progress : callable
-        Told about the steps.
+        Informed of the steps.
 
     Raises
     ------

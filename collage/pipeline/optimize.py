@@ -77,7 +77,7 @@ def optimize(
         :class:`~collage.cost.models.roofline.RooflineCostModel` on a machine without the device.
         Nothing is run then, and the end-to-end comparison is between estimates.
     progress : callable, optional
-        Told about every step, as a :class:`~collage.cost.progress.ProgressEvent`.
+        Informed of every step, as a :class:`~collage.cost.progress.ProgressEvent`.
 
     Returns
     -------

@@ -30,7 +30,7 @@ class Session:
     folder : TemporaryDirectory
         The scratch folder, which goes with the last who refers to it.
     progress : callable
-        Told about every step.
+        Informed of every step.
     """
 
     targets: TargetSet
@@ -66,7 +66,7 @@ def open_session(
     num_threads : int, optional
         Threads of every backend's kernels; by default the environment's.
     progress : callable, optional
-        Told about every step, and what is wrong with the log's lines.
+        Informed of every step, and what is wrong with the log's lines.
 
     Raises
     ------

@@ -102,14 +102,14 @@ class RunnerContract:
         turns: list[str] = []
 
         @contextmanager
-        def alone() -> Iterator[None]:
+        def device_lock() -> Iterator[None]:
             turns.append("taken")
             try:
                 yield
             finally:
                 turns.append("free")
 
-        shared = runner.run_sharing(library(behaviour), alone).cost
+        shared = runner.run_sharing(library(behaviour), device_lock).cost
         assert turns in (["taken", "free"], ["taken", "free"] * 2), "twice where it was to be sure"
         assert shared.status is runner.run(library(behaviour)).cost.status
 

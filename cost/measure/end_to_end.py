@@ -87,7 +87,7 @@ class EndToEndTimer:
     scratch : Path
         An existing folder for test data.
     progress : callable, optional
-        Told about each turn.
+        Informed of each turn.
     policy : DevicePolicy, optional
         Of the device.
     """

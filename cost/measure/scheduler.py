@@ -54,7 +54,7 @@ class Measurer:
     stats : MeasureStats
         Gets the seconds.
     progress : callable
-        Told about each workload measured.
+        Informed of each workload measured.
     parallel_builds : int or None
         Builder processes.
     plugins : sequence of str

@@ -64,7 +64,7 @@ class MeasuredCostModel(CostModel):
     replay_only : bool
         Never measure; a miss is an error.
     progress : callable, optional
-        Told about each workload built and measured.
+        Informed of each workload built and measured.
     runner : Runner, optional
         Where to time; by default this machine. It is closed with the model.
     device : Device, optional

@@ -56,12 +56,12 @@ def evaluate_call(mod: tvm.IRModule | None, call: relax.Call, args: list[Value])
         builder = relax.BlockBuilder()
         with builder.function("main", params):
             builder.emit_func_output(builder.emit(body))
-        alone = builder.get()
+        module = builder.get()
         if mod is not None:
             for var, func in mod.functions.items():
                 if isinstance(func, tvm.tirx.PrimFunc):
-                    alone[var] = func
-        executable = tvm.compile(alone, target="llvm")
+                    module[var] = func
+        executable = tvm.compile(module, target="llvm")
         machine = relax.VirtualMachine(executable, tvm.cpu())
         # The evaluator keeps half precision wide; TVM wants what the types say.
         typed = [a.astype(str(p.ty.dtype), copy=False) for p, a in zip(params, arrays, strict=True)]

@@ -66,7 +66,7 @@ class CollageEngine(Engine):
 
 
 class Stages:
-    """Told about progress: shows it, and keeps when each stage was first heard of."""
+    """Informed of progress: shows it, and keeps when each stage was first heard of."""
 
     def __init__(self) -> None:
         self._begin = time.perf_counter()

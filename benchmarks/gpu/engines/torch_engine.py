@@ -123,10 +123,10 @@ def _take_the_device_to_measure() -> None:
     benchmarker = benchmarking.benchmarker
     measure = benchmarker.benchmark_gpu
 
-    def alone(_callable: Call, *args: Any, **kwargs: Any) -> Any:
+    def benchmark_exclusively(_callable: Call, *args: Any, **kwargs: Any) -> Any:
         _callable()
         torch.cuda.synchronize()
         with exclusive(CUDA):
             return measure(_callable, *args, **kwargs)
 
-    benchmarker.benchmark_gpu = alone
+    benchmarker.benchmark_gpu = benchmark_exclusively

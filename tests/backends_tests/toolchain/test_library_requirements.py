@@ -22,7 +22,7 @@ from collage.backends.contract import (
 from collage.backends.contract.errors import TargetError
 
 
-class _Needs(ExternalBackend):
+class _RequiringBackend(ExternalBackend):
     """A backend that needs one library."""
 
     device = "cpu"
@@ -46,10 +46,10 @@ class _Needs(ExternalBackend):
         return [self.need]
 
 
-def _needs(
-    monkeypatch: pytest.MonkeyPatch, *needs: LibraryRequirement
+def _requirements(
+    monkeypatch: pytest.MonkeyPatch, *required: LibraryRequirement
 ) -> tuple[LibraryRequirement, ...]:
-    backends = {f"b{i}": _Needs(f"b{i}", need) for i, need in enumerate(needs)}
+    backends = {f"b{i}": _RequiringBackend(f"b{i}", need) for i, need in enumerate(required)}
     monkeypatch.setattr(registry, "get_backend", backends.__getitem__)
     device = tvm.target.Target("llvm")
     return library_requirements([BackendTarget(name, device) for name in backends])
@@ -61,16 +61,16 @@ OTHER = LibraryRequirement("libdnn.so.9", "9.1", "vendor-dnn", Path("/b/libdnn.s
 
 
 def test_a_library_that_two_targets_share_is_needed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _needs(monkeypatch, NEW, OTHER, NEW) == (NEW, OTHER)
+    assert _requirements(monkeypatch, NEW, OTHER, NEW) == (NEW, OTHER)
 
 
 def test_two_versions_of_a_library_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TargetError, match=r"libblas\.so\.12 of vendor-blas-12 12\.9 and") as caught:
-        _needs(monkeypatch, OLD, NEW)
+        _requirements(monkeypatch, OLD, NEW)
     assert caught.value.value == (OLD, NEW)
 
 
 def test_the_same_name_in_two_places_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = LibraryRequirement(NEW.soname, "13.0", NEW.package, Path("/c/libblas.so.13"))
     with pytest.raises(TargetError, match="leave one of them out"):
-        _needs(monkeypatch, NEW, elsewhere)
+        _requirements(monkeypatch, NEW, elsewhere)

@@ -100,7 +100,7 @@ def test_a_refused_region_goes_back_to_tvm(
     assert costs.costs[refusal.candidate].status is CostStatus.BUILD_FAILED
     assert costs.costs[refusal.candidate].reason == refusal.reason
     (event,) = events
-    assert event.stage == "undo" and refusal.reason in event.message
+    assert event.stage == "repair" and refusal.reason in event.message
     operators = {graph.op_name(r.node) for r in repair.rejections()}
     assert operators == {"nn.conv2d_transpose", "nn.relu"}
     assert all(r.backend == "tensorrt" and r.reason == refusal.reason for r in repair.rejections())
@@ -169,7 +169,7 @@ def test_optimize_compiles_around_a_refusal(strategy: str, tmp_path: Path) -> No
     )  # fmt: skip
     backends = [c.backend for c in result.partitioning.candidates if not c.inline]
     assert backends.count("tensorrt") == 1 and "tvm" in backends
-    assert [e.stage for e in events].count("undo") == 1
+    assert [e.stage for e in events].count("repair") == 1
     assert "Could not infer output types" in result.report.to_json()
     bundle = result.export(tmp_path / "bundle")
     manifest = json.loads((Path(bundle) / "manifest.json").read_text())

@@ -51,7 +51,7 @@ TABLE = {
 }
 """Seconds by workload and backend; one way through the network, in the network's order."""
 
-NEEDS = {
+REQUIRED = {
     "libcudart.so.13": "nvidia-cuda-runtime",
     "libcublasLt.so.13": "nvidia-cublas",
     "libcudnn.so.9": "nvidia-cudnn-cu13",
@@ -153,16 +153,16 @@ def test_one_library_holds_the_code_of_all(exported: Exported) -> None:
 
 def test_the_manifest_lists_the_needs_of_all(exported: Exported) -> None:
     manifest = json.loads((exported.folder / "manifest.json").read_text())
-    needs = {need["soname"]: need for need in manifest["required_libraries"]}
-    assert NEEDS.items() <= {name: need["package"] for name, need in needs.items()}.items()
-    assert all(need["version"] for need in needs.values())
-    assert set(needs) <= needed_libraries(exported.library)
+    required = {need["soname"]: need for need in manifest["required_libraries"]}
+    assert REQUIRED.items() <= {name: need["package"] for name, need in required.items()}.items()
+    assert all(need["version"] for need in required.values())
+    assert set(required) <= needed_libraries(exported.library)
     versions = manifest["backend_versions"]
     assert {"cutlass", "cublasLt", "cudnn", "tensorrt_rtx"} <= set(versions)
     kind, package, version = manifest["runtimes"]["tensorrt"].split(":")
     assert (package, version) == ("tensorrt_rtx", versions["tensorrt_rtx"])
     # With TensorRT's headers its library is linked against, else its Python package runs engines.
-    linked = [need for need in needs.values() if need["package"] == "tensorrt-rtx-cu13"]
+    linked = [need for need in required.values() if need["package"] == "tensorrt-rtx-cu13"]
     assert len(linked) == (kind == "shim")
     assert manifest["arch"] == "sm_89"
 
@@ -193,13 +193,13 @@ def _with_manifest(folder: Path, copy: Path, old: str, new: str) -> Path:
     return copy
 
 
-@pytest.mark.parametrize("soname", sorted(NEEDS))
+@pytest.mark.parametrize("soname", sorted(REQUIRED))
 def test_each_missing_library_is_named_with_its_version(
     soname: str, exported: Exported, tmp_path: Path
 ) -> None:
     missing = soname.rpartition(".")[0] + ".99"
     folder = _with_manifest(exported.folder, tmp_path / "bundle", soname, missing)
-    words = rf"needs {missing} .*version \d+\.\d.*pip install '{NEEDS[soname]}==\d+\.\*'$"
+    words = rf"needs {missing} .*version \d+\.\d.*pip install '{REQUIRED[soname]}==\d+\.\*'$"
     with pytest.raises(BundleError, match=words) as caught:
         collage.load(folder)
     assert caught.value.value == missing

@@ -82,10 +82,10 @@ def test_the_manifest_lists_what_the_machine_must_have(
 ) -> None:
     folder = result.export(tmp_path / "bundle")
     manifest = json.loads((folder / "manifest.json").read_text())
-    needs = {need["soname"]: need for need in manifest["required_libraries"]}
-    assert {"libcudart.so.13", "libcublasLt.so.13"} <= set(needs)
-    assert needs["libcublasLt.so.13"]["package"] == "nvidia-cublas"
-    assert needs["libcublasLt.so.13"]["version"].startswith("13.")
+    required = {need["soname"]: need for need in manifest["required_libraries"]}
+    assert {"libcudart.so.13", "libcublasLt.so.13"} <= set(required)
+    assert required["libcublasLt.so.13"]["package"] == "nvidia-cublas"
+    assert required["libcublasLt.so.13"]["version"].startswith("13.")
     assert (manifest["device"], manifest["arch"]) == ("cuda", "sm_90a")
 
 

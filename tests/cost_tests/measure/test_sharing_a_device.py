@@ -113,14 +113,14 @@ def test_a_process_that_dies_while_it_waits_is_replaced(
     with FragileRunner(config, policy=fragile_policy("sound")) as runner:
 
         @contextmanager
-        def alone() -> Iterator[None]:
+        def device_lock() -> Iterator[None]:
             turns.append(runner.pid)
             if len(turns) == 1 and runner.pid is not None:
                 os.kill(runner.pid, signal.SIGSEGV)
             yield
 
         assert runner.run(library("right")).cost.is_valid
-        assert runner.run_sharing(library("right"), alone).cost.is_valid
+        assert runner.run_sharing(library("right"), device_lock).cost.is_valid
     assert len(turns) == 2 and turns[0] != turns[1]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu.lanes import Lane, Turns, lanes
+from benchmarks.gpu.slots import GpuSlot, Turns, gpu_slots
 
 _DRIVER = """
 #include <stdio.h>
@@ -65,22 +65,22 @@ def test_searches_wait_for_the_same_gpu_only(driver: Path) -> None:
     other.communicate()
 
 
-def test_lanes_divide_the_cores() -> None:
+def test_slots_divide_the_cores() -> None:
     cores = os.sched_getaffinity(0)
-    two = lanes(["0", "1"])
-    assert [lane.environment for lane in two] == [
+    two = gpu_slots(["0", "1"])
+    assert [slot.environment for slot in two] == [
         {"CUDA_VISIBLE_DEVICES": "0"},
         {"CUDA_VISIBLE_DEVICES": "1"},
     ]
-    assert all(set(lane.cores) <= cores and lane.cores for lane in two)
+    assert all(set(slot.cores) <= cores and slot.cores for slot in two)
     if len(cores) > 1:
         assert not set(two[0].cores) & set(two[1].cores)
-    assert len(lanes([str(i) for i in range(len(cores) + 3)])) == len(cores) + 3
+    assert len(gpu_slots([str(i) for i in range(len(cores) + 3)])) == len(cores) + 3
 
 
-def test_lanes_abreast_share_a_gpu() -> None:
-    four = lanes(["0", "1"], abreast=2)
-    assert [lane.gpu for lane in four] == ["0", "1", "0", "1"]
+def test_slots_abreast_share_a_gpu() -> None:
+    four = gpu_slots(["0", "1"], abreast=2)
+    assert [slot.gpu for slot in four] == ["0", "1", "0", "1"]
     assert four[0].turns is four[2].turns and four[0].turns is not four[1].turns
     assert four[0].cores == four[2].cores
 
@@ -118,12 +118,12 @@ def test_nobody_times_beside_another_one() -> None:
     assert max(together) == 2
 
 
-def test_a_lanes_children_keep_to_its_cores() -> None:
+def test_a_slots_children_keep_to_its_cores() -> None:
     core = min(os.sched_getaffinity(0))
     seen: list[str] = []
 
     def work() -> None:
-        Lane("", (core,)).enter()
+        GpuSlot("", (core,)).enter()
         code = "import os; print(sorted(os.sched_getaffinity(0)))"
         seen.append(subprocess.check_output([sys.executable, "-c", code], text=True).strip())
 

@@ -15,12 +15,12 @@ class Turns:
     """Keeps those who prepare apart from those who time on one GPU.
 
     Compilers measure under the device's lock, so several may prepare at once. Whoever times waits
-    until nobody prepares, and is then alone; nobody begins to prepare until all have timed.
+    until nobody prepares, and then has it to itself; nobody begins to prepare until all have timed.
     """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._alone = threading.Lock()
+        self._exclusive = threading.Lock()
         self._preparing = 0
         self._timing = 0
 
@@ -39,12 +39,12 @@ class Turns:
 
     @contextmanager
     def timing(self) -> Iterator[None]:
-        """Alone on the GPU."""
+        """With the GPU to oneself."""
         with self._changed:
             self._timing += 1
             self._changed.wait_for(lambda: self._preparing == 0)
         try:
-            with self._alone:
+            with self._exclusive:
                 yield
         finally:
             with self._changed:
@@ -53,7 +53,7 @@ class Turns:
 
 
 @dataclass(frozen=True)
-class Lane:
+class GpuSlot:
     """A GPU and the cores that work for it.
 
     Attributes
@@ -62,7 +62,7 @@ class Lane:
         As ``CUDA_VISIBLE_DEVICES`` names it; empty on a machine without one.
     cores : tuple of int
     turns : Turns
-        Shared by the lanes of one GPU.
+        Shared by the slots of one GPU.
     """
 
     gpu: str
@@ -71,23 +71,23 @@ class Lane:
 
     @property
     def environment(self) -> dict[str, str]:
-        """For processes that are to see this GPU alone."""
+        """For processes that are to see no other GPU."""
         return {"CUDA_VISIBLE_DEVICES": self.gpu} if self.gpu else {}
 
     def enter(self) -> None:
-        """Keep this thread, and the threads and processes that it starts, to the lane's cores."""
+        """Keep this thread, and the threads and processes that it starts, to the slot's cores."""
         os.sched_setaffinity(0, self.cores)
 
 
-def lanes(gpus: Sequence[str] = (), abreast: int = 1) -> list[Lane]:
-    """The lanes of each GPU, the cores divided evenly among the GPUs.
+def gpu_slots(gpus: Sequence[str] = (), abreast: int = 1) -> list[GpuSlot]:
+    """The slots of each GPU, the cores divided evenly among the GPUs.
 
     Parameters
     ----------
     gpus : sequence of str, optional
         All that may be seen; a machine without GPUs counts as one.
     abreast : int
-        Lanes of each GPU, which share its cores. The first lanes are of different GPUs.
+        Slots of each GPU, which share its cores. The first slots are of different GPUs.
     """
     names = list(gpus) or device.visible() or [""]
     cores = sorted(os.sched_getaffinity(0))
@@ -96,4 +96,6 @@ def lanes(gpus: Sequence[str] = (), abreast: int = 1) -> list[Lane]:
     begins = [i * share % len(cores) for i in range(len(names))]
     shares = [tuple(cores[begin : begin + share]) for begin in begins]
     turns = [Turns() for _ in names]
-    return [Lane(*lane) for _ in range(abreast) for lane in zip(names, shares, turns, strict=True)]
+    return [
+        GpuSlot(*slot) for _ in range(abreast) for slot in zip(names, shares, turns, strict=True)
+    ]
