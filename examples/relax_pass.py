@@ -16,10 +16,9 @@ from collage.transform import CollagePartition
 @I.ir_module
 class Perceptron:
     @R.function
-    def main(
-        x: R.Tensor((16, 64), "float32"),
-        weight: R.Tensor((64, 64), "float32"),
-    ) -> R.Tensor((16, 64), "float32"):
+    def main(x: R.Tensor((16, 64), "float32"), weight: R.Tensor((64, 64), "float32")) -> R.Tensor(
+        (16, 64), "float32"
+    ):
         with R.dataflow():
             hidden = R.matmul(x, weight)
             active = R.nn.relu(hidden)

@@ -47,10 +47,7 @@ class RefusesPartitions(Protocol):
     """Has a library that alone can tell, while it compiles, what it does not take."""
 
     def refusals(
-        self,
-        functions: Sequence[relax.Function],
-        target: BackendTarget,
-        context: BuildContext,
+        self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext
     ) -> Mapping[str, str]:
         """Which functions the library would refuse to compile, by symbol with its reason.
 
@@ -100,10 +97,7 @@ class Tunable(Protocol):
     """
 
     def tune(
-        self,
-        functions: Sequence[relax.Function],
-        target: BackendTarget,
-        context: BuildContext,
+        self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext
     ) -> None:
         """Choose what runs each function, and keep the choices where ``codegen`` finds them.
 

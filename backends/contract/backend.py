@@ -108,10 +108,7 @@ class ExternalBackend(Backend):
 
     @abstractmethod
     def codegen(
-        self,
-        functions: Sequence[relax.Function],
-        target: BackendTarget,
-        context: BuildContext,
+        self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext
     ) -> list[tvm.runtime.Module]:
         """Compile every function of this backend in one IRModule.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,9 +33,19 @@ class Availability:
     remedy: str = ""
 
     @classmethod
-    def missing(cls, error: BackendUnavailableError) -> Availability:
-        """The answer of a probe that did not find what it looked for."""
-        return cls(False, reason=error.reason, remedy=error.remedy)
+    def of(cls, versions: Callable[[], Mapping[str, str]]) -> Availability:
+        """The answer of a probe that looks for libraries.
+
+        Parameters
+        ----------
+        versions : callable
+            Finds them and returns their versions, or raises
+            :class:`~collage.backends.contract.errors.BackendUnavailableError`.
+        """
+        try:
+            return cls(True, versions=versions())
+        except BackendUnavailableError as err:
+            return cls(False, reason=err.reason, remedy=err.remedy)
 
 
 class RequiredLibrary(msgspec.Struct, frozen=True):

@@ -37,10 +37,7 @@ class BackendTarget:
 
     @classmethod
     def of(
-        cls,
-        backend: str,
-        device: tvm.target.Target,
-        attributes: Mapping[str, Any] | None = None,
+        cls, backend: str, device: tvm.target.Target, attributes: Mapping[str, Any] | None = None
     ) -> BackendTarget:
         """The target of a registered backend, with options from a user's attributes.
 

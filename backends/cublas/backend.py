@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import tvm
 from tvm import relax
@@ -12,7 +12,6 @@ from collage.backends.contract import (
     BackendTarget,
     BuildContext,
     ExternalBackend,
-    Granularity,
     LibraryRequirement,
     PatternTriple,
     Precision,
@@ -21,7 +20,6 @@ from collage.backends.contract import (
     Roofline,
     Tunable,
 )
-from collage.backends.contract.errors import BackendUnavailableError
 from collage.backends.cublas.codegen import choose_algorithms, compile_functions
 from collage.backends.cublas.library import find_installation
 from collage.backends.cublas.options import CublasOptions
@@ -38,18 +36,12 @@ class CublasBackend(ExternalBackend, Precompiles, RequiresLibraries, Tunable):
 
     name = "cublas"
     device = "cuda"
-    granularity = Granularity.OPERATOR
     options_type = CublasOptions
     constants_as_arguments = True
     aligned_weights = True
 
     def probe(self) -> Availability:
-        try:
-            cudart()
-            found = find_installation()
-        except BackendUnavailableError as err:
-            return Availability.missing(err)
-        return Availability(True, versions={"cublasLt": found.library.version})
+        return Availability.of(_versions)
 
     def precision(self, options: CublasOptions) -> Precision:
         return Precision.TF32 if options.allow_tf32 else Precision.FLOAT32
@@ -61,19 +53,13 @@ class CublasBackend(ExternalBackend, Precompiles, RequiresLibraries, Tunable):
         return pattern_table(target.options)
 
     def codegen(
-        self,
-        functions: Sequence[relax.Function],
-        target: BackendTarget,
-        context: BuildContext,
+        self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext
     ) -> list[tvm.runtime.Module]:
         found = find_installation()
         return [compile_functions(functions, target, found.library, found.include, context)]
 
     def tune(
-        self,
-        functions: Sequence[relax.Function],
-        target: BackendTarget,
-        context: BuildContext,
+        self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext
     ) -> None:
         if device_name(arch_of(target.device)) is not None:
             found = find_installation()
@@ -89,6 +75,11 @@ class CublasBackend(ExternalBackend, Precompiles, RequiresLibraries, Tunable):
 
     def required_libraries(self, target: BackendTarget) -> Sequence[LibraryRequirement]:
         return (find_installation().library,)
+
+
+def _versions() -> Mapping[str, str]:
+    cudart()
+    return {"cublasLt": find_installation().library.version}
 
 
 def backend() -> CublasBackend:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from collage.backends.contract import LibraryRequirement
 from collage.backends.contract.errors import BackendUnavailableError
 from collage.backends.toolchain.cuda_toolkit import REMEDY, find_header_dir, find_library
+from collage.backends.toolchain.installed_library import header_version
 
 SONAME = "libcublasLt.so.13"
 HEADER = "cublasLt.h"
@@ -50,13 +50,5 @@ def find_installation() -> Installation:
             remedy=REMEDY,
             value=missing,
         )
-    return Installation(
-        include, LibraryRequirement(SONAME, _header_version(include), PACKAGE, library)
-    )
-
-
-def _header_version(include: Path) -> str:
-    """The library's version, as ``cublas_api.h`` beside the header has it, for example 13.1.0."""
-    text = (include / "cublas_api.h").read_text(encoding="utf-8", errors="replace")
-    numbers = dict(re.findall(r"#define CUBLAS_VER_(MAJOR|MINOR|PATCH) (\d+)", text))
-    return ".".join(numbers[part] for part in ("MAJOR", "MINOR", "PATCH"))
+    version = header_version(include / "cublas_api.h", "CUBLAS_VER_{}")
+    return Installation(include, LibraryRequirement(SONAME, version, PACKAGE, library))

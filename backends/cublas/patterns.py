@@ -167,10 +167,7 @@ def _pointwise(match: Match) -> Verdict:
 
 
 def product_of(
-    kind: Kind,
-    operands: tuple[relax.Expr, relax.Expr],
-    root: relax.Expr,
-    options: CublasOptions,
+    kind: Kind, operands: tuple[relax.Expr, relax.Expr], root: relax.Expr, options: CublasOptions
 ) -> Product:
     """The product that a matched chain asks for.
 

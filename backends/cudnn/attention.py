@@ -113,9 +113,7 @@ def _bias_view(shape: tuple[int, ...], query: tuple[int, ...], keys: int) -> Vie
 
 
 def attention_of_operator(
-    call: relax.Call,
-    operands: tuple[relax.Expr, relax.Expr, relax.Expr],
-    root: relax.Expr,
+    call: relax.Call, operands: tuple[relax.Expr, relax.Expr, relax.Expr], root: relax.Expr
 ) -> Attention:
     """What a call of ``relax.nn.attention`` computes.
 

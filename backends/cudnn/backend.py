@@ -7,7 +7,7 @@ call on a device chooses it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import tvm
 from tvm import relax
@@ -17,7 +17,6 @@ from collage.backends.contract import (
     BackendTarget,
     BuildContext,
     ExternalBackend,
-    Granularity,
     LibraryRequirement,
     PatternTriple,
     Precision,
@@ -26,7 +25,6 @@ from collage.backends.contract import (
     Roofline,
     Tunable,
 )
-from collage.backends.contract.errors import BackendUnavailableError
 from collage.backends.cudnn.codegen import compile_functions, plan_functions
 from collage.backends.cudnn.library import (
     PLANNER,
@@ -45,22 +43,11 @@ class CudnnBackend(ExternalBackend, Precompiles, RequiresLibraries, Tunable):
 
     name = "cudnn"
     device = "cuda"
-    granularity = Granularity.OPERATOR
     options_type = CudnnOptions
     constants_as_arguments = True
 
     def probe(self) -> Availability:
-        try:
-            found = find_installation()
-            cudart = cuda_toolkit.cudart()
-        except BackendUnavailableError as err:
-            return Availability.missing(err)
-        versions = {
-            "cudnn": found.version,
-            "cudnn_frontend": found.frontend_version,
-            "cudart": cudart.version,
-        }
-        return Availability(True, versions=versions)
+        return Availability.of(_versions)
 
     def precision(self, options: CudnnOptions) -> Precision:
         return Precision.TF32 if options.allow_tf32 else Precision.FLOAT32
@@ -72,20 +59,14 @@ class CudnnBackend(ExternalBackend, Precompiles, RequiresLibraries, Tunable):
         return pattern_table(target.options, _capability(target))
 
     def codegen(
-        self,
-        functions: Sequence[relax.Function],
-        target: BackendTarget,
-        context: BuildContext,
+        self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext
     ) -> list[tvm.runtime.Module]:
         capability = _capability(target)
         installation = find_installation()
         return [compile_functions(functions, target.options, capability, installation, context)]
 
     def tune(
-        self,
-        functions: Sequence[relax.Function],
-        target: BackendTarget,
-        context: BuildContext,
+        self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext
     ) -> None:
         plan_functions(functions, target.options, _capability(target), find_installation(), context)
 
@@ -98,6 +79,15 @@ class CudnnBackend(ExternalBackend, Precompiles, RequiresLibraries, Tunable):
     def required_libraries(self, target: BackendTarget) -> Sequence[LibraryRequirement]:
         # libcudnn.so.9 is a door: it opens the libcudnn_*.so.9 in its own folder.
         return (cuda_toolkit.cudart(), find_installation().requirement())
+
+
+def _versions() -> Mapping[str, str]:
+    found = find_installation()
+    return {
+        "cudnn": found.version,
+        "cudnn_frontend": found.frontend_version,
+        "cudart": cuda_toolkit.cudart().version,
+    }
 
 
 def _capability(target: BackendTarget) -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from collage.backends.contract import BuildContext, LibraryRequirement
 from collage.backends.contract.errors import BackendUnavailableError
 from collage.backends.toolchain import cuda_toolkit, native
+from collage.backends.toolchain.installed_library import header_version
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 SONAME = "libcudnn.so.9"
@@ -75,22 +75,9 @@ def find_installation() -> Installation:
         frontend,
         nvrtc,
         library,
-        _version(include / "cudnn_version.h", "CUDNN_{}", ("MAJOR", "MINOR", "PATCHLEVEL")),
-        _version(
-            frontend / "cudnn_frontend_version.h",
-            "CUDNN_FRONTEND_{}_VERSION",
-            ("MAJOR", "MINOR", "PATCH"),
-        ),
+        header_version(include / "cudnn_version.h", "CUDNN_{}", ("MAJOR", "MINOR", "PATCHLEVEL")),
+        header_version(frontend / "cudnn_frontend_version.h", "CUDNN_FRONTEND_{}_VERSION"),
     )
-
-
-def _version(header: Path, macro: str, parts: tuple[str, ...]) -> str:
-    text = header.read_text(encoding="utf-8")
-    numbers = []
-    for part in parts:
-        found = re.search(rf"#define {macro.format(part)}\s+(\d+)", text)
-        numbers.append(found.group(1) if found else "?")
-    return ".".join(numbers)
 
 
 def compile_source(name: str, installation: Installation, context: BuildContext) -> Path:

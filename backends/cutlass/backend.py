@@ -5,7 +5,7 @@ Headers come from the ``nvidia-cutlass`` wheel; nvcc compiles what a model needs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import tvm
 from tvm import relax
@@ -15,14 +15,12 @@ from collage.backends.contract import (
     BackendTarget,
     BuildContext,
     ExternalBackend,
-    Granularity,
     PatternTriple,
     Precision,
     Precompiles,
     Roofline,
     Tunable,
 )
-from collage.backends.contract.errors import BackendUnavailableError
 from collage.backends.cutlass.codegen import (
     compile_functions,
     read_partitions,
@@ -30,7 +28,7 @@ from collage.backends.cutlass.codegen import (
     tune,
 )
 from collage.backends.cutlass.families import families
-from collage.backends.cutlass.library import cutlass_folder, cutlass_version
+from collage.backends.cutlass.library import cutlass_version
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.profiler import program_compilation
 from collage.backends.toolchain.cuda_runtime import device_name
@@ -43,19 +41,12 @@ class CutlassBackend(ExternalBackend, Precompiles, Tunable):
 
     name = "cutlass"
     device = "cuda"
-    granularity = Granularity.OPERATOR
     options_type = CutlassOptions
     constants_as_arguments = True
     aligned_weights = True
 
     def probe(self) -> Availability:
-        try:
-            cutlass_folder()
-            toolkit = find_toolkit()
-            cudart()
-        except BackendUnavailableError as err:
-            return Availability.missing(err)
-        return Availability(True, versions={"cutlass": cutlass_version(), "nvcc": toolkit.version})
+        return Availability.of(_versions)
 
     def precision(self, options: CutlassOptions) -> Precision:
         if options.allow_tf32:
@@ -70,10 +61,7 @@ class CutlassBackend(ExternalBackend, Precompiles, Tunable):
         return [triple for family in families() for triple in family.patterns(target.options, arch)]
 
     def codegen(
-        self,
-        functions: Sequence[relax.Function],
-        target: BackendTarget,
-        context: BuildContext,
+        self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext
     ) -> list[tvm.runtime.Module]:
         return [compile_functions(functions, families(), target, context)]
 
@@ -83,14 +71,17 @@ class CutlassBackend(ExternalBackend, Precompiles, Tunable):
         return [runtime, program_compilation(context, arch)] if device_name(arch) else [runtime]
 
     def tune(
-        self,
-        functions: Sequence[relax.Function],
-        target: BackendTarget,
-        context: BuildContext,
+        self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext
     ) -> None:
         arch = arch_of(target.device)
         if device_name(arch) is not None:
             tune(read_partitions(functions, families(), target.options, arch), target, context)
+
+
+def _versions() -> Mapping[str, str]:
+    versions = {"cutlass": cutlass_version(), "nvcc": find_toolkit().version}
+    cudart()
+    return versions
 
 
 def backend() -> CutlassBackend:

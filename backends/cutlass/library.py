@@ -4,40 +4,37 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import re
 from pathlib import Path
 
 from collage.backends.contract.errors import BackendUnavailableError
 from collage.backends.toolchain.cuda_toolkit import REMEDY
+from collage.backends.toolchain.installed_library import header_version
 
 PACKAGE = "nvidia-cutlass"
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 
 @functools.cache
-def find_cutlass() -> Path | None:
-    """The folder that holds CUTLASS's ``include`` and ``tools``, found without importing it."""
-    spec = importlib.util.find_spec("cutlass_library")
-    if spec is None or spec.origin is None:
-        return None
-    folder = Path(spec.origin).parent / "source"
-    return folder if (folder / "include" / "cutlass" / "version.h").is_file() else None
-
-
 def cutlass_folder() -> Path:
-    """As :func:`find_cutlass`.
+    """The folder that holds CUTLASS's ``include`` and ``tools``, found without importing it.
 
     Raises
     ------
     BackendUnavailableError
         When CUTLASS is not installed.
     """
-    folder = find_cutlass()
-    if folder is None:
-        raise BackendUnavailableError(
-            f"the headers of {PACKAGE} were not found", remedy=REMEDY, value=PACKAGE
-        )
-    return folder
+    spec = importlib.util.find_spec("cutlass_library")
+    if spec is not None and spec.origin is not None:
+        folder = Path(spec.origin).parent / "source"
+        if _version_header(folder).is_file():
+            return folder
+    raise BackendUnavailableError(
+        f"the headers of {PACKAGE} were not found", remedy=REMEDY, value=PACKAGE
+    )
+
+
+def _version_header(folder: Path) -> Path:
+    return folder / "include" / "cutlass" / "version.h"
 
 
 @functools.cache
@@ -49,11 +46,7 @@ def cutlass_version() -> str:
     BackendUnavailableError
         When CUTLASS is not installed.
     """
-    text = (cutlass_folder() / "include" / "cutlass" / "version.h").read_text(encoding="utf-8")
-    numbers = [
-        re.search(rf"#define CUTLASS_{part} (\d+)", text) for part in ("MAJOR", "MINOR", "PATCH")
-    ]
-    return ".".join(match.group(1) if match else "?" for match in numbers)
+    return header_version(_version_header(cutlass_folder()), "CUTLASS_{}")
 
 
 def include_flags() -> list[str]:

@@ -39,10 +39,7 @@ class Partition:
 
 
 def read_partition(
-    function: relax.Function,
-    known: Sequence[OperatorFamily],
-    options: CutlassOptions,
-    arch: str,
+    function: relax.Function, known: Sequence[OperatorFamily], options: CutlassOptions, arch: str
 ) -> Partition:
     """Read a ``Codegen`` function that holds one composite.
 

@@ -123,11 +123,7 @@ class GpuProfiler:
 
 
 def _with_one_of(
-    free: Queue[_Program],
-    compiled: Future[Path],
-    job: Job,
-    unit: Future[Path | str],
-    sample: Path,
+    free: Queue[_Program], compiled: Future[Path], job: Job, unit: Future[Path | str], sample: Path
 ) -> Outcome:
     """Run a job, once it is built, with a program that has nothing to do."""
     path, library = compiled.result(), unit.result()

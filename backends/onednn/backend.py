@@ -18,7 +18,6 @@ from collage.backends.contract import (
     PatternTriple,
     Precompiles,
 )
-from collage.backends.contract.errors import BackendUnavailableError
 from collage.backends.onednn.codegen import compile_functions, runtime_compilation
 from collage.backends.onednn.library import find_installation
 from collage.backends.onednn.options import OnednnOptions
@@ -30,25 +29,17 @@ class OnednnBackend(ExternalBackend, BundlesLibraries, Precompiles):
     """Regions of convolutions, matrix products and what stands between them, through oneDNN."""
 
     name = "onednn"
-    device = "cpu"
     granularity = Granularity.GRAPH
     options_type = OnednnOptions
 
     def probe(self) -> Availability:
-        try:
-            found = find_installation()
-        except BackendUnavailableError as err:
-            return Availability.missing(err)
-        return Availability(True, versions={"onednn": found.version})
+        return Availability.of(lambda: {"onednn": find_installation().version})
 
     def patterns(self, target: BackendTarget) -> Sequence[PatternTriple]:
         return pattern_table()
 
     def codegen(
-        self,
-        functions: Sequence[relax.Function],
-        target: BackendTarget,
-        context: BuildContext,
+        self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext
     ) -> list[tvm.runtime.Module]:
         return [compile_functions(functions, target.options, find_installation().include, context)]
 

@@ -14,11 +14,9 @@ from collage.backends.contract import (
     BuildContext,
     BundlesLibraries,
     ExternalBackend,
-    Granularity,
     PatternTriple,
     Precompiles,
 )
-from collage.backends.contract.errors import BackendUnavailableError
 from collage.backends.openblas.codegen import compile_functions, runtime_compilations
 from collage.backends.openblas.library import find_installation
 from collage.backends.openblas.options import OpenBLASOptions
@@ -30,25 +28,16 @@ class OpenBLASBackend(ExternalBackend, BundlesLibraries, Precompiles):
     """Matrix products through OpenBLAS's ``cblas_sgemm`` and ``cblas_sgemv``."""
 
     name = "openblas"
-    device = "cpu"
-    granularity = Granularity.OPERATOR
     options_type = OpenBLASOptions
 
     def probe(self) -> Availability:
-        try:
-            found = find_installation()
-        except BackendUnavailableError as err:
-            return Availability.missing(err)
-        return Availability(True, versions={"openblas": found.version})
+        return Availability.of(lambda: {"openblas": find_installation().version})
 
     def patterns(self, target: BackendTarget) -> Sequence[PatternTriple]:
         return pattern_table(target.options)
 
     def codegen(
-        self,
-        functions: Sequence[relax.Function],
-        target: BackendTarget,
-        context: BuildContext,
+        self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext
     ) -> list[tvm.runtime.Module]:
         return [compile_functions(functions, target.options, find_installation().include, context)]
 

@@ -2,53 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
-from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
 
-from collage.backends.contract.errors import BackendUnavailableError
+from collage.backends.toolchain.installed_library import InstalledLibrary, find_in_distribution
 
 PACKAGE = "scipy-openblas32"
-REMEDY = 'pip install "scipy-openblas32>=0.3.27,<0.4"'
+REMEDY = f'pip install "{PACKAGE}>=0.3.27,<0.4"'
 
 
-@dataclass(frozen=True)
-class Installation:
-    """OpenBLAS on this machine.
-
-    Attributes
-    ----------
-    include : Path
-        Folder of ``cblas.h``.
-    library : Path
-        The shared library; it needs nothing but libc and libm.
-    version : str
-    """
-
-    include: Path
-    library: Path
-    version: str
-
-
-def find_installation() -> Installation:
-    """The OpenBLAS of this machine, found without importing the wheel.
+def find_installation() -> InstalledLibrary:
+    """The OpenBLAS of this machine; its library needs nothing but libc and libm.
 
     Raises
     ------
     BackendUnavailableError
         When it, or a part of it, is not installed.
     """
-    spec = importlib.util.find_spec("scipy_openblas32")
-    if spec is None or spec.origin is None:
-        raise BackendUnavailableError(f"{PACKAGE} is not installed", remedy=REMEDY, value=PACKAGE)
-    folder = Path(spec.origin).parent
-    library, header = folder / "lib" / "libscipy_openblas.so", folder / "include" / "cblas.h"
-    missing = [path.name for path in (library, header) if not path.is_file()]
-    if missing:
-        raise BackendUnavailableError(
-            f"{PACKAGE} at '{folder}' lacks {', '.join(missing)}",
-            remedy=f"{REMEDY} --force-reinstall",
-            value=missing,
-        )
-    return Installation(header.parent, library, metadata.version(PACKAGE))
+    library = find_in_distribution(PACKAGE, "lib/libscipy_openblas.so", REMEDY)
+    header = find_in_distribution(PACKAGE, "include/cblas.h", REMEDY)
+    return InstalledLibrary(header.parent, library, metadata.version(PACKAGE))

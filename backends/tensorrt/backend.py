@@ -95,20 +95,14 @@ class TensorrtBackend(
         return Verdict.no(refusal) if refusal else accepts(operators, target.options)
 
     def refusals(
-        self,
-        functions: Sequence[relax.Function],
-        target: BackendTarget,
-        context: BuildContext,
+        self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext
     ) -> Mapping[str, str]:
         builder = EngineBuilder(require_package(target.options), target, context)
         # The engines are remembered, so that codegen finds them.
         return builder.engines(functions)[1]
 
     def codegen(
-        self,
-        functions: Sequence[relax.Function],
-        target: BackendTarget,
-        context: BuildContext,
+        self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext
     ) -> list[tvm.runtime.Module]:
         package = require_package(target.options)
         return [compile_functions(functions, package, target, context)]

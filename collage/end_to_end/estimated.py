@@ -20,14 +20,8 @@ class EstimatedComparison(EndToEndComparison):
 
     Parameters
     ----------
-    mod : tvm.IRModule
-        The normalized module.
-    graph : DataflowGraph
-        Of its ``main``.
-    targets : TargetSet
-        Everything a partitioning may use.
-    context : BuildContext
-        Libraries are kept under its ``work_dir``.
+    mod, graph, targets, context
+        As :class:`EndToEndComparison` has them.
     costs : WorkloadCosts
         Over the cost model that the user gave.
     """

@@ -23,14 +23,8 @@ class MeasuredComparison(EndToEndComparison):
 
     Parameters
     ----------
-    mod : tvm.IRModule
-        The normalized module.
-    graph : DataflowGraph
-        Of its ``main``.
-    targets : TargetSet
-        Everything a partitioning may use.
-    context : BuildContext
-        Libraries are kept under its ``work_dir``.
+    mod, graph, targets, context
+        As :class:`EndToEndComparison` has them.
     model : MeasuredCostModel
         Times, or answers from the log.
     inputs, expected : sequence of ndarray

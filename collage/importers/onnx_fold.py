@@ -38,9 +38,7 @@ _FOLDING_FAILED = (
 )
 
 
-def detach_weights(
-    model: onnx.ModelProto,
-) -> tuple[onnx.ModelProto, dict[str, onnx.TensorProto]]:
+def detach_weights(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, onnx.TensorProto]]:
     """A copy of a model without its large initializers, and those by name, not copied."""
     graph = model.graph
     large = {t.name: t for t in graph.initializer if _size_bytes(t) > _LARGE_BYTES}

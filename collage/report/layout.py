@@ -115,10 +115,7 @@ def _reduce_crossings(graph: nx.DiGraph, layers: list[list[int]]) -> None:
 
 
 def _place(
-    graph: nx.DiGraph,
-    layers: Sequence[Sequence[int]],
-    size: Mapping[int, float],
-    gap: float,
+    graph: nx.DiGraph, layers: Sequence[Sequence[int]], size: Mapping[int, float], gap: float
 ) -> dict[int, float]:
     """Horizontal centres: start packed and centred, then pull towards neighbours' medians."""
     x: dict[int, float] = {}

@@ -58,10 +58,7 @@ class SearchContract(ABC):
         """Run the strategy."""
 
     def check(
-        self,
-        uses: Sequence[Sequence[int]],
-        table: Mapping[Candidate, float],
-        optimum: float,
+        self, uses: Sequence[Sequence[int]], table: Mapping[Candidate, float], optimum: float
     ) -> Partitioning:
         """Search, check the certificate, and compare the cost with the known optimum."""
         graph = DataflowGraph.from_uses(uses)

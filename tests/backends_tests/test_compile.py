@@ -123,9 +123,7 @@ def test_shared_weights_are_in_the_library_once(compiled: compile_.CompiledLibra
     assert compiled.path.read_bytes().count(WEIGHTS.tobytes()) == 1
 
 
-def test_library_names_what_it_needs_and_where_to_look(
-    compiled: compile_.CompiledLibrary,
-) -> None:
+def test_library_names_what_it_needs_and_where_to_look(compiled: compile_.CompiledLibrary) -> None:
     dynamic = native.run_tool(["readelf", "-dW", str(compiled.path)])
     assert "[$ORIGIN/lib]" in dynamic
     assert [path.name for path in compiled.shared_libraries] == ["libscipy_openblas.so"]

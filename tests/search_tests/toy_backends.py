@@ -82,10 +82,7 @@ class _ToyBackend(ExternalBackend):
         return Availability(True)
 
     def codegen(
-        self,
-        functions: Sequence[relax.Function],
-        target: BackendTarget,
-        context: BuildContext,
+        self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext
     ) -> list[tvm.runtime.Module]:
         raise NotImplementedError("these backends are only searched with")
 

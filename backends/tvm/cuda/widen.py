@@ -116,10 +116,7 @@ class _WideBuilder:
     """A block builder whose tensor expressions read narrow operands and write narrow results."""
 
     def __init__(
-        self,
-        builder: relax.BlockBuilder,
-        operands: dict[relax.Expr, relax.Expr],
-        dtypes: list[str],
+        self, builder: relax.BlockBuilder, operands: dict[relax.Expr, relax.Expr], dtypes: list[str]
     ) -> None:
         self._builder = builder
         self._operands = operands

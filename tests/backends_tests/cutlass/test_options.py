@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import pytest
 
 from collage.backends.contract.errors import BackendUnavailableError, TargetError
@@ -55,7 +57,9 @@ def test_kernel_generation_follows_the_device(sm: int | None, arch: str, generat
 
 
 def test_absent_cutlass_is_reported_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "find_cutlass", lambda: None)
+    for cached in (library.cutlass_folder, library.cutlass_version):
+        cached.cache_clear()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(BackendUnavailableError, match=r"nvidia-cutlass.*pip install"):
         library.cutlass_folder()
     found = get_backend("cutlass").probe()

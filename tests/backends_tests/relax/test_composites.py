@@ -26,9 +26,7 @@ from collage.backends.relax.partition_walk import PartitionWalk, flatten, regist
 
 @R.function
 def dense(
-    bias: R.Tensor((4,), "float32"),
-    x: R.Tensor((2, 3), "float32"),
-    w: R.Tensor((4, 3), "float32"),
+    bias: R.Tensor((4,), "float32"), x: R.Tensor((2, 3), "float32"), w: R.Tensor((4, 3), "float32")
 ) -> R.Tensor((2, 4), "float32"):
     # The arguments are in another order than the composite takes them.
     R.func_attr({"Codegen": "any"})

@@ -93,9 +93,7 @@ def test_run_computes_what_numpy_computes(
     np.testing.assert_allclose(np.load(out), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_bench_and_explain_read_the_bundle(
-    optimized: tuple[Path, Path, dict[str, object]],
-) -> None:
+def test_bench_and_explain_read_the_bundle(optimized: tuple[Path, Path, dict[str, object]]) -> None:
     bundle, log, _ = optimized
     done = _collage("bench", bundle, "--repeat", "20", "--json")
     assert done.returncode == 0, done.stderr

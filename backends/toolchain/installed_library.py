@@ -1,0 +1,82 @@
+"""Libraries that Python distributions bring: their files, and the versions their headers state."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from collage.backends.contract.errors import BackendUnavailableError
+
+
+@dataclass(frozen=True)
+class InstalledLibrary:
+    """A library on this machine that a compiled model is linked against and takes along.
+
+    Attributes
+    ----------
+    include : Path
+        The folder that its headers are included from.
+    library : Path
+        The shared library, by the name that programs look for.
+    version : str
+        Of the distribution that brings it.
+    """
+
+    include: Path
+    library: Path
+    version: str
+
+
+def find_in_distribution(distribution: str, name: str, remedy: str) -> Path:
+    """Where an installed distribution put a file, found without importing it.
+
+    Parameters
+    ----------
+    distribution : str
+        As package registries call it.
+    name : str
+        The last parts of the file's path, such as ``include/cblas.h``.
+    remedy : str
+        The command line that installs it.
+
+    Raises
+    ------
+    BackendUnavailableError
+        When it, or this part of it, is not installed; its value is the name.
+    """
+    try:
+        files = metadata.files(distribution) or []
+    except metadata.PackageNotFoundError:
+        files = []
+    for file in files:
+        if file.as_posix().endswith("/" + name):
+            # Not resolved: the library's link name is the one that programs look for.
+            path = Path(os.path.normpath(str(file.locate())))
+            if path.is_file():
+                return path
+    raise BackendUnavailableError(
+        f"{name} of {distribution} is not installed", remedy=remedy, value=name
+    )
+
+
+def header_version(
+    header: Path, macro: str, parts: Sequence[str] = ("MAJOR", "MINOR", "PATCH")
+) -> str:
+    """The version that a C header states in macros, for example ``4.2.0``; ``?`` for what it lacks.
+
+    Parameters
+    ----------
+    header : Path
+        The file.
+    macro : str
+        The macros' name, with ``{}`` for the part.
+    parts : sequence of str
+        The parts of the version, in order.
+    """
+    text = header.read_text(encoding="utf-8", errors="replace")
+    found = [re.search(rf"#define {macro.format(part)}\s+(\d+)", text) for part in parts]
+    return ".".join("?" if match is None else match.group(1) for match in found)
