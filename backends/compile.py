@@ -7,11 +7,8 @@ everything is linked on one thread pool.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import tvm
@@ -20,58 +17,48 @@ from tvm import relax
 from collage.backends.contract import (
     BackendTarget,
     BuildContext,
-    BundlesLibraries,
     ExternalBackend,
-    LibraryRequirement,
     NativeBackend,
-    NeedsRuntime,
-    RequiresLibraries,
     members_of,
 )
-from collage.backends.contract.errors import CompileError, OutputError, TargetError
+from collage.backends.contract.errors import CompileError
 from collage.backends.contract.registry import CodegenFailures, codegen_options
 from collage.backends.devices import common_device
+from collage.backends.link import CompiledLibrary, link
 from collage.backends.relax.cuda_graph import all_capturable, copy_shared_inputs
 from collage.backends.relax.lift_constants import lift_constants
-from collage.backends.toolchain import native
-
-
-@dataclass(frozen=True)
-class CompiledLibrary:
-    """A linked library and what it needs.
-
-    Attributes
-    ----------
-    path : Path
-        The shared library, loadable with ``tvm.runtime.load_module``.
-    shared_libraries : tuple of Path
-        Libraries it needs; copied to ``lib/`` beside it when a bundle is made.
-    required : tuple of LibraryRequirement
-        Libraries it needs that the machine must have.
-    runtimes : mapping of str to str
-        By backend, what else runs its partitions.
-    """
-
-    path: Path
-    shared_libraries: tuple[Path, ...]
-    required: tuple[LibraryRequirement, ...] = ()
-    runtimes: Mapping[str, str] = field(default_factory=dict)
 
 
 def lower_native(
     mod: tvm.IRModule, targets: Sequence[BackendTarget], context: BuildContext
 ) -> tvm.IRModule:
-    """Let every native backend lower its partitions."""
+    """A module whose native partitions have become scheduled PrimFuncs.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        Partitioned.
+    targets : sequence of BackendTarget
+        Those of native backends lower their own partitions, in this order.
+    context : BuildContext
+        Where to build, and with how many threads to run.
+    """
     for backend, target in members_of(NativeBackend, targets):
         mod = backend.lower(mod, target, context)
     return mod
 
 
 def external_functions(mod: tvm.IRModule, backend: ExternalBackend) -> list[relax.Function]:
-    """A partitioned module's functions of one backend, as its code generator gets them."""
-    if backend.constants_as_arguments:
-        mod = lift_constants(mod, {backend.name})
-    functions = mod.functions.values()
+    """A partitioned module's functions of one backend, as its code generator gets them.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        Partitioned.
+    backend : ExternalBackend
+        Whose functions are wanted.
+    """
+    functions = _lift_constants(mod, [backend]).functions.values()
     return [f for f in functions if f.attrs and f.attrs.get("Codegen") == backend.name]
 
 
@@ -92,6 +79,8 @@ def build_executable(
 
     Parameters
     ----------
+    mod, targets, context
+        As :func:`compile_module` takes them.
     cuda_graph : bool
         Whether the virtual machine captures kernels into CUDA graphs.
 
@@ -105,10 +94,21 @@ def build_executable(
     kind.prepare_compiler(context)
     if cuda_graph:
         mod = copy_shared_inputs(mod)
-    mod = lower_native(mod, targets, context)
+    mod = _run_codegen(lower_native(mod, targets, context), targets, context)
+    with kind.compiling(targets[0].device, context) as device:
+        return _compile_with_tvm(mod, device, cuda_graph=cuda_graph)
+
+
+def _lift_constants(mod: tvm.IRModule, backends: Iterable[ExternalBackend]) -> tvm.IRModule:
+    return lift_constants(mod, {b.name for b in backends if b.constants_as_arguments})
+
+
+def _run_codegen(
+    mod: tvm.IRModule, targets: Sequence[BackendTarget], context: BuildContext
+) -> tvm.IRModule:
+    """Replace the functions of every external backend by its compiled libraries."""
     used = codegen_names(mod)
-    external = members_of(ExternalBackend, targets)
-    mod = lift_constants(mod, {b.name for b, _ in external if b.constants_as_arguments})
+    mod = _lift_constants(mod, (backend for backend, _ in members_of(ExternalBackend, targets)))
     failures = CodegenFailures()
     options = {
         t.backend: codegen_options(t, context, failures) for t in targets if t.backend in used
@@ -120,102 +120,22 @@ def build_executable(
             raise failures.errors[0] from err
         raise
     # The code generators embed their own constants; TVM would pack every one of them once more.
-    if mod.attrs and "const_name_to_constant" in mod.attrs:
-        mod = mod.without_attr("const_name_to_constant")
-    with ExitStack() as stack:
-        device = stack.enter_context(kind.compiling(targets[0].device, context))
-        if cuda_graph:
-            config = {"relax.backend.use_cuda_graph": True}
-            stack.enter_context(tvm.transform.PassContext(config=config))
-        try:
-            return tvm.compile(mod, target=device)
-        except (RuntimeError, ValueError, TypeError) as err:
-            # An error of ours has lost its type on the way through TVM's compiler.
-            lines = str(err).strip().splitlines() or [type(err).__name__]
-            raise CompileError(
-                f"TVM cannot compile the module: {lines[0]}", value=str(err)
-            ) from err
+    packed = mod.attrs and "const_name_to_constant" in mod.attrs
+    return mod.without_attr("const_name_to_constant") if packed else mod
 
 
-def library_requirements(targets: Sequence[BackendTarget]) -> tuple[LibraryRequirement, ...]:
-    """Libraries that the machine must have to run what these targets compile.
-
-    Raises
-    ------
-    TargetError
-        When two targets need different libraries of the same name, which one process cannot load.
-    """
-    required = [*common_device(targets).required_libraries()]
-    for backend, target in members_of(RequiresLibraries, targets):
-        required += backend.required_libraries(target)
-    distinct: dict[str, LibraryRequirement] = {}
-    for library in required:
-        stem = library.soname.partition(".so")[0]
-        other = distinct.setdefault(stem, library)
-        if (other.soname, other.path) != (library.soname, library.path):
-            raise TargetError(
-                f"two targets need different libraries '{stem}': {other.soname} of "
-                f"{other.package} {other.version} and {library.soname} of {library.package} "
-                f"{library.version}; leave one of them out",
-                value=(other, library),
-            )
-    return tuple(distinct.values())
-
-
-def link(
-    executable: relax.VMExecutable,
-    used: Sequence[BackendTarget],
-    output: Path,
-    context: BuildContext,
-    *,
-    one_pool: bool = True,
-) -> CompiledLibrary:
-    """Link an executable into a shared library that finds what it requires in ``lib/`` beside it.
-
-    Parameters
-    ----------
-    one_pool : bool
-        Run TVM's parallel loops on the OpenMP pool of the libraries. False leaves them on TVM's
-        own pool, which is only of use to measure what two pools cost.
-
-    Raises
-    ------
-    OutputError
-        When the place cannot be written.
-    """
-    libraries: dict[str, Path] = {}
-    runtimes: dict[str, str] = {}
-    for bundling, target in members_of(BundlesLibraries, used):
-        libraries.update({path.name: path for path in bundling.shared_libraries(target)})
-    for running, target in members_of(NeedsRuntime, used):
-        if name := running.runtime(target):
-            runtimes[target.backend] = name
-    flags = ["-shared", "-fPIC", "-fopenmp", "-Wl,-rpath,$ORIGIN/lib", "-Wl,--build-id=none"]
-    # TVM names options before objects, where a linker that defaults to --as-needed drops libraries.
-    required = library_requirements(used)
-    paths = [*libraries.values(), *(library.path for library in required)]
-    flags += ["-Wl,--push-state,--no-as-needed", *map(str, paths), "-Wl,--pop-state"]
-    pool = [native.num_threads_object(context)]
-    if one_pool:
-        pool.append(native.thread_pool_object(context))
+def _compile_with_tvm(
+    mod: tvm.IRModule, device: tvm.target.Target, *, cuda_graph: bool
+) -> relax.VMExecutable:
+    config = {"relax.backend.use_cuda_graph": True}
+    capturing = tvm.transform.PassContext(config=config) if cuda_graph else nullcontext()
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=context.work_dir) as workspace:
-            executable.export_library(
-                str(output),
-                addons=[str(path) for path in pool],
-                workspace_dir=workspace,
-                options=flags,
-                cc=context.cxx,
-            )
-    except OSError as err:
-        raise OutputError(f"cannot write '{output}': {err.strerror}", value=str(output)) from err
-    except RuntimeError as err:
-        # Under a heading, and over the command line, TVM has the linker's own words.
-        lines = [line.strip() for line in str(err).splitlines() if line.strip()]
-        reason = lines[1] if len(lines) > 1 else str(err)
-        raise CompileError(f"linking '{output.name}' failed: {reason}", value=str(err)) from err
-    return CompiledLibrary(output, tuple(libraries.values()), required, runtimes)
+        with capturing:
+            return tvm.compile(mod, target=device)
+    except (RuntimeError, ValueError, TypeError) as err:
+        # An error of ours has lost its type on the way through TVM's compiler.
+        lines = str(err).strip().splitlines() or [type(err).__name__]
+        raise CompileError(f"TVM cannot compile the module: {lines[0]}", value=str(err)) from err
 
 
 def compile_module(
@@ -236,28 +156,18 @@ def compile_module(
         All on one device; at least every backend that the module uses.
     output : Path
         The shared library to write.
+    context : BuildContext
+        Where to build, and with how many threads to run.
     cuda_graph : bool
         Whether a CUDA library captures its kernels into graphs, as far as its backends allow.
+
+    Raises
+    ------
+    CodegenError, CompileError, OutputError
+        As :func:`build_executable` and :func:`link` raise them.
     """
     used = codegen_names(mod)
     linked = [t for t in targets if t.backend in used]
     capture = cuda_graph and common_device(targets).captures_graphs and all_capturable(linked)
     executable = build_executable(mod, targets, context, cuda_graph=capture)
     return link(executable, linked or targets[:1], output, context)
-
-
-def stage_libraries(library: CompiledLibrary, *, copy: bool) -> list[Path]:
-    """Put what a library needs into ``lib/`` beside it: copies to deploy, links to measure here."""
-    folder = library.path.parent / "lib"
-    staged = []
-    for path in library.shared_libraries:
-        folder.mkdir(parents=True, exist_ok=True)
-        place = folder / path.name
-        # Never written through: what lies there may be a link to the very library.
-        place.unlink(missing_ok=True)
-        if copy:
-            shutil.copy2(path, place)
-        else:
-            place.symlink_to(path.resolve())
-        staged.append(place)
-    return staged

@@ -30,8 +30,9 @@ from benchmarks.child import JsonChild
 from benchmarks.machine import commit, machine, now
 from benchmarks.statistics import Spread
 from benchmarks.thread_pool_worker import WIDTH
-from collage.backends.compile import build_executable, codegen_names, link, stage_libraries
+from collage.backends.compile import build_executable, codegen_names
 from collage.backends.contract import BackendTarget, BuildContext
+from collage.backends.link import link, stage_libraries
 from collage.passes.lower import lower
 from collage.search.candidates import Candidate, Composite
 from collage.search.dataflow import DataflowGraph

@@ -5,7 +5,7 @@ Records are keyed by it, so whatever it leaves out could give a wrong answer. It
 - all of the package that the backend's class stands in, templates included;
 - the modules that those import, step by step, as far as they belong to the backend (to its
   top-level package or its distribution) or are tools of ours that make code;
-- :mod:`collage.backends.compile`, by which every library is made;
+- :mod:`collage.backends.compile`, by which every library is made, with what it imports;
 - files that the backend names itself, and its ``codegen_version``.
 
 Comments, docstrings and layout of Python sources do not count, nor does where they are installed.

@@ -9,9 +9,10 @@ from pathlib import Path
 import tvm
 
 from benchmarks.gpu.cases import CudaCase
-from collage.backends.compile import CompiledLibrary, compile_module
+from collage.backends.compile import compile_module
 from collage.backends.contract import BackendTarget, BuildContext, ExternalBackend
 from collage.backends.contract.registry import get_backend
+from collage.backends.link import CompiledLibrary
 from collage.cost.processes.staging import stage_to_measure
 from collage.passes.lower import lower
 from collage.search.dataflow import DataflowGraph

@@ -16,10 +16,10 @@ from pathlib import Path
 import tvm
 import tvm_ffi
 
-from collage.backends.compile import CompiledLibrary, stage_libraries
 from collage.backends.contract.errors import OutputError
 from collage.backends.contract.requirements import RequiredLibrary
 from collage.backends.devices import device_of
+from collage.backends.link import CompiledLibrary, stage_libraries
 from collage.bundle.cpu_flags import cpu_flags_of
 from collage.bundle.manifest import MANIFEST, REPORT, SCHEMA_VERSION, Manifest, ShippedLibrary
 from collage.report.data import Report

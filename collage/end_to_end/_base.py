@@ -14,9 +14,9 @@ from pathlib import Path
 
 import tvm
 
-from collage.backends.compile import CompiledLibrary
 from collage.backends.contract import BuildContext, TargetSet
 from collage.backends.contract.errors import MeasurementError
+from collage.backends.link import CompiledLibrary
 from collage.cost.base import Cost
 from collage.cost.database.keys import ModuleKeys
 from collage.cost.processes.staging import compile_to_measure

@@ -9,8 +9,8 @@ import tvm
 import tvm_ffi
 
 from collage._version import __version__
-from collage.backends.compile import CompiledLibrary
 from collage.backends.contract import TargetSet
+from collage.backends.link import CompiledLibrary
 from collage.candidate_costs import WorkloadCosts
 from collage.end_to_end import EndToEndComparison
 from collage.pipeline.costing import Costing

@@ -12,9 +12,10 @@ from tempfile import TemporaryDirectory
 import tvm
 from tvm import relax
 
-from collage.backends.compile import CompiledLibrary, build_executable
+from collage.backends.compile import build_executable
 from collage.backends.contract import BuildContext, TargetSet
 from collage.backends.contract.errors import OutputError
+from collage.backends.link import CompiledLibrary
 from collage.backends.toolchain.artifact_cache import replacing
 from collage.bundle import prepare_folder, write_bundle
 from collage.report.data import Report

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from collage.backends.compile import library_requirements
 from collage.backends.contract import BuildContext, TargetSet
+from collage.backends.link import library_requirements
 from collage.config import Config
 from collage.cost.database.jsonl import Database
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore

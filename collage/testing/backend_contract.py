@@ -30,7 +30,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from collage.backends.compile import compile_module, stage_libraries
+from collage.backends.compile import compile_module
 from collage.backends.contract import (
     Availability,
     BackendTarget,
@@ -43,6 +43,7 @@ from collage.backends.contract import (
 from collage.backends.contract.errors import TargetError
 from collage.backends.contract.registry import backend_names, get_backend
 from collage.backends.devices import device_named
+from collage.backends.link import stage_libraries
 from collage.cost.reference import DEFAULT_RTOL, evaluate, largest_error
 from collage.testing.backend_cases import (
     CompiledCases,

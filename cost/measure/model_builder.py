@@ -14,9 +14,9 @@ from pathlib import Path
 import psutil
 import tvm
 
-from collage.backends.compile import CompiledLibrary
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import CodegenError, CompileError
+from collage.backends.link import CompiledLibrary
 from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.device import policy_for

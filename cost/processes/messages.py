@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import tvm
 
-from collage.backends.compile import CompiledLibrary
 from collage.backends.contract import BackendTarget, BuildContext
+from collage.backends.link import CompiledLibrary
 from collage.cost.base import Clocks, CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.processes.protocol import Message

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import tvm
 
-from collage.backends.compile import CompiledLibrary, compile_module, stage_libraries
+from collage.backends.compile import compile_module
 from collage.backends.contract import BackendTarget, BuildContext, LibraryRequirement
 from collage.backends.contract.errors import BackendUnavailableError, MeasurementError
+from collage.backends.link import CompiledLibrary, stage_libraries
 from collage.backends.toolchain.load_requirements import load_libraries, load_runtimes
 from collage.cost.processes.protocol import Message, decode, encode
 

@@ -25,6 +25,7 @@ from collage.backends.contract import (
     registry,
 )
 from collage.backends.contract.errors import CodegenError, CompileError, OutputError
+from collage.backends.link import CompiledLibrary, stage_libraries
 from collage.backends.toolchain import native
 from collage.cost.reference import evaluate, largest_error
 from collage.passes.lower import lower
@@ -72,7 +73,7 @@ def partitioned(mod: tvm.IRModule) -> tvm.IRModule:
     return lower(mod, graph, make_partitioning(graph, candidates))
 
 
-def compile_mixed(output: Path, context: BuildContext, rows: int = 64) -> compile_.CompiledLibrary:
+def compile_mixed(output: Path, context: BuildContext, rows: int = 64) -> CompiledLibrary:
     return compile_.compile_module(partitioned(mixed(rows)), targets(), output, context)
 
 
@@ -92,15 +93,15 @@ def run_elsewhere(library: Path, inputs: Sequence[np.ndarray], seconds: float = 
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> compile_.CompiledLibrary:
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> CompiledLibrary:
     folder = tmp_path_factory.mktemp("compile")
     context = BuildContext(folder / "cache", folder / "work", num_threads=2)
     library = compile_mixed(folder / "out" / "model.so", context)
-    compile_.stage_libraries(library, copy=False)
+    stage_libraries(library, copy=False)
     return library
 
 
-def test_partitions_of_two_backends_run_and_agree(compiled: compile_.CompiledLibrary) -> None:
+def test_partitions_of_two_backends_run_and_agree(compiled: CompiledLibrary) -> None:
     x = np.random.default_rng().standard_normal((64, 96)).astype(np.float32)
     (expected,) = evaluate(mixed(), [x])
     vm = relax.VirtualMachine(tvm.runtime.load_module(str(compiled.path)), tvm.cpu())
@@ -119,11 +120,11 @@ def test_native_partitions_are_lowered_and_external_ones_named(context: BuildCon
     assert any(isinstance(f, tvm.tirx.PrimFunc) for f in lowered.functions.values())
 
 
-def test_shared_weights_are_in_the_library_once(compiled: compile_.CompiledLibrary) -> None:
+def test_shared_weights_are_in_the_library_once(compiled: CompiledLibrary) -> None:
     assert compiled.path.read_bytes().count(WEIGHTS.tobytes()) == 1
 
 
-def test_library_names_what_it_needs_and_where_to_look(compiled: compile_.CompiledLibrary) -> None:
+def test_library_names_what_it_needs_and_where_to_look(compiled: CompiledLibrary) -> None:
     dynamic = native.run_tool(["readelf", "-dW", str(compiled.path)])
     assert "[$ORIGIN/lib]" in dynamic
     assert [path.name for path in compiled.shared_libraries] == ["libscipy_openblas.so"]
@@ -132,7 +133,7 @@ def test_library_names_what_it_needs_and_where_to_look(compiled: compile_.Compil
 
 
 def test_only_the_functions_of_partitions_leave_the_library(
-    compiled: compile_.CompiledLibrary,
+    compiled: CompiledLibrary,
 ) -> None:
     table = native.run_tool(["nm", "-D", "--defined-only", str(compiled.path)])
     names = [line.split()[-1] for line in table.splitlines()]
@@ -143,7 +144,7 @@ def test_only_the_functions_of_partitions_leave_the_library(
 def test_moved_bundle_loads_without_its_first_place(context: BuildContext, tmp_path: Path) -> None:
     here = tmp_path / "here"
     library = compile_mixed(here / "model.so", context)
-    (staged,) = compile_.stage_libraries(library, copy=True)
+    (staged,) = stage_libraries(library, copy=True)
     assert staged.is_file()
     assert not staged.is_symlink()
     x = np.random.default_rng().standard_normal((64, 96)).astype(np.float32)
@@ -159,15 +160,15 @@ def test_staging_again_replaces_links_copies_and_dangling_links(tmp_path: Path) 
     source = tmp_path / "elsewhere" / "libx.so"
     source.parent.mkdir()
     source.write_bytes(b"library")
-    library = compile_.CompiledLibrary(tmp_path / "out" / "model.so", (source,))
+    library = CompiledLibrary(tmp_path / "out" / "model.so", (source,))
     for copy in (False, True, True, False, False):
-        (staged,) = compile_.stage_libraries(library, copy=copy)
+        (staged,) = stage_libraries(library, copy=copy)
         assert staged == tmp_path / "out" / "lib" / "libx.so"
         assert staged.is_symlink() is not copy
         assert staged.read_bytes() == source.read_bytes() == b"library"
     staged.unlink()
     staged.symlink_to(tmp_path / "gone")
-    (staged,) = compile_.stage_libraries(library, copy=False)
+    (staged,) = stage_libraries(library, copy=False)
     assert staged.read_bytes() == b"library"
 
 
@@ -177,7 +178,7 @@ def test_all_backends_run_on_one_pool(
 ) -> None:
     threaded = dataclasses.replace(context, num_threads=num_threads)
     library = compile_mixed(tmp_path / "model.so", threaded, rows=1024)
-    compile_.stage_libraries(library, copy=False)
+    stage_libraries(library, copy=False)
     x = np.random.default_rng().standard_normal((1024, 96)).astype(np.float32)
     # Two pools would show as three or four busy threads.
     assert run_elsewhere(library.path, [x], seconds=0.3)["busy_threads"] == num_threads

@@ -177,6 +177,7 @@ def test_tools_of_ours_that_it_uses_count_and_others_do_not(
         ("relax.composites", True),
         ("toolchain.native", True),  # By way of what compiles every library.
         ("compile", True),
+        ("link", True),
         ("contract.errors", False),
         ("relax.partition_walk", False),
         ("openblas.codegen", False),

@@ -18,11 +18,12 @@ from tvm import relax
 
 from benchmarks.gpu.case_compile import cuda_target
 from benchmarks.gpu.cases import CudaCase
-from collage.backends.compile import CompiledLibrary, compile_module
+from collage.backends.compile import compile_module
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.registry import get_backend
 from collage.backends.cublas.backend import CublasBackend
 from collage.backends.cublas.library import find_installation
+from collage.backends.link import CompiledLibrary
 from collage.backends.relax.lift_constants import lift_constants
 from collage.backends.toolchain import native
 from collage.backends.toolchain.cuda_toolkit import find_toolkit

@@ -16,7 +16,7 @@ from tvm import relax
 from tvm.relax import op
 
 from benchmarks.gpu.case_compile import cuda_target
-from collage.backends.compile import CompiledLibrary, compile_module, external_functions
+from collage.backends.compile import compile_module, external_functions
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import BackendUnavailableError, CodegenError, ReplayMissError
 from collage.backends.cudnn import tuning as plans_module
@@ -33,6 +33,7 @@ from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.partition import Partition, read_partition
 from collage.backends.cudnn.problem import Graph
 from collage.backends.cudnn.tuning import Plan, build_plans, link_planner, run_planner
+from collage.backends.link import CompiledLibrary
 from collage.backends.toolchain.cuda_runtime import has_device
 from collage.config import Config
 from collage.passes.lower import lower

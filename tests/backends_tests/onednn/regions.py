@@ -13,9 +13,10 @@ from tvm import relax
 from tvm.relax.backend.pattern_registry import get_pattern
 from tvm.relax.expr import _update_type
 
-from collage.backends.compile import compile_module, stage_libraries
+from collage.backends.compile import compile_module
 from collage.backends.contract import BackendTarget, BuildContext, ExternalBackend
 from collage.backends.contract.registry import get_backend, register_relax_patterns
+from collage.backends.link import stage_libraries
 
 Array = NDArray[np.generic]
 

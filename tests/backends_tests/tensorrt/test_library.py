@@ -16,9 +16,10 @@ from tvm import relax
 from tvm.relax import op
 
 from benchmarks.gpu.cases._tensorrt_case import LAST, module, weights
-from collage.backends.compile import CompiledLibrary, compile_module
+from collage.backends.compile import compile_module
 from collage.backends.contract import ExternalBackend
 from collage.backends.contract.registry import get_backend
+from collage.backends.link import CompiledLibrary
 from collage.backends.tensorrt import codegen, python_runtime, runtimes, tuning
 from collage.backends.toolchain import cuda_toolkit, native
 from tests.backends_tests.tensorrt import support

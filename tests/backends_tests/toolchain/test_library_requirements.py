@@ -9,7 +9,6 @@ import pytest
 import tvm
 from tvm import relax
 
-from collage.backends.compile import library_requirements
 from collage.backends.contract import (
     Availability,
     BackendTarget,
@@ -20,6 +19,7 @@ from collage.backends.contract import (
     registry,
 )
 from collage.backends.contract.errors import TargetError
+from collage.backends.link import library_requirements
 
 
 class _RequiringBackend(ExternalBackend):

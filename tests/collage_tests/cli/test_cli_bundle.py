@@ -10,7 +10,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from collage.backends.compile import CompiledLibrary
+from collage.backends.link import CompiledLibrary
 from collage.bundle import write_bundle
 from collage.cli import main
 from collage.tensor_info import TensorInfo

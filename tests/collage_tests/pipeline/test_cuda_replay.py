@@ -21,7 +21,6 @@ from tvm import relax
 from tvm.relax import op
 
 import collage
-from collage.backends.compile import CompiledLibrary
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import LogError, ReplayMissError, TargetError
 from collage.backends.cublas import codegen as cublas_codegen
@@ -30,6 +29,7 @@ from collage.backends.cublas.timer import Choice
 from collage.backends.cublas.timer import Device as CublasDevice
 from collage.backends.cublas.tuning import SCHEMA
 from collage.backends.cutlass import codegen as cutlass_codegen
+from collage.backends.link import CompiledLibrary
 from collage.backends.storage import CACHE_FILE, TuningStore, read_findings
 from collage.backends.toolchain.cuda_runtime import has_device
 from collage.cli import main

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import tvm
 
-from collage.backends.compile import CompiledLibrary
 from collage.backends.contract import BackendTarget, BuildContext, LibraryRequirement
 from collage.backends.contract.errors import MeasurementError
 from collage.backends.devices import CUDA
+from collage.backends.link import CompiledLibrary
 from collage.backends.storage import exclusive
 from collage.cost.base import Clocks, Cost, CostStatus
 from collage.cost.config import MeasureConfig

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collage.backends.compile import CompiledLibrary
 from collage.backends.contract import BuildContext, LibraryRequirement
 from collage.backends.contract.errors import ProtocolError, TargetError
+from collage.backends.link import CompiledLibrary
 from collage.cost.base import Clocks, CostStatus
 from collage.cost.config import CudaConfig, MeasureConfig
 from collage.cost.processes import messages
