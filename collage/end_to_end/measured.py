@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from collage.backends.contract import BuildContext, TargetSet
 from collage.cost.base import Cost
 from collage.cost.database.record import Record
-from collage.cost.measure.end_to_end import WholeModel
+from collage.cost.measure.end_to_end import EndToEndQuestion, WholeModel
 from collage.cost.measure.model_builder import ModelJob
 from collage.cost.models.measured import MeasuredCostModel
 from collage.end_to_end._base import EndToEndComparison, Evaluation, Lowered
@@ -72,13 +72,12 @@ class MeasuredComparison(EndToEndComparison):
             ]
             if not rest:
                 return {}
-            records = self._model.recorded_end_to_end(rest, self._inputs, self._expected)
+            question = EndToEndQuestion(rest, self._inputs, self._expected)
+            records = self._model.recorded_end_to_end(question)
             # Where some turn out not to compile, the log may still hold the others.
             if records is None and self._compile(variants):
                 libraries = [self._libraries[model.key].path for model in rest]
-                records = self._model.measure_end_to_end(
-                    rest, libraries, self._inputs, self._expected
-                )
+                records = self._model.measure_end_to_end(question, libraries)
             if records is not None:
                 return dict(zip((model.key for model in rest), records, strict=True))
 

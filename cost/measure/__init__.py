@@ -9,7 +9,7 @@ against each other. What differs between kinds of devices is asked of a
 """
 
 from collage.cost.measure.builder import Builder, BuildJob, BuildResult
-from collage.cost.measure.end_to_end import EndToEndTimer, WholeModel
+from collage.cost.measure.end_to_end import EndToEndQuestion, EndToEndTimer, WholeModel
 from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.measure.model_builder import ModelJob, ModelResult
 from collage.cost.measure.replay import MeasureStats, RecordLookup
@@ -20,6 +20,7 @@ __all__ = [
     "BuildJob",
     "BuildResult",
     "Builder",
+    "EndToEndQuestion",
     "EndToEndTimer",
     "LocalRunner",
     "MeasureStats",

@@ -65,6 +65,28 @@ class WholeModel:
     half: bool = False
 
 
+@dataclass(frozen=True, eq=False)
+class EndToEndQuestion:
+    """Which whole models are timed against each other, and on what.
+
+    Attributes
+    ----------
+    models : sequence of WholeModel
+        Those to compare.
+    inputs : sequence of ndarray
+        What to run them on.
+    expected : sequence of ndarray
+        What each must give, within the configuration's tolerance.
+    rounds : int
+        Turns of each model; one that is hopelessly slower than the best gets fewer.
+    """
+
+    models: Sequence[WholeModel]
+    inputs: Sequence[NDArray[Any]]
+    expected: Sequence[NDArray[Any]]
+    rounds: int = 5
+
+
 @dataclass
 class _Contestant:
     model: WholeModel
@@ -104,40 +126,29 @@ class EndToEndTimer:
         self._scratch = scratch
         self._progress = progress
 
-    def measure(
-        self,
-        models: Sequence[WholeModel],
-        libraries: Sequence[Path],
-        inputs: Sequence[NDArray[Any]],
-        expected: Sequence[NDArray[Any]],
-        rounds: int,
-    ) -> list[RunResult]:
+    def measure(self, question: EndToEndQuestion, libraries: Sequence[Path]) -> list[RunResult]:
         """Check and time each model; see :meth:`MeasuredCostModel.measure_end_to_end`.
 
         Parameters
         ----------
-        models : sequence of WholeModel
-            Those to compare.
+        question : EndToEndQuestion
+            The models to compare, and on what.
         libraries : sequence of Path
             What each was linked into.
-        inputs, expected : sequence of ndarray
-            What to run on, and what each must give.
-        rounds : int
-            Turns of each model.
         """
         contestants: list[_Contestant] = []
         with tempfile.TemporaryDirectory(dir=self._scratch, prefix="model-") as name:
             folder = Path(name)
-            save_arrays(folder / "inputs", list(inputs))
-            save_arrays(folder / "expected", list(expected))
+            save_arrays(folder / "inputs", list(question.inputs))
+            save_arrays(folder / "expected", list(question.expected))
             try:
                 # All processes start at once; none is timed before the last one has loaded.
-                for model in models:
+                for model in question.models:
                     contestants.append(self._enter(model))
                 for contestant, library in zip(contestants, libraries, strict=True):
                     self._load(contestant, library, folder)
-                for turn in range(rounds):
-                    self._turn(contestants, turn, rounds)
+                for turn in range(question.rounds):
+                    self._turn(contestants, turn, question.rounds)
                 for contestant in contestants:
                     self._ask(contestant, Check(), Checked)
             finally:

@@ -10,9 +10,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-
-from numpy.typing import NDArray
 
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import OutputError
@@ -22,7 +19,7 @@ from collage.cost.config import MeasureConfig
 from collage.cost.database.record import Record, RecordKey
 from collage.cost.device import DevicePolicy
 from collage.cost.measure.builder import Builder, BuildJob, BuildResult
-from collage.cost.measure.end_to_end import EndToEndTimer, WholeModel
+from collage.cost.measure.end_to_end import EndToEndQuestion, EndToEndTimer
 from collage.cost.measure.model_builder import ModelJob, ModelResult, compile_models
 from collage.cost.measure.replay import MeasureStats, Question, RecordLookup
 from collage.cost.measure.runner import RunJob, Runner, RunResult
@@ -176,36 +173,26 @@ class Measurer:
         return results
 
     def measure_models(
-        self,
-        models: Sequence[WholeModel],
-        libraries: Sequence[Path],
-        keys: Sequence[RecordKey],
-        inputs: Sequence[NDArray[Any]],
-        expected: Sequence[NDArray[Any]],
-        rounds: int,
+        self, question: EndToEndQuestion, libraries: Sequence[Path], keys: Sequence[RecordKey]
     ) -> list[Record]:
         """Record the end-to-end time of each model, all timed against each other.
 
         Parameters
         ----------
-        models : sequence of WholeModel
-            Those to compare.
+        question : EndToEndQuestion
+            The models to compare, and on what.
         libraries : sequence of Path
             What each was linked into.
         keys : sequence of RecordKey
             Of their records.
-        inputs, expected : sequence of ndarray
-            What to run on, and what each must give.
-        rounds : int
-            Turns of each model.
         """
         timer = EndToEndTimer(self._config, self.scratch(), self._progress, self._policy)
         with self.lock():
             begin = time.perf_counter()
-            results = timer.measure(models, libraries, inputs, expected, rounds)
+            results = timer.measure(question, libraries)
             self._stats.seconds_running += time.perf_counter() - begin
         made = []
-        for model, key, result in zip(models, keys, results, strict=True):
+        for model, key, result in zip(question.models, keys, results, strict=True):
             backends = ",".join(sorted({target.backend for target in model.targets}))
             made.append(self._lookup.keep(_record(key, result, model.description, backends)))
         return made

@@ -19,7 +19,7 @@ from collage.cost.database.jsonl import Database
 from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import END_TO_END, PARTITION, TRANSITION, Record, RecordKey
 from collage.cost.device import Device, policy_for
-from collage.cost.measure.end_to_end import WholeModel
+from collage.cost.measure.end_to_end import EndToEndQuestion, WholeModel
 from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.measure.model_builder import ModelJob, ModelResult
 from collage.cost.measure.replay import MeasureStats, RecordLookup, partition_miss
@@ -30,9 +30,6 @@ from collage.cost.progress import ProgressCallback, ignore
 from collage.cost.workload.workload import Workload
 
 __all__ = ["MeasureStats", "MeasuredCostModel"]
-
-ROUNDS = 5
-"""Turns of each whole model when nobody says how many."""
 
 
 @dataclass(frozen=True)
@@ -175,24 +172,8 @@ class MeasuredCostModel(CostModel):
         costs = self._answer(TRANSITION, workloads, [target] * len(workloads))
         return overheads_from(costs)
 
-    def recorded_end_to_end(
-        self,
-        models: Sequence[WholeModel],
-        inputs: Sequence[NDArray[Any]],
-        expected: Sequence[NDArray[Any]],
-        *,
-        rounds: int = ROUNDS,
-    ) -> list[Record] | None:
+    def recorded_end_to_end(self, question: EndToEndQuestion) -> list[Record] | None:
         """What the log holds of whole models that were timed against each other.
-
-        Parameters
-        ----------
-        models : sequence of WholeModel
-            Those to compare.
-        inputs, expected : sequence of ndarray
-            What to run them on, and what each must give.
-        rounds : int
-            Turns of each model.
 
         Returns
         -------
@@ -205,7 +186,8 @@ class MeasuredCostModel(CostModel):
         ReplayMissError
             With ``replay_only``, naming the first model that the log does not hold.
         """
-        keys = self._end_to_end_keys(models, inputs, expected, rounds)
+        models = question.models
+        keys = self._end_to_end_keys(question)
         records = self._lookup.all_of(keys)
         found = [record for record in records if record is not None]
         if len(found) == len(models):
@@ -237,48 +219,30 @@ class MeasuredCostModel(CostModel):
         return self._site(targets).measurer.compile_models(jobs, targets)
 
     def measure_end_to_end(
-        self,
-        models: Sequence[WholeModel],
-        libraries: Sequence[Path],
-        inputs: Sequence[NDArray[Any]],
-        expected: Sequence[NDArray[Any]],
-        *,
-        rounds: int = ROUNDS,
+        self, question: EndToEndQuestion, libraries: Sequence[Path]
     ) -> list[Record]:
         """Time whole models against each other, alternating between them.
 
         Parameters
         ----------
-        models : sequence of WholeModel
-            Those to compare.
+        question : EndToEndQuestion
+            The models to compare, and on what.
         libraries : sequence of Path
             What each was linked into.
-        inputs : sequence of ndarray
-            What to run them on.
-        expected : sequence of ndarray
-            What each must give, within the configuration's tolerance.
-        rounds : int
-            Turns of each model; one that is hopelessly slower than the best gets fewer.
 
         Returns
         -------
         list of Record
             In the order given; each with its cost and its largest error.
         """
-        keys = self._end_to_end_keys(models, inputs, expected, rounds)
-        measurer = self._site_of(models).measurer
-        return measurer.measure_models(models, libraries, keys, inputs, expected, rounds)
+        measurer = self._site_of(question.models).measurer
+        return measurer.measure_models(question, libraries, self._end_to_end_keys(question))
 
-    def _end_to_end_keys(
-        self,
-        models: Sequence[WholeModel],
-        inputs: Sequence[NDArray[Any]],
-        expected: Sequence[NDArray[Any]],
-        rounds: int,
-    ) -> list[RecordKey]:
-        tensors = f"{_shapes(inputs)} -> {_shapes(expected)}; {rounds} rounds"
-        keys = self._site_of(models).keys
-        return [keys.make(END_TO_END, m.key, tensors, m.targets) for m in models]
+    def _end_to_end_keys(self, question: EndToEndQuestion) -> list[RecordKey]:
+        shapes = f"{_shapes(question.inputs)} -> {_shapes(question.expected)}"
+        tensors = f"{shapes}; {question.rounds} rounds"
+        keys = self._site_of(question.models).keys
+        return [keys.make(END_TO_END, m.key, tensors, m.targets) for m in question.models]
 
     def _site_of(self, models: Sequence[WholeModel]) -> _Site:
         return self._site([target for model in models for target in model.targets])

@@ -38,7 +38,7 @@ from collage.cost.base import Cost, CostStatus
 from collage.cost.database.jsonl import Database
 from collage.cost.database.record import TRANSITION, Record, RecordKey
 from collage.cost.device import CUDA_POLICY, Device
-from collage.cost.measure.end_to_end import WholeModel
+from collage.cost.measure.end_to_end import EndToEndQuestion
 from collage.cost.measure.model_builder import ModelJob, ModelResult
 from collage.cost.measure.scheduler import Measurer
 from collage.cost.models.roofline import RooflineCostModel
@@ -122,14 +122,13 @@ def compile_search_alone(
 
 def record_models(
     self: Measurer,
-    models: Sequence[WholeModel],
+    question: EndToEndQuestion,
     _: Sequence[Path],
     keys: Sequence[RecordKey],
-    *__: Any,
 ) -> list[Record]:
     """In the place of timing whole models: the search's answer is the fastest."""
     made = []
-    for model, key in zip(models, keys, strict=True):
+    for model, key in zip(question.models, keys, strict=True):
         sec = 5e-5 if model.description == "search" else 9e-5
         cost = Cost(CostStatus.VALID, sec, sec / 50, (sec,))
         made.append(self._lookup.keep(Record(key, cost, model.description, "all", 1e-4)))

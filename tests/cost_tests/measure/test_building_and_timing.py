@@ -25,7 +25,7 @@ from collage.cost.database.record import RecordKey
 from collage.cost.device import CPU_POLICY, CUDA_POLICY, Device
 from collage.cost.measure import scheduler as measuring
 from collage.cost.measure.builder import BuildResult
-from collage.cost.measure.end_to_end import WholeModel
+from collage.cost.measure.end_to_end import EndToEndQuestion, WholeModel
 from collage.cost.measure.model_builder import ModelResult
 from collage.cost.measure.replay import MeasureStats, Question, RecordLookup
 from collage.cost.measure.runner import RunJob, Runner, RunResult
@@ -212,13 +212,13 @@ def test_whole_models_are_compiled_before_the_device_is_held(
         def __init__(self, *_: object) -> None:
             pass
 
-        def measure(self, models: Sequence[WholeModel], *_: object) -> list[RunResult]:
+        def measure(self, question: EndToEndQuestion, *_: object) -> list[RunResult]:
             thread = threading.Thread(target=compile_one)
             thread.start()
             time.sleep(0.3)
             order.append("times")
             waiting.append(thread)
-            return [RunResult(Cost(CostStatus.VALID, 1.0, 0.0, (1.0,))) for _ in models]
+            return [RunResult(Cost(CostStatus.VALID, 1.0, 0.0, (1.0,))) for _ in question.models]
 
     waiting: list[threading.Thread] = []
     monkeypatch.setattr(measuring, "EndToEndTimer", Timer)
@@ -228,7 +228,7 @@ def test_whole_models_are_compiled_before_the_device_is_held(
     model = WholeModel("key", "model", (target,))
     key = KeyMaker(context, MeasureConfig(), GPU).make("end_to_end", "key", "", [target])
     made.compile_models([], [target])
-    records = made.measure_models([model], [tmp_path], [key], [], [], 1)
+    records = made.measure_models(EndToEndQuestion([model], [], []), [tmp_path], [key])
     waiting[0].join()
     assert records[0].cost.is_valid
     assert order == ["compiles", "waits", "times", "compiles"]

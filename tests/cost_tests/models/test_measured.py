@@ -23,7 +23,7 @@ from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.database.jsonl import Database
 from collage.cost.device import CPU_POLICY
-from collage.cost.measure.end_to_end import WholeModel
+from collage.cost.measure.end_to_end import EndToEndQuestion, WholeModel
 from collage.cost.models.measured import MeasuredCostModel
 from collage.cost.models.table import TableCostModel
 from collage.cost.progress import ProgressEvent
@@ -248,11 +248,12 @@ def test_whole_models_are_timed_in_alternation_and_replayed(
 
     names = ["right", "sleep", "wrong", "abort"]
     models = [model_of(name) for name in names]
+    question = EndToEndQuestion(models, inputs, expected, rounds=3)
     database = Database(tmp_path / "log.jsonl")
     with MeasuredCostModel(context, database, config, parallel_builds=1) as model:
-        assert model.recorded_end_to_end(models, inputs, expected, rounds=3) is None
+        assert model.recorded_end_to_end(question) is None
         libraries = [build(name) for name in names]
-        records = model.measure_end_to_end(models, libraries, inputs, expected, rounds=3)
+        records = model.measure_end_to_end(question, libraries)
         assert model.stats.measured == 4
     costs = [record.cost for record in records]
     assert [cost.status for cost in costs] == [
@@ -265,11 +266,11 @@ def test_whole_models_are_timed_in_alternation_and_replayed(
     assert len(costs[0].samples_sec) >= 3 * config.min_repeat
     assert len(costs[1].samples_sec) <= config.repeat, "the hopeless one got one turn"
     with MeasuredCostModel(context, database, config, replay_only=True) as model:
-        assert model.recorded_end_to_end(models, inputs, expected, rounds=3) == records
+        assert model.recorded_end_to_end(question) == records
         assert (model.stats.measured, model.stats.from_log) == (0, 4)
-        more = [*models, model_of("slow")]
+        more = dataclasses.replace(question, models=[*models, model_of("slow")])
         with pytest.raises(ReplayMissError, match="'slow'"):
-            model.recorded_end_to_end(more, inputs, expected, rounds=3)
+            model.recorded_end_to_end(more)
 
 
 def test_overheads_are_small_and_measured_once(

@@ -25,7 +25,7 @@ from collage.cost.base import CostStatus
 from collage.cost.config import CudaConfig, MeasureConfig
 from collage.cost.database.jsonl import Database
 from collage.cost.device import CUDA_POLICY
-from collage.cost.measure.end_to_end import WholeModel
+from collage.cost.measure.end_to_end import EndToEndQuestion, WholeModel
 from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.measure.runner import RunJob, Runner
 from collage.cost.models.measured import MeasuredCostModel
@@ -239,7 +239,8 @@ def test_whole_models_are_timed_as_their_user_sees_them(
     models = [WholeModel(name, name, (toy_cuda_target(name),)) for name in jobs]
     libraries = [job.library for job in jobs.values()]
     with MeasuredCostModel(context, Database()) as model:
-        records = model.measure_end_to_end(models, libraries, inputs, expected, rounds=2)
+        question = EndToEndQuestion(models, inputs, expected, rounds=2)
+        records = model.measure_end_to_end(question, libraries)
     right, sleep, launch, fault = (record.cost for record in records)
     assert right.is_valid and right.median_sec < 1e-4
     assert sleep.is_valid and 2.0e-3 <= sleep.median_sec < 2.2e-3

@@ -12,7 +12,7 @@ import pytest
 
 from collage.cost.base import Clocks, CostStatus
 from collage.cost.config import MeasureConfig
-from collage.cost.measure.end_to_end import EndToEndTimer, WholeModel
+from collage.cost.measure.end_to_end import EndToEndQuestion, EndToEndTimer, WholeModel
 from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.worker.build import test_data as make_test_data
 from collage.cost.workload.arrays import load_arrays, save_arrays
@@ -88,8 +88,8 @@ def test_a_whole_model_that_loses_its_device_is_out_and_the_others_are_timed(
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     timer = EndToEndTimer(config, scratch, policy=fragile_policy("fatal"))
-    models = [model(name) for name in jobs]
-    results = timer.measure(models, list(jobs.values()), inputs, expected, 2)
+    question = EndToEndQuestion([model(name) for name in jobs], inputs, expected, rounds=2)
+    results = timer.measure(question, list(jobs.values()))
     statuses = [result.cost.status for result in results]
     assert statuses == [CostStatus.VALID, CostStatus.CRASHED, CostStatus.VALID]
     assert results[0].clocks == Clocks(1980, 3201)
