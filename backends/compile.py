@@ -21,7 +21,7 @@ from collage.backends.contract import (
     NativeBackend,
     members_of,
 )
-from collage.backends.contract.errors import CompileError
+from collage.backends.contract.errors import CompileError, telling_line
 from collage.backends.contract.registry import CodegenFailures, codegen_options
 from collage.backends.devices import common_device
 from collage.backends.link import CompiledLibrary, link
@@ -134,8 +134,9 @@ def _compile_with_tvm(
             return tvm.compile(mod, target=device)
     except (RuntimeError, ValueError, TypeError) as err:
         # An error of ours has lost its type on the way through TVM's compiler.
-        lines = str(err).strip().splitlines() or [type(err).__name__]
-        raise CompileError(f"TVM cannot compile the module: {lines[0]}", value=str(err)) from err
+        raise CompileError(
+            f"TVM cannot compile the module: {telling_line(err)}", value=str(err)
+        ) from err
 
 
 def compile_module(

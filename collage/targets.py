@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import tvm
 
 from collage.backends.contract import BackendTarget, TargetSet
-from collage.backends.contract.errors import BackendUnavailableError, TargetError
+from collage.backends.contract.errors import BackendUnavailableError, TargetError, last_line
 from collage.backends.contract.registry import backend_names, get_backend
 from collage.backends.devices import CPU, DEVICE_KINDS, DeviceKind, device_named, device_of
 
@@ -148,9 +148,8 @@ def _device_target(kind: str, attributes: Mapping[str, Any]) -> tvm.target.Targe
     try:
         return tvm.target.Target(attributes)
     except (ValueError, TypeError, RuntimeError) as err:
-        reason = str(err).strip().splitlines()[-1]
         raise TargetError(
-            f"target {dict(attributes)!r} is not valid: {reason}", value=attributes
+            f"target {dict(attributes)!r} is not valid: {last_line(err)}", value=attributes
         ) from err
 
 

@@ -109,7 +109,15 @@ def telling_line(error: BaseException) -> str:
 
     TVM's messages begin with a stack trace and end with what went wrong.
     """
+    lines = _lines(error)
+    return lines[-1] if lines[0].startswith("Traceback") else lines[0]
+
+
+def last_line(error: BaseException) -> str:
+    """The last line of an error's message, or its type where there is no message."""
+    return _lines(error)[-1]
+
+
+def _lines(error: BaseException) -> list[str]:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if len(lines) > 1 and lines[0].startswith("Traceback"):
-        return lines[-1]
-    return lines[0] if lines else type(error).__name__
+    return lines or [type(error).__name__]

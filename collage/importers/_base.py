@@ -177,17 +177,3 @@ def unknown_input(name: str, known: Sequence[str] | Mapping[str, object]) -> Sha
 def show(shape: Sequence[object]) -> str:
     """A shape as the command line takes it: ``1,3,224,224``."""
     return ",".join(str(d) for d in shape) or "()"
-
-
-def brief(err: BaseException, line: int = 0) -> str:
-    """One line of an error's message, or its type where it has none.
-
-    Parameters
-    ----------
-    err : BaseException
-        Raised by a library.
-    line : int
-        Which line says most: the first, or the last (-1) where a traceback precedes the message.
-    """
-    lines = str(err).strip().splitlines()
-    return lines[line] if lines else type(err).__name__

@@ -15,8 +15,7 @@ import tvm
 from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
-from collage.backends.contract.errors import ModelError
-from collage.importers._base import brief
+from collage.backends.contract.errors import ModelError, last_line
 from collage.importers.onnx_support import node_label
 
 Attributes = dict[str, Any]
@@ -52,7 +51,7 @@ class CheckedImporter(ONNXGraphImporter):
             # Raised between operators; with nodes lost, those are the reason.
             self._require_complete()
             raise ModelError(
-                f"the graph cannot be imported: {brief(err, -1)}", value=str(err)
+                f"the graph cannot be imported: {last_line(err)}", value=str(err)
             ) from err
         self._require_complete()
         return mod
@@ -80,7 +79,7 @@ class CheckedImporter(ONNXGraphImporter):
                 found = super()._convert_operator(op_name, inputs, attrs, opset)
             return self._named(found, name)
         except Exception as err:  # noqa: BLE001 - converters raise anything; each is reported below
-            self._failures.append(f"{name} ({op_name}: {brief(err, -1)})")
+            self._failures.append(f"{name} ({op_name}: {last_line(err)})")
             return self._placeholder(attrs)
 
     def _named(self, expr: Any, name: str) -> Any:

@@ -9,8 +9,8 @@ import onnx
 import onnx.version_converter
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from collage.backends.contract.errors import ModelError
-from collage.importers._base import ImportedModel, Shapes, brief, from_module
+from collage.backends.contract.errors import ModelError, telling_line
+from collage.importers._base import ImportedModel, Shapes, from_module
 from collage.importers.onnx_converter import CheckedImporter
 from collage.importers.onnx_fold import attach_weights, detach_weights, fold, weight_inputs
 from collage.importers.onnx_shapes import concretize, real_inputs
@@ -104,6 +104,6 @@ def _at_least(model: onnx.ModelProto, version: int) -> onnx.ModelProto:
     except (RuntimeError, onnx.version_converter.ConvertError) as err:
         raise ModelError(
             f"the model uses opset {versions[0]}, which cannot be converted to {version}: "
-            f"{brief(err)}",
+            f"{telling_line(err)}",
             value=versions[0],
         ) from err

@@ -7,8 +7,8 @@ from pathlib import Path
 import tvm
 import tvm.script
 
-from collage.backends.contract.errors import ModelError
-from collage.importers._base import ImportedModel, Shapes, brief, from_module, reject_shapes
+from collage.backends.contract.errors import ModelError, telling_line
+from collage.importers._base import ImportedModel, Shapes, from_module, reject_shapes
 
 _HEAD_BYTES = 4096
 
@@ -29,7 +29,7 @@ class RelaxJsonImporter:
         except (ValueError, TypeError, KeyError, RuntimeError, AttributeError) as err:
             # json.JSONDecodeError and UnicodeDecodeError are ValueErrors.
             raise ModelError(
-                f"'{path}' looks like a saved Relax module but cannot be read: {brief(err)}",
+                f"'{path}' looks like a saved Relax module but cannot be read: {telling_line(err)}",
                 value=str(path),
             ) from err
         return _describe(mod, path, self.source_format, shapes)
@@ -60,7 +60,7 @@ class TvmScriptImporter:
             mod = tvm.script.from_source(path.read_text(encoding="utf-8"))
         except Exception as err:  # the file is foreign code and may raise anything
             raise ModelError(
-                f"'{path}' is no TVMScript module: {brief(err)}", value=str(path)
+                f"'{path}' is no TVMScript module: {telling_line(err)}", value=str(path)
             ) from err
         return _describe(mod, path, self.source_format, shapes)
 

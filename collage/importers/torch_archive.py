@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from collage.backends.contract.errors import ModelError, ShapeError
-from collage.importers._base import brief
+from collage.backends.contract.errors import ModelError, ShapeError, telling_line
 
 _FORMAT_FILE = "archive_format"
 _PICKLED_OBJECTS = ("custom_obj_", "opaque_obj_")
@@ -107,5 +106,6 @@ def _require_tensors(data: bytes, path: Path) -> None:
         torch.load(io.BytesIO(data), weights_only=True)
     except Exception as err:  # pickle errors of many kinds; all mean that this is not plain data
         raise ModelError(
-            f"the sample inputs in '{path}' are not plain tensors: {brief(err)}", value=str(path)
+            f"the sample inputs in '{path}' are not plain tensors: {telling_line(err)}",
+            value=str(path),
         ) from err

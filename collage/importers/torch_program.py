@@ -10,9 +10,9 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from collage.backends.contract.errors import ModelError
+from collage.backends.contract.errors import ModelError, telling_line
 from collage.backends.contract.requirements import install_extra
-from collage.importers._base import ImportedModel, Shapes, brief, from_module, reject_shapes
+from collage.importers._base import ImportedModel, Shapes, from_module, reject_shapes
 from collage.importers.torch_archive import is_archive, require_safe
 
 
@@ -40,7 +40,7 @@ class TorchProgramImporter:
                 program = torch.export.load(file)
         except Exception as err:  # torch raises anything, from KeyError to its own errors
             raise ModelError(
-                f"'{path}' cannot be read by torch: {brief(err)}", value=str(path)
+                f"'{path}' cannot be read by torch: {telling_line(err)}", value=str(path)
             ) from err
         return import_exported_program(program, path.stem, shapes)
 
@@ -78,7 +78,9 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
     try:
         mod = translate(program)
     except Exception as err:  # the translator asserts, and raises errors of several kinds
-        raise ModelError(f"the program cannot be imported: {brief(err)}", value=name) from err
+        raise ModelError(
+            f"the program cannot be imported: {telling_line(err)}", value=name
+        ) from err
     _require_inference(mod, name)
     return reject_shapes(shapes, from_module(mod, name=name, source_format="pt2"))
 

@@ -10,7 +10,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from collage.backends.contract.errors import MeasurementError
+from collage.backends.contract.errors import MeasurementError, last_line
 from collage.cost.reference.values import Value
 
 
@@ -67,8 +67,9 @@ def evaluate_call(mod: tvm.IRModule | None, call: relax.Call, args: list[Value])
         typed = [a.astype(str(p.ty.dtype), copy=False) for p, a in zip(params, arrays, strict=True)]
         return _to_numpy(machine["main"](*(tvm.runtime.tensor(a) for a in typed)))
     except (RuntimeError, TypeError, ValueError, AttributeError) as err:
-        first = str(err).strip().splitlines()[-1] if str(err).strip() else type(err).__name__
-        raise MeasurementError(f"the reference cannot run {name}: {first}", value=name) from err
+        raise MeasurementError(
+            f"the reference cannot run {name}: {last_line(err)}", value=name
+        ) from err
 
 
 def _to_numpy(value: object) -> Value:
