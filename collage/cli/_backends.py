@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command(epilog=example("collage backends"))(backends)
+    app.command("backends", epilog=example("collage backends"))(_backends)
 
 
-def backends(json: Json = False, debug: Debug = False) -> None:
+def _backends(json: Json = False, debug: Debug = False) -> None:
     """List the backends: usable or why not, library versions, and target attributes."""
     from collage.backends.contract.registry import backend_names, get_backend
 

@@ -12,10 +12,10 @@ from collage.cli._options import BundleFolder, Debug, Json, example
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command(epilog=example("collage bench resnet50.bundle --repeat 100"))(bench)
+    app.command("bench", epilog=example("collage bench resnet50.bundle --repeat 100"))(_bench)
 
 
-def bench(
+def _bench(
     bundle: BundleFolder,
     repeat: Annotated[int, typer.Option(min=1, help="Timed calls.")] = 50,
     warmup: Annotated[int, typer.Option(min=0, help="Calls before those.")] = 5,

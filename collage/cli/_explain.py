@@ -14,11 +14,12 @@ from collage.cli._options import Debug, example
 
 def add_to(app: typer.Typer) -> None:
     app.command(
-        epilog=example("collage explain resnet50.bundle", "collage explain resnet50.jsonl")
-    )(explain)
+        "explain",
+        epilog=example("collage explain resnet50.bundle", "collage explain resnet50.jsonl"),
+    )(_explain)
 
 
-def explain(
+def _explain(
     source: Annotated[Path, typer.Argument(metavar="BUNDLE|LOG", help="A bundle, or a log.")],
     debug: Debug = False,
 ) -> None:

@@ -37,15 +37,15 @@ def add_to(app: typer.Typer) -> None:
             "collage log resnet50.jsonl", "collage log merge a.jsonl b.jsonl -o all.jsonl"
         ),
     )
-    log.command(epilog=example("collage log resnet50.jsonl"))(summary)
-    log.command(epilog=example("collage log merge a.jsonl b.jsonl -o all.jsonl"))(merge)
+    log.command("summary", epilog=example("collage log resnet50.jsonl"))(_summary)
+    log.command("merge", epilog=example("collage log merge a.jsonl b.jsonl -o all.jsonl"))(_merge)
     app.add_typer(log, name="log")
 
 
 LogFile = Annotated[Path, typer.Argument(metavar="FILE", help="A log of measurements.")]
 
 
-def summary(file: LogFile, json: Json = False, debug: Debug = False) -> None:
+def _summary(file: LogFile, json: Json = False, debug: Debug = False) -> None:
     """What a log holds: records, workloads, backends, devices, failures, unreadable lines."""
     from collage.cost.database.jsonl import Database
 
@@ -96,7 +96,7 @@ def summary(file: LogFile, json: Json = False, debug: Debug = False) -> None:
         line(f"  {problem}")
 
 
-def merge(
+def _merge(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Logs to put together.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The new log.")],
     debug: Debug = False,

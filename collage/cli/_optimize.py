@@ -19,16 +19,17 @@ if TYPE_CHECKING:
 
 def add_to(app: typer.Typer) -> None:
     app.command(
+        "optimize",
         epilog=example(
             "collage optimize resnet50.onnx -t llvm -t onednn -t openblas "
             "--log resnet50.jsonl -o resnet50.bundle",
             "collage optimize bert.onnx -t onednn:layout=plain --shape ids=1,128 -o bert.bundle",
             "collage optimize vit.onnx -t cuda:arch=sm_90a -t cublas --estimate -o vit.bundle",
-        )
-    )(optimize)
+        ),
+    )(_optimize)
 
 
-def optimize(
+def _optimize(
     model: Annotated[
         Path,
         typer.Argument(

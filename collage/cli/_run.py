@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 
 def add_to(app: typer.Typer) -> None:
     app.command(
+        "run",
         epilog=example(
             "collage run resnet50.bundle --input image.npy --output scores.npy",
             "collage run bert.bundle --input ids=ids.npy --input mask=mask.npy --output results/",
-        )
-    )(run)
+        ),
+    )(_run)
 
 
-def run(
+def _run(
     bundle: BundleFolder,
     inputs: Annotated[
         list[str] | None,
@@ -77,6 +78,13 @@ def read_inputs(
     texts: list[str], names: list[str]
 ) -> tuple[list[np.ndarray[Any, Any]], dict[str, np.ndarray[Any, Any]]]:
     """Load ``FILE.npy`` and ``NAME=FILE.npy``; a text is named when it begins with an input's name.
+
+    Parameters
+    ----------
+    texts : list of str
+        As the command line has them.
+    names : list of str
+        The names of the bundle's inputs.
 
     Raises
     ------

@@ -30,6 +30,20 @@ class OnnxImporter:
         return self._parse(path) is not None
 
     def load(self, path: Path, shapes: Shapes) -> ImportedModel:
+        """The model in an ONNX file.
+
+        Parameters
+        ----------
+        path : Path
+            A file that :meth:`recognizes` accepts.
+        shapes : mapping of str to sequence of int
+            Concrete shapes of inputs with open dimensions.
+
+        Raises
+        ------
+        ModelError, ShapeError
+            As :func:`import_onnx`, and for external weights that cannot be read.
+        """
         model = self._parse(path)
         assert model is not None
         try:

@@ -24,6 +24,20 @@ class RelaxJsonImporter:
         return head.startswith(b"{") and b'"root_index"' in head
 
     def load(self, path: Path, shapes: Shapes) -> ImportedModel:
+        """The model in a saved Relax module.
+
+        Parameters
+        ----------
+        path : Path
+            A file that :meth:`recognizes` accepts.
+        shapes : mapping of str to sequence of int
+            Refused when there are any: the module's shapes are known.
+
+        Raises
+        ------
+        ModelError, ShapeError
+            When the file cannot be read, or is no model.
+        """
         try:
             mod = tvm.ir.load_json(path.read_text(encoding="utf-8"))
         except (ValueError, TypeError, KeyError, RuntimeError, AttributeError) as err:
@@ -50,6 +64,20 @@ class TvmScriptImporter:
         return b"ir_module" in _head(path) and b"tvm.script" in _head(path)
 
     def load(self, path: Path, shapes: Shapes) -> ImportedModel:
+        """The model in a TVMScript file, which is run.
+
+        Parameters
+        ----------
+        path : Path
+            A file that :meth:`recognizes` accepts.
+        shapes : mapping of str to sequence of int
+            Refused when there are any: the module's shapes are known.
+
+        Raises
+        ------
+        ModelError, ShapeError
+            When running it was not allowed or fails, or it is no model.
+        """
         if not self._allow_code:
             raise ModelError(
                 f"'{path}' is Python code (TVMScript), which would be run; allow it with "

@@ -26,6 +26,20 @@ class TorchProgramImporter:
         return is_archive(path)
 
     def load(self, path: Path, shapes: Shapes) -> ImportedModel:
+        """The model in a PyTorch exported program.
+
+        Parameters
+        ----------
+        path : Path
+            A file that :meth:`recognizes` accepts.
+        shapes : mapping of str to sequence of int
+            Refused when there are any: a program is exported with its shapes.
+
+        Raises
+        ------
+        ModelError, ShapeError
+            When torch is missing or cannot read it, or it has what cannot be imported.
+        """
         if importlib.util.find_spec("torch") is None:
             raise ModelError(
                 f"'{path}' is a PyTorch exported program, and torch is not installed; "

@@ -103,6 +103,17 @@ class MeasuredCosting(Costing):
         return self._model if self._given is None else nullcontext(self._given)
 
     def comparison(self, imported: Imported, costs: WorkloadCosts, seed: int) -> EndToEndComparison:
+        """A comparison by times.
+
+        Parameters
+        ----------
+        imported : Imported
+            The model.
+        costs : WorkloadCosts
+            Not asked: whole models are timed.
+        seed : int
+            Of the inputs that whole models are run on.
+        """
         assert self._model is not None, "not opened yet"
         inputs = imported.random_inputs(seed)
         return MeasuredComparison(
@@ -146,6 +157,17 @@ class EstimatedCosting(Costing):
         return nullcontext(self._model)
 
     def comparison(self, imported: Imported, costs: WorkloadCosts, seed: int) -> EndToEndComparison:
+        """A comparison by estimates.
+
+        Parameters
+        ----------
+        imported : Imported
+            The model.
+        costs : WorkloadCosts
+            What partitions are estimated to take.
+        seed : int
+            Of nothing: nothing is run.
+        """
         return EstimatedComparison(
             imported.mod,
             imported.graph,

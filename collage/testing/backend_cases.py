@@ -72,7 +72,17 @@ class CompiledCases:
     def run(
         self, index: int, inputs: Sequence[Array], vm: relax.VirtualMachine | None = None
     ) -> list[Array]:
-        """Outputs of one case."""
+        """Outputs of one case.
+
+        Parameters
+        ----------
+        index : int
+            The case's position.
+        inputs : sequence of ndarray
+            As :meth:`PatternCase.inputs` makes them.
+        vm : relax.VirtualMachine, optional
+            From :meth:`new_machine`; by default one that is shared.
+        """
         result = (vm or self._vm)[f"case{index}"](*map(tvm.runtime.tensor, inputs))
         results = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
         return [value.numpy() for value in results]

@@ -66,11 +66,25 @@ class BackendContract:
     @pytest.fixture(scope="class")
     @classmethod
     def backend(cls) -> ExternalBackend:
+        """Override with the backend under test, registered.
+
+        Raises
+        ------
+        NotImplementedError
+            When it is not overridden.
+        """
         raise NotImplementedError("override the fixture 'backend' with a registered backend")
 
     @pytest.fixture(scope="class")
     @classmethod
     def cases(cls) -> list[PatternCase]:
+        """Override with one case per pattern.
+
+        Raises
+        ------
+        NotImplementedError
+            When it is not overridden.
+        """
         raise NotImplementedError("override the fixture 'cases' with one case per pattern")
 
     @pytest.fixture(scope="class")
@@ -118,6 +132,13 @@ class BackendContract:
         cases: list[PatternCase],
         codegen_calls: list[int],
     ) -> CompiledCases:
+        """All cases in one library, compiled once for the whole suite.
+
+        Parameters
+        ----------
+        backend, target, context, cases, codegen_calls
+            Fixtures of this suite.
+        """
         original = type(backend).codegen
 
         def counting(functions, *args):  # type: ignore[no-untyped-def]
@@ -137,7 +158,21 @@ class BackendContract:
         cases: Sequence[PatternCase],
         name: str,
     ) -> Path:
-        """The shared library of some cases, with what it needs beside it."""
+        """The shared library of some cases, with what it needs beside it.
+
+        Parameters
+        ----------
+        backend : ExternalBackend
+            Compiles them.
+        target : BackendTarget
+            Its target.
+        context : BuildContext
+            Where and how to build.
+        cases : sequence of PatternCase
+            Case ``i`` becomes the function ``case<i>``.
+        name : str
+            Of the library's folder.
+        """
         output = context.work_dir.parent / name / "model.so"
         library = compile_module(partition(backend, target, cases), [target], output, context)
         stage_libraries(library, copy=False)

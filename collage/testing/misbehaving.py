@@ -96,6 +96,17 @@ class MisbehavingBackend(ExternalBackend):
     def codegen(
         self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext
     ) -> list[tvm.runtime.Module]:
+        """One static library per function, whose kernel behaves as the target says.
+
+        Parameters
+        ----------
+        functions : sequence of relax.Function
+            Each a ``relu``.
+        target : BackendTarget
+            Names the behaviour.
+        context : BuildContext
+            Where and how to build.
+        """
         behaviour = BEHAVIOURS[target.options.behaviour]
         libraries = []
         for function in functions:

@@ -41,7 +41,13 @@ class RunnerContract:
 
     @pytest.fixture
     def runner(self) -> Runner:
-        """Override with the runner under test; it may be shared between tests."""
+        """Override with the runner under test; it may be shared between tests.
+
+        Raises
+        ------
+        NotImplementedError
+            When it is not overridden.
+        """
         raise NotImplementedError("override the fixture 'runner' with the runner under test")
 
     @pytest.fixture(scope="class")

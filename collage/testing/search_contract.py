@@ -55,12 +55,32 @@ class SearchContract(ABC):
     def search(
         self, graph: DataflowGraph, candidates: Sequence[Candidate], costs: TableCosts
     ) -> Partitioning:
-        """Run the strategy."""
+        """Run the strategy.
+
+        Parameters
+        ----------
+        graph : DataflowGraph
+            What is to be covered.
+        candidates : sequence of Candidate
+            What may cover it.
+        costs : TableCosts
+            What each costs.
+        """
 
     def check(
         self, uses: Sequence[Sequence[int]], table: Mapping[Candidate, float], optimum: float
     ) -> Partitioning:
-        """Search, check the certificate, and compare the cost with the known optimum."""
+        """Search, check the certificate, and compare the cost with the known optimum.
+
+        Parameters
+        ----------
+        uses : sequence of sequence of int
+            What each binding uses, see :meth:`DataflowGraph.from_uses`.
+        table : mapping of Candidate to float
+            Candidates with their costs.
+        optimum : float
+            The least cost of a cover.
+        """
         graph = DataflowGraph.from_uses(uses)
         found = self.search(graph, list(table), TableCosts(table))
         validate(graph, found)

@@ -31,6 +31,13 @@ class CudaPolicy(DevicePolicy):
     session = "collage.cost.worker.cuda.session:CudaSession"
 
     def detect(self) -> Device:
+        """The first GPU.
+
+        Raises
+        ------
+        TargetError
+            When there is none, or no driver or runtime for it.
+        """
         try:
             return self._detect()
         except (BackendUnavailableError, MeasurementError, CudaError) as err:
@@ -62,6 +69,15 @@ class CudaPolicy(DevicePolicy):
         return f"{device.name}, {device.cores} SMs, {device.features}, {device.memory_mib} MiB"
 
     def device_from_key(self, key: str, driver: str) -> Device | None:
+        """The GPU that a log names; None where the key is no GPU's.
+
+        Parameters
+        ----------
+        key : str
+            As :meth:`device_key` gives it.
+        driver : str
+            As the log has it.
+        """
         found = _KEY.fullmatch(key)
         if found is None:
             return None

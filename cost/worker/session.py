@@ -110,6 +110,16 @@ class CpuSession(Session):
         """The first call has done it all."""
 
     def sample(self, machine: relax.VirtualMachine, config: MeasureConfig) -> tuple[float, ...]:
+        """Seconds per call, by the wall clock.
+
+        Parameters
+        ----------
+        machine : relax.VirtualMachine
+            Its inputs are set, and it was called before.
+        config : MeasureConfig
+            How many samples, and how long.
+        """
+
         def time_calls(number: int) -> float:
             if number == 1:
                 # TVM's evaluator makes one call more than it times, too dear for a slow candidate.
@@ -122,4 +132,13 @@ class CpuSession(Session):
     def sample_model(
         self, machine: relax.VirtualMachine, config: MeasureConfig
     ) -> tuple[float, ...]:
+        """As of a candidate: a processor runs both alike.
+
+        Parameters
+        ----------
+        machine : relax.VirtualMachine
+            Its inputs are set, and it was called before.
+        config : MeasureConfig
+            How many samples, and how long.
+        """
         return self.sample(machine, config)

@@ -59,10 +59,27 @@ class JoinByKind(Joiner):
     """
 
     def beside(self, graph: DataflowGraph, nodes: int) -> int:
-        """Only to what the union uses, so that each is grown from its one output."""
+        """Only to what the union uses, so that each is grown from its one output.
+
+        Parameters
+        ----------
+        graph : DataflowGraph
+            Whose bindings are joined.
+        nodes : int
+            Bit mask of the union so far.
+        """
         return union_of(graph.preds, nodes) & ~nodes
 
     def allows(self, graph: DataflowGraph, nodes: int) -> bool:
+        """Whether TVM would fuse a union into one kernel.
+
+        Parameters
+        ----------
+        graph : DataflowGraph
+            Whose bindings are joined.
+        nodes : int
+            Bit mask of a connected set.
+        """
         sub = SubGraph(graph, nodes)
         if sub.exit.bit_count() != 1 or _splits_a_side(graph, nodes):
             return False
@@ -94,6 +111,15 @@ class JoinAdjacent(Joiner):
     """
 
     def allows(self, graph: DataflowGraph, nodes: int) -> bool:
+        """Whether a union holds all or none of a wide operator's neighbours on each side.
+
+        Parameters
+        ----------
+        graph : DataflowGraph
+            Whose bindings are joined.
+        nodes : int
+            Bit mask of a connected set.
+        """
         return not _splits_a_side(graph, nodes)
 
 

@@ -84,6 +84,17 @@ class PycudaTimer:
     def time(
         self, machine: relax.VirtualMachine, calls: int, samples: int, prepare: Prepare
     ) -> list[float]:
+        """Seconds of each sample, between two events around its calls.
+
+        Parameters
+        ----------
+        machine : relax.VirtualMachine
+            Its ``main`` is called.
+        calls, samples : int
+            Calls in a sample; samples.
+        prepare : callable
+            Runs before each sample, outside the time.
+        """
         seconds = []
         for _ in range(samples):
             prepare()
@@ -112,6 +123,17 @@ class TvmTimer:
     def time(
         self, machine: relax.VirtualMachine, calls: int, samples: int, prepare: Prepare
     ) -> list[float]:
+        """Seconds of each sample, from what the evaluator says of one call.
+
+        Parameters
+        ----------
+        machine : relax.VirtualMachine
+            Its ``main`` is called.
+        calls, samples : int
+            Calls in a sample; samples.
+        prepare : callable
+            Runs before each sample, outside the time.
+        """
         tvm_ffi.register_global_func(_PREPARE, lambda *_: prepare(), override=True)
         evaluator = machine.time_evaluator(
             "invoke_stateful", self._device, number=calls, repeat=samples, f_preproc=_PREPARE
