@@ -31,7 +31,7 @@ class RelaxJsonImporter:
         path : Path
             A file that :meth:`recognizes` accepts.
         shapes : mapping of str to sequence of int
-            Refused when there are any: the module's shapes are known.
+            Nothing but what the module's inputs have already.
 
         Raises
         ------
@@ -71,7 +71,7 @@ class TvmScriptImporter:
         path : Path
             A file that :meth:`recognizes` accepts.
         shapes : mapping of str to sequence of int
-            Refused when there are any: the module's shapes are known.
+            Nothing but what the module's inputs have already.
 
         Raises
         ------

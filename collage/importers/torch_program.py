@@ -33,7 +33,7 @@ class TorchProgramImporter:
         path : Path
             A file that :meth:`recognizes` accepts.
         shapes : mapping of str to sequence of int
-            Refused when there are any: a program is exported with its shapes.
+            Nothing but what the program was exported with.
 
         Raises
         ------

@@ -200,7 +200,8 @@ def choose_costing(
     LogError
         When a cost model is given for a replay, in which the log alone answers.
     TargetError
-        When there is no device to measure on.
+        When there is no device to measure on, or a given model measures with another number of
+        threads than the bundle would state.
     """
     if cost_model is None:
         return MeasuredCosting(session, time_budget_sec=time_budget_sec)
@@ -211,6 +212,13 @@ def choose_costing(
             value=type(cost_model).__name__,
         )
     if isinstance(cost_model, MeasuredCostModel):
+        if cost_model.num_threads != session.context.num_threads:
+            raise TargetError(
+                f"the cost model builds and measures with num_threads={cost_model.num_threads}, "
+                f"but the model is optimized for num_threads={session.context.num_threads}: give "
+                "both the same",
+                value=cost_model.num_threads,
+            )
         return MeasuredCosting(session, given=cost_model)
     return EstimatedCosting(session, cost_model)
 

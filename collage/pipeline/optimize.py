@@ -75,7 +75,9 @@ def optimize(
     cost_model : CostModel, optional
         Asked for costs in place of measuring, for example a
         :class:`~collage.cost.models.roofline.RooflineCostModel` on a machine without the device.
-        Nothing is run then, and the end-to-end comparison is between estimates.
+        Nothing is run then, and the end-to-end comparison is between estimates. A
+        :class:`~collage.cost.models.measured.MeasuredCostModel` measures in place of the default
+        one; its ``num_threads`` must be the same.
     progress : callable, optional
         Informed of every step, as a :class:`~collage.cost.progress.ProgressEvent`.
 

@@ -125,6 +125,11 @@ class MeasuredCostModel(CostModel):
         """The log in use."""
         return self._lookup.database
 
+    @property
+    def num_threads(self) -> int:
+        """Threads of what is built and timed; 0 for all cores."""
+        return self._context.num_threads
+
     def device(self, targets: Sequence[BackendTarget]) -> Device:
         """What measurements for these targets are made on.
 

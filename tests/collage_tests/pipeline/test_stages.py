@@ -163,6 +163,19 @@ def test_an_optimization_with_a_measured_model_reports_measurements(
     assert row.note == "" and report.outputs_max_rel_diff is not None
 
 
+def test_a_measured_model_with_another_number_of_threads_is_refused(
+    module: tvm.IRModule, session: Session
+) -> None:
+    """The bundle would state one number, and its kernels run with the other."""
+    with (
+        MeasuredCostModel(session.context, config=CONFIG) as model,
+        pytest.raises(TargetError, match=r"num_threads=1, but .* num_threads=2: give") as caught,
+    ):
+        collage.optimize(module, TARGETS, cost_model=model, num_threads=2)
+    assert caught.value.value == 1
+    assert model.stats.measured == 0
+
+
 def test_a_search_finds_a_cover_beside_the_baselines(session: Session, imported: Imported) -> None:
     events: list[ProgressEvent] = []
     costs = costs_of(imported, Flat(tvm=1.0, openblas=0.1))
