@@ -78,7 +78,9 @@ class RooflineCostModel(CostModel):
     """
 
     def __init__(
-        self, spec: DeviceSpec | None = None, rooflines: Mapping[str, Roofline] | None = None
+        self,
+        spec: DeviceSpec | None = None,
+        rooflines: Mapping[str, Roofline] | None = None,
     ) -> None:
         self._spec = spec
         self._rooflines = dict(rooflines or {})
@@ -87,6 +89,13 @@ class RooflineCostModel(CostModel):
         self, workloads: Sequence[Workload], targets: Sequence[BackendTarget]
     ) -> list[Cost]:
         """The estimated cost of each workload on the target at the same position; always valid.
+
+        Parameters
+        ----------
+        workloads : sequence of Workload
+            What is asked about.
+        targets : sequence of BackendTarget
+            What each would run on, by position.
 
         Raises
         ------

@@ -54,7 +54,15 @@ class TableCostModel(CostModel):
     def estimate(
         self, workloads: Sequence[Workload], targets: Sequence[BackendTarget]
     ) -> list[Cost]:
-        """What the table says of each workload on the target at the same position."""
+        """What the table says of each workload on the target at the same position.
+
+        Parameters
+        ----------
+        workloads : sequence of Workload
+            What is asked about.
+        targets : sequence of BackendTarget
+            What each would run on, by position.
+        """
         return [
             self._answer(workload, target)
             for workload, target in zip(workloads, targets, strict=True)
