@@ -2,8 +2,8 @@
 
 A backend subclasses :class:`ExternalBackend` (it brings a library) or :class:`NativeBackend` (it
 compiles through TVM), and has whatever it can do besides as one of the abilities, which are small
-protocols: :class:`Tunable`, :class:`BundlesLibraries` and so on. It is known by its name in the
-:mod:`~collage.backends.contract.registry`; a :class:`BackendTarget` is that name with options and a
+protocols: :class:`Tunable`, :class:`BundlesLibraries` and so on. It is known by the name that
+:func:`register_backend` files it under; a :class:`BackendTarget` is that name with options and a
 device, a :class:`TargetSet` what one module is compiled for. Failures are types of
 :mod:`~collage.backends.contract.errors`.
 """
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collage.backends.contract.context import NUM_THREADS_ALL, BuildContext
     from collage.backends.contract.kernels import Precision, Roofline
     from collage.backends.contract.patterns import Match, PatternTriple, Predicate, Verdict, always
+    from collage.backends.contract.registry import backend_names, get_backend, register_backend
     from collage.backends.contract.requirements import Availability, LibraryRequirement
     from collage.backends.contract.target import BackendTarget
     from collage.backends.contract.target_set import TargetSet, is_native, members_of
@@ -65,8 +66,11 @@ _HOMES = {
     "Tunable": "abilities",
     "Verdict": "patterns",
     "always": "patterns",
+    "backend_names": "registry",
+    "get_backend": "registry",
     "is_native": "target_set",
     "members_of": "target_set",
+    "register_backend": "registry",
 }
 
 __all__ = [
@@ -96,8 +100,11 @@ __all__ = [
     "Tunable",
     "Verdict",
     "always",
+    "backend_names",
+    "get_backend",
     "is_native",
     "members_of",
+    "register_backend",
 ]
 
 

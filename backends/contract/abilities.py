@@ -25,7 +25,16 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class JudgesRegions(Protocol):
-    """Refuses partitions for what only a whole region shows."""
+    """Refuses partitions for what only a whole region shows.
+
+    Examples
+    --------
+    >>> class Mine:
+    ...     def accepts_region(self, operators, target):
+    ...         return Verdict.yes() if len(operators) > 1 else Verdict.no("a single operator")
+    >>> isinstance(Mine(), JudgesRegions), Mine().accepts_region([], None).reason
+    (True, 'a single operator')
+    """
 
     def accepts_region(self, operators: Sequence[relax.Expr], target: BackendTarget) -> Verdict:
         """Whether operators that the patterns accepted one by one may be a partition together.
@@ -44,7 +53,17 @@ class JudgesRegions(Protocol):
 
 @runtime_checkable
 class RefusesPartitions(Protocol):
-    """Has a library that alone can tell, while it compiles, what it does not take."""
+    """Has a library that alone can tell, while it compiles, what it does not take.
+
+    Examples
+    --------
+    >>> class Mine:
+    ...     def refusals(self, functions, target, context):
+    ...         large = [f for f in functions if len(f.params) > 8]
+    ...         return {f.attrs["global_symbol"]: "takes 8 inputs at the most" for f in large}
+    >>> isinstance(Mine(), RefusesPartitions)
+    True
+    """
 
     def refusals(
         self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext
@@ -68,7 +87,16 @@ class RefusesPartitions(Protocol):
 
 @runtime_checkable
 class Precompiles(Protocol):
-    """Has sources that every one of its libraries takes in, such as a runtime."""
+    """Has sources that every one of its libraries takes in, such as a runtime.
+
+    Examples
+    --------
+    >>> from collage.backends.contract import get_backend, members_of
+    >>> import tvm
+    >>> target = BackendTarget.of("onednn", tvm.target.Target("llvm"))
+    >>> [backend.name for backend, _ in members_of(Precompiles, [target])]
+    ['onednn']
+    """
 
     def compilations(self, target: BackendTarget, context: BuildContext) -> Sequence[Compilation]:
         """What ``codegen`` compiles whatever the functions are.
@@ -94,6 +122,14 @@ class Tunable(Protocol):
     that begins to use a GPU holds a lock of the driver for a quarter of a second (of an H200's,
     release 580), and every other process waits: one for each candidate is what a search must not
     start.
+
+    Examples
+    --------
+    >>> class Mine:
+    ...     def tune(self, functions, target, context):
+    ...         pass  # Times kernels and keeps choices in a collage.backends.storage.TuningStore.
+    >>> isinstance(Mine(), Tunable)
+    True
     """
 
     def tune(
@@ -124,7 +160,16 @@ class Tunable(Protocol):
 
 @runtime_checkable
 class BundlesLibraries(Protocol):
-    """Links against shared libraries that a bundle takes along."""
+    """Links against shared libraries that a bundle takes along.
+
+    Examples
+    --------
+    >>> class Mine:
+    ...     def shared_libraries(self, target):
+    ...         return [Path("/opt/fast/libfast.so")]
+    >>> isinstance(Mine(), BundlesLibraries)
+    True
+    """
 
     def shared_libraries(self, target: BackendTarget) -> Sequence[Path]:
         """The libraries to link against and to ship in the bundle's ``lib/``."""
@@ -133,7 +178,17 @@ class BundlesLibraries(Protocol):
 
 @runtime_checkable
 class RequiresLibraries(Protocol):
-    """Links against shared libraries that are too large, or too bound to a driver, to ship."""
+    """Links against shared libraries that are too large, or too bound to a driver, to ship.
+
+    Examples
+    --------
+    >>> class Mine:
+    ...     def required_libraries(self, target):
+    ...         place = Path("/opt/fast/libfast.so.1")
+    ...         return [LibraryRequirement("libfast.so.1", "1.2", "fast", place)]
+    >>> isinstance(Mine(), RequiresLibraries)
+    True
+    """
 
     def required_libraries(self, target: BackendTarget) -> Sequence[LibraryRequirement]:
         """The libraries to link against that the machine must have.
@@ -145,7 +200,18 @@ class RequiresLibraries(Protocol):
 
 @runtime_checkable
 class NeedsRuntime(Protocol):
-    """Has partitions that something besides the linked library runs."""
+    """Has partitions that something besides the linked library runs.
+
+    Examples
+    --------
+    >>> class Mine:
+    ...     def runtime(self, target):
+    ...         return "fast-engine"
+    ...     def load_runtime(self, name):
+    ...         import fast_engine
+    >>> isinstance(Mine(), NeedsRuntime)
+    True
+    """
 
     def runtime(self, target: BackendTarget) -> str:
         """The name of what runs its partitions; empty when nothing more is needed.
@@ -170,6 +236,14 @@ class LimitsCapture(Protocol):
     """Has entry points that, for some targets, cannot be captured into a CUDA graph.
 
     Those of other backends can, after one call.
+
+    Examples
+    --------
+    >>> class Mine:
+    ...     def cuda_graph_safe(self, target):
+    ...         return False  # It waits for the device in between.
+    >>> isinstance(Mine(), LimitsCapture)
+    True
     """
 
     def cuda_graph_safe(self, target: BackendTarget) -> bool:

@@ -29,7 +29,14 @@ PARTITION_ATTR = "collage.backend"
 
 
 class Granularity(enum.Enum):
-    """How far a backend may join its composites into one partition."""
+    """How far a backend may join its composites into one partition.
+
+    Examples
+    --------
+    >>> from collage.backends.contract import get_backend
+    >>> [get_backend(name).granularity.value for name in ("onednn", "openblas")]
+    ['graph', 'operator']
+    """
 
     OPERATOR = "operator"
     """Every composite is a partition of its own."""
@@ -38,7 +45,15 @@ class Granularity(enum.Enum):
 
 
 class Backend(ABC):
-    """What every backend has; subclass :class:`ExternalBackend` or ``NativeBackend``."""
+    """What every backend has; subclass :class:`ExternalBackend` or ``NativeBackend``.
+
+    Examples
+    --------
+    >>> from collage.backends.contract import get_backend
+    >>> onednn = get_backend("onednn")
+    >>> onednn.device, onednn.granularity.value, onednn.parse_options({"layout": "nhwc"})
+    ('cpu', 'graph', OnednnOptions(layout='nhwc'))
+    """
 
     name: ClassVar[str]
     device: ClassVar[str] = "cpu"
@@ -94,7 +109,22 @@ class Backend(ABC):
 
 
 class ExternalBackend(Backend):
-    """A backend with its own code generator, reached as Relax BYOC's ``relax.ext.<name>``."""
+    """A backend with its own code generator, reached as Relax BYOC's ``relax.ext.<name>``.
+
+    Examples
+    --------
+    >>> from tvm.relax.dpl import is_op, wildcard
+    >>> class Silu(ExternalBackend):
+    ...     name = "silu"
+    ...     def probe(self):
+    ...         return Availability(True, {"silu": "1.0"})
+    ...     def patterns(self, target):
+    ...         return [PatternTriple("silu.silu", is_op("relax.nn.silu")(wildcard()))]
+    ...     def codegen(self, functions, target, context):
+    ...         return []  # One static library, as collage.backends.toolchain makes it.
+    >>> Silu().granularity, Silu().constants_as_arguments
+    (<Granularity.OPERATOR: 'operator'>, False)
+    """
 
     constants_as_arguments: ClassVar[bool] = False
     """Whether constants of more than one element reach the functions as trailing parameters.
@@ -136,7 +166,14 @@ class ExternalBackend(Backend):
 
 
 class NativeBackend(Backend):
-    """A backend that compiles through TVM: its partitions become scheduled tensor programs."""
+    """A backend that compiles through TVM: its partitions become scheduled tensor programs.
+
+    Examples
+    --------
+    >>> from collage.backends.contract import get_backend
+    >>> isinstance(get_backend("tvm"), NativeBackend)
+    True
+    """
 
     @abstractmethod
     def lower(

@@ -31,6 +31,12 @@ class BuildContext:
         :mod:`collage.backends.storage.tuning_store`; the cache folder has it in any case.
     replay : bool
         Time nothing while compiling: a choice that was not made before is an error.
+
+    Examples
+    --------
+    >>> context = BuildContext(Path("cache"), Path("scratch"), num_threads=4)
+    >>> context.num_threads, context.cxx, context.replay
+    (4, 'g++', False)
     """
 
     cache_dir: Path

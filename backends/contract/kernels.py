@@ -7,7 +7,13 @@ from dataclasses import dataclass
 
 
 class Precision(enum.Enum):
-    """How a backend computes with float32 tensors; other tensors it computes with as they are."""
+    """How a backend computes with float32 tensors; other tensors it computes with as they are.
+
+    Examples
+    --------
+    >>> Precision.TF32.reduced, Precision.TF32X3.reduced
+    (True, False)
+    """
 
     FLOAT32 = "float32"
     """With all of their digits."""
@@ -36,6 +42,11 @@ class Roofline:
         Of the arithmetic limit.
     memory : float
         Of the bandwidth.
+
+    Examples
+    --------
+    >>> Roofline(matmul=0.8)
+    Roofline(matmul=0.8, convolution=0.5, attention=0.5, memory=0.7)
     """
 
     matmul: float = 0.50

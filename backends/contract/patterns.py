@@ -11,7 +11,16 @@ from tvm.relax.dpl import DFPattern
 
 @dataclass(frozen=True)
 class Verdict:
-    """A predicate's answer: yes, or no with a reason a user can read."""
+    """A predicate's answer: yes, or no with a reason a user can read.
+
+    Examples
+    --------
+    >>> bool(Verdict.yes())
+    True
+    >>> verdict = Verdict.no("only float32 is supported")
+    >>> bool(verdict), verdict.reason
+    (False, 'only float32 is supported')
+    """
 
     accepted: bool
     reason: str = ""
@@ -39,6 +48,13 @@ class Match:
     annotated : mapping of str to relax.Expr
         The expressions matched by the triple's named sub-patterns. A variable bound inside the
         dataflow block stands for itself; constants are ``tvm.ir.GenericConst``.
+
+    Examples
+    --------
+    >>> x = relax.Var("x", relax.TensorType((8, 8), "float32"))
+    >>> match = Match(relax.op.nn.relu(x), {"input": x})
+    >>> match.root.op.name, match.annotated["input"].name
+    ('relax.nn.relu', 'x')
     """
 
     root: relax.Expr
@@ -49,7 +65,14 @@ Predicate = Callable[[Match], Verdict]
 
 
 def always(_: Match) -> Verdict:
-    """Predicate that accepts every match."""
+    """Predicate that accepts every match.
+
+    Examples
+    --------
+    >>> x = relax.Var("x", relax.TensorType((8, 8), "float32"))
+    >>> bool(always(Match(x, {})))
+    True
+    """
     return Verdict.yes()
 
 
@@ -59,6 +82,15 @@ class PatternTriple:
 
     ``name`` is ``<backend>.<what>``; ``annotations`` names sub-patterns for the predicate. In a
     backend's list a later triple has a higher priority, as in ``relax.backend.register_patterns``.
+
+    Examples
+    --------
+    >>> from tvm.relax.dpl import is_op, wildcard
+    >>> def large(match):
+    ...     size = match.root.ty.shape[0]
+    ...     return Verdict.yes() if size >= 1024 else Verdict.no(f"{size} rows are too few")
+    >>> PatternTriple("mine.relu", is_op("relax.nn.relu")(wildcard()), large).name
+    'mine.relu'
     """
 
     name: str

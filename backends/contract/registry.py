@@ -78,6 +78,15 @@ def get_backend(name: str) -> Backend:
     ------
     TargetError
         When there is none; lists those there are.
+
+    Examples
+    --------
+    >>> get_backend("onednn").name
+    'onednn'
+    >>> get_backend("onednnn")
+    Traceback (most recent call last):
+        ...
+    collage.backends.contract.errors.TargetError: there is no backend 'onednnn'; known backends: ...
     """
     _load_builtin_and_entry_points()
     if name not in _backends:
@@ -87,7 +96,13 @@ def get_backend(name: str) -> Backend:
 
 
 def backend_names() -> list[str]:
-    """Names of all backends, built-in first, then in order of registration."""
+    """Names of all backends, built-in first, then in order of registration.
+
+    Examples
+    --------
+    >>> backend_names()[:3]
+    ['tvm', 'onednn', 'openblas']
+    """
     _load_builtin_and_entry_points()
     return list(_backends)
 

@@ -25,6 +25,16 @@ class Availability:
 
     ``versions`` maps each library to its version; they are part of every measurement's key.
     ``remedy`` is a command line that mends an absence, for example ``pip install ...``.
+
+    Examples
+    --------
+    >>> Availability(True, {"libfast": "1.2"}).usable
+    True
+    >>> from collage.backends.contract.errors import BackendUnavailableError
+    >>> def versions():
+    ...     raise BackendUnavailableError("libfast is not here", remedy="pip install libfast")
+    >>> Availability.of(versions).remedy
+    'pip install libfast'
     """
 
     usable: bool
@@ -73,6 +83,13 @@ class LibraryRequirement(RequiredLibrary, frozen=True):
     ----------
     path : Path
         Where it lies there.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> place = Path("/usr/lib/libfast.so.1")
+    >>> LibraryRequirement("libfast.so.1", "1.2", "fast", place).soname
+    'libfast.so.1'
     """
 
     path: Path

@@ -29,6 +29,16 @@ class BackendTarget:
         The TVM target compiled for, for example ``llvm -mcpu=...``.
     options : object
         An instance of the backend's ``options_type`` (a frozen dataclass).
+
+    Examples
+    --------
+    >>> target = BackendTarget.of("onednn", tvm.target.Target("llvm"), {"layout": "nhwc"})
+    >>> target.option_dict(), target.implementation.name
+    ({'layout': 'nhwc'}, 'onednn')
+    >>> BackendTarget.of("onednn", target.device, {"colour": "red"})
+    Traceback (most recent call last):
+        ...
+    collage.backends.contract.errors.TargetError: target 'onednn' has no attribute 'colour'; ...
     """
 
     backend: str

@@ -30,6 +30,14 @@ class TargetSet(Sequence[BackendTarget]):
     ------
     TargetError
         When the targets are not for one and the same device.
+
+    Examples
+    --------
+    >>> import tvm
+    >>> cpu = tvm.target.Target("llvm")
+    >>> targets = TargetSet.of([BackendTarget.of(name, cpu) for name in ("onednn", "tvm")])
+    >>> targets.names, targets.device, targets.named("onednn") in targets.external
+    (('tvm', 'onednn'), cpu, True)
     """
 
     native: BackendTarget
@@ -109,7 +117,15 @@ class TargetSet(Sequence[BackendTarget]):
 
 
 def is_native(target: BackendTarget) -> bool:
-    """Whether a target's backend compiles through TVM itself."""
+    """Whether a target's backend compiles through TVM itself.
+
+    Examples
+    --------
+    >>> import tvm
+    >>> cpu = tvm.target.Target("llvm")
+    >>> [is_native(BackendTarget.of(name, cpu)) for name in ("tvm", "onednn")]
+    [True, False]
+    """
     return isinstance(target.implementation, NativeBackend)
 
 
@@ -125,6 +141,15 @@ def members_of(
         :mod:`~collage.backends.contract.abilities`.
     targets : iterable of BackendTarget
         Their order is kept.
+
+    Examples
+    --------
+    >>> import tvm
+    >>> from collage.backends.contract import BundlesLibraries
+    >>> cpu = tvm.target.Target("llvm")
+    >>> targets = [BackendTarget.of(name, cpu) for name in ("tvm", "onednn", "openblas")]
+    >>> [backend.name for backend, _ in members_of(BundlesLibraries, targets)]
+    ['onednn', 'openblas']
     """
     members = [(target.implementation, target) for target in targets]
     return [(backend, target) for backend, target in members if isinstance(backend, kind)]

@@ -41,6 +41,11 @@ def device_of(target: tvm.target.Target) -> DeviceKind:
     ------
     TargetError
         When it is none of those supported; lists them.
+
+    Examples
+    --------
+    >>> device_of(tvm.target.Target("llvm"))
+    cpu
     """
     for kind in DEVICE_KINDS:
         if kind.target_kind == target.kind.name:
@@ -59,6 +64,15 @@ def device_named(name: str) -> DeviceKind:
     ------
     TargetError
         When there is none of that name; lists those there are.
+
+    Examples
+    --------
+    >>> device_named("cuda").target_kind
+    'cuda'
+    >>> device_named("vulkan")
+    Traceback (most recent call last):
+        ...
+    collage.backends.contract.errors.TargetError: there is no kind of device 'vulkan'; ...
     """
     for kind in DEVICE_KINDS:
         if kind.name == name:
@@ -74,6 +88,12 @@ def common_device(targets: Iterable[BackendTarget]) -> DeviceKind:
     ------
     TargetError
         When they are for devices of several kinds.
+
+    Examples
+    --------
+    >>> cpu = tvm.target.Target("llvm")
+    >>> common_device([BackendTarget.of(name, cpu) for name in ("tvm", "onednn")])
+    cpu
     """
     kinds = {device_of(target.device) for target in targets}
     if len(kinds) > 1:

@@ -32,6 +32,14 @@ class DeviceKind(ABC):
         Whether its libraries want images with their channels last, and parallel products combined.
     has_attention : bool
         Whether its libraries run attention as one operator; otherwise it is taken apart.
+
+    Examples
+    --------
+    >>> from collage.backends.devices import CPU, CUDA
+    >>> CUDA.complete({"arch": "sm_90a"})["arch"], CUDA.compiles_beside, CPU.compiles_beside
+    ('sm_90a', True, False)
+    >>> CPU.architecture(tvm.target.Target({"kind": "llvm", "mcpu": "znver4"}))
+    'znver4'
     """
 
     name: ClassVar[str]

@@ -27,6 +27,12 @@ def lock_path(device: DeviceKind) -> Path:
 
     Each GPU has its own: searches that see different GPUs (``CUDA_VISIBLE_DEVICES``) do not wait
     for each other.
+
+    Examples
+    --------
+    >>> from collage.backends.devices import CPU
+    >>> lock_path(CPU).name
+    'collage-...-cpu.lock'
     """
     user = os.getuid() if hasattr(os, "getuid") else 0
     return Path(tempfile.gettempdir()) / f"collage-{user}-{device.lock_name()}.lock"
@@ -47,6 +53,13 @@ def exclusive(device: DeviceKind, waiting: Callable[[], None] | None = None) -> 
     ------
     MeasurementError
         When the other one does not let go within an hour.
+
+    Examples
+    --------
+    >>> from collage.backends.devices import CPU
+    >>> with exclusive(CPU, lambda: print("another process is measuring")):
+    ...     print("nobody else times anything here now")
+    nobody else times anything here now
     """
     path, poll_sec = lock_path(device), device.lock_poll_sec
     lock = FileLock(path)

@@ -40,6 +40,13 @@ class TuningRecord:
         90).
     result : mapping
         What was found, in the backend's terms. Large parts stand as references to blobs.
+
+    Examples
+    --------
+    >>> gpu = {"name": "NVIDIA H200", "compute_capability": 90}
+    >>> record = TuningRecord("mine", 1, {"rows": 64}, gpu, {"algorithm": 3})
+    >>> TuningRecord.from_value(json.loads(record.to_json())) == record
+    True
     """
 
     backend: str
@@ -125,6 +132,12 @@ class BlobReference:
         How many bytes.
     in_log : bool
         Whether the log holds them; the machine's cache folder holds all.
+
+    Examples
+    --------
+    >>> plan = BlobReference.of(b"a serialized plan")
+    >>> plan.size, plan.is_of(b"a serialized plan"), plan.is_of(b"another one")
+    (17, True, False)
     """
 
     sha256: str

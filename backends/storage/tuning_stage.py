@@ -25,6 +25,29 @@ class TuningStage(ABC, Generic[Question, Answer]):
     ----------
     store : TuningStore
         What was found before, and where findings go.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> class Algorithms(TuningStage[int, int]):
+    ...     device = {"name": "NVIDIA H200", "compute_capability": 90}
+    ...     def key(self, question):
+    ...         return {"rows": question}
+    ...     def describe(self, question):
+    ...         return f"{question} rows"
+    ...     def read(self, question, record):
+    ...         return record.result["algorithm"]
+    ...     def measure(self, questions, failed):
+    ...         print("times", questions)
+    ...         for rows in questions:
+    ...             self.record(rows, {"algorithm": rows % 8})
+    ...         return {rows: rows % 8 for rows in questions}
+    >>> stage = Algorithms(TuningStore("mine", 1, Path("cache/kernels.jsonl")))
+    >>> stage.answers([64, 67])
+    times [64, 67]
+    {64: 0, 67: 3}
+    >>> stage.answers([67])
+    {67: 3}
     """
 
     replay_must_know = True

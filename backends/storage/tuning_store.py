@@ -49,6 +49,16 @@ class TuningStore:
     ------
     LogError
         When a file that is there cannot be read.
+
+    Examples
+    --------
+    >>> store = TuningStore("mine", 1, Path("cache/kernels.jsonl"))
+    >>> gpu = {"name": "NVIDIA H200", "compute_capability": 90}
+    >>> store.append({"rows": 64}, gpu, {"algorithm": 3})
+    >>> store.find({"rows": 64}, {"compute_capability": 90}).result
+    {'algorithm': 3}
+    >>> store.find({"rows": 65}, gpu) is None
+    True
     """
 
     def __init__(
@@ -287,6 +297,13 @@ def read_findings(path: Path) -> list[TuningRecord]:
     ------
     LogError
         When the file is there and cannot be read.
+
+    Examples
+    --------
+    >>> path = Path("kernels.jsonl")
+    >>> TuningStore("mine", 1, path).append({"rows": 64}, {"name": "NVIDIA H200"}, {"algorithm": 3})
+    >>> [(found.backend, found.result) for found in read_findings(path)]
+    [('mine', {'algorithm': 3})]
     """
     found = FindingsFile(path)
     found.refresh()

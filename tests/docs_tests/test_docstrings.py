@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import inspect
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,11 @@ import pytest
 PACKAGES = (
     "collage",
     "collage.transform",
+    "collage.backends.contract",
+    "collage.backends.devices",
+    "collage.backends.storage",
     "collage.cost",
     "collage.search",
-    "collage.cost",
 )
 """Whose every public name has an example."""
 
@@ -26,7 +30,10 @@ def public() -> Iterator[Any]:
     for package in map(importlib.import_module, PACKAGES):
         for name in package.__all__:
             value = getattr(package, name)
-            if callable(value):
+            # Constants and aliases of types have a line below them, exceptions their reason.
+            if inspect.isfunction(value) or (
+                inspect.isclass(value) and not issubclass(value, BaseException)
+            ):
                 full = f"{package.__name__}.{name}"
                 yield pytest.param(full, value, id=full)
 
@@ -36,6 +43,7 @@ def test_has_examples_that_hold(
     name: str, value: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     home = vars(sys.modules[value.__module__])
     tests = [t for t in doctest.DocTestFinder().find(value, name, globs=home) if t.examples]
     assert any(test.name == name for test in tests), f"{name} has no example"
