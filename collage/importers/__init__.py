@@ -58,6 +58,17 @@ def load_model(
         code without ``allow_code``.
     ShapeError
         A missing, unknown or contradictory shape.
+
+    Examples
+    --------
+    >>> import onnx.parser
+    >>> net = onnx.parser.parse_model(
+    ...     '''<ir_version: 8, opset_import: ["" : 17]>
+    ...     net (float[batch, 8] x) => (float[batch, 8] y) { y = Relu(x) }'''
+    ... )
+    >>> model = load_model(net, shapes={"x": (4, 8)})
+    >>> model.inputs
+    (TensorInfo(name='x', shape=(4, 8), dtype='float32'),)
     """
     shapes = dict(shapes or {})
     if isinstance(source, str | Path):

@@ -31,6 +31,14 @@ class ImportedModel:
         In the order of ``main``'s parameters and results, under the model's own names.
     source_format : str
         ``onnx``, ``pt2``, ``relax-json``, ``tvmscript`` or ``module``.
+
+    Examples
+    --------
+    >>> from collage.importers import load_model
+    >>> from collage.testing import graph
+    >>> model = load_model(graph([(2, 8)], lambda emit, x: relax.op.exp(x)))
+    >>> model.source_format, model.outputs[0].shape
+    ('module', (2, 8))
     """
 
     name: str

@@ -66,6 +66,16 @@ def normalize(mod: tvm.IRModule) -> tvm.IRModule:
     ------
     ModelError
         When ``main`` has control flow.
+
+    Examples
+    --------
+    A SiLU that an exporter has spelled out:
+
+    >>> from tvm.relax import op
+    >>> from collage.testing import graph
+    >>> mod = graph([(8,)], lambda emit, x: op.multiply(x, emit(op.sigmoid(x))))
+    >>> [str(b.value.op.name) for b in normalize(mod)["main"].body.blocks[0].bindings]
+    ['relax.nn.silu']
     """
     mod = constants.share_constants(mod)
     mod = relax.transform.EliminateCommonSubexpr()(mod)

@@ -33,6 +33,14 @@ def align_weights(function: relax.Function) -> relax.Function:
         ``c`` of shape (N, K). The code generators take the permutation for a layout: nothing is
         moved at run time. ``function`` itself where there is no such product; otherwise to be
         normalized.
+
+    Examples
+    --------
+    >>> from collage.testing import constant, graph
+    >>> main = graph([(1, 8)], lambda emit, x: relax.op.matmul(x, constant(8, 3)))["main"]
+    >>> aligned = align_weights(main)
+    >>> aligned.body.blocks[0].bindings[0].value.args[1].op.name
+    'relax.permute_dims'
     """
     changed = False
     blocks = []

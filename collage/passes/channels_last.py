@@ -48,6 +48,14 @@ def to_channels_last(mod: tvm.IRModule) -> tvm.IRModule:
     -------
     tvm.IRModule
         ``mod`` itself where ``main`` has no ``nn.conv2d`` in NCHW.
+
+    Examples
+    --------
+    >>> from collage.rewrite import flat_bindings, op_name
+    >>> from collage.testing import constant, graph
+    >>> mod = graph([(1, 3, 8, 8)], lambda emit, x: relax.op.nn.conv2d(x, constant(4, 3, 3, 3)))
+    >>> [op_name(value) for var, value in flat_bindings(to_channels_last(mod)["main"])]
+    ['permute_dims', 'nn.conv2d', 'permute_dims']
     """
     function = mod["main"]
     bindings = flat_bindings(function)

@@ -69,6 +69,17 @@ def combine_parallel_matmul(mod: tvm.IRModule, least: int = 2) -> tvm.IRModule:
     -------
     tvm.IRModule
         ``mod`` itself where there are none.
+
+    Examples
+    --------
+    >>> from collage.rewrite import flat_bindings, op_name
+    >>> from collage.testing import constant, graph
+    >>> def two_layers(emit, x):
+    ...     left, right = (emit(relax.op.matmul(x, constant(8, 8))) for _ in range(2))
+    ...     return relax.op.add(left, right)
+    >>> mod = combine_parallel_matmul(graph([(4, 8)], two_layers))
+    >>> [op_name(value) or "item" for var, value in flat_bindings(mod["main"])]
+    ['matmul', 'split', 'item', 'item', 'add']
     """
     function = mod["main"]
     bindings = flat_bindings(function)

@@ -61,6 +61,15 @@ def expand_attention(mod: tvm.IRModule) -> tvm.IRModule:
         Without attention operators, except windowed ones and those of other element types; to be
         normalized again, for permutations now meet permutations. ``mod`` itself where there are
         none.
+
+    Examples
+    --------
+    >>> from collage.rewrite import flat_bindings
+    >>> from collage.testing import graph
+    >>> mod = graph([(1, 4, 2, 8)] * 3, lambda emit, q, k, v: relax.op.nn.attention(q, k, v))
+    >>> names = [op_name(value) for var, value in flat_bindings(expand_attention(mod)["main"])]
+    >>> [name for name in names if name not in ("permute_dims", "")]
+    ['matmul', 'multiply', 'nn.softmax', 'matmul']
     """
     values = (b.value for block in mod["main"].body.blocks for b in block.bindings)
     return apply_rules(mod, _RULES) if any(op_name(v) in _RULES for v in values) else mod

@@ -34,6 +34,16 @@ def extract(mod: tvm.IRModule, graph: DataflowGraph, candidate: Candidate) -> tv
     -------
     tvm.IRModule
         ``main`` has the candidate's inputs as parameters, and its outputs as result.
+
+    Examples
+    --------
+    >>> from collage.targets import resolve_targets
+    >>> from collage.testing import graph
+    >>> (native,) = resolve_targets(["llvm"])
+    >>> mod = graph([(8,)], lambda emit, x: relax.op.abs(emit(relax.op.exp(x))))
+    >>> alone = extract(mod, DataflowGraph.from_function(mod["main"]), Candidate(0b10, native))
+    >>> sorted(var.name_hint for var in alone.get_global_vars())
+    ['main', 'tvm_0']
     """
     inputs, outputs = boundary(graph, candidate.nodes)
     params = [relax.Var(f"p{i}", var.ty) for i, var in enumerate(inputs)]
@@ -59,6 +69,18 @@ def lower(mod: tvm.IRModule, graph: DataflowGraph, partitioning: Partitioning) -
     tvm.IRModule
         External partitions carry ``Codegen`` and hold ``Composite`` functions; native ones carry
         the attribute ``collage.backend``.
+
+    Examples
+    --------
+    >>> from collage.search import make_partitioning
+    >>> from collage.targets import resolve_targets
+    >>> from collage.testing import graph
+    >>> (native,) = resolve_targets(["llvm"])
+    >>> mod = graph([(8,)], lambda emit, x: relax.op.abs(emit(relax.op.exp(x))))
+    >>> dataflow = DataflowGraph.from_function(mod["main"])
+    >>> apart = make_partitioning(dataflow, [Candidate(0b01, native), Candidate(0b10, native)])
+    >>> sorted(var.name_hint for var in lower(mod, dataflow, apart).get_global_vars())
+    ['main', 'tvm_0', 'tvm_1']
     """
     func = mod["main"]
     params = [relax.Var(p.name, p.ty) for p in func.params]
@@ -73,7 +95,16 @@ def lower(mod: tvm.IRModule, graph: DataflowGraph, partitioning: Partitioning) -
 
 
 def partition_names(partitioning: Partitioning) -> dict[str, Candidate]:
-    """The name of each partition's function, in executable order; inline ones have none."""
+    """The name of each partition's function, in executable order; inline ones have none.
+
+    Examples
+    --------
+    >>> from collage.targets import resolve_targets
+    >>> native, onednn = resolve_targets(["llvm", "onednn"])
+    >>> parts = [Candidate(0b001, native), Candidate(0b010, onednn), Candidate(0b100, native)]
+    >>> list(partition_names(Partitioning(tuple(parts))))
+    ['tvm_0', 'onednn_0', 'tvm_1']
+    """
     names: dict[str, Candidate] = {}
     counts: dict[str, int] = {}
     for candidate in partitioning.candidates:

@@ -28,7 +28,16 @@ Rules = Mapping[str, tuple[Rule, ...]]
 
 
 def merge_rules(families: Sequence[Rules]) -> dict[str, tuple[Rule, ...]]:
-    """One table from several; for one operator, earlier families are asked first."""
+    """One table from several; for one operator, earlier families are asked first.
+
+    Examples
+    --------
+    >>> def first(scope, call): ...
+    >>> def second(scope, call): ...
+    >>> merged = merge_rules([{"add": (first,)}, {"add": (second,), "exp": (second,)}])
+    >>> merged["add"] == (first, second), sorted(merged)
+    (True, ['add', 'exp'])
+    """
     merged: dict[str, tuple[Rule, ...]] = {}
     for family in families:
         for name, rules in family.items():
@@ -50,6 +59,20 @@ def apply_rules(mod: tvm.IRModule, rules: Rules) -> tvm.IRModule:
     ------
     ModelError
         When ``main`` has control flow: there is no single dataflow block then.
+
+    Examples
+    --------
+    The exponential of a logarithm is the value itself:
+
+    >>> from tvm.relax import op
+    >>> from collage.testing import graph
+    >>> def exp_of_log(scope, call):
+    ...     log = scope.call(call.args[0], "log")
+    ...     return None if log is None else log.args[0]
+    >>> mod = graph([(8,)], lambda emit, x: op.nn.relu(emit(op.exp(emit(op.log(x))))))
+    >>> mod = apply_rules(mod, {"exp": (exp_of_log,)})
+    >>> [op_name(value) for var, value in flat_bindings(mod["main"])][0]
+    'nn.relu'
     """
     for _ in range(_MAX_ROUNDS):
         mod, changed = _one_round(mod, rules)
@@ -67,6 +90,15 @@ def map_constants(mod: tvm.IRModule, replace: Callable[[relax.Expr], relax.Expr]
         ``main`` is straight-line code.
     replace : callable
         Gives what takes the place of an inline constant.
+
+    Examples
+    --------
+    >>> from tvm.relax import op
+    >>> from collage.testing import graph
+    >>> mod = graph([(8,)], lambda emit, x: op.add(x, relax.const(1.0)))
+    >>> mod = map_constants(mod, lambda one: relax.const(2.0))
+    >>> float(flat_bindings(mod["main"])[0][1].args[1].value.numpy())
+    2.0
     """
     return _one_round(mod, {}, replace)[0]
 

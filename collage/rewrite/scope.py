@@ -21,6 +21,21 @@ class Scope:
         The builder of the new function.
     functions : mapping of str to tvm.tirx.PrimFunc
         The module's tensor programs by name, for ``call_tir``.
+
+    Examples
+    --------
+    A rule that looks up, and makes more than one operator:
+
+    >>> from collage.rewrite import apply_rules
+    >>> from collage.testing import graph
+    >>> def negated(scope, call):
+    ...     if not scope.comes_from(call.args[0], "exp"):
+    ...         return None
+    ...     return relax.op.nn.relu(scope.emit(relax.op.negative(call.args[0])))
+    >>> mod = graph([(8,)], lambda emit, x: relax.op.abs(emit(relax.op.exp(x))))
+    >>> mod = apply_rules(mod, {"abs": (negated,)})
+    >>> [op_name(value) for var, value in flat_bindings(mod["main"]) if op_name(value)]
+    ['exp', 'negative', 'nn.relu']
     """
 
     def __init__(
@@ -139,6 +154,13 @@ def flat_bindings(function: relax.Function) -> list[tuple[relax.Var, relax.Expr]
     ------
     ModelError
         On a branch or an inner function.
+
+    Examples
+    --------
+    >>> from collage.testing import graph
+    >>> mod = graph([(8,)], lambda emit, x: relax.op.abs(emit(relax.op.exp(x))))
+    >>> [op_name(value) for var, value in flat_bindings(mod["main"])]
+    ['exp', 'abs']
     """
     found: list[tuple[relax.Var, relax.Expr]] = []
     for block in function.body.blocks:
@@ -155,7 +177,15 @@ def flat_bindings(function: relax.Function) -> list[tuple[relax.Var, relax.Expr]
 
 
 def primfuncs(mod: tvm.IRModule) -> dict[str, tvm.tirx.PrimFunc]:
-    """A module's tensor programs by name."""
+    """A module's tensor programs by name.
+
+    Examples
+    --------
+    >>> from collage.testing import graph
+    >>> mod = graph([(8,)], lambda emit, x: relax.op.exp(x))
+    >>> len(primfuncs(mod)), len(primfuncs(relax.transform.LegalizeOps()(mod)))
+    (0, 1)
+    """
     return {
         str(var.name_hint): func
         for var, func in mod.functions.items()
@@ -174,6 +204,14 @@ def count_uses(
         See :func:`flat_bindings`.
     output : relax.Expr
         The function's result.
+
+    Examples
+    --------
+    >>> from collage.testing import graph
+    >>> main = graph([(8,)], lambda emit, x: relax.op.add(x, emit(relax.op.exp(x))))["main"]
+    >>> uses = count_uses(flat_bindings(main), main.body.body)
+    >>> uses[main.params[0]]
+    2
     """
     uses: dict[relax.Var, int] = {}
 
@@ -210,6 +248,13 @@ def map_leaves(expr: relax.Expr, leaf: Callable[[relax.Expr], relax.Expr]) -> re
         A binding's value.
     leaf : callable
         Gives what takes the place of a variable or constant.
+
+    Examples
+    --------
+    >>> x, y = (relax.Var(name, relax.TensorType((8,), "float32")) for name in "xy")
+    >>> changed = map_leaves(relax.op.add(x, x), lambda leaf: y)
+    >>> [str(argument.name) for argument in changed.args]
+    ['y', 'y']
     """
     children = _children(expr)
     if not children:

@@ -24,6 +24,11 @@ class Rejection:
         Name of the pattern triple.
     reason : str
         One line a user can read.
+
+    Examples
+    --------
+    >>> Rejection(3, "onednn", "onednn.conv2d", "dilated").reason
+    'dilated'
     """
 
     node: int
@@ -34,7 +39,13 @@ class Rejection:
 
 @dataclass(frozen=True)
 class Found:
-    """What a rule found: candidates, and matches it had to turn down."""
+    """What a rule found: candidates, and matches it had to turn down.
+
+    Examples
+    --------
+    >>> Found(rejections=(Rejection(3, "onednn", "onednn.conv2d", "dilated"),)).candidates
+    ()
+    """
 
     candidates: tuple[Candidate, ...] = ()
     rejections: tuple[Rejection, ...] = ()

@@ -13,6 +13,17 @@ class AcceptedRule(PartitionRule):
 
     Patterns judge operators one by one; this is for what only a whole region shows, for example
     that it holds no work worth an engine.
+
+    Examples
+    --------
+    TVM takes every region, and so do backends that do not judge them:
+
+    >>> from collage.search.rules import OpKindRule
+    >>> from collage.targets import resolve_targets
+    >>> (tvm,) = resolve_targets(["llvm"])
+    >>> rule = AcceptedRule(OpKindRule(tvm))
+    >>> [candidate.nodes for candidate in rule.find(DataflowGraph.from_uses([[], [0]])).candidates]
+    [1, 2]
     """
 
     def __init__(self, rule: PartitionRule) -> None:

@@ -17,7 +17,19 @@ WIDE = 2
 
 
 class Joiner(ABC):
-    """Says which unions of adjacent candidates make sense (a combiner rule of the RFC)."""
+    """Says which unions of adjacent candidates make sense (a combiner rule of the RFC).
+
+    Examples
+    --------
+    Unions of two bindings at most:
+
+    >>> class JoinPairs(Joiner):
+    ...     def allows(self, graph, nodes):
+    ...         return nodes.bit_count() <= 2
+    >>> chain = DataflowGraph.from_uses([[], [0], [1]])
+    >>> JoinPairs().allows(chain, 0b011), JoinPairs().allows(chain, 0b111)
+    (True, False)
+    """
 
     def beside(self, graph: DataflowGraph, nodes: int) -> int:
         """Where a union may grow to: by default to whatever it uses or is used by.
@@ -56,6 +68,17 @@ class JoinByKind(Joiner):
       and whatever is injective on the side;
     - element-wise, broadcast and injective operators among themselves;
     - the same before a reduction.
+
+    Examples
+    --------
+    Elementwise operators may be one kernel, which has one output:
+
+    >>> fork = DataflowGraph.from_uses([[], [0], [0]])
+    >>> JoinByKind().allows(fork, 0b111)
+    False
+    >>> chain = DataflowGraph.from_uses([[], [0], [1]])
+    >>> JoinByKind().allows(chain, 0b111)
+    True
     """
 
     def beside(self, graph: DataflowGraph, nodes: int) -> int:
@@ -108,6 +131,14 @@ class JoinAdjacent(Joiner):
     """Adjacent composites of a backend with graph granularity.
 
     A wide operator is not joined with some of its neighbours on a side, see :func:`_splits_a_side`.
+
+    Examples
+    --------
+    Of three operators that read one value, all or none are joined with it:
+
+    >>> wide = DataflowGraph.from_uses([[], [0], [0], [0]])
+    >>> JoinAdjacent().allows(wide, 0b0011), JoinAdjacent().allows(wide, 0b1111)
+    (False, True)
     """
 
     def allows(self, graph: DataflowGraph, nodes: int) -> bool:
@@ -148,6 +179,11 @@ class CombineLimits:
         Unions grown from one candidate; later ones are dropped.
     sub_graph : SubGraphLimits
         What every union must keep within.
+
+    Examples
+    --------
+    >>> CombineLimits(max_parts=6, max_per_seed=24).sub_graph.allow_taps
+    True
     """
 
     max_parts: int
@@ -171,6 +207,17 @@ class CombineRule(PartitionRule):
         How far to combine.
     name : str
         For explanations.
+
+    Examples
+    --------
+    >>> from collage.search.rules import OpKindRule
+    >>> from collage.targets import resolve_targets
+    >>> (tvm,) = resolve_targets(["llvm"])
+    >>> limits = CombineLimits(max_parts=2, max_per_seed=8)
+    >>> rule = CombineRule(OpKindRule(tvm), JoinByKind(), limits, "pairs")
+    >>> chain = DataflowGraph.from_uses([[], [0], [1]])
+    >>> [list(bits(candidate.nodes)) for candidate in rule.find(chain).candidates]
+    [[0, 1], [1, 2]]
     """
 
     def __init__(

@@ -10,7 +10,17 @@ from collage.search.rules._base import Found, PartitionRule
 
 
 class CompositeRule(PartitionRule):
-    """Each of a rule's candidates as one composite function of the given name."""
+    """Each of a rule's candidates as one composite function of the given name.
+
+    Examples
+    --------
+    >>> from collage.search.rules import OpKindRule
+    >>> from collage.targets import resolve_targets
+    >>> (tvm,) = resolve_targets(["llvm"])
+    >>> rule = CompositeRule(OpKindRule(tvm), "mine.exp")
+    >>> rule.find(DataflowGraph.from_uses([[]])).candidates[0].composites
+    (Composite(name='mine.exp', nodes=1),)
+    """
 
     def __init__(self, rule: PartitionRule, name: str) -> None:
         self.rule = rule

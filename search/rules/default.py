@@ -83,6 +83,17 @@ class MatchRule(PartitionRule):
     """Each match of each of a backend's patterns, the highest priority first.
 
     Kept with the graph once found: greedy, single-backend and full searches all begin with them.
+
+    Examples
+    --------
+    >>> from tvm.relax import op
+    >>> from collage.targets import resolve_targets
+    >>> from collage.testing import graph
+    >>> tvm, onednn = resolve_targets(["llvm", "onednn"])
+    >>> mod = graph([(4, 8)], lambda emit, x: op.exp(emit(op.nn.relu(x))))
+    >>> found = MatchRule(onednn).find(DataflowGraph.from_function(mod["main"]))
+    >>> sorted((candidate.rule, candidate.nodes) for candidate in found.candidates)
+    [('onednn.exp', 2), ('onednn.relu', 1)]
     """
 
     def __init__(self, target: BackendTarget) -> None:

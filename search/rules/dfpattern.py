@@ -19,6 +19,19 @@ class DFPatternRule(PartitionRule):
     The nodes of a match are the bindings that call patterns and tuple-item patterns matched, as in
     ``FuseOpsByPattern``. A match whose inner values are used outside is turned down, which TVM
     leaves to each predicate.
+
+    Examples
+    --------
+    >>> from tvm.relax import dpl, op
+    >>> from collage.backends.contract import always
+    >>> from collage.targets import resolve_targets
+    >>> from collage.testing import graph
+    >>> tvm, onednn = resolve_targets(["llvm", "onednn"])
+    >>> exp = PatternTriple("mine.exp", dpl.is_op("relax.exp")(dpl.wildcard()), always)
+    >>> mod = graph([(4, 8)], lambda emit, x: op.exp(emit(op.nn.relu(x))))
+    >>> found = DFPatternRule(exp, onednn).find(DataflowGraph.from_function(mod["main"]))
+    >>> [candidate.nodes for candidate in found.candidates]
+    [2]
     """
 
     def __init__(self, triple: PatternTriple, target: BackendTarget) -> None:

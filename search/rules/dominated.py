@@ -20,6 +20,18 @@ class UndominatedRule(PartitionRule):
     but it spares a search most of its measurements. Where the operator reads a second value (a
     residual sum), nothing is left out, nor are the groups that TVM's own fusion makes: with those,
     what is kept always covers the graph.
+
+    Examples
+    --------
+    >>> from collage.search.rules import CombineLimits, CombineRule, JoinByKind
+    >>> from collage.search.rules import OpKindRule, UnionRule
+    >>> from collage.targets import resolve_targets
+    >>> (tvm,) = resolve_targets(["llvm"])
+    >>> singles = OpKindRule(tvm)
+    >>> pairs = CombineRule(singles, JoinByKind(), CombineLimits(2, 8), "pairs")
+    >>> both = UndominatedRule(UnionRule([singles, pairs]))
+    >>> [candidate.nodes for candidate in both.find(DataflowGraph.from_uses([[], [0]])).candidates]
+    [2, 3]
     """
 
     def __init__(self, rule: PartitionRule) -> None:

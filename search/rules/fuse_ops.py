@@ -14,7 +14,16 @@ FUSE_OPS = "fuse_ops"
 
 
 class FuseOpsRule(PartitionRule):
-    """Each group that ``FuseOps`` would make of the whole graph, for a native backend."""
+    """Each group that ``FuseOps`` would make of the whole graph, for a native backend.
+
+    Examples
+    --------
+    >>> from collage.targets import resolve_targets
+    >>> (tvm,) = resolve_targets(["llvm"])
+    >>> chain = DataflowGraph.from_uses([[], [0], [1]])
+    >>> [candidate.nodes for candidate in FuseOpsRule(tvm).find(chain).candidates]
+    [7]
+    """
 
     def __init__(self, target: BackendTarget) -> None:
         self.target = target

@@ -19,6 +19,17 @@ class HostRule(PartitionRule):
     ----------
     target : BackendTarget
         Whose device runs ``main``.
+
+    Examples
+    --------
+    >>> from tvm.relax import op
+    >>> from collage.targets import resolve_targets
+    >>> from collage.testing import graph
+    >>> (tvm,) = resolve_targets(["llvm"])
+    >>> mod = graph([(4, 8)], lambda emit, x: op.exp(emit(op.reshape(x, (32,)))))
+    >>> found = HostRule(tvm).find(DataflowGraph.from_function(mod["main"]))
+    >>> [(candidate.nodes, candidate.inline) for candidate in found.candidates]
+    [(1, True)]
     """
 
     def __init__(self, target: BackendTarget) -> None:

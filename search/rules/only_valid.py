@@ -9,7 +9,19 @@ from collage.search.subgraph import SubGraph, SubGraphLimits
 
 
 class OnlyValidRule(PartitionRule):
-    """A rule's candidates that are convex, within limits, and take tensors only."""
+    """A rule's candidates that are convex, within limits, and take tensors only.
+
+    Examples
+    --------
+    >>> from collage.search.rules import FuseOpsRule
+    >>> from collage.targets import resolve_targets
+    >>> (tvm,) = resolve_targets(["llvm"])
+    >>> rule = OnlyValidRule(FuseOpsRule(tvm), SubGraphLimits(max_nodes=2))
+    >>> len(rule.find(DataflowGraph.from_uses([[], [0]])).candidates)
+    1
+    >>> len(rule.find(DataflowGraph.from_uses([[], [0], [1]])).candidates)
+    0
+    """
 
     def __init__(self, rule: PartitionRule, limits: SubGraphLimits) -> None:
         self.rule = rule

@@ -13,7 +13,16 @@ COMPUTING_KINDS = frozenset(OpKind) - {OpKind.HOST, OpKind.TUPLE}
 
 
 class OpKindRule(PartitionRule):
-    """Each operator of certain kinds as a candidate of its own, for a native backend."""
+    """Each operator of certain kinds as a candidate of its own, for a native backend.
+
+    Examples
+    --------
+    >>> from collage.targets import resolve_targets
+    >>> (tvm,) = resolve_targets(["llvm"])
+    >>> found = OpKindRule(tvm).find(DataflowGraph.from_uses([[], [0]]))
+    >>> [(candidate.nodes, candidate.rule) for candidate in found.candidates]
+    [(1, 'kind.elemwise'), (2, 'kind.elemwise')]
+    """
 
     def __init__(self, target: BackendTarget, kinds: Collection[OpKind] = COMPUTING_KINDS) -> None:
         self.target = target

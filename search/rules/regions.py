@@ -31,6 +31,11 @@ class RegionLimits:
         Branching blocks in all.
     max_cuts : int
         Places at which a maximal region is cut into a prefix, a suffix and stretches between.
+
+    Examples
+    --------
+    >>> RegionLimits(max_cuts=2)
+    RegionLimits(max_joined=3, max_small_per_composite=12, max_blocks=256, max_cuts=2)
     """
 
     max_joined: int = 3
@@ -50,6 +55,21 @@ class RegionsRule(PartitionRule):
       inception blocks), with and without the operator they part from;
     - the maximal regions of ``MergeCompositeFunctions``;
     - those cut where a single value passes through: prefixes, suffixes, stretches between cuts.
+
+    Examples
+    --------
+    >>> from tvm.relax import op
+    >>> from collage.search.rules import MatchRule
+    >>> from collage.targets import resolve_targets
+    >>> from collage.testing import constant, graph
+    >>> tvm, onednn = resolve_targets(["llvm", "onednn"])
+    >>> mod = graph(
+    ...     [(4, 8)],
+    ...     lambda emit, x: op.matmul(emit(op.matmul(x, constant(8, 8))), constant(8, 8)),
+    ... )
+    >>> found = RegionsRule(MatchRule(onednn)).find(DataflowGraph.from_function(mod["main"]))
+    >>> [(candidate.nodes, len(candidate.composites)) for candidate in found.candidates]
+    [(1, 1), (2, 1), (3, 2)]
     """
 
     def __init__(self, rule: PartitionRule, limits: RegionLimits | None = None) -> None:

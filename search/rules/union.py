@@ -9,7 +9,18 @@ from collage.search.rules._base import Found, PartitionRule, distinct
 
 
 class UnionRule(PartitionRule):
-    """Everything that several rules find; of equal candidates the first rule's is kept."""
+    """Everything that several rules find; of equal candidates the first rule's is kept.
+
+    Examples
+    --------
+    >>> from collage.search.rules import FuseOpsRule, OpKindRule
+    >>> from collage.targets import resolve_targets
+    >>> (tvm,) = resolve_targets(["llvm"])
+    >>> rule = UnionRule([FuseOpsRule(tvm), OpKindRule(tvm)])
+    >>> found = rule.find(DataflowGraph.from_uses([[], [0]]))
+    >>> [(candidate.nodes, candidate.rule) for candidate in found.candidates]
+    [(3, 'fuse_ops'), (1, 'kind.elemwise'), (2, 'kind.elemwise')]
+    """
 
     def __init__(self, rules: Sequence[PartitionRule]) -> None:
         self.rules = tuple(rules)

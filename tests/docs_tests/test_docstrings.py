@@ -20,7 +20,12 @@ PACKAGES = (
     "collage.backends.devices",
     "collage.backends.storage",
     "collage.cost",
+    "collage.importers",
+    "collage.normalize",
+    "collage.passes",
+    "collage.rewrite",
     "collage.search",
+    "collage.search.rules",
 )
 """Whose every public name has an example."""
 
