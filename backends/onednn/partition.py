@@ -19,7 +19,7 @@ from collage.backends.relax.static_shape import tensor_dtype, tensor_shape
 Handler = Callable[["Importer", relax.Call], "Tensor | list[Tensor]"]
 
 HANDLERS: dict[str, Handler] = {}
-"""Importers by Relax operator; filled by ``operators_*.py`` through :func:`handles`."""
+"""Importers by Relax operator; filled by ``operators/`` through :func:`handles`."""
 
 handles = registration(HANDLERS)
 """Decorator: register the importer of Relax operators (their names without ``relax.``)."""

@@ -14,7 +14,7 @@ from tvm import relax
 from tvm.relax.dpl import is_op, wildcard
 
 from collage.backends.contract import Match, PatternTriple, Predicate, Verdict
-from collage.backends.onednn.operators_elementwise import BINARY, UNARY
+from collage.backends.onednn.operators.elementwise import BINARY, UNARY
 from collage.backends.relax.patterns import (
     Chain,
     all_of,

@@ -8,15 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from tvm import relax
 
-from collage.backends.onednn import operators_elementwise, operators_movement, operators_nn
+from collage.backends.onednn import operators  # noqa: F401 - registers them
 from collage.backends.onednn.fuse import optimize
 from collage.backends.onednn.graph import Graph, Node, Tensor
 from collage.backends.onednn.options import LAYOUTS, OnednnOptions
 from collage.backends.onednn.partition import import_function
 from collage.backends.toolchain import native
-
-_IMPORTERS = (operators_nn, operators_elementwise, operators_movement)
-"""Modules that register importers when they are imported."""
 
 _PLAN_VERSION = 1
 
