@@ -34,8 +34,9 @@ Array = NDArray[np.float64]
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     output = tmp_path_factory.mktemp("epilogue") / "epilogue.so"
     toolkit = find_toolkit().include
-    folders = [f"-I{folder}" for folder in (SOURCE.parent, TEMPLATES, toolkit, toolkit / "cccl")]
-    flags = [*include_flags(), *folders]
+    stand_ins = SOURCE.parents[1]  # cuda_on_host.h
+    folders = (stand_ins, TEMPLATES, toolkit, toolkit / "cccl")
+    flags = [*include_flags(), *(f"-I{folder}" for folder in folders)]
     command = ["g++", "-std=c++17", "-O1", "-w", "-shared", "-fPIC", *flags]
     subprocess.run([*command, "-o", str(output), str(SOURCE)], check=True)
     return ctypes.CDLL(str(output))
