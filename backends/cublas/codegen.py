@@ -55,6 +55,19 @@ def choose_algorithms(
 ) -> dict[Problem, Choice]:
     """The algorithms that the target's options ask to be measured, by product; else none.
 
+    Parameters
+    ----------
+    partitions : sequence of Partition
+        Their products are measured, each distinct one once.
+    target : BackendTarget
+        Names the architecture, and whether to measure.
+    library : LibraryRequirement
+        cublasLt.
+    include : Path
+        Folder of ``cublasLt.h``.
+    context : BuildContext
+        Where to build and what to remember choices in.
+
     Raises
     ------
     CodegenError

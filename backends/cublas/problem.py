@@ -100,6 +100,13 @@ class Product:
 def matrix_views(lhs: View, rhs: View, result: View | None = None) -> tuple[View, View, View]:
     """:func:`~collage.backends.relax.strided_views.matmul_views` of operands that are no vectors.
 
+    Parameters
+    ----------
+    lhs, rhs : View
+        Of two axes or more; those in front are batch axes.
+    result : View, optional
+        Of the product; contiguous when it is not given.
+
     Raises
     ------
     UnsupportedProblemError

@@ -81,7 +81,17 @@ class Choice:
 
 
 def compile_source(name: str, include: Path, context: BuildContext) -> Path:
-    """Compile one of this backend's C++ files, once per content."""
+    """Compile one of this backend's C++ files, once per content.
+
+    Parameters
+    ----------
+    name : str
+        A file of the templates.
+    include : Path
+        Folder of ``cublasLt.h``.
+    context : BuildContext
+        Compiler and cache folder.
+    """
     return source_compilation(name, include, context).run()
 
 

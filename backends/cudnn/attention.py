@@ -125,6 +125,11 @@ def attention_of_operator(
         Query, key and value, (batch, length, heads, width); a ``permute_dims`` is folded.
     root : relax.Expr
         The call, or a ``permute_dims`` of it.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        When it has a window, or a bias or dtype that cuDNN does not take.
     """
     attrs = call.attrs
     if attrs.window_size is not None:
@@ -153,6 +158,11 @@ def attention_of_chain(
         ``permute_dims`` is folded.
     root : relax.Expr
         The last product, or a ``permute_dims`` of it.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        When an operand does not have four dimensions.
     """
     query, key, value = (operand_view(operand) for operand in operands)
     if any(len(view.shape) != 4 for view in (query, key, value)):

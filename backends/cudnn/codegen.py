@@ -53,6 +53,19 @@ def compile_functions(
 ) -> tvm.runtime.Module:
     """Compile all partitions of one IRModule.
 
+    Parameters
+    ----------
+    functions : sequence of relax.Function
+        Each holds one composite.
+    options : CudnnOptions
+        Of the target.
+    compute_capability : int
+        Of the GPU to run on, for example 90.
+    installation : Installation
+        What the runtime is compiled with.
+    context : BuildContext
+        Where to build and what to remember plans in.
+
     Raises
     ------
     CodegenError
@@ -73,6 +86,11 @@ def plan_functions(
 ) -> tuple[Module, list[Plan | None]]:
     """Read partitions, and build the plans of their graphs where a GPU is here; kept in the cache.
 
+    Parameters
+    ----------
+    functions, options, compute_capability, installation, context
+        As :func:`compile_functions` takes them.
+
     Raises
     ------
     CodegenError
@@ -87,7 +105,15 @@ def plan_functions(
 
 
 def render_table(options: CudnnOptions, graphs: Sequence[Graph]) -> str:
-    """The C source that defines graphs for the planner."""
+    """The C source that defines graphs for the planner.
+
+    Parameters
+    ----------
+    options : CudnnOptions
+        They decide how plans are chosen.
+    graphs : sequence of Graph
+        In the order of the table.
+    """
     template = source_templates(TEMPLATES, _FILTERS).get_template("table.c.jinja")
     return template.render(graphs=graphs, options=options)
 

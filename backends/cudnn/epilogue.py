@@ -75,6 +75,15 @@ def activation_of(root: relax.Expr) -> Activation | None:
 def check_bias(shape: tuple[int, ...], result: tuple[int, ...], axis: int) -> None:
     """Check that a bias has one value per index of the result's axis.
 
+    Parameters
+    ----------
+    shape : tuple of int
+        Of the bias.
+    result : tuple of int
+        Shape of what it is added to.
+    axis : int
+        Of the result; its channels.
+
     Raises
     ------
     UnsupportedProblemError

@@ -83,7 +83,10 @@ def find_installation() -> Installation:
 def compile_source(name: str, installation: Installation, context: BuildContext) -> Path:
     """One of the runtime's sources as an object, compiled once per content and version.
 
-    The parameters are those of :func:`source_compilation`.
+    Parameters
+    ----------
+    name, installation, context
+        As :func:`source_compilation` takes them.
     """
     return source_compilation(name, installation, context).run()
 

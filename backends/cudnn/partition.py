@@ -48,6 +48,15 @@ def read_partition(
 ) -> Partition:
     """Read a ``Codegen`` function that holds one composite.
 
+    Parameters
+    ----------
+    function : relax.Function
+        Its constants have become parameters, but for scalars.
+    options : CudnnOptions
+        Of the target.
+    compute_capability : int
+        Of the GPU to run on: attention asks for one.
+
     Raises
     ------
     CodegenError

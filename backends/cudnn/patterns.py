@@ -209,14 +209,33 @@ def _chain_of(match: Match) -> Attention:
 
 
 def check_softmax(softmax: relax.Call) -> None:
-    """Check that an attention's softmax is over its keys."""
+    """Check that an attention's softmax is over its keys.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        When it is over another axis.
+    """
     rank = len(static_shape(softmax, "the scores"))
     if int(softmax.attrs.axis) not in (-1, rank - 1):
         raise UnsupportedProblemError(f"softmax over axis {int(softmax.attrs.axis)}, not the last")
 
 
 def scale_of(call: relax.Call, constant: relax.Expr) -> float:
-    """The number that a call multiplies by, or one over that which it divides by."""
+    """The number that a call multiplies by, or one over that which it divides by.
+
+    Parameters
+    ----------
+    call : relax.Call
+        A product or a quotient.
+    constant : relax.Expr
+        Its operand, of one element.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        When the constant has several elements.
+    """
     values = constant.value.numpy().reshape(-1)
     if values.size != 1:
         raise UnsupportedProblemError(f"the scores are scaled by {values.size} numbers, not one")

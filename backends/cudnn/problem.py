@@ -157,7 +157,19 @@ class GraphBuilder:
         ints: Sequence[int] = (),
         floats: Sequence[float] = (),
     ) -> int:
-        """Append an operation; returns the index of its output."""
+        """Append an operation; returns the index of its output.
+
+        Parameters
+        ----------
+        kind : Kind
+            Which operation.
+        inputs : sequence of int
+            Indices of its operands' tensors.
+        view : View
+            Of its output.
+        ints, floats
+            Its attributes, in the order that the kind has them.
+        """
         output = self._add(view, -1)
         operation = Operation(kind, tuple(inputs), output, tuple(ints), tuple(floats))
         self.operations.append(operation)

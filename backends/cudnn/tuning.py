@@ -214,6 +214,19 @@ def link_planner(
 ) -> Path:
     """The program that builds the plans of a table of graphs.
 
+    Parameters
+    ----------
+    table : str
+        C source that defines the graphs.
+    folder : Path
+        For scratch; the program lies there as well.
+    runtime : Path
+        The object of ``cudnn_program.cc``.
+    installation : Installation
+        What is linked against.
+    context : BuildContext
+        Compiler and cache folder.
+
     Raises
     ------
     CompileError
@@ -241,6 +254,17 @@ def run_planner(
     planner: Path, output: Path, compute_capability: int, options: CudnnOptions
 ) -> bool:
     """Run the planner; False when there is no GPU of that architecture.
+
+    Parameters
+    ----------
+    planner : Path
+        The program.
+    output : Path
+        An existing folder that it writes plans to.
+    compute_capability : int
+        Of the architecture that plans are for.
+    options : CudnnOptions
+        Whether plans are timed.
 
     Raises
     ------

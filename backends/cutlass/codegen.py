@@ -71,6 +71,17 @@ def compile_functions(
 ) -> tvm.runtime.Module:
     """Compile all partitions of one IRModule.
 
+    Parameters
+    ----------
+    functions : sequence of relax.Function
+        Each holds one composite, its constants lifted.
+    known : sequence of OperatorFamily
+        The families to read them with.
+    target : BackendTarget
+        With this backend's options, for an architecture.
+    context : BuildContext
+        Where to build and what to remember configurations in.
+
     Raises
     ------
     CodegenError
@@ -92,6 +103,17 @@ def read_partitions(
 ) -> list[Partition]:
     """Read every partition function of one IRModule, constants lifted.
 
+    Parameters
+    ----------
+    functions : sequence of relax.Function
+        Any number of modules may have them.
+    known : sequence of OperatorFamily
+        The first family that knows a composite's name reads it.
+    options : CutlassOptions
+        Of the target.
+    arch : str
+        For example ``sm_90a``.
+
     Raises
     ------
     CodegenError
@@ -107,6 +129,15 @@ def tune(
 
     It is measured where there is a GPU of the target's architecture, and then remembered in the
     tuning log for all partitions and models.
+
+    Parameters
+    ----------
+    partitions : sequence of Partition
+        As :func:`read_partitions` gives them.
+    target : BackendTarget
+        With this backend's options, for an architecture.
+    context : BuildContext
+        Has the log; nothing is measured in its replay.
     """
     arch = arch_of(target.device)
     questions = {
@@ -122,6 +153,13 @@ def tune(
 
 def plan(partitions: Sequence[Partition], chosen: Mapping[KernelSpec, Configuration]) -> Plan:
     """Give every partition its unit, by its spec's configuration.
+
+    Parameters
+    ----------
+    partitions : sequence of Partition
+        In the order of their entry points.
+    chosen : mapping of KernelSpec to Configuration
+        A configuration for every partition's spec.
 
     Raises
     ------
@@ -168,7 +206,15 @@ def _compile_plan(
 
 
 def runtime_compilation(context: BuildContext, arch: str) -> native.Compilation:
-    """How the runtime is compiled."""
+    """How the runtime is compiled.
+
+    Parameters
+    ----------
+    context : BuildContext
+        Compiler and cache folder.
+    arch : str
+        What to compile for, for example ``sm_90a``.
+    """
     depends = [TEMPLATES / "cutlass_runtime.h", *template_headers()]
     return cached_cuda_compilation(
         TEMPLATES / "cutlass_runtime.cc", context, arch, [f"-I{TEMPLATES}"], depends

@@ -43,6 +43,17 @@ def read_partition(
 ) -> Partition:
     """Read a ``Codegen`` function that holds one composite.
 
+    Parameters
+    ----------
+    function : relax.Function
+        Holds one composite, its constants lifted.
+    known : sequence of OperatorFamily
+        The first family that knows the composite's name reads it.
+    options : CutlassOptions
+        Of the target.
+    arch : str
+        What to compile for.
+
     Raises
     ------
     CodegenError

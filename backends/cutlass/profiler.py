@@ -44,13 +44,31 @@ for long, through no fault of what it is to run."""
 
 
 def gpu_profiler(options: CutlassOptions, context: BuildContext, arch: str) -> Profiler | None:
-    """A profiler for this machine's GPU, or None where there is none of that architecture."""
+    """A profiler for this machine's GPU, or None where there is none of that architecture.
+
+    Parameters
+    ----------
+    options : CutlassOptions
+        How many kernels to compile at once, and with which flags.
+    context : BuildContext
+        Compiler and cache folder.
+    arch : str
+        What to compile for; a GPU of it is needed.
+    """
     name = device_name(arch)
     return None if name is None else GpuProfiler(name, options, context, arch)
 
 
 def program_compilation(context: BuildContext, arch: str) -> native.Compilation:
-    """How the program that runs units is compiled."""
+    """How the program that runs units is compiled.
+
+    Parameters
+    ----------
+    context : BuildContext
+        Compiler and cache folder.
+    arch : str
+        What to compile for.
+    """
     flags = [f"-I{TEMPLATES}"]
     return cached_cuda_compilation(
         TEMPLATES / "profile.cu", context, arch, flags, template_headers()
@@ -97,6 +115,13 @@ class GpuProfiler:
         """A shared library of one unit, or why nvcc refuses it.
 
         The object is the one that the final library takes in: it is compiled once.
+
+        Parameters
+        ----------
+        unit : Unit
+            What to compile.
+        folder : Path
+            For the library.
         """
         try:
             compiled = unit.compile(folder, self.options, self.context, self.arch)

@@ -50,7 +50,15 @@ class Job:
 
     @classmethod
     def of(cls, question: Question, configuration: Configuration) -> Job:
-        """The job that runs a question's spec with one configuration."""
+        """The job that runs a question's spec with one configuration.
+
+        Parameters
+        ----------
+        question : Question
+            Has the spec and its family.
+        configuration : Configuration
+            One of the question's.
+        """
         spec, family = question.spec, question.family
         unit = Unit.of(family.render(spec, configuration))
         return cls(spec, configuration, unit, family.launch_sizes(spec, configuration))
@@ -223,6 +231,13 @@ class Tuner(TuningStage[Question, Configuration]):
 
 def judge(spec: KernelSpec, outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Reject results that most of the others contradict.
+
+    Parameters
+    ----------
+    spec : KernelSpec
+        What all of them ran.
+    outcomes : sequence of Outcome
+        One for each configuration, with the results on equal data.
 
     Returns
     -------

@@ -64,6 +64,17 @@ class Unit:
     ) -> Path:
         """The object with this kernel, compiled once per content; ``folder`` is for scratch.
 
+        Parameters
+        ----------
+        folder : Path
+            For scratch.
+        options : CutlassOptions
+            They give compiler flags.
+        context : BuildContext
+            Compiler and cache folder.
+        arch : str
+            What to compile for, for example ``sm_90a``.
+
         Raises
         ------
         CompileError
@@ -75,7 +86,15 @@ class Unit:
 
 
 def included_headers(text: str, folder: Path = TEMPLATES) -> list[Path]:
-    """The headers in ``folder`` that a source includes, and those that these include; sorted."""
+    """The headers in ``folder`` that a source includes, and those that these include; sorted.
+
+    Parameters
+    ----------
+    text : str
+        C++ source.
+    folder : Path
+        Where headers are looked for; others do not count.
+    """
     found: set[Path] = set()
     texts = [text]
     while texts:

@@ -44,6 +44,13 @@ class CudaDevice(DeviceKind):
         return tvm.target.Target({"kind": self.target_kind, "arch": "sm_90a"})
 
     def complete(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """See :meth:`DeviceKind.complete`; the architecture is by default that of the GPU here.
+
+        Raises
+        ------
+        TargetError
+            Without an architecture, when there is no GPU here.
+        """
         if "arch" in attributes or "tag" in attributes:
             return {**_LIMITS, **attributes}
         gpu = find_gpu()

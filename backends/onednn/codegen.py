@@ -51,7 +51,15 @@ def compile_functions(
 
 
 def runtime_compilation(include: Path, context: BuildContext) -> native.Compilation:
-    """How the runtime is compiled."""
+    """How the runtime is compiled.
+
+    Parameters
+    ----------
+    include : Path
+        Folder that ``oneapi/dnnl/dnnl.hpp`` is included from.
+    context : BuildContext
+        Compiler and cache folder.
+    """
     flags = ["-fopenmp", "-fvisibility=hidden", f"-I{include}", *native.ffi_include_flags()]
     depends = [*(TEMPLATES / name for name in HEADERS), include / "oneapi" / "dnnl" / "dnnl.hpp"]
     return native.cached_compilation(TEMPLATES / "runtime.cc", context, flags, depends)

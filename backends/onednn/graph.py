@@ -176,7 +176,19 @@ class Graph:
         ints: Sequence[int] = (),
         floats: Sequence[float] = (),
     ) -> Tensor:
-        """Append a node and return its result."""
+        """Append a node and return its result.
+
+        Parameters
+        ----------
+        kind : OpKind
+            Which operator.
+        inputs : sequence of Tensor
+            What it reads.
+        shape : sequence of int
+            Of its result.
+        ints, floats
+            Attributes, in the order that the runtime reads them.
+        """
         output = Tensor(tuple(shape))
         self.nodes.append(Node(kind, list(inputs), output, list(ints), list(floats)))
         return output
@@ -184,10 +196,29 @@ class Graph:
     def eltwise(
         self, x: Tensor, algorithm: Eltwise, alpha: float = 0.0, beta: float = 0.0
     ) -> Tensor:
+        """Append an elementwise operator of oneDNN and return its result.
+
+        Parameters
+        ----------
+        x : Tensor
+            What it is applied to.
+        algorithm : Eltwise
+            Which function.
+        alpha, beta : float
+            The function's parameters, as oneDNN defines them.
+        """
         return self.add(OpKind.ELTWISE, [x], x.shape, [algorithm], [alpha, beta])
 
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
-        """A view of another shape; of a constant, a constant."""
+        """A view of another shape; of a constant, a constant.
+
+        Parameters
+        ----------
+        x : Tensor
+            What is viewed.
+        shape : sequence of int
+            Of as many elements.
+        """
         if tuple(shape) == x.shape:
             return x
         if x.array is not None:

@@ -20,11 +20,28 @@ class Rewriter:
         self._outputs = set(graph.outputs)
 
     def producer(self, tensor: Tensor, kind: OpKind) -> Node | None:
-        """The node of this kind that computes a tensor."""
+        """The node of this kind that computes a tensor.
+
+        Parameters
+        ----------
+        tensor : Tensor
+            What is computed.
+        kind : OpKind
+            Which operator is looked for.
+        """
         node = self.producers.get(tensor)
         return node if node is not None and node.kind is kind else None
 
     def eltwise(self, tensor: Tensor, algorithm: Eltwise) -> Node | None:
+        """The elementwise node of this function that computes a tensor.
+
+        Parameters
+        ----------
+        tensor : Tensor
+            What is computed.
+        algorithm : Eltwise
+            Which function is looked for.
+        """
         node = self.producer(tensor, OpKind.ELTWISE)
         return node if node is not None and node.ints[0] == algorithm else None
 

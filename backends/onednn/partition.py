@@ -52,6 +52,13 @@ class Importer(PartitionWalk[Tensor]):
         return CodegenError(f"onednn cannot compile '{self.symbol}': {text}", value=self.symbol)
 
     def constant_tensor(self, constant: tvm.ir.GenericConst) -> Tensor:
+        """The tensor of a constant, one for each.
+
+        Raises
+        ------
+        CodegenError
+            When it is not of float32.
+        """
         if constant not in self._constants:
             if tensor_dtype(constant) != "float32":
                 raise self.error(f"a constant has dtype {tensor_dtype(constant)}")
@@ -59,11 +66,24 @@ class Importer(PartitionWalk[Tensor]):
         return self._constants[constant]
 
     def check(self, call: relax.Call, name: str, result: Tensor | list[Tensor]) -> None:
+        """Hold the shape of a result to that which Relax infers.
+
+        Raises
+        ------
+        CodegenError
+            When the shapes differ.
+        """
         if isinstance(result, Tensor) and result.shape != self.shape(call):
             raise self.error(f"{name} gives {result.shape}, not {self.shape(call)}")
 
     def shape(self, call: relax.Call) -> tuple[int, ...]:
-        """Static shape of a call's result."""
+        """Static shape of a call's result.
+
+        Raises
+        ------
+        CodegenError
+            When it is not static.
+        """
         shape = tensor_shape(call)
         if shape is None:
             raise self.error(f"{call.op} has no static shape")

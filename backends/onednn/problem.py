@@ -40,6 +40,13 @@ class Plan:
 def plan_function(function: relax.Function, options: OnednnOptions) -> Plan:
     """Import, fuse and encode a partition function.
 
+    Parameters
+    ----------
+    function : relax.Function
+        With a ``global_symbol``; its body calls composites.
+    options : OnednnOptions
+        Of the target.
+
     Raises
     ------
     CodegenError
@@ -52,7 +59,15 @@ def plan_function(function: relax.Function, options: OnednnOptions) -> Plan:
 
 
 def encode(graph: Graph, options: OnednnOptions) -> tuple[list[int], dict[str, np.ndarray]]:
-    """The words of a graph, and its constants by symbol."""
+    """The words of a graph, and its constants by symbol.
+
+    Parameters
+    ----------
+    graph : Graph
+        Imported and fused.
+    options : OnednnOptions
+        Its layout is one of the words.
+    """
     tensors = _tensors(graph)
     number = {tensor: index for index, tensor in enumerate(tensors)}
     constants: dict[str, np.ndarray] = {}

@@ -72,7 +72,15 @@ def compile_functions(
 
 
 def runtime_compilations(include: Path, context: BuildContext) -> list[native.Compilation]:
-    """How the runtime's files are compiled."""
+    """How the runtime's files are compiled.
+
+    Parameters
+    ----------
+    include : Path
+        Folder of ``cblas.h``.
+    context : BuildContext
+        Compiler and cache folder.
+    """
     # Neither flag changes a result: they let the compiler turn comparisons into vector blends.
     flags = ["-fopenmp", f"-I{include}", "-fno-math-errno", "-fno-trapping-math"]
     depends = [TEMPLATES / "openblas_runtime.h", include / "cblas.h"]

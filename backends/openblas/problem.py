@@ -60,6 +60,11 @@ def plan(a: View, b: View, c: View) -> Problem:
     A single column becomes a single row (matrix-vector products then have one form only), and a
     result whose columns are contiguous is computed as its transpose.
 
+    Parameters
+    ----------
+    a, b, c : View
+        Two operands and the result, all with the same batch axes.
+
     Raises
     ------
     UnsupportedProblemError

@@ -45,7 +45,15 @@ def bindings_of(function: relax.Function) -> dict[relax.Var, relax.Expr]:
 
 
 def resolve(expr: relax.Expr, bindings: Mapping[relax.Var, relax.Expr]) -> relax.Expr:
-    """An expression seen through variables, as far as these are bound."""
+    """An expression seen through variables, as far as these are bound.
+
+    Parameters
+    ----------
+    expr : relax.Expr
+        A variable is followed to what it is bound to.
+    bindings : mapping of relax.Var to relax.Expr
+        By variable, what it is bound to.
+    """
     while isinstance(expr, relax.Var) and expr in bindings:
         expr = bindings[expr]
     return expr
@@ -175,6 +183,13 @@ class CompositeCall:
     @classmethod
     def of(cls, partition: relax.Function, backend: str) -> CompositeCall:
         """Take a partition function of a backend apart.
+
+        Parameters
+        ----------
+        partition : relax.Function
+            A ``Codegen`` function.
+        backend : str
+            The name of the one that it is of; composites' names begin with it.
 
         Raises
         ------

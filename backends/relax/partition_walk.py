@@ -64,7 +64,17 @@ class PartitionWalk(ABC, Generic[Tensor]):
 
     @abstractmethod
     def check(self, call: relax.Call, name: str, result: Tensor | list[Tensor]) -> None:
-        """Hold what a handler gave for an operator to what Relax says of the call."""
+        """Hold what a handler gave for an operator to what Relax says of the call.
+
+        Parameters
+        ----------
+        call : relax.Call
+            The operator.
+        name : str
+            Of the operator, for the error.
+        result : Tensor or list of Tensor
+            What the handler gave.
+        """
 
     def walk(
         self, function: relax.Function, inputs: Callable[[int, relax.Var], Tensor]
@@ -91,7 +101,13 @@ class PartitionWalk(ABC, Generic[Tensor]):
         return flatten(self._body(function))
 
     def tensor(self, expr: relax.Expr) -> Tensor:
-        """The tensor an argument stands for."""
+        """The tensor an argument stands for.
+
+        Raises
+        ------
+        CodegenError
+            When it stands for something else.
+        """
         item = self.item(expr)
         if isinstance(item, list | relax.Function):
             raise self.error(f"expected a tensor, found {type(item).__name__}")
@@ -102,7 +118,13 @@ class PartitionWalk(ABC, Generic[Tensor]):
         return flatten(self.item(expr))
 
     def item(self, expr: relax.Expr) -> Item[Tensor]:
-        """What any expression in argument position stands for."""
+        """What any expression in argument position stands for.
+
+        Raises
+        ------
+        CodegenError
+            When it is no variable, constant, tuple or function.
+        """
         match expr:
             case relax.Var():
                 return self._environment[expr]

@@ -27,7 +27,15 @@ class Chain:
     annotations: Mapping[str, DFPattern] = field(default_factory=dict)
 
     def then(self, pattern: DFPattern, **named: DFPattern) -> Chain:
-        """The chain with ``pattern`` as its new root and more named sub-patterns."""
+        """The chain with ``pattern`` as its new root and more named sub-patterns.
+
+        Parameters
+        ----------
+        pattern : DFPattern
+            The root; it stands on the chain's.
+        **named : DFPattern
+            Sub-patterns by the names that predicates know them by.
+        """
         return Chain(pattern, {**self.annotations, **named})
 
 
@@ -81,6 +89,18 @@ def either_order(name: str, a: DFPattern, b: DFPattern) -> DFPattern:
 
     Relax's matcher tries both orders of these two by itself; an alternative here would double the
     work at every level.
+
+    Parameters
+    ----------
+    name : str
+        ``add`` or ``multiply``.
+    a, b : DFPattern
+        The operands.
+
+    Raises
+    ------
+    ValueError
+        For another operator.
     """
     if name not in ("relax.add", "relax.multiply"):
         raise ValueError(f"the matcher does not swap the operands of {name}")
@@ -144,7 +164,15 @@ ACTIVATIONS: Mapping[str, Callable[[DFPattern], DFPattern]] = {
 
 
 def with_activation(chain: Chain, activation: str) -> Chain:
-    """The chain followed by one of :data:`ACTIVATIONS`."""
+    """The chain followed by one of :data:`ACTIVATIONS`.
+
+    Parameters
+    ----------
+    chain : Chain
+        What it is applied to.
+    activation : str
+        One of their names.
+    """
     return chain.then(ACTIVATIONS[activation](chain.pattern))
 
 

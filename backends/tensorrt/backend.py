@@ -65,6 +65,13 @@ class TensorrtBackend(
         return Availability(True, versions={package.name: package.version})
 
     def parse_options(self, attributes: Mapping[str, Any]) -> TensorrtOptions:
+        """See :meth:`Backend.parse_options`.
+
+        Raises
+        ------
+        TargetError
+            Also when another version is installed than the one that is asked for.
+        """
         options = super().parse_options(attributes)
         assert isinstance(options, TensorrtOptions)
         package, _ = find_package() if options.tensorrt_version else (None, "")

@@ -30,6 +30,17 @@ def compile_functions(
 ) -> tvm.runtime.Module:
     """Build the engines of one IRModule and make a library of them.
 
+    Parameters
+    ----------
+    functions : sequence of relax.Function
+        Each is a region.
+    package : Package
+        Builds the engines.
+    target : BackendTarget
+        With this backend's options, for an architecture.
+    context : BuildContext
+        Where to build and what to remember engines in.
+
     Raises
     ------
     CodegenError
@@ -55,7 +66,15 @@ def compile_functions(
 
 
 def runtime_compilation(shim: Shim | None, context: BuildContext) -> native.Compilation:
-    """How the runtime is compiled."""
+    """How the runtime is compiled.
+
+    Parameters
+    ----------
+    shim : Shim or None
+        What calls TensorRT from C++; without one Python does.
+    context : BuildContext
+        Compiler and cache folder.
+    """
     flags = ["-fvisibility=hidden", *native.ffi_include_flags()]
     depends = [HEADER, native.FFI_HEADER]
     if shim is None:

@@ -48,7 +48,15 @@ def find_shim(package: Package) -> Shim | None:
 
 
 def matches(header: Path, package: Package) -> bool:
-    """Whether a version header is that of a package: same edition, major and minor version."""
+    """Whether a version header is that of a package: same edition, major and minor version.
+
+    Parameters
+    ----------
+    header : Path
+        ``NvInferVersion.h``.
+    package : Package
+        An installed TensorRT.
+    """
     if not header.is_file():
         return False
     text = header.read_text(encoding="utf-8", errors="replace")
@@ -82,7 +90,15 @@ def _find_library(package: Package, include: Path) -> Path | None:
 
 
 def runtime_name(package: Package, shim: Shim | None) -> str:
-    """How a bundle's manifest names the runtime: ``python:tensorrt_rtx:1.7.1.116``."""
+    """How a bundle's manifest names the runtime: ``python:tensorrt_rtx:1.7.1.116``.
+
+    Parameters
+    ----------
+    package : Package
+        What built the engines.
+    shim : Shim or None
+        What runs them, if not Python.
+    """
     return f"{'python' if shim is None else 'shim'}:{package.name}:{package.version}"
 
 

@@ -20,9 +20,10 @@ from collage.backends.contract.errors import CodegenError
 from collage.backends.relax.static_shape import leaf_types, static_shape
 from collage.backends.storage import TuningRecord, TuningStage, TuningStore
 from collage.backends.tensorrt import converters  # noqa: F401 - registers them
+from collage.backends.tensorrt.layers import RefusalError
 from collage.backends.tensorrt.library import Package, build_plan, combine_timings
 from collage.backends.tensorrt.options import TensorrtOptions
-from collage.backends.tensorrt.problem import NetworkWriter, RefusalError
+from collage.backends.tensorrt.problem import NetworkWriter
 from collage.backends.tensorrt.values import content_key
 from collage.backends.toolchain import cuda_toolkit
 from collage.backends.toolchain.artifact_cache import replacing

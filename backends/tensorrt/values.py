@@ -43,7 +43,17 @@ def number(expr: relax.Expr) -> float:
 
 
 def axes_of(call: relax.Call, rank: int, name: str = "axis") -> list[int]:
-    """An operator's axes counted from 0; all of them where it names none."""
+    """An operator's axes counted from 0; all of them where it names none.
+
+    Parameters
+    ----------
+    call : relax.Call
+        Its attribute is a number, several or none.
+    rank : int
+        Of the operand.
+    name : str
+        Of the attribute.
+    """
     axes = getattr(call.attrs, name)
     if axes is None:
         return list(range(rank))
@@ -58,6 +68,14 @@ def content_key(array: Array) -> str:
 
 
 def rounded(array: Array, half: np.dtype[Any]) -> Array:
-    """Float32 in half precision; finite values stay finite, as masks of -3.4e38 must."""
+    """Float32 in half precision; finite values stay finite, as masks of -3.4e38 must.
+
+    Parameters
+    ----------
+    array : ndarray
+        Of float32.
+    half : np.dtype
+        float16, or bfloat16 as ``ml_dtypes`` has it.
+    """
     limit = 65504.0 if half == np.float16 else 3.3895313892515355e38
     return np.where(np.isfinite(array), np.clip(array, -limit, limit), array).astype(half)

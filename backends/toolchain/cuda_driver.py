@@ -83,7 +83,17 @@ class CudaDriver:
         return buffer.value.decode()
 
     def fill(self, address: int, words: int, stream: int) -> None:
-        """Write that many 32-bit zeros to device memory, in a stream's order."""
+        """Write that many 32-bit zeros to device memory, in a stream's order.
+
+        Parameters
+        ----------
+        address : int
+            Of device memory, a multiple of 4.
+        words : int
+            How many, of 4 bytes each.
+        stream : int
+            The stream's handle; 0 for the default one.
+        """
         self._check(self._fill(address, 0, words, stream), "cuMemsetD32Async")
 
     def synchronize(self) -> None:

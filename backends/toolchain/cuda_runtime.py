@@ -160,6 +160,13 @@ def nvcc_compiles(device: tvm.target.Target, context: BuildContext) -> Iterator[
     """While this is entered, TVM's CUDA code is compiled by our nvcc, once per content.
 
     TVM's own way reads the environment, needs nvcc on the PATH and adds ``--use_fast_math``.
+
+    Parameters
+    ----------
+    device : tvm.target.Target
+        Names the architecture.
+    context : BuildContext
+        Compiler and cache folder.
     """
     compile_code = functools.partial(compile_kernels, context=context, arch=arch_of(device))
     tvm_ffi.register_global_func(_CALLBACK, lambda code, *_: compile_code(code), override=True)
@@ -169,6 +176,15 @@ def nvcc_compiles(device: tvm.target.Target, context: BuildContext) -> Iterator[
 
 def compile_kernels(code: str, context: BuildContext, arch: str) -> bytes:
     """Compile TVM's generated CUDA source to a fatbin with machine code of one architecture.
+
+    Parameters
+    ----------
+    code : str
+        CUDA C++.
+    context : BuildContext
+        Compiler and cache folder.
+    arch : str
+        For example ``sm_90a``.
 
     Raises
     ------

@@ -49,6 +49,15 @@ def compiler_version(cxx: str) -> str:
 def run_tool(command: Sequence[str], cwd: Path | None = None, *, both: bool = False) -> str:
     """Run a compiler or linker and return its standard output; ``both`` adds standard error.
 
+    Parameters
+    ----------
+    command : sequence of str
+        The program and its arguments.
+    cwd : Path, optional
+        Where it runs; in this process's folder by default.
+    both : bool
+        Return standard error behind standard output.
+
     Raises
     ------
     CompileError
@@ -153,7 +162,19 @@ def cached_compilation(
 def compile_object(
     source: Path, output: Path, context: BuildContext, flags: Sequence[str] = ()
 ) -> Path:
-    """Compile one C, C++ or assembler file, not cached."""
+    """Compile one C, C++ or assembler file, not cached.
+
+    Parameters
+    ----------
+    source : Path
+        Its suffix tells the language.
+    output : Path
+        The object to write.
+    context : BuildContext
+        Has the compiler.
+    flags : sequence of str
+        Besides those of :func:`cached_compilation`.
+    """
     run_tool([*_compile_command(source, context, flags), "-o", str(output)])
     return output
 
@@ -228,7 +249,17 @@ def _assembler_text(path: Path) -> str:
 
 
 def merge_objects(objects: Sequence[Path], output: Path, context: BuildContext) -> Path:
-    """Merge objects into one relocatable object (``ld -r``), as a static library wants it."""
+    """Merge objects into one relocatable object (``ld -r``), as a static library wants it.
+
+    Parameters
+    ----------
+    objects : sequence of Path
+        What is merged.
+    output : Path
+        The object to write.
+    context : BuildContext
+        Has the compiler, which calls the linker.
+    """
     run_tool([context.cxx, "-r", "-nostdlib", "-o", str(output), *map(str, objects)])
     return output
 

@@ -34,7 +34,15 @@ DTYPE_BITS = {"float16": 16, "bfloat16": 16, "float32": 32}
 
 
 def alignment(extent: int, bits: int) -> int:
-    """The widest access, in elements of ``bits`` each, by which a run of ``extent`` divides."""
+    """The widest access, in elements of ``bits`` each, by which a run of ``extent`` divides.
+
+    Parameters
+    ----------
+    extent : int
+        Elements of the run.
+    bits : int
+        Of one element.
+    """
     width = 128 // bits
     while extent % width:
         width //= 2
@@ -140,6 +148,15 @@ class Reading:
     def of(cls, composite: Composite, spec: KernelSpec, arguments: Sequence[relax.Expr]) -> Reading:
         """The reading of a composite.
 
+        Parameters
+        ----------
+        composite : Composite
+            Its parameters are the inputs.
+        spec : KernelSpec
+            What it computes.
+        arguments : sequence of relax.Expr
+            In the order in which the kernel takes them.
+
         Raises
         ------
         CodegenError
@@ -175,13 +192,30 @@ class OperatorFamily(ABC):
 
     @abstractmethod
     def patterns(self, options: CutlassOptions, arch: str) -> Sequence[PatternTriple]:
-        """The pattern table for an architecture such as ``sm_90a``; later ones go first."""
+        """The pattern table for an architecture such as ``sm_90a``; later ones go first.
+
+        Parameters
+        ----------
+        options : CutlassOptions
+            Of the target.
+        arch : str
+            What to compile for.
+        """
 
     @abstractmethod
     def read(self, composite: Composite, options: CutlassOptions, arch: str) -> Reading:
         """Read a composite function.
 
         Weights and biases are parameters of it; only tensors of one element stay constants.
+
+        Parameters
+        ----------
+        composite : Composite
+            One of this family's patterns matched it.
+        options : CutlassOptions
+            Of the target.
+        arch : str
+            What to compile for.
 
         Raises
         ------
@@ -193,16 +227,41 @@ class OperatorFamily(ABC):
     def configurations(
         self, spec: KernelSpec, options: CutlassOptions, arch: str
     ) -> Sequence[Configuration]:
-        """Configurations worth measuring, at most about six, the best guess first; never empty."""
+        """Configurations worth measuring, at most about six, the best guess first; never empty.
+
+        Parameters
+        ----------
+        spec : KernelSpec
+            What is to be run.
+        options : CutlassOptions
+            They may ask for more, or for other kernels.
+        arch : str
+            What to compile for.
+        """
 
     @abstractmethod
     def render(self, spec: KernelSpec, configuration: Configuration) -> KernelSource:
-        """The kernel unit; its text depends on ``spec.sizes`` only where it must."""
+        """The kernel unit; its text depends on ``spec.sizes`` only where it must.
+
+        Parameters
+        ----------
+        spec : KernelSpec
+            What is to be run.
+        configuration : Configuration
+            How, one of :meth:`configurations`.
+        """
 
     def launch_sizes(self, spec: KernelSpec, configuration: Configuration) -> tuple[int, ...]:
         """What the unit is handed as ``sizes``: the spec's, or more than those.
 
         Numbers that a configuration adds here, such as slices of a reduced axis, need no unit of
         their own.
+
+        Parameters
+        ----------
+        spec : KernelSpec
+            Its sizes are known.
+        configuration : Configuration
+            How it is run.
         """
         return spec.sizes

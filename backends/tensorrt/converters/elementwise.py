@@ -7,7 +7,8 @@ import math
 from tvm import relax
 
 from collage.backends.relax.static_shape import static_shape
-from collage.backends.tensorrt.problem import NetworkWriter, TrtTensor, converts
+from collage.backends.tensorrt.layers import TrtTensor
+from collage.backends.tensorrt.problem import NetworkWriter, converts
 from collage.backends.tensorrt.values import number
 
 UNARY = {

@@ -10,14 +10,27 @@ import numpy as np
 from tvm import relax
 
 from collage.backends.relax.static_shape import static_shape
-from collage.backends.tensorrt.problem import NetworkWriter, TrtTensor, converts
+from collage.backends.tensorrt.layers import TrtTensor
+from collage.backends.tensorrt.problem import NetworkWriter, converts
 
 _MASKED = -3e4
 """Far below any score, and finite in half precision: what a masked position adds."""
 
 
 def product(w: NetworkWriter, a: TrtTensor, b: TrtTensor, *, transposed: bool = False) -> TrtTensor:
-    """A batched matrix product of tensors of two dimensions or more; ``transposed`` is ``b``."""
+    """A batched matrix product of tensors of two dimensions or more; ``transposed`` is ``b``.
+
+    Parameters
+    ----------
+    w : NetworkWriter
+        Of the network.
+    a : TrtTensor
+        ``(..., M, K)``.
+    b : TrtTensor
+        ``(..., K, N)``.
+    transposed : bool
+        Whether ``b`` is ``(..., N, K)``.
+    """
     rank = max(len(a.shape), len(b.shape))
     plain, turned = w.trt.MatrixOperation.NONE, w.trt.MatrixOperation.TRANSPOSE
     layer = w.network.add_matrix_multiply(

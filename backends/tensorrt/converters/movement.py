@@ -8,7 +8,8 @@ from tvm import relax
 
 from collage.backends.relax.patterns import permutation
 from collage.backends.relax.static_shape import static_shape
-from collage.backends.tensorrt.problem import NetworkWriter, TrtTensor, converts
+from collage.backends.tensorrt.layers import TrtTensor
+from collage.backends.tensorrt.problem import NetworkWriter, converts
 from collage.backends.tensorrt.values import number
 
 
@@ -21,7 +22,25 @@ def sliced(
     mode: str = "STRICT_BOUNDS",
     fill: float = 0.0,
 ) -> TrtTensor:
-    """A slice layer; ``mode`` says what lies outside of the tensor."""
+    """A slice layer; ``mode`` says what lies outside of the tensor.
+
+    Parameters
+    ----------
+    w : NetworkWriter
+        Of the network.
+    x : TrtTensor
+        What is cut.
+    start : list of int
+        The first element, by axis; may be negative.
+    shape : tuple of int
+        Of the result.
+    step : list of int, optional
+        By axis; ones when it is not given.
+    mode : str
+        A ``SampleMode``: what lies outside of the tensor.
+    fill : float
+        With the mode ``FILL``, the value there.
+    """
     value = w.reshape(w.filled(fill, x), ()) if mode == "FILL" else None
     layer = w.network.add_slice(x, start, shape, step or [1] * len(shape))
     result = w.output(layer, "slice", mode=getattr(w.trt.SampleMode, mode))

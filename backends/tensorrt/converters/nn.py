@@ -10,7 +10,8 @@ from tvm import relax
 
 from collage.backends.relax.pooling import SPATIAL, PoolPadding, split_padding
 from collage.backends.relax.static_shape import static_shape
-from collage.backends.tensorrt.problem import NetworkWriter, TrtTensor, converts
+from collage.backends.tensorrt.layers import TrtTensor
+from collage.backends.tensorrt.problem import NetworkWriter, converts
 
 
 def spatial_rank(call: relax.Call) -> int:
@@ -25,7 +26,13 @@ def data_layout(call: relax.Call) -> str:
 
 
 def order(source: str, wanted: str) -> list[int]:
-    """The permutation that turns one layout into another."""
+    """The permutation that turns one layout into another.
+
+    Parameters
+    ----------
+    source, wanted : str
+        Layouts, whose letters name axes, such as ``NHWC``.
+    """
     return [source.index(axis) for axis in wanted]
 
 
@@ -54,7 +61,15 @@ class ChannelsFirst:
         return self.w.permute(y, order(self.plain, self.layout))
 
     def spatial(self, values: Sequence[int], neutral: int) -> list[int]:
-        """Values per spatial axis, with a neutral one for the axis that one dimension lacks."""
+        """Values per spatial axis, with a neutral one for the axis that one dimension lacks.
+
+        Parameters
+        ----------
+        values : sequence of int
+            One for each spatial axis of the operator.
+        neutral : int
+            For example 1 for a stride and 0 for padding.
+        """
         listed = [int(value) for value in values]
         return [neutral, *listed] if self.rank == 1 else listed
 
@@ -143,7 +158,7 @@ class _Kernel:
 
 
 @converts(*(f"nn.{kind}_pool{rank}d" for kind in ("max", "avg") for rank in (1, 2, 3)))
-def pool(w: NetworkWriter, call: relax.Call) -> TrtTensor:
+def _pool(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     form, attrs = ChannelsFirst(w, call), call.attrs
     average = ".avg_" in str(call.op.name)
     kind = w.trt.PoolingType.AVERAGE if average else w.trt.PoolingType.MAX

@@ -9,7 +9,8 @@ import numpy as np
 from tvm import relax
 
 from collage.backends.relax.static_shape import static_shape
-from collage.backends.tensorrt.problem import NetworkWriter, TrtTensor, converts
+from collage.backends.tensorrt.layers import TrtTensor
+from collage.backends.tensorrt.problem import NetworkWriter, converts
 from collage.backends.tensorrt.values import axes_of, mask
 
 REDUCTIONS = {"sum": "SUM", "mean": "AVG", "max": "MAX", "min": "MIN", "prod": "PROD"}

@@ -39,7 +39,15 @@ class Machine:
 
     @classmethod
     def of_target(cls, target: tvm.target.Target, num_threads: int) -> Machine:
-        """Ask LLVM about the target; ``num_threads`` 0 stands for every core of this process."""
+        """Ask LLVM about the target; ``num_threads`` 0 stands for every core of this process.
+
+        Parameters
+        ----------
+        target : tvm.target.Target
+            Of the processor.
+        num_threads : int
+            Of the kernels.
+        """
         threads = num_threads or len(os.sched_getaffinity(0))
         vector_bytes = int(codegen.llvm_get_vector_width(target)) // 8
         wide_file = vector_bytes >= 64 or "aarch64" in _triple(target)
@@ -78,7 +86,15 @@ def int64(*values: int) -> list[Any]:
 
 
 def axes_of(sch: s_tir.Schedule, block: Any) -> list[Axis] | None:
-    """The axes of a block, or None where one is neither spatial nor a reduction, or not static."""
+    """The axes of a block, or None where one is neither spatial nor a reduction, or not static.
+
+    Parameters
+    ----------
+    sch : s_tir.Schedule
+        Of the kernel.
+    block : SBlockRV
+        One of its stages.
+    """
     axes = []
     for iter_var in sch.get(block).iter_vars:
         extent = iter_var.dom.extent
@@ -96,7 +112,15 @@ def size_of(axes: Sequence[Axis]) -> int:
 
 
 def loop_extent(sch: s_tir.Schedule, loop: Any) -> int:
-    """Extent of a loop; every loop here is static."""
+    """Extent of a loop; every loop here is static.
+
+    Parameters
+    ----------
+    sch : s_tir.Schedule
+        Of the kernel.
+    loop : LoopRV
+        One of its loops.
+    """
     return int(sch.get(loop).extent)
 
 
@@ -109,7 +133,15 @@ def _stride_of(index: Any, var: Any) -> int | None:
 
 
 def buffer_stride(region: Any, var: Any) -> int | None:
-    """How many elements an access moves in memory when ``var`` moves by one; None if not fixed."""
+    """How many elements an access moves in memory when ``var`` moves by one; None if not fixed.
+
+    Parameters
+    ----------
+    region : BufferRegion
+        What a stage reads or writes.
+    var : tirx.Var
+        An axis of the stage.
+    """
     total = 0
     step = 1
     shape = [int(dim) for dim in region.source.shape]
@@ -123,7 +155,15 @@ def buffer_stride(region: Any, var: Any) -> int | None:
 
 
 def mergeable(region: Any, outer: Axis, inner: Axis) -> bool:
-    """Whether an access stays linear when two adjacent axes are fused to one loop."""
+    """Whether an access stays linear when two adjacent axes are fused to one loop.
+
+    Parameters
+    ----------
+    region : BufferRegion
+        What a stage reads or writes.
+    outer, inner : Axis
+        Of the stage, the inner one right behind the outer one.
+    """
     first = buffer_stride(region, outer.var)
     second = buffer_stride(region, inner.var)
     return first is not None and second is not None and first == second * inner.extent
@@ -135,23 +175,56 @@ def root_blocks(sch: s_tir.Schedule) -> list[Any]:
 
 
 def other_blocks(sch: s_tir.Schedule, blocks: Sequence[Any]) -> list[Any]:
-    """The blocks right under the root block but for the given ones, in order."""
+    """The blocks right under the root block but for the given ones, in order.
+
+    Parameters
+    ----------
+    sch : s_tir.Schedule
+        Of the kernel.
+    blocks : sequence of SBlockRV
+        Those to leave out.
+    """
     known = [sch.get(block) for block in blocks]
     return [b for b in root_blocks(sch) if not any(sch.get(b).same_as(own) for own in known)]
 
 
 def element_dtype(sch: s_tir.Schedule, block: Any) -> str:
-    """Data type of what a block writes."""
+    """Data type of what a block writes.
+
+    Parameters
+    ----------
+    sch : s_tir.Schedule
+        Of the kernel.
+    block : SBlockRV
+        One of its stages.
+    """
     return str(sch.get(block).writes[0].source.dtype)
 
 
 def fuse_all(sch: s_tir.Schedule, loops: Sequence[Any]) -> Any:
-    """Fuse adjacent loops to one."""
+    """Fuse adjacent loops to one.
+
+    Parameters
+    ----------
+    sch : s_tir.Schedule
+        Changed in place.
+    loops : sequence of LoopRV
+        One or more, from the outermost.
+    """
     return loops[0] if len(loops) == 1 else sch.fuse(*loops)
 
 
 def vectorize(sch: s_tir.Schedule, loop: Any, lanes: int) -> Any | None:
     """Vectorize a loop by ``lanes``; a remainder is peeled off and runs scalar.
+
+    Parameters
+    ----------
+    sch : s_tir.Schedule
+        Changed in place.
+    loop : LoopRV
+        Innermost, over contiguous elements.
+    lanes : int
+        Elements of a vector.
 
     Returns
     -------
@@ -172,6 +245,17 @@ def vectorize(sch: s_tir.Schedule, loop: Any, lanes: int) -> Any | None:
 def parallelize(sch: s_tir.Schedule, loop: Any, machine: Machine, work: int) -> Any:
     """Run a loop in parallel, in a few chunks per thread, when there is enough work for it.
 
+    Parameters
+    ----------
+    sch : s_tir.Schedule
+        Changed in place.
+    loop : LoopRV
+        Its iterations are independent.
+    machine : Machine
+        Has the threads.
+    work : int
+        Elements that the whole loop computes.
+
     Returns
     -------
     The loop that runs inside of one task.
@@ -189,7 +273,17 @@ def parallelize(sch: s_tir.Schedule, loop: Any, machine: Machine, work: int) -> 
 
 
 def parallelize_outer(sch: s_tir.Schedule, block: Any, machine: Machine) -> None:
-    """Run all but the innermost loop of a block in parallel, when there is enough work for it."""
+    """Run all but the innermost loop of a block in parallel, when there is enough work for it.
+
+    Parameters
+    ----------
+    sch : s_tir.Schedule
+        Changed in place.
+    block : SBlockRV
+        Its outer loops are independent.
+    machine : Machine
+        Has the threads.
+    """
     *outer, _ = loops = sch.get_loops(block)
     work = math.prod(loop_extent(sch, loop) for loop in loops)
     parallelize(sch, fuse_all(sch, outer), machine, work)

@@ -13,7 +13,15 @@ from collage.backends.tvm.common.blocks import Axis, axes_of, root_blocks, size_
 
 
 def inline_stages(sch: s_tir.Schedule, kept: Set[str] = frozenset()) -> None:
-    """Inline elementwise stages, but not ``kept`` ones, where that repeats no expensive work."""
+    """Inline elementwise stages, but not ``kept`` ones, where that repeats no expensive work.
+
+    Parameters
+    ----------
+    sch : s_tir.Schedule
+        Changed in place.
+    kept : set of str
+        Names of stages that stay.
+    """
     outputs = {sch.get(block).name_hint for block in sch.get_output_blocks("root")}
     for block in root_blocks(sch):
         name = sch.get(block).name_hint

@@ -29,7 +29,17 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
 
 
 def legalize_conv2d(builder: relax.BlockBuilder, call: relax.Call, machine: Machine) -> relax.Expr:
-    """Packed convolution for constant float32 weights; TVM's own for all else."""
+    """Packed convolution for constant float32 weights; TVM's own for all else.
+
+    Parameters
+    ----------
+    builder : relax.BlockBuilder
+        Makes the tensor program.
+    call : relax.Call
+        A 2-D convolution.
+    machine : Machine
+        Its vector registers decide how weights are packed.
+    """
     shape = _conv_shape(call)
     if shape is None:
         return default_legalization(builder, call)

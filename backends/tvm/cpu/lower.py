@@ -13,7 +13,15 @@ from collage.backends.tvm.cpu.schedules import Machine, schedule_function
 
 
 def legalize_passes(machine: Machine, schedule: str) -> list[tvm.transform.Pass]:
-    """From operators to fused, unscheduled tensor programs."""
+    """From operators to fused, unscheduled tensor programs.
+
+    Parameters
+    ----------
+    machine : Machine
+        What operators are laid out for.
+    schedule : str
+        Only with ``default`` are there legalizations of our own.
+    """
     own = schedule == "default"
     return [
         relax.transform.LegalizeOps(dict(legalizations(machine)) if own else None),
@@ -27,7 +35,17 @@ def legalize_passes(machine: Machine, schedule: str) -> list[tvm.transform.Pass]
 def schedule_all(
     funcs: Sequence[tirx.PrimFunc], machine: Machine, schedule: str
 ) -> list[tirx.PrimFunc]:
-    """Parallel and vectorized schedules by kind of kernel; ``none`` leaves the plain loops."""
+    """Parallel and vectorized schedules by kind of kernel; ``none`` leaves the plain loops.
+
+    Parameters
+    ----------
+    funcs : sequence of tirx.PrimFunc
+        Fused, unscheduled kernels.
+    machine : Machine
+        Threads and vector registers.
+    schedule : str
+        ``default`` or ``none``.
+    """
     if schedule == "none":
         return list(funcs)
     return [use_fast_math(schedule_function(func, machine)) for func in funcs]

@@ -36,7 +36,15 @@ def _has_own(name: str) -> bool:
 
 
 def legalize_conv2d(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """TVM's direct convolution with float32 sums, over (rows, columns, channels) in NHWC."""
+    """TVM's direct convolution with float32 sums, over (rows, columns, channels) in NHWC.
+
+    Parameters
+    ----------
+    builder : relax.BlockBuilder
+        Makes the tensor program.
+    call : relax.Call
+        A 2-D convolution in NHWC, with weights in OHWI.
+    """
     attrs = call.attrs
     layout = str(attrs.data_layout)
     if str(attrs.out_layout) not in ("", layout) or len(layout) != 4:

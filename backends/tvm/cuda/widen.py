@@ -45,7 +45,15 @@ def is_half(expr: relax.Expr) -> bool:
 
 
 def widened(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """TVM's own legalization, in float32 where an operand is of half precision."""
+    """TVM's own legalization, in float32 where an operand is of half precision.
+
+    Parameters
+    ----------
+    builder : relax.BlockBuilder
+        Makes the tensor program.
+    call : relax.Call
+        Any operator that TVM can legalize.
+    """
     if not any(is_half(arg) for arg in call.args):
         return default_legalization(builder, call)
     wide = [_wide_type(arg) for arg in call.args]
@@ -56,7 +64,15 @@ def widened(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
 
 def wide_sums(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """A matrix product of half-precision operands, accumulated in float32, rounded at the end."""
+    """A matrix product of half-precision operands, accumulated in float32, rounded at the end.
+
+    Parameters
+    ----------
+    builder : relax.BlockBuilder
+        Makes the tensor program.
+    call : relax.Call
+        A ``matmul``.
+    """
     if not any(is_half(arg) for arg in call.args):
         return default_legalization(builder, call)
     (dtype,) = result_dtypes(call)

@@ -193,6 +193,13 @@ def _dtype(*exprs: relax.Expr) -> str:
 def bias_strides(bias: relax.Expr, batch: int, heads: int, queries: int, keys: int) -> Strides:
     """Strides of a bias that is broadcast to (batch, head, query, key): 0 along what it lacks.
 
+    Parameters
+    ----------
+    bias : relax.Expr
+        Of at most four axes.
+    batch, heads, queries, keys : int
+        Extents that it broadcasts to.
+
     Raises
     ------
     UnsupportedProblemError

@@ -110,7 +110,17 @@ _ALIKE = 2
 def candidates(
     problem: Conv2dProblem, options: CutlassOptions, arch: str
 ) -> list[Conv2dConfiguration]:
-    """The most promising configurations, the best guess first; never empty."""
+    """The most promising configurations, the best guess first; never empty.
+
+    Parameters
+    ----------
+    problem : Conv2dProblem
+        What is to be run.
+    options : CutlassOptions
+        Which kernels may be used.
+    arch : str
+        What to compile for, for example ``sm_90a``.
+    """
     found = list(_sm80(problem, options))
     if options.generation(arch) >= 90 and hopper_fits(problem):
         found += _sm90(problem)

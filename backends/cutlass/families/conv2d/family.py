@@ -82,6 +82,13 @@ class Conv2dFamily(OperatorFamily):
         return pattern_table(options)
 
     def read(self, composite: Composite, options: CutlassOptions, arch: str) -> Reading:
+        """See :meth:`OperatorFamily.read`.
+
+        Raises
+        ------
+        CodegenError
+            When it is no fused convolution.
+        """
         name = composite.name
         epilogue = self._epilogues.get(name)
         if epilogue is None:

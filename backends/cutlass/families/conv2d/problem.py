@@ -102,7 +102,15 @@ class Conv2dProblem:
 
     @classmethod
     def from_sizes(cls, sizes: tuple[int, ...], dtype: str) -> Conv2dProblem:
-        """The inverse of :meth:`sizes`."""
+        """The inverse of :meth:`sizes`.
+
+        Parameters
+        ----------
+        sizes : tuple of int
+            As the property gives them.
+        dtype : str
+            Of its tensors.
+        """
         n, h, w, c, k, r, s, p, q, top, left, below, right, sh, sw, dh, dw = sizes
         pads, strides, dilation = (top, left, below, right), (sh, sw), (dh, dw)
         return cls(n, h, w, c, k, r, s, p, q, pads, strides, dilation, dtype)
@@ -133,6 +141,13 @@ def float32_math(options: CutlassOptions) -> str:
 
 def read_problem(call: relax.Call, options: CutlassOptions) -> Conv2dProblem:
     """The problem of a ``relax.nn.conv2d`` call.
+
+    Parameters
+    ----------
+    call : relax.Call
+        In NHWC, with weights in OHWI.
+    options : CutlassOptions
+        They decide how float32 is computed.
 
     Raises
     ------
@@ -188,6 +203,13 @@ def _check_layouts(attrs: Mapping[str, object]) -> None:
 
 def check_epilogue(problem: Conv2dProblem, epilogue: Epilogue) -> None:
     """Whether the kernels can join this epilogue to this problem.
+
+    Parameters
+    ----------
+    problem : Conv2dProblem
+        A convolution.
+    epilogue : Epilogue
+        What follows it.
 
     Raises
     ------

@@ -129,6 +129,17 @@ def configurations(
     """At most :data:`MAX_CANDIDATES` configurations, the best guess first.
 
     ``profile_all_alignments`` adds narrower variants of the best 2.x kernels.
+
+    Parameters
+    ----------
+    problem : GemmProblem
+        The extents and strides of a product.
+    spec : KernelSpec
+        What it is and what follows it.
+    options : CutlassOptions
+        They may ask for narrower accesses, or for slices of the reduced axis.
+    arch : str
+        What to compile for.
     """
     able = list(_all(problem, spec.math, options, arch))
     best = _of_every_kind(sorted(able, key=lambda c: _estimated_cycles(problem, spec.math, c)))

@@ -45,6 +45,13 @@ class MatmulFamily(OperatorFamily):
         return pattern_table()
 
     def read(self, composite: Composite, options: CutlassOptions, arch: str) -> Reading:
+        """See :meth:`OperatorFamily.read`.
+
+        Raises
+        ------
+        CodegenError
+            When it is no product of this family's.
+        """
         name = composite.name
         form = form_of(name)
         if form is None:
@@ -78,7 +85,17 @@ def family() -> MatmulFamily:
 
 
 def spec_of(problem: GemmProblem, form: Form, options: CutlassOptions) -> KernelSpec:
-    """The spec of a problem with what follows it."""
+    """The spec of a problem with what follows it.
+
+    Parameters
+    ----------
+    problem : GemmProblem
+        The extents and strides of the product.
+    form : Form
+        What follows it.
+    options : CutlassOptions
+        They decide how float32 is computed.
+    """
     a, b, output = problem.tensors()
     inputs = [a, b]
     if form.bias:

@@ -30,7 +30,15 @@ INSTRUCTIONS = {
 
 
 def render(spec: KernelSpec, configuration: GemmConfiguration) -> KernelSource:
-    """The kernel unit; it takes all extents at run time, and the epilogue as far as it can."""
+    """The kernel unit; it takes all extents at run time, and the epilogue as far as it can.
+
+    Parameters
+    ----------
+    spec : KernelSpec
+        A product with its epilogue.
+    configuration : GemmConfiguration
+        Tiles, stages and the width of accesses.
+    """
     split = configuration.kind == "split_k"
     heavy = max(spec.sizes[9], spec.sizes[11]) > LAST_LIGHT
     source = spec.sizes[10] != RESIDUAL_CODES[""]

@@ -128,6 +128,15 @@ class NormFamily(OperatorFamily):
 def row_configurations(rows: int, columns: int, bits: int) -> list[NormConfiguration]:
     """Ways to spread a row over threads, the best guess first.
 
+    Parameters
+    ----------
+    rows : int
+        Number of rows.
+    columns : int
+        Elements of a row.
+    bits : int
+        Of one element.
+
     Raises
     ------
     UnsupportedProblemError

@@ -16,7 +16,15 @@ from collage.backends.tvm.common.inlining import (
 
 
 def find_block(sch: s_tir.Schedule, annotation: str) -> Any | None:
-    """The stage that a legalization marked with ``annotation``."""
+    """The stage that a legalization marked with ``annotation``.
+
+    Parameters
+    ----------
+    sch : s_tir.Schedule
+        Of the kernel.
+    annotation : str
+        The key of the annotation.
+    """
     for block in root_blocks(sch):
         if annotation in sch.get(block).annotations:
             return block

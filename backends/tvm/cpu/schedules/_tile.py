@@ -46,14 +46,30 @@ class Tile:
 
 
 def tiles(machine: Machine, dtype: str) -> list[Tile]:
-    """Tiles that fit the machine's registers."""
+    """Tiles that fit the machine's registers.
+
+    Parameters
+    ----------
+    machine : Machine
+        Its vector registers count.
+    dtype : str
+        Of the elements.
+    """
     lanes = machine.lanes(dtype)
     shapes = _SHAPES_32_REGISTERS if machine.num_registers >= 32 else _SHAPES_16_REGISTERS
     return [Tile(rows, vectors, lanes) for rows, vectors in shapes]
 
 
 def tiles_of_few_rows(machine: Machine, dtype: str, rows: int) -> list[Tile]:
-    """Tiles for exactly ``rows`` rows, as wide as the registers allow."""
+    """Tiles for exactly ``rows`` rows, as wide as the registers allow.
+
+    Parameters
+    ----------
+    machine, dtype
+        As :func:`tiles` takes them.
+    rows : int
+        Of every tile.
+    """
     lanes = machine.lanes(dtype)
     room = machine.num_registers * 3 // 4
     widest = max(1, min(8, room // rows))

@@ -105,7 +105,15 @@ class ConvPlan:
 
 
 def plan(shape: ConvShape, machine: Machine) -> ConvPlan:
-    """Choose the tile and the panel height with the least work and the best balance."""
+    """Choose the tile and the panel height with the least work and the best balance.
+
+    Parameters
+    ----------
+    shape : ConvShape
+        Of the convolution.
+    machine : Machine
+        Its vector registers and threads count.
+    """
     options = tiles(machine, "float32")
     if shape.group_out_channels < min(tile.rows for tile in options):
         options = tiles_of_few_rows(machine, "float32", shape.group_out_channels)
@@ -160,7 +168,17 @@ def _cost(shape: ConvShape, candidate: ConvPlan, machine: Machine) -> float:
 
 
 def pack_weights(weights: np.ndarray, shape: ConvShape, tile: Tile) -> np.ndarray:
-    """OIHW to [block][I][H][W][rows], each group's last block filled up with zeros."""
+    """OIHW to [block][I][H][W][rows], each group's last block filled up with zeros.
+
+    Parameters
+    ----------
+    weights : ndarray
+        ``(O, I, H, W)``.
+    shape : ConvShape
+        Of the convolution; it has the groups.
+    tile : Tile
+        Its rows are a block's.
+    """
     per_group, rows = shape.group_out_channels, tile.rows
     blocks = math.ceil(per_group / rows)
     padded = np.zeros((shape.groups, blocks * rows, *weights.shape[1:]), weights.dtype)
@@ -243,7 +261,15 @@ def _block_of(o: Any, shape: ConvShape, cut: ConvPlan) -> tuple[Any, Any]:
 
 
 def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
-    """Schedule what :func:`compute` made, with whatever was fused behind it."""
+    """Schedule what :func:`compute` made, with whatever was fused behind it.
+
+    Parameters
+    ----------
+    func : tirx.PrimFunc
+        A packed convolution.
+    machine : Machine
+        Its registers, caches and threads count.
+    """
     sch = s_tir.Schedule(func)
     product = find_block(sch, ANNOTATION)
     if product is None:

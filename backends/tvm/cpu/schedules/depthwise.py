@@ -35,7 +35,17 @@ def applies(shape: ConvShape) -> bool:
 
 
 def compute(data: te.Tensor, weights: te.Tensor, shape: ConvShape) -> te.Tensor:
-    """The convolution of (N, C, H, W) with (O, 1, KH, KW), as padding and a sum of taps."""
+    """The convolution of (N, C, H, W) with (O, 1, KH, KW), as padding and a sum of taps.
+
+    Parameters
+    ----------
+    data : te.Tensor
+        ``(N, C, H, W)``.
+    weights : te.Tensor
+        ``(O, 1, KH, KW)``.
+    shape : ConvShape
+        Strides, padding and dilation.
+    """
     top, left, bottom, right = shape.padding
     (stride_h, stride_w), (dilation_h, dilation_w) = shape.strides, shape.dilation
     multiplier = shape.group_out_channels
@@ -75,7 +85,15 @@ def compute(data: te.Tensor, weights: te.Tensor, shape: ConvShape) -> te.Tensor:
 
 
 def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
-    """Schedule what :func:`compute` made, with whatever was fused behind it."""
+    """Schedule what :func:`compute` made, with whatever was fused behind it.
+
+    Parameters
+    ----------
+    func : tirx.PrimFunc
+        A depthwise convolution.
+    machine : Machine
+        Vector lanes and threads.
+    """
     sch = s_tir.Schedule(func)
     taps = find_block(sch, _ANNOTATION)
     if taps is None:

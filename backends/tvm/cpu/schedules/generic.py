@@ -32,7 +32,15 @@ _WINDOW_STEP = 4
 
 
 def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
-    """Inline what is cheap, then schedule stage by stage."""
+    """Inline what is cheap, then schedule stage by stage.
+
+    Parameters
+    ----------
+    func : tirx.PrimFunc
+        Any kernel.
+    machine : Machine
+        Vector lanes and threads.
+    """
     sch = s_tir.Schedule(func)
     inline_stages(sch)
     scheduled = [schedule_stage(sch, block, machine) for block in root_blocks(sch)]
@@ -42,7 +50,17 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
 
 
 def schedule_stage(sch: s_tir.Schedule, block: Any, machine: Machine) -> bool:
-    """Schedule one stage in a loop nest of its own; False where its axes do not allow it."""
+    """Schedule one stage in a loop nest of its own; False where its axes do not allow it.
+
+    Parameters
+    ----------
+    sch : s_tir.Schedule
+        Changed in place.
+    block : SBlockRV
+        The stage.
+    machine : Machine
+        Vector lanes and threads.
+    """
     axes = axes_of(sch, block)
     if not axes or len(sch.get_loops(block)) != len(axes):
         return False

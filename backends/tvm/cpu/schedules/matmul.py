@@ -68,7 +68,15 @@ class MatmulShape:
 
 
 def choose_tile(shape: MatmulShape, machine: Machine) -> Tile:
-    """The tile with the least work, counting what is computed past the edges and idle threads."""
+    """The tile with the least work, counting what is computed past the edges and idle threads.
+
+    Parameters
+    ----------
+    shape : MatmulShape
+        Of the product.
+    machine : Machine
+        Its registers and threads count.
+    """
     options = tiles(machine, "float32")
     if shape.m < min(tile.rows for tile in options):
         options = tiles_of_few_rows(machine, "float32", shape.m)
@@ -85,7 +93,15 @@ def choose_tile(shape: MatmulShape, machine: Machine) -> Tile:
 
 
 def pack_b(b: np.ndarray, tile: Tile) -> np.ndarray:
-    """(K, N) to [block][K][columns], the last block filled up with zeros."""
+    """(K, N) to [block][K][columns], the last block filled up with zeros.
+
+    Parameters
+    ----------
+    b : ndarray
+        ``(K, N)``.
+    tile : Tile
+        Its columns are a block's.
+    """
     k, n = b.shape
     blocks = math.ceil(n / tile.columns)
     padded = np.zeros((k, blocks * tile.columns), b.dtype)
@@ -192,7 +208,15 @@ def _unflatten(flat: Any, dims: Sequence[int]) -> list[Any]:
 
 
 def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
-    """Schedule what :func:`compute` made, with whatever was fused behind it."""
+    """Schedule what :func:`compute` made, with whatever was fused behind it.
+
+    Parameters
+    ----------
+    func : tirx.PrimFunc
+        A packed matrix product.
+    machine : Machine
+        Its registers, caches and threads count.
+    """
     sch = s_tir.Schedule(func)
     product = find_block(sch, _ANNOTATION)
     if product is None:

@@ -29,7 +29,15 @@ from collage.backends.tvm.common.inlining import inline_stages, is_elementwise, 
 
 
 def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
-    """Schedule a kernel whose reductions all run along the same trailing axes."""
+    """Schedule a kernel whose reductions all run along the same trailing axes.
+
+    Parameters
+    ----------
+    func : tirx.PrimFunc
+        A kernel such as a softmax.
+    machine : Machine
+        Vector lanes and threads.
+    """
     sch = s_tir.Schedule(func)
     inline_stages(sch)
     blocks = root_blocks(sch)

@@ -77,6 +77,15 @@ to threads and does nothing else."""
 def schedule_function(func: tirx.PrimFunc, gpu: Gpu, schedule: str = "default") -> tirx.PrimFunc:
     """Schedule one fused kernel with the first family that takes it.
 
+    Parameters
+    ----------
+    func : tirx.PrimFunc
+        Fused and unscheduled.
+    gpu : Gpu
+        Its limits count.
+    schedule : str
+        ``default``, ``dlight`` or ``none``.
+
     Raises
     ------
     CompileError

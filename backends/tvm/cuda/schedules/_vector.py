@@ -56,7 +56,15 @@ def lanes_of(stmts: list[Any], extent: int) -> int:
 
 
 def in_a_row(region: Any, axis: Any) -> bool:
-    """Whether an access reads single elements that lie side by side along an axis."""
+    """Whether an access reads single elements that lie side by side along an axis.
+
+    Parameters
+    ----------
+    region : BufferRegion
+        What a stage reads or writes.
+    axis : tirx.Var
+        An axis of the stage.
+    """
     single = all(isinstance(r.extent, tirx.IntImm) and int(r.extent) == 1 for r in region.region)
     known = str(region.source.dtype) in _WIDENABLE
     return single and known and buffer_stride(region, axis) == 1
@@ -68,7 +76,19 @@ def _last_spatial(stmt: Any) -> Any | None:
 
 
 def load_wide(sch: s_tir.Schedule, block: Any, loop: Any, lanes: int) -> None:
-    """Let a stage read what lies in a row through registers, which wide loads fill in ``loop``."""
+    """Let a stage read what lies in a row through registers, which wide loads fill in ``loop``.
+
+    Parameters
+    ----------
+    sch : s_tir.Schedule
+        Changed in place.
+    block : SBlockRV
+        The stage that reads.
+    loop : LoopRV
+        Under which a whole vector is read.
+    lanes : int
+        Elements of a vector.
+    """
     if lanes == 1:
         return
     axis = _last_spatial(sch.get(block))
@@ -85,7 +105,19 @@ def load_wide(sch: s_tir.Schedule, block: Any, loop: Any, lanes: int) -> None:
 
 
 def store_wide(sch: s_tir.Schedule, block: Any, loop: Any, lanes: int) -> None:
-    """Let a stage write through registers, emptied by wide stores under ``loop``."""
+    """Let a stage write through registers, emptied by wide stores under ``loop``.
+
+    Parameters
+    ----------
+    sch : s_tir.Schedule
+        Changed in place.
+    block : SBlockRV
+        The stage that writes.
+    loop : LoopRV
+        Under which a whole vector is written.
+    lanes : int
+        Elements of a vector.
+    """
     if lanes == 1 or str(sch.get(block).writes[0].source.dtype) not in _WIDENABLE:
         return
     copy = sch.cache_write(block, 0, "local")
@@ -94,7 +126,17 @@ def store_wide(sch: s_tir.Schedule, block: Any, loop: Any, lanes: int) -> None:
 
 
 def vectorize_innermost(sch: s_tir.Schedule, block: Any, lanes: int) -> None:
-    """Vectorize a copy's last loop when it runs over exactly one vector."""
+    """Vectorize a copy's last loop when it runs over exactly one vector.
+
+    Parameters
+    ----------
+    sch : s_tir.Schedule
+        Changed in place.
+    block : SBlockRV
+        A copy between memory and registers.
+    lanes : int
+        Elements of a vector.
+    """
     loop = sch.get_loops(block)[-1]
     if loop_extent(sch, loop) == lanes:
         sch.vectorize(loop)
@@ -102,6 +144,15 @@ def vectorize_innermost(sch: s_tir.Schedule, block: Any, lanes: int) -> None:
 
 def split_lanes(sch: s_tir.Schedule, loops: list[Any], lanes: int) -> tuple[list[Any], Any | None]:
     """Cut vectors off the last loop, before loops are fused, so that their places stay plain.
+
+    Parameters
+    ----------
+    sch : s_tir.Schedule
+        Changed in place.
+    loops : list of LoopRV
+        From the outermost.
+    lanes : int
+        Elements of a vector.
 
     Returns
     -------
@@ -114,7 +165,15 @@ def split_lanes(sch: s_tir.Schedule, loops: list[Any], lanes: int) -> tuple[list
 
 
 def spatial_axes(sch: s_tir.Schedule, block: Any) -> list[Axis]:
-    """A stage's axes that are not reduced over."""
+    """A stage's axes that are not reduced over.
+
+    Parameters
+    ----------
+    sch : s_tir.Schedule
+        Of the kernel.
+    block : SBlockRV
+        One of its stages.
+    """
     return [axis for axis in axes_of(sch, block) or [] if not axis.reduce]
 
 
@@ -125,7 +184,15 @@ def is_map(stmt: Any) -> bool:
 
 
 def inline_maps(sch: s_tir.Schedule, kept: list[Any] | tuple[()] = ()) -> None:
-    """Inline every stage without a reduction that is no output into the stages that read it."""
+    """Inline every stage without a reduction that is no output into the stages that read it.
+
+    Parameters
+    ----------
+    sch : s_tir.Schedule
+        Changed in place.
+    kept : sequence of SBlockRV
+        Stages that stay.
+    """
     names = {sch.get(block).name_hint for block in [*kept, *sch.get_output_blocks("root")]}
     for block in root_blocks(sch):
         stmt = sch.get(block)

@@ -38,7 +38,15 @@ _LEAST_WARPS = 2
 
 
 def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
-    """Schedule a kernel all of whose stages are without reductions."""
+    """Schedule a kernel all of whose stages are without reductions.
+
+    Parameters
+    ----------
+    func : tirx.PrimFunc
+        A kernel without reductions.
+    gpu : Gpu
+        Its multiprocessors count.
+    """
     sch = s_tir.Schedule(func)
     blocks = root_blocks(sch)
     if not blocks:
@@ -87,7 +95,19 @@ def _bind_elements(sch: s_tir.Schedule, block: Any, gpu: Gpu) -> None:
 
 
 def bind_threads(sch: s_tir.Schedule, loop: Any, items: int, gpu: Gpu) -> Any:
-    """Split a loop into blocks of threads; the loop over threads is returned."""
+    """Split a loop into blocks of threads; the loop over threads is returned.
+
+    Parameters
+    ----------
+    sch : s_tir.Schedule
+        Changed in place.
+    loop : LoopRV
+        Its iterations are independent.
+    items : int
+        How many it has.
+    gpu : Gpu
+        Decides how many threads a block has.
+    """
     threads = min(_THREADS, gpu.max_threads)
     # Fewer where there is too little to fill every multiprocessor.
     while threads > 2 * WARP and items < threads * gpu.num_sms:

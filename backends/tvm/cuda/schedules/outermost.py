@@ -17,7 +17,15 @@ from collage.backends.tvm.cuda.schedules.elementwise import bind_threads
 
 
 def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
-    """Bind each stage's leading independent loops, or run it in a single thread."""
+    """Bind each stage's leading independent loops, or run it in a single thread.
+
+    Parameters
+    ----------
+    func : tirx.PrimFunc
+        Any kernel.
+    gpu : Gpu
+        Decides how many threads a block has.
+    """
     sch = s_tir.Schedule(func)
     for block in root_blocks(sch):
         _bind_stage(sch, block, gpu)

@@ -94,7 +94,13 @@ class Tile:
         return self.operand_bytes >= 48 << 10 or self.operand_bytes + static <= 48 << 10
 
     def blocks(self, batch: int, rows: int, columns: int) -> int:
-        """Blocks of threads that a product needs."""
+        """Blocks of threads that a product needs.
+
+        Parameters
+        ----------
+        batch, rows, columns : int
+            Extents of the product's result.
+        """
         return batch * math.ceil(rows / self.rows) * math.ceil(columns / self.columns)
 
 
@@ -112,7 +118,15 @@ TILES = (
 
 
 def choose_tile(batch: int, rows: int, columns: int, gpu: Gpu) -> Tile:
-    """The largest tile that fills the chip without much padding, else the one with most blocks."""
+    """The largest tile that fills the chip without much padding, else the one with most blocks.
+
+    Parameters
+    ----------
+    batch, rows, columns : int
+        Extents of the product's result.
+    gpu : Gpu
+        Its multiprocessors count.
+    """
 
     def padded(tile: Tile) -> float:
         whole = math.ceil(rows / tile.rows) * tile.rows * math.ceil(columns / tile.columns)
@@ -127,7 +141,15 @@ def choose_tile(batch: int, rows: int, columns: int, gpu: Gpu) -> Tile:
 
 
 def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
-    """Schedule a kernel with one half-precision product and elementwise stages around it."""
+    """Schedule a kernel with one half-precision product and elementwise stages around it.
+
+    Parameters
+    ----------
+    func : tirx.PrimFunc
+        A kernel with a matrix product.
+    gpu : Gpu
+        Decides which tile fills it.
+    """
     sch = s_tir.Schedule(func)
     reductions = get_reduction_blocks(sch, root_blocks(sch))
     if reductions is None:

@@ -49,7 +49,15 @@ _LEAST_THREADS = 128
 
 
 def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
-    """Schedule a kernel with one short reduction, elementwise stages before and after it."""
+    """Schedule a kernel with one short reduction, elementwise stages before and after it.
+
+    Parameters
+    ----------
+    func : tirx.PrimFunc
+        A kernel such as a pool.
+    gpu : Gpu
+        Its multiprocessors count.
+    """
     sch = s_tir.Schedule(func)
     if any(axes_of(sch, block) is None for block in root_blocks(sch)):
         return Refusal("a stage has axes that are not static and independent")
