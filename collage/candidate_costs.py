@@ -33,10 +33,8 @@ class WorkloadCosts:
 
     Parameters
     ----------
-    mod : tvm.IRModule
-        The normalized module.
-    graph : DataflowGraph
-        Of its ``main``.
+    mod, graph : tvm.IRModule, DataflowGraph
+        The normalized module, and its ``main``.
     model : CostModel
         Who answers.
     """

@@ -28,8 +28,8 @@ def compile_functions(
 
     Parameters
     ----------
-    functions : sequence of relax.Function
-        Their constants have become parameters.
+    functions, target, context
+        As :meth:`ExternalBackend.codegen` gets them.
     library : LibraryRequirement
         cublasLt.
     include : Path
@@ -59,14 +59,8 @@ def choose_algorithms(
     ----------
     partitions : sequence of Partition
         Their products are measured, each distinct one once.
-    target : BackendTarget
-        Names the architecture, and whether to measure.
-    library : LibraryRequirement
-        cublasLt.
-    include : Path
-        Folder of ``cublasLt.h``.
-    context : BuildContext
-        Where to build and what to remember choices in.
+    target, library, include, context
+        As :func:`compile_functions` takes them.
 
     Raises
     ------

@@ -37,12 +37,8 @@ def choose(
         They may repeat.
     arch : str
         For example ``sm_90a``.
-    library : LibraryRequirement
-        cublasLt.
-    include : Path
-        Folder of ``cublasLt.h``.
-    context : BuildContext
-        Where to build and what to remember choices in.
+    library, include, context
+        As :func:`~collage.backends.cublas.codegen.compile_functions` takes them.
 
     Raises
     ------

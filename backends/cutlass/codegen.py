@@ -73,14 +73,10 @@ def compile_functions(
 
     Parameters
     ----------
-    functions : sequence of relax.Function
-        Each holds one composite, its constants lifted.
+    functions, target, context
+        As :meth:`ExternalBackend.codegen` gets them.
     known : sequence of OperatorFamily
         The families to read them with.
-    target : BackendTarget
-        With this backend's options, for an architecture.
-    context : BuildContext
-        Where to build and what to remember configurations in.
 
     Raises
     ------
@@ -105,10 +101,8 @@ def read_partitions(
 
     Parameters
     ----------
-    functions : sequence of relax.Function
-        Any number of modules may have them.
-    known : sequence of OperatorFamily
-        The first family that knows a composite's name reads it.
+    functions, known
+        Of any number of modules; the first family that knows a composite's name reads it.
     options : CutlassOptions
         Of the target.
     arch : str

@@ -47,12 +47,8 @@ def read_partition(
     ----------
     function : relax.Function
         Holds one composite, its constants lifted.
-    known : sequence of OperatorFamily
-        The first family that knows the composite's name reads it.
-    options : CutlassOptions
-        Of the target.
-    arch : str
-        What to compile for.
+    known, options, arch
+        The families; the first that knows the composite's name reads it by the others.
 
     Raises
     ------

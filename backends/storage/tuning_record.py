@@ -214,7 +214,7 @@ def read_blob_reference(value: Mapping[str, Any]) -> BlobReference:
     Parameters
     ----------
     value : mapping
-        The line's parsed JSON.
+        As :func:`read_blob` takes it.
 
     Raises
     ------

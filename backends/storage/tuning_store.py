@@ -84,10 +84,8 @@ class TuningStore:
 
         Parameters
         ----------
-        backend : str
-            Whose findings these are.
-        schema : int
-            Records of another version are passed over.
+        backend, schema
+            As the constructor takes them.
         context : BuildContext
             Names the log and the cache folder.
         """

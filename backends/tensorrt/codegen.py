@@ -32,14 +32,10 @@ def compile_functions(
 
     Parameters
     ----------
-    functions : sequence of relax.Function
-        Each is a region.
+    functions, target, context
+        As :meth:`ExternalBackend.codegen` gets them.
     package : Package
         Builds the engines.
-    target : BackendTarget
-        With this backend's options, for an architecture.
-    context : BuildContext
-        Where to build and what to remember engines in.
 
     Raises
     ------

@@ -58,11 +58,7 @@ class TVMBackend(NativeBackend):
     ) -> tvm.IRModule:
         """Replace this backend's partitions, and operators left in ``main``, by scheduled kernels.
 
-        Parameters
-        ----------
-        mod : tvm.IRModule
-            ``main`` calls private functions with the attribute ``PARTITION_ATTR`` and functions
-            with a ``Codegen`` attribute; the latter stay as they are.
+        Functions with a ``Codegen`` attribute stay as they are.
 
         Raises
         ------

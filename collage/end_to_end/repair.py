@@ -40,10 +40,8 @@ class PartitionRepair:
 
     Parameters
     ----------
-    mod : tvm.IRModule
-        The normalized module.
-    graph : DataflowGraph
-        Of its ``main``.
+    mod, graph : tvm.IRModule, DataflowGraph
+        The normalized module, and its ``main``.
     native : BackendTarget
         Runs the operators of undone partitions.
     context : BuildContext

@@ -88,7 +88,7 @@ def partition_figure(report: Report, colors: dict[str, str]) -> Figure:
     report : Report
         What is shown.
     colors : dict of str to str
-        A colour for each backend, see :func:`collage.report.palette.backend_colors`.
+        By backend, as :func:`collage.report.palette.backend_colors` gives them.
 
     Returns
     -------
@@ -153,10 +153,8 @@ def operator_figure(
 
     Parameters
     ----------
-    report : Report
-        What is shown.
-    colors : dict of str to str
-        A colour for each backend, see :func:`collage.report.palette.backend_colors`.
+    report, colors
+        As :func:`partition_figure` takes them.
     explanations : sequence of NodeExplanation
         Of the same report.
 

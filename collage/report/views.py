@@ -168,10 +168,8 @@ def shares(report: Report, colors: dict[str, str]) -> list[Share]:
 
     Parameters
     ----------
-    report : Report
-        What is shown.
-    colors : dict of str to str
-        A colour for each backend, see :func:`collage.report.palette.backend_colors`.
+    report, colors
+        As :func:`end_to_end_bars` takes them.
 
     Returns
     -------
@@ -202,10 +200,8 @@ def partition_bars(report: Report, colors: dict[str, str]) -> list[Bar]:
 
     Parameters
     ----------
-    report : Report
-        What is shown.
-    colors : dict of str to str
-        A colour for each backend, see :func:`collage.report.palette.backend_colors`.
+    report, colors
+        As :func:`end_to_end_bars` takes them.
 
     Returns
     -------

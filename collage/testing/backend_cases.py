@@ -114,10 +114,8 @@ def fuse(backend: ExternalBackend, target: BackendTarget, mod: tvm.IRModule) -> 
 
     Parameters
     ----------
-    backend : ExternalBackend
-        Whose patterns are tried.
-    target : BackendTarget
-        With its options.
+    backend, target
+        As :func:`partition` takes them.
     mod : tvm.IRModule
         In canonical form.
     """

@@ -72,10 +72,8 @@ class Session(ABC):
 
         Parameters
         ----------
-        machine : relax.VirtualMachine
-            Its inputs are set, and it was called before.
-        config : MeasureConfig
-            How many samples, and how long.
+        machine, config
+            As :meth:`sample` takes them.
         """
 
     def synchronize(self) -> None:  # noqa: B027 (nothing to do is a good answer)

@@ -212,10 +212,8 @@ class OperatorFamily(ABC):
         ----------
         composite : Composite
             One of this family's patterns matched it.
-        options : CutlassOptions
-            Of the target.
-        arch : str
-            What to compile for.
+        options, arch
+            As :meth:`patterns` takes them.
 
         Raises
         ------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from tvm import relax
@@ -50,6 +50,10 @@ def _matmul(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     return w.reshape(product(w, a, b), static_shape(call))
 
 
+_Operands: TypeAlias = tuple[TrtTensor, TrtTensor, TrtTensor]
+"""Query, key and value."""
+
+
 @converts("nn.attention", "nn.attention_bias")
 def _attention(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     query, key, value = (w.permute(w.tensor(arg), (0, 2, 1, 3)) for arg in call.args[:3])
@@ -63,34 +67,21 @@ def _attention(w: NetworkWriter, call: relax.Call) -> TrtTensor:
         hidden = w.constant(_hidden(query.shape[2], key.shape[2], causal), exact=True)
         bias, causal = w.binary("SUM", bias, w.cast_to(hidden, bias.dtype)), ""
     build = _fused if hasattr(w.network, "add_attention_v2") else _chain
-    return w.permute(build(w, query, key, value, bias, causal), (0, 2, 1, 3))
+    return w.permute(build(w, (query, key, value), bias, causal), (0, 2, 1, 3))
 
 
-def _fused(
-    w: NetworkWriter,
-    query: TrtTensor,
-    key: TrtTensor,
-    value: TrtTensor,
-    bias: TrtTensor | None,
-    causal: str,
-) -> TrtTensor:
+def _fused(w: NetworkWriter, qkv: _Operands, bias: TrtTensor | None, causal: str) -> TrtTensor:
     """One attention layer, which TensorRT may still take apart where it has no kernel for it."""
     kind = getattr(w.trt.CausalMaskKind, _CAUSAL[causal])
     softmax = w.trt.AttentionNormalizationOp.SOFTMAX
-    made = w.network.add_attention_v2(query, key, value, softmax, kind)
+    made = w.network.add_attention_v2(*qkv, softmax, kind)
     mask = {} if bias is None else {"mask": bias}
     return w.output(made, "attention", decomposable=True, **mask)
 
 
-def _chain(
-    w: NetworkWriter,
-    query: TrtTensor,
-    key: TrtTensor,
-    value: TrtTensor,
-    bias: TrtTensor | None,
-    causal: str,
-) -> TrtTensor:
+def _chain(w: NetworkWriter, qkv: _Operands, bias: TrtTensor | None, causal: str) -> TrtTensor:
     """Products and softmax, for versions that lack the layer."""
+    query, key, value = qkv
     scores = product(w, query, key, transposed=True)
     if causal:
         hidden = w.constant(_hidden(query.shape[2], key.shape[2], causal), exact=True)

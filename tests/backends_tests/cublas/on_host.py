@@ -32,24 +32,10 @@ from collage.backends.cublas.tuning import SCHEMA, Tuner
 from collage.backends.devices import CUDA
 from collage.backends.storage import TuningStore, lock_path
 from tests.backends_tests.cublas.choices import keep_choice
+from tests.backends_tests.dlpack import DLTensor
 
 _CUDA = 2
 _CODES = {"float16": (2, 16), "float32": (2, 32), "bfloat16": (4, 16)}
-
-
-class _DLTensor(ctypes.Structure):
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    )
 
 
 _Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -57,7 +43,7 @@ _KEEP_MEMORY = _Deleter(lambda _: None)
 
 
 class _DLManagedTensor(ctypes.Structure):
-    _fields_ = (("tensor", _DLTensor), ("context", ctypes.c_void_p), ("deleter", _Deleter))
+    _fields_ = (("tensor", DLTensor), ("context", ctypes.c_void_p), ("deleter", _Deleter))
 
 
 class DeviceTensor:
@@ -79,7 +65,7 @@ class DeviceTensor:
         self.address = start
         ctypes.memmove(start, data or b"\xff" * self.size, self.size)
         self._shape = (ctypes.c_int64 * len(shape))(*shape)
-        tensor = _DLTensor(start, _CUDA, 0, len(shape), code, bits, 1, self._shape, None, 0)
+        tensor = DLTensor(start, _CUDA, 0, len(shape), code, bits, 1, self._shape, None, 0)
         self._managed = _DLManagedTensor(tensor, None, _KEEP_MEMORY)
 
     def __dlpack__(self, **_: Any) -> Any:

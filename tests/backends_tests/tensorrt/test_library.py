@@ -22,6 +22,7 @@ from collage.backends.contract.registry import get_backend
 from collage.backends.link import CompiledLibrary
 from collage.backends.tensorrt import codegen, python_runtime, runtimes, tuning
 from collage.backends.toolchain import cuda_toolkit, native
+from tests.backends_tests.dlpack import DLTensor
 from tests.backends_tests.tensorrt import support
 from tests.machine_code import defined_functions, device_code, needed_libraries
 
@@ -112,23 +113,6 @@ def test_equal_engines_are_stored_once(tmp_path: Path) -> None:
 # reaches the Python runtime is recorded.
 
 
-class _Tensor(ctypes.Structure):
-    """A ``DLTensor`` (dlpack.h)."""
-
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.c_void_p),
-        ("byte_offset", ctypes.c_uint64),
-    )
-
-
 class _Any(ctypes.Structure):
     """A ``TVMFFIAny`` that holds a pointer (tvm/ffi/c_api.h)."""
 
@@ -142,9 +126,9 @@ class _Any(ctypes.Structure):
 _CUDA, _CPU, _DLTENSOR = 2, 1, 7
 
 
-def _tensor(address: int, shape: tuple[int, ...], device: int = _CUDA, bits: int = 32) -> _Tensor:
+def _tensor(address: int, shape: tuple[int, ...], device: int = _CUDA, bits: int = 32) -> DLTensor:
     extents = (ctypes.c_int64 * len(shape))(*shape)
-    return _Tensor(address, device, 0, len(shape), 2, bits, 1, extents, None, 0)
+    return DLTensor(address, device, 0, len(shape), 2, bits, 1, extents, None, 0)
 
 
 @pytest.fixture
@@ -159,7 +143,7 @@ def entry(compiled: tuple[CompiledLibrary, Path]) -> Iterator[Any]:
     ctypes.CDLL(str(needs), ctypes.RTLD_GLOBAL)
     function = ctypes.CDLL(str(own))["__tvm_ffi_tensorrt_0"]
 
-    def call(*tensors: _Tensor) -> int:
+    def call(*tensors: DLTensor) -> int:
         args = (_Any * len(tensors))()
         for place, tensor in enumerate(tensors):
             args[place] = _Any(_DLTENSOR, 0, ctypes.addressof(tensor))
@@ -196,7 +180,7 @@ def test_an_entry_hands_over_engine_and_addresses(
     ],
     ids=["count", "device", "dtype", "size"],
 )
-def test_an_entry_refuses_a_wrong_caller(entry: Any, tensors: tuple[_Tensor, ...]) -> None:
+def test_an_entry_refuses_a_wrong_caller(entry: Any, tensors: tuple[DLTensor, ...]) -> None:
     def run(*_: Any) -> None:
         raise AssertionError("reached the runtime")
 

@@ -24,6 +24,7 @@ from collage.backends.toolchain import cuda_runtime
 from collage.backends.tvm.cuda import widen
 from collage.backends.tvm.cuda.schedules import SCHEDULE_ATTR, Gpu, schedule_function, tensor_core
 from collage.backends.tvm.cuda.schedules._base import unbound_stores
+from collage.testing import graphs
 from tests.backends_tests.tvm import cases as tvm_cases
 
 op = relax.op
@@ -45,13 +46,7 @@ def kernels(mod: tvm.IRModule) -> dict[str, tirx.PrimFunc]:
 
 def graph(body: Callable[..., relax.Expr], *shapes: tuple[int, ...], dtype: str) -> tvm.IRModule:
     """A module whose ``main`` computes ``body`` inline."""
-    builder = relax.BlockBuilder()
-    params = [relax.Var(f"x{i}", relax.TensorType(s, dtype)) for i, s in enumerate(shapes)]
-    with builder.function("main", params):
-        with builder.dataflow():
-            result = builder.emit_output(body(builder.emit, *params))
-        builder.emit_func_output(result)
-    return builder.get()
+    return graphs.graph(shapes, body, dtype)
 
 
 def weights(*shape: int, dtype: str = "float16") -> relax.Expr:

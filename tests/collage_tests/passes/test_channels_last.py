@@ -21,6 +21,7 @@ from collage.normalize import normalize
 from collage.passes.channels_last import to_channels_last
 from collage.passes.combine_parallel_matmul import combine_parallel_matmul
 from collage.rewrite import flat_bindings, op_name
+from collage.testing.graphs import graph
 
 op = relax.op
 Emit = Callable[[relax.Expr], relax.Var]
@@ -32,13 +33,7 @@ LIGHT_ERROR = 1e-5
 
 def build(body: Body, *shapes: Sequence[int], dtype: str = "float32") -> tvm.IRModule:
     """A module whose ``main`` takes tensors of these shapes; ``body`` gets ``emit`` and them."""
-    builder = relax.BlockBuilder()
-    params = [relax.Var(f"x{i}", relax.TensorType(s, dtype)) for i, s in enumerate(shapes)]
-    with builder.function("main", params):
-        with builder.dataflow():
-            result = builder.emit_output(body(builder.emit, *params))
-        builder.emit_func_output(result)
-    return builder.get()
+    return graph(shapes, body, dtype)
 
 
 def weights(*shape: int, seed: int = 0, dtype: str = "float32") -> relax.Expr:

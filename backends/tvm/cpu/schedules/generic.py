@@ -55,7 +55,7 @@ def schedule_stage(sch: s_tir.Schedule, block: Any, machine: Machine) -> bool:
     Parameters
     ----------
     sch : s_tir.Schedule
-        Changed in place.
+        Of the kernel that the stage belongs to.
     block : SBlockRV
         The stage.
     machine : Machine

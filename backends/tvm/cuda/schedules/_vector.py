@@ -81,13 +81,13 @@ def load_wide(sch: s_tir.Schedule, block: Any, loop: Any, lanes: int) -> None:
     Parameters
     ----------
     sch : s_tir.Schedule
-        Changed in place.
+        Gets a copy of what is read.
     block : SBlockRV
         The stage that reads.
     loop : LoopRV
         Under which a whole vector is read.
     lanes : int
-        Elements of a vector.
+        Elements that one load takes.
     """
     if lanes == 1:
         return
@@ -109,14 +109,8 @@ def store_wide(sch: s_tir.Schedule, block: Any, loop: Any, lanes: int) -> None:
 
     Parameters
     ----------
-    sch : s_tir.Schedule
-        Changed in place.
-    block : SBlockRV
-        The stage that writes.
-    loop : LoopRV
-        Under which a whole vector is written.
-    lanes : int
-        Elements of a vector.
+    sch, block, loop, lanes
+        As :func:`load_wide` takes them; the block is the one that writes.
     """
     if lanes == 1 or str(sch.get(block).writes[0].source.dtype) not in _WIDENABLE:
         return
@@ -131,11 +125,11 @@ def vectorize_innermost(sch: s_tir.Schedule, block: Any, lanes: int) -> None:
     Parameters
     ----------
     sch : s_tir.Schedule
-        Changed in place.
+        It becomes wide there.
     block : SBlockRV
         A copy between memory and registers.
     lanes : int
-        Elements of a vector.
+        Of the vector.
     """
     loop = sch.get_loops(block)[-1]
     if loop_extent(sch, loop) == lanes:
