@@ -10,20 +10,9 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax
 
+from collage import rewrite as rw
 from collage.backends.relax.static_shape import static_shape
-from collage.rewrite import (
-    Rules,
-    Scope,
-    constant,
-    dtype_of,
-    is_constant,
-    is_float,
-    is_tensor,
-    make_constant,
-    op_name,
-    operand_pair,
-    scalar,
-)
+from collage.rewrite import Rules, Scope
 
 _CONVOLUTIONS = tuple(f"nn.conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", "_transpose"))
 _BINARY = {
@@ -40,23 +29,23 @@ _BINARY = {
 def _constant_second(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``c + x`` is ``x + c``."""
     a, b = call.args
-    if is_constant(a) and not is_constant(b):
-        return _BINARY[op_name(call)](b, a)
+    if rw.is_constant(a) and not rw.is_constant(b):
+        return _BINARY[rw.op_name(call)](b, a)
     return None
 
 
 def _canonical_constant(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """Give the constant operand its one shape (see the module's text)."""
-    pair = operand_pair(call)
-    if pair is None or not is_tensor(call) or static_shape(call) != static_shape(pair[0]):
+    pair = rw.operand_pair(call)
+    if pair is None or not rw.is_tensor(call) or static_shape(call) != static_shape(pair[0]):
         return None
     x, const = pair
     wanted = _constant_shape(scope, x, static_shape(const))
     if wanted == static_shape(const):
         return None
-    value = constant(const)
+    value = rw.constant(const)
     assert value is not None
-    return _BINARY[op_name(call)](x, make_constant(value.reshape(wanted), dtype_of(const)))
+    return _BINARY[rw.op_name(call)](x, rw.make_constant(value.reshape(wanted), rw.dtype_of(const)))
 
 
 def _constant_shape(scope: Scope, x: relax.Expr, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -78,37 +67,37 @@ def _constant_shape(scope: Scope, x: relax.Expr, shape: tuple[int, ...]) -> tupl
 
 def _divide_to_multiply(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``x / c`` is ``x * (1 / c)`` for a finite, non-zero constant."""
-    pair = operand_pair(call)
-    if pair is None or not is_float(call):
+    pair = rw.operand_pair(call)
+    if pair is None or not rw.is_float(call):
         return None
-    value = constant(pair[1])
+    value = rw.constant(pair[1])
     assert value is not None
     with np.errstate(all="ignore"):
         inverse = (1 / value.astype("float64")).astype(value.dtype)
     if not np.all(np.isfinite(inverse)) or np.any(inverse == 0):
         return None
-    return relax.op.multiply(pair[0], make_constant(inverse, dtype_of(call)))
+    return relax.op.multiply(pair[0], rw.make_constant(inverse, rw.dtype_of(call)))
 
 
 def _subtract_to_add(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``x - c`` is ``x + (-c)``."""
-    pair = operand_pair(call)
-    if pair is None or not is_float(call):
+    pair = rw.operand_pair(call)
+    if pair is None or not rw.is_float(call):
         return None
-    value = constant(pair[1])
+    value = rw.constant(pair[1])
     assert value is not None
-    return relax.op.add(pair[0], make_constant(-value, dtype_of(call)))
+    return relax.op.add(pair[0], rw.make_constant(-value, rw.dtype_of(call)))
 
 
 def _simple_power(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """Squares and square roots have operators of their own."""
-    exponent = scalar(call.args[1])
+    exponent = rw.scalar(call.args[1])
     x = call.args[0]
-    if exponent is None or not is_tensor(call) or static_shape(x) != static_shape(call):
+    if exponent is None or not rw.is_tensor(call) or static_shape(x) != static_shape(call):
         return None
     if exponent == 2.0:
         return relax.op.multiply(x, x)
-    return relax.op.sqrt(x) if exponent == 0.5 and is_float(x) else None
+    return relax.op.sqrt(x) if exponent == 0.5 and rw.is_float(x) else None
 
 
 def _square_to_multiply(scope: Scope, call: relax.Call) -> relax.Expr | None:
@@ -121,12 +110,12 @@ def _merge_constants(scope: Scope, call: relax.Call) -> relax.Expr | None:
 
     A bias keeps its shape: nothing is merged into it that would widen it.
     """
-    name = op_name(call)
-    pair = operand_pair(call)
+    name = rw.op_name(call)
+    pair = rw.operand_pair(call)
     inner = scope.call(pair[0], name) if pair is not None else None
-    if pair is None or inner is None or not is_float(call) or not scope.only_use(pair[0]):
+    if pair is None or inner is None or not rw.is_float(call) or not scope.only_use(pair[0]):
         return None
-    first, second = constant(inner.args[1]), constant(pair[1])
+    first, second = rw.constant(inner.args[1]), rw.constant(pair[1])
     if first is None or second is None or static_shape(inner.args[0]) != static_shape(call):
         return None
     shape = np.broadcast_shapes(first.shape, second.shape)
@@ -136,7 +125,7 @@ def _merge_constants(scope: Scope, call: relax.Call) -> relax.Expr | None:
     if widened and shape != second.shape:
         return None
     value = first + second if name == "add" else first * second
-    return _BINARY[name](inner.args[0], make_constant(value, dtype_of(call)))
+    return _BINARY[name](inner.args[0], rw.make_constant(value, rw.dtype_of(call)))
 
 
 RULES: Rules = {

@@ -5,21 +5,9 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax
 
+from collage import rewrite as rw
 from collage.backends.relax.static_shape import static_shape
-from collage.rewrite import (
-    RESHAPES,
-    TUPLE_ITEM,
-    Rules,
-    Scope,
-    constant,
-    dtype_of,
-    is_constant,
-    is_tensor,
-    op_name,
-    permutation,
-    reshape,
-    scalar,
-)
+from collage.rewrite import RESHAPES, TUPLE_ITEM, Rules, Scope
 
 _ARITHMETIC = ("add", "subtract", "multiply", "divide", "power", "maximum", "minimum", "floor_mod")
 _LOGIC = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and")
@@ -35,50 +23,50 @@ def _drop_dropout(scope: Scope, item: relax.TupleGetItem) -> relax.Expr | None:
 def _drop_same_type(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """A cast or broadcast that changes nothing is its operand."""
     x = call.args[0]
-    if not (is_tensor(x) and is_tensor(call)):
+    if not (rw.is_tensor(x) and rw.is_tensor(call)):
         return None
-    same = static_shape(x) == static_shape(call) and dtype_of(x) == dtype_of(call)
+    same = static_shape(x) == static_shape(call) and rw.dtype_of(x) == rw.dtype_of(call)
     return x if same else None
 
 
 def _one_reshape(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """Any chain of reshaping operators becomes one ``reshape``, or nothing."""
-    if not is_tensor(call):
+    if not rw.is_tensor(call):
         return None
     shape = static_shape(call)
     inner = scope.call(call.args[0], *RESHAPES)
-    x = inner.args[0] if inner is not None and is_tensor(inner.args[0]) else call.args[0]
+    x = inner.args[0] if inner is not None and rw.is_tensor(inner.args[0]) else call.args[0]
     if static_shape(x) == shape:
         return x
-    spelled_out = op_name(call) == "reshape"
-    return None if spelled_out and x.same_as(call.args[0]) else reshape(x, shape)
+    spelled_out = rw.op_name(call) == "reshape"
+    return None if spelled_out and x.same_as(call.args[0]) else rw.reshape(x, shape)
 
 
 def _one_permute(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """Chains of ``permute_dims`` become one; one that moves only unit dimensions, a reshape."""
     x = call.args[0]
-    if not is_tensor(x):
+    if not rw.is_tensor(x):
         return None
     shape = static_shape(x)
-    axes = permutation(call)
+    axes = rw.permutation(call)
     inner = scope.call(x, "permute_dims")
     if inner is not None:
-        first = permutation(inner)
+        first = rw.permutation(inner)
         return relax.op.permute_dims(inner.args[0], [first[a] for a in axes])
     moved = [a for a in axes if shape[a] != 1]
     if moved == sorted(moved):
-        return reshape(x, static_shape(call))
+        return rw.reshape(x, static_shape(call))
     return relax.op.permute_dims(x, list(axes)) if call.attrs.axes is None else None
 
 
 def _implicit_broadcast(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """An operand that was broadcast first is used as it is, when the result stays the same."""
-    if not is_tensor(call):
+    if not rw.is_tensor(call):
         return None
     args = list(call.args)
     for index, arg in enumerate(args):
         inner = scope.call(arg, "broadcast_to")
-        if inner is not None and is_tensor(inner.args[0]):
+        if inner is not None and rw.is_tensor(inner.args[0]):
             trial = [*args[:index], inner.args[0], *args[index + 1 :]]
             if np.broadcast_shapes(*(static_shape(a) for a in trial)) == static_shape(call):
                 args = trial
@@ -89,7 +77,7 @@ def _implicit_broadcast(scope: Scope, call: relax.Call) -> relax.Expr | None:
 
 def _decided_where(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``where`` over a constant condition of one value is one of its branches."""
-    condition = constant(call.args[0])
+    condition = rw.constant(call.args[0])
     if condition is None or condition.size == 0 or condition.min() != condition.max():
         return None
     chosen = call.args[1] if condition.flat[0] else call.args[2]
@@ -101,16 +89,16 @@ def _decided_where(scope: Scope, call: relax.Call) -> relax.Expr | None:
 def _neutral_element(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``x + 0``, ``x - 0``, ``x * 1``, ``x / 1`` and ``x ** 1`` are ``x``."""
     x, other = call.args
-    neutral = 0.0 if op_name(call) in ("add", "subtract") else 1.0
-    if not is_constant(other) or static_shape(x) != static_shape(call):
+    neutral = 0.0 if rw.op_name(call) in ("add", "subtract") else 1.0
+    if not rw.is_constant(other) or static_shape(x) != static_shape(call):
         return None
-    value = constant(other)
+    value = rw.constant(other)
     return x if value is not None and value.size and bool(np.all(value == neutral)) else None
 
 
 def _whole_slice(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """A slice of everything in order is its operand."""
-    if not is_tensor(call) or static_shape(call) != static_shape(call.args[0]):
+    if not rw.is_tensor(call) or static_shape(call) != static_shape(call.args[0]):
         return None
     if len(call.args) > 4 and any(int(s) < 0 for s in call.args[4].fields):
         return None
@@ -140,18 +128,18 @@ def _single_split(scope: Scope, item: relax.TupleGetItem) -> relax.Expr | None:
 def _stack_to_concat(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``stack`` is a ``concat`` of reshaped tensors."""
     fields = scope.definition(call.args[0])
-    if not isinstance(fields, relax.Tuple) or not is_tensor(call):
+    if not isinstance(fields, relax.Tuple) or not rw.is_tensor(call):
         return None
     axis = int(call.attrs.axis) % len(static_shape(call))
     unit = tuple(1 if i == axis else d for i, d in enumerate(static_shape(call)))
-    return relax.op.concat([scope.emit(reshape(x, unit)) for x in fields.fields], axis=axis)
+    return relax.op.concat([scope.emit(rw.reshape(x, unit)) for x in fields.fields], axis=axis)
 
 
 def _neutral_mask(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``mask & True`` is ``mask``."""
     for x, other in (call.args, call.args[::-1]):
-        value = constant(other)
-        if value is None or dtype_of(other) != "bool" or not bool(np.all(value)):
+        value = rw.constant(other)
+        if value is None or rw.dtype_of(other) != "bool" or not bool(np.all(value)):
             continue
         return x if static_shape(x) == static_shape(call) else None
     return None
@@ -163,7 +151,7 @@ def _flat_take(scope: Scope, call: relax.Call) -> relax.Expr | None:
     if take is None or take.attrs.axis is None or int(take.attrs.axis) != 0:
         return None
     flat = scope.call(take.args[1], *RESHAPES)
-    if flat is None or not scope.only_use(call.args[0]) or not is_tensor(call):
+    if flat is None or not scope.only_use(call.args[0]) or not rw.is_tensor(call):
         return None
     if static_shape(call) != static_shape(flat.args[0]) + static_shape(take.args[0])[1:]:
         return None
@@ -172,14 +160,14 @@ def _flat_take(scope: Scope, call: relax.Call) -> relax.Expr | None:
 
 def _scalar_take(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``take`` of one known place is a slice, which no backend takes for an embedding lookup."""
-    index = scalar(call.args[1])
+    index = rw.scalar(call.args[1])
     x = call.args[0]
-    if index is None or call.attrs.axis is None or not is_tensor(call) or is_constant(x):
+    if index is None or call.attrs.axis is None or not rw.is_tensor(call) or rw.is_constant(x):
         return None
     axis = int(call.attrs.axis) % len(static_shape(x))
     start = int(index) % static_shape(x)[axis]
     sliced = relax.op.strided_slice(x, axes=[axis], begin=[start], end=[start + 1])
-    return reshape(scope.emit(sliced), static_shape(call))
+    return rw.reshape(scope.emit(sliced), static_shape(call))
 
 
 RULES: Rules = {

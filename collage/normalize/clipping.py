@@ -11,19 +11,9 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from collage import rewrite as rw
 from collage.backends.relax.static_shape import static_shape
-from collage.rewrite import (
-    Rules,
-    Scope,
-    constant,
-    dtype_of,
-    is_constant,
-    is_float,
-    is_tensor,
-    make_constant,
-    op_name,
-    scalar,
-)
+from collage.rewrite import Rules, Scope
 
 
 def _clip(x: relax.Expr, low: float, high: float) -> relax.Expr:
@@ -35,24 +25,24 @@ def _clip(x: relax.Expr, low: float, high: float) -> relax.Expr:
     if low == -math.inf and high == math.inf:
         return x
     if high == math.inf:
-        return relax.op.maximum(x, make_constant(low, dtype_of(x)))
+        return relax.op.maximum(x, rw.make_constant(low, rw.dtype_of(x)))
     if low == -math.inf:
-        return relax.op.minimum(x, make_constant(high, dtype_of(x)))
+        return relax.op.minimum(x, rw.make_constant(high, rw.dtype_of(x)))
     return relax.op.clip(x, float(low), float(high))
 
 
 def _bounds(scope: Scope, expr: relax.Expr) -> tuple[relax.Expr, float, float] | None:
     """(x, low, high) when ``expr`` is ``x`` limited to an interval."""
     call = scope.call(expr, "clip", "nn.relu", "nn.relu6", "maximum", "minimum")
-    if call is None or not is_tensor(call) or not is_float(call):
+    if call is None or not rw.is_tensor(call) or not rw.is_float(call):
         return None
     x = call.args[0]
-    name = op_name(call)
+    name = rw.op_name(call)
     if name == "nn.relu":
         return x, 0.0, math.inf
     if name == "nn.relu6":
         return x, 0.0, 6.0
-    limits = [scalar(arg) for arg in call.args[1:]]
+    limits = [rw.scalar(arg) for arg in call.args[1:]]
     if static_shape(x) != static_shape(call) or any(v is None for v in limits):
         return None
     values = [float(v) for v in limits if v is not None]
@@ -74,10 +64,10 @@ def _merge_bounds(scope: Scope, call: relax.Call) -> relax.Expr | None:
         low, high = (min(max(v, low), high) for v in inner[1:])
         return _clip(inner[0], low, high)
     made = _clip(x, low, high)
-    if op_name(made) != op_name(call):
+    if rw.op_name(made) != rw.op_name(call):
         return made
     immediate = all(isinstance(a, tvm.tirx.FloatImm) for a in call.args[1:])
-    return made if op_name(call) == "clip" and not immediate else None
+    return made if rw.op_name(call) == "clip" and not immediate else None
 
 
 def _hard_swish(scope: Scope, call: relax.Call) -> relax.Expr | None:
@@ -93,8 +83,8 @@ def _hard_swish(scope: Scope, call: relax.Call) -> relax.Expr | None:
         if affine is None:
             continue
         x, slope, offset = affine
-        line = relax.op.multiply(x, make_constant(slope * scale, dtype_of(call)))
-        line = relax.op.add(line, make_constant(offset * scale, dtype_of(call)))
+        line = relax.op.multiply(x, rw.make_constant(slope * scale, rw.dtype_of(call)))
+        line = relax.op.add(line, rw.make_constant(offset * scale, rw.dtype_of(call)))
         gate = scope.emit(relax.op.clip(scope.emit(line), 0.0, 1.0))
         others = terms[:index] + terms[index + 1 :]
         return relax.op.multiply(others[0], gate) if others else gate
@@ -114,11 +104,11 @@ def factors(scope: Scope, expr: relax.Expr) -> tuple[float, list[relax.Expr]]:
         Anything; what is no product is its own only factor.
     """
     call = expr if isinstance(expr, relax.Call) else scope.call(expr, "multiply")
-    if call is None or op_name(call) != "multiply":
+    if call is None or rw.op_name(call) != "multiply":
         return 1.0, [expr]
     scale, terms = 1.0, []
     for arg in call.args:
-        value = scalar(arg) if is_constant(arg) else None
+        value = rw.scalar(arg) if rw.is_constant(arg) else None
         if value is not None:
             scale *= value
         elif scope.only_use(arg) and scope.comes_from(arg, "multiply"):
@@ -133,12 +123,12 @@ def factors(scope: Scope, expr: relax.Expr) -> tuple[float, list[relax.Expr]]:
 def _affine(scope: Scope, expr: relax.Expr) -> tuple[relax.Expr, float, float] | None:
     """(x, a, b) when ``expr`` is ``x * a + b`` with scalars ``a`` and ``b``; b may not be 0."""
     call = scope.call(expr, "add")
-    offset = scalar(call.args[1]) if call is not None and is_constant(call.args[1]) else None
+    offset = rw.scalar(call.args[1]) if call is not None and rw.is_constant(call.args[1]) else None
     if call is None or offset is None:
         return None
     product = scope.call(call.args[0], "multiply")
-    slope = scalar(product.args[1]) if product is not None else None
-    if product is None or slope is None or not is_constant(product.args[1]):
+    slope = rw.scalar(product.args[1]) if product is not None else None
+    if product is None or slope is None or not rw.is_constant(product.args[1]):
         return call.args[0], 1.0, offset
     return product.args[0], slope, offset
 
@@ -146,17 +136,17 @@ def _affine(scope: Scope, expr: relax.Expr) -> tuple[relax.Expr, float, float] |
 def _leaky_relu(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``where(x < 0, a * x, x)`` is a leaky ReLU."""
     condition = scope.call(call.args[0], "less", "greater", "less_equal", "greater_equal")
-    if condition is None or scalar(condition.args[1]) != 0.0:
+    if condition is None or rw.scalar(condition.args[1]) != 0.0:
         return None
     x = condition.args[0]
     negative, positive = call.args[1], call.args[2]
-    if op_name(condition).startswith("greater"):
+    if rw.op_name(condition).startswith("greater"):
         negative, positive = positive, negative
     product = scope.call(negative, "multiply")
     if product is None or not positive.same_as(x) or not product.args[0].same_as(x):
         return None
-    slope = scalar(product.args[1])
-    value = constant(product.args[1])
+    slope = rw.scalar(product.args[1])
+    value = rw.constant(product.args[1])
     if slope is None or value is None or static_shape(call) != static_shape(x):
         return None
     return relax.op.nn.leakyrelu(x, slope)

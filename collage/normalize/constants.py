@@ -14,22 +14,9 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from collage import rewrite as rw
 from collage.backends.relax.static_shape import static_shape
-from collage.rewrite import (
-    ANY_CALL,
-    TUPLE_ITEM,
-    Rules,
-    Scope,
-    constant,
-    dtype_of,
-    is_constant,
-    is_float,
-    is_tensor,
-    make_constant,
-    map_constants,
-    op_name,
-    scalar,
-)
+from collage.rewrite import ANY_CALL, TUPLE_ITEM, Rules, Scope
 
 _MAX_MATERIALIZED = 1 << 20
 """Elements up to which a folded constant may be larger than its operands together."""
@@ -74,7 +61,7 @@ def _strided_slice(call: relax.Call, x: np.ndarray, *_: np.ndarray) -> np.ndarra
 
 def _cumsum(call: relax.Call, x: np.ndarray) -> np.ndarray:
     axis = None if call.attrs.axis is None else _axis(call)
-    total = np.cumsum(x, axis=axis, dtype=dtype_of(call))
+    total = np.cumsum(x, axis=axis, dtype=rw.dtype_of(call))
     return total - x.astype(total.dtype) if bool(call.attrs.exclusive) else total
 
 
@@ -90,7 +77,7 @@ _FOLDERS: dict[str, _Fold] = {
     "nn.batch_flatten": _reshape,
     "permute_dims": lambda call, x: np.transpose(x, _axes(call)),
     "broadcast_to": lambda call, x: np.broadcast_to(x, static_shape(call)),
-    "astype": lambda call, x: x.astype(dtype_of(call)),
+    "astype": lambda call, x: x.astype(rw.dtype_of(call)),
     "concat": lambda call, *xs: np.concatenate(xs, axis=_axis(call)),
     "stack": lambda call, *xs: np.stack(xs, axis=_axis(call)),
     "strided_slice": _strided_slice,
@@ -143,63 +130,63 @@ def _operands(scope: Scope, call: relax.Call) -> list[relax.Expr]:
     found: list[relax.Expr] = []
     for arg in call.args:
         bound = scope.definition(arg)
-        if isinstance(bound, relax.Tuple) and op_name(call) in _TAKE_TUPLES:
+        if isinstance(bound, relax.Tuple) and rw.op_name(call) in _TAKE_TUPLES:
             found += list(bound.fields)
-        elif is_tensor(arg):
+        elif rw.is_tensor(arg):
             found.append(arg)
     return found
 
 
 def _fold_constants(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """Evaluate a call whose tensor operands are all constants."""
-    name = op_name(call)
-    if not is_tensor(call):
+    name = rw.op_name(call)
+    if not rw.is_tensor(call):
         return None
-    fold = _FOLDERS.get(name) or (_FLOAT_ONLY.get(name) if is_float(call) else None)
+    fold = _FOLDERS.get(name) or (_FLOAT_ONLY.get(name) if rw.is_float(call) else None)
     if fold is None:
         return None
     operands = _operands(scope, call)
-    if not operands or not all(is_constant(x) for x in operands):
+    if not operands or not all(rw.is_constant(x) for x in operands):
         return None
     shape = static_shape(call)
     size_in = sum(int(np.prod(static_shape(x))) for x in operands)
     if int(np.prod(shape)) > max(size_in, _MAX_MATERIALIZED):
         return None
     with np.errstate(all="ignore"):
-        value = fold(call, *(constant(x) for x in operands))
-    return make_constant(value.reshape(shape), dtype_of(call))
+        value = fold(call, *(rw.constant(x) for x in operands))
+    return rw.make_constant(value.reshape(shape), rw.dtype_of(call))
 
 
 def _fold_filled(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``zeros``, ``ones``, ``full`` and their ``_like`` forms become a broadcast scalar."""
-    name = op_name(call)
-    if not is_tensor(call):
+    name = rw.op_name(call)
+    if not rw.is_tensor(call):
         return None
     if name in ("full", "full_like"):
         filler = call.args[1]
-        value = scalar(filler)
+        value = rw.scalar(filler)
         if value is None:
             return None
     else:
         value = 1.0 if name.startswith("ones") else 0.0
-    filled = make_constant(np.asarray(value), dtype_of(call))
+    filled = rw.make_constant(np.asarray(value), rw.dtype_of(call))
     shape = static_shape(call)
     return filled if shape == () else relax.op.broadcast_to(filled, relax.ShapeExpr(shape))
 
 
 def _known_range(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``arange`` between known numbers."""
-    numbers = [scalar(arg) for arg in call.args]
+    numbers = [rw.scalar(arg) for arg in call.args]
     start, stop, step = (*numbers, None, None, None)[:3]
-    if start is None or stop is None or step is None or not is_tensor(call):
+    if start is None or stop is None or step is None or not rw.is_tensor(call):
         return None
-    return make_constant(np.arange(start, stop, step), dtype_of(call))
+    return rw.make_constant(np.arange(start, stop, step), rw.dtype_of(call))
 
 
 def _shape_as_constant(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """The shape of a tensor is known."""
     x = call.args[0]
-    return relax.ShapeExpr(static_shape(x)) if is_tensor(x) else None
+    return relax.ShapeExpr(static_shape(x)) if rw.is_tensor(x) else None
 
 
 def _shape_as_tensor(scope: Scope, call: relax.Call) -> relax.Expr | None:
@@ -210,7 +197,7 @@ def _shape_as_tensor(scope: Scope, call: relax.Call) -> relax.Expr | None:
     dims = list(shape.values)
     if not all(isinstance(dim, tvm.tirx.IntImm) for dim in dims):
         return None
-    return make_constant(np.asarray([int(dim) for dim in dims], dtype="int64"), "int64")
+    return rw.make_constant(np.asarray([int(dim) for dim in dims], dtype="int64"), "int64")
 
 
 def _tuple_item_of_tuple(scope: Scope, item: relax.TupleGetItem) -> relax.Expr | None:
@@ -235,17 +222,17 @@ def share_constants(mod: tvm.IRModule) -> tvm.IRModule:
         head = _head(expr)
         if alike[head] == 1:
             return expr
-        value = constant(expr)
+        value = rw.constant(expr)
         assert value is not None
         return seen.setdefault((*head[:2], hashlib.blake2b(value.tobytes()).digest()), expr)
 
-    return map_constants(map_constants(mod, count), shared)
+    return rw.map_constants(rw.map_constants(mod, count), shared)
 
 
 def _head(expr: relax.Expr) -> tuple[str, tuple[int, ...], bytes]:
-    value = constant(expr)
+    value = rw.constant(expr)
     assert value is not None
-    return dtype_of(expr), value.shape, value.reshape(-1)[:_HEAD_ELEMENTS].tobytes()
+    return rw.dtype_of(expr), value.shape, value.reshape(-1)[:_HEAD_ELEMENTS].tobytes()
 
 
 RULES: Rules = {

@@ -7,80 +7,67 @@ import math
 import numpy as np
 from tvm import relax
 
+from collage import rewrite as rw
 from collage.backends.relax.static_shape import static_shape
-from collage.rewrite import (
-    RESHAPES,
-    Rules,
-    Scope,
-    constant,
-    dtype_of,
-    is_constant,
-    is_float,
-    is_tensor,
-    make_constant,
-    op_name,
-    operand_pair,
-    scalar,
-    with_attrs,
-)
+from collage.rewrite import RESHAPES, Rules, Scope
 
 
 def _weights(scope: Scope, expr: relax.Expr) -> tuple[relax.Call, np.ndarray] | None:
     """The ``matmul`` behind ``expr`` and its 2-D constant weights, when nothing else uses it."""
     call = scope.call(expr, "matmul")
-    if call is None or not is_constant(call.args[1]) or not scope.only_use(expr):
+    if call is None or not rw.is_constant(call.args[1]) or not scope.only_use(expr):
         return None
-    weights = constant(call.args[1])
+    weights = rw.constant(call.args[1])
     return None if weights is None or weights.ndim != 2 else (call, weights)
 
 
 def _scale_into_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``matmul(x, W) * s`` is ``matmul(x, W * s)`` for a scale per feature; so with a bias."""
-    pair = operand_pair(call)
-    if pair is None or not is_float(call) or static_shape(call) != static_shape(pair[0]):
+    pair = rw.operand_pair(call)
+    if pair is None or not rw.is_float(call) or static_shape(call) != static_shape(pair[0]):
         return None
-    scale = constant(pair[1])
+    scale = rw.constant(pair[1])
     assert scale is not None
     if scale.size != 1 and scale.shape != static_shape(call)[-1:]:
         return None
     bias = scope.call(pair[0], "add")
-    shift = constant(bias.args[1]) if bias is not None and scope.only_use(pair[0]) else None
+    shift = rw.constant(bias.args[1]) if bias is not None and scope.only_use(pair[0]) else None
     if bias is not None and (shift is None or shift.shape != static_shape(call)[-1:]):
         return None
     found = _weights(scope, pair[0] if bias is None else bias.args[0])
     if found is None:
         return None
     matmul, weights = found
-    dtype = dtype_of(call)
-    product = relax.op.matmul(matmul.args[0], make_constant(weights * scale.reshape(-1), dtype))
+    dtype = rw.dtype_of(call)
+    product = relax.op.matmul(matmul.args[0], rw.make_constant(weights * scale.reshape(-1), dtype))
     if shift is None:
         return product
-    return relax.op.add(scope.emit(product), make_constant(shift * scale.reshape(-1), dtype))
+    return relax.op.add(scope.emit(product), rw.make_constant(shift * scale.reshape(-1), dtype))
 
 
 def _scaled_operand(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``matmul(x * s, W)`` is ``matmul(x, s * W)``: the alpha of a Gemm."""
     product = scope.call(call.args[0], "multiply")
-    weights = constant(call.args[1])
-    if product is None or weights is None or weights.ndim != 2 or not is_float(call):
+    weights = rw.constant(call.args[1])
+    if product is None or weights is None or weights.ndim != 2 or not rw.is_float(call):
         return None
-    scale = scalar(product.args[1]) if is_constant(product.args[1]) else None
+    scale = rw.scalar(product.args[1]) if rw.is_constant(product.args[1]) else None
     if scale is None or not scope.only_use(call.args[0]):
         return None
     if static_shape(product.args[0]) != static_shape(call.args[0]):
         return None
-    return relax.op.matmul(product.args[0], make_constant(weights * scale, dtype_of(call)))
+    return relax.op.matmul(product.args[0], rw.make_constant(weights * scale, rw.dtype_of(call)))
 
 
 def _plain_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """Weights ``(1, ..., K, N)`` lose their leading unit dimensions."""
-    weights = constant(call.args[1])
+    weights = rw.constant(call.args[1])
     x = call.args[0]
     if weights is None or weights.ndim <= 2 or weights.shape[:-2] != (1,) * (weights.ndim - 2):
         return None
     if len(static_shape(x)) < weights.ndim:
         return None
-    flat = make_constant(weights.reshape(weights.shape[-2:]), dtype_of(call.args[1]))
+    flat = rw.make_constant(weights.reshape(weights.shape[-2:]), rw.dtype_of(call.args[1]))
     return relax.op.matmul(x, flat)
 
 
@@ -89,14 +76,18 @@ def _unflatten_dense(scope: Scope, call: relax.Call) -> relax.Expr | None:
 
     PyTorch exports dense layers on sequences so.
     """
-    if not is_tensor(call):
+    if not rw.is_tensor(call):
         return None
     bias = scope.call(call.args[0], "add")
-    shift = constant(bias.args[1]) if bias is not None else None
+    shift = rw.constant(bias.args[1]) if bias is not None else None
     if bias is not None and (shift is None or shift.shape != static_shape(call)[-1:]):
         return None
     matmul = scope.call(call.args[0] if bias is None else bias.args[0], "matmul")
-    if matmul is None or not is_constant(matmul.args[1]) or len(static_shape(matmul.args[1])) != 2:
+    if (
+        matmul is None
+        or not rw.is_constant(matmul.args[1])
+        or len(static_shape(matmul.args[1])) != 2
+    ):
         return None
     flat = scope.call(matmul.args[0], *RESHAPES)
     if flat is None or not scope.only_use(call.args[0]):
@@ -117,7 +108,7 @@ def _unflatten_batches(scope: Scope, call: relax.Call) -> relax.Expr | None:
     PyTorch joins the batch dimensions of attention so before each product.
     """
     matmul = scope.call(call.args[0], "matmul")
-    if matmul is None or not is_tensor(call) or not scope.only_use(call.args[0]):
+    if matmul is None or not rw.is_tensor(call) or not scope.only_use(call.args[0]):
         return None
     left, right = (scope.call(arg, *RESHAPES) for arg in matmul.args)
     if left is None or right is None or len(static_shape(call)) < 3:
@@ -138,14 +129,14 @@ def _sink_scale(scope: Scope, call: relax.Call) -> relax.Expr | None:
 
     Attention's ``1 / sqrt(d)`` then costs nothing at run time.
     """
-    pair = operand_pair(call)
-    scale = scalar(pair[1]) if pair is not None else None
-    if pair is None or scale is None or not is_float(call) or not scope.only_use(pair[0]):
+    pair = rw.operand_pair(call)
+    scale = rw.scalar(pair[1]) if pair is not None else None
+    if pair is None or scale is None or not rw.is_float(call) or not scope.only_use(pair[0]):
         return None
     if not _ends_in_dense(scope, pair[0]):
         return None
     moved = scope.call(pair[0], "reshape", "permute_dims", "matmul")
-    if moved is None or is_constant(moved.args[-1]):
+    if moved is None or rw.is_constant(moved.args[-1]):
         return None
     scaled = scope.emit(relax.op.multiply(moved.args[0], pair[1]))
     return relax.Call(moved.op, [scaled, *moved.args[1:]], moved.attrs)
@@ -157,11 +148,12 @@ def _ends_in_dense(scope: Scope, expr: relax.Expr) -> bool:
         call = scope.call(expr, "reshape", "permute_dims", "matmul", "add")
         if call is None:
             return False
-        if op_name(call) == "matmul" and is_constant(call.args[1]):
+        if rw.op_name(call) == "matmul" and rw.is_constant(call.args[1]):
             return len(static_shape(call.args[1])) == 2
-        if op_name(call) == "add":
+        if rw.op_name(call) == "add":
             bias = (
-                is_constant(call.args[1]) and static_shape(call.args[1]) == static_shape(call)[-1:]
+                rw.is_constant(call.args[1])
+                and static_shape(call.args[1]) == static_shape(call)[-1:]
             )
             if not bias or not scope.comes_from(call.args[0], "matmul"):
                 return False
@@ -172,19 +164,19 @@ def _ends_in_dense(scope: Scope, expr: relax.Expr) -> bool:
 def _implied_type(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """An output type that is the operands' own is left out of the attributes."""
     wanted = call.attrs.out_dtype
-    if not wanted or not all(is_tensor(arg) for arg in call.args):
+    if not wanted or not all(rw.is_tensor(arg) for arg in call.args):
         return None
-    if any(dtype_of(arg) != dtype_of(call) for arg in call.args):
+    if any(rw.dtype_of(arg) != rw.dtype_of(call) for arg in call.args):
         return None
-    return with_attrs(call, out_dtype=None)
+    return rw.with_attrs(call, out_dtype=None)
 
 
 def _joint_scale(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """Attention's ``q * sqrt(s)`` and ``k * sqrt(s)`` become one scale of their product."""
     left, right = (scope.call(arg, "multiply") for arg in call.args)
-    if left is None or right is None or not is_float(call):
+    if left is None or right is None or not rw.is_float(call):
         return None
-    scales = [scalar(m.args[1]) if is_constant(m.args[1]) else None for m in (left, right)]
+    scales = [rw.scalar(m.args[1]) if rw.is_constant(m.args[1]) else None for m in (left, right)]
     if scales[0] is None or scales[1] is None:
         return None
     if not all(scope.only_use(arg) for arg in call.args):
@@ -193,7 +185,7 @@ def _joint_scale(scope: Scope, call: relax.Call) -> relax.Expr | None:
     if not math.isfinite(scale):
         return None
     product = scope.emit(relax.op.matmul(left.args[0], right.args[0]))
-    return relax.op.multiply(product, make_constant(scale, dtype_of(call)))
+    return relax.op.multiply(product, rw.make_constant(scale, rw.dtype_of(call)))
 
 
 RULES: Rules = {

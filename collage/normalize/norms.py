@@ -5,23 +5,9 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax
 
+from collage import rewrite as rw
 from collage.backends.relax.static_shape import static_shape
-from collage.rewrite import (
-    TUPLE_ITEM,
-    Rules,
-    Scope,
-    constant,
-    dtype_of,
-    is_constant,
-    is_float,
-    is_tensor,
-    make_constant,
-    op_name,
-    operand_pair,
-    reshape,
-    scalar,
-    with_attrs,
-)
+from collage.rewrite import TUPLE_ITEM, Rules, Scope
 
 
 def _batch_norm_to_affine(scope: Scope, item: relax.TupleGetItem) -> relax.Expr | None:
@@ -33,8 +19,8 @@ def _batch_norm_to_affine(scope: Scope, item: relax.TupleGetItem) -> relax.Expr 
     if norm is None or item.index != 0 or bool(norm.attrs.training):
         return None
     x = norm.args[0]
-    values = [constant(arg) for arg in norm.args[1:]]
-    if any(v is None for v in values) or not is_tensor(x):
+    values = [rw.constant(arg) for arg in norm.args[1:]]
+    if any(v is None for v in values) or not rw.is_tensor(x):
         return None
     gamma, beta, mean, variance = (v.astype("float64") for v in values if v is not None)
     slope = 1.0 / np.sqrt(variance + float(norm.attrs.epsilon))
@@ -46,8 +32,10 @@ def _batch_norm_to_affine(scope: Scope, item: relax.TupleGetItem) -> relax.Expr 
     rank = len(static_shape(x))
     shape = [1] * rank
     shape[int(norm.attrs.axis) % rank] = -1
-    product = relax.op.multiply(x, make_constant(slope.reshape(shape), dtype_of(x)))
-    return relax.op.add(scope.emit(product), make_constant(offset.reshape(shape), dtype_of(x)))
+    product = relax.op.multiply(x, rw.make_constant(slope.reshape(shape), rw.dtype_of(x)))
+    return relax.op.add(
+        scope.emit(product), rw.make_constant(offset.reshape(shape), rw.dtype_of(x))
+    )
 
 
 def _layer_norm(scope: Scope, call: relax.Call) -> relax.Expr | None:
@@ -55,7 +43,7 @@ def _layer_norm(scope: Scope, call: relax.Call) -> relax.Expr | None:
 
     Gains and offsets that follow are taken in by :func:`_affine_into_layer_norm`.
     """
-    if not is_tensor(call):
+    if not rw.is_tensor(call):
         return None
     found = _normalized(scope, call)
     if found is None:
@@ -63,20 +51,20 @@ def _layer_norm(scope: Scope, call: relax.Call) -> relax.Expr | None:
     centered, epsilon_sum = found
     shifted = scope.call(centered, "subtract")
     spread = scope.call(epsilon_sum, "add")
-    if shifted is None or spread is None or not is_constant(spread.args[1]):
+    if shifted is None or spread is None or not rw.is_constant(spread.args[1]):
         return None
-    epsilon = scalar(spread.args[1])
+    epsilon = rw.scalar(spread.args[1])
     x = shifted.args[0]
     axes = _mean_axes(scope, shifted.args[1], x)
     variance = _variance_axes(scope, spread.args[0], centered, x)
     if epsilon is None or axes is None or variance != axes:
         return None
     features = tuple(static_shape(x)[a] for a in axes)
-    dtype = dtype_of(x)
+    dtype = rw.dtype_of(x)
     return relax.op.nn.layer_norm(
         x,
-        make_constant(np.ones(features), dtype),
-        make_constant(np.zeros(features), dtype),
+        rw.make_constant(np.ones(features), dtype),
+        rw.make_constant(np.zeros(features), dtype),
         axes=[a - len(static_shape(x)) for a in axes],
         epsilon=epsilon,
     )
@@ -84,12 +72,12 @@ def _layer_norm(scope: Scope, call: relax.Call) -> relax.Expr | None:
 
 def _normalized(scope: Scope, call: relax.Call) -> tuple[relax.Expr, relax.Expr] | None:
     """(d, v) of ``d / sqrt(v)`` or ``d * rsqrt(v)`` or ``d * (1 / sqrt(v))``."""
-    if op_name(call) == "divide":
+    if rw.op_name(call) == "divide":
         root = scope.call(call.args[1], "sqrt")
         return None if root is None else (call.args[0], root.args[0])
     for centered, inverse in (call.args, call.args[::-1]):
         reciprocal = scope.call(inverse, "divide")
-        if reciprocal is not None and scalar(reciprocal.args[0]) == 1.0:
+        if reciprocal is not None and rw.scalar(reciprocal.args[0]) == 1.0:
             root = scope.call(reciprocal.args[1], "sqrt")
         else:
             root = scope.call(inverse, "rsqrt")
@@ -141,11 +129,11 @@ def _trailing_axes(axes: list[int] | None, rank: int) -> list[int] | None:
 
 def _affine_into_layer_norm(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """A gain or offset after ``nn.layer_norm`` becomes its gamma or beta."""
-    pair = operand_pair(call)
+    pair = rw.operand_pair(call)
     norm = scope.call(pair[0], "nn.layer_norm") if pair is not None else None
     if pair is None or norm is None or not scope.only_use(pair[0]):
         return None
-    gamma, beta, value = (constant(c) for c in (norm.args[1], norm.args[2], pair[1]))
+    gamma, beta, value = (rw.constant(c) for c in (norm.args[1], norm.args[2], pair[1]))
     if (
         gamma is None
         or beta is None
@@ -158,14 +146,14 @@ def _affine_into_layer_norm(scope: Scope, call: relax.Call) -> relax.Expr | None
     if value.ndim > gamma.ndim:
         return None
     value = np.broadcast_to(value, gamma.shape)
-    if op_name(call) == "multiply":
+    if rw.op_name(call) == "multiply":
         gamma, beta = gamma * value, beta * value
     else:
         beta = beta + value
     return relax.op.nn.layer_norm(
         norm.args[0],
-        make_constant(gamma, dtype_of(call)),
-        make_constant(beta, dtype_of(call)),
+        rw.make_constant(gamma, rw.dtype_of(call)),
+        rw.make_constant(beta, rw.dtype_of(call)),
         axes=[int(a) for a in norm.attrs.axes],
         epsilon=float(norm.attrs.epsilon),
     )
@@ -177,7 +165,7 @@ def _layer_norm_axes(scope: Scope, call: relax.Call) -> relax.Expr | None:
     rank = len(static_shape(call.args[0]))
     if all(a < 0 for a in axes):
         return None
-    return with_attrs(call, axes=[a - rank if a >= 0 else a for a in axes])
+    return rw.with_attrs(call, axes=[a - rank if a >= 0 else a for a in axes])
 
 
 def _flatten_3d_pool(scope: Scope, call: relax.Call) -> relax.Expr | None:
@@ -193,11 +181,11 @@ def _flatten_3d_pool(scope: Scope, call: relax.Call) -> relax.Expr | None:
     )
     plain = window[1:] == strides[1:] == dilation[1:] == [1, 1]
     flat = padding[1:3] == padding[4:] == [0, 0]
-    if str(attrs.layout) != "NCDHW" or not (plain and flat) or not is_tensor(call.args[0]):
+    if str(attrs.layout) != "NCDHW" or not (plain and flat) or not rw.is_tensor(call.args[0]):
         return None
     n, c, d, h, w = static_shape(call.args[0])
     pooled = relax.op.nn.avg_pool2d(
-        scope.emit(reshape(call.args[0], (n, c, d, h * w))),
+        scope.emit(rw.reshape(call.args[0], (n, c, d, h * w))),
         pool_size=(window[0], 1),
         strides=(strides[0], 1),
         padding=(padding[0], 0, padding[3], 0),
@@ -205,14 +193,14 @@ def _flatten_3d_pool(scope: Scope, call: relax.Call) -> relax.Expr | None:
         ceil_mode=bool(attrs.ceil_mode),
         count_include_pad=bool(attrs.count_include_pad),
     )
-    return reshape(scope.emit(pooled), static_shape(call))
+    return rw.reshape(scope.emit(pooled), static_shape(call))
 
 
 def _reciprocal_root(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``1 / sqrt(x)`` is ``rsqrt(x)``."""
     root = scope.call(call.args[1], "sqrt")
-    one = is_constant(call.args[0]) and scalar(call.args[0]) == 1.0
-    if root is None or not one or not is_float(call) or static_shape(call) != static_shape(root):
+    one = rw.is_constant(call.args[0]) and rw.scalar(call.args[0]) == 1.0
+    if root is None or not one or not rw.is_float(call) or static_shape(call) != static_shape(root):
         return None
     return relax.op.rsqrt(root.args[0])
 

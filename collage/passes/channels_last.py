@@ -16,22 +16,10 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from collage import rewrite as rw
 from collage.backends.relax.static_shape import static_shape
 from collage.passes.channels_last_rules import RULES, Axes, Order, identity
-from collage.rewrite import (
-    TUPLE_ITEM,
-    Scope,
-    constant,
-    count_uses,
-    dtype_of,
-    flat_bindings,
-    is_constant,
-    is_tensor,
-    make_constant,
-    map_leaves,
-    op_name,
-    primfuncs,
-)
+from collage.rewrite import TUPLE_ITEM, Scope
 
 __all__ = ["to_channels_last"]
 
@@ -58,11 +46,11 @@ def to_channels_last(mod: tvm.IRModule) -> tvm.IRModule:
     ['permute_dims', 'nn.conv2d', 'permute_dims']
     """
     function = mod["main"]
-    bindings = flat_bindings(function)
+    bindings = rw.flat_bindings(function)
     if not any(_is_channels_first(value) for _, value in bindings):
         return mod
-    uses = count_uses(bindings, function.body.body)
-    scope = Scope(relax.BlockBuilder(), primfuncs(mod))
+    uses = rw.count_uses(bindings, function.body.body)
+    scope = Scope(relax.BlockBuilder(), rw.primfuncs(mod))
     walk = _Walk(scope, _readers(bindings))
     with scope.function(function):
         for param in function.params:
@@ -71,13 +59,13 @@ def to_channels_last(mod: tvm.IRModule) -> tvm.IRModule:
             if var in uses:
                 scope.begin(str(var.name))
                 walk.rewrite(var, value)
-        scope.finish(map_leaves(function.body.body, walk.plain))
+        scope.finish(rw.map_leaves(function.body.body, walk.plain))
     result = relax.transform.CanonicalizeBindings()(scope.module(mod))
     return relax.transform.DeadCodeElimination(["main"])(result)
 
 
 def _is_channels_first(value: relax.Expr) -> bool:
-    return op_name(value) == "nn.conv2d" and str(value.attrs.data_layout) == "NCHW"
+    return rw.op_name(value) == "nn.conv2d" and str(value.attrs.data_layout) == "NCHW"
 
 
 _Readers = dict[relax.Var, list[relax.Expr]]
@@ -96,7 +84,7 @@ def _readers(bindings: list[tuple[relax.Var, relax.Expr]]) -> _Readers:
         return leaf
 
     for _, value in bindings:
-        map_leaves(value, note(value))
+        rw.map_leaves(value, note(value))
     return found
 
 
@@ -110,25 +98,25 @@ class _Orders:
 
     def put(self, var: relax.Var, value: relax.Expr, axes: Axes = ()) -> None:
         """Note that ``value`` is the variable's value with its axes in this order."""
-        rank = len(static_shape(var)) if is_tensor(var) else 0
+        rank = len(static_shape(var)) if rw.is_tensor(var) else 0
         self._known.setdefault(var, {})[axes or identity(rank)] = value
 
     def of(self, expr: relax.Expr) -> Axes:
         """The order to take a value in when any will do: one that is not its own, if there is."""
         known = self._known.get(expr, {}) if isinstance(expr, relax.Var) else {}
-        own = identity(len(static_shape(expr))) if is_tensor(expr) else ()
+        own = identity(len(static_shape(expr))) if rw.is_tensor(expr) else ()
         return next((axes for axes in known if axes != own), own)
 
     def get(self, expr: relax.Expr, axes: Axes) -> relax.Expr:
         """The value in this order, permuted now if it does not exist so yet."""
-        if is_constant(expr):
+        if rw.is_constant(expr):
             return self._constant(expr, axes)
         if not isinstance(expr, relax.Var):
             return expr
         known = self._known[expr]
         if axes not in known:
             have, value = next(iter(known.items()))
-            if is_tensor(expr):
+            if rw.is_tensor(expr):
                 known[axes] = self._permuted(value, have, axes)
             else:
                 items = [relax.TupleGetItem(value, i) for i in range(len(expr.ty.fields))]
@@ -145,10 +133,10 @@ class _Orders:
             return expr
         key = (expr, axes)
         if key not in self._constants:
-            value = constant(expr)
+            value = rw.constant(expr)
             assert value is not None
             full = value.reshape((1,) * (len(axes) - value.ndim) + value.shape)
-            self._constants[key] = make_constant(np.transpose(full, axes), dtype_of(expr))
+            self._constants[key] = rw.make_constant(np.transpose(full, axes), rw.dtype_of(expr))
         return self._constants[key]
 
 
@@ -172,19 +160,19 @@ class _Walk:
 
     def plain(self, expr: relax.Expr) -> relax.Expr:
         """An operand in its own order."""
-        if isinstance(expr, relax.Var) and is_tensor(expr):
+        if isinstance(expr, relax.Var) and rw.is_tensor(expr):
             return self.orders.get(expr, identity(len(static_shape(expr))))
         return self.orders.get(expr, ()) if isinstance(expr, relax.Var) else expr
 
     def rewrite(self, var: relax.Var, value: relax.Expr) -> None:
         """Emit the binding's value, in an order that costs no permutation where one is found."""
-        key = TUPLE_ITEM if isinstance(value, relax.TupleGetItem) else op_name(value)
+        key = TUPLE_ITEM if isinstance(value, relax.TupleGetItem) else rw.op_name(value)
         if self._flattened(var, value) or self._dense_after_flatten(var, value):
             return
         rule = RULES.get(key)
         answer = rule(self.orders, value) if rule is not None else None
         if answer is None:
-            typed = self.scope.typed(map_leaves(value, self.plain))
+            typed = self.scope.typed(rw.map_leaves(value, self.plain))
             self.orders.put(var, self.scope.emit(typed))
             return
         for expr, order in answer.results:
@@ -193,7 +181,7 @@ class _Walk:
 
     def _flattened(self, var: relax.Var, value: relax.Expr) -> bool:
         """Flatten channels last where dense layers alone read it: their weights follow."""
-        if op_name(value) != "reshape" or not is_tensor(value.args[0]):
+        if rw.op_name(value) != "reshape" or not rw.is_tensor(value.args[0]):
             return False
         x = value.args[0]
         shape, order = static_shape(x), self.orders.of(x)
@@ -211,12 +199,12 @@ class _Walk:
         planes = self.weights_rows.get(value.args[0]) if _is_dense(value, None) else None
         if planes is None:
             return False
-        weights = constant(value.args[1])
+        weights = rw.constant(value.args[1])
         assert weights is not None
         rows = weights.reshape(*planes, -1).transpose(1, 2, 0, 3).reshape(weights.shape)
         product = relax.op.matmul(
             self.plain(value.args[0]),
-            make_constant(rows, dtype_of(value.args[1])),
+            rw.make_constant(rows, rw.dtype_of(value.args[1])),
             out_dtype=value.attrs.out_dtype or None,
         )
         self.orders.put(var, self.scope.emit(product))
@@ -230,7 +218,7 @@ def _matters(shape: tuple[int, ...]) -> bool:
 
 def _is_dense(value: relax.Expr, x: relax.Var | None) -> bool:
     """Whether this is a product of ``x`` (anything for None) with constant (K, N) weights."""
-    if op_name(value) != "matmul" or not is_constant(value.args[1]):
+    if rw.op_name(value) != "matmul" or not rw.is_constant(value.args[1]):
         return False
     right = len(static_shape(value.args[1])) == 2 and isinstance(value.args[0], relax.Var)
     return right and (x is None or value.args[0].same_as(x))

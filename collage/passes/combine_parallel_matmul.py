@@ -12,20 +12,9 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from collage import rewrite as rw
 from collage.backends.relax.static_shape import static_shape
-from collage.rewrite import (
-    Scope,
-    constant,
-    count_uses,
-    dtype_of,
-    flat_bindings,
-    is_constant,
-    is_tensor,
-    make_constant,
-    map_leaves,
-    op_name,
-    primfuncs,
-)
+from collage.rewrite import Scope
 
 __all__ = ["combine_parallel_matmul"]
 
@@ -82,15 +71,15 @@ def combine_parallel_matmul(mod: tvm.IRModule, least: int = 2) -> tvm.IRModule:
     ['matmul', 'split', 'item', 'item', 'add']
     """
     function = mod["main"]
-    bindings = flat_bindings(function)
-    uses = count_uses(bindings, function.body.body)
+    bindings = rw.flat_bindings(function)
+    uses = rw.count_uses(bindings, function.body.body)
     groups = _groups([b for b in bindings if b[0] in uses], uses, least)
     if not groups:
         return mod
     members = {layer.result for group in groups for layer in group}
     # The sum takes the place of the group's first layer: its input is there by then.
     begin = {_product(group[0], bindings): group for group in groups}
-    scope = Scope(relax.BlockBuilder(), primfuncs(mod))
+    scope = Scope(relax.BlockBuilder(), rw.primfuncs(mod))
     new: dict[relax.Var, relax.Expr] = {}
 
     def leaf(expr: relax.Expr) -> relax.Expr:
@@ -102,8 +91,8 @@ def combine_parallel_matmul(mod: tvm.IRModule, least: int = 2) -> tvm.IRModule:
                 _emit(scope, begin[var], new)
             if var in uses and var not in new and var not in members:
                 scope.begin(str(var.name))
-                new[var] = scope.emit(scope.typed(map_leaves(value, leaf)))
-        scope.finish(map_leaves(function.body.body, leaf))
+                new[var] = scope.emit(scope.typed(rw.map_leaves(value, leaf)))
+        scope.finish(rw.map_leaves(function.body.body, leaf))
     result = relax.transform.CanonicalizeBindings()(scope.module(mod))
     return relax.transform.DeadCodeElimination(["main"])(result)
 
@@ -115,15 +104,15 @@ def _groups(bindings: Bindings, uses: dict[relax.Var, int], least: int) -> list[
     """Layers by what they read, the type of their weights and whether they have a bias."""
     biased = {}
     for var, value in bindings:
-        if op_name(value) == "add" and is_constant(value.args[1]):
+        if rw.op_name(value) == "add" and rw.is_constant(value.args[1]):
             biased[value.args[0]] = (var, value)
     found: dict[tuple[relax.Var, str, int, bool], list[_Dense]] = {}
     for var, value in bindings:
-        if op_name(value) != "matmul" or not isinstance(value.args[0], relax.Var):
+        if rw.op_name(value) != "matmul" or not isinstance(value.args[0], relax.Var):
             continue
         x, weights = value.args
-        plain = is_tensor(value) and is_constant(weights) and len(static_shape(weights)) == 2
-        if not plain or dtype_of(value) != dtype_of(weights):
+        plain = rw.is_tensor(value) and rw.is_constant(weights) and len(static_shape(weights)) == 2
+        if not plain or rw.dtype_of(value) != rw.dtype_of(weights):
             continue
         layer = _Dense(x, var, weights, None)
         after, total = biased.get(var, (None, None))
@@ -133,7 +122,7 @@ def _groups(bindings: Bindings, uses: dict[relax.Var, int], least: int) -> list[
             and static_shape(total.args[1]) == (layer.features,)
         ):
             layer = _Dense(x, after, weights, total.args[1])
-        key = (x, dtype_of(weights), static_shape(weights)[0], layer.bias is not None)
+        key = (x, rw.dtype_of(weights), static_shape(weights)[0], layer.bias is not None)
         found.setdefault(key, []).append(layer)
     return [layers for layers in found.values() if len(layers) >= least]
 
@@ -147,13 +136,13 @@ def _product(layer: _Dense, bindings: Bindings) -> relax.Var:
 def _emit(scope: Scope, group: list[_Dense], new: dict[relax.Var, relax.Expr]) -> None:
     """The joined layer and its parts."""
     scope.begin(str(group[0].result.name))
-    dtype = dtype_of(group[0].weights)
+    dtype = rw.dtype_of(group[0].weights)
     weights = np.concatenate([_value(layer.weights) for layer in group], axis=1)
     x = new.get(group[0].x, group[0].x)
-    total = scope.emit(relax.op.matmul(x, make_constant(weights, dtype)))
+    total = scope.emit(relax.op.matmul(x, rw.make_constant(weights, dtype)))
     if group[0].bias is not None:
         bias = np.concatenate([_value(layer.bias) for layer in group])
-        total = scope.emit(relax.op.add(total, make_constant(bias, dtype)))
+        total = scope.emit(relax.op.add(total, rw.make_constant(bias, dtype)))
     ends = np.cumsum([layer.features for layer in group])[:-1]
     parts = scope.emit(relax.op.split(total, [int(end) for end in ends], axis=-1))
     for index, layer in enumerate(group):
@@ -161,6 +150,6 @@ def _emit(scope: Scope, group: list[_Dense], new: dict[relax.Var, relax.Expr]) -
 
 
 def _value(expr: relax.Expr | None) -> np.ndarray:
-    value = None if expr is None else constant(expr)
+    value = None if expr is None else rw.constant(expr)
     assert value is not None
     return value
