@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import tvm
 
@@ -103,7 +104,7 @@ def test_without_a_gpu_of_the_target_only_what_is_remembered_is_chosen(
     wider = replace(PROBLEM, n=6)
     assert choose([PROBLEM, wider], "sm_90a", CUBLAS, tmp_path, context) == {PROBLEM: CHOICE}
     assert choose([PROBLEM], "sm_86", CUBLAS, tmp_path, context) == {}
-    newer = replace(CUBLAS, version="13.10.1")
+    newer = msgspec.structs.replace(CUBLAS, version="13.10.1")
     assert choose([PROBLEM], "sm_90a", newer, tmp_path, context) == {}
 
     strict = replace(context, replay=True)
