@@ -1,0 +1,61 @@
+"""What backends of many kinds ask of Relax: patterns, partition functions, shapes, layouts.
+
+To say what it takes, a backend builds patterns from a :class:`Chain` and predicates from
+:func:`derives`. To compile a partition function it takes the one composite apart
+(:class:`CompositeCall`) or walks through many (:class:`PartitionWalk`); :func:`static_shape` and
+:class:`View` say how tensors lie in memory. What rewrites partitioned modules before their code is
+generated stands here too. Nothing here knows a backend.
+
+Backends import the modules: their source digests follow those that they name, and no others.
+"""
+
+from collage.backends.relax.composites import Composite, CompositeCall, compiling
+from collage.backends.relax.lift_constants import lift_constants
+from collage.backends.relax.partition_walk import PartitionWalk, registration
+from collage.backends.relax.patterns import (
+    ACTIVATIONS,
+    Chain,
+    all_of,
+    derives,
+    operator,
+    permutation,
+    with_activation,
+    with_bias,
+    with_residual,
+)
+from collage.backends.relax.pooling import PoolPadding
+from collage.backends.relax.static_shape import static_shape, tensor_dtype, tensor_shape
+from collage.backends.relax.strided_views import (
+    View,
+    matmul_views,
+    operand_view,
+    result_view,
+    row_major_product,
+)
+
+__all__ = [
+    "ACTIVATIONS",
+    "Chain",
+    "Composite",
+    "CompositeCall",
+    "PartitionWalk",
+    "PoolPadding",
+    "View",
+    "all_of",
+    "compiling",
+    "derives",
+    "lift_constants",
+    "matmul_views",
+    "operand_view",
+    "operator",
+    "permutation",
+    "registration",
+    "result_view",
+    "row_major_product",
+    "static_shape",
+    "tensor_dtype",
+    "tensor_shape",
+    "with_activation",
+    "with_bias",
+    "with_residual",
+]

@@ -32,6 +32,14 @@ def compiling(backend: str, what: str) -> Iterator[None]:
     ------
     CodegenError
         In place of ``UnsupportedProblemError``, with its reason.
+
+    Examples
+    --------
+    >>> with compiling("mine", "fused_relu"):
+    ...     raise UnsupportedProblemError("takes 8 rows at the most")
+    Traceback (most recent call last):
+        ...
+    collage.backends.contract.errors.CodegenError: mine cannot compile 'fused_relu': takes ...
     """
     try:
         yield
@@ -69,6 +77,15 @@ class Composite:
         The function itself.
     bindings : mapping
         What its variables are bound to, in order.
+
+    Examples
+    --------
+    >>> builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((8, 8), "float32"))
+    >>> with builder.function("relu", [x], attrs={"Composite": "mine.relu"}, private=True):
+    ...     out = builder.emit_func_output(builder.emit(relax.op.nn.relu(x)))
+    >>> composite = Composite.of(builder.get()["relu"])
+    >>> composite.name, composite.root.op.name
+    ('mine.relu', 'relax.nn.relu')
     """
 
     function: relax.Function
@@ -173,6 +190,17 @@ class CompositeCall:
         The function itself.
     composite : Composite
         What it calls.
+
+    Examples
+    --------
+    >>> from tvm.relax.dpl import is_op, wildcard
+    >>> from collage.testing import graph
+    >>> relu = ("mine.relu", is_op("relax.nn.relu")(wildcard()))
+    >>> partitions = relax.transform.FuseOpsByPattern([relu], annotate_codegen=True)
+    >>> mod = partitions(graph([(8, 8)], lambda _, x: relax.op.nn.relu(x)))
+    >>> call = CompositeCall.of(mod["fused_relax_nn_relu_mine"], "mine")
+    >>> call.composite.name, call.position(call.composite.root.args[0])
+    ('mine.relu', 0)
     """
 
     partition: relax.Function

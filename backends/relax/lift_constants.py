@@ -29,6 +29,16 @@ def lift_constants(mod: tvm.IRModule, backends: Collection[str]) -> tvm.IRModule
         Each constant of more than one element is a trailing parameter of its composite and of its
         partition function, in order of first use, and an argument where ``main`` calls it. Single
         elements stay: they are scalars that code generators read.
+
+    Examples
+    --------
+    >>> from tvm.relax.dpl import is_op, wildcard
+    >>> from collage.testing import constant, graph
+    >>> mod = graph([(2, 8)], lambda _, x: relax.op.add(x, constant(8)))
+    >>> add = ("mine.add", is_op("relax.add")(wildcard(), wildcard()))
+    >>> mod = relax.transform.FuseOpsByPattern([add], annotate_codegen=True)(mod)
+    >>> [len(f["fused_relax_add_mine"].params) for f in (mod, lift_constants(mod, ["mine"]))]
+    [1, 2]
     """
     lifted: dict[ir.GlobalVar, tuple[ir.GlobalVar, list[ir.GenericConst]]] = {}
     functions: dict[ir.GlobalVar, ir.BaseFunc] = {}

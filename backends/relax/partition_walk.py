@@ -25,7 +25,18 @@ Item: TypeAlias = "Tensor | list[Item[Tensor]] | relax.Function"
 
 
 def registration(table: dict[str, Handler]) -> Callable[..., Callable[[Handler], Handler]]:
-    """A decorator factory: it files a handler in ``table`` under ``relax.`` and each given name."""
+    """A decorator factory: it files a handler in ``table`` under ``relax.`` and each given name.
+
+    Examples
+    --------
+    >>> handlers = {}
+    >>> handles = registration(handlers)
+    >>> @handles("nn.relu", "nn.silu")
+    ... def unary(walk, call):
+    ...     return walk.tensor(call.args[0])
+    >>> list(handlers)
+    ['relax.nn.relu', 'relax.nn.silu']
+    """
 
     def registers(*names: str) -> Callable[[Handler], Handler]:
         def register(handler: Handler) -> Handler:
@@ -45,6 +56,21 @@ class PartitionWalk(ABC, Generic[Tensor]):
     ----------
     symbol : str
         The partition's, for messages.
+
+    Examples
+    --------
+    >>> from collage.testing import graph
+    >>> class Text(PartitionWalk[str]):
+    ...     handlers = {"relax.nn.relu": lambda walk, call: f"relu({walk.tensor(call.args[0])})"}
+    ...     def error(self, text):
+    ...         return CodegenError(f"{self.symbol}: {text}")
+    ...     def constant_tensor(self, constant):
+    ...         return "constant"
+    ...     def check(self, call, name, result):
+    ...         pass
+    >>> mod = graph([(8, 8)], lambda emit, x: relax.op.nn.relu(emit(relax.op.nn.relu(x))))
+    >>> Text("main").walk(mod["main"], lambda index, parameter: parameter.name)
+    ['relu(relu(x0))']
     """
 
     handlers: ClassVar[Mapping[str, Callable[[Any, relax.Call], Any]]]

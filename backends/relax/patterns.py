@@ -21,7 +21,15 @@ from collage.backends.relax.static_shape import tensor_dtype, tensor_shape
 
 @dataclass(frozen=True)
 class Chain:
-    """A pattern under construction: its root and the sub-patterns that a predicate asks for."""
+    """A pattern under construction: its root and the sub-patterns that a predicate asks for.
+
+    Examples
+    --------
+    >>> root = wildcard()
+    >>> chain = Chain(root, {"root": root}).then(is_op("relax.nn.relu")(root))
+    >>> list(chain.annotations)
+    ['root']
+    """
 
     pattern: DFPattern
     annotations: Mapping[str, DFPattern] = field(default_factory=dict)
@@ -50,6 +58,11 @@ def operator(name: str, operands: int, constants: Sequence[int] = ()) -> Chain:
         How many arguments the operator takes.
     constants : sequence of int
         Positions that must hold a ``relax.Constant``.
+
+    Examples
+    --------
+    >>> list(operator("relax.nn.conv2d", 2, constants=[1]).annotations)
+    ['root', 'arg0', 'arg1']
     """
     args = [is_const() if i in constants else wildcard() for i in range(operands)]
     call = is_op(name)(*args)
@@ -108,7 +121,13 @@ def either_order(name: str, a: DFPattern, b: DFPattern) -> DFPattern:
 
 
 def with_bias(chain: Chain) -> Chain:
-    """``add(chain, constant)``; the constant is named ``bias``."""
+    """``add(chain, constant)``; the constant is named ``bias``.
+
+    Examples
+    --------
+    >>> list(with_bias(operator("relax.matmul", 2)).annotations)
+    ['root', 'arg0', 'arg1', 'bias']
+    """
     bias = is_const()
     return chain.then(either_order("relax.add", chain.pattern, bias), bias=bias)
 
@@ -117,6 +136,11 @@ def with_residual(chain: Chain) -> Chain:
     """``add`` of the chain and another value, in either order; the other is named ``residual``.
 
     Where both operands match the chain, the matcher takes the first one as the chain.
+
+    Examples
+    --------
+    >>> list(with_residual(operator("relax.matmul", 2)).annotations)
+    ['root', 'arg0', 'arg1', 'residual']
     """
     residual = wildcard()
     return chain.then(either_order("relax.add", chain.pattern, residual), residual=residual)
@@ -172,12 +196,26 @@ def with_activation(chain: Chain, activation: str) -> Chain:
         What it is applied to.
     activation : str
         One of their names.
+
+    Examples
+    --------
+    >>> x = relax.Var("x", relax.TensorType((8, 8), "float32"))
+    >>> chain = with_activation(operator("relax.matmul", 2), "relu")
+    >>> chain.pattern.match(relax.op.nn.relu(relax.op.matmul(x, x)))
+    True
     """
     return chain.then(ACTIVATIONS[activation](chain.pattern))
 
 
 def permutation(expr: relax.Expr) -> list[int] | None:
-    """The axes of a ``permute_dims`` call, counted from 0, or None for anything else."""
+    """The axes of a ``permute_dims`` call, counted from 0, or None for anything else.
+
+    Examples
+    --------
+    >>> x = relax.Var("x", relax.TensorType((2, 3, 5), "float32"))
+    >>> permutation(relax.op.permute_dims(x, [0, -1, 1])), permutation(x)
+    ([0, 2, 1], None)
+    """
     if not isinstance(expr, relax.Call) or expr.op.name != "relax.permute_dims":
         return None
     rank = int(expr.args[0].ty.ndim)
@@ -187,7 +225,17 @@ def permutation(expr: relax.Expr) -> list[int] | None:
 
 
 def all_of(*predicates: Predicate) -> Predicate:
-    """The first refusal of the given predicates, or yes."""
+    """The first refusal of the given predicates, or yes.
+
+    Examples
+    --------
+    >>> def even(match):
+    ...     rows = tensor_shape(match.root)[0]
+    ...     return Verdict.no(f"{rows} rows are odd") if rows % 2 else Verdict.yes()
+    >>> match = Match(relax.Var("x", relax.TensorType((7, 8), "float32")), {})
+    >>> all_of(float32_tensors, even)(match).reason
+    '7 rows are odd'
+    """
 
     def check(match: Match) -> Verdict:
         for predicate in predicates:
@@ -206,6 +254,15 @@ def derives(derive: Callable[[Match], object]) -> Predicate:
     ----------
     derive : callable
         Raises :class:`~collage.backends.contract.errors.UnsupportedProblemError` with the reason.
+
+    Examples
+    --------
+    >>> def rows(match):
+    ...     if tensor_shape(match.root) is None:
+    ...         raise UnsupportedProblemError("the number of rows is not known")
+    ...     return tensor_shape(match.root)[0]
+    >>> derives(rows)(Match(relax.Var("x", relax.TensorType(ndim=2, dtype="float32")), {})).reason
+    'the number of rows is not known'
     """
 
     def check(match: Match) -> Verdict:

@@ -38,6 +38,13 @@ class PoolPadding:
     reached : list of int
         Places behind the data that its windows reach: more than ``after`` where ``ceil_mode`` adds
         a last window, fewer where windows end before; negative where they leave data out.
+
+    Examples
+    --------
+    >>> x = relax.Var("x", relax.TensorType((1, 8, 6, 6), "float32"))
+    >>> pool = relax.op.nn.max_pool2d(x, (3, 3), strides=(2, 2), ceil_mode=True)
+    >>> PoolPadding.of(relax.BlockBuilder().normalize(pool)).reached
+    [1, 1]
     """
 
     before: list[int]

@@ -15,6 +15,13 @@ def tensor_shape(tensor: relax.Expr | relax.Type) -> tuple[int, ...] | None:
     ----------
     tensor : relax.Expr or relax.Type
         An expression or its type.
+
+    Examples
+    --------
+    >>> tensor_shape(relax.TensorType((8, 16), "float32"))
+    (8, 16)
+    >>> tensor_shape(relax.TensorType((tvm.tirx.Var("n", "int64"), 16), "float32")) is None
+    True
     """
     ty = tensor if isinstance(tensor, tvm.ir.Type) else tensor.ty
     if not isinstance(ty, relax.TensorType) or not isinstance(ty.shape, relax.ShapeExpr):
@@ -39,6 +46,15 @@ def static_shape(tensor: relax.Expr | relax.Type, what: str = "a tensor") -> tup
     ------
     UnsupportedProblemError
         When it has none.
+
+    Examples
+    --------
+    >>> static_shape(relax.Var("x", relax.TensorType((8, 16), "float32")))
+    (8, 16)
+    >>> static_shape(relax.TensorType(ndim=2, dtype="float32"), "the weight")
+    Traceback (most recent call last):
+        ...
+    collage.backends.contract.errors.UnsupportedProblemError: the weight has no static shape: ...
     """
     shape = tensor_shape(tensor)
     if shape is None:
@@ -48,7 +64,13 @@ def static_shape(tensor: relax.Expr | relax.Type, what: str = "a tensor") -> tup
 
 
 def tensor_dtype(expr: relax.Expr) -> str:
-    """The dtype of a tensor expression, or its type's text where it is no tensor."""
+    """The dtype of a tensor expression, or its type's text where it is no tensor.
+
+    Examples
+    --------
+    >>> tensor_dtype(relax.Var("x", relax.TensorType((8, 16), "float16")))
+    'float16'
+    """
     return str(expr.ty.dtype) if isinstance(expr.ty, relax.TensorType) else str(expr.ty)
 
 

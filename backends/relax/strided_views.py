@@ -21,7 +21,16 @@ from collage.backends.relax.static_shape import static_shape
 
 @dataclass(frozen=True)
 class View:
-    """A tensor in memory: extents and strides, both in elements."""
+    """A tensor in memory: extents and strides, both in elements.
+
+    Examples
+    --------
+    >>> view = View.dense((4, 2, 3)).transposed()
+    >>> view
+    View(shape=(4, 3, 2), strides=(6, 1, 3))
+    >>> view.matrix("operand")
+    (True, 3)
+    """
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -95,6 +104,12 @@ def operand_view(expr: relax.Expr) -> View:
     ------
     UnsupportedProblemError
         When it has no static shape.
+
+    Examples
+    --------
+    >>> x = relax.Var("x", relax.TensorType((2, 3), "float32"))
+    >>> operand_view(relax.op.permute_dims(x))
+    View(shape=(3, 2), strides=(1, 3))
     """
     axes = permutation(expr)
     if axes is None:
@@ -114,6 +129,14 @@ def result_view(root: relax.Expr) -> View | None:
     ------
     UnsupportedProblemError
         When it has no static shape.
+
+    Examples
+    --------
+    >>> result_view(relax.Var("x", relax.TensorType((2, 3), "float32"))) is None
+    True
+    >>> call = relax.op.permute_dims(relax.Var("x", relax.TensorType((2, 3), "float32")))
+    >>> result_view(relax.BlockBuilder().normalize(call))
+    View(shape=(2, 3), strides=(1, 2))
     """
     axes = permutation(root)
     if axes is None:
@@ -136,6 +159,14 @@ def matmul_views(lhs: View, rhs: View, result: View | None = None) -> tuple[View
     ------
     UnsupportedProblemError
         When the result of a product with a vector is not dense.
+
+    Examples
+    --------
+    >>> lhs, rhs, result = matmul_views(View.dense((8, 2, 3)), View.dense((3, 5)))
+    >>> rhs
+    View(shape=(8, 3, 5), strides=(0, 5, 1))
+    >>> result.shape
+    (8, 2, 5)
     """
     if len(lhs.shape) == 1 or len(rhs.shape) == 1:
         if result is not None:
@@ -218,6 +249,13 @@ def row_major_product(a: View, b: View, c: View) -> tuple[View, View, View, bool
         What to compute.
     swapped : bool
         Whether that is the transpose: ``a`` and ``b`` have changed places.
+
+    Examples
+    --------
+    >>> views = matmul_views(View.dense((8, 2, 3)), View.dense((3, 5)))
+    >>> a, b, c, swapped = row_major_product(*views)
+    >>> a.shape, b.shape, c.shape, swapped
+    ((16, 3), (3, 5), (16, 5), False)
     """
     a, b, c = fold_batch_into_rows(*merge_batch_axes(a, b, c))
     rows, columns = c.shape[-2:]

@@ -36,6 +36,13 @@ def replacing(path: Path) -> Iterator[Path]:
     ------
     Path
         Of the same suffix; nothing is there.
+
+    Examples
+    --------
+    >>> with replacing(Path("notes/today.txt")) as partial:
+    ...     size = partial.write_text("whole or not at all")
+    >>> [path.name for path in Path("notes").iterdir()]
+    ['today.txt']
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     # A name of its own: the compiler of a process that was killed may still be writing to another.
@@ -64,6 +71,15 @@ def make_once(path: Path, make: Callable[[Path], object]) -> Path:
     -------
     Path
         The same path, which exists.
+
+    Examples
+    --------
+    >>> def make(path):
+    ...     print("makes it")
+    ...     path.write_text("made of its name alone")
+    >>> for _ in range(2):
+    ...     text = make_once(Path("cache/texts/a1b2.txt"), make).read_text()
+    makes it
     """
     if not path.exists():
         with made_and_held(path, make):

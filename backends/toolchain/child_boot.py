@@ -20,7 +20,16 @@ _PR_SET_PDEATHSIG = 1
 
 class Line:
     """A child's line to its parent: requests on standard input, answers on what was standard
-    output. What libraries print goes to standard error."""
+    output. What libraries print goes to standard error.
+
+    Examples
+    --------
+    A program, its own way of answering:
+
+    >>> def main(line: Line, greeting: str) -> None:
+    ...     for request in line:
+    ...         line.answer(f"{greeting}, {request.decode()}".encode())
+    """
 
     def __init__(self) -> None:
         self._answers = os.dup(1)

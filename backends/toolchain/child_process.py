@@ -65,6 +65,12 @@ def python_command(
         What ``main`` gets.
     without : sequence of str
         Packages that are not to be found while the module is imported.
+
+    Examples
+    --------
+    >>> command = python_command("my_program", ["an argument"])
+    >>> command[0] == sys.executable, json.loads(command[-1])["arguments"]
+    (True, ['an argument'])
     """
     settings = {
         "path": sys.path,
@@ -92,6 +98,18 @@ class ChildProcess:
         Whether it leads a process group: killing it reaches what it started, and a Ctrl-C only
         the parent. Without, whoever kills the parent's group kills it too, which a program that
         does not watch its parent needs.
+
+    Examples
+    --------
+    >>> with ChildProcess(["cat"]) as child:
+    ...     child.send(b"a line")
+    ...     child.receive(limit_sec=10)
+    b'a line'
+    >>> with ChildProcess(["false"]) as child:
+    ...     child.receive(limit_sec=10)
+    Traceback (most recent call last):
+        ...
+    collage.backends.toolchain.child_process.ChildDiedError: ended with 1: no message
     """
 
     def __init__(

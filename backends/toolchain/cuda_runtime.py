@@ -66,6 +66,12 @@ def find_gpu() -> Gpu | None:
     """The first GPU that this process may see, or None where TVM can use none.
 
     Loads TVM's CUDA runtime when there may be one.
+
+    Examples
+    --------
+    >>> gpu = find_gpu()
+    >>> gpu is None or gpu.arch.startswith("sm_")
+    True
     """
     if not has_device():
         return None

@@ -61,6 +61,15 @@ def find_toolkit() -> Toolkit:
     ------
     BackendUnavailableError
         When there is no ``nvcc``; the message has the line that mends it.
+
+    Examples
+    --------
+    >>> try:
+    ...     found = find_toolkit().nvcc.is_file()
+    ... except BackendUnavailableError as err:
+    ...     found = "pip install" in err.remedy
+    >>> found
+    True
     """
     on_path = shutil.which("nvcc")
     candidates = [Path(on_path)] if on_path else []
@@ -158,7 +167,13 @@ def arch_of(device: tvm.target.Target) -> str:
 
 
 def compute_capability(arch: str) -> int:
-    """An architecture's number, for example 90 of ``sm_90a``."""
+    """An architecture's number, for example 90 of ``sm_90a``.
+
+    Examples
+    --------
+    >>> compute_capability("sm_90a")
+    90
+    """
     return int("".join(filter(str.isdigit, arch)))
 
 

@@ -24,6 +24,12 @@ class InstalledLibrary:
         The shared library, by the name that programs look for.
     version : str
         Of the distribution that brings it.
+
+    Examples
+    --------
+    >>> openblas = InstalledLibrary(Path("include"), Path("lib/libopenblas.so.0"), "0.3.30")
+    >>> openblas.library.name
+    'libopenblas.so.0'
     """
 
     include: Path
@@ -47,6 +53,15 @@ def find_in_distribution(distribution: str, name: str, remedy: str) -> Path:
     ------
     BackendUnavailableError
         When it, or this part of it, is not installed; its value is the name.
+
+    Examples
+    --------
+    >>> find_in_distribution("numpy", "linalg/__init__.py", "pip install numpy").name
+    '__init__.py'
+    >>> find_in_distribution("numpy", "include/cblas.h", "pip install scipy-openblas64")
+    Traceback (most recent call last):
+        ...
+    collage.backends.contract.errors.BackendUnavailableError: include/cblas.h of numpy is not ...
     """
     try:
         files = metadata.files(distribution) or []

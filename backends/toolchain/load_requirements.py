@@ -25,6 +25,14 @@ def load_libraries(libraries: Iterable[RequiredLibrary]) -> None:
     ------
     BackendUnavailableError
         When one cannot be loaded; its value is the library's name.
+
+    Examples
+    --------
+    >>> load_libraries([RequiredLibrary("libm.so.6", "2.36", "libc6")])
+    >>> load_libraries([RequiredLibrary("libfast.so.1", "1.2", "fast")])
+    Traceback (most recent call last):
+        ...
+    collage.backends.contract.errors.BackendUnavailableError: libfast.so.1 (it was linked with ...
     """
     for library in libraries:
         try:
@@ -51,6 +59,13 @@ def load_runtimes(runtimes: Mapping[str, str]) -> None:
     ------
     BackendUnavailableError
         When a runtime is not installed here; its value is the runtime's name.
+
+    Examples
+    --------
+    >>> load_runtimes({"onednn": "an engine"})
+    Traceback (most recent call last):
+        ...
+    collage.backends.contract.errors.BackendUnavailableError: backend 'onednn' has no 'an engine'
     """
     for name, runtime in runtimes.items():
         backend = get_backend(name)

@@ -89,6 +89,16 @@ class Compilation:
         Named by content.
     command : tuple of str
         The compiler's command line, but for ``-o`` and the output.
+
+    Examples
+    --------
+    >>> context = BuildContext(Path("cache"), Path("scratch"))
+    >>> source = Path("answer.c")
+    >>> size = source.write_text("int answer(void) { return 42; }")
+    >>> command = ("gcc", "-c", str(source))
+    >>> made = Compilation.of(source, depends=(), key=command, command=command, context=context)
+    >>> made.run().name
+    'answer-...o'
     """
 
     output: Path
@@ -154,6 +164,14 @@ def cached_compilation(
         Compiler flags besides ``-O3 -fPIC`` and :data:`OWN_STATICS`.
     depends : iterable of Path
         Files that the source includes and whose content therefore counts.
+
+    Examples
+    --------
+    >>> context = BuildContext(Path("cache"), Path("scratch"))
+    >>> source = Path("answer.c")
+    >>> size = source.write_text("int answer(void) { return 42; }")
+    >>> cached_compilation(source, context, ["-Wall"]).run().parent
+    PosixPath('cache/objects')
     """
     key = [OWN_STATICS, *flags, compiler_version(context.cxx), source.suffix]
     return Compilation.of(source, depends, key, _compile_command(source, context, flags), context)
@@ -296,6 +314,14 @@ def static_library(
     ------
     CompileError
         When the compiler or linker fails; carries its standard error.
+
+    Examples
+    --------
+    >>> source = 'int answer(void) { return 42; }'
+    >>> context = BuildContext(Path("cache"), Path("scratch"))
+    >>> library = static_library(source, ["answer"], context, suffix=".c")
+    >>> library.kind
+    'static_library'
     """
     context.work_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=context.work_dir) as folder:

@@ -36,6 +36,14 @@ class Stubs:
         Global symbols of the partitions that it defines.
     constants : mapping of str to ndarray
         Data that it refers to, by symbol.
+
+    Examples
+    --------
+    >>> folder = Path("templates")
+    >>> folder.mkdir()
+    >>> size = (folder / "stubs.c.jinja").write_text("int rows = {{ rows }};")
+    >>> Stubs.render(folder, ["fused_relu"], rows=64).text
+    'int rows = 64;'
     """
 
     folder: Path
