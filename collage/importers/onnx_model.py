@@ -34,10 +34,8 @@ class OnnxImporter:
 
         Parameters
         ----------
-        path : Path
-            A file that :meth:`recognizes` accepts.
-        shapes : mapping of str to sequence of int
-            Concrete shapes of inputs with open dimensions.
+        path, shapes
+            As :meth:`FileImporter.load` takes them.
 
         Raises
         ------

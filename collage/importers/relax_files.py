@@ -29,9 +29,9 @@ class RelaxJsonImporter:
         Parameters
         ----------
         path : Path
-            A file that :meth:`recognizes` accepts.
+            As :meth:`FileImporter.load` takes it.
         shapes : mapping of str to sequence of int
-            Nothing but what the module's inputs have already.
+            Nothing but what the module has already.
 
         Raises
         ------
@@ -69,9 +69,9 @@ class TvmScriptImporter:
         Parameters
         ----------
         path : Path
-            A file that :meth:`recognizes` accepts.
+            As :meth:`FileImporter.load` takes it.
         shapes : mapping of str to sequence of int
-            Nothing but what the module's inputs have already.
+            Nothing but what the module has already.
 
         Raises
         ------

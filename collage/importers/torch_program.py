@@ -31,9 +31,9 @@ class TorchProgramImporter:
         Parameters
         ----------
         path : Path
-            A file that :meth:`recognizes` accepts.
+            As :meth:`FileImporter.load` takes it.
         shapes : mapping of str to sequence of int
-            Nothing but what the program was exported with.
+            Nothing but what the program has already.
 
         Raises
         ------

@@ -86,10 +86,8 @@ class JoinByKind(Joiner):
 
         Parameters
         ----------
-        graph : DataflowGraph
-            Whose bindings are joined.
-        nodes : int
-            Bit mask of the union so far.
+        graph, nodes
+            As :meth:`Joiner.beside` takes them.
         """
         return union_of(graph.preds, nodes) & ~nodes
 
@@ -98,10 +96,8 @@ class JoinByKind(Joiner):
 
         Parameters
         ----------
-        graph : DataflowGraph
-            Whose bindings are joined.
-        nodes : int
-            Bit mask of a connected set.
+        graph, nodes
+            As :meth:`Joiner.allows` takes them.
         """
         sub = SubGraph(graph, nodes)
         if sub.exit.bit_count() != 1 or _splits_a_side(graph, nodes):
@@ -146,10 +142,8 @@ class JoinAdjacent(Joiner):
 
         Parameters
         ----------
-        graph : DataflowGraph
-            Whose bindings are joined.
-        nodes : int
-            Bit mask of a connected set.
+        graph, nodes
+            As :meth:`Joiner.allows` takes them.
         """
         return not _splits_a_side(graph, nodes)
 

@@ -160,7 +160,7 @@ def mergeable(region: Any, outer: Axis, inner: Axis) -> bool:
     Parameters
     ----------
     region : BufferRegion
-        What a stage reads or writes.
+        As :func:`buffer_stride` takes it.
     outer, inner : Axis
         Of the stage, the inner one right behind the outer one.
     """
@@ -193,10 +193,8 @@ def element_dtype(sch: s_tir.Schedule, block: Any) -> str:
 
     Parameters
     ----------
-    sch : s_tir.Schedule
-        Of the kernel.
-    block : SBlockRV
-        One of its stages.
+    sch, block
+        As :func:`axes_of` takes them.
     """
     return str(sch.get(block).writes[0].source.dtype)
 
@@ -277,12 +275,10 @@ def parallelize_outer(sch: s_tir.Schedule, block: Any, machine: Machine) -> None
 
     Parameters
     ----------
-    sch : s_tir.Schedule
-        Changed in place.
+    sch, machine
+        As :func:`parallelize` takes them.
     block : SBlockRV
         Its outer loops are independent.
-    machine : Machine
-        Has the threads.
     """
     *outer, _ = loops = sch.get_loops(block)
     work = math.prod(loop_extent(sch, loop) for loop in loops)

@@ -88,12 +88,8 @@ class PycudaTimer:
 
         Parameters
         ----------
-        machine : relax.VirtualMachine
-            Its ``main`` is called.
-        calls, samples : int
-            Calls in a sample; samples.
-        prepare : callable
-            Runs before each sample, outside the time.
+        machine, calls, samples, prepare
+            As :meth:`CudaTimer.time` takes them.
         """
         seconds = []
         for _ in range(samples):
@@ -127,12 +123,8 @@ class TvmTimer:
 
         Parameters
         ----------
-        machine : relax.VirtualMachine
-            Its ``main`` is called.
-        calls, samples : int
-            Calls in a sample; samples.
-        prepare : callable
-            Runs before each sample, outside the time.
+        machine, calls, samples, prepare
+            As :meth:`CudaTimer.time` takes them.
         """
         tvm_ffi.register_global_func(_PREPARE, lambda *_: prepare(), override=True)
         evaluator = machine.time_evaluator(

@@ -163,10 +163,8 @@ def spatial_axes(sch: s_tir.Schedule, block: Any) -> list[Axis]:
 
     Parameters
     ----------
-    sch : s_tir.Schedule
-        Of the kernel.
-    block : SBlockRV
-        One of its stages.
+    sch, block
+        As :func:`~collage.backends.tvm.common.blocks.axes_of` takes them.
     """
     return [axis for axis in axes_of(sch, block) or [] if not axis.reduce]
 

@@ -99,10 +99,8 @@ def bind_threads(sch: s_tir.Schedule, loop: Any, items: int, gpu: Gpu) -> Any:
 
     Parameters
     ----------
-    sch : s_tir.Schedule
-        Changed in place.
-    loop : LoopRV
-        Its iterations are independent.
+    sch, loop
+        The loop's iterations are independent; it is replaced.
     items : int
         How many it has.
     gpu : Gpu
