@@ -20,7 +20,7 @@ import typer
 import collage
 from benchmarks.machine import commit, machine, now
 from benchmarks.models import before_softmax, light_model, light_model_names, random_inputs
-from collage.report.data import EndToEnd
+from collage.report import EndToEnd
 
 TARGETS = ("llvm", "onednn", "openblas")
 TOLERANCE = 1e-3

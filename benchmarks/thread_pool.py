@@ -33,7 +33,7 @@ from benchmarks.thread_pool_worker import WIDTH
 from collage.backends.compile import build_executable, codegen_names
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.link import link, stage_libraries
-from collage.passes.lower import lower
+from collage.passes import lower
 from collage.search.candidates import Candidate, Composite
 from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import make_partitioning

@@ -17,7 +17,7 @@ from collage.cost.models.overheads import Overheads
 from collage.cost.workload.data import DataSpec
 from collage.cost.workload.describe import call_flops
 from collage.cost.workload.workload import Workload
-from collage.passes.lower import extract
+from collage.passes import extract
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
 

@@ -23,8 +23,7 @@ from rich.table import Table
 
 import collage
 from collage.cost.progress import ProgressEvent
-from collage.report.data import EndToEnd, Report
-from collage.report.html import write_html
+from collage.report import EndToEnd, Report, write_html
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # benchmarks is not installed
 

@@ -14,7 +14,7 @@ from collage.backends.contract import BackendTarget, BuildContext, ExternalBacke
 from collage.backends.contract.registry import get_backend
 from collage.backends.link import CompiledLibrary
 from collage.cost.processes.staging import stage_to_measure
-from collage.passes.lower import lower
+from collage.passes import lower
 from collage.search.dataflow import DataflowGraph
 from collage.search.greedy import single_backend
 from collage.testing.backend_cases import verdicts

@@ -18,7 +18,7 @@ from collage.backends.contract.errors import InputError
 from collage.backends.devices import device_named
 from collage.bundle.manifest import read_manifest, read_report
 from collage.bundle.requirements import load_requirements
-from collage.report.data import Report
+from collage.report import Report
 from collage.tensor_info import TensorInfo
 
 _ALIGNMENT_BYTES = 64
@@ -33,6 +33,22 @@ class Bundle:
     folder : Path
     manifest : Manifest
     inputs, outputs : tuple of TensorInfo
+
+    Examples
+    --------
+    >>> import collage
+    >>> from collage.cost import TableCostModel
+    >>> from collage.testing import graph
+    >>> mod = graph([(1, 3)], lambda emit, x: relax.op.abs(x))
+    >>> costs = TableCostModel({("abs 1x3", "tvm"): 1e-6})
+    >>> result = collage.optimize(mod, ["llvm"], cost_model=costs)
+    >>> bundle = Bundle(result.export("abs.bundle"))
+    >>> bundle(np.array([[-1, 0, 2]], "float32"))
+    array([[1., 0., 2.]], dtype=float32)
+    >>> bundle.outputs
+    (TensorInfo(name='output_0', shape=(1, 3), dtype='float32'),)
+    >>> len(bundle.benchmark(repeat=5))
+    5
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -200,6 +216,11 @@ def random_array(info: TensorInfo, seed: int) -> np.ndarray:
         Its shape and dtype.
     seed : int
         Of numpy's generator.
+
+    Examples
+    --------
+    >>> random_array(TensorInfo("tokens", (6,), "int64"), seed=0)
+    array([1, 1, 1, 0, 0, 0])
     """
     rng = np.random.default_rng(seed)
     if np.issubdtype(np.dtype(info.dtype), np.floating):

@@ -9,7 +9,7 @@ import msgspec
 from collage.backends.contract.errors import BundleError
 from collage.backends.contract.requirements import RequiredLibrary
 from collage.backends.devices import CPU
-from collage.report.data import Report
+from collage.report import Report
 from collage.tensor_info import TensorInfo
 
 MANIFEST = "manifest.json"
@@ -59,6 +59,19 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         By backend, what else runs its partitions.
     schema_version : int
         See ``SCHEMA_VERSION``.
+
+    Examples
+    --------
+    >>> import collage
+    >>> from tvm.relax import op
+    >>> from collage.cost import TableCostModel
+    >>> from collage.testing import graph
+    >>> mod = graph([(1, 8)], lambda emit, x: op.exp(x))
+    >>> costs = TableCostModel({("exp 1x8", "tvm"): 1e-6})
+    >>> result = collage.optimize(mod, ["llvm"], cost_model=costs)
+    >>> manifest = read_manifest(result.export("exp.bundle"))
+    >>> manifest.entry, manifest.library, manifest.inputs[0].shape
+    ('main', 'model.so', (1, 8))
     """
 
     created: str
@@ -103,6 +116,18 @@ def read_manifest(folder: Path) -> Manifest:
     ------
     BundleError
         When the folder is no bundle, or of a version that this one cannot read.
+
+    Examples
+    --------
+    >>> import collage
+    >>> from tvm.relax import op
+    >>> from collage.cost import TableCostModel
+    >>> from collage.testing import graph
+    >>> mod = graph([(1, 8)], lambda emit, x: op.exp(x))
+    >>> costs = TableCostModel({("exp 1x8", "tvm"): 1e-6})
+    >>> result = collage.optimize(mod, ["llvm"], cost_model=costs)
+    >>> read_manifest(result.export("exp.bundle")).device
+    'cpu'
     """
     path = folder / MANIFEST
     try:
@@ -127,6 +152,18 @@ def read_report(folder: Path) -> Report:
     ------
     BundleError
         When the folder is no bundle, or its report cannot be read.
+
+    Examples
+    --------
+    >>> import collage
+    >>> from tvm.relax import op
+    >>> from collage.cost import TableCostModel
+    >>> from collage.testing import graph
+    >>> mod = graph([(1, 8)], lambda emit, x: op.exp(x))
+    >>> costs = TableCostModel({("exp 1x8", "tvm"): 1e-6})
+    >>> result = collage.optimize(mod, ["llvm"], cost_model=costs)
+    >>> [node.op for node in read_report(result.export("exp.bundle")).nodes]
+    ['exp']
     """
     read_manifest(folder)
     place = folder / REPORT

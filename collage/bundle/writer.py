@@ -22,7 +22,7 @@ from collage.backends.devices import device_of
 from collage.backends.link import CompiledLibrary, stage_libraries
 from collage.bundle.cpu_flags import cpu_flags_of
 from collage.bundle.manifest import MANIFEST, REPORT, SCHEMA_VERSION, Manifest, ShippedLibrary
-from collage.report.data import Report
+from collage.report import Report
 from collage.tensor_info import TensorInfo
 
 
@@ -33,6 +33,16 @@ def prepare_folder(folder: Path) -> None:
     ------
     OutputError
         When it cannot be made or written, or holds something that is no bundle.
+
+    Examples
+    --------
+    >>> prepare_folder(Path("net.bundle"))
+    >>> Path("notes").mkdir()
+    >>> Path("notes/today.txt").touch()
+    >>> prepare_folder(Path("notes"))
+    Traceback (most recent call last):
+        ...
+    collage.backends.contract.errors.OutputError: 'notes' holds files but is no bundle; ...
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -87,6 +97,31 @@ def write_bundle(
     ------
     OutputError
         When something cannot be written.
+
+    Examples
+    --------
+    >>> from collage.backends.compile import compile_module
+    >>> from collage.backends.contract import BuildContext
+    >>> from collage.targets import resolve_targets
+    >>> from collage.testing import graph
+    >>> (native,) = resolve_targets(["llvm"])
+    >>> mod = graph([(1, 8)], lambda emit, x: tvm.relax.op.exp(x))
+    >>> folder = Path("small.bundle")
+    >>> prepare_folder(folder)
+    >>> context = BuildContext(Path("cache"), Path("work"))
+    >>> bundle = write_bundle(
+    ...     folder,
+    ...     compile_module(mod, [native], folder / "model.so", context),
+    ...     model="exp",
+    ...     inputs=[TensorInfo("x", (1, 8), "float32")],
+    ...     outputs=[TensorInfo("y", (1, 8), "float32")],
+    ...     num_threads=0,
+    ...     versions={},
+    ...     device=native.device,
+    ...     report=Report("exp", "", device={}, versions={}, targets=[], nodes=[], partitions=[]),
+    ... )
+    >>> sorted(path.name for path in bundle.iterdir())
+    ['manifest.json', 'model.so', 'report.json']
     """
     try:
         shutil.rmtree(folder / "lib", ignore_errors=True)

@@ -29,7 +29,7 @@ def _bench(
     import numpy as np
 
     from collage.bundle import load
-    from collage.report.units import format_sec, format_time
+    from collage.report import format_sec, format_time
 
     loaded = load(bundle)
     samples_sec = loaded.benchmark(repeat=repeat, warmup=warmup)

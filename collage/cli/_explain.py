@@ -36,7 +36,7 @@ def _explain(
         raise BundleError(f"there is no bundle or log '{source}'", value=source)
 
     from collage.bundle import read_report
-    from collage.report.text import explanation, summary
+    from collage.report import explanation, summary
 
     report = read_report(source)
     out().print(summary(report))

@@ -145,7 +145,7 @@ def ranking(file: Path) -> RenderableType:
 
     from collage.cost.database.jsonl import Database
     from collage.cost.database.record import TRANSITION
-    from collage.report.units import format_time
+    from collage.report import format_time
 
     check_log(file, must_exist=True)
     groups: dict[tuple[str, ...], list[Record]] = {}

@@ -157,7 +157,7 @@ def _optimize(
 
 
 def _print(report: Report, folder: Path, log: Path | None) -> None:
-    from collage.report.text import summary
+    from collage.report import summary
 
     console = out()
     console.print(summary(report))
@@ -168,8 +168,7 @@ def _print(report: Report, folder: Path, log: Path | None) -> None:
 def _as_json(report: Report, folder: Path, log: Path | None) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from collage.report.palette import backend_colors
-    from collage.report.views import shares
+    from collage.report import backend_colors, shares
 
     backends = [
         {

@@ -7,9 +7,10 @@ what a library refuses to compile.
 """
 
 from collage.end_to_end._base import Contender, EndToEndComparison, Evaluation, best
+from collage.end_to_end.baselines import baselines, check_strategy, taking_part, without_search
 from collage.end_to_end.estimated import EstimatedComparison
 from collage.end_to_end.measured import MeasuredComparison
-from collage.end_to_end.repair import PartitionRepair, Refusal
+from collage.end_to_end.repair import PartitionRepair
 
 __all__ = [
     "Contender",
@@ -18,6 +19,9 @@ __all__ = [
     "Evaluation",
     "MeasuredComparison",
     "PartitionRepair",
-    "Refusal",
+    "baselines",
     "best",
+    "check_strategy",
+    "taking_part",
+    "without_search",
 ]

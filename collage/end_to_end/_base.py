@@ -20,7 +20,7 @@ from collage.backends.link import CompiledLibrary
 from collage.cost.base import Cost
 from collage.cost.database.keys import ModuleKeys
 from collage.cost.processes.staging import compile_to_measure
-from collage.passes.lower import lower
+from collage.passes import lower
 from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import Partitioning
 
@@ -29,7 +29,13 @@ _LIBRARY = "model.so"
 
 @dataclass(frozen=True)
 class Contender:
-    """A partitioning that takes part, under a name for the report."""
+    """A partitioning that takes part, under a name for the report.
+
+    Examples
+    --------
+    >>> Contender("greedy", Partitioning(())).name
+    'greedy'
+    """
 
     name: str
     partitioning: Partitioning
@@ -61,6 +67,14 @@ class Evaluation(Lowered):
     largest_error : float or None
         Difference to the reference's outputs, relative to the largest value of each; None when it
         did not run.
+
+    Examples
+    --------
+    >>> from collage.cost import CostStatus
+    >>> contender = Contender("search", Partitioning(()))
+    >>> cost = Cost(CostStatus.BUILD_FAILED, reason="no such instruction")
+    >>> Evaluation(contender, tvm.IRModule(), "2d71", cost).cost.is_valid
+    False
     """
 
     cost: Cost
@@ -95,6 +109,26 @@ class EndToEndComparison(ABC):
         Everything a partitioning may use.
     context : BuildContext
         Libraries are kept under its ``work_dir``.
+
+    Examples
+    --------
+    One that wants as few partitions as can be:
+
+    >>> from collage.cost import CostStatus
+    >>> from collage.search import greedy
+    >>> from collage.targets import resolve_targets
+    >>> from collage.testing import graph
+    >>> class FewestPartitions(EndToEndComparison):
+    ...     def _evaluate(self, lowered):
+    ...         counts = [len(one.contender.partitioning.candidates) for one in lowered]
+    ...         costs = [Cost(CostStatus.VALID, float(count)) for count in counts]
+    ...         return [Evaluation.of(*pair) for pair in zip(lowered, costs)]
+    >>> targets = resolve_targets(["llvm"])
+    >>> mod = graph([(8,)], lambda emit, x: tvm.relax.op.exp(x))
+    >>> dataflow = DataflowGraph.from_function(mod["main"])
+    >>> comparison = FewestPartitions(mod, dataflow, targets, BuildContext(Path("a"), Path("b")))
+    >>> comparison.compare([Contender("greedy", greedy(dataflow, targets))])[0].cost.median_sec
+    1.0
     """
 
     def __init__(
@@ -151,6 +185,20 @@ def best(evaluations: Sequence[Evaluation]) -> Evaluation:
     ------
     MeasurementError
         When none is valid; gives every reason.
+
+    Examples
+    --------
+    >>> from collage.cost import CostStatus
+    >>> evaluations = [
+    ...     Evaluation(Contender(name, Partitioning(())), tvm.IRModule(), name, cost)
+    ...     for name, cost in [
+    ...         ("search", Cost(CostStatus.VALID, 2e-3)),
+    ...         ("greedy", Cost(CostStatus.VALID, 3e-3)),
+    ...         ("single:onednn", Cost(CostStatus.TIMED_OUT)),
+    ...     ]
+    ... ]
+    >>> best(evaluations).contender.name
+    'search'
     """
     valid = [evaluation for evaluation in evaluations if evaluation.cost.is_valid]
     if not valid:

@@ -21,6 +21,16 @@ def baselines(graph: DataflowGraph, targets: TargetSet) -> list[Contender]:
         Of the normalized module.
     targets : TargetSet
         What they may use.
+
+    Examples
+    --------
+    >>> from collage.targets import resolve_targets
+    >>> from collage.testing import graph
+    >>> from tvm.relax import op
+    >>> mod = graph([(8,)], lambda emit, x: op.exp(x))
+    >>> targets = resolve_targets(["llvm", "onednn", "openblas"])
+    >>> [one.name for one in baselines(DataflowGraph.from_function(mod["main"]), targets)]
+    ['single:tvm', 'single:onednn', 'single:openblas', 'greedy']
     """
     found = [
         Contender(f"{_SINGLE}{target.backend}", single_backend(graph, target, targets.native))
@@ -42,6 +52,17 @@ def without_search(graph: DataflowGraph, targets: TargetSet, strategy: str) -> P
         What it may use.
     strategy : str
         ``greedy`` or ``single:<backend>``.
+
+    Examples
+    --------
+    >>> from collage.targets import resolve_targets
+    >>> from collage.testing import graph
+    >>> from tvm.relax import op
+    >>> mod = graph([(8,)], lambda emit, x: op.exp(x))
+    >>> targets = resolve_targets(["llvm", "onednn"])
+    >>> made = without_search(DataflowGraph.from_function(mod["main"]), targets, "greedy")
+    >>> [candidate.backend for candidate in made.candidates]
+    ['onednn']
     """
     if strategy == "greedy":
         return greedy(graph, targets)
@@ -57,6 +78,13 @@ def taking_part(strategy: str, targets: TargetSet) -> list[BackendTarget]:
         A valid one.
     targets : TargetSet
         What the user gave.
+
+    Examples
+    --------
+    >>> from collage.targets import resolve_targets
+    >>> targets = resolve_targets(["llvm", "onednn", "openblas"])
+    >>> [target.backend for target in taking_part("single:onednn", targets)]
+    ['onednn']
     """
     name = strategy.removeprefix(_SINGLE)
     return [target for target in targets if name in ("search", "greedy", target.backend)]
@@ -76,6 +104,14 @@ def check_strategy(strategy: str, targets: TargetSet) -> None:
     ------
     TargetError
         When there is none of that name with these targets; lists those there are.
+
+    Examples
+    --------
+    >>> from collage.targets import resolve_targets
+    >>> check_strategy("annealing", resolve_targets(["llvm"]))
+    Traceback (most recent call last):
+        ...
+    collage.backends.contract.errors.TargetError: unknown strategy 'annealing'; with ...
     """
     valid = ["search", "greedy", *(f"{_SINGLE}{name}" for name in targets.names)]
     if strategy not in valid:

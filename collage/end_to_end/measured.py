@@ -29,6 +29,32 @@ class MeasuredComparison(EndToEndComparison):
         Times, or answers from the log.
     inputs, expected : sequence of ndarray
         What to run on, and what must come out.
+
+    Examples
+    --------
+    In a strict replay the log alone answers, and an empty one has no answer:
+
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from tvm.relax import op
+    >>> from collage.cost import Database, MeasuredCostModel
+    >>> from collage.end_to_end import Contender
+    >>> from collage.search import greedy
+    >>> from collage.targets import resolve_targets
+    >>> from collage.testing import graph
+    >>> targets = resolve_targets(["llvm"])
+    >>> mod = graph([(1,)], lambda emit, x: op.exp(x))
+    >>> dataflow = DataflowGraph.from_function(mod["main"])
+    >>> context = BuildContext(Path("cache"), Path("work"), replay=True)
+    >>> model = MeasuredCostModel(context, Database(None), replay_only=True)
+    >>> x = np.zeros(1, "float32")
+    >>> comparison = MeasuredComparison(
+    ...     mod, dataflow, targets, context, model=model, inputs=[x], expected=[np.exp(x)]
+    ... )
+    >>> comparison.compare([Contender("greedy", greedy(dataflow, targets))])
+    Traceback (most recent call last):
+        ...
+    collage.backends.contract.errors.ReplayMissError: ...
     """
 
     def __init__(

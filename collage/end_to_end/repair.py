@@ -19,7 +19,7 @@ from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostStatus
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.end_to_end._base import Contender
-from collage.passes.lower import lower, partition_names
+from collage.passes import lower, partition_names
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
 from collage.search.greedy import cover_rest
@@ -56,6 +56,25 @@ class PartitionRepair:
     ----------
     refusals : list of Refusal
         Of all partitionings so far, each once.
+
+    Examples
+    --------
+    oneDNN takes what its patterns match, so there is nothing to repair:
+
+    >>> from pathlib import Path
+    >>> from collage.cost import TableCostModel
+    >>> from collage.search import greedy
+    >>> from collage.targets import resolve_targets
+    >>> from collage.testing import graph
+    >>> targets = resolve_targets(["llvm", "onednn"])
+    >>> mod = graph([(8,)], lambda emit, x: relax.op.exp(x))
+    >>> dataflow = DataflowGraph.from_function(mod["main"])
+    >>> costs = WorkloadCosts(mod, dataflow, TableCostModel({("exp 8", "tvm"): 1e-6}))
+    >>> context = BuildContext(Path("cache"), Path("work"))
+    >>> repair = PartitionRepair(mod, dataflow, targets.native, context, costs)
+    >>> contender = Contender("greedy", greedy(dataflow, targets))
+    >>> repair.repair(contender) is contender, repair.refusals
+    (True, [])
     """
 
     def __init__(

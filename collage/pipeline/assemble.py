@@ -19,8 +19,7 @@ from collage.pipeline.evaluated import Evaluated
 from collage.pipeline.imported import Imported
 from collage.pipeline.result import Result
 from collage.pipeline.session import Session
-from collage.report.assemble import assemble_report
-from collage.report.data import EndToEnd, Report, SearchStats
+from collage.report import EndToEnd, Report, SearchStats, assemble_report
 
 
 def assemble_result(

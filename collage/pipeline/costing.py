@@ -25,7 +25,17 @@ from collage.pipeline.session import Session
 
 
 class Costing(ABC):
-    """Gives a cost model, and what else follows from which one it is."""
+    """Gives a cost model, and what else follows from which one it is.
+
+    Examples
+    --------
+    >>> from collage.cost import TableCostModel
+    >>> from collage.pipeline import choose_costing, open_session
+    >>> costing = choose_costing(open_session(["llvm"]), TableCostModel({}), None)
+    >>> with costing.open() as model:
+    ...     type(model).__name__, costing.stats().measured
+    ('TableCostModel', 0)
+    """
 
     @abstractmethod
     def open(self) -> AbstractContextManager[CostModel]:
@@ -73,6 +83,13 @@ class MeasuredCosting(Costing):
     ------
     TargetError
         When there is no device of the targets' kind.
+
+    Examples
+    --------
+    >>> from collage.pipeline import open_session
+    >>> costing = MeasuredCosting(open_session(["llvm"], num_threads=2))
+    >>> sorted(costing.device()), costing.device()["threads"]
+    (['cores', 'name', 'threads'], '2')
     """
 
     def __init__(
@@ -147,6 +164,13 @@ class EstimatedCosting(Costing):
         Targets and folders.
     model : CostModel
         The user's.
+
+    Examples
+    --------
+    >>> from collage.cost import TableCostModel
+    >>> from collage.pipeline import open_session
+    >>> EstimatedCosting(open_session(["llvm"]), TableCostModel({})).device()["estimated"]
+    'yes'
     """
 
     def __init__(self, session: Session, model: CostModel) -> None:
@@ -202,6 +226,16 @@ def choose_costing(
     TargetError
         When there is no device to measure on, or a given model measures with another number of
         threads than the bundle would state.
+
+    Examples
+    --------
+    >>> from collage.cost import TableCostModel
+    >>> from collage.pipeline import open_session
+    >>> session = open_session(["llvm"])
+    >>> type(choose_costing(session, None, None)).__name__
+    'MeasuredCosting'
+    >>> type(choose_costing(session, TableCostModel({}), None)).__name__
+    'EstimatedCosting'
     """
     if cost_model is None:
         return MeasuredCosting(session, time_budget_sec=time_budget_sec)

@@ -9,8 +9,7 @@ from collage.backends.contract import TargetSet
 from collage.backends.contract.errors import SearchError
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
-from collage.end_to_end import Contender, PartitionRepair
-from collage.end_to_end.baselines import baselines, without_search
+from collage.end_to_end import Contender, PartitionRepair, baselines, without_search
 from collage.search.dataflow import DataflowGraph
 from collage.search.lazy_search import SearchProgress, search
 from collage.search.partitioning import Partitioning
@@ -31,6 +30,11 @@ class Covers:
         The search's answer first, if there is one.
     found : Found
         Candidates and rejections of the whole graph; empty without a search.
+
+    Examples
+    --------
+    >>> Covers((Contender("greedy", Partitioning(())),), Found()).contenders[0].name
+    'greedy'
     """
 
     contenders: tuple[Contender, ...]
@@ -69,6 +73,19 @@ def find_covers(
     ------
     SearchError
         When no partitioning covers the graph.
+
+    Examples
+    --------
+    >>> from tvm.relax import op
+    >>> from collage.cost import TableCostModel
+    >>> from collage.targets import resolve_targets
+    >>> from collage.testing import graph
+    >>> mod = graph([(8,)], lambda emit, x: op.exp(x))
+    >>> dataflow = DataflowGraph.from_function(mod["main"])
+    >>> costs = WorkloadCosts(mod, dataflow, TableCostModel({("exp 8", "tvm"): 1e-6}))
+    >>> covers = find_covers(dataflow, resolve_targets(["llvm"]), "search", costs)
+    >>> [contender.name for contender in covers.contenders]
+    ['search', 'single:tvm']
     """
     if strategy != "search":
         return Covers((Contender(strategy, without_search(graph, targets, strategy)),), Found())
@@ -94,6 +111,17 @@ def find_candidates(
         Whose rules and patterns find them.
     progress : callable
         Told how many they are.
+
+    Examples
+    --------
+    >>> from tvm.relax import op
+    >>> from collage.targets import resolve_targets
+    >>> from collage.testing import graph
+    >>> mod = graph([(8,)], lambda emit, x: op.exp(x))
+    >>> dataflow = DataflowGraph.from_function(mod["main"])
+    >>> found = find_candidates(dataflow, resolve_targets(["llvm", "onednn"]))
+    >>> sorted(candidate.backend for candidate in found.candidates)
+    ['onednn', 'tvm']
     """
     progress(ProgressEvent("enumerate", 0, 1, "looking for candidates"))
     found = UndominatedRule(default_rules(targets)).find(graph)

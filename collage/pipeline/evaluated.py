@@ -23,6 +23,15 @@ class Evaluated:
         In the order of the contenders.
     winner : Evaluation
         One of them: the fastest.
+
+    Examples
+    --------
+    >>> import tvm
+    >>> from collage.cost import Cost, CostStatus
+    >>> contender = Contender("greedy", Partitioning(()))
+    >>> one = Evaluation(contender, tvm.IRModule(), "2d71", Cost(CostStatus.VALID, 1e-3))
+    >>> Evaluated((one,), winner=one).winner.contender.name
+    'greedy'
     """
 
     evaluations: tuple[Evaluation, ...]
@@ -45,6 +54,25 @@ def evaluate_contenders(
     ------
     MeasurementError
         When none runs correctly.
+
+    Examples
+    --------
+    >>> from tvm.relax import op
+    >>> from collage.candidate_costs import WorkloadCosts
+    >>> from collage.cost import TableCostModel
+    >>> from collage.end_to_end import EstimatedComparison, baselines
+    >>> from collage.pipeline import import_model, open_session
+    >>> from collage.testing import graph
+    >>> session = open_session(["llvm", "onednn"])
+    >>> targets = session.targets
+    >>> imported = import_model(graph([(8,)], lambda emit, x: op.exp(x)), targets.device)
+    >>> table = TableCostModel({("exp 8", "tvm"): 2e-6, ("exp 8", "onednn"): 1e-6})
+    >>> costs = WorkloadCosts(imported.mod, imported.graph, table)
+    >>> comparison = EstimatedComparison(
+    ...     imported.mod, imported.graph, targets, session.context, costs=costs
+    ... )
+    >>> evaluate_contenders(comparison, baselines(imported.graph, targets)).winner.contender.name
+    'single:onednn'
     """
     evaluations = comparison.compare(contenders)
     return Evaluated(tuple(evaluations), best(evaluations))
@@ -81,6 +109,28 @@ def refine_winner(
         Of the changes.
     progress : callable
         Informed of each trial.
+
+    Examples
+    --------
+    >>> from tvm.relax import op
+    >>> from collage.candidate_costs import WorkloadCosts
+    >>> from collage.cost import TableCostModel
+    >>> from collage.end_to_end import EstimatedComparison
+    >>> from collage.pipeline import find_covers, import_model, open_session
+    >>> from collage.testing import graph
+    >>> session = open_session(["llvm", "onednn"])
+    >>> targets = session.targets
+    >>> imported = import_model(graph([(8,)], lambda emit, x: op.exp(x)), targets.device)
+    >>> table = TableCostModel({("exp 8", "tvm"): 2e-6, ("exp 8", "onednn"): 1e-6})
+    >>> costs = WorkloadCosts(imported.mod, imported.graph, table)
+    >>> comparison = EstimatedComparison(
+    ...     imported.mod, imported.graph, targets, session.context, costs=costs
+    ... )
+    >>> covers = find_covers(imported.graph, targets, "single:tvm", costs)
+    >>> evaluated = evaluate_contenders(comparison, covers.contenders)
+    >>> refined = refine_winner(comparison, imported.graph, covers, evaluated, trials=2)
+    >>> [evaluation.contender.name for evaluation in refined.evaluations]
+    ['single:tvm', 'refined']
     """
     if trials == 0:
         return evaluated

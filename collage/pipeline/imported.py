@@ -16,9 +16,7 @@ from collage.bundle import random_array
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.importers import load_model
 from collage.normalize import normalize
-from collage.passes.channels_last import to_channels_last
-from collage.passes.combine_parallel_matmul import combine_parallel_matmul
-from collage.passes.expand_attention import expand_attention
+from collage.passes import combine_parallel_matmul, expand_attention, to_channels_last
 from collage.search.dataflow import DataflowGraph
 from collage.tensor_info import TensorInfo
 
@@ -37,6 +35,17 @@ class Imported:
         Of its ``main``.
     inputs, outputs : tuple of TensorInfo
         In the order of ``main``'s parameters and results.
+
+    Examples
+    --------
+    >>> from tvm.relax import op
+    >>> from collage.backends.devices import CPU
+    >>> from collage.testing import graph
+    >>> imported = import_model(graph([(2,)], lambda emit, x: op.exp(x)), CPU)
+    >>> imported.inputs
+    (TensorInfo(name='x0', shape=(2,), dtype='float32'),)
+    >>> [array.shape for array in imported.random_inputs(seed=0)]
+    [(2,)]
     """
 
     name: str
@@ -79,6 +88,16 @@ def import_model(
         When it cannot be imported.
     ShapeError
         When an input's shape is missing or wrong.
+
+    Examples
+    --------
+    >>> from tvm.relax import op
+    >>> from collage.backends.devices import CPU
+    >>> from collage.testing import graph
+    >>> mod = graph([(8,)], lambda emit, x: op.multiply(x, emit(op.sigmoid(x))))
+    >>> imported = import_model(mod, CPU)
+    >>> [imported.graph.op_name(index) for index in range(len(imported.graph))]
+    ['nn.silu']
     """
     name = str(model) if isinstance(model, str | Path) else type(model).__name__
     progress(ProgressEvent("import", 0, 2, name))

@@ -11,8 +11,7 @@ from typing import Any
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostModel
 from collage.cost.progress import ProgressCallback
-from collage.end_to_end import PartitionRepair
-from collage.end_to_end.baselines import check_strategy, taking_part
+from collage.end_to_end import PartitionRepair, check_strategy, taking_part
 from collage.pipeline.assemble import assemble_result, report_of
 from collage.pipeline.costing import choose_costing
 from collage.pipeline.covers import find_covers

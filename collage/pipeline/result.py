@@ -18,8 +18,7 @@ from collage.backends.contract.errors import OutputError
 from collage.backends.link import CompiledLibrary
 from collage.backends.toolchain.artifact_cache import replacing
 from collage.bundle import prepare_folder, write_bundle
-from collage.report.data import Report
-from collage.report.html import write_html
+from collage.report import Report, write_html
 from collage.search.partitioning import Partitioning
 from collage.tensor_info import TensorInfo
 

@@ -31,6 +31,12 @@ class Session:
         The scratch folder, which goes with the last who refers to it.
     progress : callable
         Informed of every step.
+
+    Examples
+    --------
+    >>> session = open_session(["llvm", "onednn"])
+    >>> session.targets.names, session.replay, len(session.database)
+    (('tvm', 'onednn'), False, 0)
     """
 
     targets: TargetSet
@@ -74,6 +80,15 @@ def open_session(
         On unknown targets, and on those whose libraries one process cannot load together.
     LogError
         When the log cannot be read.
+
+    Examples
+    --------
+    >>> open_session(["llvm"], num_threads=2).context.num_threads
+    2
+    >>> open_session(["vax"])
+    Traceback (most recent call last):
+        ...
+    collage.backends.contract.errors.TargetError: ...
     """
     resolved = resolve_targets(targets)
     # Refuses targets whose libraries clash, before any work is done.

@@ -6,6 +6,11 @@ what a search left behind; ``html`` and ``text`` show one on a page and in a ter
 ``views`` (rows and bars), ``figure`` and ``layout`` (the drawn graph), ``units`` and ``palette``.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from collage.report.data import (
     Alternative,
     EndToEnd,
@@ -18,6 +23,14 @@ from collage.report.data import (
 )
 from collage.report.explain import NodeExplanation, Way, WhyNot, explain
 
+if TYPE_CHECKING:
+    from collage.report.assemble import assemble_report
+    from collage.report.html import write_html
+    from collage.report.palette import backend_colors
+    from collage.report.text import explanation, summary
+    from collage.report.units import format_sec, format_time
+    from collage.report.views import shares
+
 __all__ = [
     "Alternative",
     "EndToEnd",
@@ -29,6 +42,36 @@ __all__ = [
     "SearchStats",
     "Way",
     "WhyNot",
+    "assemble_report",
+    "backend_colors",
     "explain",
+    "explanation",
+    "format_sec",
+    "format_time",
     "shape_text",
+    "shares",
+    "summary",
+    "write_html",
 ]
+
+_HOMES = {
+    "assemble_report": "assemble",
+    "backend_colors": "palette",
+    "explanation": "text",
+    "format_sec": "units",
+    "format_time": "units",
+    "shares": "views",
+    "summary": "text",
+    "write_html": "html",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # On demand: reading a report takes neither TVM nor what draws it.
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -74,6 +74,32 @@ def assemble_report(
     -------
     Report
         Created now.
+
+    Examples
+    --------
+    >>> from collage.cost import TableCostModel
+    >>> from collage.search import greedy
+    >>> from collage.targets import resolve_targets
+    >>> from collage.testing import graph as small_graph
+    >>> targets = resolve_targets(["llvm"])
+    >>> mod = small_graph([(8,)], lambda emit, x: relax.op.exp(x))
+    >>> dataflow = DataflowGraph.from_function(mod["main"])
+    >>> report = assemble_report(
+    ...     model="exp",
+    ...     device={"name": "a CPU"},
+    ...     versions={},
+    ...     targets=targets,
+    ...     graph=dataflow,
+    ...     chosen=greedy(dataflow, targets),
+    ...     costs=WorkloadCosts(mod, dataflow, TableCostModel({})),
+    ...     candidates=[],
+    ...     rejections=[],
+    ...     end_to_end=[],
+    ...     stats=SearchStats(),
+    ...     outputs_max_rel_diff=None,
+    ... )
+    >>> [(part.backend, part.nodes) for part in report.partitions]
+    [('tvm', [0])]
     """
     known = costs.costs
     return Report(

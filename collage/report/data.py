@@ -20,7 +20,13 @@ SCHEMA_VERSION = 1
 
 
 def shape_text(shape: Sequence[int]) -> str:
-    """A tensor's shape as the report shows it, for example ``1x64x56x56``; a scalar is ``()``."""
+    """A tensor's shape as the report shows it, for example ``1x64x56x56``; a scalar is ``()``.
+
+    Examples
+    --------
+    >>> shape_text((1, 64, 56, 56)), shape_text(())
+    ('1x64x56x56', '()')
+    """
     return "x".join(str(int(extent)) for extent in shape) or "()"
 
 
@@ -40,6 +46,11 @@ class NodeInfo:
         Of the output, as :func:`shape_text` writes them; several outputs are joined by commas.
     inputs : list of int
         Indices of the bindings it reads, without the model's inputs and constants.
+
+    Examples
+    --------
+    >>> NodeInfo(1, "lv1", "nn.relu", "1x64x56x56", "float32", inputs=[0]).op
+    'nn.relu'
     """
 
     index: int
@@ -72,6 +83,13 @@ class PartitionInfo:
         Partitions with the same key were measured once.
     inline : bool
         Host-side bindings that cost nothing and belong to no backend.
+
+    Examples
+    --------
+    >>> names = ["onednn.conv2d_relu"]
+    >>> part = PartitionInfo(0, "onednn", [0, 1], names, "joined", 1e-3, 1e-5, "2d71")
+    >>> part.nodes, part.inline
+    ([0, 1], False)
     """
 
     id: int
@@ -90,6 +108,11 @@ class Alternative:
     """One candidate that the search considered, chosen or not.
 
     ``status`` is a ``CostStatus`` value; ``reason`` says why an invalid one is invalid.
+
+    Examples
+    --------
+    >>> Alternative("tvm", [0], [], "fuse_ops", "timed_out", None, 0.0, reason="over 4 s").chosen
+    False
     """
 
     backend: str
@@ -105,7 +128,13 @@ class Alternative:
 
 @dataclass(frozen=True)
 class RejectionInfo:
-    """A pattern that matched at a node, and the reason its predicate gave for saying no."""
+    """A pattern that matched at a node, and the reason its predicate gave for saying no.
+
+    Examples
+    --------
+    >>> RejectionInfo(3, "onednn", "onednn.conv2d", "dilated").reason
+    'dilated'
+    """
 
     node: int
     backend: str
@@ -130,6 +159,11 @@ class EndToEnd:
     kind : str
         ``search``, ``single`` (one backend, TVM for the rest), ``greedy`` or ``peer`` (another
         engine); by default what stands before a colon in the name, as in ``single:onednn``.
+
+    Examples
+    --------
+    >>> EndToEnd("single:onednn", 2e-3, 1e-5, n=20).kind
+    'single'
     """
 
     name: str
@@ -150,6 +184,11 @@ class SearchStats:
     """How much work the search was. Times in seconds; building and running add up over workers.
 
     Waiting: until other processes let the device go. Holding: while they had to wait for this one.
+
+    Examples
+    --------
+    >>> SearchStats(candidates=40, distinct_workloads=12, from_log=12).measured
+    0
     """
 
     candidates: int = 0
@@ -182,6 +221,16 @@ class Report:
         ``BackendTarget.key()`` of every target given.
     outputs_max_rel_diff : float or None
         Largest difference to the reference's outputs, relative to the largest value of each.
+
+    Examples
+    --------
+    >>> relu = NodeInfo(0, "lv", "nn.relu", "1x8", "float32", inputs=[])
+    >>> part = PartitionInfo(0, "tvm", [0], [], "fuse_ops", 1e-6, 1e-8, "2d71")
+    >>> report = Report("net", "", {}, {}, ['{"backend": "tvm"}'], [relu], [part])
+    >>> Report.from_json(report.to_json()) == report
+    True
+    >>> report.backend_labels()
+    ['tvm']
     """
 
     model: str

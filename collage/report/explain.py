@@ -35,6 +35,12 @@ class Way:
         Cost of the chosen partitions over the same region.
     backends : tuple of str
         Every backend with a part in this way, the operator's own first.
+
+    Examples
+    --------
+    >>> way = Way("onednn", 1, 1.2e-3, 1e-5, 1e-3, 1e-5, backends=("onednn",))
+    >>> way.verdict(), way.within_noise
+    ('20.0% slower', False)
     """
 
     backend: str
@@ -71,7 +77,13 @@ class Way:
 
 @dataclass(frozen=True)
 class WhyNot:
-    """Why a backend does not run an operator; ``way`` is None when no fair cost is known."""
+    """Why a backend does not run an operator; ``way`` is None when no fair cost is known.
+
+    Examples
+    --------
+    >>> WhyNot("onednn", "no pattern matches").way is None
+    True
+    """
 
     backend: str
     reason: str
@@ -83,6 +95,13 @@ class NodeExplanation:
     """One operator: who runs it, as part of what, and why nobody else does.
 
     ``runner_up`` is the cheapest way to run it on another backend, when one was measured.
+
+    Examples
+    --------
+    >>> part = PartitionInfo(0, "tvm", [3], [], "fuse_ops", 1e-6, 1e-8, "2d71")
+    >>> why = NodeExplanation(3, part, None, (WhyNot("onednn", "no pattern matches"),))
+    >>> why.partition.backend, why.others[0].backend
+    ('tvm', 'onednn')
     """
 
     node: int
@@ -92,7 +111,18 @@ class NodeExplanation:
 
 
 def explain(report: Report) -> list[NodeExplanation]:
-    """Why each operator runs where it does, by index, without inline bindings."""
+    """Why each operator runs where it does, by index, without inline bindings.
+
+    Examples
+    --------
+    >>> from collage.report import NodeInfo
+    >>> relu = NodeInfo(0, "lv", "nn.relu", "1x8", "float32", inputs=[])
+    >>> part = PartitionInfo(0, "tvm", [0], [], "fuse_ops", 1e-6, 1e-8, "2d71")
+    >>> keys = ['{"backend": "tvm"}', '{"backend": "onednn"}']
+    >>> (node,) = explain(Report("net", "", {}, {}, keys, [relu], [part]))
+    >>> node.others
+    (WhyNot(backend='onednn', reason='no pattern matches', way=None),)
+    """
     return Explainer(report).nodes()
 
 

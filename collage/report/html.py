@@ -70,6 +70,13 @@ def write_html(report: Report, path: Path) -> None:
     ------
     OutputError
         When the file cannot be written.
+
+    Examples
+    --------
+    >>> report = Report("net", "", device={}, versions={}, targets=[], nodes=[], partitions=[])
+    >>> write_html(report, Path("report.html"))
+    >>> Path("report.html").read_text(encoding="utf-8").splitlines()[0]
+    '<!DOCTYPE html>'
     """
     text = render_html(report)
     try:

@@ -20,7 +20,14 @@ INLINE = "#8a8a85"
 
 
 def backend_colors(labels: Sequence[str]) -> dict[str, str]:
-    """A colour for each label; distinct as long as the palette lasts, then used again in turn."""
+    """A colour for each label; distinct as long as the palette lasts, then used again in turn.
+
+    Examples
+    --------
+    >>> colors = backend_colors(["tvm", "onednn"])
+    >>> colors["tvm"] != colors["onednn"]
+    True
+    """
     colors: dict[str, str] = {}
     taken: set[str] = set()
     spare = [*SPARE, *KNOWN.values()]

@@ -16,7 +16,14 @@ from collage.report.views import end_to_end_bars, shares
 
 
 def summary(report: Report) -> RenderableType:
-    """Which backend got which operators, and the whole model's time against everything else."""
+    """Which backend got which operators, and the whole model's time against everything else.
+
+    Examples
+    --------
+    >>> report = Report("net", "", device={}, versions={}, targets=[], nodes=[], partitions=[])
+    >>> summary(report).renderables[-1].plain
+    'search 0.00 ...: 0 candidates, 0 distinct workloads, 0 measured, 0 from the log, 0 invalid'
+    """
     parts: list[RenderableType] = [_backends(report)]
     if report.end_to_end:
         parts.append(_end_to_end(report))
@@ -36,7 +43,14 @@ def summary(report: Report) -> RenderableType:
 
 
 def explanation(report: Report) -> RenderableType:
-    """For every operator: who runs it, the runner-up, both costs, and why not the others."""
+    """For every operator: who runs it, the runner-up, both costs, and why not the others.
+
+    Examples
+    --------
+    >>> report = Report("net", "", device={}, versions={}, targets=[], nodes=[], partitions=[])
+    >>> [column.header for column in explanation(report).columns][:4]
+    ['#', 'operator', 'output', 'chosen']
+    """
     colors = backend_colors(report.backend_labels())
     nodes = {node.index: node for node in report.nodes}
     table = _table("#", "operator", "output", "chosen", "cost", "runner-up", "cost", "why not")

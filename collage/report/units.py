@@ -6,7 +6,13 @@ _UNITS = ((1.0, "s"), (1e3, "ms"), (1e6, "µs"))
 
 
 def format_sec(seconds: float | None) -> str:
-    """Seconds in the unit a reader wants, three significant digits: ``1.24 ms``, ``87.0 µs``."""
+    """Seconds in the unit a reader wants, three significant digits: ``1.24 ms``, ``87.0 µs``.
+
+    Examples
+    --------
+    >>> format_sec(0.00124), format_sec(8.7e-5), format_sec(None)
+    ('1.24 ms', '87.0 µs', '–')
+    """
     if seconds is None:
         return "–"
     factor, unit = _unit(seconds)
@@ -29,6 +35,11 @@ def format_time(median_sec: float | None, spread_sec: float) -> str:
     -------
     str
         A dash for no median.
+
+    Examples
+    --------
+    >>> format_time(0.00124, 3e-5)
+    '1.24 ms ± 0.03'
     """
     if median_sec is None:
         return "–"

@@ -175,6 +175,15 @@ def shares(report: Report, colors: dict[str, str]) -> list[Share]:
     -------
     list of Share
         Together they hold every operator that is not inline.
+
+    Examples
+    --------
+    >>> from collage.report import NodeInfo, PartitionInfo
+    >>> relu = NodeInfo(0, "lv", "nn.relu", "1x8", "float32", inputs=[])
+    >>> part = PartitionInfo(0, "tvm", [0], [], "fuse_ops", 1e-6, 1e-8, "2d71")
+    >>> (share,) = shares(Report("net", "", {}, {}, [], [relu], [part]), {"tvm": "#4477aa"})
+    >>> share.backend, share.time
+    ('tvm', '1.00 µs (100.0 %)')
     """
     outside = [p for p in report.partitions if not p.inline]
     total = math.fsum(p.median_sec or 0.0 for p in outside)

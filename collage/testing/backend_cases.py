@@ -30,6 +30,14 @@ class PatternCase:
         ``main`` in canonical form, whose last operator is the pattern's root.
     low, high : float
         Range of the uniformly random inputs.
+
+    Examples
+    --------
+    >>> from tvm.relax import op
+    >>> from collage.testing import graph
+    >>> case = PatternCase("mine.silu", graph([(3, 7)], lambda emit, x: op.nn.silu(x)), low=0.0)
+    >>> case.inputs(np.random.default_rng(0))[0].shape
+    (3, 7)
     """
 
     pattern: str
@@ -49,7 +57,16 @@ class PatternCase:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A graph that a pattern matches and its predicate must refuse, for a reason it names."""
+    """A graph that a pattern matches and its predicate must refuse, for a reason it names.
+
+    Examples
+    --------
+    >>> from tvm.relax import op
+    >>> from collage.testing import graph
+    >>> small = graph([(3, 5)], lambda emit, x: op.nn.silu(x))
+    >>> Refusal("mine.silu", small, because="too few").because
+    'too few'
+    """
 
     pattern: str
     mod: tvm.IRModule
@@ -144,6 +161,16 @@ def verdicts(triple: PatternTriple, func: relax.Function) -> list[Verdict]:
         One of a backend's.
     func : relax.Function
         With one dataflow block.
+
+    Examples
+    --------
+    >>> from tvm.relax import dpl, op
+    >>> from collage.testing import graph
+    >>> silu = dpl.is_op("relax.nn.silu")(dpl.wildcard())
+    >>> triple = PatternTriple("mine.silu", silu, lambda match: Verdict.no("too few"))
+    >>> mod = graph([(3, 5)], lambda emit, x: op.nn.silu(x))
+    >>> verdicts(triple, mod["main"])
+    [Verdict(accepted=False, reason='too few')]
     """
     values = {b.var: b.value for block in func.body.blocks for b in block.bindings}
     answers = []

@@ -1,18 +1,4 @@
-"""What every external backend must keep, as tests that it runs against itself.
-
-Subclass :class:`BackendContract` in a test module and override its fixtures::
-
-    class TestMyBackend(BackendContract):
-        @pytest.fixture(scope="class")
-        @classmethod
-        def backend(cls):
-            return get_backend("mine")
-
-        @pytest.fixture(scope="class")
-        @classmethod
-        def cases(cls):
-            return [PatternCase("mine.silu", module)]
-"""
+"""What every external backend must keep, as tests that it runs against itself."""
 
 from __future__ import annotations
 
@@ -61,7 +47,27 @@ SIZE_THAT_SHOWS = 1 << 16
 
 
 class BackendContract:
-    """The suite; see the module's first lines."""
+    """The suite of an external backend that runs on a CPU.
+
+    Derive a test class and override the fixtures ``backend`` and ``cases``, and where there is
+    something to give also ``refusals``, ``needing_context`` and ``parallel_case``.
+
+    Examples
+    --------
+    >>> from tvm.relax import op
+    >>> from collage.testing import graph
+    >>> class TestMyBackend(BackendContract):
+    ...     @pytest.fixture(scope="class")
+    ...     @classmethod
+    ...     def backend(cls):
+    ...         return get_backend("onednn")
+    ...
+    ...     @pytest.fixture(scope="class")
+    ...     @classmethod
+    ...     def cases(cls):
+    ...         silu = graph([(3, 7)], lambda emit, x: op.nn.silu(x))
+    ...         return [PatternCase("onednn.silu", silu)]
+    """
 
     @pytest.fixture(scope="class")
     @classmethod

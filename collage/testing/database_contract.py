@@ -83,6 +83,12 @@ class DatabaseContract:
 
     Derive a test class and name the class under test, which is called with the log's path and,
     for a replay, ``read_only=True``. It must be importable: other processes write with it.
+
+    Examples
+    --------
+    >>> class TestDatabase(DatabaseContract):
+    ...     database = Database
+    >>> TestDatabase().test_without_a_path_records_stay_in_memory()
     """
 
     database: ClassVar[type[Database]]

@@ -56,6 +56,12 @@ def constant(
         Their standard deviation.
     dtype : str
         What they are rounded to.
+
+    Examples
+    --------
+    >>> weights = constant(8, 4, rng=np.random.default_rng(0), dtype="float16")
+    >>> weights.value.numpy().shape
+    (8, 4)
     """
     values = (rng or np.random.default_rng()).standard_normal(shape) * scale
     return relax.const(values.astype(dtype), dtype)

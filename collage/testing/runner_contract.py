@@ -35,6 +35,16 @@ class RunnerContract:
     limits_address_space : bool
         Whether the runner keeps a kernel from reserving memory that it never touches. Drivers of
         devices reserve far more than there is.
+
+    Examples
+    --------
+    >>> from collage.cost.config import MeasureConfig
+    >>> from collage.cost.measure.local_runner import LocalRunner
+    >>> class TestLocalRunner(RunnerContract):
+    ...     @pytest.fixture
+    ...     def runner(self):
+    ...         with LocalRunner(MeasureConfig(run_timeout_sec=5.0)) as runner:
+    ...             yield runner
     """
 
     limits_address_space: ClassVar[bool] = True

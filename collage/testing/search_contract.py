@@ -47,6 +47,14 @@ class SearchContract(ABC):
     """A suite for strategies that take a graph, candidates and costs.
 
     ``exact`` says whether the strategy promises the optimum.
+
+    Examples
+    --------
+    >>> from collage.search import search
+    >>> class TestSearch(SearchContract):
+    ...     def search(self, graph, candidates, costs):
+    ...         return search(graph, candidates, costs).partitioning
+    >>> TestSearch().test_diamond()
     """
 
     exact: ClassVar[bool] = True

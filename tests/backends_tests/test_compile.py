@@ -28,7 +28,7 @@ from collage.backends.contract.errors import CodegenError, CompileError, OutputE
 from collage.backends.link import CompiledLibrary, stage_libraries
 from collage.backends.toolchain import native
 from collage.cost.reference import evaluate, largest_error
-from collage.passes.lower import lower
+from collage.passes import lower
 from collage.search.candidates import Candidate, Composite
 from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import make_partitioning

@@ -27,7 +27,7 @@ from collage.backends.link import CompiledLibrary
 from collage.backends.relax.lift_constants import lift_constants
 from collage.backends.toolchain import native
 from collage.backends.toolchain.cuda_toolkit import find_toolkit
-from collage.passes.align_weights import align_weights
+from collage.passes import align_weights
 from collage.testing.backend_cases import PatternCase, partition
 
 Array = NDArray[np.generic]

@@ -36,7 +36,7 @@ from collage.backends.cudnn.tuning import Plan, build_plans, link_planner, run_p
 from collage.backends.link import CompiledLibrary
 from collage.backends.toolchain.cuda_runtime import has_device
 from collage.config import Config
-from collage.passes.lower import lower
+from collage.passes import lower
 from collage.search.dataflow import DataflowGraph
 from collage.search.greedy import single_backend
 from collage.testing.graphs import Emit, constant, graph

@@ -19,7 +19,7 @@ from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.registry import get_backend
 from collage.backends.tensorrt.library import Package, build_plan, find_package
 from collage.backends.tensorrt.problem import NetworkWriter
-from collage.passes.lower import lower
+from collage.passes import lower
 from collage.search.dataflow import DataflowGraph
 from collage.search.greedy import single_backend
 from tests.backends_tests.tensorrt.network import evaluate_network

@@ -23,7 +23,7 @@ from collage.backends.contract.registry import backend_names, get_backend, regis
 from collage.backends.toolchain.cuda_runtime import has_device
 from collage.config import Config
 from collage.cost.models.roofline import SPECS, RooflineCostModel
-from collage.passes.lower import lower
+from collage.passes import lower
 from collage.search.dataflow import DataflowGraph
 from collage.search.greedy import single_backend
 from collage.targets import resolve_targets

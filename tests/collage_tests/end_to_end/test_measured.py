@@ -20,8 +20,7 @@ from collage.cost.database.jsonl import Database
 from collage.cost.models.measured import MeasuredCostModel
 from collage.cost.progress import ProgressEvent
 from collage.cost.reference import evaluate
-from collage.end_to_end._base import Contender, Evaluation, best
-from collage.end_to_end.measured import MeasuredComparison
+from collage.end_to_end import Contender, Evaluation, MeasuredComparison, best
 from collage.search.dataflow import DataflowGraph
 from collage.search.greedy import single_backend
 from tests.cost_tests.support import random_weight

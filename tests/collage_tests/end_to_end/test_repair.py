@@ -22,10 +22,10 @@ from collage.cost.base import CostStatus
 from collage.cost.models.roofline import RooflineCostModel
 from collage.cost.progress import ProgressEvent
 from collage.cost.reference import evaluate
-from collage.end_to_end._base import Contender
+from collage.end_to_end import Contender
 from collage.end_to_end.repair import PartitionRepair, without
 from collage.normalize import normalize
-from collage.passes.lower import lower, partition_names
+from collage.passes import lower, partition_names
 from collage.search.dataflow import DataflowGraph
 from collage.search.greedy import greedy, single_backend
 from tests.backends_tests.tensorrt import support

@@ -20,7 +20,7 @@ from collage.backends.contract.errors import CompileError
 from collage.backends.contract.registry import get_backend
 from collage.backends.toolchain import native
 from collage.config import Config
-from collage.end_to_end.baselines import taking_part
+from collage.end_to_end import taking_part
 from collage.pipeline.prefetch import Prefetch, missing
 from collage.targets import resolve_targets
 
