@@ -1,0 +1,38 @@
+"""Backends, and what every one of them stands on.
+
+Each backend has a folder: ``backend.py`` says what it can do, ``patterns.py`` what it takes,
+``partition.py`` and ``problem.py`` read a partition, ``tuning.py`` finds out what runs it best,
+``codegen.py`` compiles it. None imports another; they share :mod:`~collage.backends.contract`,
+:mod:`~collage.backends.devices`, :mod:`~collage.backends.toolchain`,
+:mod:`~collage.backends.relax` and :mod:`~collage.backends.storage`. Beside the folders stand the
+two steps that use all of them: :func:`compile_module` makes one library of a partitioned module,
+linked and described by a :class:`CompiledLibrary`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collage.backends.compile import compile_module
+    from collage.backends.link import CompiledLibrary, library_requirements, stage_libraries
+
+__all__ = ["CompiledLibrary", "compile_module", "library_requirements", "stage_libraries"]
+
+_HOMES = {
+    "compile": ("compile_module",),
+    "link": ("CompiledLibrary", "library_requirements", "stage_libraries"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    # On demand: both need TVM and import the packages below this one.
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

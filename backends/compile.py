@@ -166,6 +166,16 @@ def compile_module(
     ------
     CodegenError, CompileError, OutputError
         As :func:`build_executable` and :func:`link` raise them.
+
+    Examples
+    --------
+    >>> from collage.testing import graph
+    >>> mod = graph([(8, 8)], lambda _, x: relax.op.nn.relu(x))
+    >>> targets = [BackendTarget.of("tvm", tvm.target.Target("llvm"))]
+    >>> context = BuildContext(Path("cache"), Path("scratch"))
+    >>> library = compile_module(mod, targets, Path("model.so"), context)
+    >>> library.path, library.shared_libraries
+    (PosixPath('model.so'), ())
     """
     used = codegen_names(mod)
     linked = [t for t in targets if t.backend in used]

@@ -38,6 +38,13 @@ class CompiledLibrary:
         Libraries it needs that the machine must have.
     runtimes : mapping of str to str
         By backend, what else runs its partitions.
+
+    Examples
+    --------
+    >>> blas = Path("/usr/lib/libopenblas.so.0")
+    >>> library = CompiledLibrary(Path("model.so"), shared_libraries=(blas,))
+    >>> library.path.name, library.required
+    ('model.so', ())
     """
 
     path: Path
@@ -53,6 +60,12 @@ def library_requirements(targets: Sequence[BackendTarget]) -> tuple[LibraryRequi
     ------
     TargetError
         When two targets need different libraries of the same name, which one process cannot load.
+
+    Examples
+    --------
+    >>> from tvm.target import Target
+    >>> library_requirements([BackendTarget.of("onednn", Target("llvm"))])
+    ()
     """
     required = [*common_device(targets).required_libraries()]
     for backend, target in members_of(RequiresLibraries, targets):
@@ -156,6 +169,13 @@ def stage_libraries(library: CompiledLibrary, *, copy: bool) -> list[Path]:
         As it was linked.
     copy : bool
         Copies, to deploy; links otherwise, to measure here.
+
+    Examples
+    --------
+    >>> blas = Path("libopenblas.so.0")
+    >>> blas.touch()
+    >>> stage_libraries(CompiledLibrary(Path("model.so"), (blas,)), copy=True)
+    [PosixPath('lib/libopenblas.so.0')]
     """
     folder = library.path.parent / "lib"
     staged = [folder / path.name for path in library.shared_libraries]

@@ -32,7 +32,15 @@ from collage.backends.toolchain.native import Compilation
 
 
 class CublasBackend(ExternalBackend, Precompiles, RequiresLibraries, Tunable):
-    """Matrix products through ``cublasLtMatmul``."""
+    """Matrix products through ``cublasLtMatmul``.
+
+    Examples
+    --------
+    >>> backend = CublasBackend()
+    >>> options = backend.parse_options({"allow_tf32": True})
+    >>> options.algorithm, backend.precision(options)
+    ('measured', <Precision.TF32: 'tf32'>)
+    """
 
     name = "cublas"
     device = "cuda"

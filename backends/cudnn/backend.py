@@ -39,7 +39,14 @@ from collage.backends.toolchain.native import Compilation
 
 
 class CudnnBackend(ExternalBackend, Precompiles, RequiresLibraries, Tunable):
-    """Graphs of cuDNN's graph API, through the C++ headers of its frontend."""
+    """Graphs of cuDNN's graph API, through the C++ headers of its frontend.
+
+    Examples
+    --------
+    >>> backend = CudnnBackend()
+    >>> backend.parse_options({"algorithm": "measured"}).workspace_limit
+    268435456
+    """
 
     name = "cudnn"
     device = "cuda"

@@ -37,7 +37,14 @@ from collage.backends.toolchain.native import Compilation
 
 
 class CutlassBackend(ExternalBackend, Precompiles, Tunable):
-    """Matrix products, convolutions, norms and attention through CUTLASS kernels."""
+    """Matrix products, convolutions, norms and attention through CUTLASS kernels.
+
+    Examples
+    --------
+    >>> backend = CutlassBackend()
+    >>> backend.precision(backend.parse_options({})), backend.device
+    (<Precision.TF32X3: '3xtf32'>, 'cuda')
+    """
 
     name = "cutlass"
     device = "cuda"

@@ -17,7 +17,7 @@ from tvm import relax
 
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import CodegenError
-from collage.backends.cutlass.families._base import Configuration, KernelSpec, OperatorFamily
+from collage.backends.cutlass.families import Configuration, KernelSpec, OperatorFamily
 from collage.backends.cutlass.library import TEMPLATES, template_headers
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.partition import Partition, read_partition

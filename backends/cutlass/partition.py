@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tvm import relax
 
 from collage.backends.contract.errors import CodegenError
-from collage.backends.cutlass.families._base import KernelSpec, OperatorFamily
+from collage.backends.cutlass.families import KernelSpec, OperatorFamily
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.relax.composites import CompositeCall
 

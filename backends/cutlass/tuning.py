@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collage.backends.contract.errors import CodegenError
-from collage.backends.cutlass.families._base import Configuration, KernelSpec, OperatorFamily
+from collage.backends.cutlass.families import Configuration, KernelSpec, OperatorFamily
 from collage.backends.cutlass.library import cutlass_version
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.unit import Unit

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from collage.backends.contract import BuildContext
-from collage.backends.cutlass.families._base import KernelSource
+from collage.backends.cutlass.families import KernelSource
 from collage.backends.cutlass.library import TEMPLATES, include_flags, template_headers
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.toolchain.cuda_toolkit import cached_cuda_compilation

@@ -26,7 +26,16 @@ from collage.backends.toolchain.native import Compilation
 
 
 class OnednnBackend(ExternalBackend, BundlesLibraries, Precompiles):
-    """Regions of convolutions, matrix products and what stands between them, through oneDNN."""
+    """Regions of convolutions, matrix products and what stands between them, through oneDNN.
+
+    Examples
+    --------
+    >>> from tvm.target import Target
+    >>> target = BackendTarget.of("onednn", Target("llvm"), {"layout": "nhwc"})
+    >>> patterns = OnednnBackend().patterns(target)
+    >>> patterns[0].name.startswith("onednn.")
+    True
+    """
 
     name = "onednn"
     granularity = Granularity.GRAPH

@@ -25,7 +25,15 @@ from collage.backends.toolchain.native import Compilation
 
 
 class OpenBLASBackend(ExternalBackend, BundlesLibraries, Precompiles):
-    """Matrix products through OpenBLAS's ``cblas_sgemm`` and ``cblas_sgemv``."""
+    """Matrix products through OpenBLAS's ``cblas_sgemm`` and ``cblas_sgemv``.
+
+    Examples
+    --------
+    >>> from tvm.target import Target
+    >>> target = BackendTarget.of("openblas", Target("llvm"), {"epilogues": False})
+    >>> [triple.name for triple in OpenBLASBackend().patterns(target)][0]
+    'openblas.matmul'
+    """
 
     name = "openblas"
     options_type = OpenBLASOptions

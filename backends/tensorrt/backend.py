@@ -51,7 +51,14 @@ class TensorrtBackend(
     RefusesPartitions,
     RequiresLibraries,
 ):
-    """Regions of a network as TensorRT engines."""
+    """Regions of a network as TensorRT engines.
+
+    Examples
+    --------
+    >>> backend = TensorrtBackend()
+    >>> backend.precision(backend.parse_options({"use_fp16": True})), backend.granularity
+    (<Precision.HALF: 'half'>, <Granularity.GRAPH: 'graph'>)
+    """
 
     name = "tensorrt"
     device = "cuda"

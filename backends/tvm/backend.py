@@ -19,16 +19,25 @@ from collage.backends.contract import (
 )
 from collage.backends.contract.errors import TargetError
 from collage.backends.devices import CPU, CUDA, device_of
-from collage.backends.tvm import cuda
+from collage.backends.tvm import cpu, cuda
 from collage.backends.tvm import tuning as tune
 from collage.backends.tvm.common.lower import lower_module
-from collage.backends.tvm.cpu import lower as cpu
 from collage.backends.tvm.cpu.schedules import Machine
 from collage.backends.tvm.options import TVMOptions
 
 
 class TVMBackend(NativeBackend):
-    """Runs every operator that TVM can legalize: through LLVM on a CPU, as CUDA on a GPU."""
+    """Runs every operator that TVM can legalize: through LLVM on a CPU, as CUDA on a GPU.
+
+    Examples
+    --------
+    >>> TVMBackend().probe().usable
+    True
+    >>> TVMBackend().parse_options({"schedule": "fast"})
+    Traceback (most recent call last):
+        ...
+    collage.backends.contract.errors.TargetError: target 'tvm': attribute 'schedule' ...
+    """
 
     name = "tvm"
     device = "cpu"

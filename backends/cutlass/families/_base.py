@@ -51,7 +51,13 @@ def alignment(extent: int, bits: int) -> int:
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """A dense row-major tensor: what the kernel is handed, and what tuning fills with numbers."""
+    """A dense row-major tensor: what the kernel is handed, and what tuning fills with numbers.
+
+    Examples
+    --------
+    >>> TensorSpec((64, 32), "float16").num_elements
+    2048
+    """
 
     shape: tuple[int, ...]
     dtype: str
@@ -95,6 +101,13 @@ class KernelSpec:
         The tensor it writes.
     scalars : tuple of float
         Numbers the kernel takes at run time, for example attention's scale.
+
+    Examples
+    --------
+    >>> a = TensorSpec((64, 64), "float16")
+    >>> spec = KernelSpec("mine", (64, 64), "float16", "tensor", "rr", "none", (a,), a)
+    >>> spec.key()["output"]
+    {'shape': (64, 64), 'dtype': 'float16'}
     """
 
     operator: str
@@ -120,6 +133,11 @@ class Configuration:
     ----------
     kind : str
         ``sm90``, ``sm80``, ``simt`` or the family's own.
+
+    Examples
+    --------
+    >>> Configuration("sm90").as_dict()
+    {'kind': 'sm90'}
     """
 
     kind: str
@@ -139,6 +157,14 @@ class Reading:
         What is to be computed.
     arguments : tuple of relax.Var
         The composite's parameter behind each of ``spec.inputs``.
+
+    Examples
+    --------
+    >>> x = relax.Var("x", relax.TensorType((64, 64), "float16"))
+    >>> a = tensor_spec(x)
+    >>> spec = KernelSpec("mine", (64, 64), "float16", "tensor", "rr", "none", (a,), a)
+    >>> Reading(spec, (x,)).arguments[0].name
+    'x'
     """
 
     spec: KernelSpec
@@ -173,14 +199,27 @@ class Reading:
 
 @dataclass(frozen=True)
 class KernelSource:
-    """One kernel unit: a short name for its file (no suffix) and its text."""
+    """One kernel unit: a short name for its file (no suffix) and its text.
+
+    Examples
+    --------
+    >>> KernelSource("relu_float16", "// CUDA source text").stem
+    'relu_float16'
+    """
 
     stem: str
     text: str
 
 
 class OperatorFamily(ABC):
-    """A family of operators of the ``cutlass`` backend."""
+    """A family of operators of the ``cutlass`` backend.
+
+    Examples
+    --------
+    >>> from collage.backends.cutlass.families import families
+    >>> [family.name for family in families() if family.owns("cutlass.layer_norm")]
+    ['norm']
+    """
 
     name: ClassVar[str]
     """Of the family; its composites are called ``cutlass.<prefix>…`` with one of ``prefixes``."""

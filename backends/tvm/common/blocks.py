@@ -31,6 +31,11 @@ class Machine:
         Vector registers that a kernel may name.
     num_threads : int
         Threads that parallel loops run with.
+
+    Examples
+    --------
+    >>> Machine(vector_bytes=32, num_registers=16, num_threads=4).lanes("float32")
+    8
     """
 
     vector_bytes: int

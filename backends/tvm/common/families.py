@@ -13,7 +13,13 @@ SCHEDULE_ATTR = "collage.schedule"
 
 @dataclass(frozen=True)
 class Refusal:
-    """A family's "no", with the reason; no reason where the kernel is plainly of another kind."""
+    """A family's "no", with the reason; no reason where the kernel is plainly of another kind.
+
+    Examples
+    --------
+    >>> Refusal("its rows have 3 elements") == OTHER_KIND, OTHER_KIND
+    (False, Refusal(reason=''))
+    """
 
     reason: str
 
@@ -46,6 +52,16 @@ def first_fitting(
         With the attribute :data:`SCHEDULE_ATTR`; None where no family takes it.
     refusals : list of str
         The reasons, each with its family's name.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> x = te.placeholder((8,), "float32", name="x")
+    >>> func = te.create_prim_func([x, te.compute((8,), lambda i: x[i] + 1)])
+    >>> attempts = [("rows", lambda func: Refusal("it has none")), ("any", lambda func: func)]
+    >>> scheduled, refusals = first_fitting(func, attempts, ())
+    >>> refusals, str(scheduled.attrs[SCHEDULE_ATTR])
+    (['not rows: it has none'], 'any; not rows: it has none')
     """
     refusals: list[str] = []
     for name, attempt in attempts:

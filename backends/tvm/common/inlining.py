@@ -21,6 +21,17 @@ def inline_stages(sch: s_tir.Schedule, kept: Set[str] = frozenset()) -> None:
         Changed in place.
     kept : set of str
         Names of stages that stay.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> x = te.placeholder((8,), "float32", name="x")
+    >>> y = te.compute((8,), lambda i: x[i] + 1, name="y")
+    >>> z = te.compute((8,), lambda i: y[i] * 2, name="z")
+    >>> sch = s_tir.Schedule(te.create_prim_func([x, z]))
+    >>> inline_stages(sch)
+    >>> [sch.get(block).name_hint for block in root_blocks(sch)]
+    ['z']
     """
     outputs = {sch.get(block).name_hint for block in sch.get_output_blocks("root")}
     for block in root_blocks(sch):

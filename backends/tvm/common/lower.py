@@ -37,6 +37,15 @@ def lower_module(
         From operators to fused tensor programs.
     schedule_all : callable
         From fused tensor programs to scheduled ones.
+
+    Examples
+    --------
+    >>> from collage.testing import graph
+    >>> passes = [relax.transform.LegalizeOps()]
+    >>> mod = graph([(8, 8)], lambda _, x: relax.op.nn.relu(x))
+    >>> lowered = lower_module(mod, tvm.target.Target("llvm"), passes, list)
+    >>> sorted(var.name_hint for var in lowered.get_global_vars())
+    ['main', 'relu']
     """
     foreign = {gv: func for gv, func in mod.functions.items() if _is_foreign(func)}
     own = tvm.IRModule(

@@ -21,6 +21,12 @@ def legalize_passes(machine: Machine, schedule: str) -> list[tvm.transform.Pass]
         What operators are laid out for.
     schedule : str
         Only with ``default`` are there legalizations of our own.
+
+    Examples
+    --------
+    >>> machine = Machine(vector_bytes=32, num_registers=16, num_threads=4)
+    >>> [step.info.name for step in legalize_passes(machine, "default")][-2:]
+    ['FuseOps', 'FuseTIR']
     """
     own = schedule == "default"
     return [
@@ -45,6 +51,15 @@ def schedule_all(
         Threads and vector registers.
     schedule : str
         ``default`` or ``none``.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> x = te.placeholder((8,), "float32", name="x")
+    >>> func = te.create_prim_func([x, te.compute((8,), lambda i: x[i] + 1)])
+    >>> machine = Machine(vector_bytes=32, num_registers=16, num_threads=4)
+    >>> str(schedule_all([func], machine, "default")[0].attrs["collage.schedule"])
+    'generic'
     """
     if schedule == "none":
         return list(funcs)

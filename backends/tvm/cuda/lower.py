@@ -19,7 +19,13 @@ Scheduler = Callable[[tirx.PrimFunc], tirx.PrimFunc]
 
 
 def legalize_passes() -> list[tvm.transform.Pass]:
-    """From operators to fused, unscheduled tensor programs."""
+    """From operators to fused, unscheduled tensor programs.
+
+    Examples
+    --------
+    >>> [step.info.name for step in legalize_passes()][-2:]
+    ['FuseOps', 'FuseTIR']
+    """
     return [
         relax.backend.DispatchSampling(),
         relax.backend.DispatchSortScan(),
@@ -39,6 +45,15 @@ def scheduler(device: tvm.target.Target, schedule: str) -> Scheduler:
     schedule : str
         ``default``, ``dlight`` or ``none``, as in
         :class:`~collage.backends.tvm.options.TVMOptions`.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> x = te.placeholder((4096,), "float32", name="x")
+    >>> func = te.create_prim_func([x, te.compute((4096,), lambda i: x[i] + 1)])
+    >>> schedule = scheduler(tvm.target.Target({"kind": "cuda", "arch": "sm_90a"}), "default")
+    >>> str(schedule(func).attrs["collage.schedule"])
+    'elementwise'
     """
     gpu = Gpu.of_target(device)
 
@@ -49,5 +64,14 @@ def scheduler(device: tvm.target.Target, schedule: str) -> Scheduler:
 
 
 def finish(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Last touches on a scheduled program; the mark keeps TVM's own rules away from it."""
+    """Last touches on a scheduled program; the mark keeps TVM's own rules away from it.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> x = te.placeholder((8,), "float32", name="x")
+    >>> func = te.create_prim_func([x, te.compute((8,), lambda i: x[i] + 1)])
+    >>> bool(finish(func).attrs["tirx.is_scheduled"])
+    True
+    """
     return drop_round_trips(func).with_attr("tirx.is_scheduled", True)

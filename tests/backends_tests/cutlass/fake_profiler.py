@@ -20,7 +20,7 @@ import tvm
 from benchmarks.gpu.case_compile import ARCH, cuda_target
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.cutlass import codegen
-from collage.backends.cutlass.families._base import Configuration, KernelSpec
+from collage.backends.cutlass.families import Configuration, KernelSpec
 from collage.backends.cutlass.tuning import Job, Outcome, Question
 from tests.backends_tests.cutlass.reading import options_of, read_module
 from tests.backends_tests.cutlass.test_sharing import case, transformer

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.gpu.case_compile import ARCH
 from benchmarks.gpu.cases import case_of
 from collage.backends.contract import BuildContext
-from collage.backends.cutlass.families._base import KernelSource
+from collage.backends.cutlass.families import KernelSource
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.profiler import GpuProfiler, gpu_profiler
 from collage.backends.cutlass.tuning import Job

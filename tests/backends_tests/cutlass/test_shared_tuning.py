@@ -15,7 +15,7 @@ import pytest
 from benchmarks.gpu.case_compile import ARCH
 from collage.backends.contract import BuildContext
 from collage.backends.contract.errors import ReplayMissError
-from collage.backends.cutlass.families._base import Configuration, KernelSpec
+from collage.backends.cutlass.families import Configuration, KernelSpec
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.tuning import SCHEMA, Job, Outcome, Tuner
 from collage.backends.storage import TuningStore, read_findings

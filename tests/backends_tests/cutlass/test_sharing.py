@@ -14,7 +14,7 @@ from benchmarks.gpu.case_compile import compile_case, cuda_target
 from benchmarks.gpu.cases import CudaCase
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.cutlass.codegen import Plan, plan, render_stubs, tune
-from collage.backends.cutlass.families._base import KernelSource
+from collage.backends.cutlass.families import KernelSource
 from collage.backends.cutlass.unit import Unit, included_headers
 from collage.testing.graphs import Emit, constant, graph
 from tests.backends_tests.cutlass.reading import options_of, read_module

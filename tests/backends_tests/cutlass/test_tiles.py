@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.gpu.case_compile import ARCH
 from collage.backends.contract import BuildContext
-from collage.backends.cutlass.families._base import KernelSpec
+from collage.backends.cutlass.families import KernelSpec
 from collage.backends.cutlass.families.gemm.configurations import (
     SM90_TILES,
     TILES,

@@ -14,7 +14,7 @@ import pytest
 
 from collage.backends.contract.errors import CodegenError
 from collage.backends.cutlass import tuning, unit
-from collage.backends.cutlass.families._base import Configuration, KernelSpec
+from collage.backends.cutlass.families import Configuration, KernelSpec
 from collage.backends.cutlass.families.gemm.configurations import (
     MAX_CANDIDATES,
     GemmConfiguration,

@@ -72,7 +72,13 @@ class AttentionConfiguration(Configuration):
 
 
 class AttentionFamily(OperatorFamily):
-    """``relax.nn.attention``, with or without bias, of parts of one tensor; and its chain."""
+    """``relax.nn.attention``, with or without bias, of parts of one tensor; and its chain.
+
+    Examples
+    --------
+    >>> AttentionFamily().patterns(CutlassOptions(), "sm_90a")[0].name.startswith("cutlass.")
+    True
+    """
 
     name: ClassVar[str] = "attention"
     prefixes: ClassVar[tuple[str, ...]] = (PREFIX,)

@@ -68,6 +68,11 @@ class Conv2dFamily(OperatorFamily):
 
     A convolution that is a plain product of its pixels and its weights runs on the kernels of the
     ``matmul`` family.
+
+    Examples
+    --------
+    >>> Conv2dFamily().patterns(CutlassOptions(), "sm_90a")[0].name.startswith("cutlass.conv2d")
+    True
     """
 
     name: ClassVar[str] = "conv2d"

@@ -36,7 +36,14 @@ from collage.backends.relax.composites import Composite, compiling
 
 
 class MatmulFamily(OperatorFamily):
-    """Matrix products."""
+    """Matrix products.
+
+    Examples
+    --------
+    >>> family = MatmulFamily()
+    >>> family.owns("cutlass.matmul_bias"), family.owns("cutlass.conv2d")
+    (True, False)
+    """
 
     name: ClassVar[str] = "matmul"
     prefixes: ClassVar[tuple[str, ...]] = (PREFIX,)
@@ -80,7 +87,7 @@ class MatmulFamily(OperatorFamily):
 
 
 def family() -> MatmulFamily:
-    """The family, for ``families.py``."""
+    """The family of matrix products."""
     return MatmulFamily()
 
 

@@ -64,7 +64,13 @@ class NormConfiguration(Configuration):
 
 
 class NormFamily(OperatorFamily):
-    """``relax.nn.layer_norm`` and ``relax.nn.rms_norm``."""
+    """``relax.nn.layer_norm`` and ``relax.nn.rms_norm``.
+
+    Examples
+    --------
+    >>> [triple.name for triple in NormFamily().patterns(CutlassOptions(), "sm_90a")][:2]
+    ['cutlass.layer_norm', 'cutlass.rms_norm']
+    """
 
     name: ClassVar[str] = "norm"
     prefixes: ClassVar[tuple[str, ...]] = (

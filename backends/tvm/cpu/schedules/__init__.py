@@ -36,6 +36,15 @@ def schedule_function(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
         The kernel.
     machine : Machine
         What it will run on.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> x = te.placeholder((8,), "float32", name="x")
+    >>> func = te.create_prim_func([x, te.compute((8,), lambda i: x[i] + 1)])
+    >>> machine = Machine(vector_bytes=32, num_registers=16, num_threads=4)
+    >>> str(schedule_function(func, machine).attrs[SCHEDULE_ATTR])
+    'generic'
     """
     attempts = [(name, functools.partial(family, machine=machine)) for name, family in _FAMILIES]
     scheduled, refusals = first_fitting(func, attempts, (s_tir.ScheduleError,))

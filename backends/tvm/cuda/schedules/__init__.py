@@ -90,6 +90,16 @@ def schedule_function(func: tirx.PrimFunc, gpu: Gpu, schedule: str = "default") 
     ------
     CompileError
         When even the last family leaves a part of the kernel outside of every thread.
+
+    Examples
+    --------
+    >>> import tvm
+    >>> from tvm import te
+    >>> x = te.placeholder((4096,), "float32", name="x")
+    >>> func = te.create_prim_func([x, te.compute((4096,), lambda i: x[i] + 1)])
+    >>> gpu = Gpu.of_target(tvm.target.Target({"kind": "cuda", "arch": "sm_90a"}))
+    >>> str(schedule_function(func, gpu, "none").attrs[SCHEDULE_ATTR])
+    'dlight.Fallback'
     """
     if has_opaque_threads(func) or func.attrs.get("tirx.is_scheduled", False):
         return func.with_attr(SCHEDULE_ATTR, "own threads")

@@ -37,6 +37,12 @@ class Gpu:
         Multiprocessors to fill; TVM's target does not say, so a large chip's number.
     max_threads : int
         Threads per block.
+
+    Examples
+    --------
+    >>> gpu = Gpu.of_target(tvm.target.Target({"kind": "cuda", "arch": "sm_90a"}))
+    >>> gpu.sm, gpu.max_threads
+    (90, 1024)
     """
 
     target: tvm.target.Target
