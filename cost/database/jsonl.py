@@ -19,7 +19,14 @@ from collage.cost.database.record import Record, RecordKey, read_line
 
 @dataclass(frozen=True)
 class LogProblem:
-    """A line of a log that was skipped."""
+    """A line of a log that was skipped.
+
+    Examples
+    --------
+    >>> size = Path("log.jsonl").write_text('{"schema": 1, "kind"')
+    >>> [str(problem) for problem in Database(Path("log.jsonl")).problems]
+    ['line 1 is torn: it has no end']
+    """
 
     line: int
     reason: str

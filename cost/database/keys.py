@@ -32,6 +32,22 @@ class KeyMaker:
         All of it counts.
     device : Device
         What is measured on.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tvm import relax
+    >>> from tvm.target import Target
+    >>> from collage.testing import graph
+    >>> keys = KeyMaker(
+    ...     BuildContext(Path("cache"), Path("work"), num_threads=4),
+    ...     MeasureConfig(),
+    ...     Device("cpu", "Some CPU", cores=4, features="0123"),
+    ... )
+    >>> workload = Workload.from_module(graph([(8, 8)], lambda _, x: relax.op.nn.relu(x)))
+    >>> key = keys.partition(workload, BackendTarget.of("tvm", Target("llvm")))
+    >>> key.tensors, key.device, key.num_threads
+    ('8x8:float32 -> 8x8:float32', 'Some CPU, 4 cores, isa 0123', 4)
     """
 
     def __init__(self, context: BuildContext, config: MeasureConfig, device: Device) -> None:
@@ -117,6 +133,15 @@ class ModuleKeys:
     """Keys of whole partitioned modules, their weights included.
 
     The variants of one model share their constants, so each constant is digested once.
+
+    Examples
+    --------
+    >>> from tvm.relax import op
+    >>> from collage.testing import graph
+    >>> relu, tanh = (graph([(8, 8)], lambda _, x: f(x)) for f in (op.nn.relu, op.tanh))
+    >>> keys = ModuleKeys()
+    >>> len(keys.key(relu)), keys.key(relu) == keys.key(tanh)
+    (64, False)
     """
 
     def __init__(self) -> None:

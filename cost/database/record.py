@@ -62,6 +62,24 @@ class RecordKey:
         The measuring configuration, as canonical JSON.
     schema : int
         See ``SCHEMA_VERSION``.
+
+    Examples
+    --------
+    >>> key = RecordKey(
+    ...     kind=PARTITION,
+    ...     workload="5f1c",
+    ...     tensors="8x8:float32 -> 8x8:float32",
+    ...     target='{"backend": "tvm"}',
+    ...     versions=(("apache-tvm", "0.22"),),
+    ...     compiler="g++ 12.2",
+    ...     tvm="0.22, ffi 0.1",
+    ...     device="Some CPU, 4 cores, isa 0123",
+    ...     driver="none",
+    ...     num_threads=4,
+    ...     config='{"repeat": 30}',
+    ... )
+    >>> key == dataclasses.replace(key, num_threads=8)
+    False
     """
 
     kind: str
@@ -100,6 +118,14 @@ class Record:
         UTC time, ISO 8601.
     clocks : Clocks or None
         Those of a CUDA device right after timing, where they can be read. For information.
+
+    Examples
+    --------
+    >>> facts = ("5f1c", "8x8:float32", '{"backend": "tvm"}', (), "g++ 12.2", "0.22", "Some CPU")
+    >>> key = RecordKey(PARTITION, *facts, driver="none", num_threads=4, config="{}")
+    >>> record = Record(key, Cost.of_samples([2e-6, 1e-6, 3e-6]), "relu 8x8", "tvm")
+    >>> Record.from_json(record.to_json()) == record
+    True
     """
 
     key: RecordKey

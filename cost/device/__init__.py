@@ -45,6 +45,12 @@ def policy_of(kind: DeviceKind) -> DevicePolicy:
     ------
     TargetError
         When nothing can be measured on such a device.
+
+    Examples
+    --------
+    >>> from collage.backends.devices import CUDA
+    >>> policy_of(CUDA) is CUDA_POLICY
+    True
     """
     for policy in POLICIES:
         if policy.kind is kind:
@@ -59,5 +65,11 @@ def policy_for(targets: Iterable[BackendTarget]) -> DevicePolicy:
     ------
     TargetError
         When they are for devices of several kinds.
+
+    Examples
+    --------
+    >>> from tvm.target import Target
+    >>> policy_for([BackendTarget.of("tvm", Target("llvm"))]) is CPU_POLICY
+    True
     """
     return policy_of(common_device(targets))

@@ -31,6 +31,12 @@ class Device:
         ``none`` on a CPU.
     memory_mib : int
         Of a GPU.
+
+    Examples
+    --------
+    >>> gpu = Device("cuda", "NVIDIA H200", 132, "sm_90", driver="CUDA 13.0", memory_mib=143771)
+    >>> gpu.features, gpu.cores
+    ('sm_90', 132)
     """
 
     kind: str
@@ -58,6 +64,15 @@ class DevicePolicy(ABC):
         Whether a process that uses the device holds a driver's context, which maps as much memory
         as the device has, keeps an error until it is asked for it, and does not always survive
         being taken down.
+
+    Examples
+    --------
+    >>> from collage.cost.device import CPU_POLICY, CUDA_POLICY
+    >>> config = MeasureConfig()
+    >>> [policy.build_timeout_sec(config) for policy in (CPU_POLICY, CUDA_POLICY)]
+    [60.0, 600.0]
+    >>> CPU_POLICY.device_key(Device("cpu", "Some CPU", cores=4, features="0123"))
+    'Some CPU, 4 cores, isa 0123'
     """
 
     kind: ClassVar[DeviceKind]

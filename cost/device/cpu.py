@@ -44,14 +44,26 @@ class CpuPolicy(DevicePolicy):
 
 
 def available_cores() -> int:
-    """Cores that this process may use, which is also what OpenMP takes by default."""
+    """Cores that this process may use, which is also what OpenMP takes by default.
+
+    Examples
+    --------
+    >>> available_cores() >= 1
+    True
+    """
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def resolve_threads(num_threads: int) -> int:
-    """The number of threads that ``num_threads`` stands for here."""
+    """The number of threads that ``num_threads`` stands for here.
+
+    Examples
+    --------
+    >>> resolve_threads(4), resolve_threads(NUM_THREADS_ALL) == available_cores()
+    (4, True)
+    """
     return available_cores() if num_threads == NUM_THREADS_ALL else num_threads
 
 

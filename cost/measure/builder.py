@@ -27,7 +27,18 @@ from collage.cost.workload.workload import Workload
 
 @dataclass(frozen=True)
 class BuildJob:
-    """A workload, the target to compile it for, and the folder for the result."""
+    """A workload, the target to compile it for, and the folder for the result.
+
+    Examples
+    --------
+    >>> from tvm import relax
+    >>> from tvm.target import Target
+    >>> from collage.testing import graph
+    >>> workload = Workload.from_module(graph([(8, 8)], lambda _, x: relax.op.nn.relu(x)))
+    >>> job = BuildJob(workload, BackendTarget.of("tvm", Target("llvm")), Path("work/0"))
+    >>> job.workload.describe()
+    'relu 8x8'
+    """
 
     workload: Workload
     target: BackendTarget
@@ -48,6 +59,11 @@ class BuildResult:
         The linked shared library.
     build_sec : float
         Wall time in the worker, the reference's evaluation included.
+
+    Examples
+    --------
+    >>> BuildResult(CostStatus.BUILD_FAILED, "nvcc failed with exit status 1").library is None
+    True
     """
 
     status: CostStatus
@@ -72,6 +88,19 @@ class Builder:
         Worker processes.
     policy : DevicePolicy, optional
         Of the device that is compiled for.
+
+    Examples
+    --------
+    >>> from tvm import relax
+    >>> from tvm.target import Target
+    >>> from collage.testing import graph
+    >>> workload = Workload.from_module(graph([(8, 8)], lambda _, x: relax.op.nn.relu(x)))
+    >>> job = BuildJob(workload, BackendTarget.of("tvm", Target("llvm")), Path("work/0").absolute())
+    >>> context = BuildContext(Path("cache").absolute(), Path("work").absolute())
+    >>> with Builder(context, MeasureConfig(), parallel=1) as builder:
+    ...     (result,) = builder.build([job])
+    >>> result.status, result.library.name
+    (<CostStatus.VALID: 'valid'>, 'model.so')
     """
 
     def __init__(

@@ -57,6 +57,12 @@ class WholeModel:
     half : bool
         Whether the model computes in half precision although its outputs have another dtype; found
         without where inputs, outputs or a target's options say so.
+
+    Examples
+    --------
+    >>> from tvm.target import Target
+    >>> WholeModel("5f1c", "all tvm", (BackendTarget.of("tvm", Target("llvm")),)).half
+    False
     """
 
     key: str
@@ -79,6 +85,15 @@ class EndToEndQuestion:
         What each must give, within the configuration's tolerance.
     rounds : int
         Turns of each model; one that is hopelessly slower than the best gets fewer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tvm.target import Target
+    >>> tvm_only = WholeModel("5f1c", "all tvm", (BackendTarget.of("tvm", Target("llvm")),))
+    >>> x = np.ones((8, 8), np.float32)
+    >>> EndToEndQuestion([tvm_only], inputs=[x], expected=[x]).rounds
+    5
     """
 
     models: Sequence[WholeModel]
@@ -112,6 +127,24 @@ class EndToEndTimer:
         Informed of each turn.
     policy : DevicePolicy, optional
         Of the device.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from collage.backends import compile_module
+    >>> from collage.backends.contract import BuildContext
+    >>> from collage.testing import graph
+    >>> from tvm.relax import op
+    >>> from tvm.target import Target
+    >>> targets = (BackendTarget.of("tvm", Target("llvm")),)
+    >>> context, model = BuildContext(Path("cache"), Path("work")), Path("model.so").absolute()
+    >>> mod = graph([(8, 8)], lambda _, x: op.nn.relu(x))
+    >>> library = compile_module(mod, targets, model, context)
+    >>> x = np.ones((8, 8), np.float32)
+    >>> question = EndToEndQuestion([WholeModel("5f1c", "all tvm", targets)], [x], [x], rounds=1)
+    >>> timer = EndToEndTimer(MeasureConfig(), Path.cwd())
+    >>> [result.cost.is_valid for result in timer.measure(question, [model])]
+    [True]
     """
 
     def __init__(

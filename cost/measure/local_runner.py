@@ -31,6 +31,14 @@ class LocalRunner(Runner):
         otherwise still spin when the next one is timed; too slow for thousands of candidates.
     policy : DevicePolicy, optional
         Of the device.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> with LocalRunner(MeasureConfig()) as runner:
+    ...     result = runner.run(RunJob.in_folder(Path("nothing-was-built-here")))
+    >>> result.cost.status
+    <CostStatus.RUN_FAILED: 'run_failed'>
     """
 
     def __init__(

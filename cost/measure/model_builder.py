@@ -42,7 +42,16 @@ _COMPILER_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class ModelJob:
-    """A partitioned module, the library to make of it, and its name for messages."""
+    """A partitioned module, the library to make of it, and its name for messages.
+
+    Examples
+    --------
+    >>> from tvm import relax
+    >>> from collage.testing import graph
+    >>> mod = graph([(8, 8)], lambda _, x: relax.op.nn.relu(x))
+    >>> ModelJob(mod, Path("variants/0/model.so"), "all tvm").output.name
+    'model.so'
+    """
 
     module: tvm.IRModule
     output: Path
@@ -60,6 +69,11 @@ class ModelResult:
     reason : str
         One line, when not compiled.
     library : CompiledLibrary or None
+
+    Examples
+    --------
+    >>> ModelResult(CostStatus.TIMED_OUT, "took longer than 600 s").library is None
+    True
     """
 
     status: CostStatus

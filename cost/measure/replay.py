@@ -36,6 +36,12 @@ class MeasureStats:
     seconds_waiting, seconds_holding : float
         Wall time spent waiting for other processes that measure on the device, and in which they
         had to wait for this one.
+
+    Examples
+    --------
+    >>> stats = MeasureStats(measured=12, from_log=30, invalid=1)
+    >>> stats.measured - stats.invalid, stats.seconds_building
+    (11, 0.0)
     """
 
     measured: int = 0
@@ -56,6 +62,18 @@ class RecordLookup:
         The log.
     stats : MeasureStats
         Counts what comes out of it and what goes in.
+
+    Examples
+    --------
+    >>> facts = ("5f1c", "8x8:float32", '{"backend": "tvm"}', (), "g++ 12.2", "0.22", "Some CPU")
+    >>> key = RecordKey("partition", *facts, driver="none", num_threads=4, config="{}")
+    >>> stats = MeasureStats()
+    >>> lookup = RecordLookup(Database(), stats)
+    >>> lookup.cost(key).reason
+    'not measured: the time budget was spent'
+    >>> record = lookup.keep(Record(key, Cost.of_samples([1e-6])))
+    >>> lookup.cost(key).median_sec, stats.measured
+    (1e-06, 1)
     """
 
     def __init__(self, database: Database, stats: MeasureStats) -> None:

@@ -24,6 +24,11 @@ class RunJob:
         :func:`collage.cost.worker.build.save_arrays`.
     half : bool
         Whether the outputs have no more digits than half precision, whatever their dtype.
+
+    Examples
+    --------
+    >>> RunJob.in_folder(Path("work/0")).inputs
+    PosixPath('work/0/inputs')
     """
 
     library: Path
@@ -61,6 +66,11 @@ class RunResult:
         Wall time of it all, waiting for the device not included.
     clocks : Clocks or None
         Of a CUDA device, where they can be read.
+
+    Examples
+    --------
+    >>> RunResult(Cost.of_samples([1e-6]), largest_error=2e-7).cost.is_valid
+    True
     """
 
     cost: Cost
@@ -78,6 +88,17 @@ class Runner(ABC):
     """Times one library at a time on one device.
 
     :class:`collage.testing.RunnerContract` is a suite for any of them.
+
+    Examples
+    --------
+    >>> class Size(Runner):
+    ...     def run(self, job):  # One byte takes a second.
+    ...         return RunResult(Cost.of_samples([job.library.stat().st_size]))
+    ...     def close(self):
+    ...         pass
+    >>> size = Path("model.so").write_bytes(bytes(1000))
+    >>> Size().run(RunJob.in_folder(Path("."))).cost.median_sec
+    1000.0
     """
 
     @abstractmethod

@@ -58,6 +58,29 @@ class Measurer:
         What they register besides what targets ask for.
     deadline : float or None
         On the monotonic clock; nothing is begun after it.
+
+    Examples
+    --------
+    >>> from collage.cost.database import Database
+    >>> from collage.cost.device import CPU_POLICY
+    >>> from collage.cost.measure import LocalRunner
+    >>> config, stats = MeasureConfig(), MeasureStats()
+    >>> measurer = Measurer(
+    ...     BuildContext(Path("cache"), Path("work")),
+    ...     config,
+    ...     CPU_POLICY,
+    ...     LocalRunner(config),
+    ...     RecordLookup(Database(), stats),
+    ...     stats,
+    ...     print,
+    ...     parallel_builds=1,
+    ...     plugins=(),
+    ...     deadline=None,
+    ... )
+    >>> measurer.measure({}, within_budget=True)
+    >>> measurer.close()
+    >>> stats.measured
+    0
     """
 
     def __init__(

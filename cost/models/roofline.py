@@ -38,6 +38,13 @@ class DeviceSpec:
         Memory bandwidth.
     launch_sec : float
         From the end of one kernel to the start of the next in a captured graph.
+
+    Examples
+    --------
+    >>> from tvm.target import Target
+    >>> phone = DeviceSpec("a phone", 4e12, 2e12, 2e12, bytes_per_sec=60e9)
+    >>> RooflineCostModel(phone).spec(BackendTarget.of("tvm", Target("llvm"))).launch_sec
+    2e-06
     """
 
     name: str

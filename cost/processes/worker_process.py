@@ -75,6 +75,18 @@ class WorkerProcess:
         Begin to use it before the first request, so that no request is charged for that.
     blas_threads : int, optional
         Threads of numpy's matrix products, where many children share the cores.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from collage.cost import MeasureConfig
+    >>> from collage.cost.processes.messages import Measured, Run
+    >>> library, inputs, expected = (Path(name) for name in ("model.so", "inputs", "expected"))
+    >>> worker = WorkerProcess(memory_limit_bytes=1 << 30)
+    >>> worker.send(Run(library, inputs, expected, half=False, config=MeasureConfig()), 60.0)
+    >>> worker.receive(Measured)  # Nothing was built.
+    Failure(..., status=<CostStatus.RUN_FAILED: 'run_failed'>, reason=...)
+    >>> worker.close()
     """
 
     def __init__(

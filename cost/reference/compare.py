@@ -25,6 +25,14 @@ def largest_error(actual: NDArray[np.generic], expected: NDArray[np.generic]) ->
     float
         0.0 for equal arrays; ``inf`` when the shapes, the dtypes or the places of infinities and
         NaNs differ, or when integers differ at all.
+
+    Examples
+    --------
+    >>> expected = np.array([1.0, -4.0], np.float32)
+    >>> largest_error(expected + np.float32(0.5), expected)
+    0.125
+    >>> largest_error(np.array([1, 2]), np.array([1, 3]))
+    inf
     """
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         return math.inf

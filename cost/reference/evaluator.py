@@ -62,6 +62,13 @@ def evaluate(mod_or_func: tvm.IRModule | relax.Function, inputs: Sequence[Array]
     ------
     MeasurementError
         When an input does not fit, or an operator can be evaluated neither by numpy nor by TVM.
+
+    Examples
+    --------
+    >>> from collage.testing import graph
+    >>> mod = graph([(3,)], lambda _, x: relax.op.nn.relu(x))
+    >>> evaluate(mod, [np.array([-1.0, 0.5, 2.0], np.float32)])
+    [array([0. , 0.5, 2. ], dtype=float32)]
     """
     if isinstance(mod_or_func, tvm.IRModule):
         mod, func = mod_or_func, mod_or_func["main"]

@@ -1,4 +1,4 @@
-"""What runs inside a worker process, and nowhere else: no other package may import it.
+"""What runs inside a worker process, and nowhere else: nothing is exported.
 
 ``main`` answers requests; ``dispatch`` hands each to who does it and turns exceptions into typed
 failures; ``build`` compiles, ``run`` loads, checks and times; ``session`` is the use of a device

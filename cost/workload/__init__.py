@@ -6,7 +6,7 @@ what its inputs must be (``index_bounds``), how it is described, and how arrays 
 in files.
 """
 
-from collage.cost.workload.data import DataSpec
+from collage.cost.workload.data import DataSpec, TensorSpec
 from collage.cost.workload.workload import Workload
 
-__all__ = ["DataSpec", "Workload"]
+__all__ = ["DataSpec", "TensorSpec", "Workload"]

@@ -33,7 +33,14 @@ def array_of(constant: ir.GenericConst) -> NDArray[np.generic]:
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """Shape and dtype of one tensor."""
+    """Shape and dtype of one tensor.
+
+    Examples
+    --------
+    >>> spec = TensorSpec((1, 64, 56, 56), "float16")
+    >>> str(spec), spec.bytes
+    ('1x64x56x56:float16', 401408)
+    """
 
     shape: tuple[int, ...]
     dtype: str
@@ -71,6 +78,13 @@ class DataSpec(TensorSpec):
     mean, deviation : float
         Of the elements. A deviation of infinity stands for evenly spread between ``low`` and
         ``high``, as integers are.
+
+    Examples
+    --------
+    >>> weights = np.linspace(-1.0, 1.0, 1000, dtype=np.float32).reshape(10, 100)
+    >>> spec = DataSpec.measure(weights)
+    >>> spec.low, spec.high, spec.generate(seed=0).shape
+    (-1.0, 1.0, (10, 100))
     """
 
     low: int | float
