@@ -1,6 +1,8 @@
-"""The command line: ``collage``, also ``python -m collage``.
+"""The command line: ``collage``, also ``python -m collage``; :func:`main` runs it.
 
-Each command imports what it needs when it runs, so that ``collage --help`` answers at once.
+A module for each command adds it to :data:`app`; the others are what commands share: their options,
+the console, progress, and how errors end. Each command imports what it needs when it runs, so that
+``collage --help`` answers at once.
 """
 
 from __future__ import annotations
