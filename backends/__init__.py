@@ -11,8 +11,9 @@ linked and described by a :class:`CompiledLibrary`.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from collage._on_demand import on_demand
 
 if TYPE_CHECKING:
     from collage.backends.compile import compile_module
@@ -20,19 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = ["CompiledLibrary", "compile_module", "library_requirements", "stage_libraries"]
 
-_HOMES = {
-    "compile": ("compile_module",),
-    "link": ("CompiledLibrary", "library_requirements", "stage_libraries"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    # On demand: both need TVM and import the packages below this one.
-    for module, names in _HOMES.items():
-        if name in names:
-            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+# On demand: both modules need TVM, and import the packages below this one.
+__getattr__, __dir__ = on_demand(
+    __name__,
+    {
+        "compile": ("compile_module",),
+        "link": ("CompiledLibrary", "library_requirements", "stage_libraries"),
+    },
+)

@@ -8,9 +8,9 @@ pass; :func:`register_backend` adds a target of one's own.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from collage._on_demand import on_demand
 from collage._version import __version__
 from collage.backends.contract.context import set_default_context
 from collage.config import Config
@@ -24,27 +24,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Result", "__version__", "load", "optimize", "register_backend", "transform"]
 
-_HOMES = {
-    "Result": "collage.pipeline.result",
-    "load": "collage.bundle",
-    "optimize": "collage.pipeline.optimize",
-    "register_backend": "collage.backends.contract.registry",
-}
-
 
 # Only this package reads the environment: backends that Relax calls by itself are told here.
 set_default_context(lambda: Config.from_environment().build_context())
 
-
-def __getattr__(name: str) -> Any:
-    # On demand: the command line's help and every measuring worker import this package too, and
-    # need neither importers nor TVM.
-    if name == "transform":
-        return importlib.import_module("collage.transform")
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'collage' has no attribute '{name}'")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+# On demand: the command line's help and every measuring worker import this package too, and need
+# neither importers nor TVM.
+__getattr__, __dir__ = on_demand(
+    __name__,
+    {
+        "backends.contract.registry": ("register_backend",),
+        "bundle": ("load",),
+        "pipeline.optimize": ("optimize",),
+        "pipeline.result": ("Result",),
+        "transform": (),
+    },
+)

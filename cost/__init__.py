@@ -9,8 +9,9 @@ What is measured is a :class:`Workload`; what differs between kinds of devices i
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from collage._on_demand import on_demand
 
 if TYPE_CHECKING:
     from collage.cost.base import Cost, CostModel, CostStatus, Overheads
@@ -33,22 +34,14 @@ __all__ = [
     "Workload",
 ]
 
-_HOMES = {
-    "base": ("Cost", "CostModel", "CostStatus", "Overheads"),
-    "config": ("CudaConfig", "MeasureConfig"),
-    "database": ("Database",),
-    "models": ("MeasuredCostModel", "RooflineCostModel", "TableCostModel"),
-    "workload": ("Workload",),
-}
-
-
-def __getattr__(name: str) -> Any:
-    # On demand: worker processes import this package too, and need none of the search's side.
-    for module, names in _HOMES.items():
-        if name in names:
-            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+# On demand: worker processes import this package too, and need none of the search's side.
+__getattr__, __dir__ = on_demand(
+    __name__,
+    {
+        "base": ("Cost", "CostModel", "CostStatus", "Overheads"),
+        "config": ("CudaConfig", "MeasureConfig"),
+        "database": ("Database",),
+        "models": ("MeasuredCostModel", "RooflineCostModel", "TableCostModel"),
+        "workload": ("Workload",),
+    },
+)

@@ -10,8 +10,9 @@ device, a :class:`TargetSet` what one module is compiled for. Failures are types
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from collage._on_demand import on_demand
 
 if TYPE_CHECKING:
     from collage.backends.contract.abilities import (
@@ -39,39 +40,6 @@ if TYPE_CHECKING:
     from collage.backends.contract.target import BackendTarget
     from collage.backends.contract.target_set import TargetSet, is_native, members_of
 
-_HOMES = {
-    "Availability": "requirements",
-    "Backend": "backend",
-    "BackendTarget": "target",
-    "BuildContext": "context",
-    "BundlesLibraries": "abilities",
-    "ExternalBackend": "backend",
-    "Granularity": "backend",
-    "JudgesRegions": "abilities",
-    "LibraryRequirement": "requirements",
-    "LimitsCapture": "abilities",
-    "Match": "patterns",
-    "NUM_THREADS_ALL": "context",
-    "NativeBackend": "backend",
-    "NeedsRuntime": "abilities",
-    "PARTITION_ATTR": "backend",
-    "PatternTriple": "patterns",
-    "Precision": "kernels",
-    "Precompiles": "abilities",
-    "Predicate": "patterns",
-    "RefusesPartitions": "abilities",
-    "RequiresLibraries": "abilities",
-    "Roofline": "kernels",
-    "TargetSet": "target_set",
-    "Tunable": "abilities",
-    "Verdict": "patterns",
-    "always": "patterns",
-    "backend_names": "registry",
-    "get_backend": "registry",
-    "is_native": "target_set",
-    "members_of": "target_set",
-    "register_backend": "registry",
-}
 
 __all__ = [
     "NUM_THREADS_ALL",
@@ -107,13 +75,27 @@ __all__ = [
     "register_backend",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    # On demand: the errors are wanted where TVM, which the rest stands on, is not.
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+# On demand: the errors are wanted where TVM, which the rest stands on, is not.
+__getattr__, __dir__ = on_demand(
+    __name__,
+    {
+        "abilities": (
+            "BundlesLibraries",
+            "JudgesRegions",
+            "LimitsCapture",
+            "NeedsRuntime",
+            "Precompiles",
+            "RefusesPartitions",
+            "RequiresLibraries",
+            "Tunable",
+        ),
+        "backend": ("PARTITION_ATTR", "Backend", "ExternalBackend", "Granularity", "NativeBackend"),
+        "context": ("NUM_THREADS_ALL", "BuildContext"),
+        "kernels": ("Precision", "Roofline"),
+        "patterns": ("Match", "PatternTriple", "Predicate", "Verdict", "always"),
+        "registry": ("backend_names", "get_backend", "register_backend"),
+        "requirements": ("Availability", "LibraryRequirement"),
+        "target": ("BackendTarget",),
+        "target_set": ("TargetSet", "is_native", "members_of"),
+    },
+)

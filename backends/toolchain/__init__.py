@@ -11,8 +11,9 @@ Backends import the modules: their source digests follow those that they name, a
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from collage._on_demand import on_demand
 
 if TYPE_CHECKING:
     from collage.backends.toolchain.artifact_cache import make_once, replacing
@@ -51,26 +52,18 @@ __all__ = [
     "static_library",
 ]
 
-_HOMES = {
-    "artifact_cache": ("make_once", "replacing"),
-    "child_boot": ("Line",),
-    "child_process": ("ChildDiedError", "ChildProcess", "ChildTimeoutError", "python_command"),
-    "cuda_runtime": ("find_gpu",),
-    "cuda_toolkit": ("compute_capability", "find_toolkit"),
-    "installed_library": ("InstalledLibrary", "find_in_distribution"),
-    "load_requirements": ("load_libraries", "load_runtimes"),
-    "native": ("Compilation", "cached_compilation", "static_library"),
-    "stubs": ("Stubs",),
-}
-
-
-def __getattr__(name: str) -> Any:
-    # On demand: most of it needs TVM, which who starts a child or keeps a file does not.
-    for module, names in _HOMES.items():
-        if name in names:
-            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+# On demand: most of it needs TVM, which who starts a child or keeps a file does not.
+__getattr__, __dir__ = on_demand(
+    __name__,
+    {
+        "artifact_cache": ("make_once", "replacing"),
+        "child_boot": ("Line",),
+        "child_process": ("ChildDiedError", "ChildProcess", "ChildTimeoutError", "python_command"),
+        "cuda_runtime": ("find_gpu",),
+        "cuda_toolkit": ("compute_capability", "find_toolkit"),
+        "installed_library": ("InstalledLibrary", "find_in_distribution"),
+        "load_requirements": ("load_libraries", "load_runtimes"),
+        "native": ("Compilation", "cached_compilation", "static_library"),
+        "stubs": ("Stubs",),
+    },
+)

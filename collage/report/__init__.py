@@ -8,9 +8,9 @@ what a search left behind; ``html`` and ``text`` show one on a page and in a ter
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from collage._on_demand import on_demand
 from collage.report.data import (
     Alternative,
     EndToEnd,
@@ -54,24 +54,15 @@ __all__ = [
     "write_html",
 ]
 
-_HOMES = {
-    "assemble_report": "assemble",
-    "backend_colors": "palette",
-    "explanation": "text",
-    "format_sec": "units",
-    "format_time": "units",
-    "shares": "views",
-    "summary": "text",
-    "write_html": "html",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # On demand: reading a report takes neither TVM nor what draws it.
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+# On demand: reading a report takes neither TVM nor what draws it.
+__getattr__, __dir__ = on_demand(
+    __name__,
+    {
+        "assemble": ("assemble_report",),
+        "html": ("write_html",),
+        "palette": ("backend_colors",),
+        "text": ("explanation", "summary"),
+        "units": ("format_sec", "format_time"),
+        "views": ("shares",),
+    },
+)

@@ -36,7 +36,13 @@ _MODULES = ("gemm", "norm", "conv2d", "attention")
 
 @cache
 def families() -> tuple[OperatorFamily, ...]:
-    """Every family; modules are imported on the first call."""
+    """Every family; modules are imported on the first call.
+
+    Examples
+    --------
+    >>> [family.name for family in families()]
+    ['matmul', 'norm', 'conv2d', 'attention']
+    """
     made = []
     for module in _MODULES:
         family = importlib.import_module(f"{__name__}.{module}.family").family()
