@@ -1,9 +1,6 @@
 """Suites that any backend, search strategy, runner or log must pass, for tests of one's own.
 
-Derive a test class from a contract and give it what its docstring asks for; pytest runs the rest::
-
-    class TestMine(BackendContract):
-        ...
+Derive a test class from a contract and give it what its docstring asks for; pytest runs the rest.
 
 - :class:`BackendContract`: patterns, options and generated code of an external backend, with
   :class:`PatternCase` and :class:`Refusal` for the graphs it takes and refuses.
