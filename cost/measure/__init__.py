@@ -1,11 +1,11 @@
 """Measuring, one role a file; the roles and their names are MetaSchedule's.
 
-``scheduler`` orchestrates: :class:`RecordLookup` (``replay``) says what the log lacks,
-:class:`Builder` compiles that in worker processes while ``tuning`` lets backends choose kernels, a
-:class:`Runner` (on this machine a :class:`LocalRunner`) checks and times each, and every result is
-recorded at once. ``model_builder`` and ``end_to_end`` do the same for whole models, which are timed
-against each other. What differs between kinds of devices is asked of a
-:class:`~collage.cost.device.DevicePolicy`.
+``scheduler`` orchestrates, a ``batch`` at a time: :class:`RecordLookup` (``replay``) says what the
+log lacks, :class:`Builder` compiles that in worker processes while ``tuning`` lets backends choose
+kernels, a :class:`Runner` (on this machine a :class:`LocalRunner`) checks and times each, and the
+``recorder`` has every result in the log at once. ``model_builder`` and ``end_to_end`` do the same
+for whole models, which are timed against each other. What differs between kinds of devices is asked
+of a :class:`~collage.cost.device.DevicePolicy`.
 """
 
 from collage.cost.measure.builder import Builder, BuildJob, BuildResult

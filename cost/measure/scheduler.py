@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import OutputError
 from collage.backends.storage import exclusive
-from collage.cost.base import Cost, CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.database.record import Record, RecordKey
 from collage.cost.device import DevicePolicy
-from collage.cost.measure.builder import Builder, BuildJob, BuildResult
+from collage.cost.measure.batch import Batch
+from collage.cost.measure.builder import Builder, BuildJob
 from collage.cost.measure.end_to_end import EndToEndQuestion, EndToEndTimer
 from collage.cost.measure.model_builder import ModelJob, ModelResult, compile_models
+from collage.cost.measure.recorder import Recorder
 from collage.cost.measure.replay import MeasureStats, Question, RecordLookup
-from collage.cost.measure.runner import RunJob, Runner, RunResult
+from collage.cost.measure.runner import Runner
 from collage.cost.measure.tuning import Tuning
 from collage.cost.processes.plugins import plugins_for
 from collage.cost.progress import ProgressCallback, ProgressEvent
-from collage.cost.reference.precision import is_half
 
 _TUNING_POLL_SEC = 0.2
 _TUNING_SHARE = 0.6
@@ -108,8 +106,7 @@ class Measurer:
         self._plugins = list(plugins)
         self._deadline = deadline
         self._builder: Builder | None = None
-        self._done = 0
-        self._wanted = 0
+        self._recorder = Recorder(lookup, progress)
 
     def close(self) -> None:
         """End the worker processes; the next measurement starts new ones."""
@@ -135,12 +132,16 @@ class Measurer:
         OutputError
             When the scratch folder cannot be made.
         """
-        self._wanted += len(misses)
+        self._recorder.wanted += len(misses)
         waiting = list(misses.items())
         size = self._policy.batch_size(self._parallel)
         begin = time.monotonic()
+
+        def go_on() -> bool:
+            return not (within_budget and self._time_is_up())
+
         with self._tuning(misses.values()) as tuning:
-            while waiting and not (within_budget and self._time_is_up()):
+            while waiting and go_on():
                 if self._deadline is not None and within_budget:
                     tuning.close_after(begin + _TUNING_SHARE * (self._deadline - begin))
                 ready = [miss for miss in waiting if not tuning.is_under_way(miss[1][1])]
@@ -151,14 +152,38 @@ class Measurer:
                 waiting = [miss for miss in waiting if miss[0] not in begun]
                 # Another search may have measured some of them meanwhile.
                 self._lookup.database.refresh()
-                batch = [miss for miss in begun.items() if self._lookup.still_missing(miss[0])]
-                with tempfile.TemporaryDirectory(dir=self.scratch(), prefix="measure-") as folder:
-                    _Batch(self, batch, Path(folder), within_budget=within_budget).measure()
+                batch = {k: begun[k] for k in begun if self._lookup.still_missing(k)}
+                if batch:
+                    self._measure_batch(batch, go_on)
+
+    def _measure_batch(
+        self, questions: Mapping[RecordKey, Question], go_on: Callable[[], bool]
+    ) -> None:
+        with tempfile.TemporaryDirectory(dir=self.scratch(), prefix="measure-") as folder:
+            jobs = [
+                BuildJob(workload, target, Path(folder) / str(index))
+                for index, (workload, target) in enumerate(questions.values())
+            ]
+            Batch(
+                list(questions),
+                jobs,
+                self._builder_for(jobs),
+                self._runner,
+                self._policy,
+                self.lock,
+                go_on,
+                self._recorder,
+                self._stats,
+            ).measure()
 
     def _tuning(self, questions: Iterable[Question]) -> Tuning:
         context = replace(self._context, work_dir=self.scratch() / "tuning")
         return Tuning(
-            questions, context, self._config, self._policy, lambda text: self._report("tune", text)
+            questions,
+            context,
+            self._config,
+            self._policy,
+            lambda text: self._recorder.report("tune", text),
         )
 
     def compile_models(
@@ -217,7 +242,7 @@ class Measurer:
         made = []
         for model, key, result in zip(question.models, keys, results, strict=True):
             backends = ",".join(sorted({target.backend for target in model.targets}))
-            made.append(self._lookup.keep(_record(key, result, model.description, backends)))
+            made.append(self._recorder.keep(key, result, model.description, backends))
         return made
 
     @contextmanager
@@ -225,7 +250,7 @@ class Measurer:
         """The device, for as long as the context lasts."""
 
         def waiting() -> None:
-            self._report("wait", "another process is measuring on this device")
+            self._recorder.report("wait", "another process is measuring on this device")
 
         asked = time.perf_counter()
         with exclusive(self._policy.kind, waiting):
@@ -267,103 +292,3 @@ class Measurer:
 
     def _time_is_up(self) -> bool:
         return self._deadline is not None and time.monotonic() >= self._deadline
-
-    def _report(self, stage: str, message: str) -> None:
-        self._progress(ProgressEvent(stage, self._done, self._wanted, message))
-
-
-class _Batch:
-    """Some workloads on their way through builders and runner."""
-
-    def __init__(
-        self,
-        owner: Measurer,
-        questions: list[tuple[RecordKey, Question]],
-        folder: Path,
-        *,
-        within_budget: bool,
-    ) -> None:
-        self._owner = owner
-        self._questions = questions
-        self._within_budget = within_budget
-        self._jobs = [
-            BuildJob(workload, target, folder / str(index))
-            for index, (_, (workload, target)) in enumerate(questions)
-        ]
-
-    def measure(self) -> None:
-        if not self._jobs:
-            return
-        if self._owner._policy.kind.compiles_beside:
-            self._time_while_building()
-        else:
-            self._build_then_time()
-
-    def _build_then_time(self) -> None:
-        owner = self._owner
-        builder = owner._builder_for(self._jobs)
-        # The compiler would run on the very cores that another search times on.
-        with owner.lock():
-            begin = time.perf_counter()
-            owner._runner.warm_up()
-            builds = builder.build(self._jobs)
-            owner._stats.seconds_building += time.perf_counter() - begin
-        for index, build in enumerate(builds):
-            if build is not None:
-                self._finish(index, build)
-
-    def _time_while_building(self) -> None:
-        """The device is held only while something runs on it: code generators use it too."""
-        owner, stats = self._owner, self._owner._stats
-        begin, timing_before = time.perf_counter(), stats.seconds_running + stats.seconds_waiting
-        owner._runner.warm_up()
-        owner._builder_for(self._jobs).build(self._jobs, self._finish, self._go_on)
-        timing = stats.seconds_running + stats.seconds_waiting - timing_before
-        stats.seconds_building += time.perf_counter() - begin - timing
-
-    def _go_on(self) -> bool:
-        return not (self._within_budget and self._owner._time_is_up())
-
-    def _finish(self, index: int, build: BuildResult) -> None:
-        """Time what was built, unless there is no time, and record what came out."""
-        owner, job = self._owner, self._jobs[index]
-        if build.status is not CostStatus.VALID:
-            result = RunResult(Cost(build.status, reason=build.reason))
-        elif not self._go_on():
-            return
-        else:
-            half = is_half(job.workload, job.target)
-            run_job = RunJob.in_folder(job.folder, half=half)
-            result = owner._runner.run_sharing(run_job, owner.lock)
-            owner._stats.seconds_running += result.run_sec
-        text, backend = job.workload.describe(), job.target.backend
-        key = self._questions[index][0]
-        owner._lookup.keep(_record(key, result, text, backend, build.build_sec))
-        shutil.rmtree(job.folder, ignore_errors=True)
-        owner._done += 1
-        owner._report("measure", f"{text} on {backend}: {_text(result)}")
-
-
-def _record(
-    key: RecordKey, result: RunResult, description: str, backend: str, build_sec: float = 0.0
-) -> Record:
-    return Record(
-        key,
-        result.cost,
-        description,
-        backend,
-        result.largest_error,
-        result.first_call_sec,
-        build_sec,
-        result.run_sec,
-        datetime.now(UTC).isoformat(timespec="seconds"),
-        result.clocks,
-    )
-
-
-def _text(result: RunResult) -> str:
-    cost = result.cost
-    if not cost.is_valid:
-        return f"{cost.status.value}, {cost.reason}"
-    text = f"{cost.median_sec * 1e3:.3f} ms ± {cost.spread_sec * 1e3:.3f}"
-    return f"{text} at {result.clocks.sm_mhz} MHz" if result.clocks else text

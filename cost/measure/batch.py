@@ -1,0 +1,97 @@
+"""A batch of workloads on its way through builder and runner."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from collage.cost.base import Cost, CostStatus
+from collage.cost.database.record import RecordKey
+from collage.cost.device import DevicePolicy
+from collage.cost.measure.builder import Builder, BuildJob, BuildResult
+from collage.cost.measure.recorder import Recorder
+from collage.cost.measure.replay import MeasureStats
+from collage.cost.measure.runner import ExclusiveDevice, RunJob, Runner, RunResult
+from collage.cost.reference.precision import is_half
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some workloads that are built in parallel, and timed one at a time.
+
+    Attributes
+    ----------
+    keys : sequence of RecordKey
+        Of their records.
+    jobs : sequence of BuildJob
+        What to build, in the order of the keys.
+    builder : Builder
+        Compiles them.
+    runner : Runner
+        Times them.
+    policy : DevicePolicy
+        Whether the device may be timed while the processor compiles.
+    lock : callable
+        Gives a context in which nobody else measures on the device.
+    go_on : callable
+        Whether there is time for another.
+    recorder : Recorder
+        Gets the results.
+    stats : MeasureStats
+        Gets the seconds.
+    """
+
+    keys: Sequence[RecordKey]
+    jobs: Sequence[BuildJob]
+    builder: Builder
+    runner: Runner
+    policy: DevicePolicy
+    lock: ExclusiveDevice
+    go_on: Callable[[], bool]
+    recorder: Recorder
+    stats: MeasureStats
+
+    def measure(self) -> None:
+        """Record the cost of each, as long as there is time."""
+        if self.policy.kind.compiles_beside:
+            self._time_while_building()
+        else:
+            self._build_then_time()
+
+    def _build_then_time(self) -> None:
+        # The compiler would run on the very cores that another search times on.
+        with self.lock():
+            begin = time.perf_counter()
+            self.runner.warm_up()
+            builds = self.builder.build(self.jobs)
+            self.stats.seconds_building += time.perf_counter() - begin
+        for index, build in enumerate(builds):
+            if build is not None:
+                self._finish(index, build)
+
+    def _time_while_building(self) -> None:
+        """The device is held only while something runs on it: code generators use it too."""
+        stats = self.stats
+        begin, timing_before = time.perf_counter(), stats.seconds_running + stats.seconds_waiting
+        self.runner.warm_up()
+        self.builder.build(self.jobs, self._finish, self.go_on)
+        timing = stats.seconds_running + stats.seconds_waiting - timing_before
+        stats.seconds_building += time.perf_counter() - begin - timing
+
+    def _finish(self, index: int, build: BuildResult) -> None:
+        """Time what was built, unless there is no time, and record what came out."""
+        job = self.jobs[index]
+        if build.status is not CostStatus.VALID:
+            result = RunResult(Cost(build.status, reason=build.reason))
+        elif not self.go_on():
+            return
+        else:
+            half = is_half(job.workload, job.target)
+            run_job = RunJob.in_folder(job.folder, half=half)
+            result = self.runner.run_sharing(run_job, self.lock)
+            self.stats.seconds_running += result.run_sec
+        text, backend = job.workload.describe(), job.target.backend
+        self.recorder.keep_workload(self.keys[index], result, text, backend, build.build_sec)
+        shutil.rmtree(job.folder, ignore_errors=True)

@@ -1,0 +1,115 @@
+"""Records results as they come in, and tells how far measuring is."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from collage.cost.database.record import Record, RecordKey
+from collage.cost.measure.replay import RecordLookup
+from collage.cost.measure.runner import RunResult
+from collage.cost.progress import ProgressCallback, ProgressEvent
+
+
+class Recorder:
+    """Turns results into records, each on disk as soon as it is known.
+
+    Parameters
+    ----------
+    lookup : RecordLookup
+        Where records go.
+    progress : callable
+        Informed of each workload measured.
+
+    Attributes
+    ----------
+    wanted : int
+        Workloads asked for so far.
+
+    Examples
+    --------
+    >>> from collage.cost.base import Cost
+    >>> from collage.cost.database import Database
+    >>> from collage.cost.measure import MeasureStats
+    >>> facts = ("5f1c", "8x8:float32", '{"backend": "tvm"}', (), "g++ 12.2", "0.22", "Some CPU")
+    >>> key = RecordKey("partition", *facts, driver="none", num_threads=4, config="{}")
+    >>> recorder = Recorder(RecordLookup(Database(), MeasureStats()), print)
+    >>> recorder.keep(key, RunResult(Cost.of_samples([1e-6])), "relu 8x8", "tvm").backend
+    'tvm'
+    """
+
+    def __init__(self, lookup: RecordLookup, progress: ProgressCallback) -> None:
+        self.wanted = 0
+        self._lookup = lookup
+        self._progress = progress
+        self._done = 0
+
+    def keep(
+        self,
+        key: RecordKey,
+        result: RunResult,
+        description: str,
+        backend: str,
+        build_sec: float = 0.0,
+    ) -> Record:
+        """Append the record of a result; it is on disk when this returns.
+
+        Parameters
+        ----------
+        key : RecordKey
+            What was measured, and how.
+        result : RunResult
+            What came out.
+        description : str
+            What was measured, for people.
+        backend : str
+            On what; several are separated by commas.
+        build_sec : float
+            Wall time of compiling it.
+        """
+        record = Record(
+            key,
+            result.cost,
+            description,
+            backend,
+            result.largest_error,
+            result.first_call_sec,
+            build_sec,
+            result.run_sec,
+            datetime.now(UTC).isoformat(timespec="seconds"),
+            result.clocks,
+        )
+        return self._lookup.keep(record)
+
+    def keep_workload(
+        self, key: RecordKey, result: RunResult, description: str, backend: str, build_sec: float
+    ) -> None:
+        """Append the record of a workload that was asked for, and report it.
+
+        Parameters
+        ----------
+        key, result, description, backend, build_sec
+            As for :meth:`keep`.
+        """
+        self.keep(key, result, description, backend, build_sec)
+        self._done += 1
+        self.report("measure", f"{description} on {backend}: {_text(result)}")
+
+    def report(self, stage: str, message: str) -> None:
+        """Tell what is going on.
+
+        Parameters
+        ----------
+        stage : str
+            A step, such as ``"tune"``.
+        message : str
+            One line.
+        """
+        self._progress(ProgressEvent(stage, self._done, self.wanted, message))
+
+
+def _text(result: RunResult) -> str:
+    cost = result.cost
+    if not cost.is_valid:
+        return f"{cost.status.value}, {cost.reason}"
+    text = f"{cost.median_sec * 1e3:.3f} ms ± {cost.spread_sec * 1e3:.3f}"
+    return f"{text} at {result.clocks.sm_mhz} MHz" if result.clocks else text
