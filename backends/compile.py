@@ -23,9 +23,10 @@ from collage.backends.contract import (
 )
 from collage.backends.contract.errors import CompileError, telling_line
 from collage.backends.contract.registry import CodegenFailures, codegen_options
-from collage.backends.devices import common_device
+from collage.backends.devices import FLUSHED, common_device
 from collage.backends.link import CompiledLibrary, link
 from collage.backends.relax.cuda_graph import all_capturable, copy_shared_inputs
+from collage.backends.relax.denormals import flush_denormals
 from collage.backends.relax.lift_constants import lift_constants
 
 
@@ -95,6 +96,8 @@ def build_executable(
     if cuda_graph:
         mod = copy_shared_inputs(mod)
     mod = _run_codegen(lower_native(mod, targets, context), targets, context)
+    if kind.denormals(context) == FLUSHED:
+        mod = flush_denormals(mod, context)
     with kind.compiling(targets[0].device, context) as device:
         return _compile_with_tvm(mod, device, cuda_graph=cuda_graph)
 

@@ -26,6 +26,8 @@ class BuildContext:
         Threads every backend's kernels use; ``NUM_THREADS_ALL`` for all cores.
     cxx : str
         The C++ compiler driver, also used to link.
+    ieee_denormals : bool
+        Compute with denormal numbers; otherwise a processor's threads flush them to zero.
     tuning_log : Path or None
         The user's log, which takes and gives what backends find by timing kernels, see
         :mod:`collage.backends.storage.tuning_store`; the cache folder has it in any case.
@@ -43,6 +45,7 @@ class BuildContext:
     work_dir: Path
     num_threads: int = NUM_THREADS_ALL
     cxx: str = "g++"
+    ieee_denormals: bool = False
     tuning_log: Path | None = None
     replay: bool = False
 

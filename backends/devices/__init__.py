@@ -17,13 +17,15 @@ import tvm
 from collage.backends.contract import BackendTarget
 from collage.backends.contract.errors import TargetError
 from collage.backends.devices._base import DeviceKind
-from collage.backends.devices.cpu import CPU
+from collage.backends.devices.cpu import CPU, FLUSHED, IEEE
 from collage.backends.devices.cuda import CUDA
 
 __all__ = [
     "CPU",
     "CUDA",
     "DEVICE_KINDS",
+    "FLUSHED",
+    "IEEE",
     "DeviceKind",
     "common_device",
     "device_named",

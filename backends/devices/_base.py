@@ -114,6 +114,11 @@ class DeviceKind(ABC):
         """What a bundle's manifest says of the device: ``device``, and ``arch`` where it counts."""
         return {"device": self.name}
 
+    def denormals(self, context: BuildContext) -> str:
+        """What kernels do with denormal numbers, ``flushed`` or ``ieee``; empty where nothing is
+        said of it."""
+        return ""
+
     def facts(self, arch: str) -> dict[str, Any] | None:
         """What the times of kernels depend on: the device of an architecture that is here, by its
         name and more; None where there is none."""

@@ -7,7 +7,11 @@ from typing import Any
 
 import tvm
 
+from collage.backends.contract import BuildContext
 from collage.backends.devices._base import DeviceKind
+
+FLUSHED, IEEE = "flushed", "ieee"
+"""Answers of :meth:`CpuDevice.denormals`."""
 
 
 class CpuDevice(DeviceKind):
@@ -33,6 +37,9 @@ class CpuDevice(DeviceKind):
 
     def host_target(self, target: tvm.target.Target) -> tvm.target.Target:
         return target
+
+    def denormals(self, context: BuildContext) -> str:
+        return IEEE if context.ieee_denormals else FLUSHED
 
     def is_here(self) -> bool:
         return True

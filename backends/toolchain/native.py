@@ -218,6 +218,13 @@ def thread_pool_object(context: BuildContext) -> Path:
     return cached_compilation(TEMPLATES / "thread_pool.c", context, ["-fopenmp"]).run()
 
 
+def denormals_object(context: BuildContext) -> Path:
+    """The object with ``collage_flush_denormals`` and ``collage_restore_denormals``."""
+    flags = ["-fopenmp", f"-DCOLLAGE_NUM_THREADS={context.num_threads}", *ffi_include_flags()]
+    depends = [FFI_HEADER, TEMPLATES / "num_threads.c"]
+    return cached_compilation(TEMPLATES / "denormals.c", context, flags, depends).run()
+
+
 def constant_symbol(array: np.ndarray) -> str:
     """The C symbol of a constant: named by content, so equal constants share one copy."""
     digest = hashlib.sha256(f"{array.dtype}{array.shape}".encode())

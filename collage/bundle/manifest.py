@@ -41,6 +41,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         In the order of the call.
     num_threads : int
         What the kernels run with; 0 is all cores.
+    denormals : str
+        What a CPU's kernels do with denormal numbers, ``flushed`` or ``ieee``; empty for other
+        devices.
     architecture, system : str
         As ``uname`` calls them.
     cpu_flags : tuple of str
@@ -81,6 +84,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
     num_threads: int
+    denormals: str = ""
     architecture: str
     system: str
     cpu_flags: tuple[str, ...]

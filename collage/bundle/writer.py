@@ -16,6 +16,7 @@ from pathlib import Path
 import tvm
 import tvm_ffi
 
+from collage.backends.contract import BuildContext
 from collage.backends.contract.errors import OutputError
 from collage.backends.contract.requirements import RequiredLibrary
 from collage.backends.devices import device_of
@@ -67,7 +68,7 @@ def write_bundle(
     model: str,
     inputs: Sequence[TensorInfo],
     outputs: Sequence[TensorInfo],
-    num_threads: int,
+    context: BuildContext,
     versions: Mapping[str, str],
     device: tvm.target.Target,
     report: Report,
@@ -84,8 +85,8 @@ def write_bundle(
         What was compiled.
     inputs, outputs : sequence of TensorInfo
         In the order of the call.
-    num_threads : int
-        What the kernels run with.
+    context : BuildContext
+        What it was compiled in: how many threads it has, and what becomes of denormals.
     versions : mapping of str to str
         Of every backend and the libraries behind it.
     device : tvm.target.Target
@@ -101,7 +102,6 @@ def write_bundle(
     Examples
     --------
     >>> from collage.backends.compile import compile_module
-    >>> from collage.backends.contract import BuildContext
     >>> from collage.targets import resolve_targets
     >>> from collage.testing import graph
     >>> (native,) = resolve_targets(["llvm"])
@@ -115,7 +115,7 @@ def write_bundle(
     ...     model="exp",
     ...     inputs=[TensorInfo("x", (1, 8), "float32")],
     ...     outputs=[TensorInfo("y", (1, 8), "float32")],
-    ...     num_threads=0,
+    ...     context=context,
     ...     versions={},
     ...     device=native.device,
     ...     report=Report("exp", "", device={}, versions={}, targets=[], nodes=[], partitions=[]),
@@ -134,7 +134,8 @@ def write_bundle(
             entry="main",
             inputs=tuple(inputs),
             outputs=tuple(outputs),
-            num_threads=num_threads,
+            num_threads=context.num_threads,
+            denormals=device_of(device).denormals(context),
             architecture=platform.machine(),
             system=platform.system(),
             cpu_flags=cpu_flags_of(host),

@@ -91,6 +91,10 @@ def _optimize(
     threads: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="Threads of every kernel; 0: all cores.")
     ] = None,
+    ieee_denormals: Annotated[
+        bool,
+        typer.Option("--ieee-denormals", help="On a CPU, compute with denormals: do not flush."),
+    ] = False,
     allow_code: Annotated[
         bool, typer.Option("--allow-code", help="Run MODEL.py, which is code, to get its module.")
     ] = False,
@@ -138,6 +142,7 @@ def _optimize(
                 refine_trials=refine,
                 refine_storage=refine_storage,
                 num_threads=threads,
+                ieee_denormals=ieee_denormals,
                 allow_code=allow_code,
                 cost_model=RooflineCostModel() if estimate else None,
                 progress=progress,

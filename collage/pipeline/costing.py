@@ -144,8 +144,14 @@ class MeasuredCosting(Costing):
         )
 
     def device(self) -> Mapping[str, str]:
-        threads = str(self._session.context.num_threads or self._device.cores)
-        return {"name": self._device.name, "cores": str(self._device.cores), "threads": threads}
+        context = self._session.context
+        facts = {
+            "name": self._device.name,
+            "cores": str(self._device.cores),
+            "threads": str(context.num_threads or self._device.cores),
+            "denormals": self._session.targets.device.denormals(context),
+        }
+        return {name: fact for name, fact in facts.items() if fact}
 
     def stats(self) -> MeasureStats:
         assert self._model is not None, "not opened yet"
@@ -252,6 +258,13 @@ def choose_costing(
                 f"but the model is optimized for num_threads={session.context.num_threads}: give "
                 "both the same",
                 value=cost_model.num_threads,
+            )
+        if cost_model.ieee_denormals != session.context.ieee_denormals:
+            raise TargetError(
+                f"the cost model measures with ieee_denormals={cost_model.ieee_denormals}, but the "
+                f"model is optimized with ieee_denormals={session.context.ieee_denormals}: give "
+                "both the same",
+                value=cost_model.ieee_denormals,
             )
         return MeasuredCosting(session, given=cost_model)
     return EstimatedCosting(session, cost_model)

@@ -35,6 +35,7 @@ def optimize(
     refine_trials: int = 0,
     refine_storage: str | None = None,
     num_threads: int | None = None,
+    ieee_denormals: bool = False,
     allow_code: bool = False,
     seed: int = 0,
     cost_model: CostModel | None = None,
@@ -67,6 +68,9 @@ def optimize(
         An Optuna storage URL that keeps those trials, so that they can be resumed.
     num_threads : int, optional
         Threads of every backend's kernels; 0 for all cores, which is the default.
+    ieee_denormals : bool
+        Compute with denormal numbers, as IEEE 754 has it. By default all threads of a CPU flush
+        them to zero while a call runs, since an operation on one can take a hundred times as long.
     allow_code : bool
         Whether a TVMScript ``.py`` file may be run.
     seed : int
@@ -76,7 +80,7 @@ def optimize(
         :class:`~collage.cost.models.roofline.RooflineCostModel` on a machine without the device.
         Nothing is run then, and the end-to-end comparison is between estimates. A
         :class:`~collage.cost.models.measured.MeasuredCostModel` measures in place of the default
-        one; its ``num_threads`` must be the same.
+        one; its ``num_threads`` and ``ieee_denormals`` must be the same.
     progress : callable, optional
         Informed of every step, as a :class:`~collage.cost.progress.ProgressEvent`.
 
@@ -112,7 +116,12 @@ def optimize(
     """
     begin = time.monotonic()
     session = open_session(
-        targets, log=log, replay=replay, num_threads=num_threads, progress=progress
+        targets,
+        log=log,
+        replay=replay,
+        num_threads=num_threads,
+        ieee_denormals=ieee_denormals,
+        progress=progress,
     )
     targets, progress = session.targets, session.progress
     check_strategy(strategy, targets)

@@ -123,7 +123,7 @@ class Result:
             model=self.model,
             inputs=self.inputs,
             outputs=self.outputs,
-            num_threads=self.context.num_threads,
+            context=self.context,
             versions=self.versions,
             device=self.targets.native.device,
             report=self.report,

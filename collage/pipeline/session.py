@@ -24,7 +24,7 @@ class Session:
     targets : TargetSet
         What the user gave, validated.
     context : BuildContext
-        Cache and scratch folders, threads, compiler, log of tuning.
+        Cache and scratch folders, threads, compiler, denormals, log of tuning.
     database : Database
         The log; in memory where the user gave none.
     folder : TemporaryDirectory
@@ -57,6 +57,7 @@ def open_session(
     log: str | Path | None = None,
     replay: bool = False,
     num_threads: int | None = None,
+    ieee_denormals: bool = False,
     progress: ProgressCallback | None = None,
 ) -> Session:
     """Resolve the targets and open the log.
@@ -71,6 +72,8 @@ def open_session(
         Measure nothing and leave the log as it is.
     num_threads : int, optional
         Threads of every backend's kernels; by default the environment's.
+    ieee_denormals : bool
+        Whether they compute with denormal numbers.
     progress : callable, optional
         Informed of every step, and what is wrong with the log's lines.
 
@@ -102,6 +105,7 @@ def open_session(
         Path(folder.name),
         config.num_threads if num_threads is None else num_threads,
         config.cxx,
+        ieee_denormals,
         tuning_log=place,
         replay=replay,
     )

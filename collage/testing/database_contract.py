@@ -28,6 +28,7 @@ KEY = RecordKey(
     driver="none",
     num_threads=2,
     config='{"repeat": 10}',
+    denormals="flushed",
 )
 """A record's key, with something in every field."""
 
@@ -43,6 +44,7 @@ OTHER_VALUES: dict[str, Any] = {
     "driver": "555",
     "num_threads": 4,
     "config": '{"repeat": 11}',
+    "denormals": "ieee",
     "schema": SCHEMA_VERSION + 1,
 }
 """For every field of :data:`KEY` a value that makes it another key."""

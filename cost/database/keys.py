@@ -27,7 +27,7 @@ class KeyMaker:
     Parameters
     ----------
     context : BuildContext
-        Its compiler and number of threads count.
+        Its compiler, number of threads and treatment of denormals count.
     config : MeasureConfig
         All of it counts.
     device : Device
@@ -54,6 +54,7 @@ class KeyMaker:
         self._compiler = compiler_version(context.cxx)
         self._policy = policy_of(device_named(device.kind))
         self._num_threads = self._policy.num_threads(context)
+        self._denormals = self._policy.kind.denormals(context)
         self._config = canonical_json(self._policy.config_key(config))
         self._device = device
         self._versions: dict[str, dict[str, str]] = {}
@@ -108,6 +109,7 @@ class KeyMaker:
             driver=self._device.driver,
             num_threads=self._num_threads,
             config=self._config,
+            denormals=self._denormals,
         )
 
     def _backend_versions(self, target: BackendTarget) -> dict[str, str]:

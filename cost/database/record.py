@@ -60,6 +60,8 @@ class RecordKey:
         Threads that kernels run with.
     config : str
         The measuring configuration, as canonical JSON.
+    denormals : str
+        ``flushed`` or ``ieee`` on a CPU; empty on other devices, and in logs of earlier releases.
     schema : int
         See ``SCHEMA_VERSION``.
 
@@ -93,6 +95,7 @@ class RecordKey:
     driver: str
     num_threads: int
     config: str
+    denormals: str = ""
     schema: int = SCHEMA_VERSION
 
 
@@ -205,6 +208,7 @@ class Record:
             driver=reader.text("driver"),
             num_threads=reader.get("num_threads", int),
             config=canonical_json(reader.get("config", dict)),
+            denormals=reader.text("denormals") if "denormals" in value else "",
         )
         return cls(
             key,

@@ -130,6 +130,11 @@ class MeasuredCostModel(CostModel):
         """Threads of what is built and timed; 0 for all cores."""
         return self._context.num_threads
 
+    @property
+    def ieee_denormals(self) -> bool:
+        """Whether what is built and timed computes with denormal numbers."""
+        return self._context.ieee_denormals
+
     def device(self, targets: Sequence[BackendTarget]) -> Device:
         """What measurements for these targets are made on.
 

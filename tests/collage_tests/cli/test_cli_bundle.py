@@ -10,6 +10,7 @@ import pytest
 import tvm
 from tvm import relax
 
+from collage.backends.contract import BuildContext
 from collage.backends.link import CompiledLibrary
 from collage.bundle import write_bundle
 from collage.cli import main
@@ -38,7 +39,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
         model="two.onnx",
         inputs=[TensorInfo("a", SHAPE, "float32"), TensorInfo("b", SHAPE, "float32")],
         outputs=[TensorInfo("sum", SHAPE, "float32"), TensorInfo("x/max", SHAPE, "float32")],
-        num_threads=2,
+        context=BuildContext(folder / "cache", folder / "work", num_threads=2),
         device=tvm.target.Target("llvm"),
         versions={"tvm": tvm.__version__},
         report=resnet_report(),

@@ -80,6 +80,7 @@ def test_every_option_reaches_the_search(
         "refine_trials": 5,
         "refine_storage": "sqlite:///r.db",
         "num_threads": 2,
+        "ieee_denormals": False,
         "allow_code": True,
         "cost_model": None,
     }

@@ -176,6 +176,18 @@ def test_a_measured_model_with_another_number_of_threads_is_refused(
     assert model.stats.measured == 0
 
 
+def test_a_measured_model_with_other_denormals_is_refused(
+    module: tvm.IRModule, session: Session
+) -> None:
+    with (
+        MeasuredCostModel(session.context, config=CONFIG) as model,
+        pytest.raises(TargetError, match=r"ieee_denormals=False, but .*=True: give") as caught,
+    ):
+        collage.optimize(module, TARGETS, cost_model=model, num_threads=1, ieee_denormals=True)
+    assert caught.value.value is False
+    assert model.stats.measured == 0
+
+
 def test_a_search_finds_a_cover_beside_the_baselines(session: Session, imported: Imported) -> None:
     events: list[ProgressEvent] = []
     costs = costs_of(imported, Flat(tvm=1.0, openblas=0.1))

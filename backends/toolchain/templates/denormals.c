@@ -1,0 +1,89 @@
+/* Denormal numbers count as zero while a call runs, in every thread that takes part.
+ *
+ * An operation on a denormal takes some processors a hundred times as long. Whether they are
+ * flushed is a flag of each thread's control register. `main` begins by calling
+ * collage_flush_denormals, which sets the flags in the caller's thread and in those of its OpenMP
+ * pool, and ends by calling collage_restore_denormals with what it got, which gives all of them
+ * the flags that the caller had. An error in between drops that object, which does the same.
+ */
+#include <collage_ffi.h>
+#include <omp.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "num_threads.c" /* so that this object is whole by itself */
+
+#if defined(__SSE__)
+#include <xmmintrin.h>
+typedef uint32_t control;
+static const control flushing = 0x8040; /* flush to zero, denormals are zero */
+static control get_control(void) { return _mm_getcsr(); }
+static void set_control(control value) { _mm_setcsr(value); }
+#elif defined(__aarch64__)
+typedef uint64_t control;
+static const control flushing = 1u << 24; /* flush to zero, inputs and outputs */
+static control get_control(void) {
+  control value;
+  __asm__ volatile("mrs %0, fpcr" : "=r"(value));
+  return value;
+}
+static void set_control(control value) { __asm__ volatile("msr fpcr, %0" : : "r"(value)); }
+#else
+#error "how this processor flushes denormals is not known here: compile with IEEE denormals"
+#endif
+
+/* Sets the flags that `flags` has, and clears the others, in the caller and its pool. */
+static void set_flags(control flags) {
+  set_control((get_control() & ~flushing) | flags);
+  /* A new thread begins with the flags of the one that makes it; those that are there do not. */
+  if (collage_num_threads() == 1 || omp_in_parallel()) return;
+#pragma omp parallel num_threads(collage_num_threads())
+  set_control((get_control() & ~flushing) | flags);
+}
+
+typedef struct {
+  control flags; /* the caller's */
+  int restored;
+} guard;
+
+static void restore(guard* g) {
+  if (!g->restored) set_flags(g->flags);
+  g->restored = 1;
+}
+
+static int call_guard(void* self, __attribute__((unused)) const TVMFFIAny* args,
+                      __attribute__((unused)) int32_t num_args, TVMFFIAny* result) {
+  restore(self);
+  result->type_index = kTVMFFINone;
+  return 0;
+}
+
+static void delete_guard(void* self) {
+  restore(self);
+  free(self);
+}
+
+COLLAGE_EXPORT(collage_flush_denormals) {
+  COLLAGE_CHECK_ARGS(0);
+  guard* g = malloc(sizeof(guard));
+  if (g == NULL) return collage_fail("MemoryError", "no memory for the caller's flags");
+  g->flags = get_control() & flushing;
+  g->restored = 0;
+  TVMFFIObjectHandle handle;
+  if (TVMFFIFunctionCreate(g, call_guard, delete_guard, &handle) != 0) {
+    free(g);
+    return -1;
+  }
+  result->type_index = kTVMFFIFunction;
+  result->zero_padding = 0;
+  result->v_obj = handle;
+  set_flags(flushing);
+  return 0;
+}
+
+COLLAGE_EXPORT(collage_restore_denormals) {
+  COLLAGE_CHECK_ARGS(1);
+  if (args[0].type_index != kTVMFFIFunction)
+    return collage_fail("TypeError", "argument 0 is not what collage_flush_denormals gave");
+  return TVMFFIFunctionCall(args[0].v_obj, NULL, 0, result);
+}
