@@ -12,15 +12,22 @@ from collage.backends.cudnn.attention import (
     attention_of_chain,
     attention_of_operator,
 )
-from collage.backends.cudnn.contraction import conv2d_graph, matmul_graph
+from collage.backends.cudnn.convolution import CONVOLUTIONS, convolution_graph
 from collage.backends.cudnn.epilogue import Epilogue, activation_of
 from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.patterns import check_softmax, scale_of
 from collage.backends.cudnn.problem import Graph
+from collage.backends.cudnn.product import matmul_graph
 from collage.backends.cudnn.single import norm_graph, pool_graph, softmax_graph
 from collage.backends.relax.composites import Composite, CompositeCall, compiling
 from collage.backends.relax.patterns import permutation
 from collage.backends.relax.static_shape import static_shape
+
+_CONTRACTIONS = {
+    **{name: (f"relax.nn.{name}", convolution_graph) for name in CONVOLUTIONS},
+    "matmul": ("relax.matmul", matmul_graph),
+}
+"""Operators that an epilogue may follow, by how the names of their patterns begin."""
 
 
 @dataclass(frozen=True)
@@ -91,13 +98,14 @@ class _Reader:
     ) -> tuple[Graph, list[relax.Expr]]:
         """The graph, and its operands in the order of their slots."""
         root = self.root
-        if self.name.startswith(("conv2d", "matmul")):
-            return self._contraction(options)
+        core = next((name for name in _CONTRACTIONS if f"{self.name}_".startswith(f"{name}_")), "")
+        if core:
+            return self._contraction(core, options)
         if self.name.startswith("attention_chain"):
             return self._attention_chain(compute_capability)
         if self.name.startswith("attention"):
             return self._attention_operator(compute_capability)
-        if self.name in ("max_pool2d", "avg_pool2d"):
+        if self.name.startswith(("max_pool", "avg_pool")):
             return pool_graph(root), [root.args[0]]
         if self.name == "softmax":
             return softmax_graph(root), [root.args[0]]
@@ -105,12 +113,9 @@ class _Reader:
             return norm_graph(root), list(root.args)
         raise CodegenError(f"'{self.name}' is no pattern of cudnn", value=self.name)
 
-    def _contraction(self, options: CudnnOptions) -> tuple[Graph, list[relax.Expr]]:
-        parts = self.name.split("_")
-        core, derive = {
-            "conv2d": ("relax.nn.conv2d", conv2d_graph),
-            "matmul": ("relax.matmul", matmul_graph),
-        }[parts[0]]
+    def _contraction(self, name: str, options: CudnnOptions) -> tuple[Graph, list[relax.Expr]]:
+        parts = self.name.removeprefix(name).split("_")
+        core, derive = _CONTRACTIONS[name]
         activation = activation_of(self.root)
         stages = {"activation": activation, "residual": "add" in parts, "bias": "bias" in parts}
         call, joined = self.composite.take_apart(core, [s for s, on in stages.items() if on])

@@ -21,10 +21,11 @@ from collage.backends.cudnn.attention import (
     attention_of_chain,
     attention_of_operator,
 )
-from collage.backends.cudnn.contraction import conv2d_graph, matmul_graph
+from collage.backends.cudnn.convolution import CONVOLUTIONS, convolution_graph
 from collage.backends.cudnn.epilogue import Epilogue, activation_of
 from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.problem import Graph
+from collage.backends.cudnn.product import matmul_graph
 from collage.backends.cudnn.single import norm_graph, pool_graph, softmax_graph
 from collage.backends.relax.patterns import (
     Chain,
@@ -36,6 +37,7 @@ from collage.backends.relax.patterns import (
     with_bias,
     with_residual,
 )
+from collage.backends.relax.pooling import SPATIAL
 from collage.backends.relax.static_shape import static_shape
 
 ACTIVATIONS = ("sigmoid", "tanh", "gelu", "gelu_tanh", "silu", "clip", "relu")
@@ -56,7 +58,7 @@ def pattern_table(options: CudnnOptions, compute_capability: int) -> list[Patter
     return [
         *_single(),
         *_matmul(options),
-        *_conv2d(options),
+        *(triple for name in CONVOLUTIONS for triple in _convolution(name, options)),
         *_attention_chain(compute_capability),
         *_attention_operator(compute_capability),
     ]
@@ -76,8 +78,7 @@ def _root(match: Match) -> relax.Call:
 
 def _single() -> Iterator[PatternTriple]:
     for name, operands, derive in (
-        ("max_pool2d", 1, pool_graph),
-        ("avg_pool2d", 1, pool_graph),
+        *((f"{kind}_pool{rank}d", 1, pool_graph) for kind in ("max", "avg") for rank in SPATIAL),
         ("softmax", 1, softmax_graph),
         ("layer_norm", 3, norm_graph),
         ("rms_norm", 2, norm_graph),
@@ -105,22 +106,22 @@ def _matmul(options: CudnnOptions) -> Iterator[PatternTriple]:
         yield _triple(f"matmul_bias_{activation}", chain, check)
 
 
-def _conv2d(options: CudnnOptions) -> Iterator[PatternTriple]:
-    check = _contraction(conv2d_graph, options)
-    base = operator("relax.nn.conv2d", 2)
-    yield _triple("conv2d", base, check)
+def _convolution(name: str, options: CudnnOptions) -> Iterator[PatternTriple]:
+    check = _contraction(convolution_graph, options)
+    base = operator(f"relax.nn.{name}", 2)
+    yield _triple(name, base, check)
     for activation in ACTIVATIONS:
-        yield _triple(f"conv2d_{activation}", with_activation(base, activation), check)
-    yield _triple("conv2d_add", with_residual(base), residual_same_shape, check)
-    yield _triple("conv2d_bias", with_bias(base), check)
+        yield _triple(f"{name}_{activation}", with_activation(base, activation), check)
+    yield _triple(f"{name}_add", with_residual(base), residual_same_shape, check)
+    yield _triple(f"{name}_bias", with_bias(base), check)
     for activation in ACTIVATIONS:
         chain = with_activation(with_bias(base), activation)
-        yield _triple(f"conv2d_bias_{activation}", chain, check)
+        yield _triple(f"{name}_bias_{activation}", chain, check)
     added = with_residual(with_bias(base))
-    yield _triple("conv2d_bias_add", added, residual_same_shape, check)
+    yield _triple(f"{name}_bias_add", added, residual_same_shape, check)
     for activation in _AFTER_RESIDUAL:
         chain = with_activation(added, activation)
-        yield _triple(f"conv2d_bias_add_{activation}", chain, residual_same_shape, check)
+        yield _triple(f"{name}_bias_add_{activation}", chain, residual_same_shape, check)
 
 
 def _contraction(

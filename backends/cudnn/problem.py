@@ -27,6 +27,7 @@ class Kind(enum.Enum):
     """An operation; the values are the names of ``collage_cudnn_kind`` without their prefix."""
 
     CONV = "CONV"
+    CONV_DGRAD = "CONV_DGRAD"
     MATMUL = "MATMUL"
     ADD = "ADD"
     RELU = "RELU"

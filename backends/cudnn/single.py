@@ -8,18 +8,15 @@ from tvm import relax
 
 from collage.backends.contract.errors import UnsupportedProblemError
 from collage.backends.cudnn.epilogue import same_dtype
-from collage.backends.cudnn.problem import (
-    Graph,
-    GraphBuilder,
-    Kind,
-)
-from collage.backends.relax.pooling import PoolPadding
+from collage.backends.cudnn.problem import Graph, GraphBuilder, Kind
+from collage.backends.cudnn.spatial import per_axis, plane_view
+from collage.backends.relax.pooling import SPATIAL, PoolPadding
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.relax.strided_views import View
 
 
 def pool_graph(call: relax.Call) -> Graph:
-    """A ``max_pool2d`` or ``avg_pool2d``. Slots: data, result.
+    """A ``max_pool`` or ``avg_pool`` of any rank. Slots: data, result.
 
     Raises
     ------
@@ -27,17 +24,18 @@ def pool_graph(call: relax.Call) -> Graph:
         When cuDNN's resampling cannot run it.
     """
     attrs = call.attrs
+    space = SPATIAL[len(attrs.pool_size)]
     layout, out_layout = str(attrs.layout), str(attrs.out_layout or attrs.layout)
-    if layout not in ("NHWC", "NCHW") or out_layout != layout:
-        raise UnsupportedProblemError(f"layout {layout} to {out_layout}; only NHWC and NCHW")
+    layouts = (f"N{space}C", f"NC{space}")
+    if layout not in layouts or out_layout != layout:
+        raise UnsupportedProblemError(
+            f"layout {layout} to {out_layout}; only {' and '.join(layouts)}"
+        )
     dtype = same_dtype(call.args[0], call)
     if dtype == "bfloat16":
         # Seen with 9.19 on an H200: large errors and NaN, where float16 and float32 are right.
         raise UnsupportedProblemError("cuDNN's pooling computes wrong results in bfloat16")
-    axes = [layout.index(axis) for axis in "NCHW"]
-    x, y = (
-        View.dense(static_shape(expr, "a tensor")).permuted(axes) for expr in (call.args[0], call)
-    )
+    x, y = (plane_view(static_shape(e, "a tensor"), layout, "NC") for e in (call.args[0], call))
     if any(int(step) != 1 for step in attrs.dilation):
         raise UnsupportedProblemError(f"dilation {list(attrs.dilation)} is not supported")
     window, strides = ([int(n) for n in steps] for steps in (attrs.pool_size, attrs.strides))
@@ -45,7 +43,7 @@ def pool_graph(call: relax.Call) -> Graph:
     padding = [*given.before, *given.after]
     if any(width >= size for width, size in zip(padding, window * 2, strict=True)):
         raise UnsupportedProblemError(f"padding {padding} is as wide as the window {window}")
-    if str(call.op.name) == "relax.nn.max_pool2d":
+    if str(call.op.name).startswith("relax.nn.max_pool"):
         kind = Kind.MAX_POOL
     elif attrs.count_include_pad:
         kind = Kind.AVG_POOL_INCLUDE_PADDING
@@ -58,7 +56,7 @@ def pool_graph(call: relax.Call) -> Graph:
     # With ceil mode the last window may; what is there counts as little as padding does.
     after = [max(pair) for pair in zip(given.reached, given.after, strict=True)]
     builder = GraphBuilder(dtype)
-    ints = [*window, *strides, *given.before, *after]
+    ints = per_axis((window, 1), (strides, 1), (given.before, 0), (after, 0))
     builder.apply(kind, (builder.input(x),), y, ints)
     return builder.finish()
 

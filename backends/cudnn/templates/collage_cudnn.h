@@ -1,7 +1,7 @@
 /* What a cuDNN partition is, as plain data: the generated files define it, the runtime reads it.
  *
  * A graph is a list of tensors and of operations on them, as cuDNN's graph API has them: extents
- * in cuDNN's order (batch, channels, height, width), memory layout by strides. The operations that
+ * in cuDNN's order (batch, channels, [depth,] height, width), memory layout by strides. The operations that
  * make an operation's inputs come before it. Where cuDNN cannot run all of them as one, they are
  * split after the first: a virtual tensor between the parts then lies in the workspace.
  */
@@ -19,7 +19,7 @@ extern "C" {
 enum {
   COLLAGE_CUDNN_MAX_RANK = 5,
   COLLAGE_CUDNN_MAX_INPUTS = 4,
-  COLLAGE_CUDNN_MAX_INTS = 8,
+  COLLAGE_CUDNN_MAX_INTS = 12,
   COLLAGE_CUDNN_MAX_FLOATS = 2,
   COLLAGE_CUDNN_MAX_SLOTS = 8,
   COLLAGE_CUDNN_MAX_DEVICES = 16,
@@ -32,8 +32,10 @@ typedef enum {
 } collage_cudnn_dtype;
 
 typedef enum {
-  /* x, w. ints: padding before (2), padding after (2), strides (2), dilation (2). */
+  /* x, w. ints, each per spatial dimension: padding before, padding after, strides, dilation. */
   COLLAGE_CUDNN_CONV,
+  /* The gradient of its data, which is a transposed convolution: y, w, and ints as above. */
+  COLLAGE_CUDNN_CONV_DGRAD,
   /* a (batch, m, k), b (batch, k, n). */
   COLLAGE_CUDNN_MATMUL,
   COLLAGE_CUDNN_ADD,
@@ -44,7 +46,7 @@ typedef enum {
   COLLAGE_CUDNN_SILU,
   COLLAGE_CUDNN_GELU,
   COLLAGE_CUDNN_GELU_TANH,
-  /* x. ints: window (2), strides (2), padding before (2), padding after (2). */
+  /* x. ints, each per spatial dimension: window, strides, padding before, padding after. */
   COLLAGE_CUDNN_MAX_POOL,
   COLLAGE_CUDNN_AVG_POOL_INCLUDE_PADDING,
   COLLAGE_CUDNN_AVG_POOL_EXCLUDE_PADDING,

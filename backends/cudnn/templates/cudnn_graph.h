@@ -57,15 +57,14 @@ size_t num_bytes(const collage_cudnn_tensor& tensor) {
   return bytes;
 }
 
-std::vector<int64_t> first_two(const int64_t* values) { return {values[0], values[1]}; }
 
 bool is_attention(const collage_cudnn_operation& operation) {
   return operation.kind == COLLAGE_CUDNN_ATTENTION;
 }
 
 bool multiplies(const collage_cudnn_operation& operation) {
-  return operation.kind == COLLAGE_CUDNN_CONV || operation.kind == COLLAGE_CUDNN_MATMUL ||
-         is_attention(operation);
+  return operation.kind == COLLAGE_CUDNN_CONV || operation.kind == COLLAGE_CUDNN_CONV_DGRAD ||
+         operation.kind == COLLAGE_CUDNN_MATMUL || is_attention(operation);
 }
 
 /* Operations `first` up to `last` of a graph, as one graph of cuDNN's. Tensor n has uid n + 1. */
@@ -214,12 +213,9 @@ class PlanGraph : public graph::Graph {
                   bool composite) {
     switch (operation.kind) {
       case COLLAGE_CUDNN_CONV:
-        return conv_fprop(in[0], in[1],
-                          graph::Conv_fprop_attributes()
-                              .set_pre_padding(first_two(operation.ints))
-                              .set_post_padding(first_two(operation.ints + 2))
-                              .set_stride(first_two(operation.ints + 4))
-                              .set_dilation(first_two(operation.ints + 6)));
+        return conv_fprop(in[0], in[1], convolution<graph::Conv_fprop_attributes>(operation));
+      case COLLAGE_CUDNN_CONV_DGRAD:
+        return conv_dgrad(in[0], in[1], convolution<graph::Conv_dgrad_attributes>(operation));
       case COLLAGE_CUDNN_MATMUL:
         return matmul(in[0], in[1], graph::Matmul_attributes());
       case COLLAGE_CUDNN_ADD:
@@ -273,6 +269,21 @@ class PlanGraph : public graph::Graph {
     }
   }
 
+  /* The n-th attribute that has one integer per spatial dimension. */
+  std::vector<int64_t> per_axis(const collage_cudnn_operation& operation, int n) const {
+    const int axes = source_.tensors[operation.inputs[0]].rank - 2;
+    const int64_t* first = operation.ints + n * axes;
+    return {first, first + axes};
+  }
+
+  template <typename Attributes>
+  Attributes convolution(const collage_cudnn_operation& operation) const {
+    Attributes attributes;
+    attributes.set_pre_padding(per_axis(operation, 0)).set_post_padding(per_axis(operation, 1));
+    attributes.set_stride(per_axis(operation, 2)).set_dilation(per_axis(operation, 3));
+    return attributes;
+  }
+
   TensorPtr unary(const TensorPtr& x, PointwiseMode_t mode) {
     return pointwise(x, graph::Pointwise_attributes().set_mode(mode));
   }
@@ -283,10 +294,10 @@ class PlanGraph : public graph::Graph {
                            .set_resampling_mode(mode)
                            .set_padding_mode(padding)
                            .set_generate_index(false)
-                           .set_window(first_two(operation.ints))
-                           .set_stride(first_two(operation.ints + 2))
-                           .set_pre_padding(first_two(operation.ints + 4))
-                           .set_post_padding(first_two(operation.ints + 6)))[0];
+                           .set_window(per_axis(operation, 0))
+                           .set_stride(per_axis(operation, 1))
+                           .set_pre_padding(per_axis(operation, 2))
+                           .set_post_padding(per_axis(operation, 3)))[0];
   }
 
   TensorPtr attention(const collage_cudnn_operation& operation, const std::vector<TensorPtr>& in,

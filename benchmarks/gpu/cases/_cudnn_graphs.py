@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,14 +11,10 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
+from collage.backends.relax.pooling import SPATIAL
 from collage.testing.graphs import Emit, constant, graph
 
 HEADS_FIRST = [0, 2, 1, 3]
-LAYOUTS = {
-    "NHWC": {"data_layout": "NHWC", "kernel_layout": "OHWI", "out_layout": "NHWC"},
-    "NCHW": {"data_layout": "NCHW", "kernel_layout": "OIHW", "out_layout": "NCHW"},
-}
-
 ACTIVATIONS: dict[str, Callable[[relax.Expr], relax.Expr]] = {
     "relu": op.nn.relu,
     "clip": lambda x: op.clip(x, 0, 2),
@@ -31,42 +28,61 @@ ACTIVATIONS: dict[str, Callable[[relax.Expr], relax.Expr]] = {
 
 
 def convolution(
-    data: tuple[int, int, int, int],
-    filters: tuple[int, int, int],
+    data: Sequence[int],
+    filters: Sequence[int],
     epilogue: Sequence[str],
     dtype: str,
     *,
-    layout: str = "NHWC",
+    channels_last: bool = True,
+    transposed: bool = False,
     groups: int = 1,
     **attrs: Any,
 ) -> tvm.IRModule:
-    """A convolution with seeded weights and what follows it.
+    """A convolution of any rank or its transpose, with seeded weights, and what follows it.
 
     Parameters
     ----------
-    data : tuple of int
-        Batch, channels, height, width, whatever the layout.
-    filters : tuple of int
-        Output channels, height, width.
+    data : sequence of int
+        Batch, channels, spatial extents, whatever the layout.
+    filters : sequence of int
+        Output channels, spatial extents.
     epilogue : sequence of str
         Of ``bias``, ``add`` (a second input) and an activation, in their order.
+    channels_last : bool
+        The layout, of data and weights.
+    transposed : bool
+        Whether it is the gradient of a convolution's data.
+    groups : int
+        Of channels.
+    **attrs
+        Of the operator.
     """
-    channels = data[1]
-    k, r, s = filters
-    taps = r * s * channels // groups
-    rng = np.random.default_rng([*data, *filters, groups])
-    extents = dict(zip("NCHW", data, strict=True))
-    weights = dict(zip("OIHW", (k, channels // groups, r, s), strict=True))
-    attrs = {**attrs, **LAYOUTS[layout]}
+    space = SPATIAL[len(data) - 2]
+    layout = f"N{space}C" if channels_last else f"NC{space}"
+    outer, inner = "IO" if transposed else "OI"
+    given, made = data[1], filters[0]
+    channels = {outer: given if transposed else made}
+    channels[inner] = (made if transposed else given) // groups
+    rng = np.random.default_rng([*data, *filters, groups, transposed])
+    extents = dict(zip(f"NC{space}", data, strict=True))
+    weights = {**channels, **dict(zip(space, filters[1:], strict=True))}
+    kernel_layout = f"{outer}{space}{inner}" if channels_last else f"{outer}{inner}{space}"
+    shape = [weights[axis] for axis in kernel_layout]
+    # As many products as go into a value, on average.
+    strides = np.broadcast_to(attrs.get("strides", 1), len(space))
+    taps = math.prod(filters[1:]) * given / groups / (math.prod(strides) if transposed else 1)
+    make = getattr(op.nn, f"conv{len(space)}d{'_transpose' * transposed}")
+    layouts = {"data_layout": layout, "kernel_layout": kernel_layout, "out_layout": layout}
+
+    def convolve(x: relax.Expr, kernel: relax.Expr) -> relax.Expr:
+        return make(x, kernel, groups=groups, **attrs, **layouts)
 
     def body(emit: Emit, x: relax.Expr, *others: relax.Expr) -> relax.Expr:
-        shape = [weights[axis] for axis in attrs["kernel_layout"]]
-        kernel = constant(*shape, rng=rng, scale=taps**-0.5, dtype=dtype)
-        y: relax.Expr = op.nn.conv2d(x, kernel, groups=groups, **attrs)
+        y = convolve(x, constant(*shape, rng=rng, scale=taps**-0.5, dtype=dtype))
         for word in epilogue:
             y = y if isinstance(y, relax.Var) else emit(y)
             if word == "bias":
-                bias = [k if axis == "C" else 1 for axis in layout]
+                bias = [made if axis == "C" else 1 for axis in layout]
                 y = op.add(y, constant(*bias, rng=rng, dtype=dtype))
             elif word == "add":
                 y = op.add(y, others[0])
@@ -76,18 +92,10 @@ def convolution(
 
     shapes = [[extents[axis] for axis in layout]]
     if "add" in epilogue:
-        shapes.append(_convolution_shape(shapes[0], weights, groups, dtype, attrs))
+        x, w = (relax.Var("x", relax.TensorType(given, dtype)) for given in (shapes[0], shape))
+        call = relax.BlockBuilder().normalize(convolve(x, w))
+        shapes.append([int(extent) for extent in call.ty.shape])
     return graph(shapes, body, dtype)
-
-
-def _convolution_shape(
-    data: Sequence[int], weights: dict[str, int], groups: int, dtype: str, attrs: dict[str, Any]
-) -> list[int]:
-    x = relax.Var("x", relax.TensorType(data, dtype))
-    shape = [weights[axis] for axis in attrs["kernel_layout"]]
-    w = relax.Var("w", relax.TensorType(shape, dtype))
-    call = relax.BlockBuilder().normalize(op.nn.conv2d(x, w, groups=groups, **attrs))
-    return [int(extent) for extent in call.ty.shape]
 
 
 def product(
@@ -117,10 +125,12 @@ def product(
 
 
 def pool(
-    kind: str, data: Sequence[int], dtype: str, *, layout: str = "NHWC", **attrs: Any
+    kind: str, data: Sequence[int], dtype: str, *, channels_last: bool = True, **attrs: Any
 ) -> tvm.IRModule:
-    """A pool of data in its layout."""
+    """A pool of data in its layout, of any rank."""
     make = getattr(op.nn, kind)
+    space = SPATIAL[len(data) - 2]
+    layout = f"N{space}C" if channels_last else f"NC{space}"
     return graph([data], lambda _, x: make(x, layout=layout, out_layout=layout, **attrs), dtype)
 
 

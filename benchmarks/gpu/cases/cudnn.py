@@ -9,8 +9,8 @@ import tvm
 from tvm.relax import op
 
 from benchmarks.gpu.cases._case import CudaCase
+from benchmarks.gpu.cases._cudnn_case import EPILOGUES, RTOL, cudnn_case, dtype_of, rtol_of
 from benchmarks.gpu.cases._cudnn_graphs import (
-    ACTIVATIONS,
     attention,
     chain,
     convolution,
@@ -20,59 +20,28 @@ from benchmarks.gpu.cases._cudnn_graphs import (
 )
 from collage.testing.graphs import graph
 
-RTOL = {"float16": 4e-3, "bfloat16": 1.6e-2, "float32": 2e-5}
-"""The result is rounded to 11, 8 and 24 bits, a split graph's inner value once more."""
 TF32_RTOL = 3e-3
 """Operands are rounded to 11 bits."""
-GELU_RTOL = 6e-3
-"""cuDNN's float16 GELU, besides the rounding."""
 
 
 def cases() -> list[CudaCase]:
     """All cases."""
-    return [*_convolutions(), *_products(), *_single(), *_attention(), *_chains()]
-
-
-def _case(
-    pattern: str,
-    dtype: str,
-    what: str,
-    module: tvm.IRModule,
-    rtol: float | None = None,
-    **options: Any,
-) -> CudaCase:
-    name = f"{pattern}-{dtype}-{what}"
-    return CudaCase(name, "cudnn", f"cudnn.{pattern}", module, options, rtol or RTOL[dtype])
-
-
-def _dtype(number: int) -> str:
-    return ("float16", "bfloat16", "float32")[number % 3]
-
-
-def _rtol(epilogue: Sequence[str], dtype: str) -> float:
-    gelu = any(word.startswith("gelu") for word in epilogue)
-    return max(RTOL[dtype], GELU_RTOL) if gelu and dtype != "float32" else RTOL[dtype]
-
-
-def _epilogues() -> list[tuple[str, ...]]:
     return [
-        (),
-        ("add",),
-        ("bias",),
-        ("bias", "add"),
-        *((activation,) for activation in ACTIVATIONS),
-        *(("bias", activation) for activation in ACTIVATIONS),
-        *(("bias", "add", activation) for activation in ("relu", "clip", "silu")),
+        *_convolutions(),
+        *_products(),
+        *_single(),
+        *_attention(),
+        *_chains(),
     ]
 
 
 def _convolutions() -> list[CudaCase]:
     made = []
-    for number, epilogue in enumerate(_epilogues()):
+    for number, epilogue in enumerate(EPILOGUES):
         name = "_".join(("conv2d", *epilogue))
-        dtype = _dtype(number)
+        dtype = dtype_of(number)
         module = convolution((2, 32, 9, 7), (64, 3, 3), epilogue, dtype, padding=1)
-        made.append(_case(name, dtype, "2x32x9x7-64x3x3", module, _rtol(epilogue, dtype)))
+        made.append(cudnn_case(name, dtype, "2x32x9x7-64x3x3", module, rtol_of(epilogue, dtype)))
     biased = ("bias", "relu")
     residual = ("bias", "add", "relu")
     shapes: list[tuple[str, str, Sequence[str], tvm.IRModule]] = []
@@ -81,8 +50,8 @@ def _convolutions() -> list[CudaCase]:
         what: str,
         dtype: str,
         epilogue: Sequence[str],
-        data: tuple[int, int, int, int],
-        filters: tuple[int, int, int],
+        data: Sequence[int],
+        filters: Sequence[int],
         **attrs: Any,
     ) -> None:
         module = convolution(data, filters, epilogue, dtype, **attrs)
@@ -102,38 +71,38 @@ def _convolutions() -> list[CudaCase]:
     add("odd-channels", "float16", biased, (2, 7, 9, 9), (13, 3, 3), padding=1)
     add("odd-channels", "float32", residual, (2, 7, 9, 9), (13, 3, 3), padding=1)
     for dtype in ("float16", "float32"):
-        add("nchw", dtype, biased, (2, 32, 9, 7), (64, 3, 3), padding=1, layout="NCHW")
+        add("nchw", dtype, biased, (2, 32, 9, 7), (64, 3, 3), padding=1, channels_last=False)
     made += [
-        _case("_".join(("conv2d", *epilogue)), dtype, what, module)
+        cudnn_case("_".join(("conv2d", *epilogue)), dtype, what, module)
         for what, dtype, epilogue, module in shapes
     ]
     tf32 = convolution((2, 64, 14, 14), (64, 3, 3), biased, "float32", padding=1)
     half = convolution((2, 64, 14, 14), (64, 3, 3), residual, "float16", padding=1)
     return [
         *made,
-        _case("conv2d_bias_relu", "float32", "tf32", tf32, TF32_RTOL, allow_tf32=True),
-        _case("conv2d_bias_add_relu", "float16", "measured", half, algorithm="measured"),
-        _case("conv2d_bias_add_relu", "float16", "no-workspace", half, workspace_limit=0),
+        cudnn_case("conv2d_bias_relu", "float32", "tf32", tf32, TF32_RTOL, allow_tf32=True),
+        cudnn_case("conv2d_bias_add_relu", "float16", "measured", half, algorithm="measured"),
+        cudnn_case("conv2d_bias_add_relu", "float16", "no-workspace", half, workspace_limit=0),
     ]
 
 
 def _products() -> list[CudaCase]:
     made = []
     # There is no pattern of a bare product with a clip.
-    without_residual = [e for e in _epilogues() if "add" not in e and e != ("clip",)]
+    without_residual = [e for e in EPILOGUES if "add" not in e and e != ("clip",)]
     for number, epilogue in enumerate(without_residual):
         name = "_".join(("matmul", *epilogue))
         dtype = ("float16", "bfloat16")[number % 2]
         module = product((2, 24, 64), (64, 96), epilogue, dtype)
-        made.append(_case(name, dtype, "2x24x64x96", module, _rtol(epilogue, dtype)))
+        made.append(cudnn_case(name, dtype, "2x24x64x96", module, rtol_of(epilogue, dtype)))
     batched = product((6, 33, 40), (6, 40, 24), (), "float16", constant_right=False)
     tf32 = product((48, 64), (64, 96), ("bias",), "float32")
     odd = product((3, 65), (65, 97), ("bias", "relu"), "float16")
     return [
         *made,
-        _case("matmul_bias_relu", "float16", "3x65x97", odd),
-        _case("matmul", "float16", "batched", batched),
-        _case("matmul_bias", "float32", "tf32", tf32, TF32_RTOL, allow_tf32=True),
+        cudnn_case("matmul_bias_relu", "float16", "3x65x97", odd),
+        cudnn_case("matmul", "float16", "batched", batched),
+        cudnn_case("matmul_bias", "float32", "tf32", tf32, TF32_RTOL, allow_tf32=True),
     ]
 
 
@@ -149,11 +118,11 @@ def _single() -> list[CudaCase]:
             if dtype == "bfloat16":
                 continue
             what = "2x15x13x32" + ("-include" if "count_include_pad" in attrs else "")
-            made.append(_case(kind, dtype, what, pool(kind, (2, 15, 13, 32), dtype, **attrs)))
+            made.append(cudnn_case(kind, dtype, what, pool(kind, (2, 15, 13, 32), dtype, **attrs)))
         softmax = graph([(2, 12, 17, 128)], lambda _, x: op.nn.softmax(x, axis=-1), dtype)
-        made.append(_case("softmax", dtype, "2x12x17x128", softmax))
+        made.append(cudnn_case("softmax", dtype, "2x12x17x128", softmax))
         for kind in ("layer_norm", "rms_norm"):
-            made.append(_case(kind, dtype, "2x17x768", norm(kind, (2, 17, 768), dtype)))
+            made.append(cudnn_case(kind, dtype, "2x17x768", norm(kind, (2, 17, 768), dtype)))
     odd = graph([(3, 77)], lambda _, x: op.nn.softmax(x, axis=-1), "float16")
     two_axes = norm("layer_norm", (4, 8, 64), "float16", [1, 2])
     global_pool = pool("avg_pool2d", (2, 7, 7, 64), "float16", pool_size=7)
@@ -161,18 +130,18 @@ def _single() -> list[CudaCase]:
     return [
         *made,
         *(
-            _case(kind, dtype, what, pool(kind, data, dtype, layout=layout, **ceil))
+            cudnn_case(kind, dtype, what, pool(kind, data, dtype, channels_last=last, **ceil))
             for kind in ("max_pool2d", "avg_pool2d")
-            for what, layout, data, dtype in (
-                ("ceil", "NHWC", (2, 16, 14, 32), "float16"),
-                ("ceil-odd", "NHWC", (1, 16, 14, 7), "float16"),
-                ("ceil-nchw", "NCHW", (2, 6, 16, 14), "float32"),
+            for what, last, data, dtype in (
+                ("ceil", True, (2, 16, 14, 32), "float16"),
+                ("ceil-odd", True, (1, 16, 14, 7), "float16"),
+                ("ceil-nchw", False, (2, 6, 16, 14), "float32"),
             )
         ),
-        _case("softmax", "float16", "3x77", odd),
-        _case("avg_pool2d", "float16", "global", global_pool),
-        _case("layer_norm", "float16", "two-axes", two_axes),
-        _case("layer_norm", "float32", "5x100", norm("layer_norm", (5, 100), "float32")),
+        cudnn_case("softmax", "float16", "3x77", odd),
+        cudnn_case("avg_pool2d", "float16", "global", global_pool),
+        cudnn_case("layer_norm", "float16", "two-axes", two_axes),
+        cudnn_case("layer_norm", "float32", "5x100", norm("layer_norm", (5, 100), "float32")),
     ]
 
 
@@ -186,19 +155,19 @@ def _attention() -> list[CudaCase]:
         dtype = (half, brain)[(number >> 1) % 2]
         bias = (2, 4, 64, 64) if biased else None
         module = attention(small, dtype, bias=bias, permuted=permuted, out=out)
-        made.append(_case(name, dtype, "2x4x64x64", module))
+        made.append(cudnn_case(name, dtype, "2x4x64x64", module))
     causal = attention((1, 12, 128, 128, 64), half, causal_mask="TopLeft")
     odd = (2, 3, 50, 77)
     bottom_right = attention((1, 4, 32, 96, 64), half, causal_mask="BottomRight")
     return [
         *made,
-        _case("attention", half, "causal", causal),
-        _case("attention", half, "bottom-right", bottom_right),
-        _case("attention", brain, "odd", attention((3, 3, 77, 101, 40), brain, scale=0.3)),
-        _case("attention", half, "wide", attention((1, 2, 128, 128, 128), half)),
-        _case("attention_bias", half, "shared", attention(small, half, bias=(1, 1, 64, 64))),
-        _case("attention_bias", half, "per-key", attention(small, half, bias=(2, 1, 1, 64))),
-        _case("attention_bias", brain, "odd", attention((2, 3, 50, 77, 64), brain, bias=odd)),
+        cudnn_case("attention", half, "causal", causal),
+        cudnn_case("attention", half, "bottom-right", bottom_right),
+        cudnn_case("attention", brain, "odd", attention((3, 3, 77, 101, 40), brain, scale=0.3)),
+        cudnn_case("attention", half, "wide", attention((1, 2, 128, 128, 128), half)),
+        cudnn_case("attention_bias", half, "shared", attention(small, half, bias=(1, 1, 64, 64))),
+        cudnn_case("attention_bias", half, "per-key", attention(small, half, bias=(2, 1, 1, 64))),
+        cudnn_case("attention_bias", brain, "odd", attention((2, 3, 50, 77, 64), brain, bias=odd)),
     ]
 
 
@@ -219,5 +188,5 @@ def _chains() -> list[CudaCase]:
             permuted=permuted,
             out=out,
         )
-        made.append(_case(name, dtype, "2x4x64x32", module))
+        made.append(cudnn_case(name, dtype, "2x4x64x32", module))
     return made

@@ -18,6 +18,7 @@ from collage.backends.cudnn.problem import Graph, Kind, Operation
 from collage.backends.relax.strided_views import View
 
 Array = NDArray[np.float64]
+Shape = tuple[int, ...]
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -42,8 +43,11 @@ def run(graph: Graph, inputs: Sequence[Array]) -> Array:
             values[index] = _seen(inputs[tensor.slot], tensor.view)
     for operation in graph.operations:
         operands = [values[index] for index in operation.inputs]
-        result = _COMPUTE[operation.kind](operation, operands)
         dims = graph.tensors[operation.output].view.shape
+        if operation.kind is Kind.CONV_DGRAD:
+            result = _convolution_gradient(operation, operands, dims)
+        else:
+            result = _COMPUTE[operation.kind](operation, operands)
         assert result.shape == dims, f"{operation.kind}: {result.shape}, described as {dims}"
         values[operation.output] = result
     output = graph.slot_tensor(graph.num_slots - 1)
@@ -62,44 +66,71 @@ def _seen(memory: Array, view: View) -> Array:
 
 def _convolution(operation: Operation, operands: list[Array]) -> Array:
     x, w = operands
-    before, after, strides, dilation = np.reshape(operation.ints, (4, 2))
-    x = np.pad(x, [(0, 0), (0, 0), (before[0], after[0]), (before[1], after[1])])
+    rank = x.ndim - 2
+    before, after, strides, dilation = np.reshape(operation.ints, (4, rank))
+    x = np.pad(x, [(0, 0), (0, 0), *zip(before, after, strict=True)])
     filters, per_group, *kernel = w.shape
     groups = x.shape[1] // per_group
     sizes = [
         (x.shape[2 + axis] - dilation[axis] * (kernel[axis] - 1) - 1) // strides[axis] + 1
-        for axis in range(2)
+        for axis in range(rank)
     ]
     out = np.zeros((x.shape[0], filters, *sizes))
-    for f, (i, j) in itertools.product(range(filters), np.ndindex(*kernel)):
+    for f, position in itertools.product(range(filters), np.ndindex(*kernel)):
         first = f // (filters // groups) * per_group
-        rows = slice(i * dilation[0], i * dilation[0] + (sizes[0] - 1) * strides[0] + 1, strides[0])
-        columns = slice(
-            j * dilation[1], j * dilation[1] + (sizes[1] - 1) * strides[1] + 1, strides[1]
-        )
-        taps = x[:, first : first + per_group, rows, columns]
-        out[:, f] += np.einsum("nchw,c->nhw", taps, w[f, :, i, j])
+        taps = x[:, first : first + per_group, *_places(position, sizes, strides, dilation)]
+        out[:, f] += np.einsum("nc...,c->n...", taps, w[f, :, *position])
     return out
+
+
+def _convolution_gradient(operation: Operation, operands: list[Array], result: Shape) -> Array:
+    """What each value of the result got from the convolution's, over all of its filters."""
+    y, w = operands
+    rank = y.ndim - 2
+    before, after, strides, dilation = np.reshape(operation.ints, (4, rank))
+    filters, per_group, *kernel = w.shape
+    padded = [n + b + a for n, b, a in zip(result[2:], before, after, strict=True)]
+    reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
+    places = [(n - r) // s + 1 for n, r, s in zip(padded, reach, strides, strict=True)]
+    assert tuple(places) == y.shape[2:], "the convolution has other places than there is data"
+    x = np.zeros((*result[:2], *padded))
+    groups = result[1] // per_group
+    for f, position in itertools.product(range(filters), np.ndindex(*kernel)):
+        first = f // (filters // groups) * per_group
+        added = np.einsum("n...,c->nc...", y[:, f], w[f, :, *position])
+        x[:, first : first + per_group, *_places(position, places, strides, dilation)] += added
+    return x[:, :, *(slice(b, b + n) for b, n in zip(before, result[2:], strict=True))]
+
+
+def _places(
+    position: Sequence[int], sizes: Sequence[int], strides: Array, dilation: Array
+) -> list[slice]:
+    """Where a tap of a kernel reads the padded data."""
+    return [
+        slice(p * d, p * d + (n - 1) * s + 1, s)
+        for p, n, s, d in zip(position, sizes, strides, dilation, strict=True)
+    ]
 
 
 def _pool(reduce: Callable[[Array, Array], Array], fill: float) -> Callable[..., Array]:
     def apply(operation: Operation, operands: list[Array]) -> Array:
-        window, strides, before, after = np.reshape(operation.ints, (4, 2))
-        widths = [(0, 0), (0, 0), (before[0], after[0]), (before[1], after[1])]
+        rank = operands[0].ndim - 2
+        window, strides, before, after = np.reshape(operation.ints, (4, rank))
+        widths = [(0, 0), (0, 0), *zip(before, after, strict=True)]
         x = np.pad(operands[0], widths, constant_values=fill)
         inside = np.pad(np.ones_like(operands[0]), widths)
-        sizes = [(x.shape[2 + a] - window[a]) // strides[a] + 1 for a in range(2)]
+        sizes = [(x.shape[2 + a] - window[a]) // strides[a] + 1 for a in range(rank)]
         out = np.zeros((*x.shape[:2], *sizes))
-        for i, j in np.ndindex(*sizes):
-            at = (
-                ...,
-                slice(i * strides[0], i * strides[0] + window[0]),
-                slice(j * strides[1], j * strides[1] + window[1]),
-            )
-            out[:, :, i, j] = reduce(x[at], inside[at])
+        for place in np.ndindex(*sizes):
+            at = (..., *(slice(p * s, p * s + w) for p, s, w in zip(place, strides, window)))  # noqa: B905
+            out[:, :, *place] = reduce(x[at], inside[at])
         return out
 
     return apply
+
+
+def _window(x: Array) -> Shape:
+    return tuple(range(2, x.ndim))
 
 
 def _softmax(x: Array) -> Array:
@@ -149,10 +180,10 @@ _COMPUTE: dict[Kind, Callable[[Operation, list[Array]], Array]] = {
     Kind.SILU: _unary(lambda x: x / (1 + np.exp(-x))),
     Kind.GELU: _unary(lambda x: 0.5 * x * (1 + _erf(x / math.sqrt(2)))),
     Kind.GELU_TANH: _unary(_gelu_tanh),
-    Kind.MAX_POOL: _pool(lambda x, _: x.max(axis=(-2, -1)), -np.inf),
-    Kind.AVG_POOL_INCLUDE_PADDING: _pool(lambda x, _: x.mean(axis=(-2, -1)), 0.0),
+    Kind.MAX_POOL: _pool(lambda x, _: x.max(axis=_window(x)), -np.inf),
+    Kind.AVG_POOL_INCLUDE_PADDING: _pool(lambda x, _: x.mean(axis=_window(x)), 0.0),
     Kind.AVG_POOL_EXCLUDE_PADDING: _pool(
-        lambda x, inside: x.sum(axis=(-2, -1)) / inside.sum(axis=(-2, -1)), 0.0
+        lambda x, inside: x.sum(axis=_window(x)) / inside.sum(axis=_window(x)), 0.0
     ),
     Kind.SOFTMAX: _unary(_softmax),
     Kind.LAYER_NORM: _layer_norm,

@@ -170,6 +170,27 @@ REFUSALS: list[tuple[str, Callable[[], tvm.IRModule], str]] = [
         lambda: pool("max_pool2d", (1, 9, 9, 8), "bfloat16", pool_size=2),
         "pooling computes wrong results in bfloat16",
     ),
+    (
+        "conv3d",
+        lambda: graph(
+            [(1, 8, 4, 9, 9)],
+            lambda _, x: op.nn.conv3d(
+                x, constant(16, 3, 3, 3, 8, dtype="float16"), kernel_layout="ODHWI"
+            ),
+            "float16",
+        ),
+        "layouts NCDHW, ODHWI to NCDHW; only NDHWC with ODHWI and NCDHW with OIDHW",
+    ),
+    (
+        "conv2d_transpose_bias",
+        lambda: convolution((1, 8, 9, 9), (1, 4, 4), ("bias",), "float16", transposed=True),
+        "a bias of a single value",
+    ),
+    (
+        "max_pool3d",
+        lambda: pool("max_pool3d", (1, 4, 9, 9, 8), "float16", pool_size=2, padding=2),
+        "padding [2, 2, 2, 2, 2, 2] is as wide as the window [2, 2, 2]",
+    ),
     ("softmax", softmax_of_mixed_axes, "axis 1 of (4, 8, 16) is not the last one"),
     ("layer_norm", uncentred_norm, "without scale or bias"),
     ("rms_norm", first_axis_norm, "normalized axes [0] of (4, 16) are not the last ones"),

@@ -32,9 +32,12 @@ def external_calls(mod: tvm.IRModule) -> Iterator[tuple[relax.Call, relax.Functi
                 yield call, mod[call.op]
 
 
-@pytest.mark.parametrize("name", case_names("cudnn"))
-def test_description_computes_what_the_operators_do(name: str) -> None:
-    case = case_of("cudnn", name)
+CASES = [(family, name) for family in ("cudnn", "cudnn_conv") for name in case_names(family)]
+
+
+@pytest.mark.parametrize(("family", "name"), CASES)
+def test_description_computes_what_the_operators_do(family: str, name: str) -> None:
+    case = case_of(family, name)
     rng = np.random.default_rng()
     main = case.module["main"]
     inputs = {}
@@ -61,8 +64,8 @@ def test_description_computes_what_the_operators_do(name: str) -> None:
     assert error < RTOL[str(main.params[0].ty.dtype)]
 
 
-def partition_of(name: str) -> Partition:
-    case = case_of("cudnn", name)
+def partition_of(name: str, family: str = "cudnn") -> Partition:
+    case = case_of(family, name)
     mod = lift_constants(partition_case(case, cuda_target()).module, {"cudnn"})
     (_, function), *_ = external_calls(mod)
     return read_partition(function, CudnnOptions(**case.options), 90)
@@ -90,6 +93,24 @@ def test_group_count_is_in_the_weights() -> None:
     graph = partition_of("conv2d_bias_clip-float16-depthwise").graph
     assert graph.slot_tensor(1).view.shape == (32, 1, 3, 3)
     assert graph.operations[-1].floats == (0.0, 2.0)
+
+
+def test_one_axis_is_a_plane_of_one_row() -> None:
+    graph = partition_of("conv1d_bias_relu-float16-causal", "cudnn_conv").graph
+    x, w = (graph.slot_tensor(slot).view for slot in (0, 1))
+    assert x == View((2, 64, 1, 80), (64 * 80, 1, 64 * 80, 64))
+    assert w == View((64, 64, 1, 3), (3 * 64, 1, 3 * 64, 64))
+    assert graph.operations[0].ints == (0, 8, 0, 0, 1, 1, 1, 4)
+
+
+def test_a_transposed_convolution_is_a_gradient() -> None:
+    """Its result is the data of a convolution whose weights have that one's filters first."""
+    graph = partition_of("conv2d_transpose_bias_relu-float16-grown", "cudnn_conv").graph
+    assert graph.operations[0].kind is Kind.CONV_DGRAD
+    assert graph.slot_tensor(1).view.shape == (32, 64, 3, 3)
+    assert graph.slot_tensor(3).view.shape == (2, 64, 16, 12)
+    # What output_padding adds fits in the stride: the padding stays even.
+    assert graph.operations[0].ints == (1, 1, 1, 1, 2, 2, 1, 1)
 
 
 def test_equal_work_is_the_same_graph() -> None:
