@@ -13,7 +13,7 @@ from collage.backends.cublas.problem import Problem
 from collage.backends.cublas.timer import Choice, Device, Timer, timer_library
 from collage.backends.storage import TuningRecord, TuningStage, TuningStore
 from collage.backends.toolchain.cuda_runtime import device_name
-from collage.backends.toolchain.cuda_toolkit import compute_capability, cudart
+from collage.backends.toolchain.cuda_toolkit import cudart
 
 SCHEMA = 1
 """Of this backend's records in the tuning store."""
@@ -77,18 +77,8 @@ class Tuner(TuningStage[Problem, Choice]):
     """
 
     def __init__(self, store: TuningStore, arch: str, version: int, timer: Timer | None) -> None:
-        super().__init__(store)
-        self._arch, self._version, self._timer = arch, version, timer
-
-    @property
-    def device(self) -> dict[str, Any] | None:
-        if self._timer is None:
-            return self.store.device_elsewhere(compute_capability(self._arch))
-        return asdict(self._timer.device)
-
-    @property
-    def can_measure(self) -> bool:
-        return self._timer is not None
+        super().__init__(store, arch, None if timer is None else asdict(timer.device))
+        self._version, self._timer = version, timer
 
     def key(self, question: Problem) -> dict[str, Any]:
         return choice_key(question, self._version)

@@ -33,7 +33,6 @@ from collage.backends.cudnn.problem import Graph
 from collage.backends.devices import CUDA
 from collage.backends.storage import TuningRecord, TuningStage, TuningStore, exclusive
 from collage.backends.toolchain import cuda_toolkit, native
-from collage.backends.toolchain.cuda_runtime import device_name
 
 SCHEMA = 1
 """Of this backend's records in the tuning store."""
@@ -123,22 +122,12 @@ class Planning(TuningStage[Graph, Plan]):
         installation: Installation,
         context: BuildContext,
     ) -> None:
-        super().__init__(store)
+        arch = f"sm_{compute_capability}"
+        super().__init__(store, arch, CUDA.facts(arch))
         self._table, self._options, self._installation = table, options, installation
         self._capability, self._context = compute_capability, context
-        self._name = device_name(f"sm_{compute_capability}")
         # Heuristics take no time: from the same graph they make the same plan again.
         self.replay_must_know = options.algorithm == "measured"
-
-    @property
-    def device(self) -> dict[str, Any] | None:
-        if self._name is None:
-            return self.store.device_elsewhere(self._capability)
-        return {"name": self._name, "compute_capability": self._capability}
-
-    @property
-    def can_measure(self) -> bool:
-        return self._name is not None
 
     def key(self, question: Graph) -> dict[str, Any]:
         return {

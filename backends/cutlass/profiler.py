@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from queue import Queue
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,6 @@ from collage.backends.toolchain.child_process import (
     ChildProcess,
     ChildTimeoutError,
 )
-from collage.backends.toolchain.cuda_runtime import device_name
 from collage.backends.toolchain.cuda_toolkit import cached_cuda_compilation, cudart
 
 REPETITIONS = 20
@@ -55,8 +55,8 @@ def gpu_profiler(options: CutlassOptions, context: BuildContext, arch: str) -> P
     arch : str
         What to compile for; a GPU of it is needed.
     """
-    name = device_name(arch)
-    return None if name is None else GpuProfiler(name, options, context, arch)
+    device = CUDA.facts(arch)
+    return None if device is None else GpuProfiler(device, options, context, arch)
 
 
 def program_compilation(context: BuildContext, arch: str) -> native.Compilation:
@@ -79,7 +79,11 @@ class GpuProfiler:
     """Builds with nvcc, runs on GPU 0."""
 
     def __init__(
-        self, device: str, options: CutlassOptions, context: BuildContext, arch: str
+        self,
+        device: Mapping[str, Any],
+        options: CutlassOptions,
+        context: BuildContext,
+        arch: str,
     ) -> None:
         self.device = device
         self.options, self.context, self.arch = options, context, arch

@@ -21,7 +21,7 @@ from collage.backends.cutlass.library import cutlass_version
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.unit import Unit
 from collage.backends.storage import TuningRecord, TuningStage, TuningStore
-from collage.backends.toolchain.cuda_toolkit import compute_capability, find_toolkit
+from collage.backends.toolchain.cuda_toolkit import find_toolkit
 
 SCHEMA = 1
 """Of this backend's records in the tuning log."""
@@ -86,8 +86,8 @@ class Outcome:
 class Profiler(Protocol):
     """Runs jobs on a device."""
 
-    device: str
-    """The device's name."""
+    device: Mapping[str, Any]
+    """Facts of the device."""
 
     def run(self, jobs: Sequence[Job]) -> Generator[Outcome]:
         """Build all jobs' units in parallel and run them one by one on equal random data.
@@ -115,8 +115,8 @@ class Tuner(TuningStage[Question, Configuration]):
     def __init__(
         self, store: TuningStore, profiler: Profiler | None, options: CutlassOptions, arch: str
     ) -> None:
-        super().__init__(store)
-        self.profiler, self.options, self.arch = profiler, options, arch
+        super().__init__(store, arch, None if profiler is None else profiler.device)
+        self.profiler, self.options = profiler, options
 
     def choose(self, questions: Sequence[Question]) -> dict[KernelSpec, Configuration]:
         """A configuration for every spec; each distinct spec is measured once.
@@ -134,17 +134,6 @@ class Tuner(TuningStage[Question, Configuration]):
         distinct = {question.spec: question for question in questions}
         known = self.answers(distinct.values())
         return {spec: known.get(q, q.configurations[0]) for spec, q in distinct.items()}
-
-    @property
-    def device(self) -> dict[str, Any] | None:
-        capability = compute_capability(self.arch)
-        if self.profiler is None:
-            return self.store.device_elsewhere(capability)
-        return {"name": self.profiler.device, "compute_capability": capability}
-
-    @property
-    def can_measure(self) -> bool:
-        return self.profiler is not None
 
     def key(self, question: Question) -> dict[str, Any]:
         return {

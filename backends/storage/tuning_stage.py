@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from collage.backends.contract.errors import CodegenError
 from collage.backends.storage.tuning_record import TuningRecord
 from collage.backends.storage.tuning_store import TuningStore
+from collage.backends.toolchain.cuda_toolkit import compute_capability
 
 Question = TypeVar("Question", bound=Hashable)
 Answer = TypeVar("Answer")
@@ -25,12 +26,16 @@ class TuningStage(ABC, Generic[Question, Answer]):
     ----------
     store : TuningStore
         What was found before, and where findings go.
+    arch : str
+        What is compiled for.
+    here : mapping or None
+        Facts of the device of that architecture, as
+        :meth:`~collage.backends.devices.DeviceKind.facts` gives them; None where it is not here.
 
     Examples
     --------
     >>> from pathlib import Path
     >>> class Algorithms(TuningStage[int, int]):
-    ...     device = {"name": "NVIDIA H200", "compute_capability": 90}
     ...     def key(self, question):
     ...         return {"rows": question}
     ...     def describe(self, question):
@@ -42,7 +47,8 @@ class TuningStage(ABC, Generic[Question, Answer]):
     ...         for rows in questions:
     ...             self.record(rows, {"algorithm": rows % 8})
     ...         return {rows: rows % 8 for rows in questions}
-    >>> stage = Algorithms(TuningStore("mine", 1, Path("cache/kernels.jsonl")))
+    >>> gpu = {"name": "NVIDIA H200", "compute_capability": 90}
+    >>> stage = Algorithms(TuningStore("mine", 1, Path("cache/kernels.jsonl")), "sm_90a", gpu)
     >>> stage.answers([64, 67])
     times [64, 67]
     {64: 0, 67: 3}
@@ -54,18 +60,21 @@ class TuningStage(ABC, Generic[Question, Answer]):
     """Whether a strict replay fails on what is not known. A backend whose answers follow from the
     question alone, no time being taken, may make them again."""
 
-    def __init__(self, store: TuningStore) -> None:
-        self.store = store
+    def __init__(self, store: TuningStore, arch: str, here: Mapping[str, Any] | None) -> None:
+        self.store, self.arch, self._here = store, arch, here
 
     @property
-    @abstractmethod
     def device(self) -> Mapping[str, Any] | None:
-        """What is known of the device that answers are wanted for; None where nothing is."""
+        """What is known of the device that answers are wanted for: of the one here, or of the one
+        that was tuned on last; None where there is neither."""
+        if self._here is not None:
+            return self._here
+        return self.store.device_elsewhere(compute_capability(self.arch))
 
     @property
     def can_measure(self) -> bool:
         """Whether that device is here."""
-        return True
+        return self._here is not None
 
     @abstractmethod
     def key(self, question: Question) -> Mapping[str, Any]:

@@ -17,6 +17,7 @@ from tvm import relax
 
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import CodegenError
+from collage.backends.devices import CUDA
 from collage.backends.relax.static_shape import leaf_types, static_shape
 from collage.backends.storage import TuningRecord, TuningStage, TuningStore
 from collage.backends.tensorrt import converters  # noqa: F401 - registers them
@@ -25,10 +26,8 @@ from collage.backends.tensorrt.library import Package, build_plan, combine_timin
 from collage.backends.tensorrt.options import TensorrtOptions
 from collage.backends.tensorrt.problem import NetworkWriter
 from collage.backends.tensorrt.values import content_key
-from collage.backends.toolchain import cuda_toolkit
 from collage.backends.toolchain.artifact_cache import replacing
-from collage.backends.toolchain.cuda_runtime import device_name
-from collage.backends.toolchain.cuda_toolkit import compute_capability
+from collage.backends.toolchain.cuda_toolkit import arch_of
 
 SCHEMA = 1
 """Of this backend's records in the tuning store."""
@@ -126,11 +125,12 @@ class EngineBuilder(TuningStage[Region, bytes]):
     replay_must_know = False  # TensorRT itself refuses to build without times that it would need.
 
     def __init__(self, package: Package, target: BackendTarget, context: BuildContext) -> None:
-        super().__init__(TuningStore.of("tensorrt", SCHEMA, context))
+        arch = arch_of(target.device)
+        here = CUDA.facts(arch) if package.needs_gpu else {"arch": arch}
+        super().__init__(TuningStore.of("tensorrt", SCHEMA, context), arch, here)
         self.built = 0
         self._package = package
         self._options: TensorrtOptions = target.options
-        self._arch = cuda_toolkit.arch_of(target.device)
         self._folder = context.cache_dir / "tensorrt"
 
     @property
@@ -140,7 +140,7 @@ class EngineBuilder(TuningStage[Region, bytes]):
             return Path(self._options.timing_cache)
         package = self._package
         # One for each: TensorRT drops timings of other versions and devices.
-        device = package.device_text(self._arch)
+        device = package.device_text(self.arch)
         return self._folder / f"{package.name}-{package.version}-{device}.timing"
 
     def engine(self, function: relax.Function) -> Engine:
@@ -163,13 +163,8 @@ class EngineBuilder(TuningStage[Region, bytes]):
         return engines, refused
 
     @property
-    def device(self) -> dict[str, Any] | None:
-        if not self._package.needs_gpu:
-            return {"arch": self._arch}
-        capability, name = compute_capability(self._arch), device_name(self._arch)
-        if name is None:
-            return self.store.device_elsewhere(capability)
-        return {"name": name, "compute_capability": capability}
+    def can_measure(self) -> bool:
+        return True  # Where the GPU is missing, TensorRT says so.
 
     def key(self, question: Region) -> dict[str, Any]:
         options = {k: v for k, v in asdict(self._options).items() if k != "timing_cache"}
@@ -205,7 +200,7 @@ class EngineBuilder(TuningStage[Region, bytes]):
             writer.write(region.function)
 
         known, replay = self._timings(region), self.store.replay
-        plan, after = build_plan(self._package, self._arch, self._options, write, known, replay)
+        plan, after = build_plan(self._package, self.arch, self._options, write, known, replay)
         self.built += 1
         if not replay:
             if after and after != known:

@@ -24,7 +24,7 @@ from collage.backends.contract.requirements import install_extra
 from collage.backends.devices import CPU, CUDA, device_of
 from collage.backends.storage import TuningRecord, TuningStage, TuningStore
 from collage.backends.toolchain import cuda_runtime
-from collage.backends.toolchain.cuda_toolkit import arch_of, compute_capability
+from collage.backends.toolchain.cuda_toolkit import arch_of
 from collage.backends.tvm.cpu.schedules import Machine
 from collage.backends.tvm.options import TVMOptions
 
@@ -119,17 +119,17 @@ class Tuner(TuningStage[Kernel, Best]):
     """
 
     def __init__(self, store: TuningStore, target: BackendTarget, context: BuildContext) -> None:
-        super().__init__(store)
+        kind = device_of(target.device)
+        self._setup = _SETUPS[kind](target.device, context)
+        self._target = self._setup.target
+        arch = kind.architecture(self._target)
+        super().__init__(store, arch, kind.facts(arch))
         self._options: TVMOptions = target.options
         self._context = context
-        self._setup = _SETUPS[device_of(target.device)](target.device, context)
-        self._target = self._setup.target
 
     @property
-    def device(self) -> dict[str, Any] | None:
-        kind = device_of(self._target)
-        arch = kind.architecture(self._target)
-        return kind.facts(arch) or self.store.device_elsewhere(compute_capability(arch))
+    def can_measure(self) -> bool:
+        return True  # Where the device is missing, measuring says what is to be done.
 
     def key(self, question: Kernel) -> dict[str, Any]:
         return {

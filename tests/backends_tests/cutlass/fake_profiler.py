@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +34,9 @@ class FakeProfiler:
     """Answers from a function of the job, and keeps what it was asked."""
 
     answer: Callable[[Job], Outcome]
-    device: str = "NVIDIA Fake"
+    device: Mapping[str, Any] = field(
+        default_factory=lambda: {"name": "NVIDIA Fake", "compute_capability": 90}
+    )
     asked: list[Job] = field(default_factory=list)
 
     def run(self, jobs: Sequence[Job]) -> Generator[Outcome]:

@@ -53,7 +53,7 @@ def functions(backend: str) -> list[Any]:
 def test_cutlass_measures_everything_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = BuildContext(tmp_path, tmp_path / "work")
     profiler = favour_last()
-    monkeypatch.setattr(cutlass, "device_name", lambda _: profiler.device)
+    monkeypatch.setattr(cutlass, "device_name", lambda _: "a GPU")
     monkeypatch.setattr(codegen, "gpu_profiler", lambda *_: profiler)
     tune(request("cutlass", context))
     assert len({job.spec for job in profiler.asked}) == 2
@@ -89,7 +89,7 @@ def test_cudnn_plans_the_graphs_that_are_built_in_one_run(
             (output / f"{index}.txt").write_text("0 engine")
         return True
 
-    monkeypatch.setattr(plans, "device_name", lambda _: "a GPU")
+    monkeypatch.setattr("collage.backends.devices.cuda.device_name", lambda _: "a GPU")
     monkeypatch.setattr(plans, "link_planner", lambda *_: Path("planner"))
     monkeypatch.setattr(plans, "run_planner", planner)
     context = BuildContext(tmp_path, tmp_path / "work")

@@ -104,7 +104,7 @@ def test_any_other_condition_is_a_miss(
     later = FakeProfiler(favour(asked.configurations[2]))
     options = {}
     if change == "device":
-        later.device = "NVIDIA Other"
+        later.device = {**later.device, "name": "NVIDIA Other"}
     elif change == "cutlass":
         monkeypatch.setattr(tuning, "cutlass_version", lambda: "9.9.9")
     elif change == "nvcc":

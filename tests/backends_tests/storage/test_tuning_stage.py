@@ -19,17 +19,8 @@ class Squares(TuningStage[int, int]):
     """Finds squares; there is none of a negative number."""
 
     def __init__(self, store: TuningStore, *, is_here: bool = True) -> None:
-        super().__init__(store)
-        self.is_here = is_here
+        super().__init__(store, "sm_90a", GPU if is_here else None)
         self.measured: list[list[int]] = []
-
-    @property
-    def device(self) -> dict[str, Any] | None:
-        return GPU if self.is_here else self.store.device_elsewhere(90)
-
-    @property
-    def can_measure(self) -> bool:
-        return self.is_here
 
     def key(self, question: int) -> dict[str, Any]:
         return {"number": question}
