@@ -99,6 +99,10 @@ class MeasurementError(CollageError):
     """Measuring itself failed (not a candidate: those are recorded as invalid)."""
 
 
+class OutOfTimeError(CollageError):
+    """The time that was asked for is spent: what was under way has been ended."""
+
+
 class ProtocolError(CollageError):
     """A message between this project's processes that cannot be read: torn, of another version, or
     with a field that is unknown or of the wrong type."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from collage.backends.contract.errors import MeasurementError
+from collage.backends.contract.errors import MeasurementError, OutOfTimeError
 from collage.backends.devices import DeviceKind
 
 _PATIENCE_SEC = 3600.0
@@ -39,7 +39,11 @@ def lock_path(device: DeviceKind) -> Path:
 
 
 @contextmanager
-def exclusive(device: DeviceKind, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+def exclusive(
+    device: DeviceKind,
+    waiting: Callable[[], None] | None = None,
+    given_up: Callable[[], bool] = lambda: False,
+) -> Iterator[None]:
     """Hold the device; ``waiting`` is told once when another process has it.
 
     Parameters
@@ -48,9 +52,13 @@ def exclusive(device: DeviceKind, waiting: Callable[[], None] | None = None) -> 
         Its first device on this machine.
     waiting : callable, optional
         Nobody is told without one.
+    given_up : callable, optional
+        Asked again and again while waiting; after a yes, no longer waited.
 
     Raises
     ------
+    OutOfTimeError
+        When it was given up.
     MeasurementError
         When the other one does not let go within an hour.
 
@@ -74,9 +82,11 @@ def exclusive(device: DeviceKind, waiting: Callable[[], None] | None = None) -> 
         except Timeout:
             if waiting is not None:
                 waiting()
-            turnstile.acquire(timeout=_PATIENCE_SEC, poll_interval=poll_sec)
-            lock.acquire(timeout=_PATIENCE_SEC, poll_interval=poll_sec)
+            for one in (turnstile, lock):
+                one.acquire(_PATIENCE_SEC, poll_interval=poll_sec, cancel_check=given_up)
     except Timeout as err:
+        if given_up():
+            raise OutOfTimeError("another process holds the device", value=lock.lock_file) from err
         raise MeasurementError(
             f"another process holds the device since an hour ('{lock.lock_file}')",
             value=lock.lock_file,

@@ -14,6 +14,7 @@ from collage.backends.contract import TargetSet
 from collage.backends.contract.errors import LogError, TargetError
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostModel
+from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import Device, policy_of
 from collage.cost.device.recorded import recorded_device
 from collage.cost.measure.replay import MeasureStats
@@ -112,7 +113,7 @@ class MeasuredCosting(Costing):
             session.context,
             session.database,
             device=self._device,
-            time_budget_sec=self._budget_sec,
+            deadline=Deadline.after(self._budget_sec) if self._budget_sec is not None else NEVER,
             replay_only=session.replay,
             progress=session.progress,
         )

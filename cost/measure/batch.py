@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from collage.cost.base import Cost, CostStatus
@@ -35,8 +35,6 @@ class Batch:
         Whether the device may be timed while the processor compiles.
     lock : callable
         Gives a context in which nobody else measures on the device.
-    go_on : callable
-        Whether there is time for another.
     recorder : Recorder
         Gets the results.
     stats : MeasureStats
@@ -49,12 +47,17 @@ class Batch:
     runner: Runner
     policy: DevicePolicy
     lock: ExclusiveDevice
-    go_on: Callable[[], bool]
     recorder: Recorder
     stats: MeasureStats
 
     def measure(self) -> None:
-        """Record the cost of each, as long as there is time."""
+        """Record the cost of each.
+
+        Raises
+        ------
+        OutOfTimeError
+            When the time is up meanwhile; what was recorded is.
+        """
         if self.policy.kind.compiles_beside:
             self._time_while_building()
         else:
@@ -68,25 +71,22 @@ class Batch:
             builds = self.builder.build(self.jobs)
             self.stats.seconds_building += time.perf_counter() - begin
         for index, build in enumerate(builds):
-            if build is not None:
-                self._finish(index, build)
+            self._finish(index, build)
 
     def _time_while_building(self) -> None:
         """The device is held only while something runs on it: code generators use it too."""
         stats = self.stats
         begin, timing_before = time.perf_counter(), stats.seconds_running + stats.seconds_waiting
         self.runner.warm_up()
-        self.builder.build(self.jobs, self._finish, self.go_on)
+        self.builder.build(self.jobs, self._finish)
         timing = stats.seconds_running + stats.seconds_waiting - timing_before
         stats.seconds_building += time.perf_counter() - begin - timing
 
     def _finish(self, index: int, build: BuildResult) -> None:
-        """Time what was built, unless there is no time, and record what came out."""
+        """Time what was built, and record what came out."""
         job = self.jobs[index]
         if build.status is not CostStatus.VALID:
             result = RunResult(Cost(build.status, reason=build.reason))
-        elif not self.go_on():
-            return
         else:
             half = is_half(job.workload, job.target)
             run_job = RunJob.in_folder(job.folder, half=half)

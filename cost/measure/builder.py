@@ -13,6 +13,7 @@ from pathlib import Path
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
+from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, DevicePolicy
 from collage.cost.processes.messages import (
     Build,
@@ -88,6 +89,8 @@ class Builder:
         Worker processes.
     policy : DevicePolicy, optional
         Of the device that is compiled for.
+    deadline : Deadline, optional
+        When it comes, what is being built is given up.
 
     Examples
     --------
@@ -110,6 +113,7 @@ class Builder:
         plugins: Sequence[str] = (),
         parallel: int = 2,
         policy: DevicePolicy = CPU_POLICY,
+        deadline: Deadline = NEVER,
     ) -> None:
         self._context = context
         self._seed = config.seed
@@ -119,6 +123,7 @@ class Builder:
             policy,
             timeout_sec=policy.build_timeout_sec(config),
             memory_limit_bytes=config.memory_limit_bytes,
+            deadline=deadline,
         )
 
     def __enter__(self) -> Builder:
@@ -135,8 +140,7 @@ class Builder:
         self,
         jobs: Sequence[BuildJob],
         done: Callable[[int, BuildResult], None] | None = None,
-        go_on: Callable[[], bool] = lambda: True,
-    ) -> list[BuildResult | None]:
+    ) -> list[BuildResult]:
         """Compile each job; one that fails, hangs or crashes gives an invalid result.
 
         Parameters
@@ -144,23 +148,21 @@ class Builder:
         done : callable, optional
             Given each result, by the index of its job, as soon as it is there; the other workers
             go on meanwhile.
-        go_on : callable, optional
-            Asked before each job is begun; after a no, no more of them are.
 
-        Returns
-        -------
-        list of BuildResult or None
-            None for jobs that were not begun.
+        Raises
+        ------
+        OutOfTimeError
+            When the deadline comes meanwhile.
         """
-        results: list[BuildResult | None] = [None] * len(jobs)
+        results: dict[int, BuildResult] = {}
 
         def take(index: int, answer: Built | Failure) -> None:
             result = results[index] = _result(answer)
             if done is not None:
                 done(index, result)
 
-        self._pool.ask(len(jobs), lambda index: self._request(jobs[index]), Built, take, go_on)
-        return results
+        self._pool.ask(len(jobs), lambda index: self._request(jobs[index]), Built, take)
+        return [results[index] for index in range(len(jobs))]
 
     def _request(self, job: BuildJob) -> Build:
         return Build(

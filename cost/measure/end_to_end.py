@@ -25,9 +25,12 @@ from typing import Any
 from numpy.typing import NDArray
 
 from collage.backends.contract import BackendTarget
+from collage.backends.contract.errors import OutOfTimeError
 from collage.cost.base import Clocks, Cost
 from collage.cost.config import MeasureConfig
+from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, DevicePolicy
+from collage.cost.measure.replay import NO_TIME
 from collage.cost.measure.runner import RunResult
 from collage.cost.processes.messages import A, Check, Checked, Failure, Load, Request, Time, Timed
 from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
@@ -85,6 +88,9 @@ class EndToEndQuestion:
         What each must give, within the configuration's tolerance.
     rounds : int
         Turns of each model; one that is hopelessly slower than the best gets fewer.
+    provisional : bool
+        Whether this is asked to know whether the models run at all: the times are too few to
+        count for whoever asks for a comparison, and the log keeps them apart.
 
     Examples
     --------
@@ -100,6 +106,7 @@ class EndToEndQuestion:
     inputs: Sequence[NDArray[Any]]
     expected: Sequence[NDArray[Any]]
     rounds: int = 5
+    provisional: bool = False
 
 
 @dataclass
@@ -108,6 +115,7 @@ class _Contestant:
     worker: WorkerProcess
     samples: list[float] = field(default_factory=list)
     failure: Cost | None = None
+    stopped: bool = False
     first_call_sec: float = 0.0
     largest_error: float = 0.0
     run_sec: float = 0.0
@@ -159,7 +167,12 @@ class EndToEndTimer:
         self._scratch = scratch
         self._progress = progress
 
-    def measure(self, question: EndToEndQuestion, libraries: Sequence[Path]) -> list[RunResult]:
+    def measure(
+        self,
+        question: EndToEndQuestion,
+        libraries: Sequence[Path],
+        deadline: Deadline = NEVER,
+    ) -> list[RunResult]:
         """Check and time each model; see :meth:`MeasuredCostModel.measure_end_to_end`.
 
         Parameters
@@ -168,6 +181,8 @@ class EndToEndTimer:
             The models to compare, and on what.
         libraries : sequence of Path
             What each was linked into.
+        deadline : Deadline, optional
+            When it comes, the turns so far count; a model without any has an unknown cost.
         """
         contestants: list[_Contestant] = []
         with tempfile.TemporaryDirectory(dir=self._scratch, prefix="model-") as name:
@@ -177,7 +192,7 @@ class EndToEndTimer:
             try:
                 # All processes start at once; none is timed before the last one has loaded.
                 for model in question.models:
-                    contestants.append(self._enter(model))
+                    contestants.append(self._enter(model, deadline))
                 for contestant, library in zip(contestants, libraries, strict=True):
                     self._load(contestant, library, folder)
                 for turn in range(question.rounds):
@@ -189,9 +204,13 @@ class EndToEndTimer:
                     contestant.worker.close()
         return [_result(contestant) for contestant in contestants]
 
-    def _enter(self, model: WholeModel) -> _Contestant:
-        limit = 4 * self._config.memory_limit_bytes
-        worker = WorkerProcess(memory_limit_bytes=limit, policy=self._policy, open_device=True)
+    def _enter(self, model: WholeModel, deadline: Deadline) -> _Contestant:
+        worker = WorkerProcess(
+            memory_limit_bytes=4 * self._config.memory_limit_bytes,
+            policy=self._policy,
+            open_device=True,
+            deadline=deadline,
+        )
         return _Contestant(model, worker)
 
     def _load(self, contestant: _Contestant, library: Path, folder: Path) -> None:
@@ -205,7 +224,7 @@ class EndToEndTimer:
     def _turn(self, contestants: list[_Contestant], turn: int, rounds: int) -> None:
         medians = [min(c.samples) for c in contestants if c.samples and c.failure is None]
         for contestant in contestants:
-            if contestant.failure is not None:
+            if contestant.failure is not None or contestant.stopped:
                 continue
             if turn and min(contestant.samples) > HOPELESS_RATIO * min(medians):
                 continue
@@ -219,7 +238,7 @@ class EndToEndTimer:
 
     def _ask(self, contestant: _Contestant, request: Request, kind: type[A]) -> A | None:
         """Let one model run; the others stand still. A failure ends its part."""
-        if contestant.failure is not None:
+        if contestant.failure is not None or contestant.stopped:
             return None
         begin = time.perf_counter()
         try:
@@ -230,6 +249,10 @@ class EndToEndTimer:
         except WorkerFailure as err:
             contestant.failure = Cost(err.status, reason=f"the model {err.reason}")
             return None
+        except OutOfTimeError:
+            # Killed; it was right when it was loaded, so its turns so far count.
+            contestant.stopped = True
+            return None
         finally:
             contestant.run_sec += time.perf_counter() - begin
         if isinstance(answer, Failure):
@@ -239,7 +262,9 @@ class EndToEndTimer:
 
 
 def _result(contestant: _Contestant) -> RunResult:
-    cost = contestant.failure or Cost.of_samples(contestant.samples)
+    cost = contestant.failure or NO_TIME
+    if contestant.failure is None and contestant.samples:
+        cost = Cost.of_samples(contestant.samples)
     return RunResult(
         cost,
         contestant.largest_error,

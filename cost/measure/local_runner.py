@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from collage.cost.base import Cost, CostStatus
 from collage.cost.config import MeasureConfig
+from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, DevicePolicy
 from collage.cost.measure.runner import ExclusiveDevice, RunJob, Runner, RunResult
 from collage.cost.processes.messages import Done, Failure, Judge, Measure, Measured, Prepare, Run
@@ -31,6 +32,8 @@ class LocalRunner(Runner):
         otherwise still spin when the next one is timed; too slow for thousands of candidates.
     policy : DevicePolicy, optional
         Of the device.
+    deadline : Deadline, optional
+        When it comes, what is being timed is given up with an ``OutOfTimeError``.
 
     Examples
     --------
@@ -47,10 +50,12 @@ class LocalRunner(Runner):
         *,
         fresh_process: bool = False,
         policy: DevicePolicy = CPU_POLICY,
+        deadline: Deadline = NEVER,
     ) -> None:
         self._config = config
         self._policy = policy
         self._fresh_process = fresh_process
+        self._deadline = deadline
         self._worker: WorkerProcess | None = None
         self._initial_bytes = 0
         self._waited_sec = 0.0
@@ -97,7 +102,10 @@ class LocalRunner(Runner):
         if self._worker is None:
             limit = self._config.memory_limit_bytes
             self._worker = WorkerProcess(
-                memory_limit_bytes=limit, policy=self._policy, open_device=True
+                memory_limit_bytes=limit,
+                policy=self._policy,
+                open_device=True,
+                deadline=self._deadline,
             )
 
     def close(self) -> None:
@@ -125,7 +133,8 @@ class LocalRunner(Runner):
             self.close()
             return RunResult(Cost(err.status, reason=f"the candidate {err.reason}"))
         except BaseException:
-            self.close()  # An interrupt: the answer under way must not meet the next request.
+            # An interrupt or a deadline: the answer under way must not meet the next request.
+            self.close()
             raise
         if answer.replace:
             self.close()

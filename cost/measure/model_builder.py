@@ -6,6 +6,7 @@ files once, and the modules, which then are small, refer to them.
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,10 +16,11 @@ import psutil
 import tvm
 
 from collage.backends.contract import BackendTarget, BuildContext
-from collage.backends.contract.errors import CodegenError, CompileError
+from collage.backends.contract.errors import CodegenError, CompileError, OutOfTimeError
 from collage.backends.link import CompiledLibrary
 from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
+from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import policy_for
 from collage.cost.processes.messages import Compiled, CompileModel, Failure, TargetMessage
 from collage.cost.processes.plugins import plugins_for
@@ -80,6 +82,11 @@ class ModelResult:
     reason: str = ""
     library: CompiledLibrary | None = None
 
+    @classmethod
+    def out_of_time(cls) -> ModelResult:
+        """Of a model that there was no time for."""
+        return cls(CostStatus.UNKNOWN, "not compiled: the time budget was spent")
+
 
 def compile_models(
     jobs: Sequence[ModelJob],
@@ -88,6 +95,7 @@ def compile_models(
     config: MeasureConfig,
     parallel: int,
     done: Callable[[int, ModelResult], None],
+    deadline: Deadline = NEVER,
 ) -> list[ModelResult]:
     """Compile variants of one model at once; one that fails, hangs or crashes hurts no other.
 
@@ -105,14 +113,16 @@ def compile_models(
         Compilers at a time at the most; fewer where they would not fit into memory.
     done : callable
         Given each result, by the index of its job, as soon as it is there.
+    deadline : Deadline, optional
+        When it comes, those that are not compiled are given up: their result is unknown.
 
     Raises
     ------
     MeasurementError
         When no worker process can be started.
     """
-    if len(jobs) == 1:
-        # As a refinement compiles its trials: not worth a process.
+    if len(jobs) == 1 and not deadline.is_limited:
+        # As a refinement compiles its trials: not worth a process, unless it has to be ended.
         result = _compile_here(jobs[0], targets, context)
         done(0, result)
         return [result]
@@ -138,15 +148,17 @@ def compile_models(
                 context,
             )
 
-        with WorkerPool(
+        pool = WorkerPool(
             plugins_for(targets),
             min(len(jobs), parallel, _that_fit(weights_bytes)),
             policy,
             timeout_sec=_PATIENCE * policy.build_timeout_sec(config),
             memory_limit_bytes=_MEMORY * config.memory_limit_bytes,
-        ) as pool:
+            deadline=deadline,
+        )
+        with pool, contextlib.suppress(OutOfTimeError):
             pool.ask(len(jobs), request, Compiled, take)
-    return [results[index] for index in range(len(jobs))]
+    return [results.get(index) or ModelResult.out_of_time() for index in range(len(jobs))]
 
 
 def _compile_here(

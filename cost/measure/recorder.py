@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from collage.cost.base import CostStatus
 from collage.cost.database.record import Record, RecordKey
 from collage.cost.measure.replay import RecordLookup
 from collage.cost.measure.runner import RunResult
@@ -51,7 +52,7 @@ class Recorder:
         backend: str,
         build_sec: float = 0.0,
     ) -> Record:
-        """Append the record of a result; it is on disk when this returns.
+        """Append the record of a result; it is on disk when this returns, unless it is unknown.
 
         Parameters
         ----------
@@ -66,7 +67,7 @@ class Recorder:
         build_sec : float
             Wall time of compiling it.
         """
-        record = Record(
+        made = Record(
             key,
             result.cost,
             description,
@@ -78,7 +79,7 @@ class Recorder:
             datetime.now(UTC).isoformat(timespec="seconds"),
             result.clocks,
         )
-        return self._lookup.keep(record)
+        return made if result.cost.status is CostStatus.UNKNOWN else self._lookup.keep(made)
 
     def keep_workload(
         self, key: RecordKey, result: RunResult, description: str, backend: str, build_sec: float

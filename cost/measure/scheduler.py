@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from collage.backends.contract import BackendTarget, BuildContext
-from collage.backends.contract.errors import OutputError
+from collage.backends.contract.errors import OutOfTimeError, OutputError
 from collage.backends.storage import exclusive
 from collage.cost.config import MeasureConfig
 from collage.cost.database.record import Record, RecordKey
+from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import DevicePolicy
 from collage.cost.measure.batch import Batch
 from collage.cost.measure.builder import Builder, BuildJob
 from collage.cost.measure.end_to_end import EndToEndQuestion, EndToEndTimer
 from collage.cost.measure.model_builder import ModelJob, ModelResult, compile_models
 from collage.cost.measure.recorder import Recorder
-from collage.cost.measure.replay import MeasureStats, Question, RecordLookup
-from collage.cost.measure.runner import Runner
+from collage.cost.measure.replay import NO_TIME, MeasureStats, Question, RecordLookup
+from collage.cost.measure.runner import Runner, RunResult
 from collage.cost.measure.tuning import Tuning
 from collage.cost.processes.plugins import plugins_for
 from collage.cost.progress import ProgressCallback, ProgressEvent
@@ -54,8 +55,8 @@ class Measurer:
         Builder processes.
     plugins : sequence of str
         What they register besides what targets ask for.
-    deadline : float or None
-        On the monotonic clock; nothing is begun after it.
+    deadline : Deadline, optional
+        Of workloads: what is under way then is given up, and nothing is recorded of it.
 
     Examples
     --------
@@ -73,9 +74,8 @@ class Measurer:
     ...     print,
     ...     parallel_builds=1,
     ...     plugins=(),
-    ...     deadline=None,
     ... )
-    >>> measurer.measure({}, within_budget=True)
+    >>> measurer.measure({})
     >>> measurer.close()
     >>> stats.measured
     0
@@ -93,7 +93,7 @@ class Measurer:
         *,
         parallel_builds: int | None,
         plugins: Sequence[str],
-        deadline: float | None,
+        deadline: Deadline = NEVER,
     ) -> None:
         self._context = context
         self._config = config
@@ -115,15 +115,13 @@ class Measurer:
             self._builder.close()
             self._builder = None
 
-    def measure(self, misses: Mapping[RecordKey, Question], *, within_budget: bool) -> None:
-        """Record the cost of each.
+    def measure(self, misses: Mapping[RecordKey, Question]) -> None:
+        """Record the cost of each, in this order, as long as there is time.
 
         Parameters
         ----------
         misses : mapping of RecordKey to (Workload, BackendTarget)
             What the log does not hold.
-        within_budget : bool
-            Whether only as long as there is time.
 
         Raises
         ------
@@ -132,18 +130,17 @@ class Measurer:
         OutputError
             When the scratch folder cannot be made.
         """
+        if self._deadline.is_up:
+            return
         self._recorder.wanted += len(misses)
         waiting = list(misses.items())
         size = self._policy.batch_size(self._parallel)
         begin = time.monotonic()
-
-        def go_on() -> bool:
-            return not (within_budget and self._time_is_up())
-
-        with self._tuning(misses.values()) as tuning:
-            while waiting and go_on():
-                if self._deadline is not None and within_budget:
-                    tuning.close_after(begin + _TUNING_SHARE * (self._deadline - begin))
+        # Leaving the tuning ends its processes, as leaving a batch ends those that work on it.
+        with suppress(OutOfTimeError), self._tuning(misses.values()) as tuning:
+            while waiting:
+                self._deadline.check()
+                tuning.close_after(begin + _TUNING_SHARE * (self._deadline.end - begin))
                 ready = [miss for miss in waiting if not tuning.is_under_way(miss[1][1])]
                 if not ready:
                     tuning.wait(_TUNING_POLL_SEC)
@@ -154,11 +151,9 @@ class Measurer:
                 self._lookup.database.refresh()
                 batch = {k: begun[k] for k in begun if self._lookup.still_missing(k)}
                 if batch:
-                    self._measure_batch(batch, go_on)
+                    self._measure_batch(batch)
 
-    def _measure_batch(
-        self, questions: Mapping[RecordKey, Question], go_on: Callable[[], bool]
-    ) -> None:
+    def _measure_batch(self, questions: Mapping[RecordKey, Question]) -> None:
         with tempfile.TemporaryDirectory(dir=self.scratch(), prefix="measure-") as folder:
             jobs = [
                 BuildJob(workload, target, Path(folder) / str(index))
@@ -171,7 +166,6 @@ class Measurer:
                 self._runner,
                 self._policy,
                 self.lock,
-                go_on,
                 self._recorder,
                 self._stats,
             ).measure()
@@ -187,7 +181,10 @@ class Measurer:
         )
 
     def compile_models(
-        self, jobs: Sequence[ModelJob], targets: Sequence[BackendTarget]
+        self,
+        jobs: Sequence[ModelJob],
+        targets: Sequence[BackendTarget],
+        deadline: Deadline = NEVER,
     ) -> list[ModelResult]:
         """Compile whole models that are going to be timed; see :func:`compile_models`.
 
@@ -197,6 +194,8 @@ class Measurer:
             Variants of one model.
         targets : sequence of BackendTarget
             Everything that they may use.
+        deadline : Deadline, optional
+            Those that are not compiled then have an unknown result.
         """
         ended = 0
 
@@ -211,19 +210,25 @@ class Measurer:
         with ExitStack() as stack:
             if not self._policy.kind.compiles_beside:
                 # The compiler would run on the very cores that another search times on.
-                stack.enter_context(self.lock())
+                try:
+                    stack.enter_context(self.lock(deadline))
+                except OutOfTimeError:
+                    return [ModelResult.out_of_time() for _ in jobs]
             begin = time.perf_counter()
             self._progress(ProgressEvent("compile", 0, len(jobs), f"{len(jobs)} whole models"))
             results = compile_models(
-                jobs, targets, self._context, self._config, self._parallel, done
+                jobs, targets, self._context, self._config, self._parallel, done, deadline
             )
             self._stats.seconds_building += time.perf_counter() - begin
         return results
 
     def measure_models(
-        self, question: EndToEndQuestion, libraries: Sequence[Path], keys: Sequence[RecordKey]
-    ) -> list[Record]:
-        """Record the end-to-end time of each model, all timed against each other.
+        self,
+        question: EndToEndQuestion,
+        libraries: Sequence[Path],
+        deadline: Deadline = NEVER,
+    ) -> list[RunResult]:
+        """The end-to-end time of each model, all timed against each other; nothing is recorded.
 
         Parameters
         ----------
@@ -231,14 +236,33 @@ class Measurer:
             The models to compare, and on what.
         libraries : sequence of Path
             What each was linked into.
-        keys : sequence of RecordKey
-            Of their records.
+        deadline : Deadline, optional
+            Those that had no turn by then have an unknown cost.
         """
         timer = EndToEndTimer(self._config, self.scratch(), self._progress, self._policy)
-        with self.lock():
-            begin = time.perf_counter()
-            results = timer.measure(question, libraries)
-            self._stats.seconds_running += time.perf_counter() - begin
+        try:
+            with self.lock(deadline):
+                begin = time.perf_counter()
+                results = timer.measure(question, libraries, deadline)
+                self._stats.seconds_running += time.perf_counter() - begin
+        except OutOfTimeError:
+            return [RunResult(NO_TIME) for _ in question.models]
+        return results
+
+    def record_models(
+        self, question: EndToEndQuestion, keys: Sequence[RecordKey], results: Sequence[RunResult]
+    ) -> list[Record]:
+        """Record what :meth:`measure_models` gave; what is unknown is not kept.
+
+        Parameters
+        ----------
+        question : EndToEndQuestion
+            The models that were compared.
+        keys : sequence of RecordKey
+            Of their records.
+        results : sequence of RunResult
+            Of each.
+        """
         made = []
         for model, key, result in zip(question.models, keys, results, strict=True):
             backends = ",".join(sorted({target.backend for target in model.targets}))
@@ -246,14 +270,26 @@ class Measurer:
         return made
 
     @contextmanager
-    def lock(self) -> Iterator[None]:
-        """The device, for as long as the context lasts."""
+    def lock(self, deadline: Deadline | None = None) -> Iterator[None]:
+        """The device, for as long as the context lasts.
+
+        Parameters
+        ----------
+        deadline : Deadline, optional
+            How long to wait for it; by default that of workloads.
+
+        Raises
+        ------
+        OutOfTimeError
+            When another process has it until then.
+        """
+        limit = self._deadline if deadline is None else deadline
 
         def waiting() -> None:
             self._recorder.report("wait", "another process is measuring on this device")
 
         asked = time.perf_counter()
-        with exclusive(self._policy.kind, waiting):
+        with exclusive(self._policy.kind, waiting, lambda: limit.is_up):
             got = time.perf_counter()
             self._stats.seconds_waiting += got - asked
             try:
@@ -286,9 +322,11 @@ class Measurer:
         if self._builder is None:
             self._plugins = sorted({*self._plugins, *plugins})
             self._builder = Builder(
-                self._context, self._config, self._plugins, self._parallel, self._policy
+                self._context,
+                self._config,
+                self._plugins,
+                self._parallel,
+                self._policy,
+                self._deadline,
             )
         return self._builder
-
-    def _time_is_up(self) -> bool:
-        return self._deadline is not None and time.monotonic() >= self._deadline

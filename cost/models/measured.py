@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,16 +12,17 @@ from numpy.typing import NDArray
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import ReplayMissError
 from collage.backends.devices import DeviceKind
-from collage.cost.base import Cost, CostModel, Overheads
+from collage.cost.base import Cost, CostModel, CostStatus, Overheads
 from collage.cost.config import MeasureConfig
 from collage.cost.database.jsonl import Database
 from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import END_TO_END, PARTITION, TRANSITION, Record, RecordKey
+from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import Device, policy_for
 from collage.cost.measure.end_to_end import EndToEndQuestion, WholeModel
 from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.measure.model_builder import ModelJob, ModelResult
-from collage.cost.measure.replay import MeasureStats, RecordLookup, partition_miss
+from collage.cost.measure.replay import NO_TIME, MeasureStats, RecordLookup, partition_miss
 from collage.cost.measure.runner import Runner
 from collage.cost.measure.scheduler import Measurer
 from collage.cost.models.overheads import overheads_from, probe_workloads
@@ -55,11 +55,12 @@ class MeasuredCostModel(CostModel):
         The log; by default one in memory.
     config : MeasureConfig, optional
         Repetitions, limits, tolerances.
-    time_budget_sec : float, optional
-        Wall time from now on after which nothing more is measured: what is not in the log is then
-        unknown. The workload under way is finished.
+    deadline : Deadline, optional
+        No workload is measured after it: what is not in the log is then unknown, and what is under
+        way is given up. It may be set anew at any time.
     replay_only : bool
-        Never measure; a miss is an error.
+        Never measure; a miss is an error, unless there is a deadline: then it is unknown, as it
+        was when the log was written.
     progress : callable, optional
         Informed of each workload built and measured.
     runner : Runner, optional
@@ -88,7 +89,7 @@ class MeasuredCostModel(CostModel):
         database: Database | None = None,
         config: MeasureConfig | None = None,
         *,
-        time_budget_sec: float | None = None,
+        deadline: Deadline = NEVER,
         replay_only: bool = False,
         progress: ProgressCallback = ignore,
         runner: Runner | None = None,
@@ -98,7 +99,7 @@ class MeasuredCostModel(CostModel):
     ) -> None:
         self._context = context
         self._config = config if config is not None else MeasureConfig()
-        self._deadline = None if time_budget_sec is None else time.monotonic() + time_budget_sec
+        self.deadline = deadline
         self._replay_only = replay_only
         self._progress = progress
         self._runner = runner
@@ -173,7 +174,8 @@ class MeasuredCostModel(CostModel):
         return self._answer(PARTITION, workloads, targets)
 
     def overheads(self, target: BackendTarget) -> Overheads:
-        """What the virtual machine adds to every call and every partition, measured once.
+        """What the virtual machine adds to every call and every partition, measured once; nothing
+        when there was no time.
 
         Parameters
         ----------
@@ -187,6 +189,8 @@ class MeasuredCostModel(CostModel):
         """
         workloads = probe_workloads(target.backend)
         costs = self._answer(TRANSITION, workloads, [target] * len(workloads))
+        if any(cost.status is CostStatus.UNKNOWN for cost in costs):
+            return Overheads(0.0, 0.0)  # There was no time, and there is none for what they help.
         return overheads_from(costs)
 
     def recorded_end_to_end(self, question: EndToEndQuestion) -> list[Record] | None:
@@ -196,7 +200,7 @@ class MeasuredCostModel(CostModel):
         -------
         list of Record or None
             In the order given; None unless the log holds all of them, for times of different hours
-            do not compare.
+            do not compare. With ``replay_only`` and a deadline those that it lacks are unknown.
 
         Raises
         ------
@@ -204,11 +208,17 @@ class MeasuredCostModel(CostModel):
             With ``replay_only``, naming the first model that the log does not hold.
         """
         models = question.models
-        keys = self._end_to_end_keys(question)
-        records = self._lookup.all_of(keys)
+        records = self._lookup.all_of(self._end_to_end_keys(question))
         found = [record for record in records if record is not None]
         if len(found) == len(models):
             return found
+        if self._replay_only and self.deadline.is_limited:
+            cut_keys = self._end_to_end_keys(question, cut_short=True)
+            cut_short = self._lookup.all_of(cut_keys)
+            return [
+                full or cut or Record(key, NO_TIME)
+                for full, cut, key in zip(records, cut_short, cut_keys, strict=True)
+            ]
         if self._replay_only:
             missing = next(m for m, r in zip(models, records, strict=True) if r is None)
             raise ReplayMissError(
@@ -217,7 +227,10 @@ class MeasuredCostModel(CostModel):
         return None
 
     def compile_end_to_end(
-        self, jobs: Sequence[ModelJob], targets: Sequence[BackendTarget]
+        self,
+        jobs: Sequence[ModelJob],
+        targets: Sequence[BackendTarget],
+        deadline: Deadline = NEVER,
     ) -> list[ModelResult]:
         """Compile whole models for :meth:`measure_end_to_end`, several at a time.
 
@@ -227,16 +240,21 @@ class MeasuredCostModel(CostModel):
             Variants of one model; one that fails hurts no other.
         targets : sequence of BackendTarget
             Everything that they may use.
+        deadline : Deadline, optional
+            Those that are not compiled then have an unknown result.
 
         Raises
         ------
         MeasurementError
             When no worker process can be started.
         """
-        return self._site(targets).measurer.compile_models(jobs, targets)
+        return self._site(targets).measurer.compile_models(jobs, targets, deadline)
 
     def measure_end_to_end(
-        self, question: EndToEndQuestion, libraries: Sequence[Path]
+        self,
+        question: EndToEndQuestion,
+        libraries: Sequence[Path],
+        deadline: Deadline = NEVER,
     ) -> list[Record]:
         """Time whole models against each other, alternating between them.
 
@@ -246,6 +264,8 @@ class MeasuredCostModel(CostModel):
             The models to compare, and on what.
         libraries : sequence of Path
             What each was linked into.
+        deadline : Deadline, optional
+            The turns until then count; what had none is unknown, and not in the log.
 
         Returns
         -------
@@ -253,11 +273,16 @@ class MeasuredCostModel(CostModel):
             In the order given; each with its cost and its largest error.
         """
         measurer = self._site_of(question.models).measurer
-        return measurer.measure_models(question, libraries, self._end_to_end_keys(question))
+        results = measurer.measure_models(question, libraries, deadline)
+        # What was cut short is no answer to whoever asks for all the rounds.
+        keys = self._end_to_end_keys(question, cut_short=question.provisional or deadline.is_up)
+        return measurer.record_models(question, keys, results)
 
-    def _end_to_end_keys(self, question: EndToEndQuestion) -> list[RecordKey]:
+    def _end_to_end_keys(
+        self, question: EndToEndQuestion, *, cut_short: bool = False
+    ) -> list[RecordKey]:
         shapes = f"{_shapes(question.inputs)} -> {_shapes(question.expected)}"
-        tensors = f"{shapes}; {question.rounds} rounds"
+        tensors = f"{shapes}; {'some' if cut_short else question.rounds} rounds"
         keys = self._site_of(question.models).keys
         return [keys.make(END_TO_END, m.key, tensors, m.targets) for m in question.models]
 
@@ -271,11 +296,10 @@ class MeasuredCostModel(CostModel):
         questions = list(zip(workloads, targets, strict=True))
         keys = [site.keys.partition(workload, target, kind) for workload, target in questions]
         misses = self._lookup.misses(keys, questions)
-        if misses and self._replay_only:
+        if misses and self._replay_only and not self.deadline.is_limited:
             raise partition_miss(next(iter(misses.values())), len(misses))
-        if misses:
-            # The overheads take a moment, and without them nothing else adds up: always measured.
-            site.measurer.measure(misses, within_budget=kind == PARTITION)
+        if misses and not self._replay_only:
+            site.measurer.measure(misses)
         return [self._lookup.cost(key) for key in keys]
 
     def _site(self, targets: Sequence[BackendTarget]) -> _Site:
@@ -286,6 +310,9 @@ class MeasuredCostModel(CostModel):
                 device = policy.detect()
             elif device.kind != policy.kind.name:
                 device, runner = policy.detect(), None
+            deadline = Deadline(lambda: self.deadline.end)
+            if runner is None:
+                runner = LocalRunner(self._config, policy=policy, deadline=deadline)
             self._sites[policy.kind] = _Site(
                 device,
                 KeyMaker(self._context, self._config, device),
@@ -293,13 +320,13 @@ class MeasuredCostModel(CostModel):
                     self._context,
                     self._config,
                     policy,
-                    runner if runner is not None else LocalRunner(self._config, policy=policy),
+                    runner,
                     self._lookup,
                     self.stats,
                     self._progress,
                     parallel_builds=self._parallel_builds,
                     plugins=self._plugins,
-                    deadline=self._deadline,
+                    deadline=deadline,
                 ),
             )
         return self._sites[policy.kind]

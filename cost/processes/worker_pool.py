@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 from collections.abc import Callable, Iterator, Sequence
 
+from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import DevicePolicy, available_cores
 from collage.cost.processes.messages import A, Failure, Request
 from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
@@ -30,6 +31,8 @@ class WorkerPool:
         Wall time of one request.
     memory_limit_bytes : int
         Memory that one request may add to a worker.
+    deadline : Deadline, optional
+        When it comes, all workers end.
 
     Examples
     --------
@@ -53,11 +56,13 @@ class WorkerPool:
         *,
         timeout_sec: float,
         memory_limit_bytes: int,
+        deadline: Deadline = NEVER,
     ) -> None:
         self._plugins = list(plugins)
         self._policy = policy
         self._timeout_sec = timeout_sec
         self._memory_limit_bytes = memory_limit_bytes
+        self._deadline = deadline
         self._workers: list[WorkerProcess | None] = [None] * parallel
         self._blas_threads = max(1, available_cores() // parallel) if parallel > 2 else None
 
@@ -78,7 +83,6 @@ class WorkerPool:
         request: Callable[[int], Request],
         kind: type[A],
         done: Callable[[int, A | Failure], None],
-        go_on: Callable[[], bool] = lambda: True,
     ) -> None:
         """Have requests answered.
 
@@ -93,8 +97,11 @@ class WorkerPool:
         done : callable
             Given each answer with its index as soon as it is there; the other workers go on
             meanwhile. For a worker that died, a failure is its answer.
-        go_on : callable, optional
-            Asked before each further request is begun; after a no, no more of them are.
+
+        Raises
+        ------
+        OutOfTimeError
+            When the deadline comes while answers are awaited.
         """
         waiting: Iterator[int] = iter(range(count))
         running: dict[int, int] = {}
@@ -107,12 +114,11 @@ class WorkerPool:
                 ended = []
                 for slot, answer in self._finished(running, kind):
                     ended.append((running.pop(slot), answer))
-                    if go_on():
-                        self._start(slot, request, waiting, running)
+                    self._start(slot, request, waiting, running)
                 for index, answer in ended:
                     done(index, answer)
         except BaseException:
-            # An interrupt leaves answers under way that nobody will read.
+            # An interrupt or a deadline leaves answers under way that nobody will read.
             self.close()
             raise
 
@@ -155,6 +161,7 @@ class WorkerPool:
                 memory_limit_bytes=self._memory_limit_bytes,
                 policy=self._policy,
                 blas_threads=self._blas_threads,
+                deadline=self._deadline,
             )
             self._workers[slot] = worker
         return worker

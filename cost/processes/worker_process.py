@@ -11,13 +11,14 @@ from collections.abc import Sequence
 
 import psutil
 
-from collage.backends.contract.errors import MeasurementError, ProtocolError
+from collage.backends.contract.errors import MeasurementError, OutOfTimeError, ProtocolError
 from collage.backends.toolchain.child_process import (
     ChildDiedError,
     ChildProcess,
     python_command,
 )
 from collage.cost.base import CostStatus
+from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, DevicePolicy
 from collage.cost.processes.messages import A, Failure, Request, Unreadable
 from collage.cost.processes.protocol import (
@@ -75,6 +76,8 @@ class WorkerProcess:
         Begin to use it before the first request, so that no request is charged for that.
     blas_threads : int, optional
         Threads of numpy's matrix products, where many children share the cores.
+    deadline : Deadline, optional
+        A child from which an answer is awaited then is killed.
 
     Examples
     --------
@@ -97,6 +100,7 @@ class WorkerProcess:
         policy: DevicePolicy = CPU_POLICY,
         open_device: bool = False,
         blas_threads: int | None = None,
+        deadline: Deadline = NEVER,
     ) -> None:
         self._memory_limit_bytes = memory_limit_bytes
         settings = Settings(
@@ -113,6 +117,7 @@ class WorkerProcess:
         command = python_command(_PROGRAM, [encode(settings).decode()], without=_NOT_IMPORTED)
         self._process = ChildProcess(command, environment)
         self._watch = psutil.Process(self._process.pid)
+        self._outer_deadline = deadline
         self._started = False
         self._deadline = 0.0
         self._timeout_sec = 0.0
@@ -152,6 +157,8 @@ class WorkerProcess:
             When it cannot start: nothing can be measured then.
         ProtocolError
             When it is of another version.
+        OutOfTimeError
+            When the deadline comes first.
         """
         if self._started:
             return
@@ -177,7 +184,7 @@ class WorkerProcess:
 
         Raises
         ------
-        MeasurementError, ProtocolError
+        MeasurementError, ProtocolError, OutOfTimeError
             As :meth:`wait_until_ready`.
         """
         self.wait_until_ready()
@@ -208,6 +215,8 @@ class WorkerProcess:
             When the child dies, takes too long or too much memory.
         ProtocolError
             When it answers something else.
+        OutOfTimeError
+            When the deadline comes first; the child is dead then.
         """
         return self._read(self._receive_line(), kind)
 
@@ -223,7 +232,7 @@ class WorkerProcess:
 
         Raises
         ------
-        WorkerFailure, ProtocolError
+        WorkerFailure, ProtocolError, OutOfTimeError
             As :meth:`receive`.
         """
         line = self._poll_line(wait_sec)
@@ -250,6 +259,9 @@ class WorkerProcess:
             self._left_sec = self._deadline - time.monotonic()
             self.idle = True
             return line
+        if self._outer_deadline.is_up:
+            self.kill()
+            raise OutOfTimeError("the time is spent")
         if self._started:
             used = self.resident_bytes - self._baseline_bytes
             if used > self._memory_limit_bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import threading
@@ -22,6 +23,7 @@ from collage.cost.config import MeasureConfig
 from collage.cost.database.jsonl import Database
 from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import RecordKey
+from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, CUDA_POLICY, Device
 from collage.cost.measure import scheduler as measuring
 from collage.cost.measure.builder import BuildResult
@@ -58,7 +60,7 @@ class SlowRunner(Runner):
 
 
 def measurer(
-    context: BuildContext, runner: Runner, database: Database
+    context: BuildContext, runner: Runner, database: Database, deadline: Deadline = NEVER
 ) -> tuple[Measurer, MeasureStats]:
     stats = MeasureStats()
     answers = RecordLookup(database, stats)
@@ -72,7 +74,7 @@ def measurer(
         ignore,
         parallel_builds=2,
         plugins=["tests.cost_tests.toy_backend:ToyBackend"],
-        deadline=None,
+        deadline=deadline,
     )
     return made, stats
 
@@ -88,12 +90,12 @@ def test_building_goes_on_while_something_is_timed(
     built: list[float] = []
     build = measuring.Builder.build
 
-    def noting(self, jobs, done=None, go_on=lambda: True):  # type: ignore[no-untyped-def]
+    def noting(self, jobs, done=None):  # type: ignore[no-untyped-def]
         def told(index: int, result: BuildResult) -> None:
             built.append(result.build_sec)
             done(index, result)
 
-        return build(self, jobs, told, go_on)
+        return build(self, jobs, told)
 
     monkeypatch.setattr(measuring.Builder, "build", noting)
     runner, database = SlowRunner(0.3), Database()
@@ -101,7 +103,7 @@ def test_building_goes_on_while_something_is_timed(
     wanted = questions(context, [(toy_workload(n, 10), toy()) for n in range(1, 7)])
     try:
         begin = time.monotonic()
-        made.measure(wanted, within_budget=True)
+        made.measure(wanted)
         elapsed = time.monotonic() - begin
     finally:
         made.close()
@@ -131,7 +133,7 @@ def test_the_device_is_free_while_code_generators_run(
     thread = threading.Thread(target=another)
     try:
         thread.start()
-        made.measure(questions(context, [(toy_workload(2, 3), toy())]), within_budget=True)
+        made.measure(questions(context, [(toy_workload(2, 3), toy())]))
     finally:
         stop.set()
         thread.join()
@@ -140,16 +142,16 @@ def test_the_device_is_free_while_code_generators_run(
 
 
 def test_bad_builds_are_recorded_and_the_time_budget_ends_the_rest(
-    context: BuildContext, toy: ToyTarget, monkeypatch: pytest.MonkeyPatch
+    context: BuildContext, toy: ToyTarget
 ) -> None:
     database = Database()
     runner = SlowRunner(0.0)
-    made, stats = measurer(context, runner, database)
-    monkeypatch.setattr(made, "_time_is_up", lambda: len(runner.spans) >= 3)
+    deadline = Deadline(lambda: -math.inf if len(runner.spans) >= 3 else math.inf)
+    made, stats = measurer(context, runner, database, deadline)
     bad = (toy_workload(50, 1), toy(build="refuse"))
     wanted = questions(context, [bad, *((toy_workload(n, 10), toy()) for n in range(1, 40))])
     try:
-        made.measure(wanted, within_budget=True)
+        made.measure(wanted)
     finally:
         made.close()
     records = [record for key in wanted if (record := database.lookup(key)) is not None]

@@ -141,7 +141,6 @@ class _Search:
             self.events.append,
             parallel_builds=1,
             plugins=["tests.cost_tests.toy_backend:ToyBackend"],
-            deadline=None,
         )
 
     def __enter__(self) -> _Search:
@@ -154,7 +153,7 @@ class _Search:
         targets = [self._toy(behaviour=behaviour) for behaviour in behaviours]
         questions = [(toy_workload(4, 1000), target) for target in targets]
         keys = [self._keys.partition(*question) for question in questions]
-        self._measurer.measure(dict(zip(keys, questions, strict=True)), within_budget=False)
+        self._measurer.measure(dict(zip(keys, questions, strict=True)))
         records = [self._database.lookup(key) for key in keys]
         return [record for record in records if record is not None]
 

@@ -18,6 +18,7 @@ from collage.backends.storage import CACHE_FILE
 from collage.cost.config import MeasureConfig
 from collage.cost.database.jsonl import Database
 from collage.cost.database.keys import KeyMaker
+from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, CUDA_POLICY, Device, DevicePolicy
 from collage.cost.measure import scheduler as measuring
 from collage.cost.measure.replay import MeasureStats, Question, RecordLookup
@@ -67,7 +68,7 @@ class Search:
         self.database = Database()
         self._context, self._policy = context, policy
 
-    def measure(self, questions: list[Question], deadline: float | None = None) -> list[str]:
+    def measure(self, questions: list[Question], deadline: Deadline = NEVER) -> list[str]:
         """The backends of what was measured, in that order."""
         stats = MeasureStats()
         made = Measurer(
@@ -84,7 +85,7 @@ class Search:
         )
         keys = KeyMaker(self._context, MeasureConfig(), Device("cuda", "toy", 1, "sm_90", "1"))
         try:
-            made.measure({keys.partition(w, t): (w, t) for w, t in questions}, within_budget=True)
+            made.measure({keys.partition(w, t): (w, t) for w, t in questions})
         finally:
             made.close()
         return [e.message.split(" on ")[1].split(":")[0] for e in self.said("measure")]
@@ -132,7 +133,7 @@ def test_tuning_leaves_time_to_build_what_was_chosen(context: BuildContext, toy:
     search, target = Search(context), tunable(tuning="hang")
     hanging: list[Question] = [(workload(n, 10), target) for n in range(1, 4)]
     begin = time.monotonic()
-    order = search.measure([*hanging, (toy_workload(1, 10), toy())], deadline=begin + 20)
+    order = search.measure([*hanging, (toy_workload(1, 10), toy())], deadline=Deadline.after(20))
     assert 12 < time.monotonic() - begin < 30
     assert order == ["toy", *["toy_tunable"] * 3] and len(pids(context, "tuned")) == 1
     assert len(search.said("tune")) == 1, "being out of time is no failure of the backend"
@@ -145,7 +146,7 @@ def test_the_time_budget_ends_the_tuning_too(
     search, target = Search(context), tunable(tuning="hang")
     hanging: list[Question] = [(workload(n, 10), target) for n in range(1, 4)]
     begin = time.monotonic()
-    assert search.measure(hanging, deadline=begin + 8) == []
+    assert search.measure(hanging, deadline=Deadline.after(8)) == []
     assert time.monotonic() - begin < 25 and len(search.said("tune")) == 1
 
 

@@ -22,6 +22,7 @@ from collage.backends.contract.errors import ReplayMissError, TargetError
 from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.database.jsonl import Database
+from collage.cost.deadline import Deadline
 from collage.cost.device import CPU_POLICY
 from collage.cost.measure.end_to_end import EndToEndQuestion, WholeModel
 from collage.cost.models.measured import MeasuredCostModel
@@ -137,7 +138,7 @@ def test_without_time_left_costs_are_unknown_and_the_log_still_answers(
     known, other = toy_workload(4, 4), toy_workload(5, 5)
     with MeasuredCostModel(context, database, config, parallel_builds=1) as model:
         model.estimate([known], [toy()])
-    with MeasuredCostModel(context, database, config, time_budget_sec=0.0) as model:
+    with MeasuredCostModel(context, database, config, deadline=Deadline.after(0)) as model:
         costs = model.estimate([other, known], [toy(), toy()])
         assert [cost.status for cost in costs] == [CostStatus.UNKNOWN, CostStatus.VALID]
         assert "time budget" in costs[0].reason
