@@ -14,8 +14,6 @@ Libraries that a backend uses count by their versions, which its probe gives.
 
 from __future__ import annotations
 
-import ast
-import functools
 import hashlib
 import importlib.util
 import sys
@@ -24,6 +22,7 @@ from importlib import metadata
 from pathlib import Path
 
 from collage.backends.contract.errors import TargetError
+from collage.backends.contract.source_facts import SourceFacts, source_facts
 
 _OURS = "collage.backends"
 _COMPILER = f"{_OURS}.compile"
@@ -55,8 +54,9 @@ def source_digest(kind: type, version: str, files: Iterable[Path] = ()) -> str:
             "not be told from what another version gives",
             value=kind,
         )
-    found = _Closure(kind.__module__, path).files() | {file.name: file for file in files}
-    parts = (f"{name} {_digest(file)}" for name, file in sorted(found.items()))
+    closure = _Closure(kind.__module__, path)
+    found = closure.files() | {file.name: file for file in files}
+    parts = (f"{name} {closure.digest(file)}" for name, file in sorted(found.items()))
     return hashlib.sha256("\n".join([version, *parts]).encode()).hexdigest()[:16]
 
 
@@ -70,10 +70,24 @@ class _Closure:
         # Asked of every distribution here, and only third parties have modules in several places.
         foreign = parts[0] != "collage"
         self._distributions = metadata.packages_distributions() if foreign else {}
+        self._files: dict[str, Path | None] = {}
+        self._facts: dict[Path, SourceFacts] = {}
+
+    def digest(self, path: Path) -> str:
+        """What counts of a file."""
+        if path.suffix == ".py":
+            return self._facts_of(path).digest
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+    def _facts_of(self, path: Path) -> SourceFacts:
+        if path not in self._facts:
+            self._facts[path] = source_facts(path.read_bytes())
+        return self._facts[path]
 
     def files(self) -> dict[str, Path]:
         """By names that say nothing of where they are installed."""
         found: dict[str, Path] = {}
+        searched: set[Path] = set()
         pending = [(self._module, self._path), *self._package()]
         pending += [(_COMPILER, path) for path in [_file_of(_COMPILER)] if path]
         while pending:
@@ -84,7 +98,9 @@ class _Closure:
             if path.suffix == ".py":
                 package = name if path.name == "__init__.py" else name.rpartition(".")[0]
                 pending += self._imported(path, package)
-                found.update(_data(path.parent, package) if package else {})
+                if package and path.parent not in searched:
+                    searched.add(path.parent)
+                    found.update(_data(path.parent, package))
         return found
 
     def _package(self) -> Iterator[tuple[str, Path]]:
@@ -98,21 +114,25 @@ class _Closure:
                 yield ".".join((package, *names)), path
 
     def _imported(self, path: Path, package: str) -> Iterator[tuple[str, Path]]:
-        for imported in _imports(path.read_bytes()):
+        for imported in self._facts_of(path).imports:
             base, name = imported.within(package)
             inner = f"{base}.{name}" if name else base
             # What is imported from a package may be a module of its own.
             for module in (inner, base):
-                file = _file_of(module) if self._follows(module) else None
-                if file is not None:
+                if (file := self._followed(module)) is not None:
                     yield module, file
                     break
             if not base.startswith(f"{_OURS}."):
                 parents = base.split(".")
                 for module in (".".join(parents[:end]) for end in range(1, len(parents))):
-                    file = _file_of(module) if self._follows(module) else None
-                    if file is not None:
+                    if (file := self._followed(module)) is not None:
                         yield module, file
+
+    def _followed(self, module: str) -> Path | None:
+        """The file of a module that belongs to the backend or makes code."""
+        if module not in self._files:
+            self._files[module] = _file_of(module) if self._follows(module) else None
+        return self._files[module]
 
     def _follows(self, module: str) -> bool:
         if _within(module, _OURS):
@@ -169,82 +189,3 @@ def _data(folder: Path, package: str) -> dict[str, Path]:
         elif not any(path.glob("*.py")):
             found.update(_data(path, f"{package}/{path.name}"))
     return found
-
-
-class _Import:
-    """One name of an import statement."""
-
-    def __init__(self, level: int, base: str, name: str) -> None:
-        self._level, self._base, self._name = level, base, name
-
-    def within(self, package: str) -> tuple[str, str]:
-        """The absolute name of the module, and the name that is taken from it, if any."""
-        if not self._level:
-            return self._base, self._name
-        parts = package.split(".")
-        parts = parts[: len(parts) - self._level + 1]
-        return ".".join([*parts, *([self._base] if self._base else [])]), self._name
-
-
-def _digest(path: Path) -> str:
-    data = path.read_bytes()
-    return _python_digest(data) if path.suffix == ".py" else hashlib.sha256(data).hexdigest()
-
-
-@functools.lru_cache(maxsize=1024)
-def _imports(data: bytes) -> tuple[_Import, ...]:
-    found = []
-    for node in ast.walk(_parsed(data) or ast.Module(body=[], type_ignores=[])):
-        if isinstance(node, ast.Import):
-            found += [_Import(0, alias.name, "") for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            found += [_Import(node.level, node.module or "", alias.name) for alias in node.names]
-    return tuple(found)
-
-
-@functools.lru_cache(maxsize=1024)
-def _python_digest(data: bytes) -> str:
-    """Of what a Python source does: not of its comments, docstrings and layout."""
-    tree = _parsed(data)
-    if tree is None:
-        return hashlib.sha256(data).hexdigest()
-    digest = hashlib.sha256()
-    for part in _tokens(tree):
-        digest.update(part.encode())
-        digest.update(b"\0")
-    return digest.hexdigest()
-
-
-def _parsed(data: bytes) -> ast.Module | None:
-    """A source's syntax tree; None for what is no Python, such as a template of it."""
-    try:
-        return ast.parse(data)
-    except (SyntaxError, ValueError):
-        return None
-
-
-def _tokens(node: object) -> Iterator[str]:
-    """A syntax tree as text that every version of Python gives alike: nothing for what is empty."""
-    if isinstance(node, ast.AST):
-        yield type(node).__name__
-        for name, value in ast.iter_fields(node):
-            if value is not None and value != [] and name not in ("ctx", "kind"):
-                yield name
-                yield from _tokens(value)
-        yield ")"
-    elif isinstance(node, list):
-        for item in node:
-            if not _is_text(item):
-                yield from _tokens(item)
-        yield "]"
-    else:
-        yield repr(node)
-
-
-def _is_text(node: object) -> bool:
-    """Whether a statement is a docstring, or text for readers elsewhere."""
-    return (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    )

@@ -11,6 +11,7 @@ import tvm_ffi
 from tvm import ir
 
 from collage.backends.contract import BackendTarget, BuildContext
+from collage.backends.contract.source_facts import facts_kept_in
 from collage.backends.devices import device_named
 from collage.backends.toolchain.native import compiler_version
 from collage.cost.config import MeasureConfig
@@ -57,6 +58,7 @@ class KeyMaker:
         self._denormals = self._policy.kind.denormals(context)
         self._config = canonical_json(self._policy.config_key(config))
         self._device = device
+        self._cache_dir = context.cache_dir
         self._versions: dict[str, dict[str, str]] = {}
 
     def partition(
@@ -117,7 +119,8 @@ class KeyMaker:
         if name not in self._versions:
             backend = target.implementation
             versions = {str(k): str(v) for k, v in backend.probe().versions.items()}
-            versions[f"{name} codegen"] = backend.source_digest()
+            with facts_kept_in(self._cache_dir):
+                versions[f"{name} codegen"] = backend.source_digest()
             self._versions[name] = versions
         return self._versions[name]
 

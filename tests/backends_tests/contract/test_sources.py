@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -11,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from collage.backends.contract import Backend, sources
+from collage.backends.contract import source_facts as source_facts_module
 from collage.backends.contract.errors import TargetError
 from collage.backends.contract.registry import BUILTIN, get_backend
+from collage.backends.contract.source_facts import facts_kept_in, source_facts
 from collage.backends.contract.sources import source_digest
 
 MAIN = '''"""A backend's module."""
@@ -230,6 +233,50 @@ def test_built_in_backends_count_by_their_statements(
     assert backend.source_digest() == before
     copy.write_text(copy.read_text() + "\nchanged = 1\n")
     assert backend.source_digest() != before
+
+
+def test_what_is_kept_of_sources_is_never_taken_for_an_edited_one(
+    site: Path, tmp_path: Path
+) -> None:
+    """Of the same size, and written in the same instant or at another time."""
+    helper = package(site) / "helper.py"
+    before = {extent: source_facts(source(extent)) for extent in (16, 32, 64)}
+    digests = []
+    for extent, seconds in ((16, 0), (32, 0), (64, 60), (16, 120)):
+        helper.write_bytes(source(extent))
+        os.utime(helper, (seconds, seconds))
+        with facts_kept_in(tmp_path / "cache"):
+            digests.append(digest("package_of_mine.inner.mine"))
+            assert source_facts(source(extent)) == before[extent]
+        assert digests[-1] == digest("package_of_mine.inner.mine"), "as without"
+    assert len(set(digests)) == 3 and digests[0] == digests[-1]
+
+
+def source(extent: int) -> bytes:
+    return HELPER.replace("16", str(extent)).encode()
+
+
+def test_sources_are_parsed_once_for_all_processes(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package(site)
+    parsed: list[bytes] = []
+    facts_of = source_facts_module._facts
+    monkeypatch.setattr(
+        source_facts_module, "_facts", lambda data: (parsed.append(data), facts_of(data))[1]
+    )
+    for new in (True, False):
+        parsed.clear()
+        with facts_kept_in(tmp_path / "cache"):
+            digest("package_of_mine.inner.mine")
+        assert bool(parsed) is new
+    (kept,) = (tmp_path / "cache" / "sources").iterdir()
+    for damage in (b"torn", b'{"a": 1}', b""):
+        parsed.clear()
+        kept.write_bytes(damage)
+        with facts_kept_in(tmp_path / "cache"):
+            digest("package_of_mine.inner.mine")
+        assert parsed, "read anew"
 
 
 def test_every_backend_has_a_digest_of_its_own() -> None:
