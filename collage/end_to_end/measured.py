@@ -91,21 +91,21 @@ class MeasuredComparison(EndToEndComparison):
     def _records(self, variants: Mapping[str, Lowered]) -> dict[str, Record]:
         """Times of those that can be compiled; nothing is compiled when the log has them."""
         while True:
-            rest = [
-                WholeModel(key, variant.contender.name, tuple(self._targets))
-                for key, variant in variants.items()
-                if key not in self._failures
-            ]
+            rest = [variant for key, variant in variants.items() if key not in self._failures]
             if not rest:
                 return {}
-            question = EndToEndQuestion(rest, self._inputs, self._expected)
+            question = self._question(rest)
             records = self._model.recorded_end_to_end(question)
             # Where some turn out not to compile, the log may still hold the others.
             if records is None and self._compile(variants):
-                libraries = [self._libraries[model.key].path for model in rest]
+                libraries = [self._libraries[variant.key].path for variant in rest]
                 records = self._model.measure_end_to_end(question, libraries)
             if records is not None:
-                return dict(zip((model.key for model in rest), records, strict=True))
+                return dict(zip((variant.key for variant in rest), records, strict=True))
+
+    def _question(self, variants: Sequence[Lowered]) -> EndToEndQuestion:
+        models = [WholeModel(v.key, v.contender.name, tuple(self._targets)) for v in variants]
+        return EndToEndQuestion(models, self._inputs, self._expected)
 
     def _compile(self, variants: Mapping[str, Lowered]) -> bool:
         """Compile those not compiled yet, all at once; whether none of them failed."""
@@ -118,9 +118,14 @@ class MeasuredComparison(EndToEndComparison):
             return True
         jobs = [ModelJob(v.module, self._place(v.key), v.contender.name) for v in missing]
         results = self._model.compile_end_to_end(jobs, self._targets)
+        failed = []
         for variant, result in zip(missing, results, strict=True):
             if result.library is None:
                 self._failures[variant.key] = Cost(result.status, reason=result.reason)
+                failed.append(variant)
             else:
                 self._libraries[variant.key] = result.library
-        return all(result.library is not None for result in results)
+        # A replay asks for these too.
+        costs = [self._failures[variant.key] for variant in failed]
+        self._model.record_failures(self._question(failed), costs)
+        return not failed

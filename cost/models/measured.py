@@ -23,7 +23,7 @@ from collage.cost.measure.end_to_end import EndToEndQuestion, WholeModel
 from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.measure.model_builder import ModelJob, ModelResult
 from collage.cost.measure.replay import NO_TIME, MeasureStats, RecordLookup, partition_miss
-from collage.cost.measure.runner import Runner
+from collage.cost.measure.runner import Runner, RunResult
 from collage.cost.measure.scheduler import Measurer
 from collage.cost.models.overheads import overheads_from, probe_workloads
 from collage.cost.progress import ProgressCallback, ignore
@@ -249,6 +249,20 @@ class MeasuredCostModel(CostModel):
             When no worker process can be started.
         """
         return self._site(targets).measurer.compile_models(jobs, targets, deadline)
+
+    def record_failures(self, question: EndToEndQuestion, costs: Sequence[Cost]) -> None:
+        """Record whole models that cannot be timed; what is unknown is not kept.
+
+        Parameters
+        ----------
+        question : EndToEndQuestion
+            These models alone, asked for as they would be with others.
+        costs : sequence of Cost
+            Of each: why not.
+        """
+        if costs:
+            keys, results = self._end_to_end_keys(question), [RunResult(cost) for cost in costs]
+            self._site_of(question.models).measurer.record_models(question, keys, results)
 
     def measure_end_to_end(
         self,

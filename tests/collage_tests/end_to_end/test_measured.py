@@ -53,7 +53,15 @@ def target(name: str, **attributes: str) -> BackendTarget:
 class Race:
     """A comparison over TVM, OpenBLAS and the toy backend, and what it told."""
 
-    def __init__(self, model: tvm.IRModule, folder: Path, log: Path | None, **toy: str) -> None:
+    def __init__(
+        self,
+        model: tvm.IRModule,
+        folder: Path,
+        log: Path | None,
+        *,
+        replay_only: bool = False,
+        **toy: str,
+    ) -> None:
         if "toy" not in backend_names():
             register_backend(ToyBackend())
         self.targets = TargetSet(target("tvm"), (target("openblas"), target("toy", **toy)))
@@ -61,7 +69,11 @@ class Race:
         self.context = BuildContext(folder / "cache", folder / "work", num_threads=1)
         self.events: list[ProgressEvent] = []
         self.model = MeasuredCostModel(
-            self.context, Database(log), CONFIG, progress=self._compiling
+            self.context,
+            Database(log),
+            CONFIG,
+            progress=self._compiling,
+            replay_only=replay_only,
         )
         expected = evaluate(model, [INPUT])
         self.comparison = MeasuredComparison(
@@ -119,6 +131,21 @@ def test_one_that_cannot_be_compiled_is_out_and_the_others_count(
     assert tvm_alone.cost.is_valid and openblas.cost.is_valid and again.cost == tvm_alone.cost
     assert best([tvm_alone, openblas, toy]) in (tvm_alone, openblas)
     assert any(event.message == "toy: toy does not want to" for event in race.events)
+
+
+@pytest.mark.parametrize("build", ["refuse", "die"])
+def test_one_that_cannot_be_compiled_is_replayed_as_such(
+    model: tvm.IRModule, tmp_path: Path, build: str
+) -> None:
+    log = tmp_path / "log.jsonl"
+    first = Race(model, tmp_path, log, build=build).run()
+    assert not first[2].cost.is_valid
+    for replay_only in (True, False):
+        race = Race(model, tmp_path / "elsewhere", log, build=build, replay_only=replay_only)
+        again = race.run()
+        assert [one.cost for one in again] == [one.cost for one in first]
+        assert again[2].largest_error is None
+        assert race.events == [] and race.model.stats.measured == 0
 
 
 def test_one_that_crashes_the_compiler_is_out_too(model: tvm.IRModule, tmp_path: Path) -> None:
