@@ -6,6 +6,7 @@ keeps the full cost of everything asked, for the report.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import tvm
@@ -17,6 +18,7 @@ from collage.cost.models.overheads import Overheads
 from collage.cost.workload.data import DataSpec
 from collage.cost.workload.describe import call_flops
 from collage.cost.workload.workload import Workload
+from collage.estimates import Estimates, importance
 from collage.passes import extract
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
@@ -50,6 +52,7 @@ class WorkloadCosts:
         self._workloads: dict[Candidate, Workload] = {}
         self._weights: dict[tvm.ir.GenericConst, DataSpec] = {}
         self._costs: dict[Candidate, Cost] = {}
+        self._estimates = Estimates()
 
     @property
     def costs(self) -> dict[Candidate, Cost]:
@@ -81,18 +84,29 @@ class WorkloadCosts:
             self._workloads[candidate] = Workload.from_module(module, self._weights)
         return self._workloads[candidate]
 
-    def seconds(self, candidates: Sequence[Candidate]) -> list[float]:
-        """Seconds per call of each candidate, its transition included; ``inf`` when invalid."""
+    def seconds(self, candidates: Sequence[Candidate]) -> list[float | None]:
+        """Seconds per call of each candidate, its transition included; ``inf`` when invalid, None
+        when there was no time for it.
+
+        What matters most is measured first: the dearer a workload and the more often it occurs.
+        """
         missing = [c for c in dict.fromkeys(candidates) if c not in self._costs]
         measured = [c for c in missing if not c.inline]
         self._costs.update((c, _FREE) for c in missing if c.inline)
         if measured:
+            measured = self._by_importance(measured)
             workloads = [self.workload(c) for c in measured]
             costs = self._model.estimate(workloads, [c.target for c in measured])
             for candidate, cost in zip(measured, costs, strict=True):
                 self._costs[candidate] = cost
                 self._note_rate(candidate, cost)
-        return [self._corrected(c) for c in candidates]
+                self._estimates.note(self.workload(candidate), candidate.target, cost)
+        return [self.known(c) for c in candidates]
+
+    def _by_importance(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        count = Counter((self.workload(c), c.target) for c in candidates)
+        dearest = {place: n * importance(place[0]) for place, n in count.items()}
+        return sorted(candidates, key=lambda c: -dearest[self.workload(c), c.target])
 
     def refuse(self, candidate: Candidate, reason: str) -> None:
         """Note that a library refuses a candidate, in whatever way that was found out.
@@ -104,10 +118,21 @@ class WorkloadCosts:
             self._costs[candidate] = Cost(CostStatus.BUILD_FAILED, reason=reason)
 
     def known(self, candidate: Candidate) -> float | None:
-        """The cost if it was asked before (or is free), without measuring."""
+        """The cost if it was found out before (or is free), without measuring."""
         if candidate.inline:
             return 0.0
-        return self._corrected(candidate) if candidate in self._costs else None
+        cost = self._costs.get(candidate)
+        if cost is None or cost.status is CostStatus.UNKNOWN:
+            return None
+        return self._corrected(candidate)
+
+    def guess(self, candidate: Candidate) -> float:
+        """The cost where it is known, otherwise a guess that is rather too high."""
+        known = self.known(candidate)
+        if known is not None:
+            return known
+        guessed_sec = self._estimates.seconds(self.workload(candidate), candidate.target)
+        return max(guessed_sec, self._overheads.partition_sec)
 
     def lower_bound(self, candidate: Candidate) -> float:
         """Its multiply-adds at the best rate that anything reached so far, with a margin.

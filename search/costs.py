@@ -15,7 +15,7 @@ class CandidateCosts(Protocol):
 
     Examples
     --------
-    Whatever has the three methods will do; this one knows nothing but the number of bindings:
+    Whatever has the four methods will do; this one knows nothing but the number of bindings:
 
     >>> class ByBinding:
     ...     def seconds(self, candidates):
@@ -26,11 +26,15 @@ class CandidateCosts(Protocol):
     ...
     ...     def lower_bound(self, candidate):
     ...         return 0.0
+    ...
+    ...     def guess(self, candidate):
+    ...         return 2e-6 * candidate.nodes.bit_count()
     >>> costs: CandidateCosts = ByBinding()
     """
 
-    def seconds(self, candidates: Sequence[Candidate]) -> list[float]:
-        """The costs, found by measuring if need be; ``inf`` for a candidate that cannot be used.
+    def seconds(self, candidates: Sequence[Candidate]) -> list[float | None]:
+        """The costs, found by measuring if need be; ``inf`` for a candidate that cannot be used,
+        None for one that there was no time to measure.
 
         A batch, so that the caller can build in parallel and measure equal workloads once.
         """
@@ -45,6 +49,12 @@ class CandidateCosts(Protocol):
         inexact, by at most the excess summed over the best cover.
         """
 
+    def guess(self, candidate: Candidate) -> float:
+        """About what an unmeasured candidate takes, rather too much than too little; cheap.
+
+        Asked only when a search is cut off, of what its best cover could not do without.
+        """
+
 
 class TableCosts:
     """Costs from a table, for tests and what-if questions; remembers what was asked.
@@ -55,6 +65,8 @@ class TableCosts:
         Seconds; a candidate that is missing is invalid.
     bounds : mapping of Candidate to float, optional
         Lower bounds; 0 where missing.
+    guesses : mapping of Candidate to float, optional
+        Of those that there is no time for, which are unknown whatever the table says.
 
     Attributes
     ----------
@@ -76,20 +88,25 @@ class TableCosts:
     """
 
     def __init__(
-        self, table: Mapping[Candidate, float], bounds: Mapping[Candidate, float] | None = None
+        self,
+        table: Mapping[Candidate, float],
+        bounds: Mapping[Candidate, float] | None = None,
+        guesses: Mapping[Candidate, float] | None = None,
     ) -> None:
         self._table = table
         self._bounds = bounds or {}
+        self._guesses = guesses or {}
         self._known: dict[Candidate, float] = {}
         self.asked: list[Candidate] = []
         self.batches = 0
 
-    def seconds(self, candidates: Sequence[Candidate]) -> list[float]:
+    def seconds(self, candidates: Sequence[Candidate]) -> list[float | None]:
         self.batches += 1
         self.asked += candidates
-        found = [self._table.get(candidate, math.inf) for candidate in candidates]
-        self._known.update(zip(candidates, found, strict=True))
-        return found
+        for candidate in candidates:
+            if candidate not in self._guesses:
+                self._known[candidate] = self._table.get(candidate, math.inf)
+        return [self._known.get(candidate) for candidate in candidates]
 
     def known(self, candidate: Candidate) -> float | None:
         return self._known.get(candidate)
@@ -97,8 +114,11 @@ class TableCosts:
     def lower_bound(self, candidate: Candidate) -> float:
         return self._bounds.get(candidate, 0.0)
 
+    def guess(self, candidate: Candidate) -> float:
+        return self._guesses.get(candidate, math.inf)
 
-def checked_seconds(costs: CandidateCosts, candidates: Sequence[Candidate]) -> list[float]:
+
+def checked_seconds(costs: CandidateCosts, candidates: Sequence[Candidate]) -> list[float | None]:
     """The costs of candidates, checked: a cost that would spoil a search is refused.
 
     Parameters
@@ -110,8 +130,8 @@ def checked_seconds(costs: CandidateCosts, candidates: Sequence[Candidate]) -> l
 
     Returns
     -------
-    list of float
-        Seconds per call, in the order of ``candidates``.
+    list of float or None
+        Seconds per call, in the order of ``candidates``; None where there was no time.
 
     Raises
     ------
@@ -124,6 +144,6 @@ def checked_seconds(costs: CandidateCosts, candidates: Sequence[Candidate]) -> l
             f"{len(candidates)} costs were asked for, {len(found)} came", value=len(found)
         )
     for value in found:
-        if math.isnan(value) or value < 0:
+        if value is not None and (math.isnan(value) or value < 0):
             raise SearchError(f"a candidate's cost is {value}", value=value)
     return found

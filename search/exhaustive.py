@@ -56,7 +56,7 @@ def exhaustive_search(
     asked = [i for i, candidate in enumerate(candidates) if not candidate.inline]
     found = checked_seconds(costs, [candidates[i] for i in asked])
     for i, value in zip(asked, found, strict=True):
-        seconds[i] = value
+        seconds[i] = math.inf if value is None else value
     best, best_seconds = None, math.inf
     for cover in _exact_covers(graph, candidates):
         total = math.fsum(seconds[i] for i in cover)

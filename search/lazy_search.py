@@ -55,7 +55,7 @@ class SearchResult:
     Attributes
     ----------
     partitioning : Partitioning or None
-        None only when it was stopped before any cover was measured throughout.
+        None only when it was stopped, and what was measured and the seeds cover nothing.
     complete : bool
         Whether the partitioning is proven optimal over the candidates.
     optimistic_sec : float
@@ -109,7 +109,8 @@ def search(
         comes first, so that a search that is stopped after it has something to return; the others
         take turns, so that none of them is left out when time is short.
     should_stop : callable, optional
-        Asked between batches; once it says yes, unmeasured candidates count as unusable.
+        Asked between batches; once it says yes, or costs say that there is no time, the answer is
+        made of what was measured and, with guessed costs, of the seeds' candidates.
     prefetch : int
         So many other candidates for the blocks of the best path are evaluated along with it.
     batch_size : int
@@ -154,9 +155,8 @@ def search(
 
     def evaluate(positions: Sequence[int]) -> bool:
         for begin in range(0, len(positions), batch_size):
-            if stop():
+            if stop() or not pool.evaluate(positions[begin : begin + batch_size]):
                 return False
-            pool.evaluate(positions[begin : begin + batch_size])
         return True
 
     seeded = _in_turns(seeds, len(candidates))
@@ -177,7 +177,7 @@ def search(
             return SearchResult(found, cover.optimal, cover.cost, pool.evaluated, rounds, expanded)
         running = running and evaluate(pending + pool.alternatives(path, prefetch))
         if not running:
-            found = _best_measured(graph, pool, max_states)
+            found = _best_so_far(graph, pool, seeded, max_states)
             return SearchResult(found, False, cover.cost, pool.evaluated, rounds, expanded)
 
 
@@ -219,21 +219,33 @@ class _Pool:
                 else:
                     self.values[position] = self.costs.lower_bound(candidate)
 
-    def evaluate(self, positions: Sequence[int]) -> None:
+    def evaluate(self, positions: Sequence[int]) -> bool:
+        """Ask for costs; whether there was time for all of them."""
         wanted = [self.candidates[p] for p in positions]
         found = checked_seconds(self.costs, wanted) if wanted else []
         for position, value in zip(positions, found, strict=True):
-            self.values[position], self.measured[position] = value, True
-        self.evaluated += len(positions)
+            if value is not None:
+                self.values[position], self.measured[position] = value, True
+                self.evaluated += 1
+        return None not in found
 
-    def cheapest_by_block(self, *, only_measured: bool = False) -> dict[int, int]:
-        """For each distinct block its most promising candidate; a measured one among equals."""
-        found = {}
-        for block, positions in self.by_block.items():
-            usable = [p for p in positions if self.measured[p] or not only_measured]
-            if usable:
-                found[block] = min(usable, key=lambda p: (self.values[p], not self.measured[p], p))
+    def cheapest_by_block(self, only: Sequence[int] | None = None) -> dict[int, int]:
+        """For each distinct block its most promising candidate; a measured one among equals.
+
+        Parameters
+        ----------
+        only : sequence of int, optional
+            The positions to choose among; all by default.
+        """
+        found: dict[int, int] = {}
+        for p in range(len(self.candidates)) if only is None else only:
+            best = found.setdefault(self.candidates[p].nodes, p)
+            if self._rank(p) < self._rank(best):
+                found[self.candidates[p].nodes] = p
         return found
+
+    def _rank(self, position: int) -> tuple[float, bool, int]:
+        return self.values[position], not self.measured[position], position
 
     def alternatives(self, path: Sequence[int], limit: int) -> list[int]:
         """Unmeasured candidates for the same blocks: needed next if these turn out dear."""
@@ -245,8 +257,19 @@ class _Pool:
         return make_partitioning(self.graph, [self.candidates[p] for p in path], cover.cost, origin)
 
 
-def _best_measured(graph: DataflowGraph, pool: _Pool, max_states: int) -> Partitioning | None:
-    chosen = pool.cheapest_by_block(only_measured=True)
+def _best_so_far(
+    graph: DataflowGraph, pool: _Pool, seeded: Sequence[int], max_states: int
+) -> Partitioning | None:
+    """The best cover of what was measured, and of what seeds consist of where nothing else was.
+
+    Other candidates that were not measured are left out: a guess that is too low would win.
+    """
+    for position in seeded:
+        if not pool.measured[position]:
+            pool.values[position] = pool.costs.guess(pool.candidates[position])
+    usable = [p for p, measured in enumerate(pool.measured) if measured]
+    usable += [p for p in seeded if not pool.measured[p]]
+    chosen = pool.cheapest_by_block(usable)
     cover = cheapest_cover(graph, {b: pool.values[p] for b, p in chosen.items()}, max_states)
     if cover is None:
         return None

@@ -61,10 +61,12 @@ class EstimatedComparison(EndToEndComparison):
     def _cost(self, lowered: Lowered) -> Cost:
         candidates = lowered.contender.partitioning.candidates
         seconds = self._costs.seconds(candidates)
-        unusable = [c for c, sec in zip(candidates, seconds, strict=True) if sec == float("inf")]
-        if unusable:
+        usable = [sec for sec in seconds if sec is not None and sec < float("inf")]
+        if len(usable) < len(candidates):
+            pairs = zip(candidates, seconds, strict=True)
+            unusable = [c for c, sec in pairs if sec is None or sec == float("inf")]
             costs = self._costs.costs
             reasons = "; ".join(dict.fromkeys(costs[c].reason for c in unusable))
             return Cost(CostStatus.UNKNOWN, reason=reasons)
-        total = sum(seconds)
+        total = sum(usable)
         return Cost(CostStatus.VALID, total, samples_sec=(total,), reason=_REASON)

@@ -136,7 +136,7 @@ def _search(
     costs: WorkloadCosts,
     progress: ProgressCallback,
 ) -> Partitioning | None:
-    """The cheapest cover; None when the time was up before one was measured throughout."""
+    """The cheapest cover; None when the time was up and no backend alone covers the graph."""
 
     def on_round(step: SearchProgress) -> None:
         done, total = step.evaluated, step.evaluated + step.pending

@@ -236,6 +236,23 @@ def test_the_first_seed_is_evaluated_first_and_the_others_take_turns() -> None:
     validate(graph, found.partitioning)
 
 
+def test_cut_off_answers_with_what_was_measured_and_guesses_of_the_seeds() -> None:
+    """Where the time goes first must not matter to whether there is an answer, nor may a guess
+    that is too good win over what was measured."""
+    graph, table = chain(6, (1, 2), seed=3)
+    alone = [c for c in table if c.nodes.bit_count() == 1 and c.target is TARGETS[0]]
+    pairs = {c: 1e-6 for c in table if c.nodes.bit_count() == 2}
+    late = dict.fromkeys(alone[3:], 0.5)
+    costs = TableCosts(table, guesses={**late, **pairs})
+    found = search(graph, list(table), costs, seeds=[make_partitioning(graph, alone)])
+    assert found.partitioning is not None and not found.complete
+    validate(graph, found.partitioning)
+    assert not set(found.partitioning.candidates) & set(pairs), "no seed has those"
+    assert set(late) & set(found.partitioning.candidates) == set(late), "nothing else was measured"
+    assert found.evaluated == 3
+    assert found.partitioning.seconds == pytest.approx(1.5 + sum(table[c] for c in alone[:3]))
+
+
 def test_stopped_with_nothing_known_returns_none() -> None:
     graph, table = chain(5, (1,), seed=3)
     costs = TableCosts(table)
