@@ -51,6 +51,29 @@ class _Importer(ExportedProgramImporter):
     def block_builder(self, builder: relax.BlockBuilder | None) -> None:
         self._builder = None if builder is None else _TypeKeepingBuilder()
 
+    def _convolution(self, node: fx.Node) -> relax.Var:
+        """As TVM's, which has no transposed convolution of volumes."""
+        x, weights, bias, strides, padding, dilation, transposed, added, groups = (
+            self.retrieve_args(node)
+        )
+        if not transposed or len(x.ty.shape) != 5:
+            return super()._convolution(node)
+        result = self.block_builder.emit(
+            relax.op.nn.conv3d_transpose(
+                x,
+                weights,
+                strides=strides,
+                padding=padding,
+                output_padding=added,
+                dilation=dilation,
+                groups=groups,
+            )
+        )
+        if bias is None:
+            return result
+        shift = self.block_builder.emit(relax.op.reshape(bias, (1, -1, 1, 1, 1)))
+        return self.block_builder.emit(relax.op.add(result, shift))
+
 
 class _TypeKeepingBuilder(relax.BlockBuilder):
     """Products of half-precision operands have half-precision results, as in PyTorch."""

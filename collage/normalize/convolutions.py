@@ -12,6 +12,7 @@ from collage.rewrite import (
     constant,
     dtype_of,
     make_constant,
+    op_name,
     operand_pair,
     with_attrs,
 )
@@ -19,6 +20,8 @@ from collage.rewrite import (
 _CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
 _CHANNEL_FIRST = ("NCW", "NCHW", "NCDHW")
 _OUTPUT_FIRST = ("OIW", "OIHW", "OIDHW")
+_TRANSPOSED = ("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")
+_INPUT_FIRST = ("IOW", "IOHW", "IODHW")
 
 
 def _channel_vector(expr: relax.Expr, shape: tuple[int, ...]) -> np.ndarray | None:
@@ -36,12 +39,27 @@ def _channel_vector(expr: relax.Expr, shape: tuple[int, ...]) -> np.ndarray | No
 
 def _convolution(scope: Scope, expr: relax.Expr) -> relax.Call | None:
     """The convolution behind ``expr``: constant weights, channels first, no other user."""
-    call = scope.call(expr, *_CONVOLUTIONS)
+    call = scope.call(expr, *_CONVOLUTIONS, *_TRANSPOSED)
     if call is None or constant(call.args[1]) is None or not scope.only_use(expr):
         return None
-    first = call.attrs.data_layout in _CHANNEL_FIRST and call.attrs.kernel_layout in _OUTPUT_FIRST
+    kernel = _INPUT_FIRST if op_name(call) in _TRANSPOSED else _OUTPUT_FIRST
+    first = call.attrs.data_layout in _CHANNEL_FIRST and call.attrs.kernel_layout in kernel
     same = call.attrs.out_layout in ("", call.attrs.data_layout)
     return call if first and same else None
+
+
+def _scaled(convolution: relax.Call, scale: np.ndarray) -> np.ndarray:
+    """The convolution's weights, those of each channel of its result times that one's scale."""
+    weights = constant(convolution.args[1])
+    assert weights is not None
+    if op_name(convolution) not in _TRANSPOSED:
+        scaled: np.ndarray = weights * scale.reshape((-1,) + (1,) * (weights.ndim - 1))
+        return scaled
+    # Inputs come first, by groups; each has the channels of its group.
+    groups = int(convolution.attrs.groups)
+    split = weights.reshape(groups, -1, *weights.shape[1:])
+    wide: np.ndarray = split * scale.reshape((groups, 1, -1) + (1,) * (weights.ndim - 2))
+    return wide.reshape(weights.shape)
 
 
 def _scale_into_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
@@ -61,11 +79,9 @@ def _scale_into_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
     convolution = _convolution(scope, x)
     if convolution is None or (bias is not None and shift is None):
         return None
-    weights = constant(convolution.args[1])
-    assert weights is not None
-    wide = scale.astype("float64").reshape((-1,) + (1,) * (weights.ndim - 1))
+    weights = _scaled(convolution, scale.astype("float64"))
     dtype = dtype_of(convolution.args[1])
-    scaled = with_attrs(convolution, convolution.args[0], make_constant(weights * wide, dtype))
+    scaled = with_attrs(convolution, convolution.args[0], make_constant(weights, dtype))
     if shift is None:
         return scaled
     return relax.op.add(scope.emit(scaled), _bias(shift * scale, call))

@@ -192,5 +192,8 @@ RULES: Rules = {
     "matmul": (_implied_type, _plain_weights, _scaled_operand, _joint_scale),
     "multiply": (_scale_into_weights, _sink_scale),
     "reshape": (_unflatten_dense, _unflatten_batches),
-    **dict.fromkeys(("nn.conv1d", "nn.conv2d", "nn.conv3d"), (_implied_type,)),
+    **dict.fromkeys(
+        (f"nn.conv{rank}d{kind}" for rank in (1, 2, 3) for kind in ("", "_transpose")),
+        (_implied_type,),
+    ),
 }

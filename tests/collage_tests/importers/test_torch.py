@@ -232,3 +232,38 @@ def test_half_precision_stays_half() -> None:
     with torch.no_grad():
         expected = block.float()(image.float()).numpy()
     assert largest_error(actual.astype(np.float32), expected) < 1e-2
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_convolutions_of_every_rank_and_their_transposes(rank: int, dtype: str) -> None:
+    """TVM's translator has no transposed convolution of volumes."""
+    torch.manual_seed(2)
+    nn = torch.nn
+    straight = getattr(nn, f"Conv{rank}d")
+    transposed = getattr(nn, f"ConvTranspose{rank}d")
+    layers = nn.Sequential(
+        straight(8, 12, 3, padding="same", dilation=2, groups=4),
+        nn.ReLU(),
+        straight(12, 8, 3, stride=2, bias=False),
+        nn.Tanh(),
+        transposed(8, 12, 4, stride=2, padding=1, groups=2, bias=False),
+        getattr(nn, f"BatchNorm{rank}d")(12),
+        nn.ReLU(),
+        transposed(12, 6, 3, stride=2, padding=1, output_padding=1, dilation=2),
+    ).eval()
+    with torch.no_grad():
+        layers[5].running_mean.normal_()
+        layers[5].running_var.uniform_(0.5, 1.5)
+    x = torch.randn(2, 8, *(11, 9, 7)[:rank])
+    wanted = getattr(torch, dtype)
+    mod = load_model(torch.export.export(layers.to(wanted), (x.to(wanted),))).mod
+    found = Counter(operators(normalize(mod)))
+    assert found[f"nn.conv{rank}d"] == found[f"nn.conv{rank}d_transpose"] == 2
+    assert found["multiply"] == 0
+    (actual,) = evaluate(normalize(mod), [x.to(wanted).numpy()])
+    with torch.no_grad():
+        expected = layers.float()(x).numpy()
+    assert actual.dtype == np.dtype(dtype)
+    limit = 1e-5 if dtype == "float32" else 6e-3
+    assert largest_error(actual.astype(np.float32), expected) < limit

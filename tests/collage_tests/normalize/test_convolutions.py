@@ -42,6 +42,20 @@ def test_batch_norm_goes_into_the_convolution(groups: int, bias: bool) -> None:
     assert static_shape(call_of(mod, "add").args[1]) == (1, 8, 1, 1)
 
 
+@pytest.mark.parametrize("groups", [1, 4])
+@pytest.mark.parametrize(("name", "space"), [("1d", (9,)), ("2d", (5, 4)), ("3d", (3, 4, 2))])
+def test_batch_norm_goes_into_the_transposed_convolution(
+    name: str, space: tuple[int, ...], groups: int
+) -> None:
+    def body(bb: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        weights = normal(8, 12 // groups, *[3] * len(space))
+        make = getattr(R.nn, f"conv{name}_transpose")
+        y = bb.emit(make(x, weights, strides=[2] * len(space), groups=groups))
+        return R.nn.relu(first(bb, batch_norm(y, 12)))
+
+    check(module([(2, 8, *space)], body), [f"nn.conv{name}_transpose", "add", "nn.relu"])
+
+
 @pytest.mark.parametrize(("center", "scale"), [(True, False), (False, True), (False, False)])
 def test_batch_norm_without_gain_or_offset(center: bool, scale: bool) -> None:
     def body(bb: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
@@ -192,3 +206,10 @@ def test_one_spelling_of_the_output_type() -> None:
     weights = normal(8, 4, 1, 1)
     mod = module([IMAGE], lambda _, x: R.nn.conv2d(x, weights, out_dtype="float32"))
     assert not call_of(check(mod, ["nn.conv2d"]), "nn.conv2d").attrs.out_dtype
+
+
+def test_a_transposed_convolutions_output_type_is_left_out() -> None:
+    weights = normal(4, 8, 2, 2)
+    mod = module([IMAGE], lambda _, x: R.nn.conv2d_transpose(x, weights, out_dtype="float32"))
+    found = check(mod, ["nn.conv2d_transpose"])
+    assert not call_of(found, "nn.conv2d_transpose").attrs.out_dtype
