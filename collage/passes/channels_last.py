@@ -1,5 +1,7 @@
 """Channels last: a convolution network in NCHW becomes one in NHWC, with OHWI weights.
 
+So do networks of one and three spatial axes, and transposed convolutions, in IHWO.
+
 GPU libraries, tensor cores above all, want the channels of a pixel side by side. One walk over the
 function does it: every value is known in one or more orders of its axes, operators that do not care
 run in the order their operands already have, and a permutation is written only where an operator
@@ -18,14 +20,21 @@ from tvm import relax
 
 from collage import rewrite as rw
 from collage.backends.relax.static_shape import static_shape
-from collage.passes.channels_last_rules import RULES, Axes, Order, identity
+from collage.passes.channels_last_rules import (
+    CONVOLUTIONS,
+    RULES,
+    Axes,
+    channels_last,
+    identity,
+    is_channels_first,
+)
 from collage.rewrite import TUPLE_ITEM, Scope
 
 __all__ = ["to_channels_last"]
 
 
 def to_channels_last(mod: tvm.IRModule) -> tvm.IRModule:
-    """Rewrite ``main`` so that its 2-D convolutions and pools run on NHWC data.
+    """Rewrite ``main`` so that its convolutions and pools run on data with channels last.
 
     Parameters
     ----------
@@ -35,7 +44,7 @@ def to_channels_last(mod: tvm.IRModule) -> tvm.IRModule:
     Returns
     -------
     tvm.IRModule
-        ``mod`` itself where ``main`` has no ``nn.conv2d`` in NCHW.
+        ``mod`` itself where ``main`` has no convolution in NCHW or its like.
 
     Examples
     --------
@@ -65,7 +74,7 @@ def to_channels_last(mod: tvm.IRModule) -> tvm.IRModule:
 
 
 def _is_channels_first(value: relax.Expr) -> bool:
-    return rw.op_name(value) == "nn.conv2d" and str(value.attrs.data_layout) == "NCHW"
+    return rw.op_name(value) in CONVOLUTIONS and is_channels_first(value)
 
 
 _Readers = dict[relax.Var, list[relax.Expr]]
@@ -126,7 +135,15 @@ class _Orders:
         return known[axes]
 
     def _permuted(self, value: relax.Expr, have: Axes, wanted: Axes) -> relax.Expr:
-        return self.scope.emit(_permuted(value, tuple(have.index(axis) for axis in wanted)))
+        axes = tuple(have.index(axis) for axis in wanted)
+        permute = self.scope.call(value, "permute_dims")
+        if permute is None:
+            return self.scope.emit(_permuted(value, axes))
+        # Two permutations are one, or none.
+        inner = rw.permutation(permute)
+        both = tuple(inner[axis] for axis in axes)
+        source = permute.args[0]
+        return source if both == identity(len(both)) else self.scope.emit(_permuted(source, both))
 
     def _constant(self, expr: relax.Expr, axes: Axes) -> relax.Expr:
         if axes == identity(len(axes)) and len(axes) == len(static_shape(expr)):
@@ -186,7 +203,7 @@ class _Walk:
         x = value.args[0]
         shape, order = static_shape(x), self.orders.of(x)
         flat = (shape[0], math.prod(shape[1:]))
-        if order != Order.CHANNELS_LAST or static_shape(value) != flat or not _matters(shape):
+        if order != channels_last(len(shape)) or static_shape(value) != flat or not _matters(shape):
             return False
         if not all(_is_dense(reader, var) for reader in self.readers.get(var, [])):
             return False
@@ -201,7 +218,7 @@ class _Walk:
             return False
         weights = rw.constant(value.args[1])
         assert weights is not None
-        rows = weights.reshape(*planes, -1).transpose(1, 2, 0, 3).reshape(weights.shape)
+        rows = np.moveaxis(weights.reshape(*planes, -1), 0, -2).reshape(weights.shape)
         product = relax.op.matmul(
             self.plain(value.args[0]),
             rw.make_constant(rows, rw.dtype_of(value.args[1])),
@@ -212,8 +229,8 @@ class _Walk:
 
 
 def _matters(shape: tuple[int, ...]) -> bool:
-    """Whether channels first and last put the elements of (N, C, H, W) in different places."""
-    return shape[1] > 1 and shape[2] * shape[3] > 1
+    """Whether channels first and last put the elements of (N, C, ...) in different places."""
+    return shape[1] > 1 and math.prod(shape[2:]) > 1
 
 
 def _is_dense(value: relax.Expr, x: relax.Var | None) -> bool:

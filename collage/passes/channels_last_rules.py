@@ -14,20 +14,25 @@ from typing import Protocol
 
 from tvm import relax
 
+from collage.backends.relax.pooling import SPATIAL
 from collage.backends.relax.static_shape import static_shape
 from collage.rewrite import TUPLE_ITEM, is_constant, is_tensor, permutation, with_attrs
 
 Axes = tuple[int, ...]
 
 
-class Order:
-    """The orders that rules name."""
+PLANE_SWAPPED: Axes = (0, 1, 3, 2)
+"""The order of the inner (N, 1, C, H * W) of a local response normalization, channels last."""
 
-    CHANNELS_LAST: Axes = (0, 2, 3, 1)
-    CHANNELS_FIRST: Axes = (0, 3, 1, 2)
+
+def channels_last(rank: int) -> Axes:
+    """The order of a value (N, C, ...) whose channels come last."""
+    return (0, *range(2, rank), 1)
+
+
+def channels_first(rank: int) -> Axes:
     """The inverse: what brings a channels-last value back."""
-    PLANE_SWAPPED: Axes = (0, 1, 3, 2)
-    """The inner (N, 1, C, H * W) of a local response normalization with its channels last."""
+    return (0, rank - 1, *range(1, rank - 1))
 
 
 def identity(rank: int) -> Axes:
@@ -59,32 +64,48 @@ def _one(expr: relax.Expr, order: Axes) -> _Answer:
 _Rule = Callable[[_Orders, relax.Expr], _Answer | None]
 
 
-def _conv2d(orders: _Orders, call: relax.Call) -> _Answer | None:
-    """NCHW with OIHW becomes NHWC with OHWI, whatever it costs."""
-    attrs = call.attrs
-    layouts = (str(attrs.data_layout), str(attrs.kernel_layout))
-    if layouts != ("NCHW", "OIHW") or str(attrs.out_layout) not in ("", "NCHW"):
+def _convolution(orders: _Orders, call: relax.Call) -> _Answer | None:
+    """NCHW with OIHW becomes NHWC with OHWI, whatever it costs; so do other ranks.
+
+    Weights of transposed convolutions have their inputs where the others have outputs.
+    """
+    space, kernel = SPATIAL[len(call.attrs.strides)], str(call.attrs.kernel_layout)
+    if not is_channels_first(call) or kernel not in (f"OI{space}", f"IO{space}"):
         return None
     weights = call.args[1]
     if not is_constant(weights) and not isinstance(weights, relax.Var):
         return None
-    operands = (orders.get(operand, Order.CHANNELS_LAST) for operand in call.args)
-    result = with_attrs(
-        call, *operands, data_layout="NHWC", kernel_layout="OHWI", out_layout="NHWC"
-    )
-    return _one(result, Order.CHANNELS_LAST)
+    order = channels_last(len(space) + 2)
+    operands = (orders.get(operand, order) for operand in call.args)
+    layouts = {"data_layout": f"N{space}C", "out_layout": f"N{space}C"}
+    last = f"{kernel[0]}{space}{kernel[1]}"
+    return _one(with_attrs(call, *operands, kernel_layout=last, **layouts), order)
 
 
-def _pool2d(orders: _Orders, call: relax.Call) -> _Answer | None:
+def is_channels_first(call: relax.Call) -> bool:
+    """Whether a convolution's data and result are (N, C, ...).
+
+    Parameters
+    ----------
+    call : relax.Call
+        Of one of :data:`CONVOLUTIONS`.
+    """
+    layout = f"NC{SPATIAL[len(call.attrs.strides)]}"
+    return str(call.attrs.data_layout) == layout and str(call.attrs.out_layout) in ("", layout)
+
+
+def _pool(orders: _Orders, call: relax.Call) -> _Answer | None:
     """Pools follow their operand; across the channels of an LRN, with the axes exchanged."""
     attrs = call.attrs
     order = orders.of(call.args[0])
-    if str(attrs.layout) != "NCHW" or str(attrs.out_layout) not in ("", "NCHW"):
+    space = SPATIAL[len(attrs.pool_size)]
+    first = f"NC{space}"
+    if str(attrs.layout) != first or str(attrs.out_layout) not in ("", first):
         return None
-    if order not in (Order.CHANNELS_LAST, Order.PLANE_SWAPPED):
+    if order not in (channels_last(len(order)), PLANE_SWAPPED):
         return None
-    swapped = order == Order.PLANE_SWAPPED
-    layout = "NCHW" if swapped else "NHWC"
+    swapped = order == PLANE_SWAPPED
+    layout = first if swapped else f"N{space}C"
 
     def pair(values: Sequence[int]) -> list[int]:
         listed = [int(v) for v in values]
@@ -101,11 +122,26 @@ def _pool2d(orders: _Orders, call: relax.Call) -> _Answer | None:
 def _resized(orders: _Orders, call: relax.Call) -> _Answer | None:
     """Adaptive pools and resizing follow their operand."""
     x, *size = call.args
-    if str(call.attrs.layout) != "NCHW" or orders.of(x) != Order.CHANNELS_LAST:
+    order = orders.of(x)
+    space = SPATIAL.get(len(order) - 2, "")
+    if str(call.attrs.layout) != f"NC{space}" or order != channels_last(len(order)):
         return None
-    layouts = {name: "NHWC" for name in ("layout", "out_layout") if hasattr(call.attrs, name)}
-    result = with_attrs(call, orders.get(x, Order.CHANNELS_LAST), *size, **layouts)
-    return _one(result, Order.CHANNELS_LAST)
+    layouts = {name: f"N{space}C" for name in ("layout", "out_layout") if hasattr(call.attrs, name)}
+    return _one(with_attrs(call, orders.get(x, order), *size, **layouts), order)
+
+
+def _normalization(orders: _Orders, call: relax.Call) -> _Answer | None:
+    """Group and instance norms name the axis of their channels, and those that they go over."""
+    x = call.args[0]
+    order = orders.of(x)
+    rank = len(order)
+    affine = [orders.get(arg, identity(len(static_shape(arg)))) for arg in call.args[1:]]
+    if order == identity(rank):
+        return None
+    axes = sorted(order.index(int(axis) % rank) for axis in call.attrs.axes)
+    channels = order.index(int(call.attrs.channel_axis) % rank)
+    result = with_attrs(call, orders.get(x, order), *affine, axes=axes, channel_axis=channels)
+    return _one(result, order)
 
 
 def _elementwise(orders: _Orders, call: relax.Call) -> _Answer | None:
@@ -202,11 +238,13 @@ def _pad(orders: _Orders, call: relax.Call) -> _Answer | None:
 def _permute_dims(orders: _Orders, call: relax.Call) -> _Answer | None:
     """A permutation of a value in another order is that value in yet another one: nothing to do.
 
-    One that brings channels first is not written either, until something asks for it so.
+    One that brings an image's channels first is not written either, until something asks for it
+    so. Of three axes nobody knows whether they are that.
     """
     x = call.args[0]
     wanted, order = permutation(call), orders.of(x)
-    if order == identity(len(wanted)) and wanted != Order.CHANNELS_FIRST:
+    lazy = len(wanted) > 3 and wanted == channels_first(len(wanted))
+    if order == identity(len(wanted)) and not lazy:
         return None
     result = tuple(wanted.index(axis) for axis in order)
     return _one(orders.get(x, order), result)
@@ -220,9 +258,9 @@ def _reshape(orders: _Orders, call: relax.Call) -> _Answer | None:
     old, new, order = static_shape(x), static_shape(call), orders.of(x)
     if order == identity(len(old)) or len(old) < 3 or not new or new[0] != old[0]:
         return None
-    if order == Order.PLANE_SWAPPED:
+    if order == PLANE_SWAPPED:
         return _from_plane(orders, x, old, new)
-    if order == Order.CHANNELS_LAST and len(new) == 4 and new[1] == 1 < old[1]:
+    if order == channels_last(4) and len(new) == 4 and new[1] == 1 < old[1]:
         return _to_plane(orders, x, old, new)
     start = order[1]
     if start < 2:
@@ -243,19 +281,22 @@ def _to_plane(orders: _Orders, x: relax.Expr, old: Axes, new: Axes) -> _Answer |
     """(N, C, H, W) to (N, 1, C, H * W), as LRN wants it."""
     if new != (old[0], 1, old[1], old[2] * old[3]):
         return None
-    last = orders.get(x, Order.CHANNELS_LAST)
+    last = orders.get(x, channels_last(4))
     result = relax.op.reshape(last, relax.ShapeExpr((new[0], 1, new[3], new[2])))
-    return _one(result, Order.PLANE_SWAPPED)
+    return _one(result, PLANE_SWAPPED)
 
 
 def _from_plane(orders: _Orders, x: relax.Expr, old: Axes, new: Axes) -> _Answer | None:
     """(N, 1, C, H * W) back to (N, C, H, W)."""
     if len(new) != 4 or old[1] != 1 or new[1] != old[2] or new[2] * new[3] != old[3]:
         return None
-    plane = orders.get(x, Order.PLANE_SWAPPED)
+    plane = orders.get(x, PLANE_SWAPPED)
     result = relax.op.reshape(plane, relax.ShapeExpr((new[0], new[2], new[3], new[1])))
-    return _one(result, Order.CHANNELS_LAST)
+    return _one(result, channels_last(4))
 
+
+CONVOLUTIONS = tuple(f"nn.conv{rank}d{kind}" for rank in SPATIAL for kind in ("", "_transpose"))
+"""Operators that this is all for."""
 
 _ELEMENTWISE = (
     *("add", "subtract", "multiply", "divide", "power", "maximum", "minimum", "floor_divide"),
@@ -267,11 +308,11 @@ _ELEMENTWISE = (
 )
 
 RULES: Mapping[str, _Rule] = {
-    "nn.conv2d": _conv2d,
-    "nn.max_pool2d": _pool2d,
-    "nn.avg_pool2d": _pool2d,
-    "nn.adaptive_avg_pool2d": _resized,
-    "image.resize2d": _resized,
+    **dict.fromkeys(CONVOLUTIONS, _convolution),
+    **{f"nn.{kind}_pool{rank}d": _pool for kind in ("max", "avg") for rank in SPATIAL},
+    **{f"nn.adaptive_avg_pool{rank}d": _resized for rank in SPATIAL},
+    **dict.fromkeys(("image.resize2d", "image.resize3d"), _resized),
+    **dict.fromkeys(("nn.group_norm", "nn.instance_norm"), _normalization),
     "concat": _concat,
     TUPLE_ITEM: _tuple_item,
     "strided_slice": _strided_slice,

@@ -19,6 +19,7 @@ from collage.cost.reference import evaluate, largest_error
 from collage.importers import load_model
 from collage.normalize import normalize
 from collage.passes.channels_last import to_channels_last
+from collage.passes.channels_last_rules import CONVOLUTIONS
 from collage.passes.combine_parallel_matmul import combine_parallel_matmul
 from collage.rewrite import flat_bindings, op_name
 from collage.testing.graphs import graph
@@ -67,9 +68,12 @@ def check(mod: tvm.IRModule, permutes: int, rtol: float = LIGHT_ERROR) -> tvm.IR
         assert largest_error(got, wanted) <= rtol
     assert operators(last)["permute_dims"] == permutes
     for _, value in flat_bindings(last["main"]):
-        if op_name(value) == "nn.conv2d":
-            layouts = (value.attrs.data_layout, value.attrs.kernel_layout, value.attrs.out_layout)
-            assert layouts == ("NHWC", "OHWI", "NHWC")
+        if op_name(value) in CONVOLUTIONS:
+            attrs = value.attrs
+            space = "DHW"[3 - len(attrs.strides) :]
+            kernel = f"I{space}O" if "transpose" in op_name(value) else f"O{space}I"
+            layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)
+            assert layouts == (f"N{space}C", kernel, f"N{space}C")
     return last
 
 
@@ -285,3 +289,91 @@ def test_bert_has_one_projection_per_layer() -> None:
 def test_nothing_to_join_changes_nothing() -> None:
     mod = build(lambda emit, x: op.matmul(x, weights(16, 4)), (3, 16))
     assert combine_parallel_matmul(mod) is mod
+
+
+def convolved(emit: Emit, x: relax.Expr, width: int, depth: int, kernel: int = 3, **a: Any) -> Any:
+    """A convolution of any rank that keeps the extents, with a bias."""
+    rank = len(x.ty.shape) - 2
+    w = weights(width, depth, *[kernel] * rank, seed=width)
+    y = emit(getattr(op.nn, f"conv{rank}d")(x, w, padding=[kernel // 2] * 2 * rank, **a))
+    return emit(op.add(y, weights(1, width, *[1] * rank, seed=depth)))
+
+
+def doubled(emit: Emit, x: relax.Expr, width: int, depth: int) -> Any:
+    """A transposed convolution that doubles the extents."""
+    rank = len(x.ty.shape) - 2
+    w = weights(depth, width, *[4] * rank, seed=width)
+    make = getattr(op.nn, f"conv{rank}d_transpose")
+    return emit(make(x, w, strides=[2] * rank, padding=[1] * 2 * rank))
+
+
+SPACES = [(12,), (6, 8), (4, 6, 5)]
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_every_rank_and_its_transpose(space: tuple[int, ...]) -> None:
+    rank = len(space)
+
+    def body(emit: Emit, x: relax.Expr) -> relax.Expr:
+        first = emit(op.nn.relu(convolved(emit, x, 8, 3)))
+        pooled = emit(
+            getattr(op.nn, f"max_pool{rank}d")(
+                first, [3] * rank, strides=[2] * rank, padding=[1] * 2 * rank
+            )
+        )
+        wide = emit(op.add(convolved(emit, pooled, 8, 8), pooled))
+        mean = emit(getattr(op.nn, f"avg_pool{rank}d")(wide, [2] * rank))
+        up = doubled(emit, mean, 4, 8)
+        squeezed = emit(op.mean(up, axis=list(range(2, rank + 2)), keepdims=True))
+        return op.multiply(up, emit(op.sigmoid(squeezed)))
+
+    check(build(body, (2, 3, *space)), permutes=2)
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_norms_that_name_their_axes_follow(space: tuple[int, ...]) -> None:
+    axes = list(range(2, len(space) + 2))
+
+    def body(emit: Emit, x: relax.Expr, gain: relax.Expr) -> relax.Expr:
+        y = convolved(emit, x, 8, 3)
+        y = emit(op.nn.group_norm(y, gain, weights(8), 4, channel_axis=1, axes=axes))
+        y = emit(op.nn.silu(y))
+        y = emit(op.nn.instance_norm(y, weights(8), gain, channel_axis=1, axes=axes))
+        return convolved(emit, y, 4, 8)
+
+    check(build(body, (2, 3, *space), (8,)), permutes=2)
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_dense_layers_after_a_flattened_volume_follow(space: tuple[int, ...]) -> None:
+    def body(emit: Emit, x: relax.Expr) -> relax.Expr:
+        y = convolved(emit, x, 8, 3)
+        flat = emit(op.reshape(y, (2, 8 * int(np.prod(space)))))
+        return op.matmul(flat, weights(8 * int(np.prod(space)), 5))
+
+    check(build(body, (2, 3, *space)), permutes=1)
+
+
+def test_sequences_go_into_a_one_dimensional_convolution_as_they_are() -> None:
+    """(batch, length, channels) is channels last; the permutations around are undone."""
+
+    def body(emit: Emit, x: relax.Expr) -> relax.Expr:
+        y = convolved(emit, emit(op.permute_dims(x, [0, 2, 1])), 8, 8)
+        y = emit(op.permute_dims(emit(op.nn.gelu(y)), [0, 2, 1]))
+        return op.add(y, x)
+
+    check(build(body, (2, 16, 8)), permutes=0)
+
+
+def test_mixing_tokens_beside_convolutions_costs_no_more_permutations() -> None:
+    """Of three axes nobody knows whether a permutation brings channels first."""
+
+    def body(emit: Emit, x: relax.Expr) -> relax.Expr:
+        image = conv(emit, x, 8, 3)
+        tokens = emit(op.permute_dims(emit(op.reshape(image, (1, 8, 36))), [0, 2, 1]))
+        turned = emit(op.permute_dims(tokens, [0, 2, 1]))
+        mixed = emit(op.matmul(turned, weights(36, 36)))
+        tokens = emit(op.add(tokens, emit(op.permute_dims(mixed, [0, 2, 1]))))
+        return op.nn.layer_norm(tokens, weights(8), weights(8), axes=[-1])
+
+    check(build(body, (1, 3, 6, 6)), permutes=3)
