@@ -13,9 +13,11 @@ import numpy as np
 from tvm import relax, te, tirx, topi
 from tvm.ir import GenericConst, Op
 
+from collage.backends.relax.pooling import SPATIAL
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tvm.common.legalization import OUT_FUSABLE, Legalization
 from collage.backends.tvm.cuda import widen
+from collage.backends.tvm.cuda.transposed import legalize_transposed_convolution
 
 
 def legalizations() -> Mapping[str, Legalization]:
@@ -24,8 +26,9 @@ def legalizations() -> Mapping[str, Legalization]:
     return {
         **{name: legalize for name, legalize in wide.items() if _has_own(name)},
         "relax.matmul": widen.wide_sums,
-        "relax.nn.conv2d": legalize_conv2d,
+        **{f"relax.nn.conv{n}d": legalize_convolution for n in (1, 2, 3)},
         **{f"relax.nn.adaptive_avg_pool{n}d": _legalize_adaptive_pool for n in (1, 2, 3)},
+        **{f"relax.nn.conv{n}d_transpose": legalize_transposed_convolution for n in (1, 2, 3)},
         "relax.nn.attention": _legalize_attention,
         "relax.nn.attention_bias": _legalize_attention,
     }
@@ -35,31 +38,35 @@ def _has_own(name: str) -> bool:
     return bool(Op.get(name).has_attr("FLegalize"))
 
 
-def legalize_conv2d(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+def legalize_convolution(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     """TVM's direct convolution with float32 sums, over (rows, columns, channels) in NHWC.
+
+    One to three spatial axes go the same way.
 
     Parameters
     ----------
     builder : relax.BlockBuilder
         Makes the tensor program.
     call : relax.Call
-        A 2-D convolution in NHWC, with weights in OHWI.
+        A convolution in NHWC, with weights in OHWI, or of another layout or rank.
     """
     attrs = call.attrs
-    layout = str(attrs.data_layout)
-    if str(attrs.out_layout) not in ("", layout) or len(layout) != 4:
+    rank, layout = len(attrs.strides), str(attrs.data_layout)
+    if str(attrs.out_layout) not in ("", layout) or len(layout) != rank + 2:
         return call
+    space = SPATIAL[rank]
     (dtype,) = widen.result_dtypes(call)
     wide = widen.WIDE if any(widen.is_half(arg) for arg in call.args) else dtype
 
     data, weights = call.args
     kernel_layout = str(attrs.kernel_layout)
     groups = int(attrs.groups)
-    if groups > 1 and isinstance(weights, GenericConst) and layout == "NHWC":
+    if groups > 1 and isinstance(weights, GenericConst) and layout == f"N{space}C":
         # Neighbouring threads compute neighbouring channels: their weights should lie side by side.
-        array = weights.value.numpy().transpose([kernel_layout.index(c) for c in "HWIO"])
+        side_by_side = f"{space}IO"
+        array = weights.value.numpy().transpose([kernel_layout.index(c) for c in side_by_side])
         weights = relax.const(np.ascontiguousarray(array), str(weights.ty.dtype))
-        kernel_layout = "HWIO"
+        kernel_layout = side_by_side
 
     def convolution(x: te.Tensor, w: te.Tensor) -> te.Tensor:
         sums = topi.nn.conv(
@@ -79,7 +86,7 @@ def legalize_conv2d(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr
         convolution,
         data,
         weights,
-        primfunc_name_hint="conv2d",
+        primfunc_name_hint=f"conv{rank}d",
         primfunc_attrs=OUT_FUSABLE,
     )
 

@@ -33,8 +33,7 @@ WIDENED = (
     *("nn.log_softmax", "nn.layer_norm", "nn.rms_norm", "nn.group_norm", "nn.instance_norm"),
     *("nn.batch_norm", "nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d", "nn.attention"),
     *("nn.attention_bias", "nn.adaptive_avg_pool1d", "nn.adaptive_avg_pool2d"),
-    *("nn.adaptive_avg_pool3d", "nn.conv1d", "nn.conv3d", "nn.conv1d_transpose"),
-    *("nn.conv2d_transpose", "nn.conv3d_transpose", "image.resize2d"),
+    *("nn.adaptive_avg_pool3d", "image.resize2d"),
 )
 """Operators, without ``relax.``, whose results depend on the precision of the steps inside."""
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.gpu.case_compile import cuda_target, partition_case
-from benchmarks.gpu.cases import CudaCase
+from benchmarks.gpu.cases import CudaCase, tvm_conv
 from benchmarks.gpu.cases.tvm import cases
 from collage.backends.contract import BuildContext
 from collage.backends.contract.registry import get_backend
@@ -27,7 +27,7 @@ def _chosen() -> list[CudaCase]:
         name, dtype = case.name.rsplit("-", 1)
         if dtype == "float16" or (dtype == "float32" and name in _FLOAT32):
             found.append(case)
-    return found
+    return [*found, *(case for case in tvm_conv.cases() if case.name.endswith("-float16"))]
 
 
 @pytest.mark.parametrize("case", _chosen(), ids=lambda case: case.name)
