@@ -59,3 +59,13 @@ def max_relative_difference(outputs: Sequence[Array], reference: Sequence[Array]
         difference = np.abs(mine.astype(np.float64) - theirs).max()
         worst = max(worst, float(difference / np.abs(theirs).max()))
     return worst
+
+
+def rms_relative_difference(outputs: Sequence[Array], reference: Sequence[Array]) -> float:
+    """Root mean square of the difference over that of the reference, of the worst output."""
+    worst = 0.0
+    for mine, theirs in zip(outputs, reference, strict=True):
+        wide = theirs.astype(np.float64)
+        gap = float(np.sqrt(np.mean((mine.astype(np.float64) - wide) ** 2)))
+        worst = max(worst, gap / max(float(np.sqrt(np.mean(wide**2))), 1e-300))
+    return worst

@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.child import ChildError, JsonChild
 from benchmarks.gpu import device
 from benchmarks.gpu.slots import GpuSlot
-from benchmarks.statistics import max_relative_difference
+from benchmarks.statistics import max_relative_difference, rms_relative_difference
 
 EAGER = "eager"
 COLLAGE = "collage"
@@ -40,7 +40,9 @@ class Row:
     round_sec, wall_sec : list of float
         Seconds per call of each round, by CUDA events and by the host's clock.
     difference : float or None
-        Largest output difference to float32 eager PyTorch, relative to the largest value.
+        Largest output difference to eager PyTorch in float64, relative to the largest value.
+    rms : float or None
+        Root mean square of that difference, of the output's own; the worst output's.
     same_as : str
         The contender whose library this is too; it is timed once.
     failure : str
@@ -54,6 +56,7 @@ class Row:
     wall_sec: list[float] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
     difference: float | None = None
+    rms: float | None = None
     same_as: str = ""
     failure: str = ""
     missing: bool = False
@@ -80,6 +83,12 @@ class Plan:
         starts with nothing.
     abreast : int
         Contests that are timed one after the other on the same GPU.
+    search_sec : float or None
+        The search's time budget; by default what is left of the contest's.
+    alternatives : bool
+        Whether what the search did not choose is timed too.
+    wrong_difference : float
+        Above this a contender counts as failed.
     turn_sec : float
         Of timed calls in one turn, in ``samples`` batches.
     """
@@ -92,6 +101,9 @@ class Plan:
     compiler_cache: Path | None = None
     rounds: int = 7
     abreast: int = 1
+    search_sec: float | None = None
+    alternatives: bool = True
+    wrong_difference: float = WRONG_DIFFERENCE
     turn_sec: float = 0.1
     samples: int = 5
     seed: int = 0
@@ -141,6 +153,7 @@ class Contest:
         self._compiler_cache = (work if cache is None else cache / work.name) / "inductor"
         self._is_warm = self._compiler_cache.exists()
         self.rows: dict[str, Row] = {}
+        self.reference_dtype = ""
         self._running: dict[str, JsonChild] = {}
         self._outputs: dict[str, list[np.ndarray]] = {}
         self._stack = ExitStack()
@@ -154,9 +167,16 @@ class Contest:
                 # They import what they need while the weights are made.
                 self._running = {name: self._child(name) for name in (COLLAGE, *self._plan.peers)}
                 self._build()
-                bundles = pool.submit(self._search)
-                list(pool.map(self._load_peer, self._plan.peers))
-                self._load_ours(bundles.result(), pool)
+                if self._plan.device == "cpu":
+                    # Who is not at work is stopped: a search measures on the same cores.
+                    for name in self._plan.peers:
+                        self._load_peer(name)
+                        self._pause(name)
+                    self._load_ours(self._search(), pool)
+                else:
+                    bundles = pool.submit(self._search)
+                    list(pool.map(self._load_peer, self._plan.peers))
+                    self._load_ours(bundles.result(), pool)
                 self._compare()
             with self._slot.turns.timing():
                 self._rounds()
@@ -179,18 +199,22 @@ class Contest:
         child = self._child(EAGER)
         child.ask({"do": "build", "seed": self._plan.seed}, self._left(self._prepare_until))
         path = self._work / "reference.npz"
-        child.ask({"do": "reference", "path": str(path)}, self._left(self._prepare_until))
+        request = {"do": "reference", "path": str(path)}
+        answer = child.ask(request, self._left(self._prepare_until))
         self._outputs["reference"] = _arrays(path)
+        self.reference_dtype = answer["dtype"]
         child.close()
 
     def _search(self) -> dict[str, str]:
         """Our bundles by name."""
         row = self.rows.setdefault(COLLAGE, Row(COLLAGE))
         left = self._left(self._prepare_until)
+        asked = self._plan.search_sec
         options = {
             "targets": list(self._plan.targets),
             "log": str(self._plan.log),
-            "time_budget_sec": max(0.5 * left, left - AFTER_SEARCH_SEC),
+            "time_budget_sec": max(0.5 * left, left - AFTER_SEARCH_SEC) if asked is None else asked,
+            "alternatives": self._plan.alternatives,
         }
         child = self._running.pop(COLLAGE)
         try:
@@ -255,7 +279,8 @@ class Contest:
             except ValueError as err:
                 row.failure = str(err)
                 continue
-            if row.difference > WRONG_DIFFERENCE:
+            row.rms = rms_relative_difference(outputs, reference)
+            if row.difference > self._plan.wrong_difference:
                 row.failure = f"wrong output: differs by {row.difference:.1e} of the largest value"
 
     def _rounds(self) -> None:
@@ -269,6 +294,9 @@ class Contest:
         self._say(
             f"{len(names)} contenders, {self._plan.rounds} rounds; {device.clocks(self._slot.gpu)}"
         )
+        if self._plan.device == "cpu":
+            for name in names:
+                self._pause(name)
         for number in range(self._plan.rounds):
             if number >= 3 and time.monotonic() > self._end:
                 self._say(f"out of time after {number} rounds")
@@ -278,7 +306,7 @@ class Contest:
                 if row.failure:
                     continue
                 try:
-                    answer = self._running[name].ask(request, 60.0)
+                    answer = self._turn(self._running[name], request)
                 except ChildError as err:
                     row.failure = str(err)
                     row.round_sec.clear()
@@ -292,6 +320,20 @@ class Contest:
         for name in names:
             del self.rows[name].round_sec[done:], self.rows[name].wall_sec[done:]
         self._say(f"rounds done; {device.clocks(self._slot.gpu)}")
+
+    def _pause(self, name: str) -> None:
+        if not self.rows[name].failure:
+            self._running[name].suspend()
+
+    def _turn(self, child: JsonChild, request: Mapping[str, Any]) -> dict[str, Any]:
+        """On the processor's cores a neighbour that waits for work spins: it is stopped."""
+        if self._plan.device != "cpu":
+            return child.ask(request, 60.0)
+        child.resume()
+        try:
+            return child.ask(request, 60.0)
+        finally:
+            child.suspend()
 
 
 def _arrays(path: Path) -> list[np.ndarray]:

@@ -47,8 +47,9 @@ class Worker:
             case "build":
                 return self._build(int(request["seed"]))
             case "reference":
-                np.savez(request["path"], *EagerEngine().reference(self._job))
-                return {}
+                outputs, dtype = EagerEngine().reference(self._job)
+                np.savez(request["path"], *outputs)
+                return {"dtype": dtype}
             case "prepare":
                 return self._engine.prepare(self._job, request["options"])
             case "load":
@@ -67,7 +68,7 @@ class Worker:
         job = self._job
         module = networks.build(job.model, seed)
         generator = torch.Generator().manual_seed(seed)
-        inputs = networks.NETWORKS[job.model].inputs(job.batch, generator)
+        inputs = networks.network(job.model).inputs(job.batch, generator)
         networks.save(module, inputs, job.weights, job.torch_dtype)
         return {}
 

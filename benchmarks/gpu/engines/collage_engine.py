@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,8 @@ class CollageEngine(Engine):
         Parameters
         ----------
         options : dict
-            ``targets``, ``log``, ``time_budget_sec``.
+            ``targets``, ``log``, ``time_budget_sec``; ``alternatives``: whether the partitionings
+            that were not chosen are exported too.
 
         Returns
         -------
@@ -52,9 +53,12 @@ class CollageEngine(Engine):
         figures["stages_sec"] = stages.began_sec
         if result is None:
             failures[CHOSEN] = reason
-            _without_search(program, job, options, bundles, failures)
+            if options["alternatives"]:
+                _without_search(program, job, options, bundles, failures)
             return figures
-        _export_all(result, job.work_dir, bundles, failures)
+        bundles[CHOSEN] = str(result.export(_folder(job.work_dir, CHOSEN)))
+        if options["alternatives"]:
+            _export_alternatives(result, job.work_dir, bundles, failures)
         return {**figures, **_summary(result)}
 
     def load(self, job: Job) -> Session:
@@ -115,13 +119,12 @@ def _without_search(
             bundles[name] = str(result.export(_folder(job.work_dir, name)))
 
 
-def _export_all(
+def _export_alternatives(
     result: Any, work_dir: Path, bundles: dict[str, str], failures: dict[str, str]
 ) -> None:
-    """A bundle of the choice and of every other partitioning, one per distinct library."""
+    """A bundle of every partitioning but the choice, one per distinct library."""
     from collage.backends.contract.errors import CollageError
 
-    bundles[CHOSEN] = str(result.export(_folder(work_dir, CHOSEN)))
     folders = {str(result.library.path): bundles[CHOSEN]}
     for entry in result.report.end_to_end:
         # What the search answered, and what was chosen in the end, may be two things.
@@ -150,6 +153,7 @@ def _summary(result: Any) -> dict[str, Any]:
     return {
         "chosen": [e.name for e in report.end_to_end if e.chosen],
         "partitions": dict(partitions),
+        "dearest": _dearest(report),
         "gate": {
             e.name: {"median_sec": e.median_sec, "spread_sec": e.spread_sec, "note": e.note}
             for e in report.end_to_end
@@ -160,6 +164,24 @@ def _summary(result: Any) -> dict[str, Any]:
         },
         "versions": dict(result.versions),
     }
+
+
+def _dearest(report: Any, most: int = 5) -> list[dict[str, Any]]:
+    """The partitions that take longest, equal ones together, with their share of the sum."""
+    nodes = {node.index: node for node in report.nodes}
+    seconds: dict[str, float] = defaultdict(float)
+    shown: dict[str, str] = {}
+    for part in report.partitions:
+        if part.median_sec is None or part.inline:
+            continue
+        seconds[part.workload_key] += part.median_sec
+        operators = " ".join(dict.fromkeys(nodes[i].op for i in part.nodes))
+        shown[part.workload_key] = f"{part.backend}: {operators} {nodes[part.nodes[-1]].shape}"
+    total = sum(seconds.values())
+    first = sorted(seconds, key=lambda key: -seconds[key])[:most]
+    return [
+        {"what": shown[key], "sec": seconds[key], "share": seconds[key] / total} for key in first
+    ]
 
 
 class _Loaded(Session):

@@ -47,7 +47,7 @@ class OnnxRuntimeEngine(Engine):
             raise Missing(f"not available: no {provider} here, only {', '.join(found)}")
         module, inputs = networks.load(job.model, job.weights, job.torch_dtype)
         path = job.work_dir / "model.onnx"
-        convolutional = networks.NETWORKS[job.model].convolutional
+        convolutional = networks.network(job.model).convolutional
         opset = _CONVOLUTION_OPSET if convolutional else _ATTENTION_OPSET
         _export(module, inputs, path, opset)
         placed = [x.to(job.device).contiguous() for x in inputs]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ def module_and_inputs(job: Job) -> tuple[nn.Module, list[Tensor]]:
     module, inputs = networks.load(job.model, job.weights, job.torch_dtype)
     module = module.to(job.device)
     placed = [x.to(job.device) for x in inputs]
-    if networks.NETWORKS[job.model].convolutional:
+    if networks.network(job.model).convolutional:
         module = module.to(memory_format=torch.channels_last)
         placed = [x.to(memory_format=torch.channels_last) for x in placed]
     return module, placed
@@ -36,7 +37,8 @@ class _Session(Session):
     def outputs(self) -> list[Array]:
         result = self._result
         leaves = [result] if isinstance(result, Tensor) else list(result)
-        return [leaf.float().cpu().numpy() for leaf in leaves]
+        wide = torch.float64 if leaves[0].dtype == torch.float64 else torch.float32
+        return [leaf.to(wide).cpu().numpy() for leaf in leaves]
 
 
 def _inference(function: Callable[..., Any], inputs: Sequence[Tensor]) -> Call:
@@ -56,13 +58,25 @@ class EagerEngine(Engine):
         module, inputs = module_and_inputs(job)
         return _Session(_inference(module, inputs))
 
-    def reference(self, job: Job) -> list[Array]:
-        """The outputs in float32, TF32 off, of the weights that were rounded to the job's dtype."""
+    def reference(self, job: Job) -> tuple[list[Array], str]:
+        """The outputs in float64 of what was rounded to the job's dtype, and in which dtype.
+
+        In float32, TF32 off, where a module insists on that.
+        """
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
-        module, inputs = networks.load(job.model, job.weights, torch.float32)
-        module = module.to(job.device)
-        session = _Session(_inference(module, [x.to(job.device) for x in inputs]))
+        try:
+            return self._outputs_in(torch.float64, job), "float64"
+        except RuntimeError as err:
+            print(f"no float64: {err}", file=sys.stderr)
+            return self._outputs_in(torch.float32, job), "float32"
+
+    def _outputs_in(self, dtype: torch.dtype, job: Job) -> list[Array]:
+        # Buffers that are not saved are rounded like the others first.
+        module, inputs = networks.load(job.model, job.weights, job.torch_dtype)
+        module = module.to(job.device, dtype)
+        placed = [x.to(job.device, dtype if x.is_floating_point() else x.dtype) for x in inputs]
+        session = _Session(_inference(module, placed))
         session.call()
         return session.outputs()
 

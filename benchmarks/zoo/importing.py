@@ -1,0 +1,149 @@
+"""The stage ``import``: a network through PyTorch's exporter and our importer, and what it means.
+
+What was imported is evaluated in numpy, operator by operator, beside eager PyTorch: an importer
+that gets an operator wrong is found here, without a device or a compiler.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._pytree import tree_leaves
+
+from benchmarks.gpu.networks import build
+from benchmarks.zoo.families import NETWORKS
+from collage.backends.contract.errors import CollageError, telling_line
+
+RIGHT = 1e-3
+"""Of an output's largest value: float32 summed in another order stays far below in most networks,
+and another function does not."""
+
+
+class Late(Exception):
+    """A part of the stage took longer than it was given."""
+
+
+@contextmanager
+def within(limit_sec: float) -> Iterator[None]:
+    """Raise :class:`Late` in the main thread when the time is up, between two Python operations."""
+
+    def stop(*_: object) -> None:
+        raise Late
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, limit_sec)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def import_network(network: str, form: str, check_sec: float, seed: int = 0) -> dict[str, Any]:
+    """Import a network, and evaluate what came out beside PyTorch.
+
+    Parameters
+    ----------
+    network : str
+        Of the zoo.
+    form : str
+        ``torch`` (an exported program) or ``onnx``.
+    check_sec : float
+        For the evaluation in numpy; 0 for none.
+
+    Returns
+    -------
+    dict
+        ``export_sec``, ``import_sec``, ``operators`` (how often each), and either ``failure`` with
+        ``failed_in`` (``export``: PyTorch's own exporter refused) or ``difference`` (of the largest
+        value; with ``unchecked`` where it could not be had).
+    """
+    chosen = NETWORKS[network]
+    if chosen.missing:
+        return {"skipped": f"not installed: {', '.join(chosen.missing)}"}
+    module = build(network, seed)
+    inputs = chosen.draw(seed)
+    answer: dict[str, Any] = {"parameters": sum(p.numel() for p in module.parameters())}
+    begin = time.perf_counter()
+    try:
+        source = exported(module, inputs, form)
+    except Exception as err:  # noqa: BLE001 - PyTorch's exporters raise anything; it is the answer
+        return {**answer, "failed_in": "export", "failure": f"{type(err).__name__}: {_said(err)}"}
+    answer["export_sec"] = time.perf_counter() - begin
+    begin = time.perf_counter()
+    try:
+        imported = _import(source)
+    except CollageError as err:
+        return {**answer, "failed_in": "import", "failure": str(err)}
+    except Exception as err:  # noqa: BLE001 - no typed error: a bug of ours, and the answer
+        reason = f"{type(err).__name__}: {_said(err)}"
+        return {**answer, "failed_in": "normalize", "failure": reason}
+    answer["import_sec"] = time.perf_counter() - begin
+    answer["operators"] = dict(
+        Counter(imported.graph.op_name(i) for i in range(len(imported.graph)))
+    )
+    return {**answer, **_checked(imported, module, inputs, check_sec)}
+
+
+def exported(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], form: str) -> Any:
+    """The module as an exported program, or as an ONNX model."""
+    with torch.no_grad():
+        program = torch.export.export(module, inputs, strict=False)
+        if form == "torch":
+            return program
+        return torch.onnx.export(program, (), dynamo=True, verbose=False).model_proto
+
+
+def _import(source: Any) -> Any:
+    from collage.backends.devices import CPU
+    from collage.pipeline.imported import import_model
+
+    return import_model(source, CPU)
+
+
+def _checked(
+    imported: Any, module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], limit_sec: float
+) -> dict[str, Any]:
+    if not limit_sec:
+        return {"unchecked": "not asked for"}
+    from collage.cost.reference import evaluate
+
+    with torch.no_grad():
+        leaves = tree_leaves(module(*inputs))
+    wanted = [leaf.numpy() for leaf in leaves]
+    begin = time.perf_counter()
+    try:
+        with within(limit_sec):
+            found = evaluate(imported.mod, [x.numpy() for x in inputs])
+    except Late:
+        return {"unchecked": f"numpy took more than {limit_sec:g} s"}
+    except Exception as err:  # noqa: BLE001 - said in the table
+        return {"unchecked": f"{type(err).__name__}: {_said(err)}"}
+    return {
+        "difference": difference(found, wanted),
+        "check_sec": time.perf_counter() - begin,
+    }
+
+
+def difference(found: list[Any], wanted: list[Any]) -> float:
+    """The largest, of an output's largest value; infinite where the shapes are others."""
+    if [x.shape for x in found] != [x.shape for x in wanted]:
+        return float("inf")
+    worst = 0.0
+    for mine, theirs in zip(found, wanted, strict=True):
+        if theirs.size:
+            gap = np.abs(mine.astype(np.float64) - theirs.astype(np.float64))
+            scale = np.abs(theirs.astype(np.float64)).max()
+            worst = max(worst, float(gap.max() / max(scale, 1e-30)))
+    return worst
+
+
+def _said(err: Exception) -> str:
+    return telling_line(err)[:300]
