@@ -1,4 +1,4 @@
-"""How candidates are measured: repetitions, limits, tolerances. All of it is part of the key."""
+"""How candidates are measured: repetitions, limits. All of it is part of the key."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-from collage.cost.reference import DEFAULT_RTOL
+from collage.cost.reference.compare import tolerance_key
 
 _MIB = 1 << 20
 
@@ -87,10 +87,6 @@ class MeasureConfig:
         Limits of wall time for one workload; checking is part of running.
     memory_limit_bytes : int
         Memory that building or running one workload may add to a worker.
-    rtol : float
-        Largest difference to the reference, relative to the largest value (float32, float64).
-    rtol_half : float
-        The same for what is computed in float16, bfloat16 or TF32.
     seed : int
         Of weights and inputs.
     cuda : CudaConfig
@@ -104,8 +100,8 @@ class MeasureConfig:
     Examples
     --------
     >>> config = MeasureConfig(repeat=10, cuda=CudaConfig(repeat=20))
-    >>> config.tolerance("float32") < config.tolerance("float16")
-    True
+    >>> config.cuda.repeat, config.seed
+    (20, 0)
     """
 
     repeat: int = 30
@@ -118,8 +114,6 @@ class MeasureConfig:
     build_timeout_sec: float = 60.0
     run_timeout_sec: float = 20.0
     memory_limit_bytes: int = 4096 * _MIB
-    rtol: float = DEFAULT_RTOL
-    rtol_half: float = 1e-2
     seed: int = 0
     cuda: CudaConfig = field(default_factory=CudaConfig)
 
@@ -134,17 +128,5 @@ class MeasureConfig:
         """Plain values of what counts on a kind of device: what has a section of its own here
         counts only there."""
         values = dataclasses.asdict(self)
-        return {n: v for n, v in values.items() if n == kind or not isinstance(v, dict)}
-
-    def tolerance(self, dtype: str, *, half: bool = False) -> float:
-        """The relative tolerance for outputs of one dtype.
-
-        Parameters
-        ----------
-        dtype : str
-            Of the output.
-        half : bool
-            Whether it was computed with fewer digits than that has, see
-            :mod:`collage.cost.reference.precision`.
-        """
-        return self.rtol_half if half or dtype in ("float16", "bfloat16") else self.rtol
+        counts = {n: v for n, v in values.items() if n == kind or not isinstance(v, dict)}
+        return {**counts, "tolerance": tolerance_key()}

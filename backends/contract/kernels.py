@@ -11,8 +11,8 @@ class Precision(enum.Enum):
 
     Examples
     --------
-    >>> Precision.TF32.reduced, Precision.TF32X3.reduced
-    (True, False)
+    >>> Precision.TF32.form, Precision.TF32X3.form
+    ('tf32', 'float32')
     """
 
     FLOAT32 = "float32"
@@ -21,13 +21,15 @@ class Precision(enum.Enum):
     """As three products rounded to TF32, which make up nearly all of them."""
     TF32 = "tf32"
     """Rounded to TF32: ten bits of fraction, as many as float16 has."""
-    HALF = "half"
-    """As float16, bfloat16 or less."""
+    FLOAT16 = "float16"
+    """Rounded to float16."""
+    BFLOAT16 = "bfloat16"
+    """Rounded to bfloat16, or to less."""
 
     @property
-    def reduced(self) -> bool:
-        """Whether results have the digits of half precision, whatever their dtype."""
-        return self in (Precision.TF32, Precision.HALF)
+    def form(self) -> str:
+        """The format with the fewest digits that a float32 value may be rounded to."""
+        return "float32" if self is Precision.TF32X3 else self.value
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class TensorrtBackend(
     --------
     >>> backend = TensorrtBackend()
     >>> backend.precision(backend.parse_options({"use_fp16": True})), backend.granularity
-    (<Precision.HALF: 'half'>, <Granularity.GRAPH: 'graph'>)
+    (<Precision.FLOAT16: 'float16'>, <Granularity.GRAPH: 'graph'>)
     """
 
     name = "tensorrt"
@@ -91,8 +91,10 @@ class TensorrtBackend(
         return options
 
     def precision(self, options: TensorrtOptions) -> Precision:
-        if options.use_fp16 or options.use_bf16 or options.use_int8:
-            return Precision.HALF
+        if options.use_bf16 or options.use_int8:
+            return Precision.BFLOAT16
+        if options.use_fp16:
+            return Precision.FLOAT16
         return Precision.TF32 if options.use_tf32 else Precision.FLOAT32
 
     def roofline(self, device: tvm.target.Target) -> Roofline:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import tvm
-from numpy.typing import NDArray
 
 from collage.backends.contract import BuildContext, TargetSet
 from collage.cost.base import Cost
@@ -14,6 +12,7 @@ from collage.cost.database.record import Record
 from collage.cost.measure.end_to_end import EndToEndQuestion, WholeModel
 from collage.cost.measure.model_builder import ModelJob
 from collage.cost.models.measured import MeasuredCostModel
+from collage.cost.reference import Sample
 from collage.end_to_end._base import EndToEndComparison, Evaluation, Lowered
 from collage.search.dataflow import DataflowGraph
 
@@ -27,8 +26,10 @@ class MeasuredComparison(EndToEndComparison):
         As :class:`EndToEndComparison` has them.
     model : MeasuredCostModel
         Times, or answers from the log.
-    inputs, expected : sequence of ndarray
-        What to run on, and what must come out.
+    samples : sequence of Sample
+        What to run on, and what must come out; timed on the first.
+    data : str
+        A digest of samples that the user gave.
 
     Examples
     --------
@@ -48,8 +49,9 @@ class MeasuredComparison(EndToEndComparison):
     >>> context = BuildContext(Path("cache"), Path("work"), replay=True)
     >>> model = MeasuredCostModel(context, Database(None), replay_only=True)
     >>> x = np.zeros(1, "float32")
+    >>> samples = [Sample.of([x], [np.exp(x)])]
     >>> comparison = MeasuredComparison(
-    ...     mod, dataflow, targets, context, model=model, inputs=[x], expected=[np.exp(x)]
+    ...     mod, dataflow, targets, context, model=model, samples=samples
     ... )
     >>> comparison.compare([Contender("greedy", greedy(dataflow, targets))])
     Traceback (most recent call last):
@@ -65,13 +67,13 @@ class MeasuredComparison(EndToEndComparison):
         context: BuildContext,
         *,
         model: MeasuredCostModel,
-        inputs: Sequence[NDArray[Any]],
-        expected: Sequence[NDArray[Any]],
+        samples: Sequence[Sample],
+        data: str = "",
     ) -> None:
         super().__init__(mod, graph, targets, context)
         self._model = model
-        self._inputs = inputs
-        self._expected = expected
+        self._samples = samples
+        self._data = data
         self._failures: dict[str, Cost] = {}
 
     def _evaluate(self, lowered: Sequence[Lowered]) -> list[Evaluation]:
@@ -105,7 +107,7 @@ class MeasuredComparison(EndToEndComparison):
 
     def _question(self, variants: Sequence[Lowered]) -> EndToEndQuestion:
         models = [WholeModel(v.key, v.contender.name, tuple(self._targets)) for v in variants]
-        return EndToEndQuestion(models, self._inputs, self._expected)
+        return EndToEndQuestion(models, self._samples, data=self._data)
 
     def _compile(self, variants: Mapping[str, Lowered]) -> bool:
         """Compile those not compiled yet, all at once; whether none of them failed."""

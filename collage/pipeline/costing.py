@@ -19,7 +19,8 @@ from collage.cost.device import Device, policy_of
 from collage.cost.device.recorded import recorded_device
 from collage.cost.measure.replay import MeasureStats
 from collage.cost.models.measured import MeasuredCostModel
-from collage.cost.reference import evaluate
+from collage.cost.reference import sample_of
+from collage.cost.reference.rounding import fewest_digits
 from collage.end_to_end import EndToEndComparison, EstimatedComparison, MeasuredComparison
 from collage.pipeline.imported import Imported
 from collage.pipeline.session import Session
@@ -133,15 +134,15 @@ class MeasuredCosting(Costing):
             Of the inputs that whole models are run on.
         """
         assert self._model is not None, "not opened yet"
-        inputs = imported.random_inputs(seed)
+        form = fewest_digits(self._session.targets)
+        sample = sample_of(imported.mod, imported.random_inputs(seed), form)
         return MeasuredComparison(
             imported.mod,
             imported.graph,
             self._session.targets,
             self._session.context,
             model=self._model,
-            inputs=inputs,
-            expected=evaluate(imported.mod, inputs),
+            samples=[sample],
         )
 
     def device(self) -> Mapping[str, str]:

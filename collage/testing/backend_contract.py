@@ -227,7 +227,7 @@ class BackendContract:
         defaults = backend.parse_options({})
         assert isinstance(backend.precision(defaults), Precision)
         # What costs fewer digits is an option, for the model's author to choose.
-        assert not backend.precision(defaults).reduced
+        assert backend.precision(defaults).form == "float32"
         shares = dataclasses.astuple(backend.roofline(target.device))
         assert all(0 < share <= 1 for share in shares)
 

@@ -24,7 +24,7 @@ from collage.backends.contract import (
 from collage.backends.contract.registry import backend_names, register_backend
 from collage.backends.toolchain import native
 from collage.cost.measure.runner import RunJob
-from collage.cost.workload.arrays import save_arrays
+from collage.cost.reference import Sample
 from collage.testing.backend_cases import fuse
 from collage.testing.graphs import graph
 
@@ -137,6 +137,5 @@ def misbehaving_job(behaviour: str, folder: Path, context: BuildContext) -> RunJ
     mod = fuse(backend, target, graph([(4, 1000)], lambda _, x: op.nn.relu(x)))
     compile_module(mod, [target], folder / "model.so", context)
     x = np.random.default_rng(0).standard_normal((4, 1000), np.float32)
-    save_arrays(folder / "inputs", [x])
-    save_arrays(folder / "expected", [np.maximum(x, 0.0)])
+    Sample.of([x], [np.maximum(x, 0.0)]).save(folder)
     return RunJob.in_folder(folder)

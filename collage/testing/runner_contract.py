@@ -146,7 +146,7 @@ class RunnerContract:
         self, runner: Runner, library: Library, tmp_path: Path
     ) -> None:
         job = library("right")
-        missing = RunJob(tmp_path / "no such.so", job.inputs, job.expected)
+        missing = RunJob(tmp_path / "no such.so", job.sample)
         cost = runner.run(missing).cost
         assert cost.status is CostStatus.RUN_FAILED and "no such.so" in cost.reason
 

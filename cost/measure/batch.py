@@ -14,7 +14,6 @@ from collage.cost.measure.builder import Builder, BuildJob, BuildResult
 from collage.cost.measure.recorder import Recorder
 from collage.cost.measure.replay import MeasureStats
 from collage.cost.measure.runner import ExclusiveDevice, RunJob, Runner, RunResult
-from collage.cost.reference.precision import is_half
 
 
 @dataclass(frozen=True)
@@ -88,8 +87,7 @@ class Batch:
         if build.status is not CostStatus.VALID:
             result = RunResult(Cost(build.status, reason=build.reason))
         else:
-            half = is_half(job.workload, job.target)
-            run_job = RunJob.in_folder(job.folder, half=half)
+            run_job = RunJob.in_folder(job.folder)
             result = self.runner.run_sharing(run_job, self.lock)
             self.stats.seconds_running += result.run_sec
         text, backend = job.workload.describe(), job.target.backend

@@ -20,9 +20,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-from numpy.typing import NDArray
 
 from collage.backends.contract import BackendTarget
 from collage.backends.contract.errors import OutOfTimeError
@@ -35,8 +32,7 @@ from collage.cost.measure.runner import RunResult
 from collage.cost.processes.messages import A, Check, Checked, Failure, Load, Request, Time, Timed
 from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
-from collage.cost.reference.precision import allows_half
-from collage.cost.workload.arrays import save_arrays
+from collage.cost.reference import Sample
 
 HOPELESS_RATIO = 2.0
 """A model this much slower than the best of the first round gets no further turns."""
@@ -57,21 +53,17 @@ class WholeModel:
         For the log and for messages, for example ``greedy onednn``.
     targets : tuple of BackendTarget
         Every target that the model was compiled for.
-    half : bool
-        Whether the model computes in half precision although its outputs have another dtype; found
-        without where inputs, outputs or a target's options say so.
 
     Examples
     --------
     >>> from tvm.target import Target
-    >>> WholeModel("5f1c", "all tvm", (BackendTarget.of("tvm", Target("llvm")),)).half
-    False
+    >>> WholeModel("5f1c", "all tvm", (BackendTarget.of("tvm", Target("llvm")),)).description
+    'all tvm'
     """
 
     key: str
     description: str
     targets: tuple[BackendTarget, ...]
-    half: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,15 +74,16 @@ class EndToEndQuestion:
     ----------
     models : sequence of WholeModel
         Those to compare.
-    inputs : sequence of ndarray
-        What to run them on.
-    expected : sequence of ndarray
-        What each must give, within the configuration's tolerance.
+    samples : sequence of Sample
+        What to run them on, and what each must give. They are timed on the first.
     rounds : int
         Turns of each model; one that is hopelessly slower than the best gets fewer.
     provisional : bool
         Whether this is asked to know whether the models run at all: the times are too few to
         count for whoever asks for a comparison, and the log keeps them apart.
+    data : str
+        A digest of samples that the user gave, which belongs to the models' keys; empty for those
+        that follow from the models.
 
     Examples
     --------
@@ -98,15 +91,15 @@ class EndToEndQuestion:
     >>> from tvm.target import Target
     >>> tvm_only = WholeModel("5f1c", "all tvm", (BackendTarget.of("tvm", Target("llvm")),))
     >>> x = np.ones((8, 8), np.float32)
-    >>> EndToEndQuestion([tvm_only], inputs=[x], expected=[x]).rounds
+    >>> EndToEndQuestion([tvm_only], [Sample.of([x], [x])]).rounds
     5
     """
 
     models: Sequence[WholeModel]
-    inputs: Sequence[NDArray[Any]]
-    expected: Sequence[NDArray[Any]]
+    samples: Sequence[Sample]
     rounds: int = 5
     provisional: bool = False
+    data: str = ""
 
 
 @dataclass
@@ -128,7 +121,7 @@ class EndToEndTimer:
     Parameters
     ----------
     config : MeasureConfig
-        Samples per turn, tolerances. Memory is limited to four times a candidate's limit.
+        Samples per turn. Memory is limited to four times a candidate's limit.
     scratch : Path
         An existing folder for test data.
     progress : callable, optional
@@ -149,7 +142,8 @@ class EndToEndTimer:
     >>> mod = graph([(8, 8)], lambda _, x: op.nn.relu(x))
     >>> library = compile_module(mod, targets, model, context)
     >>> x = np.ones((8, 8), np.float32)
-    >>> question = EndToEndQuestion([WholeModel("5f1c", "all tvm", targets)], [x], [x], rounds=1)
+    >>> models = [WholeModel("5f1c", "all tvm", targets)]
+    >>> question = EndToEndQuestion(models, [Sample.of([x], [x])], rounds=1)
     >>> timer = EndToEndTimer(MeasureConfig(), Path.cwd())
     >>> [result.cost.is_valid for result in timer.measure(question, [model])]
     [True]
@@ -186,15 +180,15 @@ class EndToEndTimer:
         """
         contestants: list[_Contestant] = []
         with tempfile.TemporaryDirectory(dir=self._scratch, prefix="model-") as name:
-            folder = Path(name)
-            save_arrays(folder / "inputs", list(question.inputs))
-            save_arrays(folder / "expected", list(question.expected))
+            samples = tuple(Path(name) / str(i) for i in range(len(question.samples)))
+            for sample, folder in zip(question.samples, samples, strict=True):
+                sample.save(folder)
             try:
                 # All processes start at once; none is timed before the last one has loaded.
                 for model in question.models:
                     contestants.append(self._enter(model, deadline))
                 for contestant, library in zip(contestants, libraries, strict=True):
-                    self._load(contestant, library, folder)
+                    self._load(contestant, library, samples)
                 for turn in range(question.rounds):
                     self._turn(contestants, turn, question.rounds)
                 for contestant in contestants:
@@ -213,10 +207,8 @@ class EndToEndTimer:
         )
         return _Contestant(model, worker)
 
-    def _load(self, contestant: _Contestant, library: Path, folder: Path) -> None:
-        half = contestant.model.half or allows_half(contestant.model.targets)
-        request = Load(library, folder / "inputs", folder / "expected", half, self._config)
-        answer = self._ask(contestant, request, Checked)
+    def _load(self, contestant: _Contestant, library: Path, samples: tuple[Path, ...]) -> None:
+        answer = self._ask(contestant, Load(library, samples, self._config), Checked)
         if answer is not None:
             contestant.first_call_sec = answer.first_call_sec
             contestant.largest_error = answer.largest_error

@@ -158,7 +158,7 @@ class LocalRunner(Runner):
         A candidate that fails leaves the context, and one that hangs or crashes only after its
         process has ended: whoever comes next finds the device idle.
         """
-        test = (job.library, job.inputs, job.expected, job.half, self._config)
+        test = (job.library, (job.sample,), self._config)
         limit_sec = self._policy.run_timeout_sec(self._config)
         if not self._policy.kind.compiles_beside:
             worker.send(Run(*test), limit_sec)

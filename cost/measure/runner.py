@@ -19,35 +19,28 @@ class RunJob:
     ----------
     library : Path
         Its ``main`` is called; what it needs lies in ``lib/`` beside it.
-    inputs, expected : Path
-        Folders of ``.npy`` files, one per input and output, see
-        :func:`collage.cost.worker.build.save_arrays`.
-    half : bool
-        Whether the outputs have no more digits than half precision, whatever their dtype.
+    sample : Path
+        Folder of a :class:`collage.cost.reference.Sample`: inputs, and what must come out.
 
     Examples
     --------
-    >>> RunJob.in_folder(Path("work/0")).inputs
-    PosixPath('work/0/inputs')
+    >>> RunJob.in_folder(Path("work/0")).library
+    PosixPath('work/0/model.so')
     """
 
     library: Path
-    inputs: Path
-    expected: Path
-    half: bool = False
+    sample: Path
 
     @classmethod
-    def in_folder(cls, folder: Path, *, half: bool = False) -> RunJob:
+    def in_folder(cls, folder: Path) -> RunJob:
         """The files that a build leaves in its folder.
 
         Parameters
         ----------
         folder : Path
             The build's.
-        half : bool
-            As the attribute.
         """
-        return cls(folder / "model.so", folder / "inputs", folder / "expected", half)
+        return cls(folder / "model.so", folder)
 
 
 @dataclass(frozen=True)

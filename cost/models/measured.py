@@ -295,8 +295,10 @@ class MeasuredCostModel(CostModel):
     def _end_to_end_keys(
         self, question: EndToEndQuestion, *, cut_short: bool = False
     ) -> list[RecordKey]:
-        shapes = f"{_shapes(question.inputs)} -> {_shapes(question.expected)}"
-        tensors = f"{shapes}; {'some' if cut_short else question.rounds} rounds"
+        first = question.samples[0]
+        shapes = f"{_shapes(first.inputs)} -> {_shapes(first.expected)}"
+        data = f"; data {question.data}" if question.data else ""
+        tensors = f"{shapes}; {'some' if cut_short else question.rounds} rounds{data}"
         keys = self._site_of(question.models).keys
         return [keys.make(END_TO_END, m.key, tensors, m.targets) for m in question.models]
 

@@ -205,5 +205,6 @@ def _product_peak(spec: DeviceSpec, dtype: str, precision: Precision) -> float:
         Precision.FLOAT32: spec.float_flops_per_sec,
         Precision.TF32X3: spec.tf32_flops_per_sec / 3,  # Three products make up one.
         Precision.TF32: spec.tf32_flops_per_sec,
-        Precision.HALF: spec.half_flops_per_sec,
+        Precision.FLOAT16: spec.half_flops_per_sec,
+        Precision.BFLOAT16: spec.half_flops_per_sec,
     }[precision]

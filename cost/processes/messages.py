@@ -132,16 +132,12 @@ class LibraryRequest(Request, frozen=True):
 
     Attributes
     ----------
-    inputs, expected : Path
-        Folders of arrays.
-    half : bool
-        See :class:`collage.cost.measure.runner.RunJob`.
+    samples : tuple of Path
+        Folders, each of a :class:`collage.cost.reference.Sample`, the first of which is timed on.
     """
 
     library: Path
-    inputs: Path
-    expected: Path
-    half: bool
+    samples: tuple[Path, ...]
     config: MeasureConfig
 
 

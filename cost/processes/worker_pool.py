@@ -40,8 +40,7 @@ class WorkerPool:
     >>> from collage.cost import MeasureConfig
     >>> from collage.cost.device import CPU_POLICY
     >>> from collage.cost.processes.messages import Measured, Run
-    >>> places = [Path(name) for name in ("model.so", "inputs", "expected")]
-    >>> request = Run(*places, half=False, config=MeasureConfig())
+    >>> request = Run(Path("model.so"), (Path("sample"),), config=MeasureConfig())
     >>> with WorkerPool((), 1, CPU_POLICY, timeout_sec=60.0, memory_limit_bytes=1 << 30) as pool:
     ...     pool.ask(2, lambda _: request, Measured, lambda i, answer: print(i, answer.status))
     0 CostStatus.RUN_FAILED

@@ -84,9 +84,9 @@ class WorkerProcess:
     >>> from pathlib import Path
     >>> from collage.cost import MeasureConfig
     >>> from collage.cost.processes.messages import Measured, Run
-    >>> library, inputs, expected = (Path(name) for name in ("model.so", "inputs", "expected"))
+    >>> library, sample = Path("model.so"), Path("sample")
     >>> worker = WorkerProcess(memory_limit_bytes=1 << 30)
-    >>> worker.send(Run(library, inputs, expected, half=False, config=MeasureConfig()), 60.0)
+    >>> worker.send(Run(library, (sample,), config=MeasureConfig()), 60.0)
     >>> worker.receive(Measured)  # Nothing was built.
     Failure(..., status=<CostStatus.RUN_FAILED: 'run_failed'>, reason=...)
     >>> worker.close()

@@ -2,12 +2,13 @@
 
 Half-precision values are float32 from the inputs to the outputs, and rounded once at the end: what
 is computed is the function that was meant, which a fused kernel comes closer to than one that
-stores every intermediate result.
+stores every intermediate result. Another :class:`Arithmetic` says otherwise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import tvm
@@ -21,6 +22,7 @@ from collage.cost.reference.fallback import evaluate_call
 from collage.cost.reference.linear import LINEAR
 from collage.cost.reference.pools import POOLS
 from collage.cost.reference.reductions import REDUCTIONS
+from collage.cost.reference.rounding import EPSILON, rounded
 from collage.cost.reference.shapes import SHAPES
 from collage.cost.reference.values import (
     WIDE,
@@ -32,6 +34,8 @@ from collage.cost.reference.values import (
 )
 from collage.cost.workload.data import array_of
 
+_IN_FLOAT32 = frozenset({"float32", *WIDE})
+
 OPERATORS: OperatorTable = {
     **ATTENTION,
     **ELEMENTWISE,
@@ -42,7 +46,52 @@ OPERATORS: OperatorTable = {
 }
 
 
-def evaluate(mod_or_func: tvm.IRModule | relax.Function, inputs: Sequence[Array]) -> list[Array]:
+@dataclass(frozen=True)
+class Arithmetic:
+    """What values are kept in while a function is evaluated.
+
+    Attributes
+    ----------
+    float32_in : str
+        ``float64`` for float32 tensors that are computed with twice their digits.
+    stores : bool
+        Whether each operator's result is rounded to its element type, as a program does that keeps
+        it in memory; sums inside of an operator are not.
+    float32_as : str
+        The format that float32 results are rounded to where results are: ``float32``, or fewer
+        digits where a library may use them.
+    dither : int
+        With a seed other than 0, half a unit in the last place is added at random to each result
+        before it is rounded: another sample of what rounding does.
+
+    Examples
+    --------
+    >>> from collage.testing import graph
+    >>> third = graph([(1,)], lambda _, x: relax.op.divide(x, relax.const(3.0)))
+    >>> evaluate(third, [np.ones(1, np.float32)], Arithmetic(stores=True, float32_as="float16"))
+    [array([0.33325195], dtype=float32)]
+    """
+
+    float32_in: str = "float32"
+    stores: bool = False
+    float32_as: str = "float32"
+    dither: int = 0
+
+    def wide(self, array: Array) -> Array:
+        """An array in the dtype that is computed in."""
+        array = widen(array)
+        return array.astype(self.float32_in, copy=False) if array.dtype == np.float32 else array
+
+
+MEANT = Arithmetic()
+"""Half precision in float32, other types as they are."""
+
+
+def evaluate(
+    mod_or_func: tvm.IRModule | relax.Function,
+    inputs: Sequence[Array],
+    arithmetic: Arithmetic = MEANT,
+) -> list[Array]:
     """The outputs of a Relax function, computed in numpy.
 
     Parameters
@@ -52,6 +101,8 @@ def evaluate(mod_or_func: tvm.IRModule | relax.Function, inputs: Sequence[Array]
         inner ``Composite`` functions among them, are followed; their attributes are ignored.
     inputs : sequence of ndarray
         One per parameter, of its shape and dtype.
+    arithmetic : Arithmetic
+        What intermediate values are kept in.
 
     Returns
     -------
@@ -76,7 +127,8 @@ def evaluate(mod_or_func: tvm.IRModule | relax.Function, inputs: Sequence[Array]
         mod, func = None, mod_or_func
     _check_inputs(func, inputs)
     with np.errstate(all="ignore"):
-        result = _Evaluator(mod).call_function(func, [widen(array) for array in inputs])
+        wide = [arithmetic.wide(array) for array in inputs]
+        result = _Evaluator(mod, arithmetic).call_function(func, wide)
         leaves = zip(_flatten(result), _dtypes(func.ret_ty), strict=True)
         return [array.astype(dtype, copy=False) for array, dtype in leaves]
 
@@ -104,9 +156,11 @@ def _dtypes(ty: tvm.ir.Type) -> list[str]:
 
 
 class _Evaluator:
-    def __init__(self, mod: tvm.IRModule | None) -> None:
+    def __init__(self, mod: tvm.IRModule | None, arithmetic: Arithmetic) -> None:
         self.mod = mod
         self.env: dict[relax.Var, Value] = {}
+        self._arithmetic = arithmetic
+        self._random = np.random.default_rng(arithmetic.dither)
 
     def call_function(self, func: relax.Function, args: list[Value]) -> Value:
         # Relax variables are unique objects, so inner functions may share one environment, and
@@ -121,7 +175,7 @@ class _Evaluator:
             case relax.Var():
                 return self.env[expr]
             case tvm.ir.GenericConst():
-                return widen(array_of(expr))
+                return self._arithmetic.wide(array_of(expr))
             case relax.SeqExpr():
                 return self._sequence(expr)
             case relax.Tuple():
@@ -177,10 +231,29 @@ class _Evaluator:
             args = [_rounded(value, arg.ty) for value, arg in zip(args, call.args, strict=True)]
         if operator is not None:
             try:
-                return _typed(operator(call, args), call)
+                return self._stored(_checked(operator(call, args), call), call.ty)
             except UnsupportedOperator:
                 pass  # A variant that only TVM knows.
-        return _widened(evaluate_call(self.mod, call, args))
+        return self._stored(evaluate_call(self.mod, call, args), call.ty)
+
+    def _stored(self, value: Value, ty: tvm.ir.Type) -> Value:
+        """A result in the dtype that its type promises (wider where that is computed in a wider
+        one), with as many digits as it is kept with."""
+        if isinstance(value, tuple) and isinstance(ty, tvm.ir.TupleType):
+            return tuple(self._stored(v, t) for v, t in zip(value, ty.fields, strict=True))
+        if not isinstance(value, np.ndarray | np.generic) or not isinstance(ty, relax.TensorType):
+            return value
+        dtype = str(ty.dtype)
+        # float32 in float64 comes out of operators as it went in, and is not narrowed on the way.
+        wide = self._arithmetic.float32_in if dtype in _IN_FLOAT32 else WIDE.get(dtype, dtype)
+        array: Array = np.asarray(value).astype(wide, copy=False)
+        if dtype not in EPSILON or not self._arithmetic.stores:
+            return array
+        form = dtype if dtype != "float32" else self._arithmetic.float32_as
+        if self._arithmetic.dither:
+            noise = self._random.random(array.shape, np.float32) - np.float32(0.5)
+            array = array * (1 + np.float32(EPSILON[form]) * noise)
+        return rounded(array, form)
 
     def _callee(self, op: relax.Expr) -> relax.Function:
         callee = self.expr(op)
@@ -203,22 +276,12 @@ def _rounded(value: Value, ty: tvm.ir.Type) -> Value:
     return value
 
 
-def _widened(value: Value) -> Value:
-    if isinstance(value, tuple):
-        return tuple(_widened(item) for item in value)
-    return widen(value) if isinstance(value, np.ndarray) else value
-
-
-def _typed(value: Value, call: relax.Call) -> Value:
-    """Give a result the dtype that the call's type promises (half precision stays wide), and check
-    its shape."""
+def _checked(value: Value, call: relax.Call) -> Value:
+    """A result whose shape is what the call's type promises."""
     if isinstance(value, np.ndarray | np.generic) and isinstance(call.ty, relax.TensorType):
-        array = np.asarray(value)
         shape = static_shape(call)
-        if array.shape != shape:
+        if np.shape(value) != shape:
             raise MeasurementError(
-                f"the reference's {call.op.name} gave shape {array.shape}, not {shape}"
+                f"the reference's {call.op.name} gave shape {np.shape(value)}, not {shape}"
             )
-        dtype = str(call.ty.dtype)
-        return array.astype(WIDE.get(dtype, dtype), copy=False)
     return value

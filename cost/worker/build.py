@@ -6,17 +6,15 @@ import hashlib
 import time
 from pathlib import Path
 
-import numpy as np
 import tvm
-from numpy.typing import NDArray
 
 from collage.backends.compile import compile_module, external_functions
 from collage.backends.contract import ExternalBackend, Tunable
 from collage.cost.processes.messages import Build, Built, Compiled, CompileModel, Done, Tune
 from collage.cost.processes.staging import compile_to_measure, stage_to_measure
-from collage.cost.reference import evaluate
+from collage.cost.reference import Sample, sample_of
+from collage.cost.reference.rounding import fewest_digits
 from collage.cost.reference.store import References
-from collage.cost.workload.arrays import Arrays, save_arrays
 from collage.cost.workload.content import content_key
 from collage.cost.workload.shared_weights import read_module
 from collage.cost.workload.workload import Workload
@@ -35,7 +33,9 @@ def build(request: Build) -> Built:
     mod = workload.materialize(request.seed)
     library = compile_module(mod, [target], request.folder / "model.so", context)
     stage_to_measure(library)
-    _write_test_data(workload, mod, request.seed, request.folder, References(request.references))
+    form = fewest_digits([target])
+    references = References(request.references)
+    _write_test_data(workload, mod, request.seed, form, request.folder, references)
     return Built(library=library.path, build_sec=time.perf_counter() - begin)
 
 
@@ -65,20 +65,25 @@ def compile_model(request: CompileModel) -> Compiled:
 
 
 def _write_test_data(
-    workload: Workload, mod: tvm.IRModule, seed: int, folder: Path, references: References
+    workload: Workload,
+    mod: tvm.IRModule,
+    seed: int,
+    float32_as: str,
+    folder: Path,
+    references: References,
 ) -> None:
     """Inputs and expected outputs as files; computed once for all backends of a workload."""
 
     def compute(place: Path) -> None:
-        inputs, expected = test_data(workload, mod, seed)
-        save_arrays(place / "inputs", inputs)
-        save_arrays(place / "expected", expected)
+        test_data(workload, mod, seed, float32_as).save(place)
 
-    key = hashlib.sha256(f"{content_key(mod)} {workload.bounds} {seed}".encode()).hexdigest()
-    references.link(key, folder, compute)
+    text = f"{content_key(mod)} {workload.bounds} {seed} {float32_as}"
+    references.link(hashlib.sha256(text.encode()).hexdigest(), folder, compute)
 
 
-def test_data(workload: Workload, mod: tvm.IRModule, seed: int) -> tuple[Arrays, Arrays]:
+def test_data(
+    workload: Workload, mod: tvm.IRModule, seed: int, float32_as: str = "float32"
+) -> Sample:
     """Inputs and the reference's outputs; inputs are positive where others give no number.
 
     Parameters
@@ -89,16 +94,12 @@ def test_data(workload: Workload, mod: tvm.IRModule, seed: int) -> tuple[Arrays,
         The workload with its weights.
     seed : int
         Of the inputs.
+    float32_as : str
+        As :func:`collage.cost.reference.sample_of` has it.
     """
-    inputs = workload.make_inputs(seed)
-    expected = evaluate(mod, inputs)
-    if not all(_is_finite(array) for array in expected):
-        positive = workload.make_inputs(seed, positive=True)
-        outputs = evaluate(mod, positive)
-        if all(_is_finite(array) for array in outputs):
-            return positive, outputs
-    return inputs, expected
-
-
-def _is_finite(array: NDArray[np.generic]) -> bool:
-    return array.dtype.kind in "biu" or bool(np.isfinite(array.astype(np.float32)).all())
+    sample = sample_of(mod, workload.make_inputs(seed), float32_as)
+    if not sample.is_finite:
+        positive = sample_of(mod, workload.make_inputs(seed, positive=True), float32_as)
+        if positive.is_finite:
+            return positive
+    return sample

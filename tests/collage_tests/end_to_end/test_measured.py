@@ -19,7 +19,7 @@ from collage.cost.config import MeasureConfig
 from collage.cost.database.jsonl import Database
 from collage.cost.models.measured import MeasuredCostModel
 from collage.cost.progress import ProgressEvent
-from collage.cost.reference import evaluate
+from collage.cost.reference import sample_of
 from collage.end_to_end import Contender, Evaluation, MeasuredComparison, best
 from collage.search.dataflow import DataflowGraph
 from collage.search.greedy import single_backend
@@ -75,10 +75,9 @@ class Race:
             progress=self._compiling,
             replay_only=replay_only,
         )
-        expected = evaluate(model, [INPUT])
         self.comparison = MeasuredComparison(
             *(model, self.graph, self.targets, self.context),
-            **{"model": self.model, "inputs": [INPUT], "expected": expected},
+            **{"model": self.model, "samples": [sample_of(model, [INPUT])]},
         )
 
     def _compiling(self, event: ProgressEvent) -> None:

@@ -28,7 +28,7 @@ from collage.cost.device.nvml import Management
 from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.measure.runner import RunJob
 from collage.cost.models.measured import MeasuredCostModel
-from collage.cost.reference.precision import allows_half, is_half
+from collage.cost.reference.rounding import fewest_digits
 from collage.cost.worker.cuda.timers import make_current
 from tests.cost_tests.conftest import tvm_workload
 
@@ -208,15 +208,17 @@ def test_fewer_digits_are_allowed_where_a_target_or_a_tensor_says_so() -> None:
         return BackendTarget(backend, SM90, get_backend(backend).parse_options(options))
 
     plain = target("tensorrt")
-    assert not is_half(tvm_workload(2, 2), plain)
-    for reducing in (
-        *(target("tensorrt", **{name: True}) for name in ("use_fp16", "use_bf16", "use_int8")),
-        target("tensorrt", use_tf32=True),
-        *(target(name, allow_tf32=True) for name in ("cublas", "cudnn", "cutlass")),
+    for options, form in (
+        ({"use_fp16": True}, "float16"),
+        ({"use_bf16": True}, "bfloat16"),
+        ({"use_int8": True}, "bfloat16"),
+        ({"use_tf32": True}, "tf32"),
     ):
-        assert is_half(tvm_workload(2, 2), reducing) and allows_half([plain, reducing])
+        assert fewest_digits([plain, target("tensorrt", **options)]) == form
+    for name in ("cublas", "cudnn", "cutlass"):
+        assert fewest_digits([plain, target(name, allow_tf32=True)]) == "tf32"
     # Three products rounded to TF32 make up one of float32.
-    assert not allows_half([plain, target("cutlass", use_3xtf32=True)])
+    assert fewest_digits([plain, target("cutlass", use_3xtf32=True)]) == "float32"
 
 
 def test_calls_go_to_the_stream_that_was_made_current() -> None:

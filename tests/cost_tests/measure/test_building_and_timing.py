@@ -48,7 +48,7 @@ class SlowRunner(Runner):
         self.spans: list[tuple[float, float]] = []
 
     def run(self, job: RunJob) -> RunResult:
-        assert job.library.exists() and load_arrays(job.expected)
+        assert job.library.exists() and load_arrays(job.sample / "expected")
         begin = time.monotonic()
         time.sleep(self.run_sec)
         self.spans.append((begin, time.monotonic()))
@@ -230,7 +230,7 @@ def test_whole_models_are_compiled_before_the_device_is_held(
     model = WholeModel("key", "model", (target,))
     key = KeyMaker(context, MeasureConfig(), GPU).make("end_to_end", "key", "", [target])
     made.compile_models([], [target])
-    records = made.measure_models(EndToEndQuestion([model], [], []), [tmp_path], [key])
+    records = made.measure_models(EndToEndQuestion([model], []), [tmp_path], [key])
     waiting[0].join()
     assert records[0].cost.is_valid
     assert order == ["compiles", "waits", "times", "compiles"]

@@ -28,7 +28,7 @@ from collage.cost.measure.end_to_end import EndToEndQuestion, WholeModel
 from collage.cost.models.measured import MeasuredCostModel
 from collage.cost.models.table import TableCostModel
 from collage.cost.progress import ProgressEvent
-from collage.cost.reference import evaluate
+from collage.cost.reference import sample_of
 from tests.cost_tests.conftest import ToyTarget, toy_workload, tvm_workload
 from tests.interrupts import interruptible
 
@@ -237,8 +237,7 @@ def test_whole_models_are_timed_in_alternation_and_replayed(
 ) -> None:
     workload = toy_workload(8, 100)
     mod = workload.materialize()
-    inputs = workload.make_inputs()
-    expected = evaluate(mod, inputs)
+    samples = [sample_of(mod, workload.make_inputs(seed)) for seed in range(2)]
 
     def model_of(behaviour: str) -> WholeModel:
         return WholeModel(f"key {behaviour}", behaviour, (toy(behaviour=behaviour),))
@@ -249,7 +248,7 @@ def test_whole_models_are_timed_in_alternation_and_replayed(
 
     names = ["right", "sleep", "wrong", "abort"]
     models = [model_of(name) for name in names]
-    question = EndToEndQuestion(models, inputs, expected, rounds=3)
+    question = EndToEndQuestion(models, samples, rounds=3)
     database = Database(tmp_path / "log.jsonl")
     with MeasuredCostModel(context, database, config, parallel_builds=1) as model:
         assert model.recorded_end_to_end(question) is None

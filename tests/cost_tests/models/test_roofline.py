@@ -69,7 +69,7 @@ def test_a_backend_says_how_fast_it_is_and_with_how_many_digits(
     to, workload = target("cublas"), dense(4096, 4096, 4096, "float32")
     kind = type(to.implementation)
     monkeypatch.setattr(kind, "roofline", lambda *_: Roofline(0.5, 0.5, 0.5, 0.5))
-    monkeypatch.setattr(kind, "precision", lambda *_: Precision.HALF)
+    monkeypatch.setattr(kind, "precision", lambda *_: Precision.FLOAT16)
     expected = 2 * 4096**3 / (0.5 * 100e12) + 1e-6
     assert seconds(RooflineCostModel(PLAIN), workload, to) == pytest.approx(expected)
 

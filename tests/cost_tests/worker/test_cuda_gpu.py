@@ -33,7 +33,6 @@ from collage.cost.processes.staging import stage_to_measure
 from collage.cost.worker.build import test_data as make_test_data
 from collage.cost.worker.cuda.session import CudaSession
 from collage.cost.worker.cuda.timers import PycudaTimer, TvmTimer, make_current
-from collage.cost.workload.arrays import save_arrays
 from collage.cost.workload.workload import Workload
 from collage.testing.runner_contract import RunnerContract
 from tests.cost_tests.support import external_partition, tensor
@@ -77,9 +76,7 @@ def build(context: BuildContext, folder: Path, behaviour: str, *shape: int) -> R
     mod = workload.materialize()
     place = folder / "model.so"
     stage_to_measure(compile_module(mod, [toy_cuda_target(behaviour)], place, context))
-    inputs, expected = make_test_data(workload, mod, 0)
-    save_arrays(folder / "inputs", inputs)
-    save_arrays(folder / "expected", expected)
+    make_test_data(workload, mod, 0).save(folder)
     return RunJob.in_folder(folder)
 
 
@@ -235,11 +232,11 @@ def test_whole_models_are_timed_as_their_user_sees_them(
         for name in ("right", "sleep", "slow to launch", "fault")
     }
     workload = workload_of(4, 1000)
-    inputs, expected = make_test_data(workload, workload.materialize(), 0)
+    sample = make_test_data(workload, workload.materialize(), 0)
     models = [WholeModel(name, name, (toy_cuda_target(name),)) for name in jobs]
     libraries = [job.library for job in jobs.values()]
     with MeasuredCostModel(context, Database()) as model:
-        question = EndToEndQuestion(models, inputs, expected, rounds=2)
+        question = EndToEndQuestion(models, [sample], rounds=2)
         records = model.measure_end_to_end(question, libraries)
     right, sleep, launch, fault = (record.cost for record in records)
     assert right.is_valid and right.median_sec < 1e-4

@@ -14,8 +14,9 @@ from collage.cost.base import Clocks, CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.measure.end_to_end import EndToEndQuestion, EndToEndTimer, WholeModel
 from collage.cost.measure.local_runner import LocalRunner
+from collage.cost.measure.runner import RunJob
+from collage.cost.reference import Sample
 from collage.cost.worker.build import test_data as make_test_data
-from collage.cost.workload.arrays import load_arrays, save_arrays
 from tests.cost_tests.conftest import Library, ToyTarget, toy_workload
 from tests.cost_tests.worker.fragile_device import FragileRunner, fragile_policy
 
@@ -79,7 +80,7 @@ def test_a_whole_model_that_loses_its_device_is_out_and_the_others_are_timed(
     config: MeasureConfig, library: Library, toy: ToyTarget, tmp_path: Path
 ) -> None:
     workload = toy_workload(4, 1000)
-    inputs, expected = make_test_data(workload, workload.materialize(), 0)
+    sample = make_test_data(workload, workload.materialize(), 0)
     jobs = {name: library(name).library for name in ("right", "raise", "sleep")}
 
     def model(name: str) -> WholeModel:
@@ -88,7 +89,7 @@ def test_a_whole_model_that_loses_its_device_is_out_and_the_others_are_timed(
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     timer = EndToEndTimer(config, scratch, policy=fragile_policy("fatal"))
-    question = EndToEndQuestion([model(name) for name in jobs], inputs, expected, rounds=2)
+    question = EndToEndQuestion([model(name) for name in jobs], [sample], rounds=2)
     results = timer.measure(question, list(jobs.values()))
     statuses = [result.cost.status for result in results]
     assert statuses == [CostStatus.VALID, CostStatus.CRASHED, CostStatus.VALID]
@@ -100,12 +101,15 @@ def test_half_precision_is_compared_less_closely(
 ) -> None:
     """What a target computes with fewer digits than its tensors have."""
     job = library("right")
-    (wanted,) = load_arrays(job.expected)
-    off = np.asarray(wanted) * np.float32(1.004)
-    save_arrays(tmp_path / "off", [off])
-    strict = dataclasses.replace(job, expected=tmp_path / "off")
-    loose = dataclasses.replace(strict, half=True)
+    sample = Sample.load(job.sample)
+    (wanted,) = sample.expected
+    off = Sample.of(sample.inputs, [np.asarray(wanted) * np.float32(1.0015)])
+    off.save(tmp_path / "strict")
+    noise = tuple(dataclasses.replace(noise, form="float16") for noise in off.noise)
+    dataclasses.replace(off, noise=noise).save(tmp_path / "loose")
     with LocalRunner(config) as runner:
-        assert runner.run(strict).cost.status is CostStatus.WRONG_RESULT
-        result = runner.run(loose)
-        assert result.cost.is_valid and 2e-3 < result.largest_error < 5e-3
+        strict = runner.run(RunJob(job.library, tmp_path / "strict"))
+        assert strict.cost.status is CostStatus.WRONG_RESULT
+        assert "off by 0.0015 of its largest value (at most 0.001)" in strict.cost.reason
+        result = runner.run(RunJob(job.library, tmp_path / "loose"))
+        assert result.cost.is_valid and 1e-3 < result.largest_error < 2e-3
