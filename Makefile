@@ -19,7 +19,7 @@ test: lint
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy -p collage
+	$(BIN)/mypy -p collage -p benchmarks
 	$(BIN)/lint-imports
 
 # The documentation as a site, in out/docs. A broken link or reference fails it, as any warning does.

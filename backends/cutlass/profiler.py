@@ -182,7 +182,7 @@ def _outcome(program: _Program, path: Path, job: Job, library: Path, sample: Pat
         *(str(library), job.unit.symbol, str(sample), str(REPETITIONS)),
         ",".join(map(str, job.sizes)),
         ",".join(float(x).hex() for x in job.spec.scalars),
-        ",".join(f"{tensor.dtype}:{tensor.num_elements}" for tensor in tensors),
+        ",".join(f"{tensor.dtype}:{tensor.size}" for tensor in tensors),
     ]
     program.send("\t".join(fields))
     program.receive("ready")

@@ -63,15 +63,16 @@ def static_shape(tensor: relax.Expr | relax.Type, what: str = "a tensor") -> tup
     return shape
 
 
-def tensor_dtype(expr: relax.Expr) -> str:
-    """The dtype of a tensor expression, or its type's text where it is no tensor.
+def tensor_dtype(tensor: relax.Expr | relax.Type) -> str:
+    """The dtype of a tensor, given by an expression or its type; a type's text where it is none.
 
     Examples
     --------
     >>> tensor_dtype(relax.Var("x", relax.TensorType((8, 16), "float16")))
     'float16'
     """
-    return str(expr.ty.dtype) if isinstance(expr.ty, relax.TensorType) else str(expr.ty)
+    ty = tensor if isinstance(tensor, tvm.ir.Type) else tensor.ty
+    return str(ty.dtype) if isinstance(ty, relax.TensorType) else str(ty)
 
 
 def leaf_types(ty: relax.Type) -> list[relax.Type]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -18,7 +17,8 @@ from tvm import relax
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import CodegenError
 from collage.backends.devices import CUDA
-from collage.backends.relax.static_shape import leaf_types, static_shape
+from collage.backends.relax.static_shape import leaf_types
+from collage.backends.relax.tensor_spec import TensorSpec
 from collage.backends.storage import TuningRecord, TuningStage, TuningStore
 from collage.backends.tensorrt import converters  # noqa: F401 - registers them
 from collage.backends.tensorrt.layers import RefusalError
@@ -40,14 +40,6 @@ _WORTH_COMPRESSING = 16
 
 
 @dataclass(frozen=True)
-class Tensor:
-    """An input or output of an engine: elements, and bits of each."""
-
-    num_elements: int
-    bits: int
-
-
-@dataclass(frozen=True)
 class Engine:
     """One partition's engine.
 
@@ -57,13 +49,13 @@ class Engine:
         The partition.
     plan : bytes
         The serialized engine; its tensors are ``input0``, ..., ``output0``, ....
-    inputs, outputs : tuple of Tensor
+    inputs, outputs : tuple of TensorSpec
     """
 
     symbol: str
     plan: bytes
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
 
     @property
     def digest(self) -> str:
@@ -246,8 +238,8 @@ def _engine(function: relax.Function, plan: bytes) -> Engine:
     return Engine(
         symbol=str(function.attrs["global_symbol"]),
         plan=plan,
-        inputs=tuple(_tensor(parameter.ty) for parameter in function.params),
-        outputs=tuple(_tensor(ty) for ty in leaf_types(function.ret_ty)),
+        inputs=tuple(TensorSpec.of(parameter.ty) for parameter in function.params),
+        outputs=tuple(TensorSpec.of(ty) for ty in leaf_types(function.ret_ty)),
     )
 
 
@@ -261,8 +253,3 @@ def _constants(function: relax.Function) -> list[np.ndarray]:
 
     relax.analysis.post_order_visit(function, visit)
     return found
-
-
-def _tensor(ty: relax.TensorType) -> Tensor:
-    bits = 8 if str(ty.dtype) == "bool" else int(tvm.DataType(str(ty.dtype)).bits)
-    return Tensor(math.prod(static_shape(ty)), bits)

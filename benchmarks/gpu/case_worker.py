@@ -22,6 +22,7 @@ from benchmarks.gpu.case_compile import ARCH, compile_case, cuda_target
 from benchmarks.gpu.cases import CudaCase, case_of
 from benchmarks.gpu.float64 import widen, widened
 from collage.backends.contract import BuildContext
+from collage.backends.relax.static_shape import static_shape
 from collage.backends.toolchain.child_boot import Line
 from collage.cost.processes.staging import load_requirements
 from collage.cost.workload.arrays import load_arrays, save_arrays
@@ -81,7 +82,7 @@ def make_inputs(case: CudaCase, seed: int) -> list[Array]:
     rng = np.random.default_rng(seed)
     arrays: list[Array] = []
     for param in case.module["main"].params:
-        shape = [int(extent) for extent in param.ty.shape]
+        shape = static_shape(param)
         dtype = np.dtype(str(param.ty.dtype))
         values = rng.integers(0, 2, shape) if dtype.kind in "biu" else rng.standard_normal(shape)
         arrays.append(np.asarray(values).astype(dtype))

@@ -204,7 +204,7 @@ def _median_sec(call: Callable[[], Any]) -> float:
 
     for _ in range(3):
         call()
-    seconds = []
+    seconds: list[float] = []
     for _ in range(10):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()

@@ -11,6 +11,7 @@ import tvm
 from tvm import relax
 
 from collage.backends.contract.errors import ModelError, ShapeError
+from collage.backends.relax.static_shape import tensor_shape
 from collage.tensor_info import TensorInfo
 
 Shapes = Mapping[str, Sequence[int]]
@@ -131,14 +132,14 @@ def _spec(name: str, ty: tvm.ir.Type, role: str) -> TensorInfo:
         raise ModelError(f"{role} '{name}' is no tensor but {ty}", value=name)
     if not isinstance(ty.shape, relax.ShapeExpr):
         raise ShapeError(f"the shape of {role} '{name}' depends on data", value=name)
-    dims = list(ty.shape.values)
-    if not all(isinstance(d, tvm.tirx.IntImm) for d in dims):
-        text = ",".join(str(d) for d in dims)
+    shape = tensor_shape(ty)
+    if shape is None:
+        text = ",".join(str(d) for d in ty.shape.values)
         raise ShapeError(
             f"{role} '{name}' has the open shape ({text}); only static shapes can be optimized",
             value=text,
         )
-    return TensorInfo(name, tuple(int(d) for d in dims), str(ty.dtype.dtype))
+    return TensorInfo(name, shape, str(ty.dtype.dtype))
 
 
 def reject_shapes(shapes: Shapes, model: ImportedModel) -> ImportedModel:

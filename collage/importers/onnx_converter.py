@@ -16,6 +16,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
 from collage.backends.contract.errors import ModelError, last_line
+from collage.backends.relax.static_shape import tensor_shape
 from collage.importers.onnx_support import node_label
 
 Attributes = dict[str, Any]
@@ -104,12 +105,7 @@ def _text(attrs: Attributes, name: str, default: str) -> str:
 
 def _shape(expr: relax.Expr | None) -> tuple[int, ...] | None:
     ty = getattr(expr, "ty", None)
-    if not isinstance(ty, relax.TensorType) or not isinstance(ty.shape, relax.ShapeExpr):
-        return None
-    dims = list(ty.shape.values)
-    return (
-        tuple(int(d) for d in dims) if all(isinstance(d, tvm.tirx.IntImm) for d in dims) else None
-    )
+    return None if ty is None else tensor_shape(ty)
 
 
 def _check_reduction(inputs: Inputs, attrs: Attributes, opset: int) -> None:

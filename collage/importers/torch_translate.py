@@ -16,6 +16,7 @@ from torch import fx
 from tvm import relax
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
+from collage.backends.relax.static_shape import static_shape
 from collage.rewrite import with_attrs
 
 _ATTENTION = "scaled_dot_product_attention.default"
@@ -117,8 +118,8 @@ def _attention(node: fx.Node, importer: Any) -> relax.Var:
         zero, never = (relax.const(np.asarray(v).astype(dtype)) for v in (0.0, -np.inf))
         bias = emit(relax.op.where(bias, zero, never))
     if bias is not None and len(bias.ty.shape) < 4:
-        shape = [int(extent) for extent in bias.ty.shape]
-        bias = emit(relax.op.reshape(bias, [1] * (4 - len(shape)) + shape))
+        shape = static_shape(bias)
+        bias = emit(relax.op.reshape(bias, [1] * (4 - len(shape)) + [*shape]))
     causal = "TopLeft" if given.get("is_causal") else None
     result = relax.op.nn.attention(query, key, value, bias, scale, causal)
     return emit(relax.op.permute_dims(emit(result), [0, 2, 1, 3]))

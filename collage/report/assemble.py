@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from tvm import relax
 
 from collage.backends.contract import BackendTarget
+from collage.backends.relax.static_shape import tensor_dtype, tensor_shape
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import Cost, CostStatus
 from collage.report.data import (
@@ -133,9 +134,8 @@ def _type_text(ty: relax.Type) -> tuple[str, str]:
     if isinstance(ty, relax.TupleType):
         parts = [_type_text(field) for field in ty.fields]
         return ", ".join(p[0] for p in parts), ", ".join(p[1] for p in parts)
-    if isinstance(ty, relax.TensorType) and ty.shape is not None:
-        return shape_text([int(extent) for extent in ty.shape.values]), str(ty.dtype)
-    return str(ty), ""
+    shape = tensor_shape(ty)
+    return (str(ty), "") if shape is None else (shape_text(shape), tensor_dtype(ty))
 
 
 def _partition(

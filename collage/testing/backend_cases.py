@@ -14,6 +14,7 @@ from tvm.relax.backend.pattern_registry import get_pattern
 
 from collage.backends.contract import BackendTarget, ExternalBackend, Match, PatternTriple, Verdict
 from collage.backends.contract.registry import register_relax_patterns
+from collage.backends.relax.tensor_spec import TensorSpec
 
 Array = NDArray[np.generic]
 
@@ -49,9 +50,8 @@ class PatternCase:
         """Fresh random inputs of ``main``."""
         arrays = []
         for param in self.mod["main"].params:
-            shape = [int(extent) for extent in param.ty.shape]
-            values = rng.uniform(self.low, self.high, shape)
-            arrays.append(values.astype(str(param.ty.dtype)))
+            spec = TensorSpec.of(param)
+            arrays.append(rng.uniform(self.low, self.high, spec.shape).astype(spec.dtype))
         return arrays
 
 

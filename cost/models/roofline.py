@@ -15,8 +15,8 @@ from tvm import ir
 
 from collage.backends.contract import BackendTarget, Precision, Roofline
 from collage.backends.contract.errors import TargetError
+from collage.backends.relax.tensor_spec import TensorSpec
 from collage.cost.base import Cost, CostModel, CostStatus, Overheads
-from collage.cost.workload.data import TensorSpec
 from collage.cost.workload.describe import call_flops, operator_calls
 from collage.cost.workload.workload import Workload
 

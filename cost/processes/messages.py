@@ -13,10 +13,11 @@ import tvm
 
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.link import CompiledLibrary
+from collage.backends.relax.tensor_spec import TensorSpec
 from collage.cost.base import Clocks, CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.processes.protocol import Message
-from collage.cost.workload.data import DataSpec, TensorSpec
+from collage.cost.workload.data import DataSpec
 from collage.cost.workload.workload import Workload
 
 

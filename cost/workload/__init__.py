@@ -6,7 +6,8 @@ what its inputs must be (``index_bounds``), how it is described, and how arrays 
 in files.
 """
 
-from collage.cost.workload.data import DataSpec, TensorSpec
+from collage.backends.relax.tensor_spec import TensorSpec
+from collage.cost.workload.data import DataSpec
 from collage.cost.workload.workload import Workload
 
 __all__ = ["DataSpec", "TensorSpec", "Workload"]

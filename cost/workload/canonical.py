@@ -15,7 +15,8 @@ from tvm import ir, relax
 from tvm.relax.expr import _update_type
 
 from collage.backends.contract.errors import MeasurementError
-from collage.cost.workload.data import TensorSpec, array_of
+from collage.backends.relax.tensor_spec import TensorSpec
+from collage.cost.workload.data import array_of
 
 PLACEHOLDER = "collage.constant"
 """Name of the packed function whose call stands for a constant, with its index; never run."""

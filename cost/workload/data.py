@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm import ir
 
-from collage.backends.relax.static_shape import static_shape
+from collage.backends.relax.tensor_spec import TensorSpec
 
 _BLOCK = 1_048_573
 """Elements drawn at random; larger arrays repeat them. A prime, so no two rows are alike."""
@@ -29,41 +29,6 @@ def array_of(constant: ir.GenericConst) -> NDArray[np.generic]:
         copied: NDArray[np.generic] = constant.value.numpy()
         return copied
     return np.from_dlpack(constant.value)
-
-
-@dataclass(frozen=True)
-class TensorSpec:
-    """Shape and dtype of one tensor.
-
-    Examples
-    --------
-    >>> spec = TensorSpec((1, 64, 56, 56), "float16")
-    >>> str(spec), spec.bytes
-    ('1x64x56x56:float16', 401408)
-    """
-
-    shape: tuple[int, ...]
-    dtype: str
-
-    @classmethod
-    def of(cls, ty: ir.Type) -> TensorSpec:
-        return cls(static_shape(ty), str(ty.dtype))
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def bytes(self) -> int:
-        return self.size * np.dtype(self.dtype).itemsize
-
-    @property
-    def is_integer(self) -> bool:
-        """Whether the elements are integers or booleans."""
-        return np.dtype(self.dtype).kind in "biu"
-
-    def __str__(self) -> str:
-        return f"{'x'.join(map(str, self.shape)) or 'scalar'}:{self.dtype}"
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import tvm
 from tvm import ir, relax
 
+from collage.backends.relax.tensor_spec import TensorSpec
 from collage.cost.workload.canonical import placeholder_index
-from collage.cost.workload.data import TensorSpec
 
 _QUIET = {"relax.reshape", "relax.shape_of", "relax.squeeze", "relax.expand_dims"}
 _PRODUCTS = ("conv", "matmul")

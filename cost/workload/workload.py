@@ -13,8 +13,10 @@ from tvm import ir, relax
 
 from collage.backends.contract import PARTITION_ATTR
 from collage.backends.contract.errors import MeasurementError
+from collage.backends.relax.static_shape import leaf_types
+from collage.backends.relax.tensor_spec import TensorSpec
 from collage.cost.workload.canonical import ConstantCollector, Rebuilder
-from collage.cost.workload.data import DataSpec, TensorSpec, array_of, input_spec
+from collage.cost.workload.data import DataSpec, array_of, input_spec
 from collage.cost.workload.describe import count_flops, describe
 from collage.cost.workload.index_bounds import index_bounds
 
@@ -98,7 +100,7 @@ class Workload:
         main = canonical["main"]
         try:
             inputs = tuple(TensorSpec.of(param.ty) for param in main.params)
-            outputs = tuple(_leaves(main.ret_ty))
+            outputs = tuple(TensorSpec.of(leaf) for leaf in leaf_types(main.ret_ty))
         except (TypeError, AttributeError) as err:
             raise MeasurementError(
                 f"a workload needs tensors of static shape: {err}", value=str(main.ty)
@@ -160,9 +162,3 @@ class Workload:
             input_spec(spec, bound, positive=positive).generate(1_000_003 * (seed + 1) + index)
             for index, (spec, bound) in enumerate(zip(self.inputs, self.bounds, strict=True))
         ]
-
-
-def _leaves(ty: ir.Type) -> list[TensorSpec]:
-    if isinstance(ty, ir.TupleType):
-        return [leaf for field in ty.fields for leaf in _leaves(field)]
-    return [TensorSpec.of(ty)]

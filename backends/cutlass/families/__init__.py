@@ -17,7 +17,6 @@ from collage.backends.cutlass.families._base import (
     KernelSpec,
     OperatorFamily,
     Reading,
-    TensorSpec,
 )
 
 __all__ = [
@@ -26,7 +25,6 @@ __all__ = [
     "KernelSpec",
     "OperatorFamily",
     "Reading",
-    "TensorSpec",
     "families",
 ]
 

@@ -15,7 +15,6 @@ compiled once. The frame makes the entry points, so a family writes no stub.
 from __future__ import annotations
 
 import dataclasses
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from collage.backends.contract import PatternTriple
 from collage.backends.contract.errors import CodegenError
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.relax.composites import Composite
-from collage.backends.relax.static_shape import static_shape, tensor_dtype
+from collage.backends.relax.tensor_spec import TensorSpec
 
 DTYPE_BITS = {"float16": 16, "bfloat16": 16, "float32": 32}
 """Element types of operands, by their width."""
@@ -47,33 +46,6 @@ def alignment(extent: int, bits: int) -> int:
     while extent % width:
         width //= 2
     return width
-
-
-@dataclass(frozen=True)
-class TensorSpec:
-    """A dense row-major tensor: what the kernel is handed, and what tuning fills with numbers.
-
-    Examples
-    --------
-    >>> TensorSpec((64, 32), "float16").num_elements
-    2048
-    """
-
-    shape: tuple[int, ...]
-    dtype: str
-
-    @property
-    def num_elements(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def bits(self) -> int:
-        return DTYPE_BITS[self.dtype]
-
-
-def tensor_spec(expr: relax.Expr) -> TensorSpec:
-    """The spec of a tensor expression, whose shape predicates hold to be static."""
-    return TensorSpec(static_shape(expr, "a tensor"), tensor_dtype(expr))
 
 
 @dataclass(frozen=True)
@@ -161,7 +133,7 @@ class Reading:
     Examples
     --------
     >>> x = relax.Var("x", relax.TensorType((64, 64), "float16"))
-    >>> a = tensor_spec(x)
+    >>> a = TensorSpec.of(x)
     >>> spec = KernelSpec("mine", (64, 64), "float16", "tensor", "rr", "none", (a,), a)
     >>> Reading(spec, (x,)).arguments[0].name
     'x'

@@ -12,6 +12,7 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.backends.relax.pooling import SPATIAL
+from collage.backends.relax.static_shape import static_shape
 from collage.testing.graphs import Emit, constant, graph
 
 HEADS_FIRST = [0, 2, 1, 3]
@@ -94,7 +95,7 @@ def convolution(
     if "add" in epilogue:
         x, w = (relax.Var("x", relax.TensorType(given, dtype)) for given in (shapes[0], shape))
         call = relax.BlockBuilder().normalize(convolve(x, w))
-        shapes.append([int(extent) for extent in call.ty.shape])
+        shapes.append([*static_shape(call)])
     return graph(shapes, body, dtype)
 
 

@@ -12,6 +12,7 @@ from tvm import relax
 from tvm.relax import op
 
 from benchmarks.gpu.cases._case import CudaCase
+from collage.backends.relax.static_shape import static_shape
 from collage.testing.graphs import Emit, constant, graph
 
 RTOL = {"float16": 4e-3, "bfloat16": 1.6e-2, "float32": 5e-5}
@@ -70,13 +71,13 @@ class Convolution:
             shapes.append(self._result(dtype))
         return graph(shapes, body, dtype)
 
-    def _result(self, dtype: str) -> list[int]:
+    def _result(self, dtype: str) -> tuple[int, ...]:
         k, r, s = self.filters
         x = relax.Var("x", relax.TensorType(self.data, dtype))
         w = relax.Var("w", relax.TensorType((k, r, s, self.data[3]), dtype))
         builder = relax.BlockBuilder()
         call = builder.normalize(op.nn.conv2d(x, w, **self.attrs, **LAYOUTS))
-        return [int(extent) for extent in call.ty.shape]
+        return static_shape(call)
 
     @property
     def pattern(self) -> str:

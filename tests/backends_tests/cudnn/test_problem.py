@@ -15,6 +15,7 @@ from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.partition import Partition, read_partition
 from collage.backends.cudnn.problem import Graph, GraphBuilder, Kind
 from collage.backends.relax.lift_constants import lift_constants
+from collage.backends.relax.static_shape import static_shape
 from collage.backends.relax.strided_views import View
 from collage.cost.reference import evaluate, largest_error
 from tests.backends_tests.cudnn import interpreter as cudnn_interpreter
@@ -42,7 +43,7 @@ def test_description_computes_what_the_operators_do(family: str, name: str) -> N
     main = case.module["main"]
     inputs = {}
     for param in main.params:
-        shape = [int(extent) for extent in param.ty.shape]
+        shape = static_shape(param)
         inputs[param.name] = rng.normal(size=shape).astype(str(param.ty.dtype))
     expected = evaluate(case.module, list(inputs.values()))[0]
 

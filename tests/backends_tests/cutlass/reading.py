@@ -25,6 +25,7 @@ from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.partition import Partition
 from collage.backends.cutlass.unit import Unit, compile_flags
 from collage.backends.relax.lift_constants import lift_constants
+from collage.backends.relax.static_shape import static_shape
 from collage.backends.toolchain import native
 from collage.backends.toolchain.cuda_toolkit import cached_cuda_compilation, cudart
 from collage.config import Config
@@ -51,7 +52,7 @@ class Whole:
         """Random operands in the kernel's order, and the case's result; both in float64."""
         main = self.case.module["main"]
         rng = np.random.default_rng(7)
-        shapes = [[int(extent) for extent in param.ty.shape] for param in main.params]
+        shapes = [static_shape(param) for param in main.params]
         inputs = [rng.standard_normal(shape) for shape in shapes]
         (result,) = widened(self.case.module).run(inputs)
         names = [param.name for param in main.params]

@@ -331,4 +331,4 @@ def test_a_sliced_kernel_asks_for_its_partial_sums(tmp_path: Path) -> None:
     assert chosen.split_k == int(case.options["split_k_slices"])
     library = HostLibrary(Unit.of(family.render(spec, chosen)), tmp_path)
     sizes = family.launch_sizes(spec, chosen)
-    assert library.workspace(sizes) == 4 * chosen.split_k * spec.output.num_elements
+    assert library.workspace(sizes) == 4 * chosen.split_k * spec.output.size

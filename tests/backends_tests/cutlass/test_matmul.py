@@ -82,8 +82,8 @@ def test_kernel_arguments_compute_the_graph(name: str) -> None:
     partition = whole.partition
     given, wanted = whole.operands()
     for array, tensor in zip(given, partition.spec.inputs, strict=True):
-        assert array.size == tensor.num_elements
-    assert wanted.size == partition.spec.output.num_elements
+        assert array.size == tensor.size
+    assert wanted.size == partition.spec.output.size
     result = as_the_kernel_reads(partition.spec, given)
     # The graph's 1/6 of a hard-swish is a float16; its erf has its factor in float32.
     tolerance = 2e-3 if "hardswish" in name else 1e-6

@@ -77,7 +77,7 @@ def test_arguments_are_those_of_the_function(tmp_path: Path) -> None:
     for entry in made.entries:
         partition = entry.partition
         assert sorted(partition.arguments) == list(range(partition.num_parameters))
-        sizes = [tensor.num_elements for tensor in entry.spec.inputs]
+        sizes = [tensor.size for tensor in entry.spec.inputs]
         m, n, k = entry.spec.sizes[:3]
         assert sizes == [m * k, k * n, n] + [m * n] * (len(sizes) - 3)
 

@@ -11,6 +11,7 @@ import tvm_ffi
 from tvm import relax
 from tvm.relax import op
 
+from collage.backends.relax.static_shape import static_shape
 from collage.cost.reference import DEFAULT_RTOL, evaluate, largest_error
 from collage.testing.graphs import Emit, constant, graph
 from tests.backends_tests.onednn.cases import lrn, shuffle
@@ -230,7 +231,7 @@ GRAPHS = {
 
 def random_inputs(mod: tvm.IRModule, rng: np.random.Generator) -> list[np.ndarray]:
     """Normally distributed float32 inputs of ``main``."""
-    shapes = [[int(extent) for extent in param.ty.shape] for param in mod["main"].params]
+    shapes = [static_shape(param) for param in mod["main"].params]
     return [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
 
 

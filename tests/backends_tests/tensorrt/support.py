@@ -17,6 +17,7 @@ from benchmarks.gpu.case_compile import cuda_target
 from benchmarks.gpu.cases._tensorrt_case import module
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.registry import get_backend
+from collage.backends.relax.static_shape import static_shape
 from collage.backends.tensorrt.library import Package, build_plan, find_package
 from collage.backends.tensorrt.problem import NetworkWriter
 from collage.passes import lower
@@ -140,8 +141,7 @@ def random_inputs(mod: tvm.IRModule, seed: int = 0) -> list[NDArray[Any]]:
     """Normally distributed inputs of ``main``."""
     rng = np.random.default_rng(seed)
     return [
-        rng.standard_normal([int(d) for d in p.ty.shape]).astype(str(p.ty.dtype))
-        for p in mod["main"].params
+        rng.standard_normal(static_shape(p)).astype(str(p.ty.dtype)) for p in mod["main"].params
     ]
 
 

@@ -108,7 +108,7 @@ def test_an_engine_is_built_once(tmp_path: Path) -> None:
     assert (first.built, second.built) == (1, 0)
     assert (engine.symbol, again.symbol) == ("tensorrt_0", "tensorrt_7")
     assert engine.plan == again.plan and engine.digest == again.digest
-    assert [(t.num_elements, t.bits) for t in engine.inputs + engine.outputs] == [
+    assert [(t.size, t.bits) for t in engine.inputs + engine.outputs] == [
         (39, 32),
         (21, 32),
     ]

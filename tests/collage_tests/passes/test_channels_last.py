@@ -15,6 +15,7 @@ from tvm import relax
 
 from benchmarks.models import before_softmax, light_model, light_model_names, random_inputs
 from benchmarks.tiny import tiny_bert, tiny_mobilenet
+from collage.backends.relax.static_shape import static_shape
 from collage.cost.reference import evaluate, largest_error
 from collage.importers import load_model
 from collage.normalize import normalize
@@ -61,7 +62,7 @@ def check(mod: tvm.IRModule, permutes: int, rtol: float = LIGHT_ERROR) -> tvm.IR
     last = to_channels_last(mod)
     random = np.random.default_rng()
     inputs = [
-        random.standard_normal([int(d) for d in p.ty.shape], np.float32).astype(str(p.ty.dtype))
+        random.standard_normal(static_shape(p), np.float32).astype(str(p.ty.dtype))
         for p in mod["main"].params
     ]
     for got, wanted in zip(evaluate(last, inputs), evaluate(mod, inputs), strict=True):

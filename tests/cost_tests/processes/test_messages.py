@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from collage.backends.contract import BuildContext, LibraryRequirement
 from collage.backends.contract.errors import ProtocolError, TargetError
 from collage.backends.link import CompiledLibrary
+from collage.backends.relax.tensor_spec import TensorSpec
 from collage.cost.base import Clocks, CostStatus
 from collage.cost.config import CudaConfig, MeasureConfig
 from collage.cost.processes import messages
@@ -51,7 +52,7 @@ from collage.cost.processes.protocol import (
     decode_handshake,
     encode,
 )
-from collage.cost.workload.data import DataSpec, TensorSpec
+from collage.cost.workload.data import DataSpec
 from tests.cost_tests.conftest import ToyTarget
 
 TEXT = st.text(max_size=20)
@@ -70,7 +71,14 @@ def tuples(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 CONTEXTS = st.builds(
-    BuildContext, PATHS, PATHS, st.integers(0, 64), TEXT, st.none() | PATHS, st.booleans()
+    BuildContext,
+    PATHS,
+    PATHS,
+    st.integers(0, 64),
+    TEXT,
+    st.booleans(),
+    st.none() | PATHS,
+    st.booleans(),
 )
 TARGETS = st.builds(TargetMessage, TEXT, OPTIONS, TEXT)
 WORKLOADS = st.builds(

@@ -15,6 +15,7 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.backends.contract.errors import MeasurementError
+from collage.backends.relax.static_shape import static_shape
 from collage.cost.reference import evaluate, largest_error
 from collage.cost.reference.elementwise import erf
 from collage.cost.reference.evaluator import OPERATORS
@@ -42,7 +43,7 @@ def function(inputs: Sequence[relax.Var], body: relax.Expr) -> tvm.IRModule:
 def random_inputs(mod: tvm.IRModule) -> list[np.ndarray]:
     arrays = []
     for param in mod["main"].params:
-        shape = [int(d) for d in param.ty.shape]
+        shape = static_shape(param)
         dtype = str(param.ty.dtype)
         if dtype.startswith("float"):
             arrays.append(np.asarray(RNG.standard_normal(shape)).astype(dtype))

@@ -17,7 +17,6 @@ from collage.backends.cutlass.families._base import (
     KernelSpec,
     OperatorFamily,
     Reading,
-    tensor_spec,
 )
 from collage.backends.cutlass.families.attention.patterns import (
     FORMS,
@@ -36,6 +35,7 @@ from collage.backends.cutlass.families.gemm.render import ELEMENTS
 from collage.backends.cutlass.library import TEMPLATES
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.relax.composites import Composite, compiling
+from collage.backends.relax.tensor_spec import TensorSpec
 from collage.backends.toolchain.source_templates import source_templates
 
 _HOPPER_TILE = 128
@@ -176,8 +176,8 @@ def _spec(
         math="tensor" if problem.bits == 16 else "3xtf32",
         layout="joined" if problem.joined else problem.layout,
         epilogue="bias" if problem.has_bias else "none",
-        inputs=tuple(tensor_spec(argument) for argument in arguments),
-        output=tensor_spec(root),
+        inputs=tuple(TensorSpec.of(argument) for argument in arguments),
+        output=TensorSpec.of(root),
         scalars=(problem.scale,),
     )
 

@@ -14,8 +14,6 @@ from collage.backends.cutlass.families._base import (
     KernelSpec,
     OperatorFamily,
     Reading,
-    TensorSpec,
-    tensor_spec,
 )
 from collage.backends.cutlass.families.conv2d.configurations import Conv2dConfiguration, candidates
 from collage.backends.cutlass.families.conv2d.patterns import (
@@ -47,6 +45,7 @@ from collage.backends.cutlass.families.gemm.render import render as render_gemm
 from collage.backends.cutlass.library import TEMPLATES
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.relax.composites import Composite, compiling
+from collage.backends.relax.tensor_spec import TensorSpec
 from collage.backends.toolchain.source_templates import source_templates
 
 _ITERATORS = {
@@ -111,7 +110,7 @@ class Conv2dFamily(OperatorFamily):
             math=math,
             layout="nhwc",
             epilogue=epilogue.name,
-            inputs=tuple(tensor_spec(arg) for arg in arguments),
+            inputs=tuple(TensorSpec.of(arg) for arg in arguments),
             output=TensorSpec((problem.n, problem.p, problem.q, problem.k), problem.dtype),
         )
         return Reading.of(composite, spec, arguments)

@@ -13,7 +13,6 @@ from collage.backends.cutlass.families._base import (
     KernelSpec,
     OperatorFamily,
     Reading,
-    TensorSpec,
 )
 from collage.backends.cutlass.families.gemm.configurations import (
     GemmConfiguration,
@@ -33,6 +32,7 @@ from collage.backends.cutlass.families.gemm.problem import (
 from collage.backends.cutlass.families.gemm.render import ACTIVATION_CODES, RESIDUAL_CODES, render
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.relax.composites import Composite, compiling
+from collage.backends.relax.tensor_spec import TensorSpec
 
 
 class MatmulFamily(OperatorFamily):

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from collage.backends.contract.errors import UnsupportedProblemError
-from collage.backends.cutlass.families._base import DTYPE_BITS, TensorSpec, alignment
+from collage.backends.cutlass.families._base import DTYPE_BITS, alignment
 from collage.backends.cutlass.options import CutlassOptions
+from collage.backends.relax.tensor_spec import TensorSpec
 
 _MAX_BATCH = 65535
 """The third axis of a launch grid."""

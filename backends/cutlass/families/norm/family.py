@@ -21,13 +21,13 @@ from collage.backends.cutlass.families._base import (
     OperatorFamily,
     Reading,
     alignment,
-    tensor_spec,
 )
 from collage.backends.cutlass.library import TEMPLATES
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.relax.composites import Composite, compiling
 from collage.backends.relax.patterns import derives, either_order
 from collage.backends.relax.static_shape import tensor_dtype, tensor_shape
+from collage.backends.relax.tensor_spec import TensorSpec
 from collage.backends.toolchain.source_templates import source_templates
 
 ELEMENTS = {"float16": "__half", "bfloat16": "__nv_bfloat16", "float32": "float"}
@@ -108,8 +108,8 @@ class NormFamily(OperatorFamily):
             math="simt",
             layout="row",
             epilogue="add" if residual else "none",
-            inputs=tuple(tensor_spec(arg) for arg in arguments),
-            output=tensor_spec(call),
+            inputs=tuple(TensorSpec.of(arg) for arg in arguments),
+            output=TensorSpec.of(call),
             scalars=(float(call.attrs.epsilon),),
         )
         return Reading.of(composite, spec, arguments)
