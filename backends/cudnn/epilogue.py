@@ -14,6 +14,7 @@ from collage.backends.relax.strided_views import View
 ACTIVATIONS = {
     "relax.nn.relu": Kind.RELU,
     "relax.clip": Kind.RELU,
+    "relax.nn.leakyrelu": Kind.RELU,
     "relax.sigmoid": Kind.SIGMOID,
     "relax.tanh": Kind.TANH,
     "relax.nn.silu": Kind.SILU,
@@ -27,7 +28,7 @@ ACTIVATIONS = {
 
 @dataclass(frozen=True)
 class Activation:
-    """An activation and, for a clipped ReLU, its bounds."""
+    """An activation and, for a ReLU, its bounds and its slope below the lower one."""
 
     kind: Kind
     floats: tuple[float, ...] = ()
@@ -63,13 +64,15 @@ def activation_of(root: relax.Expr) -> Activation | None:
     if kind is not Kind.RELU:
         return Activation(kind)
     if name == "relax.nn.relu":
-        return Activation(kind, (0.0, math.inf))
+        return Activation(kind, (0.0, math.inf, 0.0))
+    if name == "relax.nn.leakyrelu":
+        return Activation(kind, (0.0, math.inf, float(root.attrs.alpha)))
     lower, upper = (float(bound.value) for bound in root.args[1:])
     if lower != 0.0 or not upper > 0.0:
         raise UnsupportedProblemError(
             f"clip to [{lower:g}, {upper:g}] is no ReLU; only a lower bound of 0 is supported"
         )
-    return Activation(kind, (lower, upper))
+    return Activation(kind, (lower, upper, 0.0))
 
 
 def check_bias(shape: tuple[int, ...], result: tuple[int, ...], axis: int) -> None:

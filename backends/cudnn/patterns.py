@@ -40,10 +40,10 @@ from collage.backends.relax.patterns import (
 from collage.backends.relax.pooling import SPATIAL
 from collage.backends.relax.static_shape import static_shape
 
-ACTIVATIONS = ("sigmoid", "tanh", "gelu", "gelu_tanh", "silu", "clip", "relu")
+ACTIVATIONS = ("sigmoid", "tanh", "gelu", "gelu_tanh", "silu", "clip", "leakyrelu", "relu")
 """Activations by their names in ``backends.patterns``, by rising priority."""
 
-_AFTER_RESIDUAL = ("silu", "clip", "relu")
+_AFTER_RESIDUAL = ("silu", "clip", "leakyrelu", "relu")
 """Activations that networks put behind a residual addition."""
 
 

@@ -20,7 +20,7 @@ enum {
   COLLAGE_CUDNN_MAX_RANK = 5,
   COLLAGE_CUDNN_MAX_INPUTS = 4,
   COLLAGE_CUDNN_MAX_INTS = 12,
-  COLLAGE_CUDNN_MAX_FLOATS = 2,
+  COLLAGE_CUDNN_MAX_FLOATS = 3,
   COLLAGE_CUDNN_MAX_SLOTS = 8,
   COLLAGE_CUDNN_MAX_DEVICES = 16,
 };
@@ -39,7 +39,7 @@ typedef enum {
   /* a (batch, m, k), b (batch, k, n). */
   COLLAGE_CUDNN_MATMUL,
   COLLAGE_CUDNN_ADD,
-  /* floats: lower and upper bound; the upper one may be infinite. */
+  /* floats: lower and upper bound, the slope below the lower one; the upper may be infinite. */
   COLLAGE_CUDNN_RELU,
   COLLAGE_CUDNN_SIGMOID,
   COLLAGE_CUDNN_TANH,

@@ -226,6 +226,8 @@ class PlanGraph : public graph::Graph {
         attributes.set_relu_lower_clip(static_cast<float>(operation.floats[0]));
         if (std::isfinite(operation.floats[1]))
           attributes.set_relu_upper_clip(static_cast<float>(operation.floats[1]));
+        if (operation.floats[2] != 0.0)
+          attributes.set_relu_lower_clip_slope(static_cast<float>(operation.floats[2]));
         return pointwise(in[0], attributes);
       }
       case COLLAGE_CUDNN_SIGMOID:

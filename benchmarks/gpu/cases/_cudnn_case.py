@@ -22,7 +22,7 @@ EPILOGUES: tuple[tuple[str, ...], ...] = (
     ("bias", "add"),
     *((activation,) for activation in ACTIVATIONS),
     *(("bias", activation) for activation in ACTIVATIONS),
-    *(("bias", "add", activation) for activation in ("relu", "clip", "silu")),
+    *(("bias", "add", activation) for activation in ("relu", "leakyrelu", "clip", "silu")),
 )
 """What may follow a convolution."""
 

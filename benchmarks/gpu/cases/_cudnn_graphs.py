@@ -19,6 +19,7 @@ HEADS_FIRST = [0, 2, 1, 3]
 ACTIVATIONS: dict[str, Callable[[relax.Expr], relax.Expr]] = {
     "relu": op.nn.relu,
     "clip": lambda x: op.clip(x, 0, 2),
+    "leakyrelu": lambda x: op.nn.leakyrelu(x, 0.2),
     "sigmoid": op.sigmoid,
     "tanh": op.tanh,
     "silu": op.nn.silu,

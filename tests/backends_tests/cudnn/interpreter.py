@@ -166,6 +166,10 @@ def _unary(function: Callable[[Array], Array]) -> Callable[..., Array]:
     return lambda _, operands: function(operands[0])
 
 
+def _relu(x: Array, lower: float, upper: float, slope: float) -> Array:
+    return np.where(x < lower, lower + slope * (x - lower), np.minimum(x, upper))
+
+
 def _gelu_tanh(x: Array) -> Array:
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
@@ -174,7 +178,7 @@ _COMPUTE: dict[Kind, Callable[[Operation, list[Array]], Array]] = {
     Kind.CONV: _convolution,
     Kind.MATMUL: lambda _, operands: operands[0] @ operands[1],
     Kind.ADD: lambda _, operands: operands[0] + operands[1],
-    Kind.RELU: lambda operation, operands: np.clip(operands[0], *operation.floats),
+    Kind.RELU: lambda operation, operands: _relu(operands[0], *operation.floats),
     Kind.SIGMOID: _unary(lambda x: 1 / (1 + np.exp(-x))),
     Kind.TANH: _unary(np.tanh),
     Kind.SILU: _unary(lambda x: x / (1 + np.exp(-x))),

@@ -93,7 +93,7 @@ def test_residual_is_added_before_the_bias() -> None:
 def test_group_count_is_in_the_weights() -> None:
     graph = partition_of("conv2d_bias_clip-float16-depthwise").graph
     assert graph.slot_tensor(1).view.shape == (32, 1, 3, 3)
-    assert graph.operations[-1].floats == (0.0, 2.0)
+    assert graph.operations[-1].floats == (0.0, 2.0, 0.0)
 
 
 def test_one_axis_is_a_plane_of_one_row() -> None:
