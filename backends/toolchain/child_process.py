@@ -27,6 +27,7 @@ _LAST_WORDS = 4096
 """Bytes at the end of a child's standard error in which its last line is looked for."""
 
 _END_POLL_SEC = 0.01
+_LONG_SEC = 3600.0
 
 
 class ChildDiedError(Exception):
@@ -202,6 +203,14 @@ class ChildProcess:
             if line is not None:
                 return line
         raise ChildTimeoutError(f"gave no answer within {limit_sec:g} s")
+
+    def wait(self) -> int:
+        """Pass over what it says until it ends; its exit status, negative for a signal."""
+        while True:
+            try:
+                self.poll(_LONG_SEC)
+            except ChildDiedError as err:
+                return err.status
 
     def last_words(self) -> str:
         """The last line of its standard error, shortened."""

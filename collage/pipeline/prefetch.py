@@ -7,9 +7,6 @@ minute. Left to whoever needs it first, a search stands still for that long.
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import subprocess
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,6 +14,7 @@ from pathlib import Path
 
 from collage.backends.contract import BackendTarget, BuildContext, Precompiles, members_of
 from collage.backends.contract.errors import CollageError, CompileError
+from collage.backends.toolchain.child_process import ChildProcess
 from collage.backends.toolchain.native import Compilation
 from collage.cost.device import available_cores
 
@@ -38,7 +36,7 @@ class Prefetch:
     def __init__(self, targets: Sequence[BackendTarget], context: BuildContext) -> None:
         self._lock = threading.Lock()
         self._closed = False
-        self._running: set[subprocess.Popen[bytes]] = set()
+        self._running: set[ChildProcess] = set()
         self._pool = ThreadPoolExecutor(available_cores(), thread_name_prefix="collage-prefetch")
         self._futures: list[Future[Path]] = [
             self._pool.submit(compilation.run, self._compile)
@@ -62,26 +60,19 @@ class Prefetch:
         with self._lock:
             self._closed = True
             for process in self._running:
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
+                process.kill()
         self._pool.shutdown(cancel_futures=True)
 
     def _compile(self, command: Sequence[str]) -> None:
         with self._lock:
             if self._closed:
                 raise CompileError("it is no longer needed", value=command[0])
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                # A session of its own, so that one signal ends all of a compiler's processes.
-                start_new_session=True,
-            )
+            process = ChildProcess(command)
             self._running.add(process)
-        status = process.wait()
-        with self._lock:
-            self._running.discard(process)
+        with process:
+            status = process.wait()
+            with self._lock:
+                self._running.discard(process)
         if status != 0:
             raise CompileError(f"{command[0]} failed", value=status)
 

@@ -196,3 +196,12 @@ def _is_gone(pid: int) -> bool:
             return True
         time.sleep(0.02)
     return False
+
+
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [("exit 0", 0), ("yes | head -c 1000000; exit 3", 3), ("kill -9 $$", -signal.SIGKILL)],
+)
+def test_one_that_nobody_listens_to_is_waited_for(script: str, status: int) -> None:
+    with ChildProcess(["sh", "-c", script]) as child:
+        assert child.wait() == status
