@@ -19,6 +19,7 @@ from collage.normalize import (
     constants,
     convolutions,
     dense,
+    movement,
     nary,
     norms,
     opaque,
@@ -31,6 +32,7 @@ __all__ = ["normalize"]
 _FAMILIES = (
     constants.RULES,
     opaque.RULES,
+    movement.RULES,
     cleanup.RULES,
     arithmetic.RULES,
     nary.RULES,

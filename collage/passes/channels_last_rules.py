@@ -179,13 +179,20 @@ def _reduction(orders: _Orders, call: relax.Call) -> _Answer | None:
 
 
 def _along_axis(orders: _Orders, call: relax.Call) -> _Answer | None:
-    """Softmax and split: along one axis, wherever it stands; the results have that order."""
+    """Along one axis, wherever it stands; the results have that order.
+
+    What else a softmax or split, a PReLU or a gather takes has one axis at the most.
+    """
     x = call.args[0]
     order = orders.of(x)
-    if order == identity(len(order)):
+    others = call.args[1:]
+    if order == identity(len(order)) or call.attrs.axis is None or not is_tensor(call.args[0]):
+        return None
+    if any(is_tensor(arg) and len(static_shape(arg)) != 1 for arg in others):
         return None
     axis = order.index(int(call.attrs.axis) % len(order))
-    return _one(with_attrs(call, orders.get(x, order), axis=axis), order)
+    others = [orders.get(arg, identity(1)) if is_tensor(arg) else arg for arg in others]
+    return _one(with_attrs(call, orders.get(x, order), *others, axis=axis), order)
 
 
 def _concat(orders: _Orders, call: relax.Call) -> _Answer | None:
@@ -274,7 +281,27 @@ def _reshape(orders: _Orders, call: relax.Call) -> _Answer | None:
             shape = (new[0], *new[cut:], *new[1:cut])
             result = relax.op.reshape(orders.get(x, grouped), relax.ShapeExpr(shape))
             return _one(result, (0, *range(cut, len(new)), *range(1, cut)))
-    return None
+    return _blocks_to_image(orders, x, old, new)
+
+
+def _blocks_to_image(orders: _Orders, x: relax.Expr, old: Axes, new: Axes) -> _Answer | None:
+    """Blocks of pixels, which lie among channels until now, go to their places.
+
+    The last step of moving depth to space: one permutation goes to channels last at once.
+    """
+    groups, at = [], 0
+    for extent in new:
+        first = at
+        while at < len(old) and (first == at or math.prod(old[first:at]) < extent):
+            at += 1
+        groups.append(tuple(range(first, at)))
+    merged = [math.prod(old[axis] for axis in group) for group in groups]
+    if len(new) != 4 or len(old) == len(new) or at != len(old) or merged != list(new):
+        return None
+    last = channels_last(len(new))
+    order = tuple(axis for group in last for axis in groups[group])
+    shape = [new[axis] for axis in last]
+    return _one(relax.op.reshape(orders.get(x, order), relax.ShapeExpr(shape)), last)
 
 
 def _to_plane(orders: _Orders, x: relax.Expr, old: Axes, new: Axes) -> _Answer | None:
@@ -321,5 +348,6 @@ RULES: Mapping[str, _Rule] = {
     "reshape": _reshape,
     **dict.fromkeys(("sum", "mean", "max", "min", "variance", "std"), _reduction),
     **dict.fromkeys(("nn.softmax", "nn.log_softmax", "split"), _along_axis),
+    **dict.fromkeys(("nn.prelu", "take", "cumsum", "flip", "repeat"), _along_axis),
     **dict.fromkeys(_ELEMENTWISE, _elementwise),
 }

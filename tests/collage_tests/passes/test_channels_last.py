@@ -378,3 +378,29 @@ def test_mixing_tokens_beside_convolutions_costs_no_more_permutations() -> None:
         return op.nn.layer_norm(tokens, weights(8), weights(8), axes=[-1])
 
     check(build(body, (1, 3, 6, 6)), permutes=3)
+
+
+def test_what_has_an_axis_follows() -> None:
+    """PReLUs, padding by reflection (which is a gather) and nearest neighbours."""
+    mirrored = relax.const(np.array([1, 0, 1, 2, 3, 4, 5, 4]))
+
+    def body(emit: Emit, x: relax.Expr, slope: relax.Expr) -> relax.Expr:
+        y = emit(op.nn.prelu(conv(emit, x, 8, 3), slope, axis=1))
+        y = emit(op.take(emit(op.take(y, mirrored, axis=2)), mirrored, axis=3))
+        y = emit(op.repeat(emit(op.repeat(y, 2, axis=2)), 2, axis=-1))
+        return conv(emit, emit(op.flip(y, axis=1)), 4, 8)
+
+    check(build(body, (2, 3, 6, 6), (8,)), permutes=2)
+
+
+@pytest.mark.parametrize("blocks_first", [False, True])
+def test_pixels_are_shuffled_by_one_permutation(blocks_first: bool) -> None:
+    split = (2, 3, 3, 2, 6, 5) if blocks_first else (2, 2, 3, 3, 6, 5)
+    order = [0, 3, 4, 1, 5, 2] if blocks_first else [0, 1, 4, 2, 5, 3]
+
+    def body(emit: Emit, x: relax.Expr) -> relax.Expr:
+        blocks = emit(op.reshape(conv(emit, x, 18, 3), split))
+        y = emit(op.reshape(emit(op.permute_dims(blocks, order)), (2, 2, 18, 15)))
+        return conv(emit, emit(op.nn.relu(y)), 4, 2)
+
+    check(build(body, (2, 3, 6, 5)), permutes=3)
