@@ -114,7 +114,7 @@ def run_and_compare(request: Answer) -> Answer:
             expected = load_arrays(folder / f"{seed}" / "expected")
             result = machine["main"](*(tvm.runtime.tensor(a, device) for a in inputs))
             device.sync()
-            worst = max(worst, _largest_error([t.numpy() for t in _tensors(result)], expected))
+            worst = max(worst, largest_error([t.numpy() for t in _tensors(result)], expected))
     return {"largest_error": worst}
 
 
@@ -124,7 +124,7 @@ def _tensors(value: Any) -> list[tvm.runtime.Tensor]:
     return [leaf for item in value for leaf in _tensors(item)]
 
 
-def _largest_error(outputs: Sequence[Array], expected: Sequence[Array]) -> float:
+def largest_error(outputs: Sequence[Array], expected: Sequence[Array]) -> float:
     """The largest difference, relative to the largest value of its output; NaN never passes."""
     shapes = [a.shape for a in outputs], [a.shape for a in expected]
     if shapes[0] != shapes[1]:

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.child import JsonChild
 from benchmarks.gpu.case_compile import ARCH, cuda_target
-from benchmarks.gpu.cases import case_names, case_of, cases_of, families
+from benchmarks.gpu.cases import case_names, case_of, cases_of, families, tvm_operators
 from collage.backends.contract import BackendTarget
 from collage.backends.contract.registry import get_backend
 from collage.config import Config
@@ -31,6 +31,12 @@ _WITHOUT_DEVICE_CODE = {"cublas", "cudnn", "tensorrt"}
 """Their kernels are in NVIDIA's libraries or engines; ours are entries on the host."""
 
 _CASES = [(family, name) for family in families() for name in case_names(family)]
+
+
+def _param(family: str, name: str) -> Any:
+    sampled = family != "tvm_operators" or name in tvm_operators.SAMPLE
+    marks = [] if sampled else [pytest.mark.slow]
+    return pytest.param(family, name, id=f"{family}-{name}", marks=marks)
 
 
 class _Compilers:
@@ -86,7 +92,7 @@ def compilers(
 
 
 @pytest.mark.timeout(1500)  # the first one waits for compilers that work on all of them
-@pytest.mark.parametrize(("family", "name"), _CASES, ids=[f"{f}-{n}" for f, n in _CASES])
+@pytest.mark.parametrize(("family", "name"), [_param(*case) for case in _CASES])
 def test_case_compiles_and_links(compilers: _Compilers, family: str, name: str) -> None:
     case = case_of(family, name)
     answer = compilers.answer(family, name)

@@ -112,12 +112,19 @@ def has_branches(stmt: Any) -> bool:
 
 
 def reads_indices(stmt: Any) -> bool:
-    """Whether a stage reads 64-bit integers, as gathers do.
+    """Whether a stage reads 64-bit integers, as gathers do, or makes some of floats, as resizing.
 
-    TVM narrows loop variables to 32 bits but not those loads, and then fails on a loop that has to
-    be cut into whole vectors and a remainder.
+    TVM narrows loop variables to 32 bits but not those, and then fails on a loop that has to be cut
+    into whole vectors and a remainder.
     """
-    return any(str(region.source.dtype) == "int64" for region in stmt.reads)
+    if any(str(region.source.dtype) == "int64" for region in stmt.reads):
+        return True
+
+    def check(cast: tirx.Cast) -> tvm_ffi.VisitInterrupt | None:
+        made = str(cast.ty) == "int64" and "float" in str(cast.value.ty)
+        return tvm_ffi.VisitInterrupt() if made else None
+
+    return tvm_ffi.structural_walk(stmt.body, [(tirx.Cast, check)]) is not None
 
 
 def _interrupt(_: object) -> tvm_ffi.VisitInterrupt:

@@ -44,14 +44,14 @@ def use_fast_math(func: tirx.PrimFunc) -> tirx.PrimFunc:
         approximate = _APPROXIMATIONS.get(str(call.op.name))
         if approximate is None or str(call.args[0].ty) != _FLOAT32:
             return call
-        return _bind(call.args[0], approximate)
+        return let(call.args[0], approximate)
 
     return func.with_body(tvm_ffi.structural_map(func.body, [(Call, replace)]))
 
 
-def _bind(value: Any, body: Any) -> Any:
+def let(value: Any, body: Any) -> Any:
     """``let x = value in body(x)``: the argument is computed once, however often it is used."""
-    var = tirx.Var("x", _FLOAT32)
+    var = tirx.Var("x", str(value.ty))
     return tirx.Let(var, value, body(var))
 
 
@@ -73,11 +73,11 @@ def _clamp(x: Any, low: float, high: float) -> Any:
 def _exp(x: Any) -> Any:
     def scaled(clamped: Any) -> Any:
         power = tirx.floor(clamped * _constant(_LOG2_E) + _constant(0.5))
-        return _bind(power, lambda n: reduced(clamped, n))
+        return let(power, lambda n: reduced(clamped, n))
 
     def reduced(clamped: Any, n: Any) -> Any:
         rest = clamped - n * _constant(_LN2_HIGH) - n * _constant(_LN2_LOW)
-        return _bind(rest, lambda r: assemble(n, r))
+        return let(rest, lambda r: assemble(n, r))
 
     def assemble(n: Any, r: Any) -> Any:
         mantissa = _polynomial(r, _EXP) * (r * r) + r + _constant(1.0)
@@ -85,27 +85,27 @@ def _exp(x: Any) -> Any:
         return mantissa * tirx.reinterpret(_FLOAT32, bits)
 
     low, high = _EXP_RANGE
-    finite = _bind(_clamp(x, low, high), scaled)
+    finite = let(_clamp(x, low, high), scaled)
     # Below the range the result is zero, so that a mask of minus infinity leaves nothing.
     return tirx.Select(x < _constant(low), _constant(0.0), finite)
 
 
 def _sigmoid(x: Any) -> Any:
-    return _constant(1.0) / (_constant(1.0) + _bind(_constant(0.0) - x, _exp))
+    return _constant(1.0) / (_constant(1.0) + let(_constant(0.0) - x, _exp))
 
 
 def _tanh(x: Any) -> Any:
     def ratio(c: Any) -> Any:
-        return _bind(c * c, lambda s: c * _polynomial(s, _TANH_P) / _polynomial(s, _TANH_Q))
+        return let(c * c, lambda s: c * _polynomial(s, _TANH_P) / _polynomial(s, _TANH_Q))
 
-    return _bind(_clamp(x, -_TANH_RANGE, _TANH_RANGE), ratio)
+    return let(_clamp(x, -_TANH_RANGE, _TANH_RANGE), ratio)
 
 
 def _erf(x: Any) -> Any:
     def ratio(c: Any) -> Any:
-        return _bind(c * c, lambda s: c * _polynomial(s, _ERF_P) / _polynomial(s, _ERF_Q))
+        return let(c * c, lambda s: c * _polynomial(s, _ERF_P) / _polynomial(s, _ERF_Q))
 
-    return _bind(_clamp(x, -_ERF_RANGE, _ERF_RANGE), ratio)
+    return let(_clamp(x, -_ERF_RANGE, _ERF_RANGE), ratio)
 
 
 _APPROXIMATIONS = {

@@ -13,6 +13,7 @@ from tvm.ir import GenericConst
 
 from collage.backends.relax.static_shape import tensor_shape
 from collage.backends.tvm.common.legalization import OUT_FUSABLE, Legalization, default_legalization
+from collage.backends.tvm.common.wide_operators import legalize_layer_norm
 from collage.backends.tvm.cpu.schedules import Machine, conv2d, depthwise, matmul
 
 
@@ -25,7 +26,11 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
     def product(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         return _legalize_matmul(builder, call, machine)
 
-    return {"relax.nn.conv2d": convolution, "relax.matmul": product}
+    return {
+        "relax.nn.conv2d": convolution,
+        "relax.matmul": product,
+        "relax.nn.layer_norm": legalize_layer_norm,
+    }
 
 
 def legalize_conv2d(builder: relax.BlockBuilder, call: relax.Call, machine: Machine) -> relax.Expr:

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 import tvm
 from tvm import relax, tirx
 
+from collage.backends.tvm.common.wide import compute_wide
+from collage.backends.tvm.common.wide_operators import widen_operators
+from collage.backends.tvm.cpu.bfloat16 import spell_bfloat16
 from collage.backends.tvm.cpu.fast_math import use_fast_math
 from collage.backends.tvm.cpu.legalize import legalizations
 from collage.backends.tvm.cpu.schedules import Machine, schedule_function
@@ -26,15 +29,17 @@ def legalize_passes(machine: Machine, schedule: str) -> list[tvm.transform.Pass]
     --------
     >>> machine = Machine(vector_bytes=32, num_registers=16, num_threads=4)
     >>> [step.info.name for step in legalize_passes(machine, "default")][-2:]
-    ['FuseOps', 'FuseTIR']
+    ['FuseTIR', 'ComputeWide']
     """
     own = schedule == "default"
     return [
+        widen_operators(),
         relax.transform.LegalizeOps(dict(legalizations(machine)) if own else None),
         relax.transform.AnnotateTIROpPattern(),
         relax.transform.FoldConstant(),
         relax.transform.FuseOps(),
         relax.transform.FuseTIR(),
+        compute_wide(),
     ]
 
 
@@ -62,5 +67,5 @@ def schedule_all(
     'generic'
     """
     if schedule == "none":
-        return list(funcs)
-    return [use_fast_math(schedule_function(func, machine)) for func in funcs]
+        return [spell_bfloat16(func) for func in funcs]
+    return [spell_bfloat16(use_fast_math(schedule_function(func, machine))) for func in funcs]

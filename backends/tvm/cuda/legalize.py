@@ -1,7 +1,6 @@
 """How operators become tensor programs on a GPU, where TVM's own way is wrong or slow there.
 
-Half-precision operators compute in float32 (see ``widen.py``). Attention becomes its chain of
-products, so that each of them gets a schedule of its own.
+Attention becomes its chain of products, so that each of them gets a schedule of its own.
 """
 
 from __future__ import annotations
@@ -11,35 +10,34 @@ from collections.abc import Mapping
 
 import numpy as np
 from tvm import relax, te, tirx, topi
-from tvm.ir import GenericConst, Op
+from tvm.ir import GenericConst
 
 from collage.backends.relax.pooling import SPATIAL
 from collage.backends.relax.static_shape import static_shape
-from collage.backends.tvm.common.legalization import OUT_FUSABLE, Legalization
-from collage.backends.tvm.cuda import widen
+from collage.backends.tvm.common.legalization import (
+    OUT_FUSABLE,
+    Legalization,
+    default_legalization,
+)
+from collage.backends.tvm.common.wide import WIDE
+from collage.backends.tvm.common.wide_operators import legalize_layer_norm
 from collage.backends.tvm.cuda.transposed import legalize_transposed_convolution
 
 
 def legalizations() -> Mapping[str, Legalization]:
     """This device's legalizations, by operator name."""
-    wide = {f"relax.{name}": widen.widened for name in widen.WIDENED}
     return {
-        **{name: legalize for name, legalize in wide.items() if _has_own(name)},
-        "relax.matmul": widen.wide_sums,
         **{f"relax.nn.conv{n}d": legalize_convolution for n in (1, 2, 3)},
         **{f"relax.nn.adaptive_avg_pool{n}d": _legalize_adaptive_pool for n in (1, 2, 3)},
         **{f"relax.nn.conv{n}d_transpose": legalize_transposed_convolution for n in (1, 2, 3)},
+        "relax.nn.layer_norm": legalize_layer_norm,
         "relax.nn.attention": _legalize_attention,
         "relax.nn.attention_bias": _legalize_attention,
     }
 
 
-def _has_own(name: str) -> bool:
-    return bool(Op.get(name).has_attr("FLegalize"))
-
-
 def legalize_convolution(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """TVM's direct convolution with float32 sums, over (rows, columns, channels) in NHWC.
+    """TVM's direct convolution over (rows, columns, channels) in NHWC.
 
     One to three spatial axes go the same way.
 
@@ -53,11 +51,9 @@ def legalize_convolution(builder: relax.BlockBuilder, call: relax.Call) -> relax
     attrs = call.attrs
     rank, layout = len(attrs.strides), str(attrs.data_layout)
     if str(attrs.out_layout) not in ("", layout) or len(layout) != rank + 2:
-        return call
+        return default_legalization(builder, call)
     space = SPATIAL[rank]
-    (dtype,) = widen.result_dtypes(call)
-    wide = widen.WIDE if any(widen.is_half(arg) for arg in call.args) else dtype
-
+    dtype = str(call.ty.dtype)
     data, weights = call.args
     kernel_layout = str(attrs.kernel_layout)
     groups = int(attrs.groups)
@@ -69,7 +65,7 @@ def legalize_convolution(builder: relax.BlockBuilder, call: relax.Call) -> relax
         kernel_layout = side_by_side
 
     def convolution(x: te.Tensor, w: te.Tensor) -> te.Tensor:
-        sums = topi.nn.conv(
+        return topi.nn.conv(
             x,
             w,
             [int(v) for v in attrs.strides],
@@ -78,9 +74,8 @@ def legalize_convolution(builder: relax.BlockBuilder, call: relax.Call) -> relax
             groups,
             layout,
             kernel_layout,
-            wide,
+            dtype,
         )
-        return sums if wide == dtype else topi.cast(sums, dtype)
 
     return builder.call_te(
         convolution,
@@ -95,7 +90,7 @@ def _legalize_attention(builder: relax.BlockBuilder, call: relax.Call) -> relax.
     """``softmax(q k^T * scale [+ bias]) v`` over (batch, sequence, heads, head size)."""
     attrs = call.attrs
     if attrs.window_size is not None:
-        return call
+        return default_legalization(builder, call)
 
     def emit(expr: relax.Expr) -> relax.Var:
         inner = builder.normalize(expr)
@@ -104,7 +99,7 @@ def _legalize_attention(builder: relax.BlockBuilder, call: relax.Call) -> relax.
 
     q, k, v = call.args[:3]
     (_, rows, _, size), columns = static_shape(q), static_shape(k)[1]
-    (dtype,) = widen.result_dtypes(call)
+    dtype = str(call.ty.dtype)
     scale = float(attrs.scale) if attrs.scale is not None else size**-0.5
     heads_first = [0, 2, 1, 3]
     left = emit(relax.op.permute_dims(q, heads_first))
@@ -129,9 +124,9 @@ def _legalize_adaptive_pool(builder: relax.BlockBuilder, call: relax.Call) -> re
     """
     layout = str(call.attrs.layout)
     if str(call.attrs.out_layout) not in ("", layout):
-        return call
+        return default_legalization(builder, call)
     spatial = [axis for axis, letter in enumerate(layout) if letter not in "NC"]
-    (dtype,) = widen.result_dtypes(call)
+    dtype = str(call.ty.dtype)
     outs, ins = static_shape(call), static_shape(call.args[0])
     edges = {
         a: [(i * ins[a] // outs[a], -(-(i + 1) * ins[a] // outs[a])) for i in range(outs[a])]
@@ -151,15 +146,15 @@ def _legalize_adaptive_pool(builder: relax.BlockBuilder, call: relax.Call) -> re
 
         def term(*index: tirx.Expr) -> tirx.Expr:
             place = [begin(index, a) + taps[a] if a in taps else v for a, v in enumerate(index)]
-            value = x(*place).astype(widen.WIDE)
+            value = x(*place).astype(WIDE)
             inside = [taps[a] < size(index, a) for a in spatial if _uneven(edges[a])]
             if inside:
-                value = tirx.if_then_else(tirx.all(*inside), value, tirx.const(0, widen.WIDE))
+                value = tirx.if_then_else(tirx.all(*inside), value, tirx.const(0, WIDE))
             return te.sum(value, axis=list(taps.values()))
 
         def mean(*index: tirx.Expr) -> tirx.Expr:
             count = math.prod((size(index, a) for a in spatial), start=tirx.const(1, "int64"))
-            return (sums(*index) / count.astype(widen.WIDE)).astype(dtype)
+            return (sums(*index) / count.astype(WIDE)).astype(dtype)
 
         sums = te.compute(outs, term, name="pool_sum")
         return te.compute(outs, mean, name="pool_mean")

@@ -11,9 +11,10 @@ from collections.abc import Callable
 import tvm
 from tvm import relax, tirx
 
+from collage.backends.tvm.common.wide import compute_wide
+from collage.backends.tvm.common.wide_operators import widen_operators
 from collage.backends.tvm.cuda.legalize import legalizations
 from collage.backends.tvm.cuda.schedules import Gpu, schedule_function
-from collage.backends.tvm.cuda.widen import drop_round_trips
 
 Scheduler = Callable[[tirx.PrimFunc], tirx.PrimFunc]
 
@@ -24,9 +25,10 @@ def legalize_passes() -> list[tvm.transform.Pass]:
     Examples
     --------
     >>> [step.info.name for step in legalize_passes()][-2:]
-    ['FuseOps', 'FuseTIR']
+    ['FuseTIR', 'ComputeWide']
     """
     return [
+        widen_operators(),
         relax.backend.DispatchSampling(),
         relax.backend.DispatchSortScan(),
         relax.transform.LegalizeOps(dict(legalizations())),
@@ -34,6 +36,7 @@ def legalize_passes() -> list[tvm.transform.Pass]:
         relax.transform.FoldConstant(),
         relax.transform.FuseOps(),
         relax.transform.FuseTIR(),
+        compute_wide(),
     ]
 
 
@@ -74,4 +77,4 @@ def finish(func: tirx.PrimFunc) -> tirx.PrimFunc:
     >>> bool(finish(func).attrs["tirx.is_scheduled"])
     True
     """
-    return drop_round_trips(func).with_attr("tirx.is_scheduled", True)
+    return func.with_attr("tirx.is_scheduled", True)

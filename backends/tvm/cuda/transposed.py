@@ -15,7 +15,7 @@ from tvm import relax, te, tirx
 
 from collage.backends.relax.pooling import SPATIAL
 from collage.backends.relax.static_shape import static_shape
-from collage.backends.tvm.common.legalization import OUT_FUSABLE
+from collage.backends.tvm.common.legalization import OUT_FUSABLE, default_legalization
 
 _WIDE = "float32"
 
@@ -35,7 +35,7 @@ def legalize_transposed_convolution(builder: relax.BlockBuilder, call: relax.Cal
     space, layout, kernel_layout = SPATIAL[rank], str(attrs.data_layout), str(attrs.kernel_layout)
     plain = sorted(layout) == sorted(f"NC{space}") and sorted(kernel_layout) == sorted(f"IO{space}")
     if not plain or str(attrs.out_layout or layout) != layout:
-        return call
+        return default_legalization(builder, call)
     extents = dict(zip(layout, static_shape(call.args[0]), strict=True))
     kernel = dict(zip(kernel_layout, static_shape(call.args[1]), strict=True))
     inputs = extents["C"] // int(attrs.groups)

@@ -21,7 +21,7 @@ from collage.backends.contract.errors import ReplayMissError, TargetError
 from collage.backends.contract.registry import get_backend
 from collage.backends.storage import CACHE_FILE, read_findings
 from collage.backends.toolchain import cuda_runtime
-from collage.backends.tvm.cuda import widen
+from collage.backends.tvm.common.wide import compute_wide
 from collage.backends.tvm.cuda.schedules import SCHEDULE_ATTR, Gpu, schedule_function, tensor_core
 from collage.backends.tvm.cuda.schedules._base import unbound_stores
 from collage.testing import graphs
@@ -129,8 +129,7 @@ def test_float32_products_are_exact_float32(context: BuildContext) -> None:
 
 def _fused_matmul(dtype: str) -> tirx.PrimFunc:
     mod = graph(lambda emit, x, y: op.matmul(x, y), (128, 64), (64, 96), dtype=dtype)
-    legalized = relax.transform.LegalizeOps({"relax.matmul": widen.wide_sums})(mod)
-    (func,) = kernels(legalized).values()
+    (func,) = kernels(compute_wide()(relax.transform.LegalizeOps()(mod))).values()
     return func
 
 

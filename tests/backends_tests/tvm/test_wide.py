@@ -1,0 +1,86 @@
+"""Half-precision kernels sum in float32 and round once, on a CPU; the same cases go to a GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax, te, tirx
+
+from benchmarks.gpu.case_compile import partition_case
+from benchmarks.gpu.case_worker import largest_error
+from benchmarks.gpu.cases import CudaCase
+from benchmarks.gpu.cases.tvm_operators import SAMPLE, cases
+from benchmarks.gpu.float64 import widened as in_float64
+from collage.backends.contract import BuildContext
+from collage.backends.tvm.common.wide import widened
+from collage.testing import graph
+from tests.backends_tests.tvm import cases as tvm_cases
+
+
+def _cases() -> list[Any]:
+    return [
+        pytest.param(case, marks=[] if case.name in SAMPLE else [pytest.mark.slow], id=case.name)
+        for case in cases()
+    ]
+
+
+@pytest.mark.parametrize("case", _cases())
+def test_operators_round_once(case: CudaCase, context: BuildContext) -> None:
+    random = np.random.default_rng()
+    inputs = []
+    for param in case.module["main"].params:
+        shape, dtype = [int(d) for d in param.ty.shape], str(param.ty.dtype)
+        inputs.append(random.standard_normal(shape, np.float32).astype(dtype))
+    partitioned = partition_case(case, tvm_cases.tvm_target().device)
+    got = tvm_cases.run(partitioned.module, inputs, context)
+    assert largest_error(got, in_float64(case.module).run(inputs)) <= case.rtol
+
+
+def test_every_size_of_an_image_is_resized(context: BuildContext) -> None:
+    """A row of 31 is no whole number of vectors, and places in the image are made of floats."""
+    random = np.random.default_rng()
+    data = random.standard_normal((1, 3, 20, 20), np.float32)
+    mod = graph([data.shape], lambda _, x: relax.op.image.resize2d(x, (47, 31), layout="NCHW"))
+    (got,) = tvm_cases.run(mod, [data], context)
+    (wanted,) = in_float64(mod).run([data])
+    tvm_cases.assert_close(got, wanted)
+
+
+def test_what_only_moves_stays_narrow() -> None:
+    x = te.placeholder((4, 8), "float16", name="x")
+    padded = te.compute(
+        (4, 10),
+        lambda i, j: tirx.if_then_else(j < 8, x[i, tirx.min(j, 7)], tirx.const(0, "float16")),
+    )
+    highest = te.compute((4, 10), lambda i, j: tirx.max(padded[i, j], padded[i, 0]))
+    func = te.create_prim_func([x, highest])
+    tvm.ir.assert_structural_equal(widened(func), func)
+
+
+def test_the_lowest_number_is_lower_where_values_are_wide() -> None:
+    """A maximum over wide values, all of them below what float16 can hold."""
+    x = te.placeholder((64,), "float16", name="x")
+    k = te.reduce_axis((0, 64), name="k")
+    square = te.compute((64,), lambda i: x[i] * x[i] * tirx.const(-1000.0, "float16"))
+    highest = te.compute((1,), lambda _: te.max(square[k], axis=k))
+    result = te.compute((1,), lambda i: highest[i] / tirx.const(4000.0, "float16"))
+    func = widened(te.create_prim_func([x, result]))
+    run = tvm.compile(tvm.IRModule({"main": func.with_attr("global_symbol", "main")}), "llvm")
+    data = np.full(64, 16, np.float16)
+    out = tvm.runtime.tensor(np.zeros(1, np.float16))
+    run["main"](tvm.runtime.tensor(data), out)
+    assert out.numpy()[0] == -64.0
+
+
+def test_clipping_to_the_largest_narrow_number_clips() -> None:
+    x = te.placeholder((4,), "float16", name="x")
+    limit = float(np.finfo(np.float16).max)
+    clipped = te.compute((4,), lambda i: tirx.min(x[i] * x[i], tirx.const(limit, "float16")))
+    func = widened(te.create_prim_func([x, clipped]))
+    run = tvm.compile(tvm.IRModule({"main": func.with_attr("global_symbol", "main")}), "llvm")
+    out = tvm.runtime.tensor(np.zeros(4, np.float16))
+    run["main"](tvm.runtime.tensor(np.full(4, 1000, np.float16)), out)
+    assert (out.numpy() == np.float16(limit)).all()
