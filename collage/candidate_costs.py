@@ -77,6 +77,12 @@ class WorkloadCosts:
         """Distinct workloads among the candidates asked about."""
         return len({workload.key for workload in self._workloads.values()})
 
+    @property
+    def num_unmeasured(self) -> int:
+        """Of these those that there was no time for."""
+        known = {self.workload(c).key for c in self._workloads if self.known(c) is not None}
+        return self.num_workloads - len(known)
+
     def workload(self, candidate: Candidate) -> Workload:
         """The candidate's workload, extracted on first use."""
         if candidate not in self._workloads:
@@ -128,9 +134,9 @@ class WorkloadCosts:
 
     def guess(self, candidate: Candidate) -> float:
         """The cost where it is known, otherwise a guess that is rather too high."""
-        known = self.known(candidate)
-        if known is not None:
-            return known
+        known_sec = self.known(candidate)
+        if known_sec is not None:
+            return known_sec
         guessed_sec = self._estimates.seconds(self.workload(candidate), candidate.target)
         return max(guessed_sec, self._overheads.partition_sec)
 

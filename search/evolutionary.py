@@ -61,6 +61,7 @@ def refine(
     study_name: str = "collage",
     seed: int = 0,
     progress: Callable[[RefineProgress], None] | None = None,
+    go_on: Callable[[], bool] = lambda: True,
 ) -> Partitioning:
     """A partitioning at least as good as another end to end, found by measuring whole programs.
 
@@ -86,6 +87,8 @@ def refine(
         Of the sampler.
     progress : callable, optional
         Given each finished trial.
+    go_on : callable, optional
+        Asked before each trial; after a no there are no more.
 
     Returns
     -------
@@ -123,7 +126,7 @@ def refine(
         run = _Refinement(graph, start, candidates, evaluate, study, progress)
         run.restore()
         for _ in range(trials):
-            if not run.step():
+            if not (go_on() and run.step()):
                 break
         return run.confirmed()
     finally:

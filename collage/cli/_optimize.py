@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -65,7 +67,12 @@ def _optimize(
         bool, typer.Option("--replay", help="Measure nothing: what the log lacks is an error.")
     ] = False,
     time_budget: Annotated[
-        float | None, typer.Option(min=0.0, metavar="SECONDS", help="Stop measuring after this.")
+        float | None,
+        typer.Option(
+            min=0.0,
+            metavar="SECONDS",
+            help="Of everything, until the bundle is written; the answer is the best by then.",
+        ),
     ] = None,
     single_backend: Annotated[
         str | None,
@@ -101,7 +108,11 @@ def _optimize(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Find the fastest partitioning of a model by measurement, and write it as a bundle."""
+    """Find the fastest partitioning of a model by measurement, and write it as a bundle.
+
+    Ctrl-C once ends the search with the best answer so far, twice without one.
+    """
+    begin = time.monotonic()
     shapes = parse_shapes(shape or [])
     if not model.exists():
         raise ModelError(f"there is no file '{model}'", value=model)
@@ -137,7 +148,7 @@ def _optimize(
                 shapes=shapes or None,
                 log=log,
                 replay=replay,
-                time_budget_sec=time_budget,
+                time_budget_sec=_left(time_budget, begin),
                 strategy=f"single:{single_backend}" if single_backend else "search",
                 refine_trials=refine,
                 refine_storage=refine_storage,
@@ -149,16 +160,27 @@ def _optimize(
             )
             folder = result.export(output)
     except KeyboardInterrupt as error:
-        kept = f"measurements so far are in {log}" if log else "nothing was kept without --log"
-        raise Interrupted(f"interrupted; {kept}") from error
+        raise Interrupted(f"interrupted; {_kept(log)}") from error
     finally:
         # What failed leaves no empty folder behind.
         if not existed and output.is_dir() and not any(output.iterdir()):
             output.rmdir()
+    if result.report.search.interrupted:
+        line = f"interrupted: this is the best answer so far; {_kept(log)}"
+        print(line, file=sys.stderr, flush=True)
     if json:
         print_json(_as_json(result.report, folder, log))
     else:
         _print(result.report, folder, log)
+
+
+def _kept(log: Path | None) -> str:
+    return f"measurements so far are in {log}" if log else "nothing was kept without --log"
+
+
+def _left(budget_sec: float | None, begin: float) -> float | None:
+    """What is left of a budget that ran from ``begin`` on."""
+    return None if budget_sec is None else max(0.0, budget_sec - (time.monotonic() - begin))
 
 
 def _print(report: Report, folder: Path, log: Path | None) -> None:

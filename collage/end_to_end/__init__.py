@@ -6,7 +6,7 @@ times compiled models in alternation, ``estimated`` adds up costs where there is
 what a library refuses to compile.
 """
 
-from collage.end_to_end._base import Contender, EndToEndComparison, Evaluation, best
+from collage.end_to_end._base import Contender, EndToEndComparison, Evaluation, Seen, best
 from collage.end_to_end.baselines import baselines, check_strategy, taking_part, without_search
 from collage.end_to_end.estimated import EstimatedComparison
 from collage.end_to_end.measured import MeasuredComparison
@@ -19,6 +19,7 @@ __all__ = [
     "Evaluation",
     "MeasuredComparison",
     "PartitionRepair",
+    "Seen",
     "baselines",
     "best",
     "check_strategy",

@@ -19,6 +19,8 @@ from collage.backends.contract.errors import MeasurementError
 from collage.backends.link import CompiledLibrary
 from collage.cost.base import Cost
 from collage.cost.database.keys import ModuleKeys
+from collage.cost.deadline import NEVER, Deadline
+from collage.cost.measure.replay import NO_TIME
 from collage.cost.processes.staging import compile_to_measure
 from collage.passes import lower
 from collage.search.dataflow import DataflowGraph
@@ -39,6 +41,27 @@ class Contender:
 
     name: str
     partitioning: Partitioning
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What trying out one whole model took.
+
+    Attributes
+    ----------
+    compile_sec : float
+        To compile it.
+    check_sec : float
+        To load, check and time it once.
+
+    Examples
+    --------
+    >>> Seen(compile_sec=4.0, check_sec=1.5).compile_sec
+    4.0
+    """
+
+    compile_sec: float
+    check_sec: float
 
 
 @dataclass(frozen=True)
@@ -95,6 +118,17 @@ class Evaluation(Lowered):
         """
         return cls(lowered.contender, lowered.module, lowered.key, cost, largest_error)
 
+    @classmethod
+    def without_time(cls, contender: Contender) -> Evaluation:
+        """Of a contender that there was no time for: it was not even lowered.
+
+        Parameters
+        ----------
+        contender : Contender
+            Who does not take part.
+        """
+        return cls(contender, tvm.IRModule(), "", NO_TIME)
+
 
 class EndToEndComparison(ABC):
     """Compares whole partitionings of one model, and compiles them.
@@ -149,11 +183,23 @@ class EndToEndComparison(ABC):
         ReplayMissError
             In a strict replay, when the log lacks one of them.
         """
-        lowered = []
-        for contender in contenders:
-            module = lower(self._mod, self._graph, contender.partitioning)
-            lowered.append(Lowered(contender, module, self._keys.key(module)))
-        return self._evaluate(lowered)
+        return self._evaluate([self._lowered(contender) for contender in contenders])
+
+    def try_out(self, contender: Contender, deadline: Deadline = NEVER) -> tuple[Evaluation, Seen]:
+        """Whether one runs at all, and what finding that out took.
+
+        Parameters
+        ----------
+        contender : Contender
+            Its time is no comparison yet.
+        deadline : Deadline, optional
+            When to give it up; by default not within any budget.
+        """
+        return self._evaluate([self._lowered(contender)])[0], Seen(0.0, 0.0)
+
+    def _lowered(self, contender: Contender) -> Lowered:
+        module = lower(self._mod, self._graph, contender.partitioning)
+        return Lowered(contender, module, self._keys.key(module))
 
     @abstractmethod
     def _evaluate(self, lowered: Sequence[Lowered]) -> list[Evaluation]:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import tvm
 
 from collage.backends.contract import BuildContext, TargetSet
-from collage.cost.base import Cost
+from collage.cost.base import Cost, CostStatus
 from collage.cost.database.record import Record
+from collage.cost.deadline import NEVER, Deadline
 from collage.cost.measure.end_to_end import EndToEndQuestion, WholeModel
 from collage.cost.measure.model_builder import ModelJob
 from collage.cost.models.measured import MeasuredCostModel
 from collage.cost.reference import Sample
-from collage.end_to_end._base import EndToEndComparison, Evaluation, Lowered
+from collage.end_to_end._base import Contender, EndToEndComparison, Evaluation, Lowered, Seen
 from collage.search.dataflow import DataflowGraph
+
+_PATIENCE_SEC = 3600.0
+"""For an answer to have one."""
 
 
 class MeasuredComparison(EndToEndComparison):
@@ -30,6 +36,8 @@ class MeasuredComparison(EndToEndComparison):
         What to run on, and what must come out; timed on the first.
     data : str
         A digest of samples that the user gave.
+    compiling, timing : Deadline, optional
+        After which nothing is compiled any longer, and nothing timed.
 
     Examples
     --------
@@ -69,12 +77,40 @@ class MeasuredComparison(EndToEndComparison):
         model: MeasuredCostModel,
         samples: Sequence[Sample],
         data: str = "",
+        compiling: Deadline = NEVER,
+        timing: Deadline = NEVER,
     ) -> None:
         super().__init__(mod, graph, targets, context)
         self._model = model
         self._samples = samples
         self._data = data
+        self._compiling, self._timing = compiling, timing
         self._failures: dict[str, Cost] = {}
+        self._tried: dict[str, Record] = {}
+
+    def try_out(self, contender: Contender, deadline: Deadline = NEVER) -> tuple[Evaluation, Seen]:
+        """Compile, check and time one in a process of its own; see the base class.
+
+        Parameters
+        ----------
+        contender : Contender
+            Its time is no comparison yet.
+        deadline : Deadline, optional
+            When to give it up.
+        """
+        deadline = deadline.or_earlier(Deadline.after(_PATIENCE_SEC))
+        begin = time.monotonic()
+        variant = self._lowered(contender)
+        self._failures.pop(variant.key, None)
+        self._compile({variant.key: variant}, deadline)
+        compiled = time.monotonic()
+        library = self._libraries.get(variant.key)
+        if library is not None:
+            question = replace(self._question([variant]), rounds=1, provisional=True)
+            (record,) = self._model.measure_end_to_end(question, [library.path], deadline)
+            self._tried[variant.key] = record
+        seen = Seen(compiled - begin, time.monotonic() - compiled)
+        return self._evaluation(variant, None), seen
 
     def _evaluate(self, lowered: Sequence[Lowered]) -> list[Evaluation]:
         # Contenders that came out the same are compiled and timed once, under the first's name.
@@ -85,6 +121,9 @@ class MeasuredComparison(EndToEndComparison):
         return [self._evaluation(variant, records.get(variant.key)) for variant in lowered]
 
     def _evaluation(self, variant: Lowered, record: Record | None) -> Evaluation:
+        if record is None or record.cost.status is CostStatus.UNKNOWN:
+            # Timed on its own, at least: to be had in time, though no comparison.
+            record = self._tried.get(variant.key, record)
         if record is None:
             return Evaluation.of(variant, self._failures[variant.key])
         error = record.largest_error if record.cost.is_valid else None
@@ -99,9 +138,9 @@ class MeasuredComparison(EndToEndComparison):
             question = self._question(rest)
             records = self._model.recorded_end_to_end(question)
             # Where some turn out not to compile, the log may still hold the others.
-            if records is None and self._compile(variants):
+            if records is None and self._compile(variants, self._compiling):
                 libraries = [self._libraries[variant.key].path for variant in rest]
-                records = self._model.measure_end_to_end(question, libraries)
+                records = self._model.measure_end_to_end(question, libraries, self._timing)
             if records is not None:
                 return dict(zip((variant.key for variant in rest), records, strict=True))
 
@@ -109,7 +148,7 @@ class MeasuredComparison(EndToEndComparison):
         models = [WholeModel(v.key, v.contender.name, tuple(self._targets)) for v in variants]
         return EndToEndQuestion(models, self._samples, data=self._data)
 
-    def _compile(self, variants: Mapping[str, Lowered]) -> bool:
+    def _compile(self, variants: Mapping[str, Lowered], deadline: Deadline) -> bool:
         """Compile those not compiled yet, all at once; whether none of them failed."""
         missing = [
             variant
@@ -119,7 +158,7 @@ class MeasuredComparison(EndToEndComparison):
         if not missing:
             return True
         jobs = [ModelJob(v.module, self._place(v.key), v.contender.name) for v in missing]
-        results = self._model.compile_end_to_end(jobs, self._targets)
+        results = self._model.compile_end_to_end(jobs, self._targets, deadline)
         failed = []
         for variant, result in zip(missing, results, strict=True):
             if result.library is None:

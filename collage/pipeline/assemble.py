@@ -13,6 +13,7 @@ from collage.backends.contract import TargetSet
 from collage.backends.link import CompiledLibrary
 from collage.candidate_costs import WorkloadCosts
 from collage.end_to_end import EndToEndComparison
+from collage.pipeline.budget import Budget
 from collage.pipeline.costing import Costing
 from collage.pipeline.covers import Covers
 from collage.pipeline.evaluated import Evaluated
@@ -73,7 +74,7 @@ def report_of(
     costs: WorkloadCosts,
     covers: Covers,
     evaluated: Evaluated,
-    wall_sec: float,
+    budget: Budget,
 ) -> Report:
     """The report of one optimization.
 
@@ -91,8 +92,8 @@ def report_of(
         Candidates and rejections.
     evaluated : Evaluated
         How whole models did.
-    wall_sec : float
-        What everything took.
+    budget : Budget
+        What everything took, and what it was to take.
     """
     winner = evaluated.winner
     return assemble_report(
@@ -106,13 +107,13 @@ def report_of(
         candidates=covers.found.candidates,
         rejections=covers.found.rejections,
         end_to_end=end_to_end_rows(evaluated),
-        stats=search_stats(costing, costs, covers, wall_sec),
+        stats=search_stats(costing, costs, covers, evaluated, budget),
         outputs_max_rel_diff=winner.largest_error,
     )
 
 
 def search_stats(
-    costing: Costing, costs: WorkloadCosts, covers: Covers, wall_sec: float
+    costing: Costing, costs: WorkloadCosts, covers: Covers, evaluated: Evaluated, budget: Budget
 ) -> SearchStats:
     """How much a search looked at, measured and took from the log.
 
@@ -124,21 +125,31 @@ def search_stats(
         Count distinct workloads.
     covers : Covers
         Have the candidates.
-    wall_sec : float
-        What everything took.
+    evaluated : Evaluated
+        How many contenders were timed.
+    budget : Budget
+        What everything took, and what it was to take.
     """
-    measured = costing.stats()
+    measured, result = costing.stats(), covers.result
     return SearchStats(
         candidates=len(covers.found.candidates),
         distinct_workloads=costs.num_workloads,
         measured=measured.measured,
         from_log=measured.from_log,
         invalid=measured.invalid,
-        wall_sec=wall_sec,
+        wall_sec=budget.elapsed_sec,
         building_sec=measured.seconds_building,
         running_sec=measured.seconds_running,
         waiting_sec=measured.seconds_waiting,
         holding_sec=measured.seconds_holding,
+        budget_sec=budget.total_sec,
+        interrupted=budget.interrupted,
+        complete=result is None or result.complete,
+        unmeasured=costs.num_unmeasured,
+        contenders=len(evaluated.evaluations),
+        contenders_timed=sum(e.cost.is_valid for e in evaluated.evaluations),
+        sum_sec=result.partitioning.seconds if result and result.partitioning else None,
+        bound_sec=result.optimistic_sec if result and result.evaluated else None,
     )
 
 

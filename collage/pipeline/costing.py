@@ -6,15 +6,14 @@ The choice is made once, here; the other stages ask a :class:`Costing`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields, replace
 
 from collage.backends.contract import TargetSet
 from collage.backends.contract.errors import LogError, TargetError
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostModel
-from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import Device, policy_of
 from collage.cost.device.recorded import recorded_device
 from collage.cost.measure.replay import MeasureStats
@@ -22,6 +21,7 @@ from collage.cost.models.measured import MeasuredCostModel
 from collage.cost.reference import sample_of
 from collage.cost.reference.rounding import fewest_digits
 from collage.end_to_end import EndToEndComparison, EstimatedComparison, MeasuredComparison
+from collage.pipeline.budget import Budget
 from collage.pipeline.imported import Imported
 from collage.pipeline.session import Session
 
@@ -33,7 +33,7 @@ class Costing(ABC):
     --------
     >>> from collage.cost import TableCostModel
     >>> from collage.pipeline import choose_costing, open_session
-    >>> costing = choose_costing(open_session(["llvm"]), TableCostModel({}), None)
+    >>> costing = choose_costing(open_session(["llvm"]), TableCostModel({}))
     >>> with costing.open() as model:
     ...     type(model).__name__, costing.stats().measured
     ('TableCostModel', 0)
@@ -41,7 +41,7 @@ class Costing(ABC):
 
     @abstractmethod
     def open(self) -> AbstractContextManager[CostModel]:
-        """The cost model; a time budget runs from here on.
+        """The cost model.
 
         Leaving the context ends what was begun; models that the user gave stay the user's to close.
         """
@@ -76,8 +76,8 @@ class MeasuredCosting(Costing):
     ----------
     session : Session
         Targets, log and folders.
-    time_budget_sec : float, optional
-        No new candidate is measured after this.
+    budget : Budget, optional
+        What is measured, compiled and timed stays within it.
     given : MeasuredCostModel, optional
         The user's own, in place of one over the session's log.
 
@@ -98,28 +98,41 @@ class MeasuredCosting(Costing):
         self,
         session: Session,
         *,
-        time_budget_sec: float | None = None,
+        budget: Budget | None = None,
         given: MeasuredCostModel | None = None,
     ) -> None:
         self._session = session
-        self._budget_sec = time_budget_sec
+        self._budget = budget or Budget()
         self._given = given
         self._device = given.device(session.targets) if given is not None else _find_device(session)
         self._model: MeasuredCostModel | None = None
         self._before = MeasureStats()
 
-    def open(self) -> AbstractContextManager[CostModel]:
-        session = self._session
-        self._model = self._given or MeasuredCostModel(
-            session.context,
-            session.database,
-            device=self._device,
-            deadline=Deadline.after(self._budget_sec) if self._budget_sec is not None else NEVER,
-            replay_only=session.replay,
-            progress=session.progress,
-        )
-        self._before = replace(self._model.stats)
-        return self._model if self._given is None else nullcontext(self._given)
+    @contextmanager
+    def open(self) -> Iterator[CostModel]:
+        session, measuring = self._session, self._budget.measuring
+        if self._given is None:
+            with MeasuredCostModel(
+                session.context,
+                session.database,
+                device=self._device,
+                deadline=measuring,
+                replay_only=session.replay,
+                progress=session.progress,
+            ) as model:
+                yield self._opened(model)
+            return
+        before = self._given.deadline
+        self._given.deadline = before.or_earlier(measuring)
+        try:
+            yield self._opened(self._given)
+        finally:
+            self._given.deadline = before
+
+    def _opened(self, model: MeasuredCostModel) -> MeasuredCostModel:
+        model.device(self._session.targets)  # Others may ask it from another thread.
+        self._model, self._before = model, replace(model.stats)
+        return model
 
     def comparison(self, imported: Imported, costs: WorkloadCosts, seed: int) -> EndToEndComparison:
         """A comparison by times.
@@ -143,6 +156,8 @@ class MeasuredCosting(Costing):
             self._session.context,
             model=self._model,
             samples=[sample],
+            compiling=self._budget.compiling,
+            timing=self._budget.timing,
         )
 
     def device(self) -> Mapping[str, str]:
@@ -214,7 +229,7 @@ class EstimatedCosting(Costing):
 
 
 def choose_costing(
-    session: Session, cost_model: CostModel | None, time_budget_sec: float | None
+    session: Session, cost_model: CostModel | None, budget: Budget | None = None
 ) -> Costing:
     """Measuring, unless the user gave a cost model that estimates.
 
@@ -224,8 +239,8 @@ def choose_costing(
         Targets, log and folders.
     cost_model : CostModel or None
         What the user gave.
-    time_budget_sec : float or None
-        No new candidate is measured after this.
+    budget : Budget, optional
+        What is measured, compiled and timed stays within it.
 
     Raises
     ------
@@ -240,13 +255,13 @@ def choose_costing(
     >>> from collage.cost import TableCostModel
     >>> from collage.pipeline import open_session
     >>> session = open_session(["llvm"])
-    >>> type(choose_costing(session, None, None)).__name__
+    >>> type(choose_costing(session, None)).__name__
     'MeasuredCosting'
-    >>> type(choose_costing(session, TableCostModel({}), None)).__name__
+    >>> type(choose_costing(session, TableCostModel({}))).__name__
     'EstimatedCosting'
     """
     if cost_model is None:
-        return MeasuredCosting(session, time_budget_sec=time_budget_sec)
+        return MeasuredCosting(session, budget=budget)
     if session.replay:
         raise LogError(
             "a replay takes every cost from the log, so a cost model would never be asked: "
@@ -268,7 +283,7 @@ def choose_costing(
                 "both the same",
                 value=cost_model.ieee_denormals,
             )
-        return MeasuredCosting(session, given=cost_model)
+        return MeasuredCosting(session, budget=budget, given=cost_model)
     return EstimatedCosting(session, cost_model)
 
 

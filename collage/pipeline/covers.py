@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from collage.backends.contract import TargetSet
 from collage.backends.contract.errors import SearchError
 from collage.candidate_costs import WorkloadCosts
+from collage.cost.deadline import NEVER, Deadline
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.end_to_end import Contender, PartitionRepair, baselines, without_search
 from collage.search.dataflow import DataflowGraph
-from collage.search.lazy_search import SearchProgress, search
+from collage.search.lazy_search import SearchProgress, SearchResult, search
 from collage.search.partitioning import Partitioning
 from collage.search.rules import Found, UndominatedRule, default_rules
 
@@ -30,6 +31,8 @@ class Covers:
         The search's answer first, if there is one.
     found : Found
         Candidates and rejections of the whole graph; empty without a search.
+    result : SearchResult or None
+        How far the search came.
 
     Examples
     --------
@@ -39,12 +42,25 @@ class Covers:
 
     contenders: tuple[Contender, ...]
     found: Found
+    result: SearchResult | None = None
 
-    def repaired(self, repair: PartitionRepair) -> Covers:
-        """The same without the partitions that libraries refuse, which become rejections."""
-        contenders = tuple(repair.repair(contender) for contender in self.contenders)
+    def repaired(self, repair: PartitionRepair, deadline: Deadline = NEVER) -> Covers:
+        """The same without the partitions that libraries refuse, which become rejections.
+
+        Parameters
+        ----------
+        repair : PartitionRepair
+            Asks the libraries.
+        deadline : Deadline, optional
+            Those that they were not asked about by then stay as they are.
+        """
+        contenders = tuple(
+            contender if deadline.is_up else repair.repair(contender)
+            for contender in self.contenders
+        )
         rejections = (*self.found.rejections, *repair.rejections())
-        return Covers(contenders, replace(self.found, rejections=rejections))
+        found = replace(self.found, rejections=rejections)
+        return replace(self, contenders=contenders, found=found)
 
 
 def find_covers(
@@ -53,6 +69,9 @@ def find_covers(
     strategy: str,
     costs: WorkloadCosts,
     progress: ProgressCallback = ignore,
+    *,
+    seeds: Sequence[Contender] | None = None,
+    deadline: Deadline = NEVER,
 ) -> Covers:
     """The search's answer and the baselines; of another strategy, its one partitioning.
 
@@ -68,6 +87,10 @@ def find_covers(
         What a search asks.
     progress : callable
         Informed of the search's rounds.
+    seeds : sequence of Contender, optional
+        What :func:`seeds_of` gave, if it was asked before.
+    deadline : Deadline, optional
+        When it comes, the answer is made of what is known by then.
 
     Raises
     ------
@@ -87,15 +110,42 @@ def find_covers(
     >>> [contender.name for contender in covers.contenders]
     ['search', 'single:tvm']
     """
+    seeds = seeds_of(graph, targets, strategy) if seeds is None else seeds
     if strategy != "search":
-        return Covers((Contender(strategy, without_search(graph, targets, strategy)),), Found())
-    seeds = baselines(graph, targets)
+        return Covers(tuple(seeds), Found())
     costs.ask_overheads(targets.native)
     found = find_candidates(graph, targets, progress)
-    partitioning = _search(graph, found, [seed.partitioning for seed in seeds], costs, progress)
-    if partitioning is None:
-        return Covers(tuple(seeds), found)
-    return Covers((Contender("search", partitioning), *seeds), found)
+    result = _search(graph, found, [seed.partitioning for seed in seeds], costs, progress, deadline)
+    if result is None or result.partitioning is None or not result.evaluated:
+        # A search that knows no cost has only chosen among guesses, as whoever compares these does.
+        return Covers(tuple(seeds), found, result)
+    return Covers((Contender("search", result.partitioning), *seeds), found, result)
+
+
+def seeds_of(graph: DataflowGraph, targets: TargetSet, strategy: str) -> list[Contender]:
+    """The partitionings that are there before any cost is known.
+
+    Parameters
+    ----------
+    graph : DataflowGraph
+        Of the normalized module.
+    targets : TargetSet
+        What they may use.
+    strategy : str
+        ``search``, or the one partitioning that is wanted.
+
+    Examples
+    --------
+    >>> from tvm.relax import op
+    >>> from collage.targets import resolve_targets
+    >>> from collage.testing import graph
+    >>> dataflow = DataflowGraph.from_function(graph([(8,)], lambda emit, x: op.exp(x))["main"])
+    >>> [seed.name for seed in seeds_of(dataflow, resolve_targets(["llvm", "onednn"]), "greedy")]
+    ['greedy']
+    """
+    if strategy == "search":
+        return baselines(graph, targets)
+    return [Contender(strategy, without_search(graph, targets, strategy))]
 
 
 def find_candidates(
@@ -135,7 +185,8 @@ def _search(
     seeds: Sequence[Partitioning],
     costs: WorkloadCosts,
     progress: ProgressCallback,
-) -> Partitioning | None:
+    deadline: Deadline,
+) -> SearchResult | None:
     """The cheapest cover; None when the time was up and no backend alone covers the graph."""
 
     def on_round(step: SearchProgress) -> None:
@@ -144,13 +195,13 @@ def _search(
         progress(ProgressEvent("search", done, total, message))
 
     try:
-        result = search(
+        return search(
             graph,
             found.candidates,
             costs,
             seeds=seeds,
             batch_size=_BATCH,
-            should_stop=lambda: costs.out_of_time,
+            should_stop=lambda: deadline.is_up,
             on_round=on_round,
         )
     except SearchError:
@@ -158,4 +209,3 @@ def _search(
         if not costs.out_of_time:
             raise
         return None
-    return result.partitioning

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from collage.candidate_costs import WorkloadCosts
+from collage.cost.measure.end_to_end import HOPELESS_RATIO
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.end_to_end import Contender, EndToEndComparison, Evaluation, best
+from collage.pipeline.answer_in_hand import AnswerInHand, first_that_runs
+from collage.pipeline.budget import Budget
 from collage.pipeline.covers import Covers
 from collage.search.dataflow import DataflowGraph
 from collage.search.evolutionary import refine
@@ -78,12 +82,104 @@ def evaluate_contenders(
     return Evaluated(tuple(evaluations), best(evaluations))
 
 
+def evaluate_in_time(
+    comparison: EndToEndComparison,
+    contenders: Sequence[Contender],
+    costs: WorkloadCosts,
+    budget: Budget,
+    hand: AnswerInHand,
+) -> Evaluated:
+    """Compare as many contenders as there is time for; there is always a winner.
+
+    Parameters
+    ----------
+    comparison : EndToEndComparison
+        Keeps to the budget's deadlines.
+    contenders : sequence of Contender
+        The search's answer first, if there is one.
+    costs : WorkloadCosts
+        Say which of the others are promising.
+    budget : Budget
+        Says how many there is time for.
+    hand : AnswerInHand
+        Takes part, and wins where nobody else can be timed.
+
+    Raises
+    ------
+    MeasurementError
+        When none runs correctly, whatever time it takes.
+
+    Examples
+    --------
+    Nothing takes any time where costs are estimated, so all take part:
+
+    >>> from tvm.relax import op
+    >>> from collage.cost import TableCostModel
+    >>> from collage.end_to_end import EstimatedComparison, baselines
+    >>> from collage.pipeline import import_model, open_session
+    >>> from collage.testing import graph
+    >>> session = open_session(["llvm", "onednn"])
+    >>> targets = session.targets
+    >>> imported = import_model(graph([(8,)], lambda emit, x: op.exp(x)), targets.device)
+    >>> table = TableCostModel({("exp 8", "tvm"): 2e-6, ("exp 8", "onednn"): 1e-6})
+    >>> costs = WorkloadCosts(imported.mod, imported.graph, table)
+    >>> comparison = EstimatedComparison(
+    ...     imported.mod, imported.graph, targets, session.context, costs=costs
+    ... )
+    >>> contenders, budget = baselines(imported.graph, targets), Budget(10.0)
+    >>> with AnswerInHand(comparison, budget) as hand:
+    ...     hand.find(contenders)
+    ...     evaluated = evaluate_in_time(comparison, contenders, costs, budget, hand)
+    >>> [evaluation.cost.is_valid for evaluation in evaluated.evaluations]
+    [True, True]
+    """
+    first = hand.answer()
+    held = None if first is None else first.contender
+    ranked = by_promise(contenders, costs)
+    distinct: dict[object, Contender] = {} if held is None else {held.partitioning.key(): held}
+    for contender in [*(c for c in contenders if c.name == "search"), *ranked]:
+        distinct.setdefault(contender.partitioning.key(), contender)
+    others = [contender for contender in distinct.values() if contender is not held]
+    if budget.is_limited:
+        promising = HOPELESS_RATIO * min(map(_promise(costs), distinct.values()))
+        others = [c for c in others if _promise(costs)(c) <= promising]
+    fitting = others[: budget.contenders_that_fit(len(others))]
+    budget.begin_contest()
+    taking_part = {c.partitioning.key() for c in [*fitting, *([] if held is None else [held])]}
+    chosen = [c for c in contenders if c.partitioning.key() in taking_part]
+    timed = dict(zip(chosen, comparison.compare(chosen), strict=True))
+    if budget.is_limited and not any(one.cost.is_valid for one in timed.values()):
+        last = first_that_runs(comparison, list(distinct.values()), budget)
+        if last is not None:
+            timed[last.contender] = last
+    evaluations = [timed.get(c) or Evaluation.without_time(c) for c in contenders]
+    return Evaluated(tuple(evaluations), best(evaluations))
+
+
+def by_promise(contenders: Sequence[Contender], costs: WorkloadCosts) -> list[Contender]:
+    """The most promising first, by what is known of their parts' costs and guessed of the rest.
+
+    Parameters
+    ----------
+    contenders : sequence of Contender
+        In whatever order.
+    costs : WorkloadCosts
+        Nothing is measured for this.
+    """
+    return sorted(contenders, key=_promise(costs))
+
+
+def _promise(costs: WorkloadCosts) -> Callable[[Contender], float]:
+    return lambda contender: sum(map(costs.guess, contender.partitioning.candidates))
+
+
 def refine_winner(
     comparison: EndToEndComparison,
     graph: DataflowGraph,
     covers: Covers,
     evaluated: Evaluated,
     *,
+    budget: Budget,
     trials: int,
     storage: str | None = None,
     seed: int = 0,
@@ -101,6 +197,8 @@ def refine_winner(
         All contenders, and the candidates that changes are made of.
     evaluated : Evaluated
         How they did so far.
+    budget : Budget
+        No trial is begun that there is no time for.
     trials : int
         How many changes to try; with none nothing is compared again.
     storage : str, optional
@@ -128,11 +226,17 @@ def refine_winner(
     ... )
     >>> covers = find_covers(imported.graph, targets, "single:tvm", costs)
     >>> evaluated = evaluate_contenders(comparison, covers.contenders)
-    >>> refined = refine_winner(comparison, imported.graph, covers, evaluated, trials=2)
+    >>> refined = refine_winner(
+    ...     comparison, imported.graph, covers, evaluated, budget=Budget(), trials=2
+    ... )
     >>> [evaluation.contender.name for evaluation in refined.evaluations]
     ['single:tvm', 'refined']
     """
-    if trials == 0:
+
+    def time_left() -> bool:
+        return budget.contenders_that_fit(1) > 0
+
+    if trials == 0 or not time_left():
         return evaluated
     start = evaluated.winner.contender
     start_sec = evaluated.winner.cost.median_sec
@@ -143,6 +247,8 @@ def refine_winner(
         done += 1
         progress(ProgressEvent("refine", min(done, trials), trials, partitioning.origin))
         reference, trial = comparison.compare([start, Contender("trial", partitioning)])
+        if not (reference.cost.is_valid and trial.cost.is_valid):
+            return float("inf")
         # Times of different minutes do not compare; ratios to the same start do.
         return start_sec * trial.cost.median_sec / reference.cost.median_sec
 
@@ -155,5 +261,13 @@ def refine_winner(
         storage=storage,
         study_name=f"collage-{evaluated.winner.key[:16]}",
         seed=seed,
+        go_on=time_left,
     )
-    return evaluate_contenders(comparison, [*covers.contenders, Contender("refined", refined)])
+    takes_part = [
+        *(e.contender for e in evaluated.evaluations if e.cost.is_valid or not budget.is_limited),
+        Contender("refined", refined),
+    ]
+    evaluations = comparison.compare(takes_part)
+    if not any(evaluation.cost.is_valid for evaluation in evaluations):
+        return evaluated
+    return Evaluated(tuple(evaluations), best(evaluations))

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from collage.backends.contract import is_native
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostModel
+from collage.cost.deadline import NEVER
+from collage.cost.device import policy_of
 from collage.cost.progress import ProgressCallback
-from collage.end_to_end import PartitionRepair, check_strategy, taking_part
+from collage.end_to_end import Contender, PartitionRepair, check_strategy, taking_part
+from collage.pipeline.answer_in_hand import AnswerInHand
 from collage.pipeline.assemble import assemble_result, report_of
+from collage.pipeline.budget import Budget
 from collage.pipeline.costing import choose_costing
-from collage.pipeline.covers import find_covers
-from collage.pipeline.evaluated import evaluate_contenders, refine_winner
+from collage.pipeline.covers import find_covers, seeds_of
+from collage.pipeline.evaluated import (
+    by_promise,
+    evaluate_contenders,
+    evaluate_in_time,
+    refine_winner,
+)
 from collage.pipeline.imported import import_model
+from collage.pipeline.interrupts import answering
 from collage.pipeline.prefetch import Prefetch
 from collage.pipeline.result import Result
 from collage.pipeline.session import open_session
@@ -59,7 +69,8 @@ def optimize(
         Measure nothing and leave the log as it is: what it lacks is an error. A log of a GPU can be
         replayed where there is none.
     time_budget_sec : float, optional
-        No new candidate is measured after this; the end-to-end comparison is made all the same.
+        Of everything, up to an exported bundle. When it is nearly spent, the answer is what is best
+        by then, see :doc:`/budget`. In a replay, what the log lacks is unknown instead of an error.
     strategy : str
         ``search``; or, without a search, ``greedy`` or ``single:<backend>``.
     refine_trials : int
@@ -89,6 +100,11 @@ def optimize(
     Result
         The fastest, by measurement, of the search's answer, every single backend and greedy.
 
+    Notes
+    -----
+    The first Ctrl-C (in the main thread, where nobody else handles it) ends the search: the best
+    answer so far is compiled and returned. The second one is a ``KeyboardInterrupt``.
+
     Raises
     ------
     UserError
@@ -114,43 +130,66 @@ def optimize(
     >>> again.module.script() == result.module.script()
     True
     """
-    begin = time.monotonic()
-    session = open_session(
-        targets,
-        log=log,
-        replay=replay,
-        num_threads=num_threads,
-        ieee_denormals=ieee_denormals,
-        progress=progress,
-    )
-    targets, progress = session.targets, session.progress
-    check_strategy(strategy, targets)
-    costing = choose_costing(session, cost_model, time_budget_sec)
-    with ExitStack() as stack:
+    budget = Budget(time_budget_sec)
+    with answering(budget), ExitStack() as stack:
+        session = open_session(
+            targets, log=log, replay=replay, num_threads=num_threads, progress=progress
+        )
+        targets, progress = session.targets, session.progress
+        check_strategy(strategy, targets)
+        budget.parallel = policy_of(targets.device).builders()
+        costing = choose_costing(session, cost_model, budget)
         needed = [] if replay else taking_part(strategy, targets)
         prefetch = stack.enter_context(Prefetch(needed, session.context))
         imported = import_model(
             model, targets.device, shapes=shapes, allow_code=allow_code, progress=progress
         )
-        if not targets.device.compiles_beside:
-            prefetch.wait()  # The cores are what is going to be timed on.
         costs = WorkloadCosts(imported.mod, imported.graph, stack.enter_context(costing.open()))
-        covers = find_covers(imported.graph, targets, strategy, costs, progress)
+        comparison = costing.comparison(imported, costs, seed)
+        seeds = seeds_of(imported.graph, targets, strategy)
+        hand = stack.enter_context(AnswerInHand(comparison, budget))
+        if budget.is_limited and not replay:
+            hand.find(_safest_first(seeds, costs, prefetch))
+        if not targets.device.compiles_beside:
+            # The cores are what is going to be timed on.
+            hand.answer()
+            prefetch.wait(budget.measuring)
+        covers = find_covers(
+            *(imported.graph, targets, strategy, costs, progress),
+            seeds=seeds,
+            deadline=NEVER if replay else budget.measuring,
+        )
         repair = PartitionRepair(
             *(imported.mod, imported.graph, targets.native, session.context),
             *(costs, progress),
         )
-        covers = covers.repaired(repair)
-        comparison = costing.comparison(imported, costs, seed)
-        evaluated = evaluate_contenders(comparison, covers.contenders)
+        covers = covers.repaired(repair, NEVER if replay else budget.compiling)
+        if replay:
+            evaluated = evaluate_contenders(comparison, covers.contenders)
+        else:
+            evaluated = evaluate_in_time(comparison, covers.contenders, costs, budget, hand)
         evaluated = refine_winner(
             *(comparison, imported.graph, covers, evaluated),
+            budget=budget,
             trials=refine_trials,
             storage=refine_storage,
             seed=seed,
             progress=progress,
         )
         library = comparison.library(evaluated.winner)
-    wall_sec = time.monotonic() - begin
-    report = report_of(session, imported, costing, costs, covers, evaluated, wall_sec)
-    return assemble_result(session, imported, evaluated, comparison, library, report)
+        report = report_of(session, imported, costing, costs, covers, evaluated, budget)
+        return assemble_result(session, imported, evaluated, comparison, library, report)
+
+
+def _safest_first(
+    seeds: Sequence[Contender], costs: WorkloadCosts, prefetch: Prefetch
+) -> list[Contender]:
+    """The most promising first; while libraries are still compiled, what needs none of them."""
+    ranked = by_promise(seeds, costs)
+    if prefetch.is_under_way:
+        ranked.sort(key=_needs_libraries)
+    return ranked
+
+
+def _needs_libraries(contender: Contender) -> bool:
+    return not all(is_native(c.target) for c in contender.partitioning.candidates)

@@ -9,14 +9,17 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from collage.backends.contract import BackendTarget, BuildContext, Precompiles, members_of
 from collage.backends.contract.errors import CollageError, CompileError
 from collage.backends.toolchain.child_process import ChildProcess
 from collage.backends.toolchain.native import Compilation
+from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import available_cores
+
+_POLL_SEC = 0.1
 
 
 class Prefetch:
@@ -49,11 +52,21 @@ class Prefetch:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def wait(self) -> None:
-        """Wait until nothing is under way, for example before something is timed on these cores."""
-        for future in self._futures:
-            with contextlib.suppress(CompileError, OSError):
-                future.result()
+    @property
+    def is_under_way(self) -> bool:
+        """Whether something is still being compiled."""
+        return any(not future.done() for future in self._futures)
+
+    def wait(self, deadline: Deadline = NEVER) -> None:
+        """Wait until nothing is under way, for example before something is timed on these cores.
+
+        Parameters
+        ----------
+        deadline : Deadline, optional
+            Wait no longer than that; what is still under way goes on.
+        """
+        while self.is_under_way and not deadline.is_up:
+            wait(self._futures, _POLL_SEC)
 
     def close(self) -> None:
         """End the compilers that still run; the others have left their objects in the cache."""

@@ -152,7 +152,13 @@ def _partition(
         spread_sec=cost.spread_sec if cost is not None and valid else 0.0,
         workload_key="" if candidate.inline else costs.workload(candidate).key,
         inline=candidate.inline,
+        guess_sec=None if valid or candidate.inline else _guess(candidate, cost, costs),
     )
+
+
+def _guess(candidate: Candidate, cost: Cost | None, costs: WorkloadCosts) -> float | None:
+    unknown = cost is not None and cost.status is CostStatus.UNKNOWN
+    return costs.guess(candidate) if unknown else None
 
 
 def _alternatives(known: Mapping[Candidate, Cost], chosen: Partitioning) -> list[Alternative]:

@@ -83,6 +83,8 @@ class PartitionInfo:
         Partitions with the same key were measured once.
     inline : bool
         Host-side bindings that cost nothing and belong to no backend.
+    guess_sec : float or None
+        About what a call takes, where there was no time to measure it.
 
     Examples
     --------
@@ -101,6 +103,7 @@ class PartitionInfo:
     spread_sec: float
     workload_key: str
     inline: bool = False
+    guess_sec: float | None = None
 
 
 @dataclass(frozen=True)
@@ -185,6 +188,22 @@ class SearchStats:
 
     Waiting: until other processes let the device go. Holding: while they had to wait for this one.
 
+    Attributes
+    ----------
+    distinct_workloads, unmeasured : int
+        Workloads that mattered so far, and those of them that there was no time for.
+    budget_sec : float or None
+        The time that was asked for.
+    interrupted : bool
+        Whether the user wanted the answer before the search was over.
+    complete : bool
+        Whether the search was: its answer is the cheapest of all by the sum of its parts.
+    contenders, contenders_timed : int
+        Whole models that might have been timed against each other, and that were.
+    sum_sec, bound_sec : float or None
+        What the parts of the search's answer take, guesses included, and the least that those of
+        any partitioning may take.
+
     Examples
     --------
     >>> SearchStats(candidates=40, distinct_workloads=12, from_log=12).measured
@@ -201,6 +220,14 @@ class SearchStats:
     running_sec: float = 0.0
     waiting_sec: float = 0.0
     holding_sec: float = 0.0
+    budget_sec: float | None = None
+    interrupted: bool = False
+    complete: bool = True
+    unmeasured: int = 0
+    contenders: int = 0
+    contenders_timed: int = 0
+    sum_sec: float | None = None
+    bound_sec: float | None = None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collage.report.data import NodeInfo, PartitionInfo, Report
 from collage.report.explain import NodeExplanation
 from collage.report.layout import layered_layout
 from collage.report.palette import INLINE
-from collage.report.units import format_time
+from collage.report.units import format_cost
 
 PARTITION_WIDTH, PARTITION_HEIGHT = 236.0, 58.0
 OPERATOR_WIDTH, OPERATOR_HEIGHT, FIRST_HEIGHT = 196.0, 26.0, 42.0
@@ -116,7 +116,10 @@ def partition_figure(report: Report, colors: dict[str, str]) -> Figure:
             summary,
         ]
         if not p.inline:
-            tip += [f"cost {format_time(p.median_sec, p.spread_sec)}", f"rule {p.rule}"]
+            tip += [
+                f"cost {format_cost(p)}",
+                f"rule {p.rule}",
+            ]
             if p.composites:
                 tip.append("patterns " + ", ".join(_run_lengths(p.composites)))
             if shared[p.workload_key] > 1:
@@ -126,7 +129,7 @@ def partition_figure(report: Report, colors: dict[str, str]) -> Figure:
             partition=p.id,
             title=f"{p.id} · inline" if p.inline else _clip(f"{p.id} · {p.backend}", 20),
             subtitle=_clip(summary, 38),
-            cost="" if p.inline else format_time(p.median_sec, p.spread_sec),
+            cost="" if p.inline else format_cost(p),
             tip="\n".join(tip),
             color=INLINE if p.inline else colors[p.backend],
             inline=p.inline,
@@ -176,7 +179,7 @@ def operator_figure(
         shape = _clip(node.shape, 15)
         tip = [f"{node.index} {node.name}", f"{node.op}", f"{node.shape} {node.dtype}"]
         if not p.inline:
-            cost = format_time(p.median_sec, p.spread_sec)
+            cost = format_cost(p)
             tip.append(f"{p.backend}, partition {p.id} of {len(p.nodes)} operators, {cost}")
             way = why[node.index].runner_up
             if way is not None:
@@ -186,7 +189,7 @@ def operator_figure(
             partition=p.id,
             title=_clip(short_op(node.op), 23 - len(shape)),
             subtitle=shape,
-            cost=f"{p.id} · {format_time(p.median_sec, p.spread_sec)}" if leads else "",
+            cost=f"{p.id} · {format_cost(p)}" if leads else "",
             tip="\n".join(tip),
             color=INLINE if p.inline else colors[p.backend],
             inline=p.inline,

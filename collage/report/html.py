@@ -11,6 +11,7 @@ from collage.report.data import Report
 from collage.report.explain import Explainer
 from collage.report.figure import operator_figure, partition_figure
 from collage.report.palette import INLINE, backend_colors
+from collage.report.progress import how_far
 from collage.report.units import format_sec, format_time
 from collage.report.views import (
     candidate_rows,
@@ -52,6 +53,7 @@ def render_html(report: Report) -> str:
         candidates=candidate_rows(report, explainer),
         refusals=refusals(report),
         format_sec=format_sec,
+        how_far=how_far(report.search),
         format_time=format_time,
     )
 

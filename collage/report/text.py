@@ -11,7 +11,8 @@ from collage.report.data import Report
 from collage.report.explain import explain
 from collage.report.figure import operator_summary
 from collage.report.palette import backend_colors
-from collage.report.units import format_sec, format_time
+from collage.report.progress import how_far
+from collage.report.units import format_cost, format_sec, format_time
 from collage.report.views import end_to_end_bars, shares
 
 
@@ -39,6 +40,8 @@ def summary(report: Report) -> RenderableType:
             f"{stats.from_log} from the log, {stats.invalid} invalid"
         )
     )
+    if progress := how_far(stats):
+        parts.append(Text(progress))
     return Group(*parts)
 
 
@@ -56,7 +59,7 @@ def explanation(report: Report) -> RenderableType:
     table = _table("#", "operator", "output", "chosen", "cost", "runner-up", "cost", "why not")
     for e in explain(report):
         p, way = e.partition, e.runner_up
-        cost = format_time(p.median_sec, p.spread_sec)
+        cost = format_cost(p)
         rival = format_time(way.median_sec, way.spread_sec) if way else ""
         if way and way.region_size != len(p.nodes):
             rival += f"\nover {way.region_size} ops, chosen {format_sec(way.chosen_median_sec)}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 _UNITS = ((1.0, "s"), (1e3, "ms"), (1e6, "µs"))
 
 
@@ -47,6 +49,36 @@ def format_time(median_sec: float | None, spread_sec: float) -> str:
     text = format_sec(median_sec)
     digits = len(text.split(" ")[0].partition(".")[2])
     return f"{text} ± {spread_sec * factor:.{max(digits, 1)}f}"
+
+
+class Costly(Protocol):
+    """What has a time, measured or guessed."""
+
+    @property
+    def median_sec(self) -> float | None: ...
+    @property
+    def spread_sec(self) -> float: ...
+    @property
+    def guess_sec(self) -> float | None: ...
+
+
+def format_cost(part: Costly) -> str:
+    """A time that was measured, or one that is only guessed and says so.
+
+    Parameters
+    ----------
+    part : PartitionInfo
+        Whose time it is.
+
+    Examples
+    --------
+    >>> from collage.report.data import PartitionInfo
+    >>> format_cost(PartitionInfo(0, "tvm", [0], [], "fuse_ops", None, 0.0, "", guess_sec=0.00124))
+    'about 1.24 ms (a guess)'
+    """
+    if part.median_sec is None and part.guess_sec is not None:
+        return f"about {format_sec(part.guess_sec)} (a guess)"
+    return format_time(part.median_sec, part.spread_sec)
 
 
 def _unit(seconds: float) -> tuple[float, str]:

@@ -8,6 +8,7 @@ tuning their kernels stands between the measurements and is theirs, see
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,6 +66,8 @@ class Database:
         self._findings: dict[str, TuningRecord] = {}
         self._blobs: dict[str, BlobReference] = {}
         self._reader = LineReader()
+        # The answer in hand is recorded while workloads are.
+        self._lock = threading.RLock()
         self.refresh()
 
     def __len__(self) -> int:
@@ -102,7 +105,7 @@ class Database:
             When the log cannot be read.
         """
         if self.path is not None:
-            with opened(self.path, read_only=self.read_only) as handle:
+            with self._lock, opened(self.path, read_only=self.read_only) as handle:
                 self._read_new(handle)
 
     def append(self, record: Record) -> None:
@@ -118,7 +121,7 @@ class Database:
             return
         if self.read_only:
             raise LogError(f"log '{self.path}' was opened to be read only", value=str(self.path))
-        with opened(self.path, read_only=False) as handle:
+        with self._lock, opened(self.path, read_only=False) as handle:
             append_line(handle, record.to_json())
             self._read_new(handle)
 

@@ -145,7 +145,8 @@ def test_a_measured_model_of_the_users_is_no_estimate(session: Session) -> None:
         model.stats.measured += 2
     assert costing.stats().measured == 2, "what it measured before is not ours"
     here = policy_of(CPU).detect()
-    assert costing.device() == {"name": here.name, "cores": str(here.cores), "threads": "1"}
+    known = {"name": here.name, "cores": str(here.cores), "threads": "1"}
+    assert known.items() <= costing.device().items()
 
 
 def test_an_optimization_with_a_measured_model_reports_measurements(

@@ -1,0 +1,119 @@
+"""The answer in hand: one partitioning that is compiled and known to run, early on.
+
+Whatever happens to the search after that, it is there to be returned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError
+from typing import Self
+
+from collage.cost.deadline import NEVER, Deadline
+from collage.end_to_end import Contender, EndToEndComparison, Evaluation
+from collage.pipeline.budget import Budget
+
+_POLL_SEC = 0.1
+
+
+class AnswerInHand:
+    """Tries out partitionings until one runs; use as a context manager, which ends that.
+
+        Parameters
+        ----------
+        comparison : EndToEndComparison
+            Compiles and checks.
+        budget : Budget
+            Told what that takes.
+
+        Examples
+        --------
+        >>> from tvm.relax import op
+        >>> from collage.candidate_costs import WorkloadCosts
+        >>> from collage.cost import TableCostModel
+        >>> from collage.cost.deadline import NEVER, Deadline
+    from collage.end_to_end import EstimatedComparison, baselines
+        >>> from collage.pipeline import import_model, open_session
+        >>> from collage.testing import graph
+        >>> session = open_session(["llvm", "onednn"])
+        >>> targets = session.targets
+        >>> imported = import_model(graph([(8,)], lambda emit, x: op.exp(x)), targets.device)
+        >>> costs = WorkloadCosts(
+        ...     imported.mod, imported.graph, TableCostModel({("exp 8", "onednn"): 1e-6})
+        ... )
+        >>> comparison = EstimatedComparison(
+        ...     imported.mod, imported.graph, targets, session.context, costs=costs
+        ... )
+        >>> with AnswerInHand(comparison, Budget(10.0)) as hand:
+        ...     hand.find(baselines(imported.graph, targets))
+        ...     hand.answer().contender.name
+        'single:onednn'
+    """
+
+    def __init__(self, comparison: EndToEndComparison, budget: Budget) -> None:
+        self._comparison = comparison
+        self._budget = budget
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="collage-answer")
+        self._found: Future[Evaluation | None] | None = None
+        self._closed = False
+        self._closing = Deadline(lambda: -math.inf if self._closed else math.inf)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed = True
+        self._pool.shutdown(cancel_futures=True)
+
+    def find(self, contenders: Sequence[Contender]) -> None:
+        """Begin to try them out in this order, unless that was begun before.
+
+        Parameters
+        ----------
+        contenders : sequence of Contender
+            The most promising first.
+        """
+        if self._found is None:
+            self._found = self._pool.submit(self._first_that_runs, list(contenders))
+
+    def answer(self) -> Evaluation | None:
+        """The one that runs, waited for; None when none does, or nobody asked for one."""
+        while self._found is not None:
+            # Not for good at once: a second Ctrl-C is to get through.
+            with contextlib.suppress(TimeoutError):
+                return self._found.result(_POLL_SEC)
+        return None
+
+    def _first_that_runs(self, contenders: Sequence[Contender]) -> Evaluation | None:
+        return first_that_runs(self._comparison, contenders, self._budget, self._closing)
+
+
+def first_that_runs(
+    comparison: EndToEndComparison,
+    contenders: Sequence[Contender],
+    budget: Budget,
+    deadline: Deadline = NEVER,
+) -> Evaluation | None:
+    """The first that runs, within the budget or not.
+
+    Parameters
+    ----------
+    comparison : EndToEndComparison
+        Compiles and checks.
+    contenders : sequence of Contender
+        The most promising first.
+    budget : Budget
+        Told what that takes.
+    deadline : Deadline, optional
+        When nobody wants it any longer.
+    """
+    for contender in contenders:
+        if deadline.is_up:
+            break
+        evaluation, seen = comparison.try_out(contender, deadline)
+        if evaluation.cost.is_valid:
+            budget.saw(seen)
+            return evaluation
+    return None

@@ -1,0 +1,156 @@
+"""How the time of one call is shared out: a budget that was asked for, and Ctrl-C.
+
+From its end backwards: what exporting takes, what timing whole models against each other takes,
+what compiling them takes. All the rest is for measuring candidates. How long a whole model takes is
+known as soon as the first one, the answer in hand, was compiled and run; until then it is guessed.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+from collage.cost.deadline import Deadline
+from collage.end_to_end import Seen
+
+_EXPORT_SEC = 0.5
+_EXPORT_SHARE = 0.02
+_COMPILE_SHARE = 0.2
+_CHECK_SHARE = 0.08
+"""Of the whole, as long as no model was compiled or run."""
+
+_PATIENCE = 1.3
+"""A contender may take so many times as long as the first model took."""
+
+_CONTEST_SHARE = 0.35
+"""Of the time that is left once there is an answer in hand: at the most so much is kept for further
+contenders, unless not even one fits into it."""
+
+
+class Budget:
+    """The time of one call, from when this is made on.
+
+    Parameters
+    ----------
+    total_sec : float, optional
+        Without it there is no limit but an interrupt.
+    parallel : int
+        Whole models that are compiled at once.
+    clock : callable
+        The monotonic clock.
+
+    Attributes
+    ----------
+    total_sec : float or None
+        As asked for.
+    interrupted : bool
+        Whether the user wants the best answer so far.
+
+    Examples
+    --------
+    >>> budget = Budget(60.0, clock=lambda: 100.0)
+    >>> budget.is_limited, budget.measuring.end < budget.compiling.end < budget.timing.end < 160.0
+    (True, True)
+    >>> guessed = budget.measuring.end
+    >>> budget.saw(Seen(compile_sec=2.0, check_sec=0.5))
+    >>> budget.measuring.end > guessed, budget.contenders_that_fit(3)
+    (True, 3)
+    >>> budget.interrupt()
+    >>> budget.measuring.end <= 100.0, Budget().is_limited
+    (True, False)
+    """
+
+    def __init__(
+        self,
+        total_sec: float | None = None,
+        *,
+        parallel: int = 2,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.total_sec = total_sec
+        self.interrupted = False
+        self.parallel = parallel
+        self._clock = clock
+        self._begin = clock()
+        self._end = math.inf if total_sec is None else self._begin + total_sec
+        self._interrupted_at = math.inf
+        self._contest_began = math.inf
+        self._seen: Seen | None = None
+        self._left_when_seen = 0.0 if total_sec is None else total_sec
+        self.measuring = Deadline(self._measuring_end)
+        """When no candidate is measured any longer."""
+        self.compiling = Deadline(lambda: self._contest_end() - self._timing_sec(1))
+        """When contenders that are not compiled are given up."""
+        self.timing = Deadline(self._contest_end)
+        """When contenders are no longer timed."""
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is less than all the time in the world."""
+        return self._end < math.inf or self.interrupted
+
+    @property
+    def elapsed_sec(self) -> float:
+        """Since the beginning."""
+        return self._clock() - self._begin
+
+    def interrupt(self) -> None:
+        """The user wants the best answer so far: whatever is under way is to end."""
+        if not self.interrupted:
+            self.interrupted = True
+            self._interrupted_at = self._clock()
+
+    def saw(self, seen: Seen) -> None:
+        """Take note of what the first whole model took."""
+        self._seen = seen
+        self._left_when_seen = self._end - self._clock()
+
+    def begin_contest(self) -> None:
+        """Contenders are compiled and timed from now on; an interrupt ends that, too."""
+        self._contest_began = self._clock()
+
+    def contenders_that_fit(self, count: int) -> int:
+        """How many of so many contenders there is time for now, besides the answer in hand.
+
+        Parameters
+        ----------
+        count : int
+            Of those that are not compiled yet.
+        """
+        if self._end == math.inf:
+            # After an interrupt: what the search has found, and nothing to compare it with.
+            return min(count, 1) if self.interrupted else count
+        left = self._contest_end() - self._clock()
+        fits = [n for n in range(1, count + 1) if self._contest_sec(n) <= left]
+        # One is tried in half the time that one should take: the next may be quicker.
+        hopeful = count > 0 and self._contest_sec(1) <= 2 * left
+        return max([int(hopeful), *fits])
+
+    def _measuring_end(self) -> float:
+        if self._end == math.inf:
+            return self._interrupted_at
+        keep = max(self._contest_sec(1), _CONTEST_SHARE * self._left_when_seen)
+        keep = min(keep, self._contest_sec(3))
+        return min(self._export_begin() - keep, self._interrupted_at)
+
+    def _contest_end(self) -> float:
+        if self._interrupted_at >= self._contest_began:
+            return min(self._export_begin(), self._interrupted_at)
+        return self._export_begin()
+
+    def _export_begin(self) -> float:
+        total = self.total_sec or 0.0
+        return self._end - min(_EXPORT_SEC + _EXPORT_SHARE * total, 0.25 * total)
+
+    def _contest_sec(self, count: int) -> float:
+        """What compiling so many contenders and timing them and the answer in hand takes."""
+        waves = math.ceil(count / self.parallel)
+        return _PATIENCE * waves * self._compile_sec() + self._timing_sec(count)
+
+    def _timing_sec(self, count: int) -> float:
+        each = self._seen.check_sec if self._seen else _CHECK_SHARE * (self.total_sec or 0.0)
+        return _PATIENCE * (count + 1) * each
+
+    def _compile_sec(self) -> float:
+        return self._seen.compile_sec if self._seen else _COMPILE_SHARE * (self.total_sec or 0.0)

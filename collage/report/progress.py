@@ -1,0 +1,64 @@
+"""How far a search came, in a sentence: of one that was cut off, and of whom it served."""
+
+from __future__ import annotations
+
+from collage.report.data import SearchStats
+from collage.report.units import format_sec
+
+
+def how_far(stats: SearchStats) -> str:
+    """What was done of a search that did not come to its end, and what was asked of its time.
+
+    Parameters
+    ----------
+    stats : SearchStats
+        Of the report.
+
+    Returns
+    -------
+    str
+        Empty when there was no budget and no interrupt.
+
+    Examples
+    --------
+    >>> how_far(SearchStats(wall_sec=9.0))
+    ''
+    >>> stats = SearchStats(
+    ...     distinct_workloads=120,
+    ...     unmeasured=40,
+    ...     wall_sec=19.4,
+    ...     budget_sec=20.0,
+    ...     complete=False,
+    ...     contenders=5,
+    ...     contenders_timed=2,
+    ...     sum_sec=0.0251,
+    ...     bound_sec=0.0213,
+    ... )
+    >>> for part in how_far(stats).split("; "):
+    ...     print(part)
+    19.4 s of 20.0 s
+    cut off by its budget: 80 of 120 workloads ... measured, 2 of 5 partitionings ...
+    the parts of the search's answer take 25.1 ms, those of none less than 21.3 ms
+    """
+    if stats.budget_sec is None and not stats.interrupted:
+        return ""
+    asked = [] if stats.budget_sec is None else [_kept(stats.wall_sec, stats.budget_sec)]
+    known = stats.distinct_workloads - stats.unmeasured
+    workloads = f"{known} of {stats.distinct_workloads} workloads that mattered so far are measured"
+    timed = f"{stats.contenders_timed} of {stats.contenders} partitionings timed end to end"
+    if stats.complete:
+        return "; ".join([*asked, "the search came to its end", timed])
+    cut = "interrupted" if stats.interrupted else "cut off by its budget"
+    parts = [*asked, f"{cut}: {workloads}, {timed}"]
+    if stats.sum_sec is not None and stats.bound_sec is not None:
+        parts.append(
+            f"the parts of the search's answer take {format_sec(stats.sum_sec)}, "
+            f"those of none less than {format_sec(stats.bound_sec)}"
+        )
+    return "; ".join(parts)
+
+
+def _kept(wall_sec: float, budget_sec: float) -> str:
+    text = f"{format_sec(wall_sec)} of {format_sec(budget_sec)}"
+    late_sec = wall_sec - budget_sec
+    return f"{text}, {format_sec(late_sec)} too long" if late_sec > 0 else text
