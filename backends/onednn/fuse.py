@@ -16,8 +16,10 @@ from collage.backends.onednn.graph import (
 )
 from collage.backends.onednn.idioms import simplify
 
-_FUSABLE = frozenset({OpKind.CONV, OpKind.MATMUL, OpKind.BINARY, OpKind.ELTWISE})
+_FUSABLE = frozenset({OpKind.CONV, OpKind.DECONV, OpKind.MATMUL, OpKind.BINARY, OpKind.ELTWISE})
 """Nodes whose kernels (or the runtime on their behalf) take post-operators."""
+
+_CONVOLUTIONS = (OpKind.CONV, OpKind.DECONV)
 
 _MAX_POST_OPS = 16
 """oneDNN takes 32; chains this long do not occur."""
@@ -111,14 +113,14 @@ def _kernel_broadcasts(node: Node, shape: tuple[int, ...]) -> bool:
 def _extract_bias(graph: Graph) -> None:
     """A constant added first, one value per channel or column, becomes the kernel's own bias."""
     for node in graph.nodes:
-        if node.kind not in (OpKind.CONV, OpKind.MATMUL) or not node.post_ops:
+        if node.kind not in (*_CONVOLUTIONS, OpKind.MATMUL) or not node.post_ops:
             continue
         first = node.post_ops[0]
         if first.tensor is None or first.tensor.array is None or first.algorithm != Binary.ADD:
             continue
         result = node.output.shape
-        if node.kind is OpKind.CONV:
-            shape: tuple[int, ...] = (1, result[1], 1, 1)
+        if node.kind in _CONVOLUTIONS:
+            shape: tuple[int, ...] = (1, result[1], *(1,) * (len(result) - 2))
             bias: tuple[int, ...] = (result[1],)
         else:
             shape = bias = (1,) * (len(result) - 1) + result[-1:]

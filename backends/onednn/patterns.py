@@ -43,6 +43,12 @@ _CHAINS = (
 """Activations that end a fused chain, in rising priority."""
 
 
+_COMMON = ("tanh", "leakyrelu", "gelu", "silu", "relu")
+"""Those of them that end convolutions of every kind."""
+
+_LAYOUTS = ("NCW", "NCHW", "NCDHW")
+
+
 def pattern_table() -> list[PatternTriple]:
     """All triples; later ones have a higher priority."""
     return [*_movement(), *_elementwise(), *_simple(), *_chains()]
@@ -146,24 +152,30 @@ def _one_side_broadcast(match: Match) -> Verdict:
 
 
 def _simple() -> Iterator[PatternTriple]:
-    for name in ("max_pool2d", "avg_pool2d"):
-        yield _triple(name, operator(f"relax.nn.{name}", 1), _nchw, _within_padding)
-    adaptive = operator("relax.nn.adaptive_avg_pool2d", 1)
-    yield _triple("adaptive_avg_pool2d", adaptive, _nchw, _even_windows)
+    for rank in (1, 2, 3):
+        for name in (f"max_pool{rank}d", f"avg_pool{rank}d"):
+            pool = operator(f"relax.nn.{name}", 1)
+            yield _triple(name, pool, _channels_first, _within_padding)
+        name = f"adaptive_avg_pool{rank}d"
+        adaptive = operator(f"relax.nn.{name}", 1)
+        yield _triple(name, adaptive, _channels_first, _even_windows)
     for name in ("mean", "sum", "max", "min"):
         yield _triple(name, operator(f"relax.{name}", 1))
-    yield _triple("softmax", operator("relax.nn.softmax", 1))
+    for name in ("softmax", "log_softmax"):
+        yield _triple(name, operator(f"relax.nn.{name}", 1))
     layer_norm = operator("relax.nn.layer_norm", 3)
     yield _triple("layer_norm", layer_norm, _last_axes)
     yield _triple("lrn", _lrn_chain())
     yield _triple("channel_shuffle", _shuffle_chain())
 
 
-def _nchw(match: Match) -> Verdict:
+def _channels_first(match: Match) -> Verdict:
     attrs = _call(match).attrs
-    layout = str(getattr(attrs, "data_layout", getattr(attrs, "layout", "NCHW")))
-    if layout != "NCHW" or str(attrs.out_layout) not in ("NCHW", ""):
-        return Verdict.no(f"layout {layout} to {attrs.out_layout}; only NCHW is supported")
+    layout = str(getattr(attrs, "data_layout", getattr(attrs, "layout", "")))
+    if layout not in _LAYOUTS or str(attrs.out_layout) not in (layout, ""):
+        return Verdict.no(
+            f"layout {layout} to {attrs.out_layout}; only {', '.join(_LAYOUTS)} are supported"
+        )
     return Verdict.yes()
 
 
@@ -171,7 +183,7 @@ def _within_padding(match: Match) -> Verdict:
     """oneDNN counts every place of a window that includes padding; with ceil mode some lie beyond
     the padding, and ONNX and TVM do not count those."""
     call = _call(match)
-    average = call.op.name == "relax.nn.avg_pool2d"
+    average = call.op.name.startswith("relax.nn.avg")
     if average and call.attrs.count_include_pad and PoolPadding.of(call).exceeded:
         return Verdict.no("a window reaches beyond the padding that its average includes")
     return Verdict.yes()
@@ -179,7 +191,7 @@ def _within_padding(match: Match) -> Verdict:
 
 def _even_windows(match: Match) -> Verdict:
     given, wanted = tensor_shape(match.annotated["arg0"]), tensor_shape(match.root)
-    if given is None or wanted is None or given[2] % wanted[2] or given[3] % wanted[3]:
+    if given is None or wanted is None or any(g % w for g, w in zip(given, wanted, strict=True)):
         return Verdict.no(f"windows of adaptive pooling {given} to {wanted} are uneven")
     return Verdict.yes()
 
@@ -211,27 +223,43 @@ def _shuffle_chain() -> Chain:
 
 
 def _chains() -> Iterator[PatternTriple]:
-    for name, constants, axis, predicates in (
-        ("matmul", (), -1, [_matmul]),
-        ("nn.conv2d", (1,), -3, [_nchw, _conv2d]),
-    ):
-        bias = bias_per_channel(axis)
-        base = functools.partial(operator, f"relax.{name}", 2, constants)
-        name = name.removeprefix("nn.")
-        yield _triple(name, base(), *predicates)
-        for activation in _CHAINS:
-            yield _triple(f"{name}_{activation}", with_activation(base(), activation), *predicates)
-        biased = [*predicates, bias]
-        yield _triple(f"{name}_add", with_residual(base()), *predicates, residual_same_shape)
-        yield _triple(f"{name}_bias", with_bias(base()), *biased)
-        for activation in _CHAINS:
-            chain = with_activation(with_bias(base()), activation)
-            yield _triple(f"{name}_bias_{activation}", chain, *biased)
-        added = [*biased, residual_same_shape]
-        yield _triple(f"{name}_bias_add", with_residual(with_bias(base())), *added)
-        for activation in ("clip", "relu"):
-            chain = with_activation(with_residual(with_bias(base())), activation)
-            yield _triple(f"{name}_bias_add_{activation}", chain, *added)
+    yield from _all_chains("matmul", "relax.matmul", (), -1, _matmul)
+    for rank in (1, 2, 3):
+        for suffix, check in (("", _convolution), ("_transpose", _transposed)):
+            name, checks = f"conv{rank}d{suffix}", (_channels_first, check)
+            if name == "conv2d":
+                yield from _all_chains(name, f"relax.nn.{name}", (1,), -3, *checks)
+                continue
+            # The others are rarer; what stands behind their chains joins them in a region.
+            base = functools.partial(operator, f"relax.nn.{name}", 2, (1,))
+            bias = bias_per_channel(-rank - 1)
+            yield _triple(name, base(), *checks)
+            yield _triple(f"{name}_bias", with_bias(base()), *checks, bias)
+            for activation in _COMMON:
+                yield _triple(f"{name}_{activation}", with_activation(base(), activation), *checks)
+                chain = with_activation(with_bias(base()), activation)
+                yield _triple(f"{name}_bias_{activation}", chain, *checks, bias)
+
+
+def _all_chains(
+    name: str, operation: str, constants: tuple[int, ...], axis: int, *predicates: Predicate
+) -> Iterator[PatternTriple]:
+    bias = bias_per_channel(axis)
+    base = functools.partial(operator, operation, 2, constants)
+    yield _triple(name, base(), *predicates)
+    for activation in _CHAINS:
+        yield _triple(f"{name}_{activation}", with_activation(base(), activation), *predicates)
+    biased = [*predicates, bias]
+    yield _triple(f"{name}_add", with_residual(base()), *predicates, residual_same_shape)
+    yield _triple(f"{name}_bias", with_bias(base()), *biased)
+    for activation in _CHAINS:
+        chain = with_activation(with_bias(base()), activation)
+        yield _triple(f"{name}_bias_{activation}", chain, *biased)
+    added = [*biased, residual_same_shape]
+    yield _triple(f"{name}_bias_add", with_residual(with_bias(base())), *added)
+    for activation in ("clip", "relu"):
+        chain = with_activation(with_residual(with_bias(base())), activation)
+        yield _triple(f"{name}_bias_add_{activation}", chain, *added)
 
 
 def _matmul(match: Match) -> Verdict:
@@ -242,10 +270,18 @@ def _matmul(match: Match) -> Verdict:
     return Verdict.yes()
 
 
-def _conv2d(match: Match) -> Verdict:
+def _convolution(match: Match) -> Verdict:
+    return _weights_and_padding(match, ("OIW", "OIHW", "OIDHW"))
+
+
+def _transposed(match: Match) -> Verdict:
+    return _weights_and_padding(match, ("IOW", "IOHW", "IODHW"))
+
+
+def _weights_and_padding(match: Match, layouts: tuple[str, ...]) -> Verdict:
     attrs = _call(match).attrs
-    if str(attrs.kernel_layout) != "OIHW":
-        return Verdict.no(f"weights are laid out {attrs.kernel_layout}, not OIHW")
+    if str(attrs.kernel_layout) not in layouts:
+        return Verdict.no(f"weights are laid out {attrs.kernel_layout}, not {' or '.join(layouts)}")
     if any(int(width) < 0 for width in attrs.padding):
         return Verdict.no(f"negative padding {list(attrs.padding)}")
     return Verdict.yes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from tvm import relax
@@ -12,8 +13,8 @@ from collage.backends.onednn.partition import Importer, handles
 from collage.backends.relax.pooling import PoolPadding
 
 
-@handles("nn.conv2d")
-def _conv2d(imp: Importer, call: relax.Call) -> Tensor:
+@handles("nn.conv1d", "nn.conv2d", "nn.conv3d")
+def _convolution(imp: Importer, call: relax.Call) -> Tensor:
     x, weights = imp.tensor(call.args[0]), imp.tensor(call.args[1])
     attrs = call.attrs
     groups = int(attrs.groups)
@@ -27,6 +28,32 @@ def _conv2d(imp: Importer, call: relax.Call) -> Tensor:
     return imp.graph.add(OpKind.CONV, [x, weights], imp.shape(call), ints)
 
 
+@handles("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")
+def _transposed_convolution(imp: Importer, call: relax.Call) -> Tensor:
+    x, weights = imp.tensor(call.args[0]), imp.tensor(call.args[1])
+    if weights.array is None:
+        raise imp.error(f"the weights of {call.op.name} are no constant")
+    attrs, shape = call.attrs, imp.shape(call)
+    groups, rank = int(attrs.groups), len(shape) - 2
+    channels, *rest = weights.shape
+    grouped = weights.array.reshape(groups, channels // groups, *rest).swapaxes(1, 2)
+    weights = Tensor.constant(grouped if groups > 1 else grouped[0])
+    strides = [int(v) for v in attrs.strides]
+    dilations = [int(v) - 1 for v in attrs.dilation]
+    before = [int(v) for v in attrs.padding][:rank]
+    # What the result lacks of the whole; padding of the output makes that less.
+    whole = [
+        (extent - 1) * stride + (kernel - 1) * (dilation + 1) + 1
+        for extent, stride, kernel, dilation in zip(
+            x.shape[2:], strides, rest[1:], dilations, strict=True
+        )
+    ]
+    after = [w - b - e for w, b, e in zip(whole, before, shape[2:], strict=True)]
+    return imp.graph.add(
+        OpKind.DECONV, [x, weights], shape, [*strides, *dilations, *before, *after]
+    )
+
+
 @handles("matmul")
 def _matmul(imp: Importer, call: relax.Call) -> Tensor:
     a, b = imp.tensor(call.args[0]), imp.tensor(call.args[1])
@@ -38,10 +65,10 @@ def _matmul(imp: Importer, call: relax.Call) -> Tensor:
     return imp.graph.add(OpKind.MATMUL, [a, b], shape, range(len(shape)))
 
 
-@handles("nn.max_pool2d", "nn.avg_pool2d")
-def _pool2d(imp: Importer, call: relax.Call) -> Tensor:
+@handles(*(f"nn.{kind}_pool{rank}d" for kind in ("max", "avg") for rank in (1, 2, 3)))
+def _pool(imp: Importer, call: relax.Call) -> Tensor:
     x, attrs = imp.tensor(call.args[0]), call.attrs
-    if call.op.name == "relax.nn.max_pool2d":
+    if call.op.name.startswith("relax.nn.max"):
         algorithm = Pool.MAX
     elif attrs.count_include_pad:
         algorithm = Pool.AVERAGE_WITH_PADDING
@@ -57,20 +84,20 @@ def _pool2d(imp: Importer, call: relax.Call) -> Tensor:
     return imp.graph.add(OpKind.POOL, [x], shape, ints)
 
 
-def _global_average(imp: Importer, x: Tensor, window: tuple[int, int]) -> Tensor:
-    """Mean over windows that tile the picture."""
-    batch, channels, height, width = x.shape
-    shape = (batch, channels, height // window[0], width // window[1])
-    ints = [Pool.AVERAGE, *window, *window, 0, 0, 0, 0, 0, 0]
-    return imp.graph.add(OpKind.POOL, [x], shape, ints)
+def _tiled_average(imp: Importer, x: Tensor, window: Sequence[int]) -> Tensor:
+    """Mean over windows that tile the image."""
+    sizes = (extent // size for extent, size in zip(x.shape[2:], window, strict=True))
+    ints = [Pool.AVERAGE, *window, *window, *[0] * (3 * len(window))]
+    return imp.graph.add(OpKind.POOL, [x], (*x.shape[:2], *sizes), ints)
 
 
-@handles("nn.adaptive_avg_pool2d")
-def _adaptive_avg_pool2d(imp: Importer, call: relax.Call) -> Tensor:
+@handles("nn.adaptive_avg_pool1d", "nn.adaptive_avg_pool2d", "nn.adaptive_avg_pool3d")
+def _adaptive_avg_pool(imp: Importer, call: relax.Call) -> Tensor:
     x, shape = imp.tensor(call.args[0]), imp.shape(call)
-    if x.shape[2] % shape[2] or x.shape[3] % shape[3]:
+    pairs = list(zip(x.shape[2:], shape[2:], strict=True))
+    if any(given % wanted for given, wanted in pairs):
         raise imp.error(f"adaptive pooling of {x.shape[2:]} to {shape[2:]} has uneven windows")
-    return _global_average(imp, x, (x.shape[2] // shape[2], x.shape[3] // shape[3]))
+    return _tiled_average(imp, x, [given // wanted for given, wanted in pairs])
 
 
 @handles("mean", "sum", "max", "min")
@@ -80,17 +107,18 @@ def _reduction(imp: Importer, call: relax.Call) -> Tensor:
     axes = range(rank) if call.attrs.axis is None else [int(a) % rank for a in call.attrs.axis]
     kept = tuple(1 if i in axes else extent for i, extent in enumerate(x.shape))
     name = str(call.op.name).removeprefix("relax.")
-    if name == "mean" and rank == 4 and sorted(axes) == [2, 3]:
-        result = _global_average(imp, x, (x.shape[2], x.shape[3]))
+    if name == "mean" and 3 < rank < 6 and sorted(axes) == list(range(2, rank)):
+        result = _tiled_average(imp, x, x.shape[2:])
     else:
         result = imp.graph.add(OpKind.REDUCTION, [x], kept, [Reduction[name.upper()]])
     return imp.graph.reshape(result, imp.shape(call))
 
 
-@handles("nn.softmax")
+@handles("nn.softmax", "nn.log_softmax")
 def _softmax(imp: Importer, call: relax.Call) -> Tensor:
     x = imp.tensor(call.args[0])
-    return imp.graph.add(OpKind.SOFTMAX, [x], x.shape, [int(call.attrs.axis) % len(x.shape)])
+    ints = [int(call.attrs.axis) % len(x.shape), call.op.name == "relax.nn.log_softmax"]
+    return imp.graph.add(OpKind.SOFTMAX, [x], x.shape, ints)
 
 
 @handles("nn.layer_norm")

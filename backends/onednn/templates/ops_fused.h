@@ -1,6 +1,8 @@
 // Convolution and matmul with their fused chains.
 #pragma once
 
+#include <type_traits>
+
 #include "region.h"
 
 namespace collage_onednn {
@@ -99,12 +101,22 @@ inline void Region::apply_rest(const Op& op, size_t fused, int value) {
   }
 }
 
+// The `count` integers of an operator that begin at the `part`-th such group behind `skip` others.
+inline dims ints_of(const Op& op, size_t count, size_t part, size_t skip = 0) {
+  auto begin = op.ints.begin() + static_cast<std::ptrdiff_t>(skip + part * count);
+  return dims(begin, begin + static_cast<std::ptrdiff_t>(count));
+}
+
+// A convolution or its transpose, of images with one to three spatial axes.
 // inputs: x, weights (grouped ones have a leading group dimension), [bias];
-// ints: strides, dilations (oneDNN's, from 0), padding before, padding after (two each)
-inline void Region::conv(const Op& op, size_t at) {
-  using PD = dnnl::convolution_forward::primitive_desc;
-  auto pair = [&](size_t i) { return dims{op.ints[i], op.ints[i + 1]}; };
-  const dims strides = pair(0), dilations = pair(2), before = pair(4), after = pair(6);
+// ints: strides, dilations (oneDNN's, from 0), padding before, padding after (each per axis)
+template <class Primitive>
+inline void Region::conv(const Op& op, size_t at, dnnl::algorithm algorithm) {
+  using PD = typename Primitive::primitive_desc;
+  constexpr bool transposed = std::is_same_v<Primitive, dnnl::deconvolution_forward>;
+  const size_t rank = tensor_dims(op.outputs[0]).size(), axes = rank - 2;
+  const dims strides = ints_of(op, axes, 0), dilations = ints_of(op, axes, 1);
+  const dims before = ints_of(op, axes, 2), after = ints_of(op, axes, 3);
   const int x = op.inputs[0], w = op.inputs[1];
   const bool biased = op.inputs.size() > 2;
   const dims& out = tensor_dims(op.outputs[0]);
@@ -112,7 +124,6 @@ inline void Region::conv(const Op& op, size_t at) {
   const desc bd = biased ? row_major(tensor_dims(op.inputs[2])) : desc();
   auto make = [&](const desc& src, const desc& dst, const dnnl::primitive_attr& attr) {
     auto kind = dnnl::prop_kind::forward_inference;
-    auto algorithm = dnnl::algorithm::convolution_direct;
     return biased ? PD(engine_, kind, algorithm, src, wd, bd, dst, strides, dilations, before,
                        after, attr, true)
                   : PD(engine_, kind, algorithm, src, wd, dst, strides, dilations, before, after,
@@ -121,12 +132,14 @@ inline void Region::conv(const Op& op, size_t at) {
   auto good = [](const PD& pd) {
     if (!pd.get(true)) return false;
     std::string name = pd.impl_info_str();
-    return name.rfind("ref", 0) != 0 && name.find("gemm:") == std::string::npos;
+    // Transposes have kernels of their own, or are the gradient of a convolution, which is slower.
+    if (transposed) return name.rfind("brg", 0) == 0;
+    return !is_reference(name.c_str()) && name.find("gemm:") == std::string::npos;
   };
   // The layout the input has, unless the kernel would be a bad one in it: then whatever is best.
   auto choose = [&](const dnnl::primitive_attr& attr) {
     if (plan_.layout == Layout::blocked || plan_.layout == Layout::nhwc) {
-      tag t = plan_.layout == Layout::nhwc ? tag::nhwc : tag::nChw16c;
+      tag t = plan_.layout == Layout::nhwc ? channels_last(rank) : blocks_of_16(rank);
       PD forced = make(with_tag(tensor_dims(x), t), with_tag(out, t), attr);
       if (good(forced)) return forced;
     } else if (plan_.layout == Layout::plain) {
@@ -142,15 +155,20 @@ inline void Region::conv(const Op& op, size_t at) {
     }
     if (!good(best)) {
       // Grouped ones of odd width: oneDNN offers a product per group before its NHWC kernel.
-      PD nhwc = make(with_tag(tensor_dims(x), tag::nhwc), with_tag(out, tag::nhwc), attr);
-      if (good(nhwc)) return nhwc;
+      tag t = channels_last(rank);
+      PD last = make(with_tag(tensor_dims(x), t), with_tag(out, t), attr);
+      if (good(last)) return last;
     }
     return best;
+  };
+  // The gradient's kernels leave post-operators to a loop over single elements.
+  auto usable = [&](const PD& pd) {
+    return pd.get(true) && (transposed ? good(pd) : !is_reference(pd.impl_info_str()));
   };
   size_t fused = op.post_ops.size();
   int sum_at = find_sum(op, fused);
   PD pd = choose(attributes(op, fused, sum_at, true, nullptr));
-  while (fused > 0 && (!pd.get(true) || is_reference(pd.impl_info_str()))) {
+  while (fused > 0 && !usable(pd)) {
     --fused;
     sum_at = find_sum(op, fused);
     pd = choose(attributes(op, fused, sum_at, true, nullptr));
@@ -166,7 +184,7 @@ inline void Region::conv(const Op& op, size_t at) {
     } else {
       sum_at = -1;
       PD other = make(pd.src_desc(), pd.dst_desc(), attributes(op, fused, -1, true, nullptr));
-      if (!other.get(true) || is_reference(other.impl_info_str())) {
+      if (!usable(other)) {
         // The kernel cannot read a second tensor: sum onto a copy of it.
         dst = storage_.fresh(pd.dst_desc());
         copy(residual, dst);
@@ -187,7 +205,7 @@ inline void Region::conv(const Op& op, size_t at) {
       arguments.emplace_back(DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(i)) | DNNL_ARG_SRC_1,
                              in_layout(p.tensor, pd.dst_desc()));
   }
-  emit(pd, dnnl::convolution_forward(pd), arguments);
+  emit(pd, Primitive(pd), arguments);
   apply_rest(op, fused, dst);
   bind(op.outputs[0], dst);
 }

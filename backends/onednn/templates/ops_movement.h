@@ -161,7 +161,10 @@ inline void Region::shuffle(const Op& op) {
 
 inline void Region::build(const Op& op, size_t at) {
   switch (op.kind) {
-    case OpKind::conv: return conv(op, at);
+    case OpKind::conv:
+      return conv<dnnl::convolution_forward>(op, at, dnnl::algorithm::convolution_direct);
+    case OpKind::deconv:
+      return conv<dnnl::deconvolution_forward>(op, at, dnnl::algorithm::deconvolution_direct);
     case OpKind::matmul: return matmul(op, at);
     case OpKind::pool: return pool(op);
     case OpKind::softmax: return softmax(op);
@@ -176,7 +179,6 @@ inline void Region::build(const Op& op, size_t at) {
     case OpKind::concat: return concat(op);
     case OpKind::shuffle: return shuffle(op);
     case OpKind::pad: return pad(op);
-    case OpKind::deconv: break;
   }
   throw std::runtime_error("unknown operator in the plan");
 }

@@ -11,22 +11,24 @@ inline dnnl::primitive_attr user_scratchpad() {
   return attr;
 }
 
-// ints: algorithm (max, average with padding, without), kernel, strides, dilations, before, after
+// ints: algorithm (max, average with padding, without); per spatial axis kernel, strides, dilations,
+// before, after
 inline void Region::pool(const Op& op) {
   using PD = dnnl::pooling_forward::primitive_desc;
   static const dnnl::algorithm algorithms[] = {dnnl::algorithm::pooling_max,
                                                dnnl::algorithm::pooling_avg_include_padding,
                                                dnnl::algorithm::pooling_avg_exclude_padding};
-  auto pair = [&](size_t i) { return dims{op.ints[i], op.ints[i + 1]}; };
+  const size_t rank = tensor_dims(op.outputs[0]).size();
+  auto part = [&](size_t i) { return ints_of(op, rank - 2, i, 1); };
   auto make = [&](const desc& src) {
     return PD(engine_, dnnl::prop_kind::forward_inference, algorithms[op.ints[0]], src,
-              any_layout(tensor_dims(op.outputs[0])), pair(3), pair(1), pair(5), pair(7), pair(9),
+              any_layout(tensor_dims(op.outputs[0])), part(1), part(0), part(2), part(3), part(4),
               user_scratchpad(), true);
   };
   int src = dense(op.inputs[0]);
   PD pd = make(storage_.md(src));
   if (!pd.get(true) || is_reference(pd.impl_info_str())) {
-    PD blocked = make(with_tag(tensor_dims(op.inputs[0]), tag::nChw16c));
+    PD blocked = make(with_tag(tensor_dims(op.inputs[0]), blocks_of_16(rank)));
     if (blocked.get(true) && !is_reference(blocked.impl_info_str())) pd = blocked;
   }
   if (!pd.get(true)) throw std::runtime_error("oneDNN has no such pooling");
@@ -36,12 +38,14 @@ inline void Region::pool(const Op& op) {
   bind(op.outputs[0], dst);
 }
 
-// ints: axis
+// ints: axis, whether its logarithm is wanted
 inline void Region::softmax(const Op& op) {
   int src = dense(op.inputs[0]);
   int dst = storage_.fresh(storage_.md(src));
+  auto algorithm =
+      op.ints[1] ? dnnl::algorithm::softmax_log : dnnl::algorithm::softmax_accurate;
   dnnl::softmax_forward::primitive_desc pd(
-      engine_, dnnl::prop_kind::forward_inference, dnnl::algorithm::softmax_accurate,
+      engine_, dnnl::prop_kind::forward_inference, algorithm,
       storage_.md(src), storage_.md(dst), static_cast<int>(op.ints[0]), user_scratchpad());
   emit(pd, dnnl::softmax_forward(pd), {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
   bind(op.outputs[0], dst);

@@ -24,12 +24,23 @@ inline desc row_major(const dims& d) {
 inline desc with_tag(const dims& d, tag t) { return desc(d, memory::data_type::f32, t); }
 inline desc any_layout(const dims& d) { return with_tag(d, tag::any); }
 
-// Layouts that values between operators may have: those kernels choose for pictures, else row-major.
+// Layouts of images by their number of dimensions, 3 to 5: for 1, 2 and 3 spatial axes.
+inline tag channels_last(size_t rank) {
+  return rank == 3 ? tag::nwc : rank == 4 ? tag::nhwc : tag::ndhwc;
+}
+inline tag blocks_of_16(size_t rank) {
+  return rank == 3 ? tag::nCw16c : rank == 4 ? tag::nChw16c : tag::nCdhw16c;
+}
+inline tag blocks_of_8(size_t rank) {
+  return rank == 3 ? tag::nCw8c : rank == 4 ? tag::nChw8c : tag::nCdhw8c;
+}
+
+// Layouts that values between operators may have: those kernels choose for images, else row-major.
 inline std::vector<desc> layouts_of(const dims& d) {
-  if (d.size() == 4)
-    return {with_tag(d, tag::nChw16c), with_tag(d, tag::nChw8c), with_tag(d, tag::nhwc),
-            row_major(d)};
-  return {row_major(d)};
+  const size_t rank = d.size();
+  if (rank < 3 || rank > 5) return {row_major(d)};
+  return {with_tag(d, blocks_of_16(rank)), with_tag(d, blocks_of_8(rank)),
+          with_tag(d, channels_last(rank)), row_major(d)};
 }
 
 // The layout of `md`, a tensor of extents `from`, for a tensor of other extents; row-major where it
@@ -93,7 +104,8 @@ class Region {
   int find_sum(const Op& op, size_t fused) const;
   bool read_twice(const Op& op, int sum_at);
   void apply_rest(const Op& op, size_t fused, int value);
-  void conv(const Op& op, size_t at);
+  template <class Primitive>
+  void conv(const Op& op, size_t at, dnnl::algorithm algorithm);
   void matmul(const Op& op, size_t at);
   // ops_simple.h
   void pool(const Op& op);
@@ -127,7 +139,8 @@ class Region {
 };
 
 inline bool is_reference(const char* implementation) {
-  return std::string(implementation).rfind("ref", 0) == 0;
+  const std::string name = implementation;
+  return name.rfind("ref", 0) == 0 || name.find("+ref") != std::string::npos;
 }
 
 // The tensor in a given layout: as it is, a copy made before, or a new copy.

@@ -85,15 +85,21 @@ def chain(base: str, suffix: str) -> tvm.IRModule:
     steps = suffix.split("_") if suffix else []
     if steps[-2:] == ["gelu", "tanh"]:
         steps[-2:] = ["gelu_tanh"]
-    if base == "conv2d":
-        x, out, bias = (1, 5, 9, 8), (1, 7, 9, 8), (1, 7, 1, 1)
+    rank = int(base[4]) if base.startswith("conv") else 0
+    if rank:
+        image = (9, 8, 5)[:rank]
+        x, out, bias = (1, 5, *image), (1, 7, *image), (1, 7, *(1,) * rank)
     else:
         # Weights of some pages, so that a second copy of them would show in a library's size.
         x, out, bias = (2, 6, 64), (2, 6, 97), (97,)
 
     def body(emit: Emit, *inputs: relax.Expr) -> relax.Expr:
-        if base == "conv2d":
-            y = op.nn.conv2d(inputs[0], constant(7, 5, 3, 3, scale=0.2), padding=(1, 1))
+        if base.endswith("transpose"):
+            weights = constant(5, 7, *(4,) * rank, scale=0.2)
+            y = getattr(op.nn, base)(inputs[0], weights, strides=(2,) * rank, padding=(1,) * rank)
+        elif rank:
+            weights = constant(7, 5, *(3,) * rank, scale=0.2)
+            y = getattr(op.nn, base)(inputs[0], weights, padding=(1,) * rank)
         else:
             y = op.matmul(inputs[0], constant(64, 97, scale=0.125))
         for step in steps:
@@ -110,6 +116,10 @@ def chain(base: str, suffix: str) -> tvm.IRModule:
 
 
 PICTURE = (2, 6, 9, 8)
+LINE = (2, 6, 12)
+VOLUME = (2, 6, 4, 9, 8)
+
+CONVOLUTIONS = [f"conv{rank}d{suffix}" for suffix in ("_transpose", "") for rank in (1, 2, 3)]
 
 SIMPLE: dict[str, tuple[tuple[int, ...], Step]] = {
     "reshape": (PICTURE, lambda emit, x: op.reshape(x, (2, 54, 8))),
@@ -140,11 +150,24 @@ SIMPLE: dict[str, tuple[tuple[int, ...], Step]] = {
         lambda emit, x: op.nn.avg_pool2d(x, (3, 3), (2, 2), (1, 1), ceil_mode=True),
     ),
     "adaptive_avg_pool2d": (PICTURE, lambda emit, x: op.nn.adaptive_avg_pool2d(x, (3, 4))),
+    "max_pool1d": (LINE, lambda emit, x: op.nn.max_pool1d(x, 3, 2, (1, 0))),
+    "avg_pool1d": (LINE, lambda emit, x: op.nn.avg_pool1d(x, 4, 4)),
+    "adaptive_avg_pool1d": (LINE, lambda emit, x: op.nn.adaptive_avg_pool1d(x, 3)),
+    "max_pool3d": (
+        VOLUME,
+        lambda emit, x: op.nn.max_pool3d(x, (2, 3, 2), (1, 2, 2), (1, 1, 0, 0, 1, 1)),
+    ),
+    "avg_pool3d": (
+        VOLUME,
+        lambda emit, x: op.nn.avg_pool3d(x, (2, 3, 3), (2, 2, 2), (0, 1, 0, 0, 0, 1)),
+    ),
+    "adaptive_avg_pool3d": (VOLUME, lambda emit, x: op.nn.adaptive_avg_pool3d(x, (2, 3, 1))),
     "mean": (PICTURE, lambda emit, x: op.mean(x, [2, 3], keepdims=True)),
     "sum": (PICTURE, lambda emit, x: op.sum(x, [1])),
     "max": (PICTURE, lambda emit, x: op.max(x, [3], keepdims=True)),
     "min": (PICTURE, lambda emit, x: op.min(x, [0, 2])),
     "softmax": (PICTURE, lambda emit, x: op.nn.softmax(x, axis=1)),
+    "log_softmax": (PICTURE, lambda emit, x: op.nn.log_softmax(x, axis=-1)),
     "layer_norm": (
         PICTURE,
         lambda emit, x: op.nn.layer_norm(x, constant(9, 8), constant(9, 8), axes=[-2, -1]),
@@ -159,7 +182,7 @@ SIMPLE: dict[str, tuple[tuple[int, ...], Step]] = {
 def case(pattern: str) -> PatternCase:
     """The graph for a pattern of the table."""
     name = pattern.removeprefix("onednn.")
-    for base in ("conv2d", "matmul"):
+    for base in (*CONVOLUTIONS, "matmul"):
         if name == base or name.startswith(f"{base}_"):
             return PatternCase(pattern, chain(base, name[len(base) + 1 :]))
     if name in BINARY:

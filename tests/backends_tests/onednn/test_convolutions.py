@@ -1,0 +1,118 @@
+"""Convolutions and their transposes of every rank, drawn at random, alone and in a network."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+from tvm.relax import op
+
+from collage.cost.reference import DEFAULT_RTOL, evaluate, largest_error
+from collage.testing.graphs import Emit, constant, graph
+from tests.backends_tests.onednn.regions import Regions
+
+SEED = int(np.random.SeedSequence().entropy) % 2**32
+"""New at every run; a failure shows it."""
+
+_DRAWS = 4
+
+
+def drawn(rng: np.random.Generator, rank: int, *, transposed: bool) -> tvm.IRModule:
+    """One convolution with everything about it drawn, a bias, and what may stand behind it."""
+
+    def some(low: int, high: int) -> list[int]:
+        return [int(v) for v in rng.integers(low, high + 1, rank)]
+
+    groups = int(rng.choice([1, 1, 2, 4]))
+    depthwise = groups == 4 and rng.random() < 0.5
+    channels = groups * (1 if depthwise else int(rng.integers(1, 9)))
+    filters = groups * (1 if depthwise else int(rng.integers(1, 9)))
+    kernel, strides, dilation = some(1, 4), some(1, 3), some(1, 2)
+    reach = [(k - 1) * d for k, d in zip(kernel, dilation, strict=True)]
+    padding = [int(rng.integers(0, r + 1)) // 2 for r in (*reach, *reach)]
+    attrs = {"strides": strides, "dilation": dilation, "padding": padding, "groups": groups}
+    image = [int(rng.integers(1, 8)) + (0 if transposed else r) for r in reach]
+    image = [n + 2 for n in image]
+    scale = math.prod([channels // groups, *kernel]) ** -0.5
+    if transposed:
+        # Less than the stride, or than the dilation.
+        attrs["output_padding"] = [int(rng.integers(0, s)) for s in strides]
+        weights = constant(channels, filters // groups, *kernel, scale=scale, rng=rng)
+    else:
+        weights = constant(filters, channels // groups, *kernel, scale=scale, rng=rng)
+    function = getattr(op.nn, f"conv{rank}d" + ("_transpose" if transposed else ""))
+    behind = int(rng.integers(0, 4))
+
+    def body(emit: Emit, x: relax.Expr) -> relax.Expr:
+        y = function(x, weights, **attrs)
+        if behind > 0:
+            bias = constant(1, filters, *(1,) * rank, rng=rng)
+            y = op.add(emit(y), bias)
+        if behind > 1:
+            y = op.nn.leakyrelu(emit(y), 0.2) if behind == 2 else op.tanh(emit(y))
+        return y
+
+    return graph([(int(rng.integers(1, 3)), channels, *image)], body)
+
+
+def upsampling(rank: int) -> tvm.IRModule:
+    """As in a U-Net: down, up, joined with what was there, pooled, and a head."""
+
+    def body(emit: Emit, x: relax.Expr) -> relax.Expr:
+        conv, up = getattr(op.nn, f"conv{rank}d"), getattr(op.nn, f"conv{rank}d_transpose")
+        pool = getattr(op.nn, f"max_pool{rank}d")
+        kernel, ones = (3,) * rank, (1,) * rank
+
+        def block(y: relax.Expr, into: int, out: int) -> relax.Expr:
+            weights = constant(out, into, *kernel, scale=(into * 3**rank) ** -0.5)
+            y = emit(conv(y, weights, padding=ones * 2))
+            return emit(op.nn.relu(emit(op.add(y, constant(1, out, *ones)))))
+
+        here = block(x, 3, 16)
+        deep = block(emit(pool(here, (2,) * rank, (2,) * rank)), 16, 32)
+        weights = constant(32, 16, *(2,) * rank, scale=0.2)
+        back = emit(up(deep, weights, strides=(2,) * rank))
+        back = emit(op.nn.relu(emit(op.add(back, constant(1, 16, *ones)))))
+        y = block(emit(op.concat([back, here], axis=1)), 32, 16)
+        return emit(op.tanh(emit(op.add(y, here))))
+
+    return graph([(1, 3, 8, 12, 4)[: rank + 2]], body)
+
+
+def modules() -> dict[str, tvm.IRModule]:
+    rng = np.random.default_rng(SEED)
+    kinds = itertools.product((1, 2, 3), (False, True), range(_DRAWS))
+    made = {
+        f"{'transposed' if transposed else 'plain'}{rank}d{number}": drawn(
+            rng, rank, transposed=transposed
+        )
+        for rank, transposed, number in kinds
+    }
+    return {**made, **{f"upsampling{rank}d": upsampling(rank) for rank in (1, 2, 3)}}
+
+
+@pytest.fixture(scope="module", params=["auto", "nhwc", "blocked", "plain"])
+def layout(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_they_agree_with_the_reference(
+    layout: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    graphs = modules()
+    compiled = Regions(
+        graphs, tmp_path_factory.mktemp(f"convolutions_{layout}"), {"layout": layout}
+    )
+    rng = np.random.default_rng(SEED + 1)
+    for name, mod in graphs.items():
+        for _ in range(2):  # the second call finds everything built
+            shape = [int(extent) for extent in mod["main"].params[0].ty.shape]
+            inputs = [rng.standard_normal(shape).astype(np.float32)]
+            (expected,) = evaluate(mod, inputs)
+            (actual,) = compiled.run(name, inputs)
+            error = largest_error(actual, expected)
+            assert error < DEFAULT_RTOL, f"{name} of seed {SEED}: {error}\n{mod.script()}"
