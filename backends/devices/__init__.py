@@ -5,7 +5,7 @@ question to a :class:`DeviceKind`; nothing else asks whether a target is a CPU's
 candidates are measured on a kind of device is :mod:`collage.cost.device`, in the same manner.
 
 A third kind is one new file here, one in ``cost/device``, their lines in the two tables
-(``DEVICE_KINDS`` and ``POLICIES``), and a folder of schedules beside ``tvm/cpu`` and ``tvm/cuda``.
+(``DEVICE_KINDS`` and ``POLICIES``), and how TVM lowers for it, a line of ``tvm/backend.py``.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ measurement's key: everything that differs between kinds of devices when somethi
 question to a :class:`DevicePolicy`; nothing else in ``cost`` asks what kind a device is. How a
 worker process uses a device is the session class that the policy names.
 
-A third kind is one new file here, its line in ``POLICIES``, and its session class in
-``cost/worker``; for compiling, see :mod:`collage.backends.devices`.
+A third kind is one new file here, its line in ``POLICIES``, and, unless it shares the processor's,
+its session class in ``cost/worker``; for compiling, see :mod:`collage.backends.devices`.
 """
 
 from __future__ import annotations
