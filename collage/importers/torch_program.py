@@ -91,6 +91,8 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
 
     try:
         mod = translate(program)
+    except ModelError:
+        raise
     except Exception as err:  # the translator asserts, and raises errors of several kinds
         raise ModelError(
             f"the program cannot be imported: {telling_line(err)}", value=name

@@ -1,48 +1,114 @@
-"""TVM's translation of exported programs, without what it loses: half precision and attention.
+"""TVM's translation of exported programs, without what it loses, lacks or gets wrong.
 
 TVM's translator asks for float32 results of every product and convolution, so that a program in
-half precision does not even type-check, and it takes attention apart into a dozen operators of
-which no backend could make its attention kernel again.
+half precision does not even type-check; it takes attention apart into a dozen operators of which no
+backend could make its attention kernel again; it knows little of how PyTorch promotes element
+types, and stops at the first operator that it cannot convert. Here every node's result is held
+against the shape and the element type that PyTorch says it has, and all nodes that fail are named
+at once.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 import tvm
 from torch import fx
+from torch._decomp import decomposition_table
 from tvm import relax
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
-from collage.backends.relax.static_shape import static_shape
+from collage.backends.contract.errors import ModelError, last_line
+from collage.importers.torch_arguments import dtype_of, shape_of
+from collage.importers.torch_converters import CONVERTERS, RefusedError
+from collage.importers.torch_products import PRODUCTS
+from collage.importers.torch_resize import keep_whole
 from collage.rewrite import with_attrs
 
-_ATTENTION = "scaled_dot_product_attention.default"
 _HALF = ("float16", "bfloat16")
+_ROUNDS = 4
+"""Taking operators apart may bring others to light; one round is all that most programs need."""
 
+_SUMS = frozenset(["sum.default", "sum.dim_IntList", "cumsum.default", "cumprod.default",
+                   "prod.default", "prod.dim_int", "mean.dim", "mean.default"])  # fmt: skip
+"""Their operands are converted to the result's type before anything is added."""
 
-def translate(program: torch.export.ExportedProgram) -> tvm.IRModule:
-    """A Relax module of an exported program, weights bound as constants."""
-    table = torch.export.default_decompositions()
-    for whole in (
+_NEVER_APART = frozenset(
+    [
         torch.ops.aten.scaled_dot_product_attention.default,
         # Taken apart it would be a product of two axes between two reshapes.
         torch.ops.aten.linear.default,
-    ):
+    ]
+)
+_NODES_NAMED = 3
+
+
+def translate(program: torch.export.ExportedProgram) -> tvm.IRModule:
+    """A Relax module of an exported program, weights bound as constants.
+
+    Raises
+    ------
+    ModelError
+        Names every operator that cannot be imported, with the reason.
+    """
+    importer = _Importer()
+    program = _taken_apart(program, frozenset(importer.create_convert_map()))
+    try:
+        mod = importer.from_exported_program(
+            program,
+            keep_params_as_input=False,
+            unwrap_unit_return_tuple=True,
+            no_bind_return_tuple=False,
+            custom_convert_map=None,
+        )
+    except Exception:
+        # With nodes lost, those are the reason.
+        importer.require_complete()
+        raise
+    importer.require_complete()
+    return mod
+
+
+def _taken_apart(
+    program: torch.export.ExportedProgram, known: frozenset[str]
+) -> torch.export.ExportedProgram:
+    """The program in operators that are known, as far as PyTorch can take the others apart."""
+    table = torch.export.default_decompositions()
+    for whole in _NEVER_APART:
         table.pop(whole, None)
-    return _Importer().from_exported_program(
-        program.run_decompositions(table),
-        keep_params_as_input=False,
-        unwrap_unit_return_tuple=True,
-        no_bind_return_tuple=False,
-        custom_convert_map={_ATTENTION: _attention},
-    )
+    keep_whole(table)
+    # TVM reads its grid in another order.
+    table[_GRID] = decomposition_table[_GRID]
+    for _ in range(_ROUNDS):
+        program = program.run_decompositions(table)
+        unknown = {
+            node.target
+            for node in program.graph.nodes
+            if node.op == "call_function" and node.target.__name__ not in known
+        }
+        more = {
+            target: decomposition_table[target] for target in unknown & set(decomposition_table)
+        }
+        if not more:
+            break
+        table = {**table, **more}
+    return program
+
+
+_GRID = torch.ops.aten.grid_sampler_2d.default
 
 
 class _Importer(ExportedProgramImporter):
-    """TVM's importer with a builder that keeps element types."""
+    """TVM's importer with a builder that keeps element types, and with our converters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._failures: dict[str, list[str]] = defaultdict(list)
+        self._lost: set[relax.Expr] = set()
+        self._natural: set[relax.Expr] = set()
 
     @property
     def block_builder(self) -> relax.BlockBuilder:
@@ -52,28 +118,155 @@ class _Importer(ExportedProgramImporter):
     def block_builder(self, builder: relax.BlockBuilder | None) -> None:
         self._builder = None if builder is None else _TypeKeepingBuilder()
 
-    def _convolution(self, node: fx.Node) -> relax.Var:
-        """As TVM's, which has no transposed convolution of volumes."""
-        x, weights, bias, strides, padding, dilation, transposed, added, groups = (
-            self.retrieve_args(node)
-        )
-        if not transposed or len(x.ty.shape) != 5:
-            return super()._convolution(node)
-        result = self.block_builder.emit(
-            relax.op.nn.conv3d_transpose(
-                x,
-                weights,
-                strides=strides,
-                padding=padding,
-                output_padding=added,
-                dilation=dilation,
-                groups=groups,
+    def emit(self, expr: relax.Expr) -> relax.Var:
+        """Bind an expression to a variable."""
+        return self.block_builder.emit(expr)
+
+    def value(self, argument: Any) -> Any:
+        """What stands for a node, or for the nodes in a list."""
+        return self._retrieve_args(argument)
+
+    def is_never_negative(self, expr: relax.Expr) -> bool:
+        """Whether an integer tensor is known to hold no negative values."""
+        return expr in self._natural
+
+    def require_complete(self) -> None:
+        """Name what could not be converted.
+
+        Raises
+        ------
+        ModelError
+            With all of it.
+        """
+        if self._failures:
+            raise ModelError(
+                "these operators cannot be imported: "
+                + "; ".join(f"{what} ({_named(self._failures[what])})" for what in self._failures),
+                value=sorted(self._failures),
             )
-        )
-        if bias is None:
-            return result
-        shift = self.block_builder.emit(relax.op.reshape(bias, (1, -1, 1, 1, 1)))
-        return self.block_builder.emit(relax.op.add(result, shift))
+
+    def _check_unsupported_func_type(self, nodes: list[fx.Node]) -> None:
+        """Unknown operators are found and named with all others that fail."""
+
+    def create_convert_map(self) -> dict[str, Callable[[fx.Node], Any]]:
+        known = super().create_convert_map()
+        ours = CONVERTERS | PRODUCTS
+        known |= {name: _bound(self, convert) for name, convert in ours.items()}
+        return _Checked(self, known)
+
+    def converted(self, node: fx.Node, convert: Callable[[fx.Node], Any] | None) -> Any:
+        """What a converter makes of a node, held against what PyTorch says of its result."""
+        name = node.target.__name__
+        if any(self._is_lost(argument) for argument in node.all_input_nodes):
+            return self._placeholder(node)
+        try:
+            if convert is None:
+                raise RefusedError("no converter")
+            return self._checked(node, self._with_promoted(node, convert))
+        except Exception as err:  # noqa: BLE001 - converters raise anything; each is reported
+            reason = "" if str(err) == "no converter" else f": {last_line(err)}"
+            self._failures[f"{name.removesuffix('.default')}{reason}"].append(node.name)
+            return self._placeholder(node)
+
+    def _is_lost(self, node: fx.Node) -> bool:
+        found = self.env.get(node)
+        return isinstance(found, relax.Var) and found in self._lost
+
+    def _placeholder(self, node: fx.Node) -> Any:
+        """Stands for the result of a node that failed, so that the others can still be tried."""
+        wanted = node.meta.get("val")
+        if isinstance(wanted, list | tuple):
+            return [self._placeholder_of(each) for each in wanted]
+        return self._placeholder_of(wanted)
+
+    def _placeholder_of(self, wanted: Any) -> relax.Var:
+        shape = list(wanted.shape) if isinstance(wanted, torch.Tensor) else []
+        lost = relax.Var("lost", relax.TensorType(shape, "float32"))
+        self._lost.add(lost)
+        return lost
+
+    def _with_promoted(self, node: fx.Node, convert: Callable[[fx.Node], Any]) -> Any:
+        """Convert a node with its operands in the type that PyTorch computes it in."""
+        kept: dict[fx.Node, Any] = {}
+        for argument in node.all_input_nodes:
+            value = self.env[argument]
+            wanted = _computed_in(node, argument, value)
+            if wanted:
+                kept[argument] = value
+                self.env[argument] = self.emit(relax.op.astype(value, wanted))
+        try:
+            return convert(node)
+        finally:
+            self.env.update(kept)
+
+    def _checked(self, node: fx.Node, found: Any) -> Any:
+        wanted = node.meta.get("val")
+        if not isinstance(wanted, torch.Tensor) or not isinstance(found, relax.Expr):
+            return found
+        if not isinstance(found.ty, relax.TensorType):
+            return found
+        if dtype_of(found) != _name(wanted.dtype):
+            raise RefusedError(f"gives {dtype_of(found)} where PyTorch has {_name(wanted.dtype)}")
+        if shape_of(found) != list(wanted.shape):
+            raise RefusedError(f"gives {shape_of(found)} where PyTorch has {list(wanted.shape)}")
+        if _is_natural(node, self._natural, self.env):
+            self._natural.add(found)
+        return found
+
+
+class _Checked(dict[str, Callable[[fx.Node], Any]]):
+    """Converters by name; every name has one, and what it gives is checked."""
+
+    def __init__(self, importer: _Importer, known: dict[str, Callable[[fx.Node], Any]]) -> None:
+        super().__init__(known)
+        self._importer = importer
+
+    def __getitem__(self, name: str) -> Callable[[fx.Node], Any]:
+        convert = self.get(name)
+        return lambda node: self._importer.converted(node, convert)
+
+
+def _bound(importer: _Importer, convert: Callable[..., Any]) -> Callable[[fx.Node], Any]:
+    return lambda node: convert(importer, node)
+
+
+def _named(nodes: list[str]) -> str:
+    more = len(nodes) - _NODES_NAMED
+    return ", ".join(nodes[:_NODES_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _computed_in(node: fx.Node, argument: fx.Node, value: Any) -> str:
+    """The type that an operand is converted to first; empty for none.
+
+    Of elementwise operators it is the result's, unless that is a truth value or the operand is one
+    that is only asked whether it holds.
+    """
+    wanted = node.meta.get("val")
+    if not isinstance(wanted, torch.Tensor) or not isinstance(value, relax.Expr):
+        return ""
+    tags = getattr(node.target, "tags", ())
+    name = node.target.__name__
+    if wanted.dtype == torch.bool or not (torch.Tag.pointwise in tags or name in _SUMS):
+        return ""
+    asked = {"where.self": 0, "masked_fill.Scalar": 1, "masked_fill.Tensor": 1}.get(name)
+    if name.startswith("_to_copy") or (asked is not None and argument is node.args[asked]):
+        return ""
+    dtype = _name(wanted.dtype)
+    return dtype if dtype_of(value) not in ("", dtype) else ""
+
+
+def _is_natural(node: fx.Node, natural: set[relax.Expr], env: dict[fx.Node, Any]) -> bool:
+    """Whether an integer result holds no negative values, by how it was made."""
+    name = node.target.__name__
+    if name.startswith("arange"):
+        return all(not isinstance(n, int | float) or n >= 0 for n in node.args)
+    if name.startswith(("view", "unsqueeze", "expand", "reshape", "clone", "permute", "_to_copy")):
+        return env.get(node.args[0]) in natural
+    return False
 
 
 class _TypeKeepingBuilder(relax.BlockBuilder):
@@ -87,39 +280,9 @@ def _keep_type(expr: relax.Expr) -> relax.Expr:
     if not isinstance(expr, relax.Call) or not isinstance(expr.op, tvm.ir.Op):
         return expr
     args = [_keep_type(arg) for arg in expr.args]
-    dtype = _dtype(args[0]) if args else ""
+    dtype = dtype_of(args[0]) if args else ""
     if dtype in _HALF and str(getattr(expr.attrs, "out_dtype", "")) == "float32":
         return with_attrs(expr, *args, out_dtype=dtype)
     if all(new.same_as(old) for new, old in zip(args, expr.args, strict=True)):
         return expr
     return relax.Call(expr.op, args, expr.attrs, expr.ty_args, expr.span)
-
-
-def _dtype(expr: relax.Expr) -> str:
-    return str(expr.ty.dtype) if isinstance(expr.ty, relax.TensorType) else ""
-
-
-def _attention(node: fx.Node, importer: Any) -> relax.Var:
-    """``scaled_dot_product_attention`` of (batch, heads, sequence, depth) tensors, as one operator.
-
-    Boolean masks become biases of 0 and minus infinity.
-    """
-    emit = importer.block_builder.emit
-    names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-    given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
-    mask, scale = given.get("attn_mask"), given.get("scale")
-    tensors = [importer.env[given[name]] for name in names[:3]]
-    if any(len(tensor.ty.shape) != 4 for tensor in tensors) or given.get("enable_gqa"):
-        return importer._scaled_dot_product_attention(node)
-    query, key, value = (emit(relax.op.permute_dims(t, [0, 2, 1, 3])) for t in tensors)
-    bias = None if mask is None else importer.env[mask]
-    if bias is not None and _dtype(bias) == "bool":
-        dtype = _dtype(query)
-        zero, never = (relax.const(np.asarray(v).astype(dtype)) for v in (0.0, -np.inf))
-        bias = emit(relax.op.where(bias, zero, never))
-    if bias is not None and len(bias.ty.shape) < 4:
-        shape = static_shape(bias)
-        bias = emit(relax.op.reshape(bias, [1] * (4 - len(shape)) + [*shape]))
-    causal = "TopLeft" if given.get("is_causal") else None
-    result = relax.op.nn.attention(query, key, value, bias, scale, causal)
-    return emit(relax.op.permute_dims(emit(result), [0, 2, 1, 3]))

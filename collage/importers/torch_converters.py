@@ -1,0 +1,261 @@
+"""Operators of exported programs that TVM's translator lacks, or takes and gets wrong.
+
+A converter is given the importer and the node, and gives what stands for the node's result. Those
+of interpolations are in :mod:`collage.importers.torch_resize`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from tvm import relax
+from tvm.relax import op
+
+from collage.importers.torch_arguments import Importer, arguments, dtype_of, shape_of
+from collage.importers.torch_resize import RESIZES
+
+Converter = Callable[[Importer, fx.Node], Any]
+
+
+class RefusedError(Exception):
+    """A node that cannot be imported; the message says why."""
+
+
+def _extreme(reduce: Callable[..., relax.Expr]) -> Converter:
+    def convert(importer: Importer, node: fx.Node) -> relax.Expr:
+        x, dims, keep = arguments(importer, node, "self", "dim", "keepdim")
+        return importer.emit(reduce(x, list(dims) if dims else None, bool(keep)))
+
+    return convert
+
+
+def _extreme_with_place(
+    reduce: Callable[..., relax.Expr], place: Callable[..., relax.Expr]
+) -> Converter:
+    def convert(importer: Importer, node: fx.Node) -> tuple[relax.Expr, relax.Expr]:
+        x, dim, keep = arguments(importer, node, "self", "dim", "keepdim")
+        values = importer.emit(reduce(x, dim, bool(keep)))
+        return values, importer.emit(place(x, dim, bool(keep)))
+
+    return convert
+
+
+def _any(importer: Importer, node: fx.Node) -> relax.Expr:
+    x, dims, keep = arguments(importer, node, "self", "dim", "keepdim")
+    counted = importer.emit(op.astype(importer.emit(op.astype(x, "bool")), "int32"))
+    axes = [dims] if isinstance(dims, int) else (list(dims) if dims else None)
+    return importer.emit(op.astype(importer.emit(op.max(counted, axes, bool(keep))), "bool"))
+
+
+def _prod(importer: Importer, node: fx.Node) -> relax.Expr:
+    x, dim, keep = arguments(importer, node, "self", "dim", "keepdim")
+    return importer.emit(op.prod(x, dim, bool(keep)))
+
+
+def _index(importer: Importer, node: fx.Node) -> relax.Expr:
+    """``x[i, :, j]`` with tensors: their common shape stands where the first of them stood, or in
+    front when something lies between them."""
+    x, indices = arguments(importer, node, "self", "indices")
+    axes = _indexed_axes(indices)
+    if len(axes) == 1:
+        return importer.emit(op.take(x, _wrapped(importer, x, indices[axes[0]], axes[0]), axes[0]))
+    wrapped = [_wrapped(importer, x, indices[axis], axis) for axis in axes]
+    moved = importer.emit(op.permute_dims(x, _in_front(axes, len(shape_of(x)))))
+    found = importer.emit(op.index_tensor(moved, wrapped))
+    rank = len(shape_of(found)) - (len(shape_of(x)) - len(axes))
+    return _put_back(importer, found, axes, rank)
+
+
+def _index_put(importer: Importer, node: fx.Node) -> relax.Expr:
+    x, indices, values, accumulate = arguments(
+        importer, node, "self", "indices", "values", "accumulate"
+    )
+    shape, given = shape_of(x), [index for index in indices if index is not None]
+    if dtype_of(given[0]) == "bool":
+        return _masked_put(importer, x, indices, values, bool(accumulate))
+    axes = _indexed_axes(indices)
+    wrapped = [_wrapped(importer, x, indices[axis], axis) for axis in axes]
+    common = list(torch.broadcast_shapes(*(tuple(shape_of(index)) for index in wrapped)))
+    places = importer.emit(
+        op.stack([importer.emit(op.broadcast_to(index, common)) for index in wrapped], len(common))
+    )
+    order = _in_front(axes, len(shape))
+    rest = [shape[axis] for axis in order[len(axes) :]]
+    # As the result of indexing would lie, and then with the indexed axes in front.
+    lying = common + rest
+    if axes == list(range(axes[0], axes[0] + len(axes))):
+        lying = [*shape[: axes[0]], *common, *shape[axes[0] + len(axes) :]]
+        front = list(range(axes[0], axes[0] + len(common)))
+    else:
+        front = list(range(len(common)))
+    updates = importer.emit(op.broadcast_to(values, lying))
+    updates = importer.emit(op.permute_dims(updates, _in_front(front, len(lying))))
+    moved = importer.emit(op.permute_dims(x, order))
+    reduction = "add" if accumulate else "update"
+    written = importer.emit(op.scatter_nd(moved, places, updates, reduction))
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return importer.emit(op.permute_dims(written, back))
+
+
+def _masked_put(
+    importer: Importer, x: relax.Expr, indices: Sequence[Any], values: relax.Expr, accumulate: bool
+) -> relax.Expr:
+    """``x[mask] = value`` with one value for all places, or one for each along the last axes."""
+    (mask,) = [index for index in indices if index is not None]
+    before = next(i for i, index in enumerate(indices) if index is not None)
+    rank, masked = len(shape_of(x)), len(shape_of(mask))
+    behind = rank - before - masked
+    if math.prod(shape_of(values)[: len(shape_of(values)) - behind]) != 1:
+        raise RefusedError("how many values a mask takes depends on data")
+    spread = [1] * before + shape_of(mask) + [1] * behind
+    wide = importer.emit(op.reshape(mask, spread))
+    tail = shape_of(values)[len(shape_of(values)) - behind :] if behind else []
+    new = importer.emit(op.reshape(values, tail))
+    if accumulate:
+        new = importer.emit(op.add(x, new))
+    return importer.emit(op.where(wide, importer.emit(op.broadcast_to(new, shape_of(x))), x))
+
+
+def _indexed_axes(indices: Sequence[Any]) -> list[int]:
+    axes = [axis for axis, index in enumerate(indices) if index is not None]
+    if any(dtype_of(indices[axis]) == "bool" for axis in axes):
+        raise RefusedError("what a mask selects has a shape that depends on data")
+    return axes
+
+
+def _wrapped(importer: Importer, x: relax.Expr, index: relax.Expr, axis: int) -> relax.Expr:
+    """Indices below zero count from the end; those of a constant are known."""
+    if importer.is_never_negative(index):
+        return index
+    dtype = dtype_of(index)
+    below = importer.emit(op.less(index, relax.const(0, dtype)))
+    from_end = importer.emit(op.add(index, relax.const(shape_of(x)[axis], dtype)))
+    return importer.emit(op.where(below, from_end, index))
+
+
+def _in_front(axes: Sequence[int], rank: int) -> list[int]:
+    return [*axes, *(axis for axis in range(rank) if axis not in axes)]
+
+
+def _put_back(importer: Importer, x: relax.Expr, axes: list[int], rank: int) -> relax.Expr:
+    if axes[0] == 0 or axes != list(range(axes[0], axes[0] + len(axes))):
+        return x
+    total = len(shape_of(x))
+    order = [*range(rank, rank + axes[0]), *range(rank), *range(rank + axes[0], total)]
+    return importer.emit(op.permute_dims(x, order))
+
+
+def _scatter(importer: Importer, node: fx.Node) -> relax.Expr:
+    """``scatter_add`` and ``scatter_reduce``: a source may be larger than its indices."""
+    x, dim, index, source, reduce, included = arguments(
+        importer, node, "self", "dim", "index", "src", "reduce", "include_self"
+    )
+    kinds = {None: "add", "sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
+    if included is False or reduce not in kinds:
+        raise RefusedError(f"scatter_reduce of '{reduce}' with include_self={included}")
+    extents = shape_of(index)
+    if shape_of(source) != extents:
+        axes = list(range(len(extents)))
+        source = importer.emit(op.strided_slice(source, axes, [0] * len(axes), extents))
+    return importer.emit(op.scatter_elements(x, index, source, dim, kinds[reduce]))
+
+
+def _masked_scatter(importer: Importer, node: fx.Node) -> relax.Expr:
+    """The n-th place of a mask gets the n-th value of the source."""
+    x, mask, source = arguments(importer, node, "self", "mask", "source")
+    wide = importer.emit(op.broadcast_to(mask, shape_of(x)))
+    flat = importer.emit(op.astype(importer.emit(op.reshape(wide, [-1])), "int64"))
+    counted = importer.emit(op.cumsum(flat, axis=0))
+    last = relax.const(math.prod(shape_of(source)) - 1, "int64")
+    place = importer.emit(op.subtract(counted, relax.const(1, "int64")))
+    place = importer.emit(op.minimum(op.maximum(place, relax.const(0, "int64")), last))
+    taken = importer.emit(op.take(importer.emit(op.reshape(source, [-1])), place, 0))
+    return importer.emit(op.where(wide, importer.emit(op.reshape(taken, shape_of(x))), x))
+
+
+def _embedding_bag(importer: Importer, node: fx.Node) -> tuple[Any, ...]:
+    """Rows of a table, summed or averaged bag by bag; only the first of four results is made."""
+    weight, indices, offsets, mode, per_sample, last, padding = arguments(
+        *(importer, node, "weight", "indices", "offsets", "mode", "per_sample_weights"),
+        *("include_last_offset", "padding_idx"),
+    )
+    if mode not in (None, 0, 1) or (padding is not None and padding >= 0):
+        raise RefusedError("an embedding bag of maxima, or with padding")
+    (count,), width = shape_of(indices), shape_of(weight)[1]
+    bags = shape_of(offsets)[0] - int(bool(last))
+    rows = importer.emit(op.take(weight, indices, 0))
+    if per_sample is not None:
+        weighed = importer.emit(op.expand_dims(per_sample, -1))
+        rows = importer.emit(op.multiply(rows, weighed))
+    length = _even_bags(node, count, bags)
+    reduce = op.mean if mode == 1 else op.sum
+    if length is not None:
+        folded = importer.emit(op.reshape(rows, [bags, length, width]))
+        return (importer.emit(reduce(folded, 1)), None, None, None)
+    # Row i is in bag b if b bags begin at or before it: one product with zeros and ones.
+    dtype, kind = dtype_of(weight), dtype_of(offsets)
+    begins = importer.emit(op.strided_slice(offsets, [0], [0], [bags]))
+    numbers = importer.emit(op.arange(0, count, 1, kind))
+    begun = importer.emit(op.less_equal(importer.emit(op.expand_dims(begins, 1)), numbers))
+    counted = importer.emit(op.sum(importer.emit(op.astype(begun, "int32")), 0))
+    names = importer.emit(op.arange(1, bags + 1, 1, "int32"))
+    member = importer.emit(op.equal(importer.emit(op.expand_dims(names, 1)), counted))
+    member = importer.emit(op.astype(member, dtype))
+    total = importer.emit(op.matmul(member, rows))
+    if mode == 1:
+        sizes = importer.emit(op.sum(member, 1, True))
+        total = importer.emit(op.divide(total, op.maximum(sizes, relax.const(1, dtype))))
+    return (total, None, None, None)
+
+
+def _even_bags(node: fx.Node, count: int, bags: int) -> int | None:
+    """The length of every bag, where the offsets were counted up in equal steps."""
+    offsets = node.args[2]
+    counted = isinstance(offsets, fx.Node) and offsets.target is torch.ops.aten.arange.start_step
+    if not counted or not bags or count % bags:
+        return None
+    begin, _, *step = offsets.args
+    length = count // bags
+    return length if begin == 0 and (step[0] if step else 1) == length else None
+
+
+def _distances(importer: Importer, node: fx.Node) -> relax.Expr:
+    x, y, p = arguments(importer, node, "x1", "x2", "p")
+    if p not in (1.0, 2.0):
+        raise RefusedError(f"distances of the order {p}")
+    gap = importer.emit(
+        op.subtract(
+            importer.emit(op.expand_dims(x, -2)),
+            importer.emit(op.expand_dims(y, -3)),
+        )
+    )
+    if p == 1.0:
+        return importer.emit(op.sum(importer.emit(op.abs(gap)), -1))
+    squared = importer.emit(op.sum(importer.emit(op.multiply(gap, gap)), -1))
+    return importer.emit(op.sqrt(squared))
+
+
+CONVERTERS: dict[str, Converter] = {
+    "amax.default": _extreme(op.max),
+    "amin.default": _extreme(op.min),
+    "max.dim": _extreme_with_place(op.max, op.argmax),
+    "min.dim": _extreme_with_place(op.min, op.argmin),
+    "any.default": _any,
+    "any.dim": _any,
+    "any.dims": _any,
+    "prod.dim_int": _prod,
+    "index.Tensor": _index,
+    "index_put.default": _index_put,
+    "scatter_add.default": _scatter,
+    "scatter_reduce.two": _scatter,
+    "masked_scatter.default": _masked_scatter,
+    "_embedding_bag.default": _embedding_bag,
+    "_embedding_bag_forward_only.default": _embedding_bag,
+    "_cdist_forward.default": _distances,
+    **RESIZES,
+}
+"""By the name that the translator has for an operator."""

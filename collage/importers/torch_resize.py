@@ -1,0 +1,130 @@
+"""Interpolations of exported programs, kept whole: taken apart they would be gathers and products.
+
+An interpolation along one axis or three is one along two, done once or twice, for linear and
+nearest interpolation treat each axis by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+from torch._decomp import decomposition_table
+from tvm import relax
+from tvm.relax import op
+
+from collage.importers.torch_arguments import Importer, arguments, shape_of
+
+_LINEAR = {"upsample_linear1d.vec", "upsample_bilinear2d.vec", "upsample_trilinear3d.vec"}
+_NEAREST = {f"upsample_nearest{rank}d.vec" for rank in (1, 2, 3)}
+_EXACT = {f"_upsample_nearest_exact{rank}d.vec" for rank in (1, 2, 3)}
+_CUBIC = {"upsample_bicubic2d.vec"}
+
+
+def keep_whole(table: dict[Any, Any]) -> None:
+    """Let a decomposition table leave those interpolations alone that are simple.
+
+    Where a scale was given that the sizes do not have between them, PyTorch walks over the input
+    with the scale, and the library operators with the sizes: those are still taken apart.
+
+    Parameters
+    ----------
+    table : dict
+        Of operators to their decompositions, changed in place.
+    """
+    for name in RESIZES:
+        operator, overload = name.split(".")
+        target = getattr(getattr(torch.ops.aten, operator), overload)
+        apart = table.pop(target, None) or decomposition_table[target]
+        table[target] = _where_uneven(apart)
+
+
+def _where_uneven(apart: Callable[..., Any]) -> Callable[..., Any]:
+    def decompose(x: Any, size: Any, *rest: Any, **keywords: Any) -> Any:
+        scales = keywords.get("scale_factors", rest[-1] if rest else None)
+        if not scales or not isinstance(scales, list | tuple):
+            return NotImplemented
+        extents = x.shape[2:]
+        even = all(
+            math.isclose(float(scale) * n, math.floor(float(scale) * n))
+            for scale, n in zip(scales, extents, strict=True)
+        )
+        return NotImplemented if even else apart(x, size, *rest, **keywords)
+
+    return decompose
+
+
+def _resize(importer: Importer, node: fx.Node) -> relax.Expr:
+    x, size, scales, corners = arguments(
+        importer, node, "input", "output_size", "scale_factors", "align_corners"
+    )
+    name = node.target.__name__
+    extents = shape_of(x)[2:]
+    if size is None:
+        size = [math.floor(n * s) for n, s in zip(extents, scales, strict=True)]
+    size = [int(n) for n in size]
+    if size == extents:
+        return x
+    how = _how(name, bool(corners))
+    batch, channels = shape_of(x)[:2]
+    if len(size) == 2:
+        return importer.emit(op.image.resize2d(x, tuple(size), **how))
+    if len(size) == 1:
+        wide = _along_one(importer, x, 1, batch * channels, extents[0], size[0], how)
+        return importer.emit(op.reshape(wide, [batch, channels, size[0]]))
+    depth, height, width = extents
+    flat = importer.emit(op.reshape(x, [batch, channels * depth, height, width]))
+    flat = importer.emit(op.image.resize2d(flat, (size[1], size[2]), **how))
+    plane = size[1] * size[2]
+    flat = importer.emit(op.reshape(flat, [batch * channels, depth, plane]))
+    turned = importer.emit(op.permute_dims(flat, [0, 2, 1]))
+    done = _along_one(importer, turned, batch * channels, plane, depth, size[0], how)
+    turned = importer.emit(op.reshape(done, [batch * channels, plane, size[0]]))
+    flat = importer.emit(op.permute_dims(turned, [0, 2, 1]))
+    return importer.emit(op.reshape(flat, [batch, channels, *size]))
+
+
+def _along_one(
+    importer: Importer,
+    x: relax.Expr,
+    images: int,
+    rows: int,
+    before: int,
+    after: int,
+    how: dict[str, Any],
+) -> relax.Expr:
+    """Rows of ``before`` values become rows of ``after``: images as high as they were.
+
+    Corners cannot be aligned in images one row high, which get a second one.
+    """
+    flat = importer.emit(op.reshape(x, [images, 1, rows, before]))
+    if rows > 1:
+        return importer.emit(op.image.resize2d(flat, (rows, after), **how))
+    flat = importer.emit(op.repeat(flat, 2, 2))
+    wide = importer.emit(op.image.resize2d(flat, (2, after), **how))
+    return importer.emit(op.strided_slice(wide, [2], [0], [1]))
+
+
+def _how(name: str, corners: bool) -> dict[str, Any]:
+    """The same interpolation in TVM's words."""
+    if name in _NEAREST:
+        walk, round_to = "asymmetric", "floor"
+    elif name in _EXACT:
+        walk, round_to = "half_pixel", "round_prefer_ceil"
+    else:
+        walk, round_to = "align_corners" if corners else "half_pixel", ""
+    method = "linear" if name in _LINEAR else "cubic" if name in _CUBIC else "nearest_neighbor"
+    return {
+        "layout": "NCHW",
+        "method": method,
+        "coordinate_transformation_mode": walk,
+        "rounding_method": round_to,
+        "cubic_alpha": -0.75,
+    }
+
+
+RESIZES = dict.fromkeys(sorted(_LINEAR | _NEAREST | _EXACT | _CUBIC), _resize)
+"""Every interpolation that is kept whole, by name."""

@@ -1,0 +1,215 @@
+"""Operators of exported programs, each beside PyTorch on fresh random inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from collage.backends.contract.errors import ModelError
+from collage.cost.reference import evaluate
+from collage.importers import load_model
+from collage.normalize import normalize
+
+pytestmark = pytest.mark.torch
+torch = pytest.importorskip("torch")
+F = torch.nn.functional
+
+
+class Function(torch.nn.Module):  # type: ignore[misc,name-defined]
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.function(*inputs)
+
+
+def program_of(function: Callable[..., Any], *inputs: Any) -> Any:
+    return torch.export.export(Function(function).eval(), inputs, strict=False)
+
+
+def imported(function: Callable[..., Any], *inputs: Any) -> list[Any]:
+    """What the imported function gives, in numpy."""
+    mod = normalize(load_model(program_of(function, *inputs)).mod)
+    return evaluate(mod, [x.numpy() for x in inputs])
+
+
+def written(x: Any, index: Any, value: Any, *, accumulate: bool = False) -> Any:
+    """``x[index] = value`` without changing x."""
+    return torch.ops.aten.index_put(x, index, value, accumulate)
+
+
+def rows(*shape: int) -> Any:
+    return torch.randn(*shape)
+
+
+def places(high: int, *shape: int) -> Any:
+    return torch.randint(0, high, shape)
+
+
+CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
+    "amax": (lambda x: x.amax((1, 2)), lambda: (rows(3, 4, 5),)),
+    "amin, dimensions kept": (lambda x: x.amin(-1, keepdim=True), lambda: (rows(3, 4),)),
+    "min and its place": (lambda x: tuple(x.min(1)), lambda: (rows(3, 9),)),
+    "max and its place": (lambda x: tuple(x.max(-1)), lambda: (rows(3, 9),)),
+    "any": (lambda x: (x > 2).any(), lambda: (rows(3, 4),)),
+    "any along an axis": (lambda x: (x > 0).any(1), lambda: (rows(8, 2),)),
+    "product along an axis": (lambda x: x.prod(1), lambda: (rows(3, 4),)),
+    "whole numbers divided": (lambda i: i / 3, lambda: (places(50, 4, 5),)),
+    "bytes scaled": (lambda x: torch.tanh(x.mul(9).abs().byte() / 255.0), lambda: (rows(5),)),
+    "logarithm of whole numbers": (lambda i: torch.log(i + 1), lambda: (places(9, 4),)),
+    "truth values added": (lambda x: (x > 0).sum(1), lambda: (rows(3, 7),)),
+    "truth values added up": (lambda x: (x > 0).cumsum(1), lambda: (rows(3, 7),)),
+    "truth value times number": (lambda x: (x > 0) * x, lambda: (rows(3, 7),)),
+    "mean of whole numbers": (lambda i: i.float().mean() + i.sum(), lambda: (places(9, 4),)),
+    "a choice": (lambda x, i: torch.where(i > 1, x, i), lambda: (rows(4, 3), places(4, 4, 3))),
+    "filled": (lambda x: x.masked_fill(x > 0, -1.0), lambda: (rows(4, 3),)),
+    "indexed once": (lambda x, i: x[:, i], lambda: (rows(3, 5, 2), places(5, 4, 2))),
+    "indexed from the end": (lambda x, i: x[i - 2], lambda: (rows(5, 2), places(4, 6))),
+    "indexed by pairs": (
+        lambda x, i, j: x[i, j], lambda: (rows(4, 5, 2), places(4, 6), places(5, 6)),
+    ),
+    "pairs in the middle": (
+        lambda x, i, j: x[:, i, j], lambda: (rows(2, 4, 5, 3), places(4, 6), places(5, 6)),
+    ),
+    "pairs apart": (
+        lambda x, i, j: x[:, i, :, j], lambda: (rows(2, 4, 3, 5), places(4, 6), places(5, 6)),
+    ),
+    "a row and a column": (
+        lambda x, i, j: x[:, :, i[:, None], j], lambda: (rows(2, 3, 4, 5), places(4, 6),
+                                                         places(5, 7)),
+    ),
+    "rows written": (
+        lambda x, i, v: written(x, [i], v), lambda: (rows(6, 3), torch.tensor([4, 0]), rows(2, 3)),
+    ),
+    "columns written": (
+        lambda x, i, v: written(x, [None, i], v),
+        lambda: (rows(2, 6, 3), torch.tensor([4, 0]), rows(2, 2, 3)),
+    ),
+    "one value written": (
+        lambda x, i: written(x, [None, i], torch.tensor(7.0)),
+        lambda: (rows(2, 6), torch.tensor([5, 1])),
+    ),
+    "added where written": (
+        lambda x, i, v: written(x, [i], v, accumulate=True),
+        lambda: (rows(6, 3), torch.tensor([4, 0, 4]), rows(3, 3)),
+    ),
+    "a mask written": (
+        lambda x: written(x, [x > 0], torch.tensor(0.5)), lambda: (rows(4, 5),),
+    ),
+    "rows that a mask names": (
+        lambda x, v: written(x, [x[:, 0] > 0], v), lambda: (rows(4, 5), rows(5)),
+    ),
+    "index_add": (
+        lambda x, i, v: x.index_add(0, i, v), lambda: (rows(5, 2), places(5, 7), rows(7, 2)),
+    ),
+    "scatter_add": (
+        lambda x, i, v: x.scatter_add(1, i, v), lambda: (rows(3, 4), places(4, 3, 6), rows(3, 8)),
+    ),
+    "scatter_reduce": (
+        lambda x, i, v: x.scatter_reduce(0, i, v, "amax"),
+        lambda: (rows(4, 3), places(4, 6, 3), rows(6, 3)),
+    ),
+    "masked_scatter": (
+        lambda x, v: x.masked_scatter(x > 0, v), lambda: (rows(3, 4), rows(12)),
+    ),
+    "bags": (
+        lambda w, i: F.embedding_bag(i, w, mode="mean"), lambda: (rows(9, 4), places(9, 3, 5)),
+    ),
+    "bags of several lengths": (
+        lambda w, i, o: F.embedding_bag(i, w, o, mode="sum"),
+        lambda: (rows(9, 4), places(9, 7), torch.tensor([0, 2, 2])),
+    ),
+    "weighed bags": (
+        lambda w, i, s: F.embedding_bag(i, w, mode="sum", per_sample_weights=s),
+        lambda: (rows(9, 4), places(9, 3, 5), rows(3, 5)),
+    ),
+    "distances": (lambda x, y: torch.cdist(x, y), lambda: (rows(2, 4, 3), rows(2, 5, 3))),
+    "sampled on a grid": (
+        lambda x, g: F.grid_sample(x, g, align_corners=False),
+        lambda: (rows(1, 2, 5, 6), torch.rand(1, 4, 3, 2) * 2.4 - 1.2),
+    ),
+    "an affine grid": (
+        lambda t: F.affine_grid(t, [1, 2, 4, 5], align_corners=False), lambda: (rows(1, 2, 3),),
+    ),
+    "attention of grouped heads": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True),
+        lambda: (rows(1, 4, 6, 8), rows(1, 2, 6, 8), rows(1, 2, 6, 8)),
+    ),
+    "attention of five axes": (
+        lambda q, m: F.scaled_dot_product_attention(q, q, q, m > 0),
+        lambda: (rows(2, 3, 4, 6, 8), torch.ones(6, 6).tril()),
+    ),
+    "attention of three axes": (
+        lambda q, k: F.scaled_dot_product_attention(q, k, k),
+        lambda: (rows(3, 6, 8), rows(3, 5, 8)),
+    ),
+}  # fmt: skip
+
+
+def resized(rank: int, *, corners: bool) -> Callable[..., Any]:
+    """All interpolations over so many axes, in one program."""
+    plain = {1: "linear", 2: "bilinear", 3: "trilinear"}[rank]
+    if corners:
+        modes = [plain, *(["bicubic"] if rank == 2 else [])]
+    else:
+        modes = ["nearest", "nearest-exact", plain, *(["bicubic"] if rank == 2 else [])]
+    sizes = ({"size": (11, 3, 10)[:rank]}, {"scale_factor": 2.0}, {"scale_factor": 1.7})
+
+    def function(x: Any) -> Any:
+        return tuple(
+            F.interpolate(
+                x, mode=m, align_corners=None if m.startswith("nearest") else corners, **size
+            )
+            for m in modes
+            for size in sizes
+        )
+
+    return function
+
+
+for rank in (1, 2, 3):
+    for corners in (False, True):
+        CASES[f"resized along {rank} axes, corners aligned: {corners}"] = (
+            resized(rank, corners=corners),
+            lambda s=(2, 3, 7, 6, 5)[: rank + 2]: (rows(*s),),
+        )
+CASES["one row resized, corners aligned"] = (
+    lambda x: F.interpolate(x, size=9, mode="linear", align_corners=True), lambda: (rows(1, 1, 5),),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_operator_agrees_with_torch(case: str) -> None:
+    torch.manual_seed(7)
+    function, draw = CASES[case]
+    inputs = draw()
+    expected = function(*inputs)
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    found = imported(function, *inputs)
+    assert len(found) == len(expected)
+    for mine, theirs in zip(found, expected, strict=True):
+        theirs = theirs.numpy()
+        assert mine.dtype == theirs.dtype and mine.shape == theirs.shape
+        np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-5)
+
+
+def test_all_that_is_missing_is_named_at_once() -> None:
+    def function(x: Any) -> Any:
+        return torch.fft.fft(x).real + torch.linalg.eigvalsh(x)
+
+    with pytest.raises(ModelError, match="cannot be imported") as caught:
+        load_model(program_of(function, rows(4, 4)))
+    assert "_fft" in str(caught.value) and "_linalg_eigh" in str(caught.value)
+
+
+def test_interpolations_stay_whole() -> None:
+    program = program_of(
+        lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), rows(1, 2, 4, 4)
+    )
+    assert "image.resize2d" in load_model(program).mod.script()
