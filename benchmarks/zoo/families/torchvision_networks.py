@@ -89,10 +89,7 @@ def _segmenter(name: str) -> Callable[[], nn.Module]:
 
 def _video(name: str) -> Callable[[], nn.Module]:
     def make() -> nn.Module:
-        sizes = {"swin3d_t": {}, "mvit_v2_s": {}}
-        module: nn.Module = getattr(_torchvision().models.video, name)(
-            weights=None, **sizes.get(name, {})
-        )
+        module: nn.Module = getattr(_torchvision().models.video, name)(weights=None)
         return module
 
     return make
