@@ -109,19 +109,27 @@ def _matmul(options: CudnnOptions) -> Iterator[PatternTriple]:
 def _convolution(name: str, options: CudnnOptions) -> Iterator[PatternTriple]:
     check = _contraction(convolution_graph, options)
     base = operator(f"relax.nn.{name}", 2)
-    yield _triple(name, base, check)
+    biased = with_bias(base)
+    yield from _with_activations(name, base, check)
+    # Networks add to what comes from a convolution, not to what a transposed one has made larger.
+    if not name.endswith("_transpose"):
+        yield from _with_residual(f"{name}_add", with_residual(base), check)
+    yield from _with_activations(f"{name}_bias", biased, check)
+    if not name.endswith("_transpose"):
+        yield from _with_residual(f"{name}_bias_add", with_residual(biased), check)
+
+
+def _with_activations(name: str, chain: Chain, check: Predicate) -> Iterator[PatternTriple]:
+    yield _triple(name, chain, check)
     for activation in ACTIVATIONS:
-        yield _triple(f"{name}_{activation}", with_activation(base, activation), check)
-    yield _triple(f"{name}_add", with_residual(base), residual_same_shape, check)
-    yield _triple(f"{name}_bias", with_bias(base), check)
-    for activation in ACTIVATIONS:
-        chain = with_activation(with_bias(base), activation)
-        yield _triple(f"{name}_bias_{activation}", chain, check)
-    added = with_residual(with_bias(base))
-    yield _triple(f"{name}_bias_add", added, residual_same_shape, check)
+        yield _triple(f"{name}_{activation}", with_activation(chain, activation), check)
+
+
+def _with_residual(name: str, added: Chain, check: Predicate) -> Iterator[PatternTriple]:
+    yield _triple(name, added, residual_same_shape, check)
     for activation in _AFTER_RESIDUAL:
         chain = with_activation(added, activation)
-        yield _triple(f"{name}_bias_add_{activation}", chain, residual_same_shape, check)
+        yield _triple(f"{name}_{activation}", chain, residual_same_shape, check)
 
 
 def _contraction(

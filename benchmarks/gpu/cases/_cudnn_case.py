@@ -17,14 +17,18 @@ GELU_RTOL = 6e-3
 
 EPILOGUES: tuple[tuple[str, ...], ...] = (
     (),
-    ("add",),
     ("bias",),
-    ("bias", "add"),
     *((activation,) for activation in ACTIVATIONS),
     *(("bias", activation) for activation in ACTIVATIONS),
-    *(("bias", "add", activation) for activation in ("relu", "leakyrelu", "clip", "silu")),
 )
-"""What may follow a convolution."""
+"""What may follow any convolution or product."""
+
+RESIDUALS: tuple[tuple[str, ...], ...] = tuple(
+    (*before, "add", *after)
+    for before in ((), ("bias",))
+    for after in ((), ("relu",), ("leakyrelu",), ("clip",), ("silu",))
+)
+"""What besides may follow a convolution that is not transposed."""
 
 
 def cudnn_case(

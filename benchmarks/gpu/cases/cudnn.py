@@ -9,7 +9,14 @@ import tvm
 from tvm.relax import op
 
 from benchmarks.gpu.cases._case import CudaCase
-from benchmarks.gpu.cases._cudnn_case import EPILOGUES, RTOL, cudnn_case, dtype_of, rtol_of
+from benchmarks.gpu.cases._cudnn_case import (
+    EPILOGUES,
+    RESIDUALS,
+    RTOL,
+    cudnn_case,
+    dtype_of,
+    rtol_of,
+)
 from benchmarks.gpu.cases._cudnn_graphs import (
     attention,
     chain,
@@ -37,7 +44,7 @@ def cases() -> list[CudaCase]:
 
 def _convolutions() -> list[CudaCase]:
     made = []
-    for number, epilogue in enumerate(EPILOGUES):
+    for number, epilogue in enumerate((*EPILOGUES, *RESIDUALS)):
         name = "_".join(("conv2d", *epilogue))
         dtype = dtype_of(number)
         module = convolution((2, 32, 9, 7), (64, 3, 3), epilogue, dtype, padding=1)
@@ -89,7 +96,7 @@ def _convolutions() -> list[CudaCase]:
 def _products() -> list[CudaCase]:
     made = []
     # There is no pattern of a bare product with a clip.
-    without_residual = [e for e in EPILOGUES if "add" not in e and e != ("clip",)]
+    without_residual = [e for e in EPILOGUES if e != ("clip",)]
     for number, epilogue in enumerate(without_residual):
         name = "_".join(("matmul", *epilogue))
         dtype = ("float16", "bfloat16")[number % 2]

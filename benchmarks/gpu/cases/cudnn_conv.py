@@ -9,7 +9,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks.gpu.cases._case import CudaCase
-from benchmarks.gpu.cases._cudnn_case import EPILOGUES, RTOL, cudnn_case, dtype_of, rtol_of
+from benchmarks.gpu.cases._cudnn_case import (
+    EPILOGUES,
+    RESIDUALS,
+    RTOL,
+    cudnn_case,
+    dtype_of,
+    rtol_of,
+)
 from benchmarks.gpu.cases._cudnn_graphs import convolution, pool
 
 SMALL: dict[str, tuple[Sequence[int], Sequence[int], dict[str, Any]]] = {
@@ -46,7 +53,8 @@ def _case(
 
 def _every_epilogue() -> Iterator[CudaCase]:
     for first, (name, (data, filters, attrs)) in enumerate(SMALL.items()):
-        for number, epilogue in enumerate(EPILOGUES):
+        epilogues = EPILOGUES if name.endswith("_transpose") else (*EPILOGUES, *RESIDUALS)
+        for number, epilogue in enumerate(epilogues):
             yield _case(name, "small", dtype_of(first + number), epilogue, data, filters, **attrs)
 
 

@@ -267,13 +267,3 @@ def test_convolutions_of_every_rank_and_their_transposes(rank: int, dtype: str) 
     assert actual.dtype == np.dtype(dtype)
     limit = 1e-5 if dtype == "float32" else 6e-3
     assert largest_error(actual.astype(np.float32), expected) < limit
-
-
-@pytest.mark.parametrize("shape", [(18, 3, 4), (2, 18, 3, 4)])
-def test_pixels_are_shuffled(shape: tuple[int, ...]) -> None:
-    """TVM has no program for its operator."""
-    x = torch.randn(shape)
-    mod = normalize(load_model(torch.export.export(torch.nn.PixelShuffle(3), (x,))).mod)
-    assert set(operators(mod)) == {"reshape", "permute_dims"}
-    (actual,) = evaluate(mod, [x.numpy()])
-    assert np.array_equal(actual, torch.nn.functional.pixel_shuffle(x, 3).numpy())

@@ -231,3 +231,16 @@ def test_several_outputs_keep_their_order() -> None:
         return relax.Tuple([y, bb.emit(R.exp(y)), x])
 
     check(module([IMAGE], body), ["nn.relu", "exp", "Tuple"])
+
+
+@pytest.mark.parametrize("outer", [(2,), (2, 3)])
+def test_pixels_are_shuffled(outer: tuple[int, ...]) -> None:
+    """TVM has no program for the operator: the module before cannot be run."""
+    mod = normalize(module([(*outer, 18, 3, 4)], lambda _, x: R.nn.pixel_shuffle(x, 3)))
+    assert operators(mod) == ["reshape", "permute_dims", "reshape"]
+    (x,) = random_inputs(mod)
+    (actual,) = evaluate(mod, [x])
+    assert actual.shape == (*outer, 2, 9, 12)
+    for c, y, z in np.ndindex(2, 9, 12):
+        channel = c * 9 + y % 3 * 3 + z % 3
+        assert np.array_equal(actual[..., c, y, z], x[..., channel, y // 3, z // 3])
