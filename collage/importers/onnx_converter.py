@@ -114,11 +114,6 @@ def _check_reduction(inputs: Inputs, attrs: Attributes, opset: int) -> None:
         raise _Refused("a reduction over an empty set")
 
 
-def _check_conv_transpose(inputs: Inputs, attrs: Attributes, opset: int) -> None:
-    if attrs.get("output_shape"):
-        raise _Refused("output_shape is not honoured by TVM's importer; give pads instead")
-
-
 def _check_resize(inputs: Inputs, attrs: Attributes, opset: int) -> None:
     if attrs.get("antialias", 0):
         raise _Refused("antialias is not supported")
@@ -226,12 +221,38 @@ _CHECKS: dict[str, Callable[[Inputs, Attributes, int], None]] = {
     "Mod": _check_mod,
     "RoiAlign": _check_roi_align,
     "RMSNormalization": _check_rms_norm,
-    "ConvTranspose": _check_conv_transpose,
     "Resize": _check_resize,
     "LRN": _check_lrn,
 }
 
+
+def _conv_transpose(bb: relax.BlockBuilder, inputs: Inputs, attrs: Attributes) -> None:
+    """Say by pads which output shape is wanted: TVM's importer does not look at the shape."""
+    wanted = [int(extent) for extent in attrs.get("output_shape", ())]
+    shape, weights = _shape(inputs[0]), _shape(inputs[1])
+    if not wanted or shape is None or weights is None:
+        return
+    rank = len(shape) - 2
+    ones, zeros = [1] * rank, [0] * rank
+    strides, dilation = attrs.get("strides", ones), attrs.get("dilations", ones)
+    added = [int(more) for more in attrs.get("output_padding", zeros)]
+    before, after = [], []
+    for axis, extent in enumerate(wanted[-rank:]):
+        reach = (weights[axis + 2] - 1) * int(dilation[axis]) + 1
+        full = int(strides[axis]) * (shape[axis + 2] - 1) + reach + added[axis]
+        total = max(full - extent, 0)
+        added[axis] += max(extent - full, 0)
+        half = total // 2
+        upper = _text(attrs, "auto_pad", "NOTSET") == "SAME_UPPER"
+        before.append(half if upper else total - half)
+        after.append(total - before[-1])
+    attrs.pop("auto_pad", None)
+    attrs.pop("output_shape")
+    attrs.update(pads=[*before, *after], output_padding=added)
+
+
 _MENDED: dict[str, Callable[[relax.BlockBuilder, Inputs, Attributes], relax.Expr | None]] = {
     "DepthToSpace": _depth_to_space,
     "SpaceToDepth": _space_to_depth,
+    "ConvTranspose": _conv_transpose,
 }

@@ -131,7 +131,6 @@ def test_names_of_onnxruntimes_own_operators_mean_nothing_in_the_standard() -> N
 @pytest.mark.parametrize(
     ("operator", "inputs", "attributes", "reason"),
     [
-        ("ConvTranspose", [(1, 2, 4, 4), (2, 3, 3, 3)], {"output_shape": [9, 9]}, "output_shape"),
         ("ReduceMax", [(2, 0, 3)], {}, "empty set"),
         ("LRN", [(1, 4, 3, 3)], {"size": 4}, "even window"),
         ("Mod", [(2, 2), (2, 2)], {}, "floored remainder"),
@@ -165,6 +164,27 @@ def test_depth_to_space_in_both_orders(mode: str) -> None:
     value = np.random.default_rng(0).standard_normal((1, 8, 2, 3), np.float32)
     (found,) = evaluate(load_model(model).mod, [value])
     assert np.array_equal(found, by_onnxruntime(model, {"x0": value})[0])
+
+
+@pytest.mark.parametrize("auto_pad", ["NOTSET", "SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_transposed_convolutions_of_a_wanted_shape(rank: int, auto_pad: str) -> None:
+    rng = np.random.default_rng()
+    extents, kernel, strides, dilation = (
+        rng.integers(low, high, rank).tolist() for low, high in ((3, 6), (1, 5), (1, 4), (1, 3))
+    )
+    wanted = [
+        max(1, s * (n - 1) + (k - 1) * d + 1 + int(rng.integers(-3, s)))
+        for n, k, s, d in zip(extents, kernel, strides, dilation, strict=True)
+    ]
+    attrs = {"strides": strides, "dilations": dilation, "kernel_shape": kernel}
+    shapes = [(1, 2, *extents), (2, 3, *kernel)]
+    model = one_node("ConvTranspose", shapes, **attrs, output_shape=wanted, auto_pad=auto_pad)
+    given = {f"x{n}": rng.standard_normal(shape, np.float32) for n, shape in enumerate(shapes)}
+    (found,) = evaluate(load_model(model).mod, list(given.values()))
+    (expected,) = by_onnxruntime(model, given)
+    assert found.shape == expected.shape == (1, 3, *wanted)
+    assert largest_error(found, expected) < 1e-5
 
 
 @pytest.mark.parametrize("opset", [6, 7, 9, 11, 13])
