@@ -30,16 +30,12 @@ def CollagePartition(targets: Sequence[TargetLike], **options: Any) -> tvm.trans
 
     Examples
     --------
+    >>> from collage.testing import graph
     >>> from tvm import relax
-    >>> builder = relax.BlockBuilder()
-    >>> x = relax.Var("x", relax.TensorType((1, 8), "float32"))
-    >>> with builder.function("main", [x]):
-    ...     with builder.dataflow():
-    ...         y = builder.emit_output(relax.op.nn.relu(x))
-    ...     result = builder.emit_func_output(y)
+    >>> mod = graph([(1, 8)], lambda emit, x: relax.op.nn.relu(x))
     >>> partition = CollagePartition(["llvm"], log="relu.jsonl")
     >>> passes = tvm.transform.Sequential([partition, relax.transform.CanonicalizeBindings()])
-    >>> partitioned = passes(builder.get())
+    >>> partitioned = passes(mod)
     >>> sorted(var.name_hint for var in partitioned.get_global_vars())
     ['main', 'tvm_0']
     """

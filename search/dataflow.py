@@ -38,18 +38,13 @@ class DataflowGraph:
 
     Examples
     --------
-    >>> from tvm import relax
-    >>> builder = relax.BlockBuilder()
-    >>> x = relax.Var("x", relax.TensorType((1, 8), "float32"))
-    >>> with builder.function("main", [x]):
-    ...     with builder.dataflow():
-    ...         y = builder.emit(relax.op.exp(x))
-    ...         z = builder.emit_output(relax.op.add(y, x))
-    ...     result = builder.emit_func_output(z)
-    >>> graph = DataflowGraph.from_function(builder.get()["main"])
-    >>> [graph.op_name(index) for index in range(len(graph))]
+    >>> from collage.testing import graph
+    >>> from tvm.relax import op
+    >>> mod = graph([(1, 8)], lambda emit, x: op.add(emit(op.exp(x)), x))
+    >>> dataflow = DataflowGraph.from_function(mod["main"])
+    >>> [dataflow.op_name(index) for index in range(len(dataflow))]
     ['exp', 'add']
-    >>> list(bits(graph.preds(1))), graph.is_output(1)
+    >>> list(bits(dataflow.preds(1))), dataflow.is_output(1)
     ([0], True)
     """
 

@@ -24,14 +24,7 @@ class RelaxJsonImporter:
         return head.startswith(b"{") and b'"root_index"' in head
 
     def load(self, path: Path, shapes: Shapes) -> ImportedModel:
-        """The model in a saved Relax module.
-
-        Parameters
-        ----------
-        path : Path
-            As :meth:`FileImporter.load` takes it.
-        shapes : mapping of str to sequence of int
-            Nothing but what the module has already.
+        """The model in a saved Relax module; shapes may only repeat its own.
 
         Raises
         ------
@@ -64,14 +57,7 @@ class TvmScriptImporter:
         return b"ir_module" in _head(path) and b"tvm.script" in _head(path)
 
     def load(self, path: Path, shapes: Shapes) -> ImportedModel:
-        """The model in a TVMScript file, which is run.
-
-        Parameters
-        ----------
-        path : Path
-            As :meth:`FileImporter.load` takes it.
-        shapes : mapping of str to sequence of int
-            Nothing but what the module has already.
+        """The model in a TVMScript file, which is run; shapes may only repeat its own.
 
         Raises
         ------

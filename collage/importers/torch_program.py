@@ -26,14 +26,7 @@ class TorchProgramImporter:
         return is_archive(path)
 
     def load(self, path: Path, shapes: Shapes) -> ImportedModel:
-        """The model in a PyTorch exported program.
-
-        Parameters
-        ----------
-        path : Path
-            As :meth:`FileImporter.load` takes it.
-        shapes : mapping of str to sequence of int
-            Nothing but what the program has already.
+        """The model in a PyTorch exported program; shapes may only repeat its own.
 
         Raises
         ------

@@ -91,7 +91,7 @@ class MeasuredCosting(Costing):
     >>> from collage.pipeline import open_session
     >>> costing = MeasuredCosting(open_session(["llvm"], num_threads=2))
     >>> sorted(costing.device()), costing.device()["threads"]
-    (['cores', 'name', 'threads'], '2')
+    (['cores', 'denormals', 'name', 'threads'], '2')
     """
 
     def __init__(

@@ -153,13 +153,6 @@ class MeasuredCostModel(CostModel):
 
         Equal workloads are measured once. Each measurement is in the log before the next begins.
 
-        Parameters
-        ----------
-        workloads : sequence of Workload
-            What is asked about.
-        targets : sequence of BackendTarget
-            What each would run on, by position.
-
         Raises
         ------
         TargetError

@@ -97,13 +97,6 @@ class RooflineCostModel(CostModel):
     ) -> list[Cost]:
         """The estimated cost of each workload on the target at the same position; always valid.
 
-        Parameters
-        ----------
-        workloads : sequence of Workload
-            What is asked about.
-        targets : sequence of BackendTarget
-            What each would run on, by position.
-
         Raises
         ------
         TargetError

@@ -33,13 +33,10 @@ class TableCostModel(CostModel):
     >>> import collage
     >>> from collage.cost import TableCostModel
     >>> table = TableCostModel({("relu 8x8", "tvm"): 1e-6, ("relu 8x8", "onednn"): 5e-7})
-    >>> from tvm import relax
-    >>> builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((8, 8), "float32"))
-    >>> with builder.function("main", [x]):
-    ...     with builder.dataflow():
-    ...         out = builder.emit_output(relax.op.nn.relu(x))
-    ...     out = builder.emit_func_output(out)
-    >>> result = collage.optimize(builder.get(), ["llvm"], cost_model=table)
+    >>> from collage.testing import graph
+    >>> from tvm.relax import op
+    >>> relu = graph([(8, 8)], lambda emit, x: op.nn.relu(x))
+    >>> result = collage.optimize(relu, ["llvm"], cost_model=table)
     >>> result.partitioning.seconds
     1e-06
     """
@@ -54,15 +51,7 @@ class TableCostModel(CostModel):
     def estimate(
         self, workloads: Sequence[Workload], targets: Sequence[BackendTarget]
     ) -> list[Cost]:
-        """What the table says of each workload on the target at the same position.
-
-        Parameters
-        ----------
-        workloads : sequence of Workload
-            What is asked about.
-        targets : sequence of BackendTarget
-            What each would run on, by position.
-        """
+        """What the table says of each workload on the target at the same position."""
         return [
             self._answer(workload, target)
             for workload, target in zip(workloads, targets, strict=True)

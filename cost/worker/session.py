@@ -108,15 +108,7 @@ class CpuSession(Session):
         """The first call has done it all."""
 
     def sample(self, machine: relax.VirtualMachine, config: MeasureConfig) -> tuple[float, ...]:
-        """Seconds per call, by the wall clock.
-
-        Parameters
-        ----------
-        machine : relax.VirtualMachine
-            Its inputs are set, and it was called before.
-        config : MeasureConfig
-            How many samples, and how long.
-        """
+        """Seconds per call, by the wall clock."""
 
         def time_calls(number: int) -> float:
             if number == 1:
@@ -130,13 +122,5 @@ class CpuSession(Session):
     def sample_model(
         self, machine: relax.VirtualMachine, config: MeasureConfig
     ) -> tuple[float, ...]:
-        """As of a candidate: a processor runs both alike.
-
-        Parameters
-        ----------
-        machine : relax.VirtualMachine
-            Its inputs are set, and it was called before.
-        config : MeasureConfig
-            How many samples, and how long.
-        """
+        """As of a candidate: a processor runs both alike."""
         return self.sample(machine, config)

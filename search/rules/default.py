@@ -40,19 +40,13 @@ def default_rules(targets: TargetSet, region_limits: RegionLimits | None = None)
 
     Examples
     --------
-    >>> import numpy as np
     >>> from collage.targets import resolve_targets
     >>> targets = resolve_targets(["llvm", "onednn"])
-    >>> from tvm import relax
-    >>> builder = relax.BlockBuilder()
-    >>> x = relax.Var("x", relax.TensorType((4, 8), "float32"))
-    >>> with builder.function("main", [x]):
-    ...     with builder.dataflow():
-    ...         y = builder.emit(relax.op.matmul(x, relax.const(np.ones((8, 8), "float32"))))
-    ...         z = builder.emit_output(relax.op.nn.relu(y))
-    ...     result = builder.emit_func_output(z)
-    >>> graph = DataflowGraph.from_function(builder.get()["main"])
-    >>> found = default_rules(targets).find(graph)
+    >>> from collage.testing import constant, graph
+    >>> from tvm.relax import op
+    >>> mod = graph([(4, 8)], lambda emit, x: op.nn.relu(emit(op.matmul(x, constant(8, 8)))))
+    >>> dataflow = DataflowGraph.from_function(mod["main"])
+    >>> found = default_rules(targets).find(dataflow)
     >>> sorted({(c.backend, c.nodes) for c in found.candidates if not c.inline})
     [('onednn', 1), ('onednn', 2), ('onednn', 3), ('tvm', 1), ('tvm', 2), ('tvm', 3)]
     """

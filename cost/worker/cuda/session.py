@@ -68,15 +68,7 @@ class CudaSession(Session):
             self.call(machine)
 
     def sample(self, machine: relax.VirtualMachine, config: MeasureConfig) -> tuple[float, ...]:
-        """One call per sample, the cache flushed before it, its launch hidden behind the flush.
-
-        Parameters
-        ----------
-        machine : relax.VirtualMachine
-            Its inputs are set, and it was called before.
-        config : MeasureConfig
-            How many samples, and how long.
-        """
+        """One call per sample, the cache flushed before it, its launch hidden behind the flush."""
         elapsed = self.call(machine)
         if elapsed > config.slow_call_sec:
             return (elapsed,)
@@ -91,15 +83,7 @@ class CudaSession(Session):
         self, machine: relax.VirtualMachine, config: MeasureConfig
     ) -> tuple[float, ...]:
         """Calls one after the other, nothing flushed and nothing hidden: each sample begins on an
-        idle device, so where launching is slower than the kernels, that shows.
-
-        Parameters
-        ----------
-        machine : relax.VirtualMachine
-            Its inputs are set, and it was called before.
-        config : MeasureConfig
-            How many samples, and how long.
-        """
+        idle device, so where launching is slower than the kernels, that shows."""
 
         def time_calls(number: int) -> float:
             return self._timer.time(machine, number, 1, self.synchronize)[0]
