@@ -104,7 +104,7 @@ def _time(row: EndToEnd) -> str:
 
 def main(
     model: Annotated[list[str] | None, typer.Option(help="Repeat for several; all nine.")] = None,
-    budget: Annotated[float, typer.Option(help="Seconds of measuring per model.")] = 120.0,
+    budget: Annotated[float, typer.Option(help="Seconds per model, all in all.")] = 120.0,
 ) -> None:
     """Optimize the light models and check them against onnxruntime."""
     rows: list[Row] = []

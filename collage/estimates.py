@@ -61,6 +61,7 @@ class Estimates:
     def __init__(self) -> None:
         self._cpu, self._gpu = RooflineCostModel(_CPU), RooflineCostModel(_GPU)
         self._ratios: dict[_Level, list[float]] = defaultdict(list)
+        self._kinds: dict[str, str] = {}
         self._rooflines: dict[tuple[str, BackendTarget], float] = {}
 
     def note(self, workload: Workload, target: BackendTarget, cost: Cost) -> None:
@@ -78,7 +79,7 @@ class Estimates:
         if not cost.is_valid:
             return
         ratio = cost.median_sec / self._roofline(workload, target)
-        for level in _levels(workload, target):
+        for level in self._levels(workload, target):
             self._ratios[level].append(ratio)
 
     def seconds(self, workload: Workload, target: BackendTarget) -> float:
@@ -92,7 +93,7 @@ class Estimates:
             What it would run on.
         """
         roofline_sec = self._roofline(workload, target)
-        for level, margin in zip(_levels(workload, target), _MARGINS, strict=True):
+        for level, margin in zip(self._levels(workload, target), _MARGINS, strict=True):
             ratios = self._ratios.get(level, [])
             if len(ratios) >= _ENOUGH:
                 return roofline_sec * float(np.quantile(ratios, _QUANTILE)) * margin
@@ -106,6 +107,12 @@ class Estimates:
             self._rooflines[place] = cost.median_sec
         return self._rooflines[place]
 
+    def _levels(self, workload: Workload, target: BackendTarget) -> tuple[_Level, ...]:
+        if workload.key not in self._kinds:
+            self._kinds[workload.key] = _kind(workload)
+        kind = self._kinds[workload.key]
+        return (target.backend, kind), (target.backend, ""), ("", kind), ("", "")
+
 
 def importance(workload: Workload) -> float:
     """About how much of a model's time a workload may take, on whatever it runs.
@@ -116,11 +123,6 @@ def importance(workload: Workload) -> float:
         One that occurs once.
     """
     return workload.flops / _CPU.float_flops_per_sec + workload.bytes / _CPU.bytes_per_sec
-
-
-def _levels(workload: Workload, target: BackendTarget) -> tuple[_Level, _Level, _Level, _Level]:
-    kind = _kind(workload)
-    return (target.backend, kind), (target.backend, ""), ("", kind), ("", "")
 
 
 def _kind(workload: Workload) -> str:

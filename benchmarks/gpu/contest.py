@@ -25,8 +25,9 @@ WRONG_DIFFERENCE = 0.1
 """Of the largest output value: a network's depth in float16 stays well below, another function does
 not. Above it an engine's time means nothing."""
 
-AFTER_SEARCH_SEC = 90.0
-"""What a search needs once its time is up: contenders are compiled, timed and exported."""
+AFTER_SEARCH_SEC = 30.0
+"""What is left to do once a search is over: partitionings that take part beside its answer may have
+to be compiled, and all are exported."""
 
 _WORKER = "benchmarks.gpu.worker"
 

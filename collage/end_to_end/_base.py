@@ -185,6 +185,9 @@ class EndToEndComparison(ABC):
         """
         return self._evaluate([self._lowered(contender) for contender in contenders])
 
+    def settle(self) -> None:  # noqa: B027 (nothing to do is a good answer)
+        """Wait for what runs on these cores in the background."""
+
     def try_out(self, contender: Contender, deadline: Deadline = NEVER) -> tuple[Evaluation, Seen]:
         """Whether one runs at all, and what finding that out took.
 

@@ -88,6 +88,10 @@ class MeasuredComparison(EndToEndComparison):
         self._failures: dict[str, Cost] = {}
         self._tried: dict[str, Record] = {}
 
+    def settle(self) -> None:
+        """Wait for the samples."""
+        len(self._samples)
+
     def try_out(self, contender: Contender, deadline: Deadline = NEVER) -> tuple[Evaluation, Seen]:
         """Compile, check and time one in a process of its own; see the base class.
 

@@ -21,35 +21,34 @@ _POLL_SEC = 0.1
 class AnswerInHand:
     """Tries out partitionings until one runs; use as a context manager, which ends that.
 
-        Parameters
-        ----------
-        comparison : EndToEndComparison
-            Compiles and checks.
-        budget : Budget
-            Told what that takes.
+    Parameters
+    ----------
+    comparison : EndToEndComparison
+        Compiles and checks.
+    budget : Budget
+        Told what that takes.
 
-        Examples
-        --------
-        >>> from tvm.relax import op
-        >>> from collage.candidate_costs import WorkloadCosts
-        >>> from collage.cost import TableCostModel
-        >>> from collage.cost.deadline import NEVER, Deadline
-    from collage.end_to_end import EstimatedComparison, baselines
-        >>> from collage.pipeline import import_model, open_session
-        >>> from collage.testing import graph
-        >>> session = open_session(["llvm", "onednn"])
-        >>> targets = session.targets
-        >>> imported = import_model(graph([(8,)], lambda emit, x: op.exp(x)), targets.device)
-        >>> costs = WorkloadCosts(
-        ...     imported.mod, imported.graph, TableCostModel({("exp 8", "onednn"): 1e-6})
-        ... )
-        >>> comparison = EstimatedComparison(
-        ...     imported.mod, imported.graph, targets, session.context, costs=costs
-        ... )
-        >>> with AnswerInHand(comparison, Budget(10.0)) as hand:
-        ...     hand.find(baselines(imported.graph, targets))
-        ...     hand.answer().contender.name
-        'single:onednn'
+    Examples
+    --------
+    >>> from tvm.relax import op
+    >>> from collage.candidate_costs import WorkloadCosts
+    >>> from collage.cost import TableCostModel
+    >>> from collage.end_to_end import EstimatedComparison, baselines
+    >>> from collage.pipeline import import_model, open_session
+    >>> from collage.testing import graph
+    >>> session = open_session(["llvm", "onednn"])
+    >>> targets = session.targets
+    >>> imported = import_model(graph([(8,)], lambda emit, x: op.exp(x)), targets.device)
+    >>> costs = WorkloadCosts(
+    ...     imported.mod, imported.graph, TableCostModel({("exp 8", "onednn"): 1e-6})
+    ... )
+    >>> comparison = EstimatedComparison(
+    ...     imported.mod, imported.graph, targets, session.context, costs=costs
+    ... )
+    >>> with AnswerInHand(comparison, Budget(10.0)) as hand:
+    ...     hand.find(baselines(imported.graph, targets))
+    ...     hand.answer().contender.name
+    'single:onednn'
     """
 
     def __init__(self, comparison: EndToEndComparison, budget: Budget) -> None:

@@ -18,11 +18,12 @@ from collage.cost.device import Device, policy_of
 from collage.cost.device.recorded import recorded_device
 from collage.cost.measure.replay import MeasureStats
 from collage.cost.models.measured import MeasuredCostModel
-from collage.cost.reference import sample_of
+from collage.cost.reference import Sample, sample_of
 from collage.cost.reference.rounding import fewest_digits
 from collage.end_to_end import EndToEndComparison, EstimatedComparison, MeasuredComparison
 from collage.pipeline.budget import Budget
 from collage.pipeline.imported import Imported
+from collage.pipeline.later import Later
 from collage.pipeline.session import Session
 
 
@@ -148,14 +149,17 @@ class MeasuredCosting(Costing):
         """
         assert self._model is not None, "not opened yet"
         form = fewest_digits(self._session.targets)
-        sample = sample_of(imported.mod, imported.random_inputs(seed), form)
+
+        def samples() -> list[Sample]:
+            return [sample_of(imported.mod, imported.random_inputs(seed), form)]
+
         return MeasuredComparison(
             imported.mod,
             imported.graph,
             self._session.targets,
             self._session.context,
             model=self._model,
-            samples=[sample],
+            samples=Later(samples),
             compiling=self._budget.compiling,
             timing=self._budget.timing,
         )

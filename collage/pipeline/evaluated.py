@@ -179,8 +179,8 @@ def refine_winner(
     covers: Covers,
     evaluated: Evaluated,
     *,
-    budget: Budget,
     trials: int,
+    budget: Budget | None = None,
     storage: str | None = None,
     seed: int = 0,
     progress: ProgressCallback = ignore,
@@ -197,10 +197,10 @@ def refine_winner(
         All contenders, and the candidates that changes are made of.
     evaluated : Evaluated
         How they did so far.
-    budget : Budget
-        No trial is begun that there is no time for.
     trials : int
         How many changes to try; with none nothing is compared again.
+    budget : Budget, optional
+        No trial is begun that there is no time for.
     storage : str, optional
         An Optuna storage URL that keeps the trials.
     seed : int
@@ -226,15 +226,14 @@ def refine_winner(
     ... )
     >>> covers = find_covers(imported.graph, targets, "single:tvm", costs)
     >>> evaluated = evaluate_contenders(comparison, covers.contenders)
-    >>> refined = refine_winner(
-    ...     comparison, imported.graph, covers, evaluated, budget=Budget(), trials=2
-    ... )
+    >>> refined = refine_winner(comparison, imported.graph, covers, evaluated, trials=2)
     >>> [evaluation.contender.name for evaluation in refined.evaluations]
     ['single:tvm', 'refined']
     """
+    time = Budget() if budget is None else budget
 
     def time_left() -> bool:
-        return budget.contenders_that_fit(1) > 0
+        return time.contenders_that_fit(1) > 0
 
     if trials == 0 or not time_left():
         return evaluated
@@ -264,7 +263,7 @@ def refine_winner(
         go_on=time_left,
     )
     takes_part = [
-        *(e.contender for e in evaluated.evaluations if e.cost.is_valid or not budget.is_limited),
+        *(e.contender for e in evaluated.evaluations if e.cost.is_valid or not time.is_limited),
         Contender("refined", refined),
     ]
     evaluations = comparison.compare(takes_part)

@@ -133,7 +133,12 @@ def optimize(
     budget = Budget(time_budget_sec)
     with answering(budget), ExitStack() as stack:
         session = open_session(
-            targets, log=log, replay=replay, num_threads=num_threads, progress=progress
+            targets,
+            log=log,
+            replay=replay,
+            num_threads=num_threads,
+            ieee_denormals=ieee_denormals,
+            progress=progress,
         )
         targets, progress = session.targets, session.progress
         check_strategy(strategy, targets)
@@ -153,6 +158,7 @@ def optimize(
         if not targets.device.compiles_beside:
             # The cores are what is going to be timed on.
             hand.answer()
+            comparison.settle()
             prefetch.wait(budget.measuring)
         covers = find_covers(
             *(imported.graph, targets, strategy, costs, progress),

@@ -39,6 +39,7 @@ from collage.pipeline import (
     refine_winner,
 )
 from collage.pipeline.assemble import end_to_end_rows, installed_versions, search_stats
+from collage.pipeline.budget import Budget
 from collage.search.rules import Found, Rejection
 from collage.tensor_info import TensorInfo
 
@@ -300,7 +301,9 @@ def test_statistics_and_versions_are_of_this_search(session: Session, imported: 
     with costing.open() as model:
         costs = costs_of(imported, model)
         covers = find_covers(imported.graph, session.targets, "search", costs)
-    stats = search_stats(costing, costs, covers, 1.5)
+    evaluated = evaluate_contenders(costing.comparison(imported, costs, 0), covers.contenders)
+    budget = Budget(20.0, clock=iter([1.0, 2.5]).__next__)
+    stats = search_stats(costing, costs, covers, evaluated, budget)
     assert stats.candidates == len(covers.found.candidates) and stats.wall_sec == 1.5
     assert stats.distinct_workloads == costs.num_workloads > 0 == stats.measured
     assert not math.isnan(stats.building_sec)
