@@ -8,7 +8,7 @@ path is measured throughout. It is then optimal, however much was never measured
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise, zip_longest
 
@@ -18,6 +18,7 @@ from collage.search.costs import CandidateCosts, checked_seconds
 from collage.search.cover import DEFAULT_MAX_STATES, Cover, cheapest_cover
 from collage.search.dataflow import DataflowGraph, bits
 from collage.search.partitioning import Partitioning, make_partitioning
+from collage.search.rules._base import PartitionRule
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,7 @@ def search(
     batch_size: int = 32,
     on_round: Callable[[SearchProgress], None] | None = None,
     max_states: int = DEFAULT_MAX_STATES,
+    last_resorts: Sequence[PartitionRule] = (),
 ) -> SearchResult:
     """The cheapest partitioning of a graph under additive cost.
 
@@ -119,6 +121,9 @@ def search(
         Given the progress after each round.
     max_states : int
         See :func:`collage.search.cover.cheapest_cover`.
+    last_resorts : sequence of PartitionRule
+        Asked one after the other, and only once no usable candidates cover the graph: what they
+        find for bindings that are left over takes part from then on.
 
     Returns
     -------
@@ -128,7 +133,8 @@ def search(
     Raises
     ------
     SearchError
-        When no set of usable candidates covers the graph; names a binding that nothing covers.
+        When no set of usable candidates covers the graph; names every binding that nothing
+        covers, and ``value`` is their indices.
 
     Notes
     -----
@@ -166,6 +172,8 @@ def search(
         chosen = pool.cheapest_by_block()
         cover = cheapest_cover(graph, {b: pool.values[p] for b, p in chosen.items()}, max_states)
         if cover is None:
+            if pool.rescue(last_resorts):
+                continue
             raise _nothing_covers(graph, pool)
         rounds, expanded = rounds + 1, expanded + cover.expanded
         path = [chosen[block] for block in cover.blocks]
@@ -177,7 +185,7 @@ def search(
             return SearchResult(found, cover.optimal, cover.cost, pool.evaluated, rounds, expanded)
         running = running and evaluate(pending + pool.alternatives(path, prefetch))
         if not running:
-            found = _best_so_far(graph, pool, seeded, max_states)
+            found = _best_so_far(graph, pool, seeded, max_states, last_resorts)
             return SearchResult(found, False, cover.cost, pool.evaluated, rounds, expanded)
 
 
@@ -197,17 +205,55 @@ class _Pool:
         self, graph: DataflowGraph, candidates: Sequence[Candidate], costs: CandidateCosts
     ) -> None:
         self.graph = graph
-        self.candidates = candidates
+        self.candidates: list[Candidate] = []
         self.costs = costs
-        self.measured = [candidate.inline for candidate in candidates]
-        self.values = [
-            0.0 if candidate.inline else costs.lower_bound(candidate) for candidate in candidates
-        ]
+        self.measured: list[bool] = []
+        self.values: list[float] = []
         self.evaluated = 0
+        self.rescued: list[int] = []
         self.by_block: dict[int, list[int]] = {}
-        for position, candidate in enumerate(candidates):
-            self.by_block.setdefault(candidate.nodes, []).append(position)
+        self.add(candidates)
         self.refresh()
+
+    def add(self, candidates: Iterable[Candidate]) -> None:
+        for candidate in candidates:
+            self.by_block.setdefault(candidate.nodes, []).append(len(self.candidates))
+            self.candidates.append(candidate)
+            self.measured.append(candidate.inline)
+            self.values.append(0.0 if candidate.inline else self.costs.lower_bound(candidate))
+
+    def rescue(
+        self, last_resorts: Sequence[PartitionRule], only: Sequence[int] | None = None
+    ) -> bool:
+        """Add what the first last resort that has anything new finds for bindings left over.
+
+        Those are the bindings that nothing usable holds; where each is held but no set of
+        candidates fits together, those that nothing usable holds alone.
+
+        Parameters
+        ----------
+        only : sequence of int, optional
+            The positions that count; all by default.
+        """
+        left = self.uncovered(only) or self.uncovered(only, alone=True)
+        for rule in last_resorts:
+            known = set(self.candidates)
+            found = rule.find(self.graph).candidates
+            fresh = [c for c in found if c.nodes & left and c not in known]
+            if fresh:
+                self.rescued += range(len(self.candidates), len(self.candidates) + len(fresh))
+                self.add(fresh)
+                return True
+        return False
+
+    def uncovered(self, only: Sequence[int] | None = None, *, alone: bool = False) -> int:
+        """The bindings that no usable candidate holds; or none that holds nothing besides."""
+        held = 0
+        for p in range(len(self.candidates)) if only is None else only:
+            nodes = self.candidates[p].nodes
+            if self.values[p] < math.inf and not (alone and nodes.bit_count() > 1):
+                held |= nodes
+        return self.graph.all_nodes & ~held
 
     def refresh(self) -> None:
         """Take over what became known meanwhile: costs, and lower bounds that had to give way."""
@@ -258,32 +304,34 @@ class _Pool:
 
 
 def _best_so_far(
-    graph: DataflowGraph, pool: _Pool, seeded: Sequence[int], max_states: int
+    graph: DataflowGraph,
+    pool: _Pool,
+    seeded: Sequence[int],
+    max_states: int,
+    last_resorts: Sequence[PartitionRule],
 ) -> Partitioning | None:
     """The best cover of what was measured, and of what seeds consist of where nothing else was.
 
-    Other candidates that were not measured are left out: a guess that is too low would win.
+    Other candidates that were not measured are left out: a guess that is too low would win. Last
+    resorts are not, where there is nothing else.
     """
-    for position in seeded:
-        if not pool.measured[position]:
+    while True:
+        guessed = [p for p in (*seeded, *pool.rescued) if not pool.measured[p]]
+        for position in guessed:
             pool.values[position] = pool.costs.guess(pool.candidates[position])
-    usable = [p for p, measured in enumerate(pool.measured) if measured]
-    usable += [p for p in seeded if not pool.measured[p]]
-    chosen = pool.cheapest_by_block(usable)
-    cover = cheapest_cover(graph, {b: pool.values[p] for b, p in chosen.items()}, max_states)
-    if cover is None:
-        return None
-    found = pool.partitioning([chosen[block] for block in cover.blocks], cover)
-    return Partitioning(found.candidates, found.seconds, "stopped early")
+        usable = [*(p for p, measured in enumerate(pool.measured) if measured), *guessed]
+        chosen = pool.cheapest_by_block(usable)
+        cover = cheapest_cover(graph, {b: pool.values[p] for b, p in chosen.items()}, max_states)
+        if cover is not None:
+            found = pool.partitioning([chosen[block] for block in cover.blocks], cover)
+            return Partitioning(found.candidates, found.seconds, "stopped early")
+        if not pool.rescue(last_resorts, usable):
+            return None
 
 
 def _nothing_covers(graph: DataflowGraph, pool: _Pool) -> SearchError:
-    reachable = 0
-    for candidate, value in zip(pool.candidates, pool.values, strict=True):
-        if value < math.inf:
-            reachable |= candidate.nodes
-    for index in bits(graph.all_nodes & ~reachable):
-        return SearchError(
-            f"no usable candidate covers binding {index} ({graph.op_name(index)})", value=index
-        )
-    return SearchError("no set of usable candidates covers the graph", value=None)
+    left = tuple(bits(pool.uncovered()))
+    if not left:
+        return SearchError("no set of usable candidates covers the graph", value=left)
+    names = ", ".join(f"binding {index} ({graph.op_name(index)})" for index in left)
+    return SearchError(f"no usable candidate covers {names}", value=left)

@@ -191,3 +191,29 @@ class NativeBackend(Backend):
         context : BuildContext
             Where to build, and with how many threads to run.
         """
+
+    def last_resort(self, target: BackendTarget) -> BackendTarget | None:
+        """A target of this backend that computes slowly what the given one cannot compute at all.
+
+        Parameters
+        ----------
+        target : BackendTarget
+            With this backend's options.
+
+        Returns
+        -------
+        BackendTarget or None
+            Its partitions stand beside those of ``target`` in one module. None where there is
+            nothing simpler than ``target`` itself.
+        """
+        return None
+
+    def partition_attributes(self, options: Any) -> dict[str, str]:
+        """What the partition functions of a target carry that the module's target does not say.
+
+        Parameters
+        ----------
+        options : object
+            Of ``options_type``, such as those of a last resort.
+        """
+        return {}

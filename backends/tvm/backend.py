@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm import tirx
+from tvm import relax, tirx
 from tvm.target import codegen
 
 from collage.backends.contract import (
@@ -21,7 +23,7 @@ from collage.backends.contract.errors import TargetError
 from collage.backends.devices import CPU, CUDA, device_of
 from collage.backends.tvm import cpu, cuda
 from collage.backends.tvm import tuning as tune
-from collage.backends.tvm.common.lower import lower_module
+from collage.backends.tvm.common.lower import lower_apart, lower_module
 from collage.backends.tvm.cpu.schedules import Machine
 from collage.backends.tvm.options import TVMOptions
 
@@ -74,7 +76,27 @@ class TVMBackend(NativeBackend):
         TargetError
             When the option ``schedule`` asks for something that this device or machine cannot do.
         """
-        return _LOWERINGS[device_of(target.device)](mod, target, context)
+        lower = _LOWERINGS[device_of(target.device)]
+        plain = replace(target, options=TVMOptions(schedule=PLAIN))
+        mod = lower_apart(mod, _is_plain, lambda marked: lower(marked, plain, context))
+        return lower(mod, target, context)
+
+    def last_resort(self, target: BackendTarget) -> BackendTarget | None:
+        """See :meth:`NativeBackend.last_resort`: the simplest loops there are."""
+        plain = replace(target, options=TVMOptions(schedule=PLAIN))
+        return None if plain == target else plain
+
+    def partition_attributes(self, options: Any) -> dict[str, str]:
+        """See :meth:`NativeBackend.partition_attributes`."""
+        return {_SCHEDULE_ATTR: PLAIN} if options.schedule == PLAIN else {}
+
+
+PLAIN = "plain"
+_SCHEDULE_ATTR = "collage.partition_schedule"
+
+
+def _is_plain(function: relax.Function) -> bool:
+    return bool(function.attrs) and function.attrs.get(_SCHEDULE_ATTR) == PLAIN
 
 
 def _lower_cpu(mod: tvm.IRModule, target: BackendTarget, context: BuildContext) -> tvm.IRModule:
@@ -82,7 +104,8 @@ def _lower_cpu(mod: tvm.IRModule, target: BackendTarget, context: BuildContext) 
     machine = Machine.of_target(target.device, context.num_threads)
     if options.schedule == "dlight":
         raise TargetError(
-            "schedule 'dlight' is for GPU targets; valid for a CPU: default, metaschedule, none",
+            "schedule 'dlight' is for GPU targets; valid for a CPU: default, metaschedule, none, "
+            "plain",
             value=options.schedule,
         )
 
@@ -113,7 +136,7 @@ def _lower_cuda(mod: tvm.IRModule, target: BackendTarget, context: BuildContext)
             for new, old in zip(tuned, default, strict=True)
         ]
 
-    return lower_module(mod, target.device, cuda.legalize_passes(), schedule_all)
+    return lower_module(mod, target.device, cuda.legalize_passes(options.schedule), schedule_all)
 
 
 _LOWERINGS = {CPU: _lower_cpu, CUDA: _lower_cuda}

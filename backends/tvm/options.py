@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SCHEDULES = ("default", "dlight", "metaschedule", "none")
+SCHEDULES = ("default", "dlight", "metaschedule", "none", "plain")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import tvm
 from tvm import relax
 
-from collage.backends.contract import PARTITION_ATTR, ExternalBackend
+from collage.backends.contract import PARTITION_ATTR, ExternalBackend, NativeBackend
 from collage.passes.align_weights import align_weights
 from collage.rewrite import map_leaves
 from collage.search.candidates import Candidate
@@ -212,7 +212,10 @@ class _MainWriter:
         else:
             region = _Region(inputs, "x")
             region.take(self.graph, candidate.nodes)
-            function = region.function(outputs, {PARTITION_ATTR: candidate.backend})
+            attrs: dict[str, object] = {PARTITION_ATTR: candidate.backend}
+            if isinstance(backend, NativeBackend):
+                attrs |= backend.partition_attributes(candidate.target.options)
+            function = region.function(outputs, attrs)
         gvar = relax.GlobalVar(name)
         gvar_ty = relax.FuncType([p.ty for p in function.params], function.ret_ty)
         relax.expr._update_type(gvar, gvar_ty)

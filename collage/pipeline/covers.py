@@ -14,7 +14,13 @@ from collage.end_to_end import Contender, PartitionRepair, baselines, without_se
 from collage.search.dataflow import DataflowGraph
 from collage.search.lazy_search import SearchProgress, SearchResult, search
 from collage.search.partitioning import Partitioning
-from collage.search.rules import Found, UndominatedRule, default_rules
+from collage.search.rules import (
+    Found,
+    PartitionRule,
+    UndominatedRule,
+    default_rules,
+    last_resorts,
+)
 
 _BATCH = 4096
 """Candidates asked about together, more than all seeds have: libraries tune together what is asked
@@ -115,7 +121,9 @@ def find_covers(
         return Covers(tuple(seeds), Found())
     costs.ask_overheads(targets.native)
     found = find_candidates(graph, targets, progress)
-    result = _search(graph, found, [seed.partitioning for seed in seeds], costs, progress, deadline)
+    partitionings = [seed.partitioning for seed in seeds]
+    rules = last_resorts(targets.native)
+    result = _search(graph, found, partitionings, costs, progress, deadline, rules)
     if result is None or result.partitioning is None or not result.evaluated:
         # A search that knows no cost has only chosen among guesses, as whoever compares these does.
         return Covers(tuple(seeds), found, result)
@@ -186,6 +194,7 @@ def _search(
     costs: WorkloadCosts,
     progress: ProgressCallback,
     deadline: Deadline,
+    rules: Sequence[PartitionRule],
 ) -> SearchResult | None:
     """The cheapest cover; None when the time was up and no backend alone covers the graph."""
 
@@ -203,9 +212,20 @@ def _search(
             batch_size=_BATCH,
             should_stop=lambda: deadline.is_up,
             on_round=on_round,
+            last_resorts=rules,
         )
-    except SearchError:
+    except SearchError as err:
         # With the time spent, candidates that were not measured count as unusable.
-        if not costs.out_of_time:
-            raise
-        return None
+        if costs.out_of_time:
+            return None
+        raise SearchError(f"{err}{_reasons(err, costs)}", value=err.value) from err
+
+
+def _reasons(err: SearchError, costs: WorkloadCosts) -> str:
+    """Why the candidates for the bindings that an error names cannot be used."""
+    if not isinstance(err.value, tuple):
+        return ""
+    left = sum(1 << index for index in err.value)
+    tried = ((c, cost) for c, cost in costs.costs.items() if c.nodes & left and cost.reason)
+    lines = dict.fromkeys(f"{c.backend}: {cost.reason}" for c, cost in tried)
+    return "".join(f"; {line}" for line in lines)

@@ -20,12 +20,14 @@ from collage.search.rules.dfpattern import DFPatternRule
 from collage.search.rules.dominated import UndominatedRule
 from collage.search.rules.fuse_ops import FuseOpsRule
 from collage.search.rules.host import HostRule
+from collage.search.rules.last_resort import LAST_RESORT, LastResortRule, last_resorts
 from collage.search.rules.only_valid import OnlyValidRule
 from collage.search.rules.op_kind import OpKindRule
 from collage.search.rules.regions import RegionLimits, RegionsRule
 from collage.search.rules.union import UnionRule
 
 __all__ = [
+    "LAST_RESORT",
     "AcceptedRule",
     "CombineLimits",
     "CombineRule",
@@ -37,6 +39,7 @@ __all__ = [
     "JoinAdjacent",
     "JoinByKind",
     "Joiner",
+    "LastResortRule",
     "MatchRule",
     "OnlyValidRule",
     "OpKindRule",
@@ -47,4 +50,5 @@ __all__ = [
     "UndominatedRule",
     "UnionRule",
     "default_rules",
+    "last_resorts",
 ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import tvm
+import tvm_ffi
 from tvm import relax, tirx
 
 from collage.backends.contract import PARTITION_ATTR
@@ -71,6 +72,59 @@ def lower_module(
     return own
 
 
+def lower_apart(
+    mod: tvm.IRModule,
+    wanted: Callable[[relax.Function], bool],
+    lower: Callable[[tvm.IRModule], tvm.IRModule],
+) -> tvm.IRModule:
+    """Lower some partitions by themselves, in another way than the rest of their module.
+
+    Their kernels get names of their own: the rest may make others of the same operators.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        ``main`` calls partition functions.
+    wanted : callable
+        Whether a partition function is one of them.
+    lower : callable
+        Lowers a module whose ``main`` calls one of them.
+
+    Returns
+    -------
+    tvm.IRModule
+        Those partition functions call scheduled kernels.
+    """
+    functions = dict(mod.functions)
+    marked = [gv for gv, func in functions.items() if _is_partition(func) and wanted(func)]
+    given = {gv: func for gv, func in functions.items() if _is_kernel(func)}
+    for gv in marked:
+        alone = tvm.IRModule({**given, relax.GlobalVar("main"): _as_main(functions[gv])})
+        lowered = lower(alone)
+        names = {
+            kernel: _named(f"{gv.name_hint}_{kernel.name_hint}", kernel)
+            for kernel, func in lowered.functions.items()
+            if _is_kernel(func)
+        }
+        body = tvm_ffi.structural_map(
+            lowered["main"], [(tvm.ir.GlobalVar, lambda var, names=names: names.get(var, var))]
+        )
+        functions[gv] = body.without_attr("global_symbol").with_attr(dict(functions[gv].attrs))
+        functions.update((names[kernel], lowered[kernel]) for kernel in names)
+    return tvm.IRModule(functions, attrs=mod.attrs) if marked else mod
+
+
+def _as_main(func: relax.Function) -> relax.Function:
+    """A partition function as the entry of a module of its own."""
+    return func.without_attr(PARTITION_ATTR).with_attr("global_symbol", "main")
+
+
+def _named(name: str, like: tvm.ir.GlobalVar) -> tvm.ir.GlobalVar:
+    var = relax.GlobalVar(name)
+    relax.expr._update_type(var, like.ty)
+    return var
+
+
 def _is_kernel(func: tvm.ir.BaseFunc) -> bool:
     return isinstance(func, tirx.PrimFunc)
 
@@ -80,14 +134,13 @@ def _is_foreign(func: tvm.ir.BaseFunc) -> bool:
     return attrs is not None and ("Codegen" in attrs or "Composite" in attrs)
 
 
+def _is_partition(func: tvm.ir.BaseFunc) -> bool:
+    return func.attrs is not None and PARTITION_ATTR in func.attrs
+
+
 def _inline_partitions(mod: tvm.IRModule) -> tvm.IRModule:
     """Inline the bodies of this backend's partition functions where they are called."""
-    partitions = {
-        gv
-        for gv, func in mod.functions.items()
-        if func.attrs is not None and PARTITION_ATTR in func.attrs
-    }
-    if not partitions:
+    if not any(map(_is_partition, mod.functions.values())):
         return mod
     mod = relax.transform.InlinePrivateFunctions()(mod)
     return relax.transform.DeadCodeElimination()(mod)

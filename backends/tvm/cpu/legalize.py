@@ -16,6 +16,9 @@ from collage.backends.tvm.common.legalization import OUT_FUSABLE, Legalization, 
 from collage.backends.tvm.common.wide_operators import legalize_layer_norm
 from collage.backends.tvm.cpu.schedules import Machine, conv2d, depthwise, matmul
 
+PLAIN: Mapping[str, Legalization] = {"relax.nn.layer_norm": legalize_layer_norm}
+"""Where TVM's own way has no answer at all."""
+
 
 def legalizations(machine: Machine) -> Mapping[str, Legalization]:
     """This backend's legalizations, by operator name."""
@@ -29,7 +32,7 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
     return {
         "relax.nn.conv2d": convolution,
         "relax.matmul": product,
-        "relax.nn.layer_norm": legalize_layer_norm,
+        **PLAIN,
     }
 
 

@@ -11,8 +11,8 @@ from collage.backends.tvm.common.wide import compute_wide
 from collage.backends.tvm.common.wide_operators import widen_operators
 from collage.backends.tvm.cpu.bfloat16 import spell_bfloat16
 from collage.backends.tvm.cpu.fast_math import use_fast_math
-from collage.backends.tvm.cpu.legalize import legalizations
-from collage.backends.tvm.cpu.schedules import Machine, schedule_function
+from collage.backends.tvm.cpu.legalize import PLAIN, legalizations
+from collage.backends.tvm.cpu.schedules import Machine, plain, schedule_function
 
 
 def legalize_passes(machine: Machine, schedule: str) -> list[tvm.transform.Pass]:
@@ -34,7 +34,7 @@ def legalize_passes(machine: Machine, schedule: str) -> list[tvm.transform.Pass]
     own = schedule == "default"
     return [
         widen_operators(),
-        relax.transform.LegalizeOps(dict(legalizations(machine)) if own else None),
+        relax.transform.LegalizeOps(dict(legalizations(machine) if own else PLAIN)),
         relax.transform.AnnotateTIROpPattern(),
         relax.transform.FoldConstant(),
         relax.transform.FuseOps(),
@@ -46,7 +46,7 @@ def legalize_passes(machine: Machine, schedule: str) -> list[tvm.transform.Pass]
 def schedule_all(
     funcs: Sequence[tirx.PrimFunc], machine: Machine, schedule: str
 ) -> list[tirx.PrimFunc]:
-    """Parallel and vectorized schedules by kind of kernel; ``none`` leaves the plain loops.
+    """Parallel and vectorized schedules by kind of kernel; ``none`` leaves the loops as they are.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def schedule_all(
     machine : Machine
         Threads and vector registers.
     schedule : str
-        ``default`` or ``none``.
+        ``default``, ``none`` or ``plain``.
 
     Examples
     --------
@@ -68,4 +68,6 @@ def schedule_all(
     """
     if schedule == "none":
         return [spell_bfloat16(func) for func in funcs]
+    if schedule == "plain":
+        return [spell_bfloat16(plain.schedule(func)) for func in funcs]
     return [spell_bfloat16(use_fast_math(schedule_function(func, machine))) for func in funcs]

@@ -23,6 +23,9 @@ from collage.backends.tvm.common.wide import WIDE
 from collage.backends.tvm.common.wide_operators import legalize_layer_norm
 from collage.backends.tvm.cuda.transposed import legalize_transposed_convolution
 
+PLAIN: Mapping[str, Legalization] = {"relax.nn.layer_norm": legalize_layer_norm}
+"""Where TVM's own way has no answer at all."""
+
 
 def legalizations() -> Mapping[str, Legalization]:
     """This device's legalizations, by operator name."""
@@ -30,7 +33,7 @@ def legalizations() -> Mapping[str, Legalization]:
         **{f"relax.nn.conv{n}d": legalize_convolution for n in (1, 2, 3)},
         **{f"relax.nn.adaptive_avg_pool{n}d": _legalize_adaptive_pool for n in (1, 2, 3)},
         **{f"relax.nn.conv{n}d_transpose": legalize_transposed_convolution for n in (1, 2, 3)},
-        "relax.nn.layer_norm": legalize_layer_norm,
+        **PLAIN,
         "relax.nn.attention": _legalize_attention,
         "relax.nn.attention_bias": _legalize_attention,
     }

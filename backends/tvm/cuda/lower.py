@@ -13,14 +13,19 @@ from tvm import relax, tirx
 
 from collage.backends.tvm.common.wide import compute_wide
 from collage.backends.tvm.common.wide_operators import widen_operators
-from collage.backends.tvm.cuda.legalize import legalizations
+from collage.backends.tvm.cuda.legalize import PLAIN, legalizations
 from collage.backends.tvm.cuda.schedules import Gpu, schedule_function
 
 Scheduler = Callable[[tirx.PrimFunc], tirx.PrimFunc]
 
 
-def legalize_passes() -> list[tvm.transform.Pass]:
+def legalize_passes(schedule: str = "default") -> list[tvm.transform.Pass]:
     """From operators to fused, unscheduled tensor programs.
+
+    Parameters
+    ----------
+    schedule : str
+        With ``plain`` legalizations are TVM's own.
 
     Examples
     --------
@@ -31,7 +36,7 @@ def legalize_passes() -> list[tvm.transform.Pass]:
         widen_operators(),
         relax.backend.DispatchSampling(),
         relax.backend.DispatchSortScan(),
-        relax.transform.LegalizeOps(dict(legalizations())),
+        relax.transform.LegalizeOps(dict(PLAIN if schedule == "plain" else legalizations())),
         relax.transform.AnnotateTIROpPattern(),
         relax.transform.FoldConstant(),
         relax.transform.FuseOps(),
@@ -46,7 +51,7 @@ def scheduler(device: tvm.target.Target, schedule: str) -> Scheduler:
     Parameters
     ----------
     schedule : str
-        ``default``, ``dlight`` or ``none``, as in
+        ``default``, ``dlight``, ``none`` or ``plain``, as in
         :class:`~collage.backends.tvm.options.TVMOptions`.
 
     Examples

@@ -69,6 +69,7 @@ _FAMILIES = {
     "default": (*_OWN, *_DLIGHT, *LAST),
     "dlight": (*_DLIGHT, *LAST),
     "none": LAST,
+    "plain": LAST,
 }
 """By value of the option ``schedule``; a GPU has no way to run plain loops, so ``none`` binds them
 to threads and does nothing else."""
@@ -84,7 +85,7 @@ def schedule_function(func: tirx.PrimFunc, gpu: Gpu, schedule: str = "default") 
     gpu : Gpu
         Its limits count.
     schedule : str
-        ``default``, ``dlight`` or ``none``.
+        ``default``, ``dlight``, ``none`` or ``plain``.
 
     Raises
     ------
