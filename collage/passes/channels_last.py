@@ -20,14 +20,8 @@ from tvm import relax
 
 from collage import rewrite as rw
 from collage.backends.relax.static_shape import static_shape
-from collage.passes.channels_last_rules import (
-    CONVOLUTIONS,
-    RULES,
-    Axes,
-    channels_last,
-    identity,
-    is_channels_first,
-)
+from collage.passes.channels_last_orders import Axes, channels_last, identity
+from collage.passes.channels_last_rules import CONVOLUTIONS, RULES, is_channels_first
 from collage.rewrite import TUPLE_ITEM, Scope
 
 __all__ = ["to_channels_last"]

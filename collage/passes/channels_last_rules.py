@@ -8,63 +8,34 @@ then has, or None: the operator wants its operands as they were. An order is a t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping, Sequence
 
 from tvm import relax
 
 from collage.backends.relax.pooling import SPATIAL
 from collage.backends.relax.static_shape import static_shape
-from collage.rewrite import TUPLE_ITEM, is_constant, is_tensor, permutation, with_attrs
-
-Axes = tuple[int, ...]
-
-
-PLANE_SWAPPED: Axes = (0, 1, 3, 2)
-"""The order of the inner (N, 1, C, H * W) of a local response normalization, channels last."""
-
-
-def channels_last(rank: int) -> Axes:
-    """The order of a value (N, C, ...) whose channels come last."""
-    return (0, *range(2, rank), 1)
-
-
-def channels_first(rank: int) -> Axes:
-    """The inverse: what brings a channels-last value back."""
-    return (0, rank - 1, *range(1, rank - 1))
-
-
-def identity(rank: int) -> Axes:
-    """A value's own order."""
-    return tuple(range(rank))
+from collage.passes.channels_last_orders import (
+    PLANE_SWAPPED,
+    Answer,
+    Orders,
+    Rule,
+    channels_last,
+    identity,
+    one,
+)
+from collage.passes.channels_last_reshapes import permuted, reshaped
+from collage.rewrite import (
+    TUPLE_ITEM,
+    constant,
+    dtype_of,
+    is_constant,
+    is_tensor,
+    make_constant,
+    with_attrs,
+)
 
 
-class _Orders(Protocol):
-    """What rules may ask about operands of the old function."""
-
-    def of(self, expr: relax.Expr) -> Axes:
-        """An order in which the value exists, another than its own if there is one."""
-
-    def get(self, expr: relax.Expr, axes: Axes) -> relax.Expr:
-        """The value in this order."""
-
-
-@dataclass(frozen=True)
-class _Answer:
-    """New expressions for a binding, each with the order of axes that it has."""
-
-    results: tuple[tuple[relax.Expr, Axes], ...]
-
-
-def _one(expr: relax.Expr, order: Axes) -> _Answer:
-    return _Answer(((expr, order),))
-
-
-_Rule = Callable[[_Orders, relax.Expr], _Answer | None]
-
-
-def _convolution(orders: _Orders, call: relax.Call) -> _Answer | None:
+def _convolution(orders: Orders, call: relax.Call) -> Answer | None:
     """NCHW with OIHW becomes NHWC with OHWI, whatever it costs; so do other ranks.
 
     Weights of transposed convolutions have their inputs where the others have outputs.
@@ -76,10 +47,32 @@ def _convolution(orders: _Orders, call: relax.Call) -> _Answer | None:
     if not is_constant(weights) and not isinstance(weights, relax.Var):
         return None
     order = channels_last(len(space) + 2)
+    if len(space) != 2 and _is_product(call):
+        return one(_product(orders.get(call.args[0], order), call), order)
     operands = (orders.get(operand, order) for operand in call.args)
     layouts = {"data_layout": f"N{space}C", "out_layout": f"N{space}C"}
     last = f"{kernel[0]}{space}{kernel[1]}"
-    return _one(with_attrs(call, *operands, kernel_layout=last, **layouts), order)
+    return one(with_attrs(call, *operands, kernel_layout=last, **layouts), order)
+
+
+def _is_product(call: relax.Call) -> bool:
+    """Whether a convolution multiplies each place's channels by constant weights, and no more."""
+    attrs = call.attrs
+    whole = int(attrs.groups) == 1 and all(int(step) == 1 for step in attrs.strides)
+    alone = math.prod(static_shape(call.args[1])[2:]) == 1 and not any(map(int, attrs.padding))
+    return whole and alone and is_constant(call.args[1]) and str(attrs.kernel_layout)[0] == "O"
+
+
+def _product(x: relax.Expr, call: relax.Call) -> relax.Expr:
+    """A convolution of single places, of one or three spatial axes, as a product of matrices.
+
+    Every library of products has these, with all that may follow; of two axes the convolution is
+    known to all of them.
+    """
+    weights = constant(call.args[1])
+    assert weights is not None
+    columns = make_constant(weights.reshape(weights.shape[:2]).T, dtype_of(call.args[1]))
+    return relax.op.matmul(x, columns, out_dtype=call.attrs.out_dtype or None)
 
 
 def is_channels_first(call: relax.Call) -> bool:
@@ -94,7 +87,7 @@ def is_channels_first(call: relax.Call) -> bool:
     return str(call.attrs.data_layout) == layout and str(call.attrs.out_layout) in ("", layout)
 
 
-def _pool(orders: _Orders, call: relax.Call) -> _Answer | None:
+def _pool(orders: Orders, call: relax.Call) -> Answer | None:
     """Pools follow their operand; across the channels of an LRN, with the axes exchanged."""
     attrs = call.attrs
     order = orders.of(call.args[0])
@@ -116,10 +109,10 @@ def _pool(orders: _Orders, call: relax.Call) -> _Answer | None:
     }
     x = orders.get(call.args[0], order)
     result = with_attrs(call, x, **window, layout=layout, out_layout=layout)
-    return _one(result, order)
+    return one(result, order)
 
 
-def _resized(orders: _Orders, call: relax.Call) -> _Answer | None:
+def _resized(orders: Orders, call: relax.Call) -> Answer | None:
     """Adaptive pools and resizing follow their operand."""
     x, *size = call.args
     order = orders.of(x)
@@ -127,10 +120,10 @@ def _resized(orders: _Orders, call: relax.Call) -> _Answer | None:
     if str(call.attrs.layout) != f"NC{space}" or order != channels_last(len(order)):
         return None
     layouts = {name: f"N{space}C" for name in ("layout", "out_layout") if hasattr(call.attrs, name)}
-    return _one(with_attrs(call, orders.get(x, order), *size, **layouts), order)
+    return one(with_attrs(call, orders.get(x, order), *size, **layouts), order)
 
 
-def _normalization(orders: _Orders, call: relax.Call) -> _Answer | None:
+def _normalization(orders: Orders, call: relax.Call) -> Answer | None:
     """Group and instance norms name the axis of their channels, and those that they go over."""
     x = call.args[0]
     order = orders.of(x)
@@ -141,10 +134,10 @@ def _normalization(orders: _Orders, call: relax.Call) -> _Answer | None:
     axes = sorted(order.index(int(axis) % rank) for axis in call.attrs.axes)
     channels = order.index(int(call.attrs.channel_axis) % rank)
     result = with_attrs(call, orders.get(x, order), *affine, axes=axes, channel_axis=channels)
-    return _one(result, order)
+    return one(result, order)
 
 
-def _elementwise(orders: _Orders, call: relax.Call) -> _Answer | None:
+def _elementwise(orders: Orders, call: relax.Call) -> Answer | None:
     """Element by element, in the order that an operand of full rank already has."""
     rank = len(static_shape(call)) if is_tensor(call) else 0
     tensors = [arg for arg in call.args if is_tensor(arg)]
@@ -158,10 +151,10 @@ def _elementwise(orders: _Orders, call: relax.Call) -> _Answer | None:
         arg if not is_tensor(arg) or static_shape(arg) == () else orders.get(arg, order)
         for arg in call.args
     ]
-    return _one(relax.Call(call.op, args, call.attrs, call.ty_args), order)
+    return one(relax.Call(call.op, args, call.attrs, call.ty_args), order)
 
 
-def _reduction(orders: _Orders, call: relax.Call) -> _Answer | None:
+def _reduction(orders: Orders, call: relax.Call) -> Answer | None:
     """Reductions over named axes; what remains must stand in its own order, or keep its place."""
     x = call.args[0]
     rank = len(static_shape(x))
@@ -175,10 +168,10 @@ def _reduction(orders: _Orders, call: relax.Call) -> _Answer | None:
         return None
     places = sorted(order.index(axis) for axis in axes)
     result = with_attrs(call, orders.get(x, order), axis=places)
-    return _one(result, order if keepdims else identity(len(left)))
+    return one(result, order if keepdims else identity(len(left)))
 
 
-def _along_axis(orders: _Orders, call: relax.Call) -> _Answer | None:
+def _along_axis(orders: Orders, call: relax.Call) -> Answer | None:
     """Along one axis, wherever it stands; the results have that order.
 
     What else a softmax or split, a PReLU or a gather takes has one axis at the most.
@@ -192,10 +185,10 @@ def _along_axis(orders: _Orders, call: relax.Call) -> _Answer | None:
         return None
     axis = order.index(int(call.attrs.axis) % len(order))
     others = [orders.get(arg, identity(1)) if is_tensor(arg) else arg for arg in others]
-    return _one(with_attrs(call, orders.get(x, order), *others, axis=axis), order)
+    return one(with_attrs(call, orders.get(x, order), *others, axis=axis), order)
 
 
-def _concat(orders: _Orders, call: relax.Call) -> _Answer | None:
+def _concat(orders: Orders, call: relax.Call) -> Answer | None:
     """Parts in the order that most of them have."""
     fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else []
     if not fields or not all(is_tensor(part) for part in fields) or call.attrs.axis is None:
@@ -206,18 +199,18 @@ def _concat(orders: _Orders, call: relax.Call) -> _Answer | None:
     if order == identity(rank):
         return None
     axis = order.index(int(call.attrs.axis) % rank)
-    return _one(relax.op.concat([orders.get(part, order) for part in fields], axis=axis), order)
+    return one(relax.op.concat([orders.get(part, order) for part in fields], axis=axis), order)
 
 
-def _tuple_item(orders: _Orders, item: relax.TupleGetItem) -> _Answer | None:
+def _tuple_item(orders: Orders, item: relax.TupleGetItem) -> Answer | None:
     """One of several results has the order that all of them have."""
     order = orders.of(item.tuple_value)
     if not order:
         return None
-    return _one(relax.TupleGetItem(orders.get(item.tuple_value, order), item.index), order)
+    return one(relax.TupleGetItem(orders.get(item.tuple_value, order), item.index), order)
 
 
-def _strided_slice(orders: _Orders, call: relax.Call) -> _Answer | None:
+def _strided_slice(orders: Orders, call: relax.Call) -> Answer | None:
     """Slices along named axes."""
     x = call.args[0]
     order = orders.of(x)
@@ -228,10 +221,10 @@ def _strided_slice(orders: _Orders, call: relax.Call) -> _Answer | None:
     result = relax.op.strided_slice(
         orders.get(x, order), places, *bounds, assume_inbound=bool(call.attrs.assume_inbound)
     )
-    return _one(result, order)
+    return one(result, order)
 
 
-def _pad(orders: _Orders, call: relax.Call) -> _Answer | None:
+def _pad(orders: Orders, call: relax.Call) -> Answer | None:
     """Pads of each axis move with it."""
     x = call.args[0]
     order = orders.of(x)
@@ -239,87 +232,7 @@ def _pad(orders: _Orders, call: relax.Call) -> _Answer | None:
         return None
     width = [int(p) for p in call.attrs.pad_width]
     moved = [width[2 * axis + side] for axis in order for side in (0, 1)]
-    return _one(with_attrs(call, orders.get(x, order), pad_width=moved), order)
-
-
-def _permute_dims(orders: _Orders, call: relax.Call) -> _Answer | None:
-    """A permutation of a value in another order is that value in yet another one: nothing to do.
-
-    One that brings an image's channels first is not written either, until something asks for it
-    so. Of three axes nobody knows whether they are that.
-    """
-    x = call.args[0]
-    wanted, order = permutation(call), orders.of(x)
-    lazy = len(wanted) > 3 and wanted == channels_first(len(wanted))
-    if order == identity(len(wanted)) and not lazy:
-        return None
-    result = tuple(wanted.index(axis) for axis in order)
-    return _one(orders.get(x, order), result)
-
-
-def _reshape(orders: _Orders, call: relax.Call) -> _Answer | None:
-    """Reshapes that regroup channels among themselves and places among themselves."""
-    x = call.args[0]
-    if not is_tensor(x) or not is_tensor(call):
-        return None
-    old, new, order = static_shape(x), static_shape(call), orders.of(x)
-    if order == identity(len(old)) or len(old) < 3 or not new or new[0] != old[0]:
-        return None
-    if order == PLANE_SWAPPED:
-        return _from_plane(orders, x, old, new)
-    if order == channels_last(4) and len(new) == 4 and new[1] == 1 < old[1]:
-        return _to_plane(orders, x, old, new)
-    start = order[1]
-    if start < 2:
-        return None
-    channels, places = math.prod(old[1:start]), math.prod(old[start:])
-    grouped = (0, *range(start, len(old)), *range(1, start))
-    if channels == 1 or places == 1:
-        return _one(relax.op.reshape(orders.get(x, grouped), relax.ShapeExpr(new)), ())
-    for cut in range(2, len(new)):
-        if math.prod(new[1:cut]) == channels and math.prod(new[cut:]) == places:
-            shape = (new[0], *new[cut:], *new[1:cut])
-            result = relax.op.reshape(orders.get(x, grouped), relax.ShapeExpr(shape))
-            return _one(result, (0, *range(cut, len(new)), *range(1, cut)))
-    return _blocks_to_image(orders, x, old, new)
-
-
-def _blocks_to_image(orders: _Orders, x: relax.Expr, old: Axes, new: Axes) -> _Answer | None:
-    """Blocks of pixels, which lie among channels until now, go to their places.
-
-    The last step of moving depth to space: one permutation goes to channels last at once.
-    """
-    groups, at = [], 0
-    for extent in new:
-        first = at
-        while at < len(old) and (first == at or math.prod(old[first:at]) < extent):
-            at += 1
-        groups.append(tuple(range(first, at)))
-    merged = [math.prod(old[axis] for axis in group) for group in groups]
-    if len(new) != 4 or len(old) == len(new) or at != len(old) or merged != list(new):
-        return None
-    last = channels_last(len(new))
-    order = tuple(axis for group in last for axis in groups[group])
-    shape = [new[axis] for axis in last]
-    return _one(relax.op.reshape(orders.get(x, order), relax.ShapeExpr(shape)), last)
-
-
-def _to_plane(orders: _Orders, x: relax.Expr, old: Axes, new: Axes) -> _Answer | None:
-    """(N, C, H, W) to (N, 1, C, H * W), as LRN wants it."""
-    if new != (old[0], 1, old[1], old[2] * old[3]):
-        return None
-    last = orders.get(x, channels_last(4))
-    result = relax.op.reshape(last, relax.ShapeExpr((new[0], 1, new[3], new[2])))
-    return _one(result, PLANE_SWAPPED)
-
-
-def _from_plane(orders: _Orders, x: relax.Expr, old: Axes, new: Axes) -> _Answer | None:
-    """(N, 1, C, H * W) back to (N, C, H, W)."""
-    if len(new) != 4 or old[1] != 1 or new[1] != old[2] or new[2] * new[3] != old[3]:
-        return None
-    plane = orders.get(x, PLANE_SWAPPED)
-    result = relax.op.reshape(plane, relax.ShapeExpr((new[0], new[2], new[3], new[1])))
-    return _one(result, channels_last(4))
+    return one(with_attrs(call, orders.get(x, order), pad_width=moved), order)
 
 
 CONVOLUTIONS = tuple(f"nn.conv{rank}d{kind}" for rank in SPATIAL for kind in ("", "_transpose"))
@@ -334,7 +247,7 @@ _ELEMENTWISE = (
     *("nn.gelu_tanh", "nn.silu", "nn.selu", "nn.leakyrelu", "nn.softplus", "isnan", "isinf"),
 )
 
-RULES: Mapping[str, _Rule] = {
+RULES: Mapping[str, Rule] = {
     **dict.fromkeys(CONVOLUTIONS, _convolution),
     **{f"nn.{kind}_pool{rank}d": _pool for kind in ("max", "avg") for rank in SPATIAL},
     **{f"nn.adaptive_avg_pool{rank}d": _resized for rank in SPATIAL},
@@ -344,8 +257,8 @@ RULES: Mapping[str, _Rule] = {
     TUPLE_ITEM: _tuple_item,
     "strided_slice": _strided_slice,
     "nn.pad": _pad,
-    "permute_dims": _permute_dims,
-    "reshape": _reshape,
+    "permute_dims": permuted,
+    "reshape": reshaped,
     **dict.fromkeys(("sum", "mean", "max", "min", "variance", "std"), _reduction),
     **dict.fromkeys(("nn.softmax", "nn.log_softmax", "split"), _along_axis),
     **dict.fromkeys(("nn.prelu", "take", "cumsum", "flip", "repeat"), _along_axis),

@@ -404,3 +404,18 @@ def test_pixels_are_shuffled_by_one_permutation(blocks_first: bool) -> None:
         return conv(emit, emit(op.nn.relu(y)), 4, 2)
 
     check(build(body, (2, 3, 6, 5)), permutes=3)
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_convolutions_of_single_places_are_products(space: tuple[int, ...]) -> None:
+    """Of two axes every library knows the convolution."""
+
+    def body(emit: Emit, x: relax.Expr) -> relax.Expr:
+        y = emit(op.nn.gelu(convolved(emit, x, 8, 3)))
+        wide = emit(op.nn.silu(convolved(emit, y, 16, 8, 1)))
+        strided = convolved(emit, wide, 8, 16, 1, strides=2)
+        return emit(op.nn.relu(strided))
+
+    found = operators(check(build(body, (2, 3, *space)), permutes=2))
+    assert found["matmul"] == (len(space) != 2)
+    assert found[f"nn.conv{len(space)}d"] == 3 - (len(space) != 2)
