@@ -14,6 +14,7 @@ from collage.cli._console import out, print_json, results_only
 from collage.cli._errors import Interrupted
 from collage.cli._options import Debug, Json, check_log, example, parse_shapes
 from collage.cli._progress import progress_display
+from collage.cli._samples import read_sample
 
 if TYPE_CHECKING:
     from collage.report import Report
@@ -62,6 +63,14 @@ def _optimize(
     shape: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=1,3,224,224", help="An input's shape; repeatable."),
+    ] = None,
+    input: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="SAMPLE.npz",
+            help="Inputs to compare and time on, arrays by name; repeatable. "
+            "Without, inputs are drawn.",
+        ),
     ] = None,
     replay: Annotated[
         bool, typer.Option("--replay", help="Measure nothing: what the log lacks is an error.")
@@ -128,6 +137,7 @@ def _optimize(
         raise LogError("--estimate measures nothing: leave out --time-budget", value=time_budget)
     if log is not None:
         check_log(log, must_exist=replay)
+    samples = [read_sample(path) for path in input] if input else None
 
     from collage.bundle import prepare_folder
 
@@ -154,6 +164,7 @@ def _optimize(
                 refine_storage=refine_storage,
                 num_threads=threads,
                 ieee_denormals=ieee_denormals,
+                inputs=samples,
                 allow_code=allow_code,
                 cost_model=RooflineCostModel() if estimate else None,
                 progress=progress,
@@ -214,6 +225,8 @@ def _as_json(report: Report, folder: Path, log: Path | None) -> dict[str, Any]:
         "end_to_end": [asdict(row) for row in report.end_to_end],
         "search": asdict(report.search),
         "outputs_max_rel_diff": report.outputs_max_rel_diff,
+        "outputs_rounding_rel_diff": report.outputs_rounding_rel_diff,
+        "remarks": report.remarks,
     }
 
 

@@ -95,7 +95,7 @@ def report_of(
     budget : Budget
         What everything took, and what it was to take.
     """
-    winner = evaluated.winner
+    winner, samples = evaluated.winner, costing.samples
     return assemble_report(
         model=imported.name,
         device=costing.device(),
@@ -109,6 +109,8 @@ def report_of(
         end_to_end=end_to_end_rows(evaluated),
         stats=search_stats(costing, costs, covers, evaluated, budget),
         outputs_max_rel_diff=winner.largest_error,
+        outputs_rounding_rel_diff=None if samples is None else samples.rounding,
+        remarks=() if samples is None else samples.remarks,
     )
 
 

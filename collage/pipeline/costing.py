@@ -6,7 +6,7 @@ The choice is made once, here; the other stages ask a :class:`Costing`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields, replace
 
@@ -18,12 +18,14 @@ from collage.cost.device import Device, policy_of
 from collage.cost.device.recorded import recorded_device
 from collage.cost.measure.replay import MeasureStats
 from collage.cost.models.measured import MeasuredCostModel
-from collage.cost.reference import Sample, sample_of
+from collage.cost.progress import ProgressEvent
+from collage.cost.reference import Sample
 from collage.cost.reference.rounding import fewest_digits
 from collage.end_to_end import EndToEndComparison, EstimatedComparison, MeasuredComparison
 from collage.pipeline.budget import Budget
 from collage.pipeline.imported import Imported
 from collage.pipeline.later import Later
+from collage.pipeline.samples import Inputs, Samples, digest, given_arrays, samples_of
 from collage.pipeline.session import Session
 
 
@@ -48,7 +50,9 @@ class Costing(ABC):
         """
 
     @abstractmethod
-    def comparison(self, imported: Imported, costs: WorkloadCosts, seed: int) -> EndToEndComparison:
+    def comparison(
+        self, imported: Imported, costs: WorkloadCosts, seed: int, inputs: Inputs | None = None
+    ) -> EndToEndComparison:
         """What compares whole models; asked for while this is open.
 
         Parameters
@@ -58,8 +62,15 @@ class Costing(ABC):
         costs : WorkloadCosts
             Over the cost model that :meth:`open` gave.
         seed : int
-            Of the inputs that whole models are run on.
+            Of the inputs that whole models are run on where none are given.
+        inputs : mapping or sequence of mapping, optional
+            The user's samples, arrays by input name.
         """
+
+    @property
+    def samples(self) -> Samples | None:
+        """What whole models are compared by; None where nothing is run."""
+        return None
 
     @abstractmethod
     def device(self) -> Mapping[str, str]:
@@ -105,6 +116,7 @@ class MeasuredCosting(Costing):
         self._session = session
         self._budget = budget or Budget()
         self._given = given
+        self._samples: Samples | None = None
         self._device = given.device(session.targets) if given is not None else _find_device(session)
         self._model: MeasuredCostModel | None = None
         self._before = MeasureStats()
@@ -135,7 +147,9 @@ class MeasuredCosting(Costing):
         self._model, self._before = model, replace(model.stats)
         return model
 
-    def comparison(self, imported: Imported, costs: WorkloadCosts, seed: int) -> EndToEndComparison:
+    def comparison(
+        self, imported: Imported, costs: WorkloadCosts, seed: int, inputs: Inputs | None = None
+    ) -> EndToEndComparison:
         """A comparison by times.
 
         Parameters
@@ -145,13 +159,24 @@ class MeasuredCosting(Costing):
         costs : WorkloadCosts
             Not asked: whole models are timed.
         seed : int
-            Of the inputs that whole models are run on.
+            Of the inputs that whole models are run on where none are given.
+        inputs : mapping or sequence of mapping, optional
+            The user's samples, arrays by input name.
+
+        Raises
+        ------
+        InputError
+            When the user's inputs do not fit.
         """
         assert self._model is not None, "not opened yet"
         form = fewest_digits(self._session.targets)
+        given = None if inputs is None else given_arrays(imported.inputs, inputs)
 
-        def samples() -> list[Sample]:
-            return [sample_of(imported.mod, imported.random_inputs(seed), form)]
+        def samples() -> Sequence[Sample]:
+            found = self._samples = samples_of(imported.mod, imported.inputs, given, seed, form)
+            for remark in found.remarks:
+                self._session.progress(ProgressEvent("inputs", 0, 0, remark))
+            return found.samples
 
         return MeasuredComparison(
             imported.mod,
@@ -160,9 +185,14 @@ class MeasuredCosting(Costing):
             self._session.context,
             model=self._model,
             samples=Later(samples),
+            data="" if given is None else digest(given),
             compiling=self._budget.compiling,
             timing=self._budget.timing,
         )
+
+    @property
+    def samples(self) -> Samples | None:
+        return self._samples
 
     def device(self) -> Mapping[str, str]:
         context = self._session.context
@@ -207,7 +237,9 @@ class EstimatedCosting(Costing):
     def open(self) -> AbstractContextManager[CostModel]:
         return nullcontext(self._model)
 
-    def comparison(self, imported: Imported, costs: WorkloadCosts, seed: int) -> EndToEndComparison:
+    def comparison(
+        self, imported: Imported, costs: WorkloadCosts, seed: int, inputs: Inputs | None = None
+    ) -> EndToEndComparison:
         """A comparison by estimates.
 
         Parameters
@@ -218,7 +250,16 @@ class EstimatedCosting(Costing):
             What partitions are estimated to take.
         seed : int
             Of nothing: nothing is run.
+        inputs : mapping or sequence of mapping, optional
+            Only looked at.
+
+        Raises
+        ------
+        InputError
+            When the user's inputs do not fit.
         """
+        if inputs is not None:
+            given_arrays(imported.inputs, inputs)
         return EstimatedComparison(
             imported.mod,
             imported.graph,

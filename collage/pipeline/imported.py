@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tvm
 from numpy.typing import NDArray
 
 from collage.backends.devices import DeviceKind
-from collage.bundle import random_array
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.importers import load_model
 from collage.normalize import normalize
 from collage.passes import combine_parallel_matmul, expand_attention, to_channels_last
+from collage.pipeline.drawing import draw_inputs
 from collage.search.dataflow import DataflowGraph
 from collage.tensor_info import TensorInfo
 
@@ -56,7 +55,7 @@ class Imported:
 
     def random_inputs(self, seed: int) -> list[NDArray[Any]]:
         """Arrays to run the model on, the same for the same seed."""
-        return [np.asarray(random_array(info, seed + i)) for i, info in enumerate(self.inputs)]
+        return draw_inputs(self.mod, self.inputs, seed)
 
 
 def import_model(

@@ -29,6 +29,7 @@ from collage.pipeline.imported import import_model
 from collage.pipeline.interrupts import answering
 from collage.pipeline.prefetch import Prefetch
 from collage.pipeline.result import Result
+from collage.pipeline.samples import Inputs
 from collage.pipeline.session import open_session
 from collage.targets import TargetLike
 
@@ -46,6 +47,7 @@ def optimize(
     refine_storage: str | None = None,
     num_threads: int | None = None,
     ieee_denormals: bool = False,
+    inputs: Inputs | None = None,
     allow_code: bool = False,
     seed: int = 0,
     cost_model: CostModel | None = None,
@@ -82,10 +84,13 @@ def optimize(
     ieee_denormals : bool
         Compute with denormal numbers, as IEEE 754 has it. By default all threads of a CPU flush
         them to zero while a call runs, since an operation on one can take a hundred times as long.
+    inputs : mapping or sequence of mapping, optional
+        What to run the model on, arrays by input name; several samples are all checked, and the
+        first is timed on. Without, inputs are drawn, see :doc:`/correctness`.
     allow_code : bool
         Whether a TVMScript ``.py`` file may be run.
     seed : int
-        Of the inputs that are run on, and of the refinement.
+        Of the inputs that are drawn, and of the refinement.
     cost_model : CostModel, optional
         Asked for costs in place of measuring, for example a
         :class:`~collage.cost.models.roofline.RooflineCostModel` on a machine without the device.
@@ -150,7 +155,7 @@ def optimize(
             model, targets.device, shapes=shapes, allow_code=allow_code, progress=progress
         )
         costs = WorkloadCosts(imported.mod, imported.graph, stack.enter_context(costing.open()))
-        comparison = costing.comparison(imported, costs, seed)
+        comparison = costing.comparison(imported, costs, seed, inputs)
         seeds = seeds_of(imported.graph, targets, strategy)
         hand = stack.enter_context(AnswerInHand(comparison, budget))
         if budget.is_limited and not replay:

@@ -43,6 +43,8 @@ def assemble_report(
     end_to_end: Sequence[EndToEnd],
     stats: SearchStats,
     outputs_max_rel_diff: float | None,
+    outputs_rounding_rel_diff: float | None = None,
+    remarks: Sequence[str] = (),
 ) -> Report:
     """The report of one optimization.
 
@@ -70,6 +72,10 @@ def assemble_report(
         How much work the search was.
     outputs_max_rel_diff : float or None
         Largest difference to the reference's outputs, if it was compared.
+    outputs_rounding_rel_diff : float or None
+        What rounding alone makes of them.
+    remarks : sequence of str
+        On the inputs that they were compared on.
 
     Returns
     -------
@@ -119,6 +125,8 @@ def assemble_report(
         end_to_end=list(end_to_end),
         search=stats,
         outputs_max_rel_diff=outputs_max_rel_diff,
+        outputs_rounding_rel_diff=outputs_rounding_rel_diff,
+        remarks=list(remarks),
     )
 
 

@@ -248,6 +248,11 @@ class Report:
         ``BackendTarget.key()`` of every target given.
     outputs_max_rel_diff : float or None
         Largest difference to the reference's outputs, relative to the largest value of each.
+    outputs_rounding_rel_diff : float or None
+        What rounding each operator's result to its element type makes of them, likewise.
+    remarks : list of str
+        What the inputs were that outputs were compared on, where that was not plain noise, and what
+        such a comparison says.
 
     Examples
     --------
@@ -272,6 +277,8 @@ class Report:
     end_to_end: list[EndToEnd] = field(default_factory=list)
     search: SearchStats = field(default_factory=SearchStats)
     outputs_max_rel_diff: float | None = None
+    outputs_rounding_rel_diff: float | None = None
+    remarks: list[str] = field(default_factory=list)
 
     def to_json(self) -> str:
         """This report as a JSON document, one key per field and ``schema_version``."""

@@ -29,9 +29,11 @@ def summary(report: Report) -> RenderableType:
     if report.end_to_end:
         parts.append(_end_to_end(report))
     if report.outputs_max_rel_diff is not None:
-        parts.append(
-            Text(f"largest output difference {report.outputs_max_rel_diff:.2e} (relative)")
-        )
+        rounding = report.outputs_rounding_rel_diff
+        beside = "" if rounding is None else f"; rounding alone: {rounding:.2e}"
+        difference = f"{report.outputs_max_rel_diff:.2e} (relative{beside})"
+        parts.append(Text(f"largest output difference {difference}"))
+    parts.extend(Text(remark) for remark in report.remarks)
     stats = report.search
     parts.append(
         Text(

@@ -88,9 +88,11 @@ def headline(report: Report) -> list[Tile]:
         )
     )
     if report.outputs_max_rel_diff is not None:
-        tiles.append(
-            Tile(f"{report.outputs_max_rel_diff:.1e}", "largest output difference", "relative")
-        )
+        rounding = report.outputs_rounding_rel_diff
+        note = "relative" if rounding is None else f"relative; rounding alone: {rounding:.1e}"
+        if report.remarks:
+            note = f"{note}; {'; '.join(report.remarks)}"
+        tiles.append(Tile(f"{report.outputs_max_rel_diff:.1e}", "largest output difference", note))
     stats = report.search
     note = f"{stats.measured} measured, {stats.from_log} from the log"
     tiles.append(Tile(format_sec(stats.wall_sec), "search", note))

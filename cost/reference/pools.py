@@ -5,8 +5,7 @@ A pool combines its input with itself, shifted to each place of the window.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 from tvm import relax
 
 from collage.backends.relax.static_shape import static_shape
-from collage.cost.reference.linear import pad_spatial, spatial_axes, tap_index, to_layout
+from collage.cost.reference.linear import pad_spatial, spatial_axes, to_layout
 from collage.cost.reference.values import (
     Array,
     OperatorTable,
@@ -68,18 +67,18 @@ class _Windows:
         x = pad_spatial(x, before, after, neutral, first=self.first)
         return pad_spatial(x, [0] * rank, overhang, beyond, first=self.first)
 
-    def taps(self, padded: Array) -> Iterator[Array]:
-        """The padded input at each place of the window."""
-        for position in itertools.product(*(range(k) for k in self.kernel)):
-            index = tap_index(position, self.sizes, self.strides, self.dilation)
-            yield padded[(slice(None),) * self.first + index]
-
     def combine(self, padded: Array, function: Callable[..., Any]) -> Array:
-        """All places of the window, combined two by two."""
-        taps = self.taps(padded)
-        out = next(taps).copy()
-        for tap in taps:
-            function(out, tap, out=out)
+        """All places of the window, combined two by two; one axis after the other, for a window
+        over a whole image has as many places as that has points."""
+        out = padded
+        options = zip(self.kernel, self.sizes, self.strides, self.dilation, strict=True)
+        for axis, (k, n, s, d) in enumerate(options, start=self.first):
+            before: tuple[slice, ...] = (slice(None),) * axis
+            source = out
+            taps = (source[*before, slice(p * d, p * d + (n - 1) * s + 1, s)] for p in range(k))
+            out = next(taps).copy()
+            for tap in taps:
+                function(out, tap, out=out)
         return out
 
 

@@ -1,0 +1,37 @@
+"""A model's inputs as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from collage.backends.contract.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def read_sample(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of an ``.npz`` file by name.
+
+    Parameters
+    ----------
+    path : Path
+        As ``numpy.savez`` writes it.
+
+    Raises
+    ------
+    InputError
+        When it cannot be read, or holds something else.
+    """
+    import numpy as np
+
+    try:
+        found = np.load(path, allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            raise InputError(f"cannot read input '{path}': it is no .npz file", value=str(path))
+        with found:
+            return dict(found)
+    except (OSError, ValueError, EOFError) as error:
+        reason = getattr(error, "strerror", None) or "it is no .npz file of plain numbers"
+        raise InputError(f"cannot read input '{path}': {reason}", value=str(path)) from error

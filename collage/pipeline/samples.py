@@ -1,0 +1,165 @@
+"""What whole models are run on and compared by: the user's own inputs, or drawn ones."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+
+from collage.backends.contract.errors import InputError
+from collage.cost.reference import Sample, sample_of
+from collage.pipeline.drawing import drawn_sample, problem_of
+from collage.tensor_info import TensorInfo
+
+Inputs = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+"""One sample or several, each an array by input name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """What whole models are run on.
+
+    Attributes
+    ----------
+    samples : tuple of Sample
+        At least one; whole models are timed on the first.
+    remarks : tuple of str
+        What the user should know of them.
+    """
+
+    samples: tuple[Sample, ...]
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def rounding(self) -> float:
+        """What rounding each result to its element type does to an output at the most, relative to
+        the largest value of it."""
+        noises = [noise.largest for sample in self.samples for noise in sample.noise if noise.form]
+        return max(noises, default=0.0)
+
+
+def samples_of(
+    mod: tvm.IRModule,
+    inputs: Sequence[TensorInfo],
+    given: Sequence[Sequence[NDArray[Any]]] | None,
+    seed: int,
+    float32_as: str = "float32",
+) -> Samples:
+    """The user's samples with what must come out, or a drawn one.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        The normalized module.
+    inputs : sequence of TensorInfo
+        In the order of its parameters.
+    given : sequence of sequence of ndarray or None
+        The user's, from :func:`given_arrays`.
+    seed : int
+        Of a draw.
+    float32_as : str
+        As :func:`collage.cost.reference.sample_of` has it.
+
+    Raises
+    ------
+    MeasurementError
+        When the model cannot be evaluated.
+
+    Examples
+    --------
+    >>> from collage.testing import graph
+    >>> mod = graph([(3,)], lambda _, x: tvm.relax.op.exp(x))
+    >>> found = samples_of(mod, [TensorInfo("x0", (3,), "float32")], None, seed=0)
+    >>> len(found.samples), found.remarks
+    (1, ())
+    """
+    if given is None:
+        sample, remarks = drawn_sample(mod, inputs, seed, float32_as)
+        return Samples((sample,), remarks + _remarks(sample, "", mod, float32_as))
+    samples = tuple(sample_of(mod, one, float32_as) for one in given)
+    names = [f"sample {i}: " if len(samples) > 1 else "" for i in range(1, 1 + len(samples))]
+    said = [
+        _remarks(sample, name, mod, float32_as) for sample, name in zip(samples, names, strict=True)
+    ]
+    return Samples(samples, tuple(text for texts in said for text in texts))
+
+
+def given_arrays(inputs: Sequence[TensorInfo], given: Inputs) -> list[list[NDArray[Any]]]:
+    """The user's arrays in the order of the model's inputs, checked.
+
+    Parameters
+    ----------
+    inputs : sequence of TensorInfo
+        What the model takes.
+    given : mapping or sequence of mapping
+        Arrays by input name.
+
+    Raises
+    ------
+    InputError
+        When one is missing, unknown, or of another shape or type.
+
+    Examples
+    --------
+    >>> given_arrays([TensorInfo("x", (2,), "float32")], {"x": np.zeros(3, np.float32)})
+    Traceback (most recent call last):
+        ...
+    collage.backends.contract.errors.InputError: ...
+    """
+    several = [given] if isinstance(given, Mapping) else list(given)
+    if not several:
+        raise InputError("inputs are given, but not a single sample", value=given)
+    return [_ordered(inputs, sample) for sample in several]
+
+
+def _ordered(inputs: Sequence[TensorInfo], sample: Mapping[str, Any]) -> list[NDArray[Any]]:
+    names = [info.name for info in inputs]
+    unknown = [name for name in sample if name not in names]
+    if unknown:
+        raise InputError(f"the model has no input '{unknown[0]}': {names}", value=unknown[0])
+    arrays = []
+    for info in inputs:
+        if info.name not in sample:
+            raise InputError(f"input '{info.name}' is missing", value=info.name)
+        value = sample[info.name]
+        # Arrays of other libraries are taken too; what is none of any becomes one by numpy's rules.
+        array = np.asarray(value)
+        if (array.shape, array.dtype.name) != (info.shape, info.dtype):
+            raise InputError(
+                f"input '{info.name}' must be {info.dtype}{list(info.shape)}, "
+                f"not {array.dtype.name}{list(array.shape)}",
+                value=info.name,
+            )
+        arrays.append(array)
+    return arrays
+
+
+def digest(samples: Sequence[Sequence[NDArray[Any]]]) -> str:
+    """What tells the user's samples from others, for the log's keys.
+
+    Parameters
+    ----------
+    samples : sequence of sequence of ndarray
+        From :func:`given_arrays`.
+    """
+    found = hashlib.sha256()
+    for sample in samples:
+        for array in sample:
+            found.update(np.ascontiguousarray(array).view(np.uint8).data)
+    return found.hexdigest()[:16]
+
+
+def _remarks(sample: Sample, name: str, mod: tvm.IRModule, float32_as: str) -> tuple[str, ...]:
+    problem = problem_of(sample)
+    if not problem:
+        return ()
+    forms = {noise.form for noise in sample.noise if noise.form}
+    wide = float32_as == "float32" and forms <= {"float32", "float64"}
+    if any(noise.is_chaotic for noise in sample.noise) and wide:
+        problem += ", even in float32: the network is chaotic there"
+    return (f"{name}{problem}; results can hardly be told right from wrong by such inputs",)

@@ -1,0 +1,144 @@
+"""What models are run on: drawn inputs keep a network at work, given ones are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tvm import relax
+from tvm.relax import op
+
+import collage
+from collage.backends.contract.errors import InputError, ReplayMissError
+from collage.backends.devices import CPU
+from collage.cli._samples import read_sample
+from collage.pipeline import import_model
+from collage.pipeline.drawing import Draw, draw_inputs, drawn_sample
+from collage.pipeline.samples import digest, given_arrays, samples_of
+from collage.tensor_info import TensorInfo
+from collage.testing import graph
+
+Emit = Callable[[relax.Expr], relax.Var]
+RNG = np.random.default_rng(11)
+
+
+def vanishing(emit: Emit, x: relax.Expr) -> relax.Expr:
+    """Gates that shrink what they let through, as squeeze-excitation and swish do with random
+    weights: outputs of noise end among float16's denormal numbers."""
+    for _ in range(4):
+        gate = emit(op.sigmoid(emit(op.mean(x, axis=[2, 3], keepdims=True))))
+        x = emit(op.nn.silu(emit(op.multiply(x, gate))))
+    return op.multiply(x, relax.const(np.float16(2e-5)))
+
+
+def test_a_network_whose_outputs_vanish_gets_larger_inputs() -> None:
+    mod = graph([(1, 8, 12, 12)], vanishing, dtype="float16")
+    info = [TensorInfo("x0", (1, 8, 12, 12), "float16")]
+    sample, remarks = drawn_sample(mod, info, 0, "float32")
+    assert np.abs(sample.expected[0].astype(np.float32)).max() > 2e-5
+    (remark,) = remarks
+    assert "of deviation" in remark
+    found = samples_of(mod, info, None, 0)
+    assert found.remarks == remarks and 0 < found.rounding < 0.01
+
+
+def test_a_network_that_overflows_gets_smaller_inputs() -> None:
+    mod = graph(
+        [(64, 64)],
+        lambda emit, x: op.sqrt(emit(op.sum(emit(op.power(x, twelve())), axis=1))),
+        dtype="float16",
+    )
+    sample, remarks = drawn_sample(mod, [TensorInfo("x0", (64, 64), "float16")], 0, "float32")
+    assert sample.is_finite and not sample.noise[0].overflow
+    assert "deviation 0.25" in remarks[0] and "overflow in float16" in remarks[0]
+
+
+def twelve() -> relax.Expr:
+    return relax.const(12.0, "float16")
+
+
+def test_a_network_that_works_on_noise_gets_noise() -> None:
+    mod = graph([(4, 8)], lambda _, x: op.exp(x))
+    info = [TensorInfo("x0", (4, 8), "float32")]
+    sample, remarks = drawn_sample(mod, info, 3, "float32")
+    assert remarks == ()
+    assert np.array_equal(sample.inputs[0], draw_inputs(mod, info, 3)[0])
+
+
+def test_indices_are_drawn_from_all_of_a_table() -> None:
+    table = relax.const(RNG.standard_normal((500, 8)).astype("float32"))
+    mod = graph([(64,)], lambda _, x: op.take(table, x, axis=0), dtype="int64")
+    (ids,) = import_model(mod, CPU).random_inputs(0)
+    assert ids.min() >= 0 and 300 < ids.max() < 500
+
+
+def test_a_mask_of_which_nothing_is_left_becomes_ones() -> None:
+    def masked(emit: Emit, x: relax.Expr) -> relax.Expr:
+        allowed = emit(op.astype(x, "bool"))
+        nothing, zero = (relax.const(np.float32(v)) for v in (-np.inf, 0.0))
+        return op.nn.softmax(emit(op.where(allowed, zero, nothing)))
+
+    mod = graph([(200, 2)], masked, dtype="int64")
+    sample, remarks = drawn_sample(mod, [TensorInfo("x0", (200, 2), "int64")], 0, "float32")
+    assert sample.is_finite and np.all(sample.inputs[0] == 1)
+    assert "masks of ones" in remarks[0] and "no numbers" in remarks[0]
+
+
+def test_photographs_are_smooth_and_keep_their_deviation() -> None:
+    mod = graph([(1, 3, 64, 64)], lambda _, x: op.exp(x))
+    info = [TensorInfo("x0", (1, 3, 64, 64), "float32")]
+    (picture,) = draw_inputs(mod, info, 0, Draw(2.0, smooth=True))
+    steps = np.diff(picture, axis=-1)
+    assert abs(picture.std() - 2.0) < 1e-3 and steps.std() < picture.std()
+
+
+def test_a_chaotic_network_is_called_so_in_float32_too() -> None:
+    def doubling(emit: Emit, x: relax.Expr) -> relax.Expr:
+        x = emit(op.tanh(x))
+        for _ in range(30):
+            x = emit(op.multiply(emit(op.multiply(x, x)), relax.const(2.0)))
+            x = emit(op.subtract(x, relax.const(1.0)))
+        return x
+
+    mod = graph([(3000,)], doubling)
+    found = samples_of(mod, [TensorInfo("x0", (3000,), "float32")], None, 0)
+    assert any("even in float32" in remark for remark in found.remarks)
+
+
+def test_given_inputs_are_checked(tmp_path: Path) -> None:
+    mod = graph([(2, 3)], lambda _, x: op.exp(x))
+    info = [TensorInfo("x0", (2, 3), "float32")]
+    x = np.ones((2, 3), np.float32)
+    given = given_arrays(info, [{"x0": x}, {"x0": 2 * x}])
+    assert len(samples_of(mod, info, given, 0).samples) == 2
+    assert digest(given_arrays(info, {"x0": x})) != digest(given)
+    for wrong, message in (
+        ({}, "'x0' is missing"),
+        ({"x0": x, "y": x}, "no input 'y'"),
+        ({"x0": x.astype(np.float64)}, r"must be float32\[2, 3\], not float64"),
+        ({"x0": x.T}, r"not float32\[3, 2\]"),
+        ([], "not a single sample"),
+    ):
+        with pytest.raises(InputError, match=message):
+            given_arrays(info, wrong)
+    np.savez(tmp_path / "a.npz", x0=x)
+    assert np.array_equal(read_sample(tmp_path / "a.npz")["x0"], x)
+    np.save(tmp_path / "b.npy", x)
+    for name in ("b.npy", "none.npz"):
+        with pytest.raises(InputError, match="cannot read input"):
+            read_sample(tmp_path / name)
+
+
+def test_what_is_given_is_run_on_and_belongs_to_the_log(tmp_path: Path) -> None:
+    """The same log answers for the same inputs only."""
+    mod = graph([(4, 64)], lambda emit, x: op.nn.relu(emit(op.exp(x))))
+    log = tmp_path / "log.jsonl"
+    given = [{"x0": RNG.random((4, 64)).astype(np.float32)} for _ in range(2)]
+    result = collage.optimize(mod, ["llvm"], log=log, inputs=given, num_threads=1)
+    assert result.report.outputs_rounding_rel_diff is not None and result.report.remarks == []
+    again = collage.optimize(mod, ["llvm"], log=log, inputs=given, replay=True, num_threads=1)
+    assert again.module.script() == result.module.script()
+    with pytest.raises(ReplayMissError, match="search"):
+        collage.optimize(mod, ["llvm"], log=log, inputs=given[:1], replay=True, num_threads=1)
