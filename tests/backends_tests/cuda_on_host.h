@@ -110,7 +110,8 @@ inline void launch(const int* grid, const int* threads, const std::function<void
   fibers = std::vector<Fiber>(static_cast<size_t>(threads[0]) * threads[1] * threads[2]);
   for (block.z = 0; block.z < static_cast<unsigned>(grid[2]); ++block.z) {
     for (block.y = 0; block.y < static_cast<unsigned>(grid[1]); ++block.y) {
-      for (block.x = 0; block.x < static_cast<unsigned>(grid[0]); ++block.x) {
+      // The last one first: what a block writes beyond its own place stays there for all to see.
+      for (block.x = grid[0]; block.x-- > 0;) {
         // What no thread of this block wrote must not look like a number.
         std::memset(dynamic_shared, 0xff, sizeof dynamic_shared);
         unsigned rank = 0;

@@ -89,7 +89,9 @@ class HostProgram:
         by_name = dict(zip(params, arrays, strict=True))
         for buffer in _intermediates(self.mod[name]):
             shape = [int(d) for d in buffer.shape]
-            by_name[str(buffer.name)] = np.full(shape, 77, dtype=str(buffer.dtype))
+            by_name[str(buffer.name).replace(".", "_")] = np.full(
+                shape, 77, dtype=str(buffer.dtype)
+            )
         for launch in self.launches[name]:
             pointers = (ctypes.c_void_p * len(launch.arguments))(
                 *(by_name[argument].ctypes.data for argument in launch.arguments)

@@ -21,6 +21,7 @@ from collage.backends.tvm.common.legalization import (
 )
 from collage.backends.tvm.common.wide import WIDE
 from collage.backends.tvm.common.wide_operators import legalize_layer_norm
+from collage.backends.tvm.cuda import norms
 from collage.backends.tvm.cuda.transposed import legalize_transposed_convolution
 
 PLAIN: Mapping[str, Legalization] = {"relax.nn.layer_norm": legalize_layer_norm}
@@ -30,10 +31,10 @@ PLAIN: Mapping[str, Legalization] = {"relax.nn.layer_norm": legalize_layer_norm}
 def legalizations() -> Mapping[str, Legalization]:
     """This device's legalizations, by operator name."""
     return {
+        **norms.legalizations(),
         **{f"relax.nn.conv{n}d": legalize_convolution for n in (1, 2, 3)},
         **{f"relax.nn.adaptive_avg_pool{n}d": _legalize_adaptive_pool for n in (1, 2, 3)},
         **{f"relax.nn.conv{n}d_transpose": legalize_transposed_convolution for n in (1, 2, 3)},
-        **PLAIN,
         "relax.nn.attention": _legalize_attention,
         "relax.nn.attention_bias": _legalize_attention,
     }

@@ -22,6 +22,7 @@ from collage.backends.contract.registry import get_backend
 from collage.backends.storage import CACHE_FILE, read_findings
 from collage.backends.toolchain import cuda_runtime
 from collage.backends.tvm.common.wide import compute_wide
+from collage.backends.tvm.cuda.legalize import legalizations
 from collage.backends.tvm.cuda.schedules import SCHEDULE_ATTR, Gpu, schedule_function, tensor_core
 from collage.backends.tvm.cuda.schedules._base import unbound_stores
 from collage.testing import graphs
@@ -176,6 +177,46 @@ def test_tiles_fill_the_chip() -> None:
     assert small.blocks(1, 128, 768) > tensor_core.TILES[0].blocks(1, 128, 768)
     narrow = tensor_core.choose_tile(1, 50176, 64, gpu)
     assert narrow.columns == 64
+
+
+@pytest.mark.parametrize(
+    ("body", "shape", "launches"),
+    [
+        (lambda emit, x: op.nn.softmax(x, axis=1), (2, 64, 9, 7), 1),
+        (lambda emit, x: op.mean(x, [2, 3]), (8, 64, 28, 28), 1),
+        (lambda emit, x: op.mean(x, None), (2048, 4096), 2),
+        (lambda emit, x: op.mean(x, [0]), (16384, 64), 2),
+        (lambda emit, x: op.matmul(x, weights(4096, 512)), (2, 4096), 2),
+        (
+            lambda emit, x: op.nn.group_norm(x, weights(384), weights(384), 32, 1, [2, 3]),
+            (1, 384, 64, 64),
+            1,
+        ),
+        (
+            lambda emit, x: op.nn.group_norm(x, weights(64), weights(64), 32, 1, [2, 3]),
+            (1, 64, 512, 512),
+            2,
+        ),
+        (
+            lambda emit, x: op.nn.conv2d(x, weights(48, 1152, 1, 1)),
+            (1, 1152, 1, 1),
+            1,
+        ),
+    ],
+)
+def test_reductions_share_their_terms(
+    body: Callable[..., relax.Expr], shape: tuple[int, ...], launches: int, context: BuildContext
+) -> None:
+    (func,) = kernels(lower(graph(body, shape, dtype="float16"), context)).values()
+    assert str(func.attrs[SCHEDULE_ATTR]) == "reduction"
+    assert func.script().count('thread="blockIdx.x"') == launches
+
+
+def test_means_of_many_halves_can_be_written() -> None:
+    """TVM's own divides by a literal of the operand's type, which ends at 65504."""
+    mod = graph(lambda emit, x: op.mean(x, [1]), (4, 70000), dtype="float16")
+    legalized = relax.transform.LegalizeOps(dict(legalizations()))(mod)
+    assert "70000" in kernels(legalized).popitem()[1].script()
 
 
 def test_attention_is_a_chain_of_products(context: BuildContext) -> None:

@@ -20,7 +20,13 @@ from collage.backends.tvm.common.families import (
     Refusal,
     first_fitting,
 )
-from collage.backends.tvm.cuda.schedules import elementwise, outermost, tensor_core, window
+from collage.backends.tvm.cuda.schedules import (
+    elementwise,
+    outermost,
+    reduction,
+    tensor_core,
+    window,
+)
 from collage.backends.tvm.cuda.schedules._base import (
     Family,
     Gpu,
@@ -48,8 +54,9 @@ def _dlight(rule: Callable[[], dlight.ScheduleRule]) -> Family:
 
 
 _OWN: tuple[tuple[str, Family], ...] = (
-    ("tensor_core", tensor_core.schedule),
     ("elementwise", elementwise.schedule),
+    ("reduction", reduction.schedule),
+    ("tensor_core", tensor_core.schedule),
     ("window", window.schedule),
 )
 _DLIGHT: tuple[tuple[str, Family], ...] = (

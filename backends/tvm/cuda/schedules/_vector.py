@@ -104,19 +104,25 @@ def load_wide(sch: s_tir.Schedule, block: Any, loop: Any, lanes: int) -> None:
         vectorize_innermost(sch, copy, lanes)
 
 
-def store_wide(sch: s_tir.Schedule, block: Any, loop: Any, lanes: int) -> None:
+def store_wide(sch: s_tir.Schedule, block: Any, loop: Any, lanes: int) -> str | None:
     """Let a stage write through registers, emptied by wide stores under ``loop``.
 
     Parameters
     ----------
     sch, block, loop, lanes
         As :func:`load_wide` takes them; the block is the one that writes.
+
+    Returns
+    -------
+    str or None
+        The name of the stage that stores, if there is one.
     """
     if lanes == 1 or str(sch.get(block).writes[0].source.dtype) not in _WIDENABLE:
-        return
+        return None
     copy = sch.cache_write(block, 0, "local")
     sch.reverse_compute_at(copy, loop, preserve_unit_loops=True)
     vectorize_innermost(sch, copy, lanes)
+    return str(sch.get(copy).name_hint)
 
 
 def vectorize_innermost(sch: s_tir.Schedule, block: Any, lanes: int) -> None:
