@@ -7,6 +7,8 @@
 # Adds OUT/collage-gpu.tar.xz: cuDNN's C++ frontend headers, CUTLASS's example 41 (its fused
 # attention, which is headers), and wheels of small Python packages, used only where one is missing.
 # PyTorch, cuBLAS, cuDNN and CUDA's compiler are expected there, TensorRT is not.
+# And OUT/zoo.tar.xz: the packages that build the networks of benchmarks/zoo, which are all Python;
+# torchvision and transformers are expected there.
 set -euo pipefail
 [ $# -ge 1 ] || { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; exit 2; }
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -42,7 +44,12 @@ unzip -q "$work"/download/nvidia_cutlass-*.whl \
 mkdir -p "$work/site/cutlass"
 mv "$work/cutlass/cutlass_library/source/examples" "$work/site/cutlass/examples"
 tar -C "$work/site" --owner=0 --group=0 -cJf "$out/collage-gpu.tar.xz" .
-total=$(cat "$out/tvm-gpu.tar" "$out/setup.sh" "$out/collage-gpu.tar.xz" | wc -c)
+"$python" -m pip install -q --disable-pip-version-check --no-deps --no-compile \
+  --target "$work/zoo" 'timm>=1.0,<2' 'diffusers>=0.30,<1' 'segmentation-models-pytorch>=0.4,<1' \
+  'monai>=1.3,<2' 'einops>=0.7,<1' 2> >(grep -v '^WARNING' >&2)
+rm -rf "$work/zoo/bin"
+tar -C "$work/zoo" --owner=0 --group=0 -cJf "$out/zoo.tar.xz" .
+total=$(cat "$out/tvm-gpu.tar" "$out/setup.sh" "$out/collage-gpu.tar.xz" "$out/zoo.tar.xz" | wc -c)
 echo "$(stat -c '%s bytes %n' "$out"/*)"
 echo "together $total bytes"
 [ "$total" -le "$limit" ] || { echo "more than $limit bytes" >&2; exit 1; }

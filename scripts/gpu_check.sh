@@ -2,28 +2,31 @@
 # Everything that needs a GPU, in one command, with no network: what the machine is, whether every
 # backend's kernels are right, how fast whole networks are beside the peers.
 #
-#   bash scripts/gpu_check.sh [--stage environment|tests|numerics|benchmarks]... [--models a,b]
+#   bash scripts/gpu_check.sh [--stage environment|tests|numerics|benchmarks|zoo]... [--models a,b]
 #                             [--batch 1,16] [--peers "a;b"] [--targets a,b] [--rounds N]
 #                             [--reuse FOLDER] [--log FILE] [--merge FILE] [--again]
 #                             [--gpus 0,1] [--abreast N] [--time-budget SEC]
 #                             [--families a,b] [--match TEXT] [--tune] [--numerics-budget SEC]
+#                             [--networks a,b] [--network-limit SEC] [--search-sec SEC]
+#                             [--compile-peer a,b]
 #                             [--out FOLDER] [--dry-run]
 #
 # Each stage writes its results into --out ($OUT, or ./out) as it goes: environment.json; tests.xml;
-# numerics.jsonl and .md; gpu.json, gpu.md, collage.jsonl and tuned.tar; check.log. Without --stage
-# all but the tests are run. Every GPU that may be seen is used: each has a network, or a case, of
-# its own; --abreast N prepares several networks at once on each, and times them one by one. What
-# does not fit in the time budget is said to be left out. --reuse FOLDER takes an earlier run's
-# results: its measurements (--log FILE alone), its table, which is gone on with (--merge FILE
-# alone), and what the backends tuned. So the same command again and again completes the table.
+# numerics.jsonl and .md; gpu.json, gpu.md, collage.jsonl and tuned.tar; zoo.jsonl and zoo_cuda.md;
+# check.log. Without --stage all but the tests and the zoo are run. Every GPU that may be seen is
+# used: each has a network, or a case, of its own; --abreast N prepares several networks at once on
+# each, and times them one by one. What does not fit in the time budget is said to be left out.
+# --reuse FOLDER takes an earlier run's results: its measurements (--log FILE alone), its tables,
+# which are gone on with (--merge FILE alone), and what the backends tuned. So the same command
+# again and again completes the table.
 # --dry-run goes the same way on a CPU with tiny networks. docs/cuda.md tells more.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 begin=$(date +%s)
 
 stages=() models= batch=1,16 budget=520 numerics_budget=220 tests_budget=480
-log= merge= reuse= dry= families= match= tune=
-more=()
+log= merge= reuse= dry= families= match= tune= networks=
+more=() zoo=()
 out=${OUT:-out}
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; }
 while [ $# -gt 0 ]; do
@@ -37,7 +40,11 @@ while [ $# -gt 0 ]; do
     --log) log=$2; shift;;
     --merge) merge=$2; shift;;
     --gpus) export CUDA_VISIBLE_DEVICES=$2; shift;;
-    --peers|--targets|--rounds|--least-budget|--abreast) more+=("$1" "$2"); shift;;
+    --networks) networks=$2; shift;;
+    --network-limit) zoo+=(--limit "$2"); shift;;
+    --search-sec|--compile-peer) zoo+=("$1" "$2"); shift;;
+    --peers|--targets|--rounds|--least-budget) more+=("$1" "$2"); shift;;
+    --abreast) more+=("$1" "$2"); zoo+=("$1" "$2"); shift;;
     --again) more+=("$1");;
     --out) out=$2; shift;;
     --families) families=$2; shift;;
@@ -51,7 +58,7 @@ while [ $# -gt 0 ]; do
 done
 [ ${#stages[@]} -gt 0 ] || stages=(environment numerics benchmarks)
 for stage in "${stages[@]}"; do
-  case "$stage" in environment|tests|numerics|benchmarks);;
+  case "$stage" in environment|tests|numerics|benchmarks|zoo);;
     *) echo "unknown stage '$stage'" >&2; exit 2;; esac
 done
 mkdir -p "$out"
@@ -66,6 +73,10 @@ if [ -f .gpu/collage-gpu.tar.xz ] && [ -z "$dry" ]; then
   site=$("$python" scripts/gpu_site.py .gpu/collage-gpu.tar.xz "${COLLAGE_SITE:-/tmp/collage-gpu-site}") &&
     export PYTHONPATH="$site${PYTHONPATH:+:$PYTHONPATH}"
 fi
+if [ -f .gpu/zoo.tar.xz ] && [ -z "$dry" ]; then
+  site=$("$python" scripts/gpu_site.py .gpu/zoo.tar.xz "${COLLAGE_SITE:-/tmp/collage-gpu-site}-zoo") &&
+    export PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}$site"
+fi
 export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 # Where PyTorch is installed TVM would import it in every process, and compile an extension for it.
 export TVM_FFI_DISABLE_TORCH_C_DLPACK=1
@@ -76,6 +87,7 @@ device=cuda
 if [ -n "$reuse" ]; then
   [ -z "$log" ] && [ -f "$reuse/collage.jsonl" ] && log=$reuse/collage.jsonl
   [ -z "$merge" ] && [ -f "$reuse/gpu.json" ] && merge=$reuse/gpu.json
+  [ ! -f "$reuse/zoo.jsonl" ] || [ "$reuse" -ef "$out" ] || cp "$reuse/zoo.jsonl" "$out/zoo.jsonl"
   mkdir -p "$COLLAGE_CACHE_DIR"
   [ ! -f "$reuse/tuned.tar" ] || tar -C "$COLLAGE_CACHE_DIR" --skip-old-files -xf "$reuse/tuned.tar"
 fi
@@ -122,6 +134,9 @@ for stage in "${stages[@]}"; do
         ${models:+--models "$models"} ${merge:+--merge "$merge"} ${dry:+--dry-run} \
         ${more[@]+"${more[@]}"}
       keep_tuned;;
+    zoo)
+      run zoo "$(left)" "$python" -m benchmarks.zoo --stage run --device "$device" --out "$out" \
+        --budget "$(($(left) - 15))" ${networks:+--networks "$networks"} ${zoo[@]+"${zoo[@]}"};;
   esac
 done
 exit "$worst"

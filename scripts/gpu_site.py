@@ -56,7 +56,7 @@ def unpack_if_missing(wheel: Path, site: Path) -> None:
 def offer_cutlass(site: Path) -> None:
     """CUTLASS's headers under the name that its wheel has, from where TVM's bundle put them."""
     home = os.environ.get("CUTLASS_HOME")
-    if home is None or find_spec("cutlass_library") is not None:
+    if home is None or not (site / "cutlass").exists() or find_spec("cutlass_library") is not None:
         return
     examples = Path(home) / "examples"
     if not examples.exists():

@@ -23,6 +23,7 @@ from benchmarks.machine import commit
 from benchmarks.zoo import table
 from benchmarks.zoo.families import NETWORKS
 from benchmarks.zoo.results import Results, Row
+from benchmarks.zoo.samples import SAMPLES
 
 NETWORKS_A_CHILD = 12
 VARIANTS = {"import": "torch", "compile": "llvm,sm_90a,sm_80"}
@@ -104,6 +105,8 @@ class _Children:
 def chosen(wanted: str) -> list[str]:
     """The networks whose names contain one of these words, in the order of the words.
 
+    A word with an @ before it is a sample's name.
+
     Raises
     ------
     SystemExit
@@ -113,7 +116,10 @@ def chosen(wanted: str) -> list[str]:
         return list(NETWORKS)
     found: dict[str, None] = {}
     for word in wanted.split(","):
-        matching = [word] if word in NETWORKS else [name for name in NETWORKS if word in name]
+        if word.startswith("@") and word[1:] in SAMPLES:
+            matching = list(SAMPLES[word[1:]])
+        else:
+            matching = [word] if word in NETWORKS else [name for name in NETWORKS if word in name]
         if not matching:
             raise SystemExit(f"no network's name contains '{word}'")
         found.update(dict.fromkeys(matching))
@@ -141,7 +147,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--stage", choices=("import", "compile", "run"), default="import")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of the stage run")
     parser.add_argument(
-        "--networks", default="", help="words, separated by commas, that names contain (all)"
+        "--networks", default="", help="words that names contain, or @gpu, @quick (all)"
     )
     parser.add_argument(
         "--variants", default="", help="import: torch,onnx; compile: llvm,sm_80,sm_90a"
