@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import fx
 from tvm import relax
@@ -239,6 +240,62 @@ def _distances(importer: Importer, node: fx.Node) -> relax.Expr:
     return importer.emit(op.sqrt(squared))
 
 
+def _rounded_quotient(importer: Importer, node: fx.Node) -> relax.Expr:
+    x, y, mode = arguments(importer, node, "self", "other", "rounding_mode")
+    dtype = next(dtype_of(each) for each in (x, y) if isinstance(each, relax.Expr))
+    x, y = (each if isinstance(each, relax.Expr) else relax.const(each, dtype) for each in (x, y))
+    if mode == "floor" and "int" in dtype:
+        return importer.emit(op.floor_divide(x, y))
+    if "int" in dtype:
+        size = importer.emit(op.floor_divide(op.abs(x), op.abs(y)))
+        return importer.emit(op.multiply(size, op.multiply(op.sign(x), op.sign(y))))
+    quotient = importer.emit(op.divide(x, y))
+    rounds = {None: lambda z: z, "floor": op.floor, "trunc": op.trunc}
+    return importer.emit(rounds[mode](quotient))
+
+
+def _windows(importer: Importer, node: fx.Node) -> relax.Expr:
+    """``x.unfold(axis, size, step)``: overlapping windows along an axis, their values last."""
+    x, axis, size, step = arguments(importer, node, "self", "dimension", "size", "step")
+    shape = shape_of(x)
+    axis %= len(shape)
+    begins = np.arange(0, shape[axis] - size + 1, step)
+    places = begins[:, None] + np.arange(size)
+    taken = importer.emit(op.take(x, relax.const(places.astype("int64")), axis))
+    order = [i for i in range(len(shape) + 1) if i != axis + 1]
+    return importer.emit(op.permute_dims(taken, [*order, axis + 1]))
+
+
+def _strided(importer: Importer, node: fx.Node) -> relax.Expr:
+    """Any walk over the memory of a tensor that lies in order."""
+    x, size, stride, offset = arguments(importer, node, "self", "size", "stride", "storage_offset")
+    lies = node.args[0].meta["val"]
+    if not lies.is_contiguous() or lies.storage_offset():
+        raise RefusedError("a walk over the memory of a tensor that does not lie in order")
+    places = np.full((1,) * len(size), offset or 0, dtype="int64")
+    for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
+        shape = [1] * len(size)
+        shape[axis] = extent
+        places = places + (np.arange(extent) * step).reshape(shape)
+    flat = importer.emit(op.reshape(x, [-1]))
+    return importer.emit(op.take(flat, relax.const(places), 0))
+
+
+def _padded(importer: Importer, node: fx.Node) -> relax.Expr:
+    """Pads below zero cut off; the innermost axis comes first."""
+    x, pads, value = arguments(importer, node, "self", "pad", "value")
+    rank = len(shape_of(x))
+    pairs = [(0, 0)] * (rank - len(pads) // 2)
+    pairs += [(pads[i], pads[i + 1]) for i in range(len(pads) - 2, -1, -2)]
+    cut = [axis for axis, pair in enumerate(pairs) if min(pair) < 0]
+    if cut:
+        begins = [max(0, -pairs[axis][0]) for axis in cut]
+        ends = [shape_of(x)[axis] - max(0, -pairs[axis][1]) for axis in cut]
+        x = importer.emit(op.strided_slice(x, cut, begins, ends))
+    widths = [max(0, width) for pair in pairs for width in pair]
+    return importer.emit(op.nn.pad(x, widths, "constant", value or 0)) if any(widths) else x
+
+
 CONVERTERS: dict[str, Converter] = {
     "amax.default": _extreme(op.max),
     "amin.default": _extreme(op.min),
@@ -256,6 +313,11 @@ CONVERTERS: dict[str, Converter] = {
     "_embedding_bag.default": _embedding_bag,
     "_embedding_bag_forward_only.default": _embedding_bag,
     "_cdist_forward.default": _distances,
+    "constant_pad_nd.default": _padded,
+    "div.Tensor_mode": _rounded_quotient,
+    "div.Scalar_mode": _rounded_quotient,
+    "unfold.default": _windows,
+    "as_strided.default": _strided,
     **RESIZES,
 }
 """By the name that the translator has for an operator."""

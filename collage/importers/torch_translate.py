@@ -41,6 +41,8 @@ _NEVER_APART = frozenset(
         torch.ops.aten.scaled_dot_product_attention.default,
         # Taken apart it would be a product of two axes between two reshapes.
         torch.ops.aten.linear.default,
+        # It would be a walk over memory.
+        torch.ops.aten.unfold.default,
     ]
 )
 _NODES_NAMED = 3

@@ -129,6 +129,22 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
         lambda w, i, s: F.embedding_bag(i, w, mode="sum", per_sample_weights=s),
         lambda: (rows(9, 4), places(9, 3, 5), rows(3, 5)),
     ),
+    "floored quotients": (
+        lambda x, i: (torch.div(x, 0.7, rounding_mode="floor"), i // 2, (i + 0.5) // 2),
+        lambda: (rows(9), places(9, 5) - 4),
+    ),
+    "quotients cut off": (
+        lambda x, i: (torch.div(x, 0.7, rounding_mode="trunc"),
+                      torch.div(i, 3, rounding_mode="trunc")),
+        lambda: (rows(9), places(9, 12) - 4),
+    ),
+    "padded and cut off": (lambda x: F.pad(x, (-1, 2, 3, -2), value=2.5), lambda: (rows(2, 5, 6),)),
+    "folded": (
+        lambda x: F.fold(x, (8, 6), (3, 2), padding=1, stride=2), lambda: (rows(1, 12, 16),),
+    ),
+    "unfolded": (lambda x: F.unfold(x, 3, padding=1, stride=2), lambda: (rows(1, 2, 8, 6),)),
+    "windows": (lambda x: x.unfold(2, 4, 2).unfold(3, 3, 1), lambda: (rows(1, 2, 9, 7),)),
+    "a walk over memory": (lambda x: x.as_strided((3, 2), (2, 5), 1), lambda: (rows(4, 4),)),
     "distances": (lambda x, y: torch.cdist(x, y), lambda: (rows(2, 4, 3), rows(2, 5, 3))),
     "sampled on a grid": (
         lambda x, g: F.grid_sample(x, g, align_corners=False),
