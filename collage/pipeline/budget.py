@@ -20,6 +20,8 @@ _COMPILE_SHARE = 0.2
 _CHECK_SHARE = 0.08
 """Of the whole, as long as no model was compiled or run."""
 
+_PREPARE_SHARE = 0.25
+
 _PATIENCE = 1.3
 """A contender may take so many times as long as the first model took."""
 
@@ -78,6 +80,14 @@ class Budget:
         self._contest_began = math.inf
         self._seen: Seen | None = None
         self._left_when_seen = 0.0 if total_sec is None else total_sec
+        self.preparing = Deadline(
+            lambda: (
+                self._begin + _PREPARE_SHARE * (self._end - self._begin)
+                if not self.interrupted
+                else self._interrupted_at
+            )
+        )
+        """How long the answer in hand may wait for the libraries that most promise it."""
         self.measuring = Deadline(self._measuring_end)
         """When no candidate is measured any longer."""
         self.compiling = Deadline(lambda: self._contest_end() - self._timing_sec(1))
@@ -150,7 +160,8 @@ class Budget:
 
     def _timing_sec(self, count: int) -> float:
         each = self._seen.check_sec if self._seen else _CHECK_SHARE * (self.total_sec or 0.0)
-        return _PATIENCE * (count + 1) * each
+        # They start at once, and load in turns.
+        return _PATIENCE * (1 + 0.5 * count) * each
 
     def _compile_sec(self) -> float:
         return self._seen.compile_sec if self._seen else _COMPILE_SHARE * (self.total_sec or 0.0)

@@ -159,6 +159,8 @@ def optimize(
         seeds = seeds_of(imported.graph, targets, strategy)
         hand = stack.enter_context(AnswerInHand(comparison, budget))
         if budget.is_limited and not replay:
+            if not targets.device.compiles_beside:
+                prefetch.wait(budget.preparing)
             hand.find(_safest_first(seeds, costs, prefetch))
         if not targets.device.compiles_beside:
             # The cores are what is going to be timed on.
