@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collage.cost.base import Cost, CostModel, CostStatus, Overheads
     from collage.cost.config import CudaConfig, MeasureConfig
     from collage.cost.database import Database
+    from collage.cost.deadline import Deadline
     from collage.cost.models import MeasuredCostModel, RooflineCostModel, TableCostModel
     from collage.cost.workload import Workload
 
@@ -26,6 +27,7 @@ __all__ = [
     "CostStatus",
     "CudaConfig",
     "Database",
+    "Deadline",
     "MeasureConfig",
     "MeasuredCostModel",
     "Overheads",
@@ -41,6 +43,7 @@ __getattr__, __dir__ = on_demand(
         "base": ("Cost", "CostModel", "CostStatus", "Overheads"),
         "config": ("CudaConfig", "MeasureConfig"),
         "database": ("Database",),
+        "deadline": ("Deadline",),
         "models": ("MeasuredCostModel", "RooflineCostModel", "TableCostModel"),
         "workload": ("Workload",),
     },

@@ -19,6 +19,7 @@ class Deadline:
 
     Examples
     --------
+    >>> from collage.cost.deadline import NEVER
     >>> NEVER.left_sec(), NEVER.is_up
     (inf, False)
     >>> soon = Deadline.after(60)

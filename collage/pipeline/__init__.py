@@ -4,18 +4,29 @@
 graph; ``costing`` decides, once, who says what things cost; ``covers`` finds candidates and chooses
 partitionings among them; ``evaluated`` compares these end to end and refines the best; ``assemble``
 turns what came out into the ``result``. ``prefetch`` compiles in the background, meanwhile, what
-libraries need whatever the model is. Each stage takes and gives typed values and can be run alone;
-``optimize`` is their sequence.
+libraries need whatever the model is. ``budget`` shares out the time, ``answer_in_hand`` sees to it
+that there is something to return early on, and ``interrupts`` hears of Ctrl-C. Each stage takes and
+gives typed values and can be run alone; ``optimize`` is their sequence.
 """
 
+from collage.pipeline.answer_in_hand import AnswerInHand
+from collage.pipeline.budget import Budget
 from collage.pipeline.costing import Costing, EstimatedCosting, MeasuredCosting, choose_costing
-from collage.pipeline.covers import Covers, find_candidates, find_covers
-from collage.pipeline.evaluated import Evaluated, evaluate_contenders, refine_winner
+from collage.pipeline.covers import Covers, find_candidates, find_covers, seeds_of
+from collage.pipeline.evaluated import (
+    Evaluated,
+    by_promise,
+    evaluate_contenders,
+    evaluate_in_time,
+    refine_winner,
+)
 from collage.pipeline.imported import Imported, import_model
 from collage.pipeline.result import Result
 from collage.pipeline.session import Session, open_session
 
 __all__ = [
+    "AnswerInHand",
+    "Budget",
     "Costing",
     "Covers",
     "EstimatedCosting",
@@ -24,11 +35,14 @@ __all__ = [
     "MeasuredCosting",
     "Result",
     "Session",
+    "by_promise",
     "choose_costing",
     "evaluate_contenders",
+    "evaluate_in_time",
     "find_candidates",
     "find_covers",
     "import_model",
     "open_session",
     "refine_winner",
+    "seeds_of",
 ]

@@ -165,6 +165,25 @@ def by_promise(contenders: Sequence[Contender], costs: WorkloadCosts) -> list[Co
         In whatever order.
     costs : WorkloadCosts
         Nothing is measured for this.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tvm import relax
+    >>> from tvm.relax import op
+    >>> from collage.candidate_costs import WorkloadCosts
+    >>> from collage.cost import TableCostModel
+    >>> from collage.end_to_end import baselines
+    >>> from collage.search import DataflowGraph
+    >>> from collage.targets import resolve_targets
+    >>> from collage.testing import graph
+    >>> weights = relax.const(np.ones((512, 512), "float32"))
+    >>> mod = graph([(8, 512)], lambda emit, x: op.matmul(x, weights))
+    >>> dataflow = DataflowGraph.from_function(mod["main"])
+    >>> costs = WorkloadCosts(mod, dataflow, TableCostModel({}))
+    >>> seeds = baselines(dataflow, resolve_targets(["llvm", "onednn"]))
+    >>> [seed.name for seed in by_promise(seeds, costs)]
+    ['single:onednn', 'single:tvm']
     """
     return sorted(contenders, key=_promise(costs))
 
