@@ -38,8 +38,8 @@ def build(body: Body, *shapes: Sequence[int], dtype: str = "float32") -> tvm.IRM
     return graph(shapes, body, dtype)
 
 
-def weights(*shape: int, seed: int = 0, dtype: str = "float32") -> relax.Expr:
-    array = np.random.default_rng(seed).standard_normal(shape, np.float32)
+def weights(*shape: int, seed: int = 0, dtype: str = "float32", scale: float = 1.0) -> relax.Expr:
+    array = np.random.default_rng(seed).standard_normal(shape, np.float32) * scale
     return relax.const(array.astype(dtype), dtype)
 
 
@@ -295,7 +295,8 @@ def test_nothing_to_join_changes_nothing() -> None:
 def convolved(emit: Emit, x: relax.Expr, width: int, depth: int, kernel: int = 3, **a: Any) -> Any:
     """A convolution of any rank that keeps the extents, with a bias."""
     rank = len(x.ty.shape) - 2
-    w = weights(width, depth, *[kernel] * rank, seed=width)
+    # Values stay near one, so that a gate's rounding does not grow with them.
+    w = weights(width, depth, *[kernel] * rank, seed=width, scale=(depth * kernel**rank) ** -0.5)
     y = emit(getattr(op.nn, f"conv{rank}d")(x, w, padding=[kernel // 2] * 2 * rank, **a))
     return emit(op.add(y, weights(1, width, *[1] * rank, seed=depth)))
 
@@ -303,7 +304,7 @@ def convolved(emit: Emit, x: relax.Expr, width: int, depth: int, kernel: int = 3
 def doubled(emit: Emit, x: relax.Expr, width: int, depth: int) -> Any:
     """A transposed convolution that doubles the extents."""
     rank = len(x.ty.shape) - 2
-    w = weights(depth, width, *[4] * rank, seed=width)
+    w = weights(depth, width, *[4] * rank, seed=width, scale=(depth * 2**rank) ** -0.5)
     make = getattr(op.nn, f"conv{rank}d_transpose")
     return emit(make(x, w, strides=[2] * rank, padding=[1] * 2 * rank))
 
