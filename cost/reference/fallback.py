@@ -53,10 +53,12 @@ def evaluate_call(mod: tvm.IRModule | None, call: relax.Call, args: list[Value])
         body = relax.Call(call.op, new_args, call.attrs, call.ty_args)
         if len(params) != len(arrays):
             raise MeasurementError(f"the reference cannot take {name} apart", value=name)
-        builder = relax.BlockBuilder()
-        with builder.function("main", params):
-            builder.emit_func_output(builder.emit(body))
-        module = builder.get()
+        # Not in a function of a builder: those of all threads are on one stack.
+        call_typed = relax.BlockBuilder().normalize(body)
+        value = relax.Var("value", call_typed.ty)
+        block = relax.BindingBlock([relax.VarBinding(value, call_typed)])
+        main = relax.Function(params, relax.SeqExpr([block], value), call_typed.ty)
+        module = tvm.IRModule({"main": main.with_attr("global_symbol", "main")})
         if mod is not None:
             for var, func in mod.functions.items():
                 if isinstance(func, tvm.tirx.PrimFunc):
