@@ -1,8 +1,9 @@
-"""Vectorizable ``exp``, ``tanh`` and ``erf`` in scheduled kernels.
+"""Vectorizable ``exp``, ``log``, ``tanh``, ``erf``, ``sin``, ``cos`` and small powers in kernels.
 
 LLVM turns a vector of any of them into one library call per lane. The polynomials below (Cephes'
-``expf``; the minimax ratios of Eigen's ``ptanh_float`` and ``erf``, both also used by TVM's own
-``topi.fast_*``) stay within a few units in the last place of float32.
+``expf``, ``logf``, ``sinf`` and ``cosf``; the minimax ratios of Eigen's ``ptanh_float`` and
+``erf``, both also used by TVM's own ``topi.fast_*``) stay within a few units in the last place of
+float32.
 """
 
 from __future__ import annotations
@@ -33,12 +34,24 @@ _ERF_Q = (
     -1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03,
     -1.42647390514189e-02,
 )  # fmt: skip
+_LOG = (
+    7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
+    -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
+)  # fmt: skip
+_SMALLEST, _LARGEST = 1.1754943508222875e-38, 3.4028234663852886e38
+_SQRT_HALF_BITS = 0x3F3504F3
+_SIN = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
+_COS = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
+_QUARTER = 0.7853981633974483
+_MOST_FACTORS = 8
 
 
 def use_fast_math(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Replace float32 ``exp``, ``tanh``, ``sigmoid`` and ``erf`` by polynomials."""
+    """Replace such functions of float32 numbers by polynomials."""
 
     def replace(call: Call) -> Any:
+        if isinstance(call.op, Op) and str(call.op.name) == "tirx.pow":
+            return _power(call)
         if not isinstance(call.op, Op) or len(call.args) != 1:
             return call
         approximate = _APPROXIMATIONS.get(str(call.op.name))
@@ -108,8 +121,103 @@ def _erf(x: Any) -> Any:
     return let(_clamp(x, -_ERF_RANGE, _ERF_RANGE), ratio)
 
 
+def _log(x: Any) -> Any:
+    """As a power of two times a number near one, whose logarithm the polynomial gives."""
+
+    def split(normal: Any) -> Any:
+        bits = tirx.reinterpret("int32", normal) - tirx.const(_SQRT_HALF_BITS, "int32")
+        return let(bits, near_one)
+
+    def near_one(bits: Any) -> Any:
+        mantissa = (bits & tirx.const(0x7FFFFF, "int32")) + tirx.const(_SQRT_HALF_BITS, "int32")
+        rest = tirx.reinterpret(_FLOAT32, mantissa) - _constant(1.0)
+        exponent = (bits >> tirx.const(23, "int32")).astype(_FLOAT32)
+        return let(exponent, lambda e: let(rest, lambda r: assemble(e, r)))
+
+    def assemble(e: Any, r: Any) -> Any:
+        small = (
+            _polynomial(r, _LOG) * (r * r * r) + e * _constant(_LN2_LOW) - r * r * _constant(0.5)
+        )
+        return small + r + e * _constant(_LN2_HIGH)
+
+    infinity = _constant(float("inf"))
+    finite = let(_clamp(x, _SMALLEST, _LARGEST), split)
+    above = tirx.Select(x < infinity, finite, x)
+    # Of less than zero there is none, nor of what is no number.
+    below = tirx.Select(x == _constant(0.0), _constant(float("-inf")), _constant(float("nan")))
+    return tirx.Select(x > _constant(0.0), above, below)
+
+
+def _turn(x: Any, quarters: int) -> Any:
+    """The sine of an angle and some quarters of a turn more; reduced in double precision, for in
+    float32 nothing would be left of a large one. Beyond 1e15 nothing is left of it here either."""
+
+    def reduced(wide: Any) -> Any:
+        turns = tirx.floor(
+            wide * tirx.const(0.5 / _QUARTER, "float64") + tirx.const(0.5, "float64")
+        )
+        return let(turns, lambda k: placed(wide, k))
+
+    def placed(wide: Any, k: Any) -> Any:
+        rest = (wide - k * tirx.const(2.0 * _QUARTER, "float64")).astype(_FLOAT32)
+        more = k + tirx.const(float(quarters), "float64")
+        part = more - tirx.floor(more * tirx.const(0.25, "float64")) * tirx.const(4.0, "float64")
+        quarter = part.astype(_FLOAT32)
+        angle = _clamp(rest, -_QUARTER, _QUARTER)
+        return let(quarter, lambda q: let(angle, lambda r: assemble(q, r)))
+
+    def assemble(q: Any, r: Any) -> Any:
+        def combined(s: Any) -> Any:
+            sine = _polynomial(s, _SIN) * s * r + r
+            cosine = _polynomial(s, _COS) * s * s - s * _constant(0.5) + _constant(1.0)
+            upright = tirx.any(q == _constant(1.0), q == _constant(3.0))
+            value = tirx.Select(upright, cosine, sine)
+            return tirx.Select(q >= _constant(2.0), _constant(0.0) - value, value)
+
+        return let(r * r, combined)
+
+    # Of an infinite angle, as of none, there is no sine.
+    value = let(x.astype("float64"), reduced)
+    finite = tirx.all(x < _constant(float("inf")), x > _constant(float("-inf")))
+    return tirx.Select(finite, value, _constant(float("nan")))
+
+
+def _sin(x: Any) -> Any:
+    return _turn(x, 0)
+
+
+def _cos(x: Any) -> Any:
+    return _turn(x, 1)
+
+
+def _power(call: Call) -> Any:
+    """A small whole exponent is a few products; a half is a square root."""
+    base, exponent = call.args
+    if not isinstance(exponent, tirx.FloatImm) or str(base.ty) != _FLOAT32:
+        return call
+    value = float(exponent.value)
+    if value == 0.5:
+        return tirx.sqrt(base)
+    if value != int(value) or not 1 <= abs(value) <= _MOST_FACTORS:
+        return call
+
+    def product(x: Any) -> Any:
+        result, square, left = None, x, int(abs(value))
+        while left:
+            if left % 2:
+                result = square if result is None else result * square
+            left //= 2
+            square = square * square if left else square
+        return result if value > 0 else _constant(1.0) / result
+
+    return let(base, product)
+
+
 _APPROXIMATIONS = {
     "tirx.exp": _exp,
+    "tirx.log": _log,
+    "tirx.sin": _sin,
+    "tirx.cos": _cos,
     "tirx.sigmoid": _sigmoid,
     "tirx.tanh": _tanh,
     "tirx.erf": _erf,

@@ -14,6 +14,7 @@ from tvm.ir import GenericConst
 from collage.backends.relax.static_shape import tensor_shape
 from collage.backends.tvm.common.legalization import OUT_FUSABLE, Legalization, default_legalization
 from collage.backends.tvm.common.wide_operators import legalize_layer_norm
+from collage.backends.tvm.cpu.norms import legalize_group_norm
 from collage.backends.tvm.cpu.schedules import Machine, conv2d, depthwise, matmul
 
 PLAIN: Mapping[str, Legalization] = {"relax.nn.layer_norm": legalize_layer_norm}
@@ -33,6 +34,7 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
         "relax.nn.conv2d": convolution,
         "relax.matmul": product,
         **PLAIN,
+        "relax.nn.group_norm": legalize_group_norm,
     }
 
 

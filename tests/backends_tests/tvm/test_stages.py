@@ -37,6 +37,10 @@ def _avg_pool(x: np.ndarray) -> np.ndarray:
     return sliding_window_view(x, (3, 2), (2, 3))[:, :, ::1, ::2].mean(axis=(-2, -1))
 
 
+def _root(x: np.ndarray) -> np.ndarray:
+    return np.sqrt(np.abs(x))
+
+
 def _unit(n: int, value: float) -> relax.Expr:
     return relax.const(np.full((n,), value, np.float32))
 
@@ -47,6 +51,11 @@ CASES: dict[str, tuple[tuple[int, ...], Callable[[relax.Var], relax.Expr], Refer
     "tanh": ((40, 513), op.tanh, np.tanh),
     "sigmoid": ((5, 3, 31), op.sigmoid, lambda x: 1 / (1 + np.exp(-x))),
     "erf": ((5000,), op.erf, np.vectorize(math.erf)),
+    "softplus": ((5, 1003), op.nn.softplus, lambda x: np.logaddexp(x, 0)),
+    "square root": ((777,), lambda x: op.power(op.abs(x), relax.const(0.5)), _root),
+    "cube": ((9, 111), lambda x: op.power(x, relax.const(3.0)), lambda x: x**3),
+    "seventh": ((999,), lambda x: op.power(x, relax.const(7.0)), lambda x: x**7),
+    "inverse square": ((512,), lambda x: op.power(x, relax.const(-2.0)), lambda x: x**-2),
     "softmax": ((2, 9, 128), lambda x: op.nn.softmax(x, -1), _softmax),
     "softmax odd": ((7, 131), lambda x: op.nn.softmax(x, -1), _softmax),
     "softmax one row": ((1, 1000), lambda x: op.nn.softmax(x, -1), _softmax),
@@ -108,6 +117,41 @@ def test_operator(name: str, context: BuildContext) -> None:
     assert "none" not in tvm_cases.families(tvm_cases.kernels(mod, context))
     (got,) = tvm_cases.run(mod, [data], context)
     tvm_cases.assert_close(got, reference(data.astype(np.float64)))
+
+
+EDGES = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, -1.0, 1.0, 2e-38, 1e37], np.float32)
+
+FUNCTIONS: dict[str, tuple[Callable[[relax.Expr], relax.Expr], Reference]] = {
+    "log": (op.log, np.log),
+    "sin": (op.sin, np.sin),
+    "cos": (op.cos, np.cos),
+    "cube": (lambda x: op.power(x, relax.const(3.0)), lambda x: x**3),
+    "root": (lambda x: op.power(x, relax.const(0.5)), np.sqrt),
+    "inverse": (lambda x: op.power(x, relax.const(-1.0)), lambda x: x**-1.0),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_over_their_whole_range(name: str, context: BuildContext) -> None:
+    """Within some units in the last place, and at the edges what IEEE 754 has."""
+    build, reference = FUNCTIONS[name]
+    rng = np.random.default_rng()
+    some = (rng.uniform(-1, 1, 4000) * 10.0 ** rng.uniform(-6, 6, 4000)).astype(np.float32)
+    data = np.concatenate([EDGES, some, np.arange(-40, 40, dtype=np.float32) * np.float32(np.pi)])
+    mod = tvm_cases.partition(lambda emit, x: emit(build(x)), [data])
+    (got,) = tvm_cases.run(mod, [data], context)
+    with np.errstate(all="ignore"):
+        wanted = reference(data.astype(np.float64)).astype(np.float32)
+    edges = slice(len(EDGES))
+    if name in ("sin", "cos"):
+        usual = ~(np.abs(data) > 1e15)
+        np.testing.assert_allclose(got[usual], wanted[usual], rtol=0, atol=2e-7)
+        assert (np.abs(got[np.isfinite(data)]) <= 1.000001).all()
+        assert np.isnan(got[edges][~np.isfinite(EDGES)]).all()
+    else:
+        np.testing.assert_array_equal(np.isnan(got), np.isnan(wanted))
+        small = 2e-7 if name == "log" else 0.0
+        np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=small)
 
 
 @pytest.mark.parametrize("name", ["softmax", "softmax one row", "layer_norm"])

@@ -14,7 +14,14 @@ from tvm import s_tir, tirx
 
 from collage.backends.tvm.common.blocks import Machine
 from collage.backends.tvm.common.families import SCHEDULE_ATTR, Refusal, first_fitting
-from collage.backends.tvm.cpu.schedules import conv2d, depthwise, generic, matmul, rowwise
+from collage.backends.tvm.cpu.schedules import (
+    conv2d,
+    depthwise,
+    generic,
+    matmul,
+    reduction,
+    rowwise,
+)
 
 __all__ = ["SCHEDULE_ATTR", "Machine", "schedule_function"]
 
@@ -23,6 +30,7 @@ _FAMILIES: tuple[tuple[str, Callable[..., tirx.PrimFunc | Refusal]], ...] = (
     ("depthwise", depthwise.schedule),
     ("matmul", matmul.schedule),
     ("rowwise", rowwise.schedule),
+    ("reduction", reduction.schedule),
     ("generic", generic.schedule),
 )
 

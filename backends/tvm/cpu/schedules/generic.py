@@ -29,6 +29,7 @@ from collage.backends.tvm.common.families import Refusal
 from collage.backends.tvm.common.inlining import has_branches, inline_stages, reads_indices
 
 _WINDOW_STEP = 4
+_LONG_REDUCTION = 16
 
 
 def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
@@ -175,14 +176,22 @@ def _vectorize_spatial(
     outer_loops = [loop for _, loop in spatial[:-1]]
     reduce_loops = [loop for _, loop in reduce]
     work = size_of([axis for axis, _ in [*spatial, *reduce]])
-    if last_axis.extent > lanes:
+    together = _vectors_together([axis for axis, _ in spatial], reduce, lanes, machine)
+    inside: list[Any] = []
+    if together > 1:
+        chunk, several, vector = sch.split(last_loop, [None, together, lanes])
+        outer_loops.append(chunk)
+        inside.append(several)
+    elif last_axis.extent > lanes:
         chunk, vector = sch.split(last_loop, [None, lanes])
         if last_axis.extent % lanes:
             sch.annotate(chunk, "pragma_loop_partition_hint", 1)
         outer_loops.append(chunk)
     else:
         vector = last_loop
-    sch.reorder(*outer_loops, *reduce_loops, vector)
+    sch.reorder(*outer_loops, *reduce_loops, *inside, vector)
+    for loop in inside:
+        sch.unroll(loop)
     if loop_extent(sch, vector) > 1:
         sch.vectorize(vector)
     peeled = last_axis.extent > lanes and last_axis.extent % lanes
@@ -192,6 +201,21 @@ def _vectorize_spatial(
     # Last: after it the stage is two blocks, which no other primitive takes.
     init = sch.decompose_reduction(block, reduce_loops[0])
     _vectorize_init(sch, init)
+
+
+def _vectors_together(
+    spatial: Sequence[Axis], reduce: Sequence[tuple[Axis, Any]], lanes: int, machine: Machine
+) -> int:
+    """How many vectors of neighbours a long reduction takes along: a row of them is a few lines of
+    memory instead of one, and each has an addition of its own under way."""
+    if size_of([axis for axis, _ in reduce]) < _LONG_REDUCTION:
+        return 1
+    results = size_of(spatial)
+    for count in (8, 4, 2):
+        tasks = results // (count * lanes)
+        if spatial[-1].extent % (count * lanes) == 0 and tasks >= 2 * machine.num_threads:
+            return count
+    return 1
 
 
 def _vectorize_init(sch: s_tir.Schedule, init: Any) -> None:

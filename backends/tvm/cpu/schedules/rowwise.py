@@ -16,7 +16,6 @@ from collage.backends.tvm.common.blocks import (
     Axis,
     Machine,
     axes_of,
-    buffer_stride,
     element_dtype,
     fuse_all,
     loop_extent,
@@ -26,6 +25,7 @@ from collage.backends.tvm.common.blocks import (
 )
 from collage.backends.tvm.common.families import OTHER_KIND, Refusal
 from collage.backends.tvm.common.inlining import inline_stages, is_elementwise, reads_indices
+from collage.backends.tvm.cpu.schedules.reduction import finish_partial, is_contiguous
 
 
 def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
@@ -68,7 +68,7 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     if work >= PARALLEL_MIN_WORK and loop_extent(sch, row) > 1 and machine.num_threads > 1:
         sch.parallel(row)
     for partial in partials:
-        _finish_partial(sch, partial)
+        finish_partial(sch, partial)
     return sch.mod["main"]
 
 
@@ -92,7 +92,7 @@ def _lead_axes(sch: s_tir.Schedule, blocks: list[Any], machine: Machine) -> int 
             extents.append([axis.extent for axis in spatial[:trailing]])
             if axes[-1].extent < machine.lanes("float32"):
                 return Refusal("a reduction is shorter than a vector")
-            if not _is_contiguous(sch, block, axes):
+            if not is_contiguous(sch, block, axes[-1]):
                 return Refusal("a reduction does not run along contiguous elements")
     if not counts:
         return OTHER_KIND
@@ -108,12 +108,6 @@ def _lead_axes(sch: s_tir.Schedule, blocks: list[Any], machine: Machine) -> int 
     if lead == 0 and last_axes[0].extent > 1:
         return Refusal("it is a single row")
     return max(lead, 1)
-
-
-def _is_contiguous(sch: s_tir.Schedule, block: Any, axes: list[Axis]) -> bool:
-    """Whether the innermost reduction walks through memory element by element."""
-    strides = [buffer_stride(region, axes[-1].var) for region in sch.get(block).reads]
-    return 1 in strides and all(stride in (0, 1) for stride in strides)
 
 
 def _split_reduction(
@@ -137,17 +131,3 @@ def _vectorize_row(sch: s_tir.Schedule, block: Any, machine: Machine) -> None:
     loops = sch.get_loops(block)[1:]
     if loops and loop_extent(sch, loops[-1]) > 1:
         vectorize(sch, loops[-1], machine.lanes(element_dtype(sch, block)))
-
-
-def _finish_partial(sch: s_tir.Schedule, partial: Any) -> None:
-    """Put a partial reduction's lanes innermost, vectorize them, and zero them first."""
-    axes = axes_of(sch, partial) or []
-    loops = sch.get_loops(partial)[1:]
-    lane = loops[0]  # rfactor puts the new axis first
-    reduction = [loop for axis, loop in zip(axes, loops, strict=True) if axis.reduce]
-    sch.reorder(*reduction, lane)
-    sch.vectorize(lane)
-    init = sch.decompose_reduction(partial, reduction[0])
-    init_lane = sch.get_loops(init)[-1]
-    if sch.get(init_lane).kind == tirx.ForKind.SERIAL:
-        sch.vectorize(init_lane)

@@ -1,0 +1,196 @@
+"""Reductions along contiguous elements: one partial result per vector lane, rows or pieces at once.
+
+Adding up in another order is not something LLVM may do by itself, so the plain loop adds one
+element after the other. Here each lane of a few vectors has a sum of its own (``rfactor``). Where
+there are fewer results than threads could work on, each thread reduces a piece, and the pieces'
+results are reduced in the end. Other stages of the kernel are scheduled as ``generic`` does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import s_tir, tirx
+
+from collage.backends.tvm.common.blocks import (
+    PARALLEL_MIN_WORK,
+    Axis,
+    Machine,
+    axes_of,
+    buffer_stride,
+    element_dtype,
+    fuse_all,
+    loop_extent,
+    mergeable,
+    parallelize,
+    root_blocks,
+    size_of,
+)
+from collage.backends.tvm.common.families import OTHER_KIND, Refusal
+from collage.backends.tvm.common.inlining import inline_stages, reads_indices
+from collage.backends.tvm.cpu.schedules.generic import schedule_stage
+
+_LONG = 32
+"""Vectors of a row from which on several are added up at once: an addition takes four cycles."""
+
+_AT_ONCE = 4
+_PIECES_PER_THREAD = 4
+_SHORTEST_VECTOR = 4
+
+
+def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
+    """Schedule a kernel that has such a reduction.
+
+    Parameters
+    ----------
+    func : tirx.PrimFunc
+        Any kernel.
+    machine : Machine
+        Vector lanes and threads.
+    """
+    sch = s_tir.Schedule(func)
+    inline_stages(sch)
+    found = False
+    for block in root_blocks(sch):
+        if not sch.get_loops(block):
+            sch.add_unit_loop(block)  # Beside a stage without any loop TVM cannot do an rfactor.
+    for block in root_blocks(sch):
+        axes = axes_of(sch, block) or []
+        if _runs_along_memory(sch, block, axes, machine):
+            _schedule_row_sums(sch, block, axes, machine)
+            found = True
+        else:
+            schedule_stage(sch, block, machine)
+    return sch.mod["main"] if found else OTHER_KIND
+
+
+def is_contiguous(sch: s_tir.Schedule, block: Any, axis: Axis) -> bool:
+    """Whether a reduction over an axis walks through memory element by element.
+
+    Parameters
+    ----------
+    sch : s_tir.Schedule
+        Of the kernel.
+    block : SBlockRV
+        The reduction.
+    axis : Axis
+        One of its axes.
+    """
+    strides = [buffer_stride(region, axis.var) for region in sch.get(block).reads]
+    return 1 in strides and all(stride in (0, 1) for stride in strides)
+
+
+def finish_partial(sch: s_tir.Schedule, partial: Any, outer: int = 1) -> None:
+    """Put a partial reduction's lanes innermost, vectorize them, and zero them first.
+
+    Parameters
+    ----------
+    sch : s_tir.Schedule
+        Changed in place.
+    partial : SBlockRV
+        What ``rfactor`` made, its new axis the first loop behind ``outer`` others.
+    outer : int
+        Loops that it was moved into.
+    """
+    axes = axes_of(sch, partial) or []
+    loops = sch.get_loops(partial)[outer:]
+    lane = loops[0]  # rfactor puts the new axis first
+    own = axes[-len(loops) :]
+    reduction = [loop for axis, loop in zip(own, loops, strict=True) if axis.reduce]
+    sch.reorder(*reduction, lane)
+    sch.vectorize(lane)
+    init = sch.decompose_reduction(partial, reduction[0])
+    init_lane = sch.get_loops(init)[-1]
+    if sch.get(init_lane).kind == tirx.ForKind.SERIAL:
+        sch.vectorize(init_lane)
+
+
+def _runs_along_memory(
+    sch: s_tir.Schedule, block: Any, axes: Sequence[Axis], machine: Machine
+) -> bool:
+    if not axes or not axes[-1].reduce or len(sch.get_loops(block)) != len(axes):
+        return False
+    if [axis.reduce for axis in axes] != sorted(axis.reduce for axis in axes):
+        return False
+    if reads_indices(sch.get(block)) or not is_contiguous(sch, block, axes[-1]):
+        return False
+    merged = _merged(sch, block, axes)
+    return _lanes(_extent(axes[merged:]), machine.lanes(element_dtype(sch, block))) > 0
+
+
+def _merged(sch: s_tir.Schedule, block: Any, axes: Sequence[Axis]) -> int:
+    """Where the reduced axes begin that are one contiguous run of elements."""
+    first = len(axes) - 1
+    regions = sch.get(block).reads
+    while (
+        first > 0
+        and axes[first - 1].reduce
+        and all(mergeable(region, axes[first - 1], axes[first]) for region in regions)
+    ):
+        first -= 1
+    return first
+
+
+def _extent(axes: Sequence[Axis]) -> int:
+    return size_of(axes)
+
+
+def _lanes(extent: int, widest: int) -> int:
+    """How many partial results a row has; none where it does not divide into vectors.
+
+    (A remainder would need a predicate, which ``compute_at`` drops on such a stage.)
+    """
+    if extent >= _LONG * widest * _AT_ONCE and extent % (widest * _AT_ONCE) == 0:
+        return widest * _AT_ONCE
+    fitting = (n for n in range(widest, _SHORTEST_VECTOR - 1, -1) if extent % n == 0)
+    lanes = next(fitting, 0)
+    return lanes if extent >= 2 * lanes else 0
+
+
+def _schedule_row_sums(
+    sch: s_tir.Schedule, block: Any, axes: Sequence[Axis], machine: Machine
+) -> None:
+    work = size_of(axes)
+    results = size_of([axis for axis in axes if not axis.reduce])
+    lanes = _lanes(
+        _extent(axes[_merged(sch, block, axes) :]), machine.lanes(element_dtype(sch, block))
+    )
+    spatial = sum(not axis.reduce for axis in axes)
+    loops = sch.get_loops(block)
+    row = fuse_all(sch, loops[_merged(sch, block, axes) :])
+    before = list(loops[spatial : _merged(sch, block, axes)])
+    pieces = _pieces(sch, [*before, row], lanes, results, work, machine)
+    if pieces is not None:
+        block = sch.rfactor(pieces, factor_axis=0)
+    _, lane = sch.split(sch.get_loops(block)[-1], [None, lanes])
+    places = len(sch.get(block).writes[0].source.shape)
+    partial = sch.rfactor(lane, factor_axis=places)
+    *outer, lanes_left = sch.get_loops(block)
+    if outer:
+        task = parallelize(sch, fuse_all(sch, outer), machine, work)
+    else:
+        task = sch.add_unit_loop(lanes_left)
+    sch.compute_at(partial, task, preserve_unit_loops=True)
+    finish_partial(sch, partial, len(sch.get_loops(block)) - 1)
+
+
+def _pieces(
+    sch: s_tir.Schedule,
+    loops: Sequence[Any],
+    lanes: int,
+    results: int,
+    work: int,
+    machine: Machine,
+) -> Any | None:
+    """A loop over pieces of the reduction, one task each, where results are too few for that."""
+    wanted = machine.num_threads * _PIECES_PER_THREAD
+    if results * 2 > wanted or work < 4 * PARALLEL_MIN_WORK or machine.num_threads == 1:
+        return None
+    first, last = loops[0], loops[-1]
+    whole = loop_extent(sch, first) if len(loops) > 1 else loop_extent(sch, last) // lanes
+    count = next((n for n in range(wanted // results, 1, -1) if whole % n == 0), 0)
+    if count == 0:
+        return None
+    piece, _ = sch.split(first, [count, None])
+    return piece

@@ -1,0 +1,101 @@
+"""Reductions over any axes, few results and many, and norms over groups of channels."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from tvm import relax
+
+from collage.backends.contract import BuildContext
+from tests.backends_tests.tvm import cases as tvm_cases
+
+op = relax.op
+
+KINDS: dict[str, tuple[Callable[..., relax.Expr], Callable[..., np.ndarray]]] = {
+    "sum": (op.sum, np.sum),
+    "mean": (op.mean, np.mean),
+    "max": (op.max, np.max),
+    "min": (op.min, np.min),
+    "variance": (op.variance, np.var),
+}
+
+SHAPES: list[tuple[tuple[int, ...], tuple[int, ...], str]] = [
+    ((65536,), (0,), "reduction"),
+    ((8, 9, 128, 32), (1, 2, 3), "reduction"),
+    ((4, 7, 32, 32), (0, 2, 3), "reduction"),
+    ((3, 5, 28, 28), (2, 3), "reduction"),
+    ((300, 96), (1,), "reduction"),
+    ((300, 2048), (1,), "reduction"),
+    ((6, 5003), (1,), "generic"),
+    ((4, 49, 7), (1, 2), "reduction"),
+    ((4, 43, 1), (1, 2), "generic"),
+    ((512, 1024), (0,), "generic"),
+    ((16, 40, 130), (1,), "generic"),
+    ((64, 3, 5), (0,), "generic"),
+]
+"""Shape, axes, and which family takes a plain sum of them."""
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_reductions(kind: str, threads: int, context: BuildContext) -> None:
+    """All shapes in one library, which compiles in a fraction of the time."""
+    ours, reference = KINDS[kind]
+    rng = np.random.default_rng()
+    inputs = [rng.standard_normal(shape, dtype=np.float32) + 0.5 for shape, _, _ in SHAPES]
+
+    def body(emit: tvm_cases.Body, *args: relax.Expr) -> relax.Expr:
+        pairs = zip(args, SHAPES, strict=True)
+        return emit(relax.Tuple([emit(ours(x, list(axes))) for x, (_, axes, _) in pairs]))
+
+    mod = tvm_cases.partition(body, inputs)
+    context = dataclasses.replace(context, num_threads=threads)
+    if kind == "sum":
+        families = tvm_cases.families(tvm_cases.kernels(mod, context))
+        assert families == [family for _, _, family in SHAPES]
+    results = tvm_cases.run(mod, inputs, context)
+    for got, x, (_, axes, _) in zip(results, inputs, SHAPES, strict=True):
+        tvm_cases.assert_close(got, reference(x.astype(np.float64), axis=axes))
+
+
+def test_argmax_takes_the_first_of_equals(context: BuildContext) -> None:
+    data = np.random.default_rng().integers(0, 9, (40, 128)).astype(np.float32)
+    mod = tvm_cases.partition(lambda emit, x: emit(op.argmax(x, 1)), [data])
+    (got,) = tvm_cases.run(mod, [data], context)
+    np.testing.assert_array_equal(got, data.argmax(axis=1))
+
+
+def test_a_sum_with_something_before_and_behind(context: BuildContext) -> None:
+    data = np.random.default_rng().standard_normal((24, 640), dtype=np.float32)
+    mod = tvm_cases.partition(
+        lambda emit, x: emit(op.sqrt(emit(op.sum(emit(op.multiply(x, x)), [1])))), [data]
+    )
+    (got,) = tvm_cases.run(mod, [data], context)
+    tvm_cases.assert_close(got, np.sqrt((data.astype(np.float64) ** 2).sum(axis=1)))
+
+
+@pytest.mark.parametrize(
+    ("groups", "shape"),
+    [(1, (2, 6, 40)), (4, (1, 12, 8, 8)), (3, (2, 9, 5, 7)), (8, (1, 16, 4, 6, 5)), (5, (3, 5, 9))],
+)
+def test_group_norm(groups: int, shape: tuple[int, ...], context: BuildContext) -> None:
+    rng = np.random.default_rng()
+    data = rng.standard_normal(shape, dtype=np.float32) * 2 + 1
+    gamma, beta = rng.standard_normal((2, shape[1]), dtype=np.float32)
+
+    def body(emit: tvm_cases.Body, x: relax.Expr) -> relax.Expr:
+        axes = list(range(2, len(shape)))
+        scale, shift = relax.const(gamma), relax.const(beta)
+        return emit(op.nn.group_norm(x, scale, shift, groups, 1, axes, epsilon=1e-5))
+
+    mod = tvm_cases.partition(body, [data])
+    (got,) = tvm_cases.run(mod, [data], context)
+    rows = data.astype(np.float64).reshape(shape[0], groups, -1)
+    centred = rows - rows.mean(axis=-1, keepdims=True)
+    normal = centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-5)
+    per_channel = (1, -1, *(1,) * (len(shape) - 2))
+    wanted = normal.reshape(shape) * gamma.reshape(per_channel) + beta.reshape(per_channel)
+    tvm_cases.assert_close(got, wanted)
