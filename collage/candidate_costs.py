@@ -114,6 +114,17 @@ class WorkloadCosts:
         dearest = {place: n * importance(place[0]) for place, n in count.items()}
         return sorted(candidates, key=lambda c: -dearest[self.workload(c), c.target])
 
+    def recorded(self, candidate: Candidate) -> Cost | None:
+        """What the cost model knows of a candidate without measuring anything."""
+        if candidate in self._costs:
+            return self._costs[candidate]
+        workload = self._workloads.get(candidate)
+        if workload is None:
+            # Not kept: it is not asked about, and so not one of this search's workloads.
+            module = extract(self._mod, self._graph, candidate)
+            workload = Workload.from_module(module, self._weights)
+        return self._model.recorded(workload, candidate.target)
+
     def refuse(self, candidate: Candidate, reason: str) -> None:
         """Note that a library refuses a candidate, in whatever way that was found out.
 

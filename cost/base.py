@@ -135,6 +135,18 @@ class CostModel(ABC):
             What each would run on, by position.
         """
 
+    def recorded(self, workload: Workload, target: BackendTarget) -> Cost | None:
+        """What is known without measuring; nothing, unless a model keeps records.
+
+        Parameters
+        ----------
+        workload : Workload
+            What is asked about.
+        target : BackendTarget
+            What it would run on.
+        """
+        return None
+
     def overheads(self, target: BackendTarget) -> Overheads:
         """What every call and every partition adds; nothing, unless a model knows better."""
         return Overheads(0.0, 0.0)

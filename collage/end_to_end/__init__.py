@@ -3,10 +3,18 @@
 ``_base`` says what takes part and what comes out, and is the protocol of a comparison; ``measured``
 times compiled models in alternation, ``estimated`` adds up costs where there is no device.
 ``baselines`` makes the partitionings that a search has to beat; ``repair`` takes out of all of them
-what a library refuses to compile.
+what a library refuses to compile or computes wrongly; ``culprits`` finds the latter.
 """
 
-from collage.end_to_end._base import Contender, EndToEndComparison, Evaluation, Seen, best
+from collage.end_to_end._base import (
+    Contender,
+    EndToEndComparison,
+    Evaluation,
+    NothingRunsError,
+    Refusal,
+    Seen,
+    best,
+)
 from collage.end_to_end.baselines import baselines, check_strategy, taking_part, without_search
 from collage.end_to_end.estimated import EstimatedComparison
 from collage.end_to_end.measured import MeasuredComparison
@@ -18,7 +26,9 @@ __all__ = [
     "EstimatedComparison",
     "Evaluation",
     "MeasuredComparison",
+    "NothingRunsError",
     "PartitionRepair",
+    "Refusal",
     "Seen",
     "baselines",
     "best",

@@ -23,6 +23,7 @@ from collage.cost.deadline import NEVER, Deadline
 from collage.cost.measure.replay import NO_TIME
 from collage.cost.processes.staging import compile_to_measure
 from collage.passes import lower
+from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import Partitioning
 
@@ -130,6 +131,37 @@ class Evaluation(Lowered):
         return cls(contender, tvm.IRModule(), "", NO_TIME)
 
 
+@dataclass(frozen=True)
+class Refusal:
+    """A partition that is not to be had from its backend, and why: the library refuses it, or what
+    it computes is wrong.
+
+    Examples
+    --------
+    >>> from collage.targets import resolve_targets
+    >>> tvm, onednn = resolve_targets(["llvm", "onednn"])
+    >>> Refusal(Candidate(0b1, onednn), "off by 0.3 of its largest value").candidate.backend
+    'onednn'
+    """
+
+    candidate: Candidate
+    reason: str
+
+
+class NothingRunsError(MeasurementError):
+    """No partitioning runs correctly.
+
+    Attributes
+    ----------
+    evaluations : tuple of Evaluation
+        How each failed.
+    """
+
+    def __init__(self, message: str, evaluations: Sequence[Evaluation]) -> None:
+        super().__init__(message, value=message)
+        self.evaluations = tuple(evaluations)
+
+
 class EndToEndComparison(ABC):
     """Compares whole partitionings of one model, and compiles them.
 
@@ -200,6 +232,16 @@ class EndToEndComparison(ABC):
         """
         return self._evaluate([self._lowered(contender)])[0], Seen(0.0, 0.0)
 
+    def culprits(self, evaluation: Evaluation) -> list[Refusal]:
+        """Which partitions make a contender wrong; from now on they are known not to be usable.
+
+        Parameters
+        ----------
+        evaluation : Evaluation
+            Of a contender that computes a wrong result.
+        """
+        return []
+
     def _lowered(self, contender: Contender) -> Lowered:
         module = lower(self._mod, self._graph, contender.partitioning)
         return Lowered(contender, module, self._keys.key(module))
@@ -232,7 +274,7 @@ def best(evaluations: Sequence[Evaluation]) -> Evaluation:
 
     Raises
     ------
-    MeasurementError
+    NothingRunsError
         When none is valid; gives every reason.
 
     Examples
@@ -252,5 +294,5 @@ def best(evaluations: Sequence[Evaluation]) -> Evaluation:
     valid = [evaluation for evaluation in evaluations if evaluation.cost.is_valid]
     if not valid:
         reasons = "; ".join(f"{e.contender.name}: {e.cost.reason}" for e in evaluations)
-        raise MeasurementError(f"no partitioning runs correctly: {reasons}", value=reasons)
+        raise NothingRunsError(f"no partitioning runs correctly: {reasons}", evaluations)
     return min(valid, key=lambda evaluation: evaluation.cost.median_sec)

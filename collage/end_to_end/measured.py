@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import tvm
 
 from collage.backends.contract import BuildContext, TargetSet
+from collage.backends.contract.errors import OutOfTimeError
 from collage.cost.base import Cost, CostStatus
 from collage.cost.database.record import Record
 from collage.cost.deadline import NEVER, Deadline
@@ -16,7 +18,16 @@ from collage.cost.measure.end_to_end import EndToEndQuestion, WholeModel
 from collage.cost.measure.model_builder import ModelJob
 from collage.cost.models.measured import MeasuredCostModel
 from collage.cost.reference import Sample
-from collage.end_to_end._base import Contender, EndToEndComparison, Evaluation, Lowered, Seen
+from collage.cost.workload.workload import Workload
+from collage.end_to_end._base import (
+    Contender,
+    EndToEndComparison,
+    Evaluation,
+    Lowered,
+    Refusal,
+    Seen,
+)
+from collage.end_to_end.culprits import Model, wrong_alone, wrong_together
 from collage.search.dataflow import DataflowGraph
 
 _PATIENCE_SEC = 3600.0
@@ -115,6 +126,32 @@ class MeasuredComparison(EndToEndComparison):
             self._tried[variant.key] = record
         seen = Seen(compiled - begin, time.monotonic() - compiled)
         return self._evaluation(variant, None), seen
+
+    def culprits(self, evaluation: Evaluation) -> list[Refusal]:
+        """See the base class; each is recorded as computing a wrong result.
+
+        Parameters
+        ----------
+        evaluation : Evaluation
+            Of a contender that computes a wrong result.
+        """
+        partitioning = evaluation.contender.partitioning
+        model = Model(self._mod, self._graph, self._targets, self._model)
+        found: list[Refusal] = []
+        with suppress(OutOfTimeError):
+            for number, sample in enumerate(self._samples):
+                place = self._context.work_dir / f"parts-{evaluation.key[:16]}-{number}"
+                found = wrong_alone(model, partitioning, sample, place, self._compiling)
+                if found:
+                    break
+            else:
+                found = wrong_together(
+                    model, evaluation, lambda one: self.try_out(one, self._timing)[0]
+                )
+        for refusal in found:
+            workload = Workload.from_module(model.alone(refusal.candidate))
+            self._model.condemn(workload, refusal.candidate.target, refusal.reason)
+        return found
 
     def _evaluate(self, lowered: Sequence[Lowered]) -> list[Evaluation]:
         # Contenders that came out the same are compiled and timed once, under the first's name.

@@ -1,38 +1,30 @@
-"""Repairs partitionings that a library refuses parts of: their operators go back to TVM.
+"""Repairs partitionings of which parts cannot be had: their operators go back to TVM.
 
-A pattern's yes is a hint; some libraries, TensorRT above all, only say while compiling that they do
-not take a region. What a search chose was measured and so compiles, but greedy partitionings are
-made without asking.
+A part may be known to be computed wrongly. And a pattern's yes is a hint; some libraries, TensorRT
+above all, only say while compiling that they do not take a region. What a search chose was measured
+and so compiles, but greedy partitionings are made without asking.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import tvm
 from tvm import relax
 
-from collage.backends.contract import BackendTarget, BuildContext, RefusesPartitions
+from collage.backends.contract import BackendTarget, BuildContext, RefusesPartitions, is_native
 from collage.backends.contract.errors import ReplayMissError
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostStatus
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
-from collage.end_to_end._base import Contender
+from collage.end_to_end._base import Contender, Refusal
 from collage.passes import lower, partition_names
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
 from collage.search.greedy import cover_rest
 from collage.search.partitioning import Partitioning, make_partitioning
 from collage.search.rules import Rejection
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """A partition that a library refuses, and the library's reason."""
-
-    candidate: Candidate
-    reason: str
 
 
 class PartitionRepair:
@@ -98,7 +90,9 @@ class PartitionRepair:
         """The contender without what is refused; itself when nothing is."""
         partitioning = contender.partitioning
         ask = self._from_log if self._context.replay else self._from_libraries
-        refused = ask(partitioning)
+        refused = self._wrong(partitioning)
+        wrong = {refusal.candidate for refusal in refused}
+        refused += [refusal for refusal in ask(partitioning) if refusal.candidate not in wrong]
         if not refused:
             return contender
         for refusal in refused:
@@ -123,8 +117,19 @@ class PartitionRepair:
             return
         self.refusals.append(refusal)
         count = candidate.nodes.bit_count()
-        message = f"TVM gets {count} operators that {candidate.backend} refuses: {refusal.reason}"
+        message = f"TVM gets {count} operators of {candidate.backend}: {refusal.reason}"
         self._progress(ProgressEvent("repair", len(self.refusals), 0, message))
+
+    def _wrong(self, partitioning: Partitioning) -> list[Refusal]:
+        """What is recorded to be computed wrongly, by itself or in a whole model."""
+        found = []
+        for candidate in partitioning.candidates:
+            if candidate.inline or is_native(candidate.target):
+                continue
+            cost = self._costs.recorded(candidate)
+            if cost is not None and cost.status is CostStatus.WRONG_RESULT:
+                found.append(Refusal(candidate, cost.reason))
+        return found
 
     def _from_libraries(self, partitioning: Partitioning) -> list[Refusal]:
         names = partition_names(partitioning)

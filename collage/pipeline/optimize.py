@@ -13,7 +13,13 @@ from collage.cost.base import CostModel
 from collage.cost.deadline import NEVER
 from collage.cost.device import policy_of
 from collage.cost.progress import ProgressCallback
-from collage.end_to_end import Contender, PartitionRepair, check_strategy, taking_part
+from collage.end_to_end import (
+    Contender,
+    NothingRunsError,
+    PartitionRepair,
+    check_strategy,
+    taking_part,
+)
 from collage.pipeline.answer_in_hand import AnswerInHand
 from collage.pipeline.assemble import assemble_result, report_of
 from collage.pipeline.budget import Budget
@@ -30,6 +36,7 @@ from collage.pipeline.interrupts import answering
 from collage.pipeline.prefetch import Prefetch
 from collage.pipeline.result import Result
 from collage.pipeline.samples import Inputs
+from collage.pipeline.second_look import SecondLook
 from collage.pipeline.session import open_session
 from collage.targets import TargetLike
 
@@ -154,7 +161,8 @@ def optimize(
         imported = import_model(
             model, targets.device, shapes=shapes, allow_code=allow_code, progress=progress
         )
-        costs = WorkloadCosts(imported.mod, imported.graph, stack.enter_context(costing.open()))
+        asked = stack.enter_context(costing.open())
+        costs = WorkloadCosts(imported.mod, imported.graph, asked)
         comparison = costing.comparison(imported, costs, seed, inputs)
         seeds = seeds_of(imported.graph, targets, strategy)
         hand = stack.enter_context(AnswerInHand(comparison, budget))
@@ -167,20 +175,31 @@ def optimize(
             hand.answer()
             comparison.settle()
             prefetch.wait(budget.measuring)
-        covers = find_covers(
-            *(imported.graph, targets, strategy, costs, progress),
-            seeds=seeds,
-            deadline=NEVER if replay else budget.measuring,
-        )
-        repair = PartitionRepair(
-            *(imported.mod, imported.graph, targets.native, session.context),
-            *(costs, progress),
-        )
-        covers = covers.repaired(repair, NEVER if replay else budget.compiling)
-        if replay:
-            evaluated = evaluate_contenders(comparison, covers.contenders)
-        else:
-            evaluated = evaluate_in_time(comparison, covers.contenders, costs, budget, hand)
+        look = SecondLook(comparison, replay=replay, progress=progress)
+        while True:
+            covers = find_covers(
+                *(imported.graph, targets, strategy, costs, progress),
+                seeds=seeds,
+                deadline=NEVER if replay else budget.measuring,
+            )
+            repair = PartitionRepair(
+                *(imported.mod, imported.graph, targets.native, session.context),
+                *(costs, progress),
+            )
+            covers = covers.repaired(repair, NEVER if replay else budget.compiling)
+            try:
+                if replay:
+                    evaluated = evaluate_contenders(comparison, covers.contenders)
+                else:
+                    evaluated = evaluate_in_time(comparison, covers.contenders, costs, budget, hand)
+            except NothingRunsError as err:
+                if not look.is_worth_it(err.evaluations):
+                    raise look.failure(err) from err
+            else:
+                if not look.is_worth_it(evaluated.evaluations):
+                    break
+            # As a replay does, which has the culprits from the log: nothing else is remembered.
+            costs = WorkloadCosts(imported.mod, imported.graph, asked)
         evaluated = refine_winner(
             *(comparison, imported.graph, covers, evaluated),
             budget=budget,

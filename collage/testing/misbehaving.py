@@ -37,6 +37,7 @@ _KERNEL = """
 #include "collage_ffi.h"
 
 static volatile int calls;
+__attribute__((weak)) volatile int64_t last;  // One for all kernels of a library.
 
 COLLAGE_EXPORT(%(symbol)s) {
   COLLAGE_CHECK_ARGS(2);
@@ -70,6 +71,8 @@ BEHAVIOURS = {
     "print": "write(1, \"{\\\"status\\\": \\\"valid\\\"}\\n\", 20);",
     "does not compile": "this is no C;",
     "sleep": "usleep(2000);",
+    "wrong beyond 50": "for (int64_t i = 0; i < size; ++i) if (in[i] > 50.0f) out[i] = 50.0f;",
+    "wrong beside others": "if (last && last != size) out[0] += 100.0f; last = size;",
 }  # fmt: skip
 """What a kernel may do besides computing ``relu``, in C."""
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import OutOfTimeError, OutputError
 from collage.backends.storage import exclusive
+from collage.cost.base import Cost
 from collage.cost.config import MeasureConfig
 from collage.cost.database.record import Record, RecordKey
 from collage.cost.deadline import NEVER, Deadline
@@ -22,10 +23,12 @@ from collage.cost.measure.end_to_end import EndToEndQuestion, EndToEndTimer
 from collage.cost.measure.model_builder import ModelJob, ModelResult, compile_models
 from collage.cost.measure.recorder import Recorder
 from collage.cost.measure.replay import NO_TIME, MeasureStats, Question, RecordLookup
-from collage.cost.measure.runner import Runner, RunResult
+from collage.cost.measure.runner import RunJob, Runner, RunResult
 from collage.cost.measure.tuning import Tuning
 from collage.cost.processes.plugins import plugins_for
 from collage.cost.progress import ProgressCallback, ProgressEvent
+from collage.cost.reference import Sample
+from collage.cost.workload.workload import Workload
 
 _TUNING_POLL_SEC = 0.2
 _TUNING_SHARE = 0.6
@@ -268,6 +271,45 @@ class Measurer:
             backends = ",".join(sorted({target.backend for target in model.targets}))
             made.append(self._recorder.keep(key, result, model.description, backends))
         return made
+
+    def run(self, libraries: Sequence[Path], samples: Sequence[Sample]) -> list[RunResult]:
+        """Check libraries in a warm process, one after the other; see the cost model.
+
+        Parameters
+        ----------
+        libraries : sequence of Path
+            Linked.
+        samples : sequence of Sample
+            By library.
+        """
+        results = []
+        with tempfile.TemporaryDirectory(dir=self.scratch(), prefix="check-") as name:
+            for index, (library, sample) in enumerate(zip(libraries, samples, strict=True)):
+                folder = Path(name) / str(index)
+                sample.save(folder)
+                result = self._runner.run_sharing(RunJob(library, folder), self.lock)
+                self._stats.seconds_running += result.run_sec
+                results.append(result)
+        return results
+
+    def record_workload(
+        self, key: RecordKey, workload: Workload, target: BackendTarget, cost: Cost
+    ) -> None:
+        """Record what was found out about a workload in some other way than by measuring it.
+
+        Parameters
+        ----------
+        key : RecordKey
+            Of its record.
+        workload : Workload
+            What is computed.
+        target : BackendTarget
+            What computes it.
+        cost : Cost
+            What was found out.
+        """
+        result = RunResult(cost)
+        self._recorder.keep_workload(key, result, workload.describe(), target.backend, 0.0)
 
     @contextmanager
     def lock(self, deadline: Deadline | None = None) -> Iterator[None]:

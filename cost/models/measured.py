@@ -27,6 +27,7 @@ from collage.cost.measure.runner import Runner, RunResult
 from collage.cost.measure.scheduler import Measurer
 from collage.cost.models.overheads import overheads_from, probe_workloads
 from collage.cost.progress import ProgressCallback, ignore
+from collage.cost.reference import Sample
 from collage.cost.workload.workload import Workload
 
 __all__ = ["MeasureStats", "MeasuredCostModel"]
@@ -166,6 +167,20 @@ class MeasuredCostModel(CostModel):
         """
         return self._answer(PARTITION, workloads, targets)
 
+    def recorded(self, workload: Workload, target: BackendTarget) -> Cost | None:
+        """The cost that the log holds, if it holds one.
+
+        Parameters
+        ----------
+        workload : Workload
+            What is asked about.
+        target : BackendTarget
+            What it would run on.
+        """
+        site = self._site([target])
+        cost = self._lookup.cost(site.keys.partition(workload, target))
+        return None if cost is NO_TIME else cost
+
     def overheads(self, target: BackendTarget) -> Overheads:
         """What the virtual machine adds to every call and every partition, measured once; nothing
         when there was no time.
@@ -284,6 +299,47 @@ class MeasuredCostModel(CostModel):
         # What was cut short is no answer to whoever asks for all the rounds.
         keys = self._end_to_end_keys(question, cut_short=question.provisional or deadline.is_up)
         return measurer.record_models(question, keys, results)
+
+    def run(
+        self, libraries: Sequence[Path], samples: Sequence[Sample], targets: Sequence[BackendTarget]
+    ) -> list[RunResult]:
+        """Whether libraries compute what they must, one after the other; nothing is recorded.
+
+        Parameters
+        ----------
+        libraries : sequence of Path
+            Linked.
+        samples : sequence of Sample
+            What each is run on, and what it must give.
+        targets : sequence of BackendTarget
+            What they were compiled for.
+
+        Raises
+        ------
+        OutOfTimeError
+            When the time for measuring is up.
+        MeasurementError
+            When no worker process can be started.
+        """
+        return self._site(targets).measurer.run(libraries, samples)
+
+    def condemn(self, workload: Workload, target: BackendTarget, reason: str) -> None:
+        """Record that a workload is computed wrongly, as was found out in a whole model.
+
+        From then on this is its cost, in the log too.
+
+        Parameters
+        ----------
+        workload : Workload
+            What was computed.
+        target : BackendTarget
+            What computed it.
+        reason : str
+            How wrong it was, and where.
+        """
+        site = self._site([target])
+        cost = Cost(CostStatus.WRONG_RESULT, reason=reason)
+        site.measurer.record_workload(site.keys.partition(workload, target), workload, target, cost)
 
     def _end_to_end_keys(
         self, question: EndToEndQuestion, *, cut_short: bool = False

@@ -133,6 +133,33 @@ def evaluate(
         return [array.astype(dtype, copy=False) for array, dtype in leaves]
 
 
+def evaluate_values(
+    mod: tvm.IRModule, inputs: Sequence[Array], variables: Iterable[relax.Var]
+) -> dict[relax.Var, Array]:
+    """What variables of a module's ``main`` hold on the way, of their own dtypes.
+
+    Parameters
+    ----------
+    mod : IRModule
+        Its ``main`` is evaluated.
+    inputs : sequence of ndarray
+        One per parameter, of its shape and dtype.
+    variables : iterable of relax.Var
+        Tensors that ``main`` takes or binds; others are left out.
+
+    Raises
+    ------
+    MeasurementError
+        As :func:`evaluate` does.
+    """
+    func = mod["main"]
+    _check_inputs(func, inputs)
+    with np.errstate(all="ignore"):
+        evaluator = _Evaluator(mod, MEANT, frozenset(variables))
+        evaluator.call_function(func, [MEANT.wide(array) for array in inputs])
+    return evaluator.kept
+
+
 def _check_inputs(func: relax.Function, inputs: Sequence[Array]) -> None:
     if len(func.params) != len(inputs):
         raise MeasurementError(f"{len(func.params)} inputs wanted, {len(inputs)} given")
@@ -156,8 +183,15 @@ def _dtypes(ty: tvm.ir.Type) -> list[str]:
 
 
 class _Evaluator:
-    def __init__(self, mod: tvm.IRModule | None, arithmetic: Arithmetic) -> None:
+    def __init__(
+        self,
+        mod: tvm.IRModule | None,
+        arithmetic: Arithmetic,
+        wanted: frozenset[relax.Var] = frozenset(),
+    ) -> None:
         self.mod = mod
+        self.kept: dict[relax.Var, Array] = {}
+        self._wanted = wanted
         self.env: dict[relax.Var, Value] = {}
         self._arithmetic = arithmetic
         self._random = np.random.default_rng(arithmetic.dither)
@@ -166,6 +200,8 @@ class _Evaluator:
         # Relax variables are unique objects, so inner functions may share one environment, and
         # see the variables they capture.
         self.env.update(zip(func.params, args, strict=True))
+        for param in func.params:
+            self._keep(param)
         result = self.expr(func.body)
         self._forget(func.params)
         return result
@@ -214,8 +250,13 @@ class _Evaluator:
                 ending.setdefault(index, []).append(var)
         for index, binding in enumerate(bindings):
             self.env[binding.var] = self.expr(binding.value)
+            self._keep(binding.var)
             self._forget(ending.get(index, ()))
         return self.expr(seq.body)
+
+    def _keep(self, var: relax.Var) -> None:
+        if var in self._wanted and isinstance(var.ty, relax.TensorType):
+            self.kept[var] = np.asarray(self.env[var]).astype(str(var.ty.dtype), copy=False)
 
     def _forget(self, variables: Iterable[relax.Var]) -> None:
         for var in variables:
