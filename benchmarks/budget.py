@@ -1,9 +1,10 @@
 """Whether budgets are kept, and what an answer in less time is worth.
 
-``python -m benchmarks.budget`` writes ``benchmarks/results/budget.md``. Each search is the command
-``collage optimize`` in a process of its own, with no log; the time is that process's, from its
-start to its end, with all imports. The bundles of one network are then timed in turns, each in a
-process of its own, beside that of a search without a budget.
+``python -m benchmarks.budget`` writes ``benchmarks/results/budget.md``; with ``--device cuda`` the
+networks are in float16, of :mod:`benchmarks.gpu.networks` or the zoo, on the first GPU. Each search
+is the command ``collage optimize`` in a process of its own, with no log; the time is that
+process's, from its start to its end, with all imports. The bundles of one network are then timed in
+turns, each in a process of its own, beside that of a search without a budget.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ from benchmarks import exported
 from benchmarks.machine import commit, machine, now
 from benchmarks.models import before_softmax, light_model, light_model_names
 
-TARGETS = ("llvm", "onednn", "openblas")
+TARGETS = {
+    "cpu": ("llvm", "onednn", "openblas"),
+    "cuda": ("cuda", "cutlass", "cublas", "cudnn"),
+}
 NETWORKS = ("resnet50", "mobilenet_v2", "bert_base")
 RESULTS = Path(__file__).parent / "results"
 _HERE = Path(__file__).resolve().parents[1]
@@ -57,38 +61,57 @@ class Search:
     bundle: Path
 
 
-def network(name: str, folder: Path) -> Path:
-    """An ONNX file of a network.
+def network(name: str, device: str, folder: Path) -> Path:
+    """A file of a network.
 
     Parameters
     ----------
     name : str
-        A light model of the ``onnx`` package, or one that :mod:`benchmarks.exported` builds.
+        For a CPU a light model of the ``onnx`` package, or one that :mod:`benchmarks.exported`
+        builds; for a GPU of :mod:`benchmarks.gpu.networks`.
+    device : str
+        ``cpu`` or ``cuda``.
     folder : Path
         Gets the file.
     """
+    if device == "cuda":
+        return _half_precision(name, folder / f"{name.replace('/', '_')}.pt2")
     place = folder / f"{name}.onnx"
     if name in light_model_names():
         model = before_softmax(light_model(name))
     else:
         model = getattr(exported, name)()
-    onnx.save(model, place, save_as_external_data=False)
+    onnx.save(model, place)
     return place
 
 
-def search(model: Path, asked_sec: float | None, bundle: Path) -> Search:
+def _half_precision(name: str, place: Path) -> Path:
+    import torch
+
+    from benchmarks.gpu import networks
+
+    module = networks.build(name).half()
+    drawn = networks.network(name).inputs(1, torch.Generator().manual_seed(0))
+    inputs = tuple(x.half() if x.is_floating_point() else x for x in drawn)
+    torch.export.save(networks.export(module, inputs), place)
+    return place
+
+
+def search(model: Path, device: str, asked_sec: float | None, bundle: Path) -> Search:
     """Run one search.
 
     Parameters
     ----------
     model : Path
-        An ONNX file.
+        A file.
+    device : str
+        ``cpu`` or ``cuda``.
     asked_sec : float or None
         The budget.
     bundle : Path
         Where the bundle goes.
     """
-    options = [word for target in TARGETS for word in ("-t", target)]
+    options = [word for target in TARGETS[device] for word in ("-t", target)]
     if asked_sec is not None:
         options += ["--time-budget", str(asked_sec)]
     load = os.getloadavg()[0]
@@ -114,13 +137,15 @@ def times(bundles: list[Path]) -> list[float]:
     return best
 
 
-def page(rows: dict[str, list[tuple[Search, float]]]) -> str:
+def page(rows: dict[str, list[tuple[Search, float]]], device: str) -> str:
     """The results as Markdown.
 
     Parameters
     ----------
     rows : dict
         By network its searches, the one without a budget last, each with its answer's time.
+    device : str
+        ``cpu`` or ``cuda``.
     """
     facts = machine()
     loads = [made.load for found in rows.values() for made, _ in found]
@@ -130,11 +155,11 @@ def page(rows: dict[str, list[tuple[Search, float]]]) -> str:
         "",
         "`python -m benchmarks.budget`. Seconds from the process's start to its end. Workloads:",
         "measured of those that mattered so far. Timed: contenders of all. The answer's time is",
-        "relative to that of the search without a budget, timed in turns.",
+        "relative to that of its network's last line, timed in turns.",
         "",
         f"- Machine: {facts['cpu']}, {facts['cores']} cores, {facts['memory_gib']} GiB",
         f"- Its load average was {crowd} as searches began: all of it the work of others",
-        f"- Targets {', '.join(TARGETS)}; no log; {now()}; commit {commit()}",
+        f"- Targets {', '.join(TARGETS[device])}; no log; {now()}; commit {commit()}",
         "",
         "| network | asked, s | taken, s | ratio | load | workloads | timed | answer's time |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
@@ -159,20 +184,22 @@ def main(
     networks: Annotated[list[str] | None, typer.Option("--network")] = None,
     budgets: Annotated[list[float] | None, typer.Option("--budget")] = None,
     whole: Annotated[bool, typer.Option(help="Search without a budget, too.")] = True,
-    out: Path = RESULTS / "budget.md",
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    out: Annotated[Path | None, typer.Option()] = None,
 ) -> None:
     """Search each network in each budget, and without one."""
     rows: dict[str, list[tuple[Search, float]]] = {}
     asked: list[float | None] = [*(budgets or (20.0, 40.0, 60.0)), *([None] if whole else [])]
+    place = out or RESULTS / ("budget.md" if device == "cpu" else f"budget_{device}.md")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for title in networks or NETWORKS:
-            model = network(title, folder)
-            found = [search(model, sec, folder / f"{title}-{sec}") for sec in asked]
+            model = network(title, device, folder)
+            found = [search(model, device, sec, folder / f"{model.stem}-{sec}") for sec in asked]
             answers = times([made.bundle for made in found])
             rows[title] = list(zip(found, answers, strict=True))
-            typer.echo("\n".join(page(rows).splitlines()[-len(found) :]))
-            out.write_text(page(rows), encoding="utf-8")
+            typer.echo("\n".join(page(rows, device).splitlines()[-len(found) :]))
+            place.write_text(page(rows, device), encoding="utf-8")
 
 
 def _collage(*arguments: str) -> dict[str, Any]:
