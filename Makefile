@@ -8,7 +8,7 @@ PIP := $(BIN)/pip install --disable-pip-version-check -q
 # PyTorch is only needed for .pt2 inputs and for building the benchmark models; name a CPU build.
 TORCH ?= torch==2.13.0
 
-.PHONY: demo test lint docs test-slow test-cuda test-torch bench bench-light bench-pool clean
+.PHONY: demo test lint docs test-slow test-cuda test-torch test-zoo bench bench-light bench-pool clean
 
 demo: $(STAMP)
 	$(BIN)/python examples/demo.py
@@ -37,7 +37,11 @@ test-cuda: $(VENV)/.cuda
 
 # PyTorch exported programs as input, and the benchmark models that torch exports.
 test-torch: $(VENV)/.bench
-	$(BIN)/python -m pytest -m "torch and not cuda and not gpu"
+	$(BIN)/python -m pytest -m "torch and not zoo and not cuda and not gpu"
+
+# Every network of the zoo that is installed, imported and compiled; hours. The extra [zoo].
+test-zoo: $(VENV)/.bench
+	$(BIN)/python -m pytest -m "zoo and not gpu"
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.run

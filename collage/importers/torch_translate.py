@@ -205,7 +205,7 @@ class _Importer(ExportedProgramImporter):
         wanted = node.meta.get("val")
         if not isinstance(wanted, torch.Tensor) or not isinstance(found, relax.Expr):
             return found
-        if not isinstance(found.ty, relax.TensorType):
+        if not isinstance(found.ty, relax.TensorType) or found in self._lost:
             return found
         if dtype_of(found) != _name(wanted.dtype):
             raise RefusedError(f"gives {dtype_of(found)} where PyTorch has {_name(wanted.dtype)}")

@@ -137,7 +137,8 @@ _ROWS = {
     "cohere": _decoder("CohereForCausalLM"),
     "olmo2": _decoder("Olmo2ForCausalLM"),
     "starcoder2": _decoder("Starcoder2ForCausalLM"),
-    "mixtral": _decoder("MixtralForCausalLM", num_local_experts=4, sliding_window=None),
+    "mixtral": _decoder("MixtralForCausalLM", num_local_experts=4, sliding_window=None,
+                        experts_implementation="batched_mm"),
     "mamba": Configured(
         RECURRENT, "MambaForCausalLM",
         {"vocab_size": 1000, "hidden_size": 192, "num_hidden_layers": 2, "state_size": 16},
