@@ -46,6 +46,11 @@ def convolution_graph(call: relax.Call, epilogue: Epilogue, _: CudnnOptions) -> 
         raise UnsupportedProblemError(
             f"layouts {layout}, {weights_layout} to {out_layout}; only {pairs} are supported"
         )
+    if transposed and layout[-1] != "C" and epilogue != Epilogue():
+        # Seen with 9.28 on an H100: no engine, fused or not.
+        raise UnsupportedProblemError(
+            f"cuDNN joins nothing to a transposed convolution in {layout}; only to one in N{space}C"
+        )
     dtype = same_dtype(*call.args, call)
     result = static_shape(call, "the result")
     x = plane_view(static_shape(call.args[0], "the data"), layout, "NC")

@@ -43,6 +43,12 @@ from collage.backends.relax.static_shape import static_shape
 ACTIVATIONS = ("sigmoid", "tanh", "gelu", "gelu_tanh", "silu", "clip", "leakyrelu", "relu")
 """Activations by their names in ``backends.patterns``, by rising priority."""
 
+_WRONG_AFTER_PRODUCT = ("clip", "leakyrelu")
+"""ReLUs with a bound or a slope, which cuDNN computes wrongly of a bare product in half precision.
+
+Seen with 9.19 and 9.28 on Hopper. With a bias, and after convolutions, they are right.
+"""
+
 _AFTER_RESIDUAL = ("silu", "clip", "leakyrelu", "relu")
 """Activations that networks put behind a residual addition."""
 
@@ -96,9 +102,7 @@ def _matmul(options: CudnnOptions) -> Iterator[PatternTriple]:
     base = operator("relax.matmul", 2)
     yield _triple("matmul", base, check)
     for activation in ACTIVATIONS:
-        # cuDNN clips a bare product wrongly, in float16 and bfloat16: seen with 9.19 on an H200.
-        # With a bias, and in convolutions, it is right.
-        if activation != "clip":
+        if activation not in _WRONG_AFTER_PRODUCT:
             yield _triple(f"matmul_{activation}", with_activation(base, activation), check)
     yield _triple("matmul_bias", with_bias(base), check)
     for activation in ACTIVATIONS:

@@ -95,8 +95,8 @@ def _convolutions() -> list[CudaCase]:
 
 def _products() -> list[CudaCase]:
     made = []
-    # There is no pattern of a bare product with a clip.
-    without_residual = [e for e in EPILOGUES if e != ("clip",)]
+    # There is no pattern of a bare product with a bounded or leaky ReLU.
+    without_residual = [e for e in EPILOGUES if e not in (("clip",), ("leakyrelu",))]
     for number, epilogue in enumerate(without_residual):
         name = "_".join(("matmul", *epilogue))
         dtype = ("float16", "bfloat16")[number % 2]
@@ -107,6 +107,16 @@ def _products() -> list[CudaCase]:
     odd = product((3, 65), (65, 97), ("bias", "relu"), "float16")
     return [
         *made,
+        *(
+            cudnn_case(
+                f"matmul_bias_{what}",
+                dtype,
+                "33x64x96",
+                product((33, 64), (64, 96), ("bias", what), dtype),
+            )
+            for what in ("clip", "leakyrelu")
+            for dtype in ("float16", "bfloat16")
+        ),
         cudnn_case("matmul_bias_relu", "float16", "3x65x97", odd),
         cudnn_case("matmul", "float16", "batched", batched),
         cudnn_case("matmul_bias", "float32", "tf32", tf32, TF32_RTOL, allow_tf32=True),

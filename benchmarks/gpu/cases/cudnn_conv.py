@@ -141,14 +141,7 @@ def _transposed() -> Iterator[CudaCase]:
     )
     for dtype in (half, "float32"):
         yield _case(
-            "conv2d_transpose",
-            "nchw",
-            dtype,
-            BIASED,
-            plane,
-            (64, 4, 4),
-            channels_last=False,
-            **double,
+            "conv2d_transpose", "nchw", dtype, (), plane, (64, 4, 4), channels_last=False, **double
         )
 
 

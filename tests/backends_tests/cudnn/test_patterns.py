@@ -182,6 +182,13 @@ REFUSALS: list[tuple[str, Callable[[], tvm.IRModule], str]] = [
         "layouts NCDHW, ODHWI to NCDHW; only NDHWC with ODHWI and NCDHW with OIDHW",
     ),
     (
+        "conv2d_transpose_relu",
+        lambda: convolution(
+            (1, 8, 9, 9), (8, 4, 4), ("relu",), "float16", transposed=True, channels_last=False
+        ),
+        "cuDNN joins nothing to a transposed convolution in NCHW; only to one in NHWC",
+    ),
+    (
         "conv2d_transpose_bias",
         lambda: convolution((1, 8, 9, 9), (1, 4, 4), ("bias",), "float16", transposed=True),
         "a bias of a single value",
@@ -268,8 +275,9 @@ def test_names_are_unique_and_prefixed() -> None:
 def test_no_bare_product_is_clipped() -> None:
     """CuDNN computes something else; with a bias it does not."""
     names = {triple.name for triple in pattern_table(CudnnOptions(), 90)}
-    assert "cudnn.matmul_clip" not in names
+    assert not {"cudnn.matmul_clip", "cudnn.matmul_leakyrelu"} & names
     assert {"cudnn.matmul_bias_clip", "cudnn.conv2d_clip", "cudnn.matmul_relu"} <= names
+    assert {"cudnn.matmul_bias_leakyrelu", "cudnn.conv2d_leakyrelu"} <= names
 
 
 def test_residual_wins_over_bias_alone() -> None:

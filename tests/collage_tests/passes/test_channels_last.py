@@ -420,3 +420,18 @@ def test_convolutions_of_single_places_are_products(space: tuple[int, ...]) -> N
     found = operators(check(build(body, (2, 3, *space)), permutes=2))
     assert found["matmul"] == (len(space) != 2)
     assert found[f"nn.conv{len(space)}d"] == 3 - (len(space) != 2)
+
+
+@pytest.mark.parametrize("method", ["nearest_neighbor", "linear"])
+@pytest.mark.parametrize("space", SPACES[1:])
+def test_resizing_follows(space: tuple[int, ...], method: str) -> None:
+    resize = op.image.resize2d if len(space) == 2 else op.image.resize3d
+    layout = "NCHW" if len(space) == 2 else "NCDHW"
+
+    def body(emit: Emit, x: relax.Expr) -> relax.Expr:
+        y = convolved(emit, x, 8, 3)
+        size = relax.ShapeExpr([2 * n for n in space])
+        y = emit(resize(y, size, layout=layout, method=method))
+        return convolved(emit, emit(op.nn.relu(y)), 4, 8)
+
+    check(build(body, (2, 3, *space)), permutes=2)
