@@ -32,6 +32,7 @@ class OpKind(enum.IntEnum):
     SHUFFLE = 13
     PAD = 14
     DECONV = 15
+    RESAMPLE = 16
 
 
 class Source(enum.IntEnum):

@@ -46,6 +46,12 @@ _CHAINS = (
 _COMMON = ("tanh", "leakyrelu", "gelu", "silu", "relu")
 """Those of them that end convolutions of every kind."""
 
+_MIDDLES = ("half_pixel", "pytorch_half_pixel")
+_SAME_NEAREST = frozenset(
+    [("asymmetric", "floor")]
+    + [(mode, rounding) for mode in _MIDDLES for rounding in ("round", "round_prefer_floor")]
+)
+
 _LAYOUTS = ("NCW", "NCHW", "NCDHW")
 
 
@@ -161,6 +167,8 @@ def _simple() -> Iterator[PatternTriple]:
         yield _triple(name, adaptive, _channels_first, _even_windows)
     for name in ("mean", "sum", "max", "min"):
         yield _triple(name, operator(f"relax.{name}", 1))
+    resize = operator("relax.image.resize2d", 2)
+    yield _triple("resize2d", resize, _channels_first, _resampled_by_middles)
     for name in ("softmax", "log_softmax"):
         yield _triple(name, operator(f"relax.nn.{name}", 1))
     layer_norm = operator("relax.nn.layer_norm", 3)
@@ -172,11 +180,27 @@ def _simple() -> Iterator[PatternTriple]:
 def _channels_first(match: Match) -> Verdict:
     attrs = _call(match).attrs
     layout = str(getattr(attrs, "data_layout", getattr(attrs, "layout", "")))
-    if layout not in _LAYOUTS or str(attrs.out_layout) not in (layout, ""):
-        return Verdict.no(
-            f"layout {layout} to {attrs.out_layout}; only {', '.join(_LAYOUTS)} are supported"
-        )
+    made = str(getattr(attrs, "out_layout", ""))
+    if layout not in _LAYOUTS or made not in (layout, ""):
+        return Verdict.no(f"layout {layout} to {made}; only {', '.join(_LAYOUTS)} are supported")
     return Verdict.yes()
+
+
+def _resampled_by_middles(match: Match) -> Verdict:
+    """oneDNN maps the middles of points to each other, whatever the operator says."""
+    attrs = _call(match).attrs
+    given, wanted = tensor_shape(match.annotated["arg0"]), tensor_shape(match.root)
+    assert given is not None and wanted is not None
+    method, mode = str(attrs.method), str(attrs.coordinate_transformation_mode)
+    if method == "linear" and mode in _MIDDLES and 1 not in wanted[2:]:
+        return Verdict.yes()
+    if method == "nearest_neighbor":
+        # Where each point becomes several, all ways to round agree but one that looks ahead.
+        whole = all(new % old == 0 for new, old in zip(wanted[2:], given[2:], strict=True))
+        rounding = str(attrs.rounding_method)
+        if whole and (mode, rounding) in _SAME_NEAREST:
+            return Verdict.yes()
+    return Verdict.no(f"{method} resizing of {given} to {wanted} by {mode} coordinates")
 
 
 def _within_padding(match: Match) -> Verdict:

@@ -84,6 +84,13 @@ def _pool(imp: Importer, call: relax.Call) -> Tensor:
     return imp.graph.add(OpKind.POOL, [x], shape, ints)
 
 
+@handles("image.resize2d")
+def _resize2d(imp: Importer, call: relax.Call) -> Tensor:
+    x, shape = imp.tensor(call.args[0]), imp.shape(call)
+    linear = str(call.attrs.method) == "linear"
+    return imp.graph.add(OpKind.RESAMPLE, [x], shape, [linear])
+
+
 def _tiled_average(imp: Importer, x: Tensor, window: Sequence[int]) -> Tensor:
     """Mean over windows that tile the image."""
     sizes = (extent // size for extent, size in zip(x.shape[2:], window, strict=True))

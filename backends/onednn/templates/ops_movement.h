@@ -167,6 +167,7 @@ inline void Region::build(const Op& op, size_t at) {
       return conv<dnnl::deconvolution_forward>(op, at, dnnl::algorithm::deconvolution_direct);
     case OpKind::matmul: return matmul(op, at);
     case OpKind::pool: return pool(op);
+    case OpKind::resample: return resample(op);
     case OpKind::softmax: return softmax(op);
     case OpKind::layer_norm: return layer_norm(op);
     case OpKind::lrn: return lrn(op);

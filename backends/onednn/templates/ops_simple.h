@@ -38,6 +38,27 @@ inline void Region::pool(const Op& op) {
   bind(op.outputs[0], dst);
 }
 
+// By the distance of points' middles. ints: algorithm (nearest, linear)
+inline void Region::resample(const Op& op) {
+  using PD = dnnl::resampling_forward::primitive_desc;
+  const auto algorithm = op.ints[0] ? dnnl::algorithm::resampling_linear
+                                    : dnnl::algorithm::resampling_nearest;
+  auto make = [&](const desc& src) {
+    return PD(engine_, dnnl::prop_kind::forward_inference, algorithm, src,
+              any_layout(tensor_dims(op.outputs[0])), user_scratchpad(), true);
+  };
+  int src = dense(op.inputs[0]);
+  PD pd = make(storage_.md(src));
+  if (!pd.get(true)) {
+    src = plain(op.inputs[0]);
+    pd = make(storage_.md(src));
+  }
+  if (!pd.get(true)) throw std::runtime_error("oneDNN has no such resampling");
+  int dst = storage_.fresh(pd.dst_desc());
+  emit(pd, dnnl::resampling_forward(pd), {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
+  bind(op.outputs[0], dst);
+}
+
 // ints: axis, whether its logarithm is wanted
 inline void Region::softmax(const Op& op) {
   int src = dense(op.inputs[0]);

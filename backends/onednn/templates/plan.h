@@ -12,7 +12,7 @@ namespace collage_onednn {
 // Same order as the enums of graph.py and plan.py.
 enum class OpKind : int64_t {
   conv, matmul, pool, softmax, layer_norm, lrn, binary, eltwise, reduction,
-  reshape, permute, slice, concat, shuffle, pad, deconv,
+  reshape, permute, slice, concat, shuffle, pad, deconv, resample,
 };
 enum class Source : int64_t { computed, input, constant };
 enum class Layout : int64_t { automatic, blocked, nhwc, plain };

@@ -109,6 +109,7 @@ class Region {
   void matmul(const Op& op, size_t at);
   // ops_simple.h
   void pool(const Op& op);
+  void resample(const Op& op);
   void softmax(const Op& op);
   void layer_norm(const Op& op);
   void lrn(const Op& op);

@@ -167,6 +167,7 @@ SIMPLE: dict[str, tuple[tuple[int, ...], Step]] = {
     "max": (PICTURE, lambda emit, x: op.max(x, [3], keepdims=True)),
     "min": (PICTURE, lambda emit, x: op.min(x, [0, 2])),
     "softmax": (PICTURE, lambda emit, x: op.nn.softmax(x, axis=1)),
+    "resize2d": (PICTURE, lambda emit, x: op.image.resize2d(x, (20, 13))),
     "log_softmax": (PICTURE, lambda emit, x: op.nn.log_softmax(x, axis=-1)),
     "layer_norm": (
         PICTURE,

@@ -82,6 +82,16 @@ class TestOnednnContract(BackendContract):
                 "reflect",
             ),
             Refusal(
+                "onednn.resize2d",
+                graph(
+                    [(2, 6, 9, 8)],
+                    lambda e, x: op.image.resize2d(
+                        x, (18, 16), coordinate_transformation_mode="align_corners"
+                    ),
+                ),
+                because="by align_corners coordinates",
+            ),
+            Refusal(
                 "onednn.conv2d_add",
                 one(
                     lambda e, x, r: op.add(e(op.nn.conv2d(x, constant(4, 6, 1, 1))), r),

@@ -129,6 +129,15 @@ def dilated_grouped(emit: Emit, x: relax.Expr) -> relax.Expr:
     return emit(op.nn.leakyrelu(y, 0.2))
 
 
+def resized(emit: Emit, x: relax.Expr) -> relax.Expr:
+    """As a feature pyramid: both ways to enlarge, between convolutions."""
+    y = conv(emit, x, 16, 16)
+    y = emit(op.image.resize2d(y, (2 * X[2], 3 * X[3]), method="nearest_neighbor",
+             coordinate_transformation_mode="asymmetric", rounding_method="floor"))  # fmt: skip
+    y = emit(op.nn.relu(conv(emit, y, 12, 16)))
+    return conv(emit, emit(op.image.resize2d(y, (17, 41))), 8, 12, size=1)
+
+
 def squeeze_excite(emit: Emit, x: relax.Expr) -> relax.Expr:
     """The gate is broadcast over the picture."""
     y = emit(op.nn.silu(conv(emit, x, 24, 16)))
@@ -214,6 +223,7 @@ GRAPHS = {
     "in_two_concats": graph([ONE], in_two_concats),
     "pad_and_pools": graph([X], pad_and_pools),
     "dilated_grouped": graph([X], dilated_grouped),
+    "resized": graph([X], resized),
     "squeeze_excite": graph([ONE], squeeze_excite),
     "squeeze_excite_batch": graph([X], squeeze_excite),
     "split_and_join": graph([ONE], split_and_join),
