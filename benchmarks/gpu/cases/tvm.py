@@ -209,6 +209,21 @@ def _graphs(dtype: str) -> dict[str, tuple[Sequence[Input], Body]]:
             [tensor(2, 3, 37, 41)],
             lambda g, x: g.emit(op.permute_dims(x[0], [0, 2, 3, 1])),
         ),
+        # Rows of several short lines, and tiles that reach beyond the end.
+        "transpose_lines": (
+            [tensor(2, 40, 9, 20), tensor(2, 9, 20, 40)],
+            lambda g, x: g.emit(
+                op.nn.relu(g.emit(op.add(g.emit(op.permute_dims(x[0], [0, 2, 3, 1])), x[1])))
+            ),
+        ),
+        "transpose_ends": (
+            [tensor(1, 33, 17, 5)],
+            lambda g, x: g.emit(op.permute_dims(x[0], [0, 2, 3, 1])),
+        ),
+        "transpose_matrix": (
+            [tensor(130, 192)],
+            lambda g, x: g.emit(op.permute_dims(x[0], [1, 0])),
+        ),
         "concat": (
             [tensor(1, 14, 14, 24), tensor(1, 14, 14, 40)],
             lambda g, x: g.emit(op.concat(list(x), 3)),

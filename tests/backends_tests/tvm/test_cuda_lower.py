@@ -212,6 +212,17 @@ def test_reductions_share_their_terms(
     assert func.script().count('thread="blockIdx.x"') == launches
 
 
+@pytest.mark.parametrize("shape", [(1, 64, 56, 56), (2, 40, 7, 7), (1, 32, 6, 10, 14)])
+def test_layouts_change_through_shared_memory(
+    shape: tuple[int, ...], context: BuildContext
+) -> None:
+    order = [0, *range(2, len(shape)), 1]
+    mod = graph(lambda emit, x: op.permute_dims(x, order), shape, dtype="float16")
+    (func,) = kernels(lower(mod, context)).values()
+    assert str(func.attrs[SCHEDULE_ATTR]) == "transpose"
+    assert 'scope="shared"' in func.script()
+
+
 def test_means_of_many_halves_can_be_written() -> None:
     """TVM's own divides by a literal of the operand's type, which ends at 65504."""
     mod = graph(lambda emit, x: op.mean(x, [1]), (4, 70000), dtype="float16")

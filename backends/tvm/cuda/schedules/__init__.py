@@ -25,6 +25,7 @@ from collage.backends.tvm.cuda.schedules import (
     outermost,
     reduction,
     tensor_core,
+    transpose,
     window,
 )
 from collage.backends.tvm.cuda.schedules._base import (
@@ -54,6 +55,7 @@ def _dlight(rule: Callable[[], dlight.ScheduleRule]) -> Family:
 
 
 _OWN: tuple[tuple[str, Family], ...] = (
+    ("transpose", transpose.schedule),
     ("elementwise", elementwise.schedule),
     ("reduction", reduction.schedule),
     ("tensor_core", tensor_core.schedule),

@@ -139,35 +139,6 @@ def renamed(sch: s_tir.Schedule, block: Any, name: str) -> s_tir.Schedule:
     return s_tir.Schedule(func.with_body(body))
 
 
-def guarded_like(func: tirx.PrimFunc, copy: str, stage: str) -> tirx.PrimFunc:
-    """Let a copy of what a stage wrote be made only where the stage wrote something.
-
-    Parameters
-    ----------
-    func : tirx.PrimFunc
-        Scheduled.
-    copy, stage : str
-        Names of stages under the same loops. A copy that was moved there is not conditional.
-    """
-    found: list[Any] = []
-
-    def find(realize: s_tir.SBlockRealize) -> None:
-        if realize.block.name_hint == stage:
-            found.append(realize.predicate)
-
-    tvm_ffi.structural_walk(func.body, [(s_tir.SBlockRealize, find)])
-    (condition,) = found
-
-    def visit(realize: s_tir.SBlockRealize) -> Any:
-        if realize.block.name_hint != copy:
-            return realize
-        both = tirx.all(realize.predicate, condition)
-        return s_tir.SBlockRealize(realize.iter_values, both, realize.block)
-
-    body = tvm_ffi.structural_map(func.body, [(s_tir.SBlockRealize, visit)], order="post")
-    return func.with_body(body)
-
-
 class Kernel:
     """One launch.
 

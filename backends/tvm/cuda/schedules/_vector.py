@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import tvm_ffi
 from tvm import s_tir, tirx
 
 from collage.backends.tvm.common.blocks import (
@@ -123,6 +124,35 @@ def store_wide(sch: s_tir.Schedule, block: Any, loop: Any, lanes: int) -> str | 
     sch.reverse_compute_at(copy, loop, preserve_unit_loops=True)
     vectorize_innermost(sch, copy, lanes)
     return str(sch.get(copy).name_hint)
+
+
+def guarded_like(func: tirx.PrimFunc, copy: str, stage: str) -> tirx.PrimFunc:
+    """Let a copy of what a stage wrote be made only where the stage wrote something.
+
+    Parameters
+    ----------
+    func : tirx.PrimFunc
+        Scheduled.
+    copy, stage : str
+        Names of stages under the same loops. A copy that was moved there is not conditional.
+    """
+    found: list[Any] = []
+
+    def find(realize: s_tir.SBlockRealize) -> None:
+        if realize.block.name_hint == stage:
+            found.append(realize.predicate)
+
+    tvm_ffi.structural_walk(func.body, [(s_tir.SBlockRealize, find)])
+    (condition,) = found
+
+    def visit(realize: s_tir.SBlockRealize) -> Any:
+        if realize.block.name_hint != copy:
+            return realize
+        both = tirx.all(realize.predicate, condition)
+        return s_tir.SBlockRealize(realize.iter_values, both, realize.block)
+
+    body = tvm_ffi.structural_map(func.body, [(s_tir.SBlockRealize, visit)], order="post")
+    return func.with_body(body)
 
 
 def vectorize_innermost(sch: s_tir.Schedule, block: Any, lanes: int) -> None:

@@ -27,11 +27,10 @@ from collage.backends.tvm.cuda.schedules._reduction_nest import (
     Kernel,
     Results,
     Sum,
-    guarded_like,
     renamed,
     share_terms,
 )
-from collage.backends.tvm.cuda.schedules._vector import inline_maps, is_map
+from collage.backends.tvm.cuda.schedules._vector import guarded_like, inline_maps, is_map
 from collage.backends.tvm.cuda.schedules.reduction_plan import (
     MOST_TOGETHER,
     Access,
