@@ -16,6 +16,7 @@ from tvm import relax, te, tirx
 from collage.backends.relax.pooling import SPATIAL
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tvm.common.legalization import OUT_FUSABLE, default_legalization
+from collage.backends.tvm.cuda.phases import legalize_phases
 
 _WIDE = "float32"
 
@@ -30,6 +31,9 @@ def legalize_transposed_convolution(builder: relax.BlockBuilder, call: relax.Cal
     call : relax.Call
         Of ``conv1d_transpose``, ``conv2d_transpose`` or ``conv3d_transpose``.
     """
+    phases = legalize_phases(builder, call)
+    if phases is not None:
+        return phases
     attrs = call.attrs
     rank = len(attrs.strides)
     space, layout, kernel_layout = SPATIAL[rank], str(attrs.data_layout), str(attrs.kernel_layout)

@@ -223,6 +223,29 @@ def test_layouts_change_through_shared_memory(
     assert 'scope="shared"' in func.script()
 
 
+@pytest.mark.parametrize(("stride", "names"), [(2, 1), (3, 2)])
+def test_transposed_convolutions_run_on_tensor_cores(
+    stride: int, names: int, context: BuildContext
+) -> None:
+    """Where all phases read the same places, they are put in order by a kernel of its own."""
+    mod = graph(
+        lambda emit, x: op.nn.conv2d_transpose(
+            x,
+            weights(32, 3, 3, 24),
+            strides=stride,
+            padding=(1, 1, 1, 1) if stride == 2 else (0, 0, 0, 0),
+            output_padding=1 if stride == 2 else 0,
+            data_layout="NHWC",
+            kernel_layout="IHWO",
+        ),
+        (1, 8, 8, 32),
+        dtype="float16",
+    )
+    found = kernels(lower(mod, context))
+    chosen = [str(func.attrs[SCHEDULE_ATTR]) for func in found.values()]
+    assert len(chosen) == names and "tensor_core" in chosen
+
+
 def test_means_of_many_halves_can_be_written() -> None:
     """TVM's own divides by a literal of the operand's type, which ends at 65504."""
     mod = graph(lambda emit, x: op.mean(x, [1]), (4, 70000), dtype="float16")

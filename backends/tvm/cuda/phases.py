@@ -1,0 +1,185 @@
+"""Transposed and grouped convolutions as ordinary products, for the schedules of products.
+
+The places of a transposed convolution's result that are a stride apart form a phase: they go
+through the same taps of the kernel. So each phase is a convolution of stride one with a kernel of
+its own, and all of them are one product with an axis more. Groups of channels are such an axis too.
+What comes out is put in order by the stage behind, which schedules inline.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm import relax, te, tirx
+from tvm.ir import GenericConst
+
+from collage.backends.relax.pooling import SPATIAL
+from collage.backends.relax.static_shape import static_shape
+from collage.backends.tvm.common.legalization import OUT_FUSABLE
+
+_WIDE = "float32"
+
+_LEAST = 8
+"""Channels below which most of a tile would be padding."""
+
+_TOGETHER = 4
+"""Channels that are stored at once."""
+
+_WIDEST_TILE = 128
+"""Columns of the largest tile of a product: all tiles divide it."""
+
+
+def legalize_phases(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
+    """A transposed convolution, channels last, as a product for each phase; None where it is none.
+
+    Parameters
+    ----------
+    builder : relax.BlockBuilder
+        Makes the tensor program.
+    call : relax.Call
+        Of ``conv1d_transpose``, ``conv2d_transpose`` or ``conv3d_transpose``.
+    """
+    given = call.attrs
+    rank = len(given.strides)
+    space, layout = SPATIAL[rank], str(given.data_layout)
+    weights = call.args[1]
+    plain = layout == f"N{space}C" and int(given.groups) == 1
+    if (
+        not plain
+        or not isinstance(weights, GenericConst)
+        or any(int(d) > 1 for d in given.dilation)
+    ):
+        return None
+    batch, *extents, inputs = static_shape(call.args[0])
+    *outer, outputs = static_shape(call)[1:]
+    places = str(given.kernel_layout)
+    kernel = [static_shape(weights)[places.index(a)] for a in space]
+    if inputs < _LEAST or outputs < _LEAST or outputs % _TOGETHER:
+        return None
+    axes = [
+        _Axis(*(int(v) for v in values))
+        for values in zip(extents, outer, kernel, given.strides, given.padding, strict=False)
+    ]
+    if any(axis.result % axis.stride for axis in axes):
+        return None
+    array = weights.value.numpy().transpose([places.index(a) for a in f"O{space}I"])
+    by_phase = relax.const(_kernels(array, axes), str(weights.ty.dtype))
+    dtype = str(call.ty.dtype)
+
+    def convolution(x: te.Tensor, w: te.Tensor) -> te.Tensor:
+        padded = _padded(x, [(axis.before, axis.behind) for axis in axes])
+        channel = te.reduce_axis((0, inputs), name="c")
+        taps = [te.reduce_axis((0, axis.taps), name=f"r{n}") for n, axis in enumerate(axes)]
+
+        def term(*index: Any) -> Any:
+            phase, (n, *at, o) = index[:rank], index[rank:]
+            met = [a.first(p) + q + r for a, p, q, r in zip(axes, phase, at, taps, strict=True)]
+            value = padded(n, *met, channel).astype(_WIDE)
+            return te.sum(value * w(*phase, o, *taps, channel).astype(_WIDE), axis=[*taps, channel])
+
+        shape = [*(a.stride for a in axes), batch, *(a.result // a.stride for a in axes), outputs]
+        return te.compute(shape, term, name="conv_transpose")
+
+    def ordered(sums: te.Tensor) -> te.Tensor:
+        def element(n: Any, *place: Any) -> Any:
+            *at, o = place
+            phase = [tirx.floormod(v, a.stride) for v, a in zip(at, axes, strict=True)]
+            count = [tirx.floordiv(v, a.stride) for v, a in zip(at, axes, strict=True)]
+            return sums(*phase, n, *count, o).astype(dtype)
+
+        return te.compute(static_shape(call), element, name="ordered")
+
+    def narrow(sums: te.Tensor) -> te.Tensor:
+        return te.compute(sums.shape, lambda *i: sums(*i).astype(dtype), name="narrow")
+
+    operands = call.args[0], by_phase
+    attrs = {"primfunc_name_hint": f"conv{rank}d_transpose", "primfunc_attrs": OUT_FUSABLE}
+    columns = outputs * math.prod(a.stride for a in axes if a.padding % a.stride == 0)
+    if columns == outputs or columns % _WIDEST_TILE == 0:
+        return builder.call_te(lambda *x: ordered(convolution(*x)), *operands, **attrs)
+    # Phases that read the same places are columns of one product. What a tile computes beyond the
+    # last of them would be stored among the next phases' results, were both one kernel.
+    product = builder.emit(builder.call_te(lambda *x: narrow(convolution(*x)), *operands, **attrs))
+    return builder.call_te(ordered, product, primfunc_name_hint="phases")
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """A spatial axis: place ``p`` of the data and tap ``k`` add to ``p * stride + k - padding``.
+
+    Attributes
+    ----------
+    extent, result, kernel, stride, padding : int
+    """
+
+    extent: int
+    result: int
+    kernel: int
+    stride: int
+    padding: int
+
+    @property
+    def taps(self) -> int:
+        """Of each phase's kernel."""
+        return -(-self.kernel // self.stride)
+
+    @property
+    def before(self) -> int:
+        """Zeros before the data."""
+        return max(0, self.taps - 1 - self.padding // self.stride)
+
+    @property
+    def behind(self) -> int:
+        """Zeros behind it."""
+        furthest = self.result // self.stride - 1 + (self.stride - 1 + self.padding) // self.stride
+        return max(0, furthest - (self.extent - 1))
+
+    def first(self, phase: Any) -> Any:
+        """Where a phase's first place begins to read, in the data with its zeros."""
+        start = self.before - (self.taps - 1)
+        if self.padding % self.stride == 0:
+            return start + self.padding // self.stride
+        return tirx.floordiv(phase + self.padding, self.stride) + start
+
+
+def _kernels(array: np.ndarray[Any, Any], axes: Sequence[_Axis]) -> np.ndarray[Any, Any]:
+    """Each phase's kernel, taps in the order of the data that they meet: phases, O, taps, I."""
+    rank = len(axes)
+    widths = [(0, 0), *((0, a.taps * a.stride - a.kernel) for a in axes), (0, 0)]
+    padded = np.pad(array, widths)
+    for n, axis in enumerate(axes):
+        # Tap ``r`` of a phase lies ``r`` strides behind its first, and meets data ``r`` before.
+        order = [
+            [(phase + axis.padding) % axis.stride + r * axis.stride for phase in range(axis.stride)]
+            for r in reversed(range(axis.taps))
+        ]
+        taken = np.take(padded, np.asarray(order).T, axis=1 + 2 * n)
+        padded = taken
+    # Now O, then (phase, tap) for each axis, then I.
+    phases = [1 + 2 * n for n in range(rank)]
+    taps = [2 + 2 * n for n in range(rank)]
+    return np.ascontiguousarray(padded.transpose([*phases, 0, *taps, 1 + 2 * rank]))
+
+
+def _padded(x: te.Tensor, widths: Sequence[tuple[int, int]]) -> te.Tensor:
+    """Zeros around the spatial axes of a tensor, channels last."""
+    if not any(before or behind for before, behind in widths):
+        return x
+    batch, *extents, inputs = (int(extent) for extent in x.shape)
+    shape = [batch, *(n + sum(w) for n, w in zip(extents, widths, strict=True)), inputs]
+
+    def element(n: Any, *place: Any) -> Any:
+        *at, c = place
+        moved = [v - before for v, (before, _) in zip(at, widths, strict=True)]
+        guards = [
+            guard
+            for v, extent, (before, behind) in zip(moved, extents, widths, strict=True)
+            for guard in ([v >= 0] if before else []) + ([v < extent] if behind else [])
+        ]
+        return tirx.if_then_else(tirx.all(*guards), x(n, *moved, c), tirx.const(0, x.dtype))
+
+    return te.compute(shape, element, name="pad_temp")
