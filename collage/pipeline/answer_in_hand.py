@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError
 from typing import Self
 
 from collage.cost.deadline import NEVER, Deadline
+from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.end_to_end import Contender, EndToEndComparison, Evaluation
 from collage.pipeline.budget import Budget
 
@@ -27,6 +28,8 @@ class AnswerInHand:
         Compiles and checks.
     budget : Budget
         Told what that takes.
+    progress : callable, optional
+        Informed when there is an answer.
 
     Examples
     --------
@@ -51,9 +54,15 @@ class AnswerInHand:
     'single:onednn'
     """
 
-    def __init__(self, comparison: EndToEndComparison, budget: Budget) -> None:
+    def __init__(
+        self,
+        comparison: EndToEndComparison,
+        budget: Budget,
+        progress: ProgressCallback = ignore,
+    ) -> None:
         self._comparison = comparison
         self._budget = budget
+        self._progress = progress
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="collage-answer")
         self._found: Future[Evaluation | None] | None = None
         self._closed = False
@@ -86,7 +95,10 @@ class AnswerInHand:
         return None
 
     def _first_that_runs(self, contenders: Sequence[Contender]) -> Evaluation | None:
-        return first_that_runs(self._comparison, contenders, self._budget, self._closing)
+        found = first_that_runs(self._comparison, contenders, self._budget, self._closing)
+        if found is not None:
+            self._progress(ProgressEvent("answer", 1, 1, found.contender.name))
+        return found
 
 
 def first_that_runs(

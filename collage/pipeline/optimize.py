@@ -165,7 +165,7 @@ def optimize(
         costs = WorkloadCosts(imported.mod, imported.graph, asked)
         comparison = costing.comparison(imported, costs, seed, inputs)
         seeds = seeds_of(imported.graph, targets, strategy)
-        hand = stack.enter_context(AnswerInHand(comparison, budget))
+        hand = stack.enter_context(AnswerInHand(comparison, budget, progress))
         if budget.is_limited and not replay:
             if not targets.device.compiles_beside:
                 prefetch.wait(budget.preparing)
