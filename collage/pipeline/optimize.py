@@ -196,7 +196,9 @@ def optimize(
                 if not look.is_worth_it(err.evaluations):
                     raise look.failure(err) from err
             else:
-                if not look.is_worth_it(evaluated.evaluations):
+                # Whoever has no time to measure has none to search anew: something runs.
+                late = budget.measuring.is_up and not replay
+                if late or not look.is_worth_it(evaluated.evaluations):
                     break
             # As a replay does, which has the culprits from the log: nothing else is remembered.
             costs = WorkloadCosts(imported.mod, imported.graph, asked)
