@@ -61,7 +61,7 @@ def partition_case(case: CudaCase, device: tvm.target.Target) -> Partitioned:
     graph = DataflowGraph.from_function(case.module["main"], case.module)
     partitioning = single_backend(graph, targets[-1], targets[0])
     made = [part.name for c in partitioning.candidates for part in c.composites]
-    if case.backend != "tvm" and case.pattern not in made:
+    if case.pattern and case.backend != "tvm" and case.pattern not in made:
         raise PatternNotTakenError(_refusal(case, targets[-1], made))
     return Partitioned(lower(case.module, graph, partitioning), targets)
 

@@ -1,6 +1,9 @@
-"""TVM's own kernels one by one: microseconds, and the bandwidth or arithmetic that they reach.
+"""Kernels one by one: microseconds, and the bandwidth or arithmetic that they reach.
 
     python -m benchmarks.gpu.kernels --out out [--match softmax] [--dtypes float16]
+        [--backend cudnn --options '{"algorithm": "measured"}']
+
+They are TVM's own, or those of a library where it takes the workload.
 
 Each workload of ``cases/_tvm_shapes.py`` is compiled as a candidate is, in processes of their own,
 and timed as one is: the cache flushed before each sample, its launch hidden. One line each, as it
@@ -59,6 +62,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("out"))
     parser.add_argument("--match", default="", help="a regular expression for names")
     parser.add_argument("--dtypes", default="float16,bfloat16,float32")
+    parser.add_argument("--backend", default="tvm", help="whose kernels")
+    parser.add_argument("--options", type=json.loads, default={}, help="of its target, as JSON")
     parser.add_argument("--jobs", type=int, default=max(1, len(os.sched_getaffinity(0)) - 1))
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -72,7 +77,8 @@ def main() -> None:
     ]
     session = CudaSession()
     with (args.out / "kernels.jsonl").open("w", encoding="utf-8") as page:
-        for compiled in _compiled(wanted, args.out / "kernels", args.jobs):
+        whose = (args.backend, args.options)
+        for compiled in _compiled(wanted, whose, args.out / "kernels", args.jobs):
             facts = compiled if isinstance(compiled, dict) else _timed(compiled, session)
             page.write(json.dumps(facts) + "\n")
             page.flush()
@@ -95,12 +101,12 @@ def line_of(facts: dict[str, Any]) -> str:
 
 
 def _compiled(
-    wanted: list[tuple[str, str]], folder: Path, jobs: int
+    wanted: list[tuple[str, str]], whose: tuple[str, dict[str, Any]], folder: Path, jobs: int
 ) -> Iterator[Compiled | dict[str, Any]]:
     # Not forked: a process with a GPU's context is no parent for others.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        tasks = {pool.submit(compile_shape, *one, folder): one for one in wanted}
+        tasks = {pool.submit(compile_shape, *one, folder, *whose): one for one in wanted}
         for task in as_completed(tasks):
             name, dtype = tasks[task]
             try:
@@ -109,7 +115,9 @@ def _compiled(
                 yield {"name": name, "dtype": dtype, "error": f"{type(err).__name__}: {err}"}
 
 
-def compile_shape(name: str, dtype: str, folder: Path) -> Compiled:
+def compile_shape(
+    name: str, dtype: str, folder: Path, backend: str = "tvm", options: dict[str, Any] | None = None
+) -> Compiled:
     """Compile one workload.
 
     Parameters
@@ -118,9 +126,13 @@ def compile_shape(name: str, dtype: str, folder: Path) -> Compiled:
         Of ``cases/_tvm_shapes.py``.
     folder : Path
         For libraries and what is kept.
+    backend : str
+        Whose kernel; TVM's does what it does not take.
+    options : dict, optional
+        Of the backend's target.
     """
     shape: Shape = next(shape for shape in shapes() if shape.name == name)
-    case = CudaCase(f"{name}-{dtype}", "tvm", "tvm", module_of(shape, dtype))
+    case = CudaCase(f"{name}-{dtype}", backend, "", module_of(shape, dtype), options or {})
     place = folder / case.name
     place.mkdir(parents=True, exist_ok=True)
     context = BuildContext(folder / "cache", place / "work")
@@ -155,7 +167,7 @@ def _timed(compiled: Compiled, session: Any) -> dict[str, Any]:
         device = tvm.cuda(0)
         machine = relax.VirtualMachine(tvm.runtime.load_module(str(compiled.library)), device)
         shape = next(shape for shape in shapes() if shape.name == compiled.name)
-        case = CudaCase("", "tvm", "tvm", module_of(shape, compiled.dtype))
+        case = CudaCase("", "tvm", "", module_of(shape, compiled.dtype))
         machine.set_input("main", *session.upload(make_inputs(case, 0)))
         session.settle(machine)
         samples = session.sample(machine, MeasureConfig())

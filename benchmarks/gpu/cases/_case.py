@@ -19,7 +19,7 @@ class CudaCase:
         Unique, for example ``matmul_bias_gelu-float16-128x768x3072``.
     backend : str
     pattern : str
-        The triple that must match, for example ``cublas.matmul_bias_gelu``.
+        The triple that must match, for example ``cublas.matmul_bias_gelu``; empty for any or none.
     module : tvm.IRModule
         Canonical: ``main`` with one dataflow block, seeded weights as inline constants.
     options : mapping of str to Any
