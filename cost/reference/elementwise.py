@@ -145,7 +145,8 @@ def _quantize(call: relax.Call, args: list[Value]) -> Value:
 def _dequantize(call: relax.Call, args: list[Value]) -> Value:
     x = widen(args[0])
     scale, zero = (_per_channel(call, values, x) for values in args[1:3])
-    return (x - zero) * scale
+    # As wide numbers: a byte less a larger one is below zero.
+    return (x.astype(scale.dtype) - zero.astype(scale.dtype)) * scale
 
 
 ELEMENTWISE: OperatorTable = {

@@ -90,6 +90,7 @@ def widened(func: tirx.PrimFunc) -> tirx.PrimFunc:
         return func
     own = set(func.params)
     body = _compute_in_float32(func.body, {})
+    inner = set(_allocated(body))
     while True:
         stores = [store for store in _stores(body) if is_narrow(store.buffer.dtype)]
         accumulated = _once(s.buffer for s in stores if _rounds(s) and _accumulates(s))
@@ -97,6 +98,9 @@ def widened(func: tirx.PrimFunc) -> tirx.PrimFunc:
         kept = _once(s.buffer for s in stores if _rounds(s) or _accumulates(s))
         kept = [buffer for buffer in kept if buffer not in own]
         wide = {b: _wide_buffer(b) for b in (*accumulated, *kept)}
+        if not set(kept) <= inner:
+            return func  # Written out by hand: buffers declared in a way of its own.
+        inner |= set(wide.values())
         if not wide:
             return func.with_body(body) if not body.same_as(func.body) else func
         body = _compute_in_float32(body, wide)
@@ -138,6 +142,9 @@ def _compute_in_float32(body: Any, wide: dict[Var, Var]) -> Any:
 
     def cast(expr: tirx.Cast) -> Any:
         if _narrow(expr):
+            exact = isinstance(expr.value, tirx.Cast) and str(expr.value.ty) == WIDE
+            if exact and str(expr.value.value.ty) == str(expr.ty):
+                return expr.value.value
             # Of a count, say: all of its digits are wanted where it is computed with.
             return expr if str(expr.value.ty) == WIDE else _rounded(_up(expr.value), expr)
         return _cast(str(expr.ty), _up(expr.value)) if _narrow(expr.value) else expr
@@ -221,6 +228,13 @@ def _cast(dtype: str, value: Any) -> Any:
 def _call(call: Call, args: list[Any]) -> Call:
     result = WIDE if _narrow(call) else call.ty
     return Call(call.op, args, call.attrs, call.ty_args, call.span, ret_ty=result)
+
+
+def _allocated(body: Any) -> list[Var]:
+    """What blocks of a kernel allocate."""
+    found: list[Var] = []
+    tvm_ffi.structural_walk(body, [(s_tir.SBlock, lambda block: found.extend(block.alloc_buffers))])
+    return found
 
 
 def _stores(body: Any) -> list[tirx.BufferStore]:

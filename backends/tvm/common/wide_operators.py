@@ -10,10 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import tvm
-from tvm import relax, te, topi
+from tvm import relax
 from tvm.ir import Op
 
-from collage.backends.tvm.common.legalization import OUT_FUSABLE, default_legalization
 from collage.backends.tvm.common.wide import WIDE, is_narrow
 
 
@@ -37,30 +36,6 @@ def widen_operators() -> tvm.transform.Pass:
         return mutator.builder_.get()
 
     return tvm.transform.module_pass(widen, opt_level=0, name="WidenOperators")
-
-
-def legalize_layer_norm(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """TVM's own, which refuses bfloat16, behind casts of the operands within the same kernel.
-
-    Parameters
-    ----------
-    builder : relax.BlockBuilder
-        Makes the tensor program.
-    call : relax.Call
-        A layer norm.
-    """
-    dtype = str(call.ty.dtype)
-    if dtype != "bfloat16":
-        return default_legalization(builder, call)
-
-    def norm(*operands: te.Tensor) -> te.Tensor:
-        wide = [topi.cast(operand, WIDE) for operand in operands]
-        axes = [int(axis) for axis in call.attrs.axes]
-        return topi.cast(topi.nn.layer_norm(*wide, axes, float(call.attrs.epsilon)), dtype)
-
-    return builder.call_te(
-        norm, *call.args, primfunc_name_hint="layer_norm", primfunc_attrs=OUT_FUSABLE
-    )
 
 
 @relax.expr_functor.mutator

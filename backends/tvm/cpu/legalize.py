@@ -12,13 +12,10 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from collage.backends.relax.static_shape import tensor_shape
+from collage.backends.tvm.common.in_float32 import IN_FLOAT32
 from collage.backends.tvm.common.legalization import OUT_FUSABLE, Legalization, default_legalization
-from collage.backends.tvm.common.wide_operators import legalize_layer_norm
 from collage.backends.tvm.cpu.norms import legalize_group_norm
 from collage.backends.tvm.cpu.schedules import Machine, conv2d, depthwise, matmul
-
-PLAIN: Mapping[str, Legalization] = {"relax.nn.layer_norm": legalize_layer_norm}
-"""Where TVM's own way has no answer at all."""
 
 
 def legalizations(machine: Machine) -> Mapping[str, Legalization]:
@@ -33,7 +30,7 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
     return {
         "relax.nn.conv2d": convolution,
         "relax.matmul": product,
-        **PLAIN,
+        **IN_FLOAT32,
         "relax.nn.group_norm": legalize_group_norm,
     }
 

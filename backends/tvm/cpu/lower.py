@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import tvm
 from tvm import relax, tirx
 
+from collage.backends.tvm.common.in_float32 import IN_FLOAT32
 from collage.backends.tvm.common.wide import compute_wide
 from collage.backends.tvm.common.wide_operators import widen_operators
 from collage.backends.tvm.cpu.bfloat16 import spell_bfloat16
 from collage.backends.tvm.cpu.fast_math import use_fast_math
-from collage.backends.tvm.cpu.legalize import PLAIN, legalizations
+from collage.backends.tvm.cpu.legalize import legalizations
 from collage.backends.tvm.cpu.schedules import Machine, plain, schedule_function
 
 
@@ -34,7 +35,7 @@ def legalize_passes(machine: Machine, schedule: str) -> list[tvm.transform.Pass]
     own = schedule == "default"
     return [
         widen_operators(),
-        relax.transform.LegalizeOps(dict(legalizations(machine) if own else PLAIN)),
+        relax.transform.LegalizeOps(dict(legalizations(machine) if own else IN_FLOAT32)),
         relax.transform.AnnotateTIROpPattern(),
         relax.transform.FoldConstant(),
         relax.transform.FuseOps(),

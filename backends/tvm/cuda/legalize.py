@@ -14,23 +14,21 @@ from tvm.ir import GenericConst
 
 from collage.backends.relax.pooling import SPATIAL
 from collage.backends.relax.static_shape import static_shape
+from collage.backends.tvm.common.in_float32 import IN_FLOAT32
 from collage.backends.tvm.common.legalization import (
     OUT_FUSABLE,
     Legalization,
     default_legalization,
 )
 from collage.backends.tvm.common.wide import WIDE
-from collage.backends.tvm.common.wide_operators import legalize_layer_norm
 from collage.backends.tvm.cuda import norms
 from collage.backends.tvm.cuda.transposed import legalize_transposed_convolution
-
-PLAIN: Mapping[str, Legalization] = {"relax.nn.layer_norm": legalize_layer_norm}
-"""Where TVM's own way has no answer at all."""
 
 
 def legalizations() -> Mapping[str, Legalization]:
     """This device's legalizations, by operator name."""
     return {
+        **IN_FLOAT32,
         **norms.legalizations(),
         **{f"relax.nn.conv{n}d": legalize_convolution for n in (1, 2, 3)},
         **{f"relax.nn.adaptive_avg_pool{n}d": _legalize_adaptive_pool for n in (1, 2, 3)},

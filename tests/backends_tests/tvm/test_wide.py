@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from tvm import relax, te, tirx
+from tvm import relax, te, tirx, topi
 
 from benchmarks.gpu.case_compile import partition_case
 from benchmarks.gpu.case_worker import largest_error
@@ -84,3 +84,11 @@ def test_clipping_to_the_largest_narrow_number_clips() -> None:
     out = tvm.runtime.tensor(np.zeros(4, np.float16))
     run["main"](tvm.runtime.tensor(np.full(4, 1000, np.float16)), out)
     assert (out.numpy() == np.float16(limit)).all()
+
+
+def test_kernels_written_by_hand_stay_what_they_are() -> None:
+    """A sort on a GPU binds threads and declares buffers by itself."""
+    with tvm.target.Target({"kind": "cuda", "arch": "sm_90a"}):
+        x = te.placeholder((3, 37), "float16", name="x")
+        func = te.create_prim_func([x, topi.gpu.sort(x, axis=1)])
+    assert widened(func).same_as(func)

@@ -105,7 +105,7 @@ def _lead_axes(sch: s_tir.Schedule, blocks: list[Any], machine: Machine) -> int 
     wanted = [axis.extent for axis in last_axes[:lead]]
     if len(sch.get_output_blocks("root")) != 1 or any(e != wanted for e in extents):
         return Refusal("its stages differ in their outer axes")
-    if lead == 0 and last_axes[0].extent > 1:
+    if lead == 0 and (not last_axes or last_axes[0].extent > 1):
         return Refusal("it is a single row")
     return max(lead, 1)
 
