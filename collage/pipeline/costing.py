@@ -173,7 +173,9 @@ class MeasuredCosting(Costing):
         given = None if inputs is None else given_arrays(imported.inputs, inputs)
 
         def samples() -> Sequence[Sample]:
-            found = self._samples = samples_of(imported.mod, imported.inputs, given, seed, form)
+            found = self._samples = samples_of(
+                *(imported.mod, imported.inputs, given, seed, form, imported.ranges)
+            )
             for remark in found.remarks:
                 self._session.progress(ProgressEvent("inputs", 0, 0, remark))
             return found.samples

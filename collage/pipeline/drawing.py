@@ -20,6 +20,7 @@ from collage.cost.reference import Sample, sample_of
 from collage.cost.reference.compare import CHAOS
 from collage.cost.reference.rounding import EPSILON
 from collage.cost.workload.index_bounds import index_bounds
+from collage.pipeline.working_range import Range
 from collage.tensor_info import TensorInfo
 
 _STEADY_ULPS, _STEADY = 16.0, 1e-3
@@ -37,7 +38,7 @@ class Draw:
     Attributes
     ----------
     scale : float
-        Standard deviation of floats.
+        Standard deviation of floats, relative to what an input should be like.
     smooth : bool
         Whether what has two axes of pixels is drawn like a photograph, whose spectrum falls with
         the frequency, not like noise.
@@ -67,7 +68,11 @@ _LOUDER = (Draw(4.0), Draw(1.0, smooth=True), Draw(4.0, smooth=True), Draw(16.0)
 
 
 def draw_inputs(
-    mod: tvm.IRModule, inputs: Sequence[TensorInfo], seed: int, draw: Draw = PLAIN
+    mod: tvm.IRModule,
+    inputs: Sequence[TensorInfo],
+    seed: int,
+    draw: Draw = PLAIN,
+    ranges: Sequence[Range] = (),
 ) -> list[NDArray[Any]]:
     """Seeded inputs of a model.
 
@@ -81,6 +86,8 @@ def draw_inputs(
         Of all of them.
     draw : Draw, optional
         How.
+    ranges : sequence of Range, optional
+        What each should be like.
 
     Examples
     --------
@@ -90,11 +97,11 @@ def draw_inputs(
     >>> array.shape, array.dtype.name
     ((2, 3), 'float32')
     """
-    bounds = zip(inputs, index_bounds(mod), strict=True)
-    return [_array(info, bound, seed + i, draw) for i, (info, bound) in enumerate(bounds)]
+    known = zip(inputs, index_bounds(mod), ranges or [Range()] * len(inputs), strict=True)
+    return [_array(*one, seed + i, draw) for i, one in enumerate(known)]
 
 
-def _array(info: TensorInfo, bound: int | None, seed: int, draw: Draw) -> NDArray[Any]:
+def _array(info: TensorInfo, bound: int | None, like: Range, seed: int, draw: Draw) -> NDArray[Any]:
     rng = np.random.default_rng(seed)
     dtype = np.dtype(info.dtype)
     if dtype.kind in "biu":
@@ -104,7 +111,7 @@ def _array(info: TensorInfo, bound: int | None, seed: int, draw: Draw) -> NDArra
     values = rng.standard_normal(info.shape)
     if draw.smooth and len(info.shape) >= 3 and min(info.shape[-2:]) > 8:
         values = _photograph(values)
-    return (values * draw.scale).astype(dtype)
+    return (like.mean + values * (like.deviation * draw.scale)).astype(dtype)
 
 
 def _photograph(values: NDArray[Any]) -> NDArray[Any]:
@@ -125,7 +132,11 @@ def _photograph(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def drawn_sample(
-    mod: tvm.IRModule, inputs: Sequence[TensorInfo], seed: int, float32_as: str
+    mod: tvm.IRModule,
+    inputs: Sequence[TensorInfo],
+    seed: int,
+    float32_as: str,
+    ranges: Sequence[Range] = (),
 ) -> tuple[Sample, tuple[str, ...]]:
     """A sample on which the model computes something, and remarks on what it is.
 
@@ -139,6 +150,8 @@ def drawn_sample(
         Of the draws.
     float32_as : str
         As :func:`collage.cost.reference.sample_of` has it.
+    ranges : sequence of Range, optional
+        What each input should be like.
 
     Raises
     ------
@@ -148,7 +161,7 @@ def drawn_sample(
     begin = time.monotonic()
 
     def tried(draw: Draw) -> Sample:
-        return sample_of(mod, draw_inputs(mod, inputs, seed, draw), float32_as)
+        return sample_of(mod, draw_inputs(mod, inputs, seed, draw, ranges), float32_as)
 
     first = best = tried(PLAIN)
     chosen = PLAIN
@@ -158,10 +171,19 @@ def drawn_sample(
         sample = tried(draw)
         if _badness(sample) < _badness(best):
             best, chosen = sample, draw
+    said = tuple(
+        f"input '{info.name}' has mean {like.mean:.3g} and deviation {like.deviation:.3g}, as the "
+        "first batch norm after it expects"
+        for info, like in zip(inputs, ranges, strict=False)
+        if like != Range()
+    )
     if chosen == PLAIN:
-        return best, ()
+        return best, said
     was = problem_of(first) or "rounding alone moves the outputs by more"
-    return best, (f"inputs are {chosen}: on {PLAIN} {was}",)
+    return best, (
+        *said,
+        f"inputs are {chosen}: on {PLAIN} {was}",
+    )
 
 
 def _others(first: Sample, inputs: Sequence[TensorInfo]) -> list[Draw]:

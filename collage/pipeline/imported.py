@@ -16,6 +16,7 @@ from collage.importers import load_model
 from collage.normalize import normalize
 from collage.passes import combine_parallel_matmul, expand_attention, to_channels_last
 from collage.pipeline.drawing import draw_inputs
+from collage.pipeline.working_range import Range, working_ranges
 from collage.search.dataflow import DataflowGraph
 from collage.tensor_info import TensorInfo
 
@@ -34,6 +35,8 @@ class Imported:
         Of its ``main``.
     inputs, outputs : tuple of TensorInfo
         In the order of ``main``'s parameters and results.
+    ranges : tuple of Range
+        What each input should be like; empty where nothing is known.
 
     Examples
     --------
@@ -52,10 +55,11 @@ class Imported:
     graph: DataflowGraph
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
+    ranges: tuple[Range, ...] = ()
 
     def random_inputs(self, seed: int) -> list[NDArray[Any]]:
         """Arrays to run the model on, the same for the same seed."""
-        return draw_inputs(self.mod, self.inputs, seed)
+        return draw_inputs(self.mod, self.inputs, seed, ranges=self.ranges)
 
 
 def import_model(
@@ -105,7 +109,8 @@ def import_model(
     mod = _normalized(device, loaded.mod)
     graph = DataflowGraph.from_function(mod["main"], mod)
     progress(ProgressEvent("import", 2, 2, f"{len(graph)} operators"))
-    return Imported(loaded.name, mod, graph, loaded.inputs, loaded.outputs)
+    ranges = working_ranges(loaded.mod)
+    return Imported(loaded.name, mod, graph, loaded.inputs, loaded.outputs, ranges)
 
 
 def _normalized(device: DeviceKind, mod: tvm.IRModule) -> tvm.IRModule:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from collage.backends.contract.errors import InputError
 from collage.cost.reference import Sample, sample_of
 from collage.pipeline.drawing import drawn_sample, problem_of
+from collage.pipeline.working_range import Range
 from collage.tensor_info import TensorInfo
 
 Inputs = Mapping[str, Any] | Sequence[Mapping[str, Any]]
@@ -49,6 +50,7 @@ def samples_of(
     given: Sequence[Sequence[NDArray[Any]]] | None,
     seed: int,
     float32_as: str = "float32",
+    ranges: Sequence[Range] = (),
 ) -> Samples:
     """The user's samples with what must come out, or a drawn one.
 
@@ -64,6 +66,8 @@ def samples_of(
         Of a draw.
     float32_as : str
         As :func:`collage.cost.reference.sample_of` has it.
+    ranges : sequence of Range, optional
+        What drawn inputs should be like.
 
     Raises
     ------
@@ -79,7 +83,7 @@ def samples_of(
     (1, ())
     """
     if given is None:
-        sample, remarks = drawn_sample(mod, inputs, seed, float32_as)
+        sample, remarks = drawn_sample(mod, inputs, seed, float32_as, ranges)
         return Samples((sample,), remarks + _remarks(sample, "", mod, float32_as))
     samples = tuple(sample_of(mod, one, float32_as) for one in given)
     names = [f"sample {i}: " if len(samples) > 1 else "" for i in range(1, 1 + len(samples))]

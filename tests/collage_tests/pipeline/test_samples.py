@@ -14,6 +14,7 @@ import collage
 from collage.backends.contract.errors import InputError, ReplayMissError
 from collage.backends.devices import CPU
 from collage.cli._samples import read_sample
+from collage.cost.reference import evaluate
 from collage.pipeline import import_model
 from collage.pipeline.drawing import Draw, draw_inputs, drawn_sample
 from collage.pipeline.samples import digest, given_arrays, samples_of
@@ -142,3 +143,32 @@ def test_what_is_given_is_run_on_and_belongs_to_the_log(tmp_path: Path) -> None:
     assert again.module.script() == result.module.script()
     with pytest.raises(ReplayMissError, match="search"):
         collage.optimize(mod, ["llvm"], log=log, inputs=given[:1], replay=True, num_threads=1)
+
+
+@pytest.mark.parametrize(("mean", "deviation"), [(0.0, 0.2), (120.0, 60.0), (0.45, 0.25), (0, 1)])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_batch_norms_tell_what_inputs_are_like(mean: float, deviation: float, dtype: str) -> None:
+    """Statistics of a first layer on data of some range give that range back."""
+    rng = np.random.default_rng(2)
+    filters = (rng.standard_normal((24, 3, 3, 3)) * 0.2).astype(dtype)
+    data = mean + deviation * rng.standard_normal((4, 3, 24, 24))
+    layer = graph([(4, 3, 24, 24)], lambda _, x: op.nn.conv2d(x, relax.const(filters)), dtype=dtype)
+    (seen,) = evaluate(layer, [data.astype(dtype)])
+    seen = seen.astype(np.float64)
+    statistics = [seen.mean((0, 2, 3)), seen.var((0, 2, 3))]
+
+    def network(emit: Emit, x: relax.Expr) -> relax.Expr:
+        y = emit(op.nn.conv2d(x, relax.const(filters)))
+        scale, shift, *moments = (
+            relax.const(np.asarray(v).astype("float32" if dtype == "float32" else dtype))
+            for v in (np.ones(24), np.zeros(24), *statistics)
+        )
+        y = emit(op.nn.batch_norm(y, scale, shift, *moments, axis=1, training=False))
+        return op.nn.relu(emit(relax.TupleGetItem(y, 0)))
+
+    imported = import_model(graph([(4, 3, 24, 24)], network, dtype=dtype), CPU)
+    (found,) = imported.ranges
+    assert abs(found.deviation - deviation) < 0.1 * deviation
+    assert abs(found.mean - mean) < 0.1 * max(deviation, abs(mean))
+    (x,) = imported.random_inputs(0)
+    assert abs(float(x.astype(np.float64).mean()) - found.mean) < 0.1 * deviation
