@@ -136,6 +136,14 @@ class _Operators:
         yield "cumsum_first", [(4096, 6)], _partial(op.cumsum, axis=0)
         yield "cumprod", [(300, 24)], _partial(op.cumprod, axis=1)
 
+        # Loops that TVM wrote out for a processor.
+        places = relax.const(np.array([0, 2, 5], "int64"), "int64")
+        yield (
+            "index_put",
+            [(30, 24), (3,)],
+            lambda emit, x, values: op.index_put(x, (places, places), values, accumulate=True),
+        )
+
     def _norms(self) -> Iterator[tuple[str, list[tuple[int, ...]], Body]]:
         long = self.weights(_PIXELS), self.weights(_PIXELS)
         few = self.weights(8), self.weights(8)

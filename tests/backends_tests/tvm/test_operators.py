@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tvm
+from tvm import tirx
 
 from benchmarks.gpu.case_compile import cuda_target
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.registry import get_backend
+from collage.backends.tvm.cuda.schedules import SCHEDULE_ATTR
+from collage.backends.tvm.cuda.schedules._base import unbound_stores
 from collage.cost.reference import evaluate
 from collage.normalize import normalize
 from tests.backends_tests.tvm import cases as tvm_cases
@@ -30,8 +33,8 @@ _SAMPLE = frozenset(
 )
 _TOLERANCE = {"float32": 1e-4, "float16": 4e-3}
 
-_NOT_ON_A_GPU = frozenset({"median-last", "argmax", "argmin", "index_put-True", "index_put-False"})
-"""TVM has no kernel for these there: calls of the host, arrays of global memory inside a kernel."""
+_NOT_ON_A_GPU = frozenset({"median-last"})
+"""TVM's kernel calls a sort of the host."""
 
 
 def _params(*, without: frozenset[str] = frozenset()) -> list[object]:
@@ -70,3 +73,14 @@ def test_a_gpu_has_a_kernel_for_it(operator: Operator, dtype: str, context: Buil
     lowered = get_backend("tvm").lower(mod, target, context)
     with target.device:
         tvm.compile(lowered, target=target.device)
+
+
+@pytest.mark.cuda
+def test_loops_written_out_for_a_processor_run_in_one_thread(context: BuildContext) -> None:
+    (operator,) = (o for o in operators() if o.name == "index_put-True")
+    target = BackendTarget.of("tvm", cuda_target())
+    lowered = get_backend("tvm").lower(operator.module("float32"), target, context)
+    (func,) = (f for f in lowered.functions.values() if isinstance(f, tirx.PrimFunc))
+    assert str(func.attrs[SCHEDULE_ATTR]).startswith("one_thread")
+    assert unbound_stores(func) == []
+    assert tvm_cases.loop_kinds(func) == {tirx.ForKind.SERIAL, tirx.ForKind.THREAD_BINDING}

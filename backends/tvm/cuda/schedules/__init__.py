@@ -22,6 +22,7 @@ from collage.backends.tvm.common.families import (
 )
 from collage.backends.tvm.cuda.schedules import (
     elementwise,
+    one_thread,
     outermost,
     reduction,
     tensor_core,
@@ -72,6 +73,7 @@ _DLIGHT: tuple[tuple[str, Family], ...] = (
 LAST: tuple[tuple[str, Family], ...] = (
     ("dlight.Fallback", _dlight(dlight.gpu.Fallback)),
     ("outermost", outermost.schedule),
+    ("one_thread", one_thread.schedule),
 )
 
 _FAMILIES = {
