@@ -1,0 +1,1 @@
+"""A floor under every operator: the best candidate for each against PyTorch's own kernel."""
