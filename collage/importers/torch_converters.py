@@ -52,6 +52,22 @@ def _any(importer: Importer, node: fx.Node) -> relax.Expr:
     return importer.emit(op.astype(importer.emit(op.max(counted, axes, bool(keep))), "bool"))
 
 
+def _elu(importer: Importer, node: fx.Node) -> relax.Expr:
+    """As TVM's, which forgets the scales: SELU is this with one."""
+    x, alpha, scale, input_scale = arguments(
+        importer, node, "self", "alpha", "scale", "input_scale"
+    )
+    dtype = dtype_of(x)
+
+    def number(value: float) -> relax.Expr:
+        return relax.const(value, dtype)
+
+    inner = x if input_scale == 1 else op.multiply(x, number(input_scale))
+    fall = op.nn.relu(op.subtract(number(1.0), op.exp(inner)))
+    result = importer.emit(op.add(op.multiply(number(-alpha), fall), op.nn.relu(x)))
+    return result if scale == 1 else importer.emit(op.multiply(result, number(scale)))
+
+
 def _prod(importer: Importer, node: fx.Node) -> relax.Expr:
     x, dim, keep = arguments(importer, node, "self", "dim", "keepdim")
     return importer.emit(op.prod(x, dim, bool(keep)))
@@ -298,6 +314,7 @@ def _padded(importer: Importer, node: fx.Node) -> relax.Expr:
 
 CONVERTERS: dict[str, Converter] = {
     "amax.default": _extreme(op.max),
+    "elu.default": _elu,
     "amin.default": _extreme(op.min),
     "max.dim": _extreme_with_place(op.max, op.argmax),
     "min.dim": _extreme_with_place(op.min, op.argmin),

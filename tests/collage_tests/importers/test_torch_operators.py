@@ -54,6 +54,9 @@ def places(high: int, *shape: int) -> Any:
 
 CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
     "amax": (lambda x: x.amax((1, 2)), lambda: (rows(3, 4, 5),)),
+    "elu": (lambda x: F.elu(x, 0.7), lambda: (rows(3, 40),)),
+    "selu": (F.selu, lambda: (rows(3, 40),)),
+    "celu": (lambda x: F.celu(x, 1.7), lambda: (rows(3, 40),)),
     "amin, dimensions kept": (lambda x: x.amin(-1, keepdim=True), lambda: (rows(3, 4),)),
     "min and its place": (lambda x: tuple(x.min(1)), lambda: (rows(3, 9),)),
     "max and its place": (lambda x: tuple(x.max(-1)), lambda: (rows(3, 9),)),
