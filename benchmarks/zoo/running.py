@@ -50,9 +50,11 @@ def run_all(names: Sequence[str], results: Results, args: argparse.Namespace) ->
         name for name in names if args.again or (name, "run", args.device) not in results.rows
     ]
     slots = gpu_slots(abreast=args.abreast)
-    work = Path(tempfile.mkdtemp(prefix="collage-zoo-"))
-    series = _Series(waiting, results, args, work)
-    with ThreadPoolExecutor(len(slots)) as pool:
+    with (
+        tempfile.TemporaryDirectory(prefix="collage-zoo-", ignore_cleanup_errors=True) as work,
+        ThreadPoolExecutor(len(slots)) as pool,
+    ):
+        series = _Series(waiting, results, args, Path(work))
         good = list(pool.map(series.run, slots))
     table.write(results, args.out)
     print(table.summary(results, "run"), flush=True)
