@@ -8,8 +8,10 @@ the console, progress, and how errors end. Each command imports what it needs wh
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 
+import psutil
 import typer
 
 from collage.cli import _backends, _bench, _explain, _log, _optimize, _run
@@ -39,4 +41,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     >>> main(["explain", "no_such.bundle"])
     2
     """
-    return run(app, sys.argv[1:] if arguments is None else arguments)
+    if arguments is None:
+        return run(app, sys.argv[1:], began=process_began())
+    return run(app, arguments)
+
+
+def process_began() -> float:
+    """When this process began, on the monotonic clock: a budget is for its imports, too."""
+    age_sec: float = time.time() - psutil.Process().create_time()
+    return time.monotonic() - max(0.0, age_sec)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+import time
 import traceback
 from collections.abc import Sequence
 
@@ -25,7 +26,7 @@ class Interrupted(CollageError):
     """The user pressed Ctrl-C; the message says what was kept."""
 
 
-def run(app: typer.Typer, arguments: Sequence[str]) -> int:
+def run(app: typer.Typer, arguments: Sequence[str], *, began: float | None = None) -> int:
     """Run a command and return its exit code.
 
     With ``--debug`` among the arguments an error's traceback is printed before its line.
@@ -36,10 +37,14 @@ def run(app: typer.Typer, arguments: Sequence[str]) -> int:
         All commands.
     arguments : sequence of str
         Without the program's name.
+    began : float, optional
+        When the program did, on the monotonic clock, if not now; commands find it as their
+        context's ``obj``.
     """
+    began = time.monotonic() if began is None else began
     try:
         code = typer.main.get_command(app).main(
-            args=list(arguments), prog_name="collage", standalone_mode=False
+            args=list(arguments), prog_name="collage", standalone_mode=False, obj=began
         )
     except Exception as error:  # noqa: BLE001 - the outermost border: every error ends here, as a line
         if "--debug" in arguments:

@@ -33,6 +33,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def _optimize(
+    context: typer.Context,
     model: Annotated[
         Path,
         typer.Argument(
@@ -121,7 +122,6 @@ def _optimize(
 
     Ctrl-C once ends the search with the best answer so far, twice without one.
     """
-    begin = time.monotonic()
     shapes = parse_shapes(shape or [])
     if not model.exists():
         raise ModelError(f"there is no file '{model}'", value=model)
@@ -158,7 +158,7 @@ def _optimize(
                 shapes=shapes or None,
                 log=log,
                 replay=replay,
-                time_budget_sec=_left(time_budget, begin),
+                time_budget_sec=_left(time_budget, context.obj),
                 strategy=f"single:{single_backend}" if single_backend else "search",
                 refine_trials=refine,
                 refine_storage=refine_storage,

@@ -155,6 +155,21 @@ def test_file_that_is_no_model_is_named(tmp_path: Path) -> None:
     assert "m.onnx" in done.stderr.splitlines()[-1]
 
 
+def test_a_budget_is_for_imports_too(model: Path, tmp_path: Path) -> None:
+    begin = time.monotonic()
+    done = _collage(
+        *("optimize", model, *TARGETS, "--shape", "x=64,16", "--time-budget", "30", "--json"),
+        *("-o", tmp_path / "b"),
+    )
+    taken_sec = time.monotonic() - begin
+    assert done.returncode == 0, done.stderr
+    search = json.loads(done.stdout)["search"]
+    imports_sec = 30 - search["budget_sec"]
+    assert 0.2 < imports_sec < taken_sec
+    assert search["wall_sec"] + imports_sec < taken_sec
+    assert taken_sec < 33 or search["contenders_timed"] == 1 or search["measured"] <= 2
+
+
 @pytest.mark.parametrize("times", [1, 2])
 def test_interrupt_gives_a_bundle_and_twice_none_and_the_next_run_goes_on(
     times: int, model: Path, tmp_path: Path
