@@ -3,7 +3,8 @@
 ``_base`` says what takes part and what comes out, and is the protocol of a comparison; ``measured``
 times compiled models in alternation, ``estimated`` adds up costs where there is no device.
 ``baselines`` makes the partitionings that a search has to beat; ``repair`` takes out of all of them
-what a library refuses to compile or computes wrongly; ``culprits`` finds the latter.
+what a library refuses to compile or computes wrongly; ``culprits`` finds the latter; ``verdict``
+says who wins.
 """
 
 from collage.end_to_end._base import (
@@ -13,12 +14,12 @@ from collage.end_to_end._base import (
     NothingRunsError,
     Refusal,
     Seen,
-    best,
 )
 from collage.end_to_end.baselines import baselines, check_strategy, taking_part, without_search
 from collage.end_to_end.estimated import EstimatedComparison
 from collage.end_to_end.measured import MeasuredComparison
 from collage.end_to_end.repair import PartitionRepair
+from collage.end_to_end.verdict import Verdict, best, decide
 
 __all__ = [
     "Contender",
@@ -30,9 +31,11 @@ __all__ = [
     "PartitionRepair",
     "Refusal",
     "Seen",
+    "Verdict",
     "baselines",
     "best",
     "check_strategy",
+    "decide",
     "taking_part",
     "without_search",
 ]

@@ -2,7 +2,7 @@
 
 Additive costs miss what crosses partition borders: caches, layouts, memory traffic. So what the
 search found has to win, end to end, against every single backend and against greedy partitioning,
-and whoever wins is what the user gets.
+and whoever wins (``verdict``) is what the user gets.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collage.backends.contract import BuildContext, TargetSet
 from collage.backends.contract.errors import MeasurementError
 from collage.backends.link import CompiledLibrary
 from collage.cost.base import Cost
+from collage.cost.contest import Rounds
 from collage.cost.database.keys import ModuleKeys
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.measure.replay import NO_TIME
@@ -91,6 +92,8 @@ class Evaluation(Lowered):
     largest_error : float or None
         Difference to the reference's outputs, relative to the largest value of each; None when it
         did not run.
+    rounds : Rounds or None
+        Its part in the contest with the others, where they were timed.
 
     Examples
     --------
@@ -103,9 +106,16 @@ class Evaluation(Lowered):
 
     cost: Cost
     largest_error: float | None = None
+    rounds: Rounds | None = None
 
     @classmethod
-    def of(cls, lowered: Lowered, cost: Cost, largest_error: float | None = None) -> Evaluation:
+    def of(
+        cls,
+        lowered: Lowered,
+        cost: Cost,
+        largest_error: float | None = None,
+        rounds: Rounds | None = None,
+    ) -> Evaluation:
         """The evaluation of a lowered contender.
 
         Parameters
@@ -116,8 +126,10 @@ class Evaluation(Lowered):
             What it takes, or why it does not run.
         largest_error : float, optional
             How far off it was.
+        rounds : Rounds, optional
+            Its part in a contest.
         """
-        return cls(lowered.contender, lowered.module, lowered.key, cost, largest_error)
+        return cls(lowered.contender, lowered.module, lowered.key, cost, largest_error, rounds)
 
     @classmethod
     def without_time(cls, contender: Contender) -> Evaluation:
@@ -267,32 +279,3 @@ class EndToEndComparison(ABC):
 
     def _place(self, key: str) -> Path:
         return self._context.work_dir / f"model-{key[:16]}" / _LIBRARY
-
-
-def best(evaluations: Sequence[Evaluation]) -> Evaluation:
-    """The fastest valid one; the earlier of equals.
-
-    Raises
-    ------
-    NothingRunsError
-        When none is valid; gives every reason.
-
-    Examples
-    --------
-    >>> from collage.cost import CostStatus
-    >>> evaluations = [
-    ...     Evaluation(Contender(name, Partitioning(())), tvm.IRModule(), name, cost)
-    ...     for name, cost in [
-    ...         ("search", Cost(CostStatus.VALID, 2e-3)),
-    ...         ("greedy", Cost(CostStatus.VALID, 3e-3)),
-    ...         ("single:onednn", Cost(CostStatus.TIMED_OUT)),
-    ...     ]
-    ... ]
-    >>> best(evaluations).contender.name
-    'search'
-    """
-    valid = [evaluation for evaluation in evaluations if evaluation.cost.is_valid]
-    if not valid:
-        reasons = "; ".join(f"{e.contender.name}: {e.cost.reason}" for e in evaluations)
-        raise NothingRunsError(f"no partitioning runs correctly: {reasons}", evaluations)
-    return min(valid, key=lambda evaluation: evaluation.cost.median_sec)

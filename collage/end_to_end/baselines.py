@@ -41,6 +41,22 @@ def baselines(graph: DataflowGraph, targets: TargetSet) -> list[Contender]:
     return found
 
 
+def is_single(contender: Contender) -> bool:
+    """Whether a contender is one backend alone (TVM having what that does not take).
+
+    Parameters
+    ----------
+    contender : Contender
+        As :func:`baselines` names them.
+
+    Examples
+    --------
+    >>> is_single(Contender("single:onednn", Partitioning(())))
+    True
+    """
+    return contender.name.startswith(_SINGLE)
+
+
 def without_search(graph: DataflowGraph, targets: TargetSet, strategy: str) -> Partitioning:
     """What a strategy other than ``search`` gives.
 

@@ -168,7 +168,7 @@ class MeasuredComparison(EndToEndComparison):
         if record is None:
             return Evaluation.of(variant, self._failures[variant.key])
         error = record.largest_error if record.cost.is_valid else None
-        return Evaluation.of(variant, record.cost, error)
+        return Evaluation.of(variant, record.cost, error, record.rounds)
 
     def _records(self, variants: Mapping[str, Lowered]) -> dict[str, Record]:
         """Times of those that can be compiled; nothing is compiled when the log has them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 
@@ -12,7 +13,8 @@ from collage._version import __version__
 from collage.backends.contract import TargetSet
 from collage.backends.link import CompiledLibrary
 from collage.candidate_costs import WorkloadCosts
-from collage.end_to_end import EndToEndComparison
+from collage.cost.contest import Standing
+from collage.end_to_end import EndToEndComparison, Evaluation
 from collage.pipeline.budget import Budget
 from collage.pipeline.costing import Costing
 from collage.pipeline.covers import Covers
@@ -158,16 +160,30 @@ def search_stats(
 def end_to_end_rows(evaluated: Evaluated) -> list[EndToEnd]:
     """The comparison of whole models as the report shows it."""
     return [
-        EndToEnd(
-            name=evaluation.contender.name,
-            median_sec=evaluation.cost.median_sec if evaluation.cost.is_valid else None,
-            spread_sec=evaluation.cost.spread_sec if evaluation.cost.is_valid else 0.0,
-            n=len(evaluation.cost.samples_sec),
-            chosen=evaluation is evaluated.winner,
-            note=evaluation.cost.reason,
-        )
-        for evaluation in evaluated.evaluations
+        _end_to_end_row(evaluation, standing, evaluation is evaluated.winner)
+        for evaluation, standing in zip(evaluated.evaluations, evaluated.standings, strict=True)
     ]
+
+
+def _end_to_end_row(evaluation: Evaluation, standing: Standing | None, chosen: bool) -> EndToEnd:
+    cost, rounds = evaluation.cost, evaluation.rounds
+    ratio = standing.ratio if standing is not None else None
+    enough = ratio is not None and math.isfinite(ratio.low)
+    return EndToEnd(
+        name=evaluation.contender.name,
+        median_sec=cost.median_sec if cost.is_valid else None,
+        spread_sec=cost.spread_sec if cost.is_valid else 0.0,
+        n=len(cost.samples_sec),
+        chosen=chosen,
+        note=cost.reason,
+        outcome=standing.outcome.value if standing is not None else "",
+        ratio=ratio.estimate if ratio is not None else None,
+        ratio_low=ratio.low if ratio is not None and enough else None,
+        ratio_high=ratio.high if ratio is not None and enough else None,
+        rounds=sum(sec is not None for sec in rounds.counted) if rounds is not None else 0,
+        disturbed=len(rounds.disturbed) if rounds is not None else 0,
+        discarded=len(rounds.discarded) if rounds is not None else 0,
+    )
 
 
 def installed_versions(targets: TargetSet) -> dict[str, str]:

@@ -6,15 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from collage.candidate_costs import WorkloadCosts
-from collage.cost.measure.end_to_end import HOPELESS_RATIO
+from collage.cost.contest import Standing
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
-from collage.end_to_end import Contender, EndToEndComparison, Evaluation, best
+from collage.end_to_end import Contender, EndToEndComparison, Evaluation, decide
 from collage.pipeline.answer_in_hand import AnswerInHand, first_that_runs
 from collage.pipeline.budget import Budget
 from collage.pipeline.covers import Covers
 from collage.search.dataflow import DataflowGraph
 from collage.search.evolutionary import refine
 from collage.search.partitioning import Partitioning
+
+_PROMISING_RATIO = 2.0
+"""With little time, whoever is guessed to be so much slower than the most promising is left out."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,9 @@ class Evaluated:
     evaluations : tuple of Evaluation
         In the order of the contenders.
     winner : Evaluation
-        One of them: the fastest.
+        One of them: the fastest, or among equals the simplest.
+    standings : tuple of Standing or None
+        How each stands against it, see :class:`collage.end_to_end.Verdict`.
 
     Examples
     --------
@@ -34,12 +39,30 @@ class Evaluated:
     >>> from collage.cost import Cost, CostStatus
     >>> contender = Contender("greedy", Partitioning(()))
     >>> one = Evaluation(contender, tvm.IRModule(), "2d71", Cost(CostStatus.VALID, 1e-3))
-    >>> Evaluated((one,), winner=one).winner.contender.name
+    >>> Evaluated.of([one]).winner.contender.name
     'greedy'
     """
 
     evaluations: tuple[Evaluation, ...]
     winner: Evaluation
+    standings: tuple[Standing | None, ...]
+
+    @classmethod
+    def of(cls, evaluations: Sequence[Evaluation]) -> Evaluated:
+        """What follows from how the contenders did.
+
+        Parameters
+        ----------
+        evaluations : sequence of Evaluation
+            Of all of them.
+
+        Raises
+        ------
+        MeasurementError
+            When none runs correctly.
+        """
+        verdict = decide(evaluations)
+        return cls(tuple(evaluations), verdict.winner, verdict.standings)
 
 
 def evaluate_contenders(
@@ -79,7 +102,7 @@ def evaluate_contenders(
     'single:onednn'
     """
     evaluations = comparison.compare(contenders)
-    return Evaluated(tuple(evaluations), best(evaluations))
+    return Evaluated.of(evaluations)
 
 
 def evaluate_in_time(
@@ -141,7 +164,7 @@ def evaluate_in_time(
         distinct.setdefault(contender.partitioning.key(), contender)
     others = [contender for contender in distinct.values() if contender is not held]
     if budget.is_limited:
-        promising = HOPELESS_RATIO * min(map(_promise(costs), distinct.values()))
+        promising = _PROMISING_RATIO * min(map(_promise(costs), distinct.values()))
         others = [c for c in others if _promise(costs)(c) <= promising]
     fitting = others[: budget.contenders_that_fit(len(others))]
     budget.begin_contest()
@@ -153,7 +176,7 @@ def evaluate_in_time(
         if last is not None:
             timed[last.contender] = last
     evaluations = [timed.get(c) or Evaluation.without_time(c) for c in contenders]
-    return Evaluated(tuple(evaluations), best(evaluations))
+    return Evaluated.of(evaluations)
 
 
 def by_promise(contenders: Sequence[Contender], costs: WorkloadCosts) -> list[Contender]:
@@ -288,4 +311,4 @@ def refine_winner(
     evaluations = comparison.compare(takes_part)
     if not any(evaluation.cost.is_valid for evaluation in evaluations):
         return evaluated
-    return Evaluated(tuple(evaluations), best(evaluations))
+    return Evaluated.of(evaluations)

@@ -162,6 +162,15 @@ class EndToEnd:
     kind : str
         ``search``, ``single`` (one backend, TVM for the rest), ``greedy`` or ``peer`` (another
         engine); by default what stands before a colon in the name, as in ``single:onednn``.
+    outcome : str
+        How it stands against the chosen one, a :class:`collage.cost.contest.Outcome`; empty where
+        they did not run in the same rounds.
+    ratio, ratio_low, ratio_high : float or None
+        Its time over the chosen one's, median over the rounds that both played, and the interval
+        of that; None where the rounds were too few.
+    rounds, disturbed, discarded : int
+        Rounds that it played and that count; rounds in which the machine was disturbed; those of
+        them that were measured again and do not count.
 
     Examples
     --------
@@ -176,6 +185,13 @@ class EndToEnd:
     chosen: bool = False
     note: str = ""
     kind: str = ""
+    outcome: str = ""
+    ratio: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    rounds: int = 0
+    disturbed: int = 0
+    discarded: int = 0
 
     def __post_init__(self) -> None:
         if not self.kind:

@@ -12,6 +12,7 @@ from collage.report.explain import Explainer
 from collage.report.figure import operator_figure, partition_figure
 from collage.report.palette import INLINE, backend_colors
 from collage.report.progress import how_far
+from collage.report.standing import disturbances
 from collage.report.units import format_sec, format_time
 from collage.report.views import (
     candidate_rows,
@@ -54,6 +55,7 @@ def render_html(report: Report) -> str:
         refusals=refusals(report),
         format_sec=format_sec,
         how_far=how_far(report.search),
+        disturbances=disturbances(report.end_to_end),
         format_time=format_time,
     )
 

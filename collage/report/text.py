@@ -12,6 +12,7 @@ from collage.report.explain import explain
 from collage.report.figure import operator_summary
 from collage.report.palette import backend_colors
 from collage.report.progress import how_far
+from collage.report.standing import disturbances
 from collage.report.units import format_cost, format_sec, format_time
 from collage.report.views import end_to_end_bars, shares
 
@@ -28,6 +29,8 @@ def summary(report: Report) -> RenderableType:
     parts: list[RenderableType] = [_backends(report)]
     if report.end_to_end:
         parts.append(_end_to_end(report))
+        if disturbed := disturbances(report.end_to_end):
+            parts.append(Text(disturbed))
     if report.outputs_max_rel_diff is not None:
         rounding = report.outputs_rounding_rel_diff
         beside = "" if rounding is None else f"; rounding alone: {rounding:.2e}"

@@ -10,6 +10,7 @@ from typing import Any
 from collage.report.data import Alternative, EndToEnd, Report
 from collage.report.explain import Explainer
 from collage.report.figure import operator_summary
+from collage.report.standing import standing
 from collage.report.units import format_sec, format_time
 
 
@@ -145,7 +146,9 @@ def end_to_end_bars(report: Report, colors: dict[str, str]) -> list[Bar]:
                 high=(median + row.spread_sec) * scale,
                 color=mixed if row.chosen else colors.get(row.name.rpartition(":")[2], ""),
                 note="; ".join(
-                    part for part in (row.note, f"n = {row.n}" if row.n else "") if part
+                    part
+                    for part in (row.note, standing(row, rows), f"n = {row.n}" if row.n else "")
+                    if part
                 ),
                 chosen=row.chosen,
             )

@@ -12,6 +12,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from collage.backends.storage.tuning_record import (
     BLOB_KIND,
     KIND,
@@ -20,6 +22,7 @@ from collage.backends.storage.tuning_record import (
     read_blob_reference,
 )
 from collage.cost.base import Clocks, Cost, CostStatus
+from collage.cost.contest import Rounds
 
 SCHEMA_VERSION = 1
 """Raised whenever a field changes its meaning; records of other versions are never hits."""
@@ -121,6 +124,9 @@ class Record:
         UTC time, ISO 8601.
     clocks : Clocks or None
         Those of a CUDA device right after timing, where they can be read. For information.
+    rounds : Rounds or None
+        Of a whole model: its part in the contest with others, from which the choice among them
+        follows. Logs of earlier releases have none.
 
     Examples
     --------
@@ -141,6 +147,7 @@ class Record:
     run_sec: float = 0.0
     measured_at: str = field(default="", compare=False)
     clocks: Clocks | None = None
+    rounds: Rounds | None = None
 
     def to_json(self) -> str:
         """One line of JSON, without its end."""
@@ -168,6 +175,7 @@ class Record:
             "sm_clock_mhz": self.clocks.sm_mhz if self.clocks else None,
             "memory_clock_mhz": self.clocks.memory_mhz if self.clocks else None,
             "samples_sec": list(self.cost.samples_sec),
+            **({} if self.rounds is None else {"rounds": dataclasses.asdict(self.rounds)}),
         }
         return json.dumps(value, allow_nan=False)
 
@@ -221,6 +229,7 @@ class Record:
             reader.number("run_sec"),
             reader.text("measured_at"),
             _clocks(value),
+            _rounds(value),
         )
 
 
@@ -273,6 +282,21 @@ def _clocks(value: dict[str, Any]) -> Clocks | None:
     """Logs of earlier releases, and of CPUs, have none."""
     sm, memory = value.get("sm_clock_mhz"), value.get("memory_clock_mhz")
     return Clocks(sm, memory) if isinstance(sm, int) and isinstance(memory, int) else None
+
+
+def _rounds(value: dict[str, Any]) -> Rounds | None:
+    if value.get("rounds") is None:
+        return None
+    try:
+        rounds = msgspec.convert(value["rounds"], Rounds)
+    except msgspec.ValidationError as err:
+        raise ValueError(f"has no valid 'rounds' ({err})") from err
+    numbers = range(len(rounds.seconds))
+    if any(sec is not None and not 0 < sec < math.inf for sec in rounds.seconds):
+        raise ValueError("has rounds that took no time")
+    if not all(number in numbers for number in (*rounds.disturbed, *rounds.discarded)):
+        raise ValueError("has disturbed rounds that were none")
+    return rounds
 
 
 class _Reader:

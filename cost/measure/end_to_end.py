@@ -1,9 +1,11 @@
-"""Times whole models against each other, in alternation.
+"""Times whole models against each other, in rounds that all of them play.
 
 Each model lives in a process of its own: the thread pools of two in one process would disturb each
 other. All but the one that is being timed are stopped (SIGSTOP), since a pool goes on
-spinning for a while after its last call. Going round several times spreads slow drifts of the
-machine over all models alike.
+spinning for a while after its last call. A turn is short and everybody has one in each round, so
+whatever befalls the machine for seconds befalls all of them; the order of turns changes from round
+to round, so nobody always comes after the same. Who plays and when it is over is decided by a
+:class:`~collage.cost.contest.ContestRule`, from ratios within rounds alone.
 
 On a CUDA device a sample is the time from one event to another around enough calls to last
 ``MeasureConfig.min_repeat_sec``, one after the other on one stream, from an idle device on. Nothing
@@ -15,27 +17,46 @@ them before the first sample.
 
 from __future__ import annotations
 
+import hashlib
+import statistics
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from collage.backends.contract import BackendTarget
 from collage.backends.contract.errors import OutOfTimeError
 from collage.cost.base import Clocks, Cost
 from collage.cost.config import MeasureConfig
+from collage.cost.contest import (
+    ContestRule,
+    FixedRounds,
+    Load,
+    PairedRounds,
+    Played,
+    Rounds,
+    disturbed_rounds,
+    play,
+    to_discard,
+    without,
+)
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, DevicePolicy
+from collage.cost.device.load import LoadMeter
 from collage.cost.measure.replay import NO_TIME
 from collage.cost.measure.runner import RunResult
-from collage.cost.processes.messages import A, Check, Checked, Failure, Load, Request, Time, Timed
+from collage.cost.processes.messages import A, Check, Checked, Failure, Request, Time, Timed
+from collage.cost.processes.messages import Load as LoadModel
 from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.cost.reference import Sample
 
-HOPELESS_RATIO = 2.0
-"""A model this much slower than the best of the first round gets no further turns."""
+_SAMPLES = 4
+_FEWEST_SAMPLES = 2
+_TURN_SEC = 0.04
+"""Of one turn. Many short rounds tell more than few long ones, but each turn begins with a call
+that finds nothing in the caches."""
 
 _TIMEOUT_SEC = 300.0
 """For loading a whole model and for one turn: minutes for one without any schedule."""
@@ -77,7 +98,7 @@ class EndToEndQuestion:
     samples : sequence of Sample
         What to run them on, and what each must give. They are timed on the first.
     rounds : int
-        Turns of each model; one that is hopelessly slower than the best gets fewer.
+        Rounds at the most, those that were disturbed not counted.
     provisional : bool
         Whether this is asked to know whether the models run at all: the times are too few to
         count for whoever asks for a comparison, and the log keeps them apart.
@@ -91,28 +112,43 @@ class EndToEndQuestion:
     >>> from tvm.target import Target
     >>> tvm_only = WholeModel("5f1c", "all tvm", (BackendTarget.of("tvm", Target("llvm")),))
     >>> x = np.ones((8, 8), np.float32)
-    >>> EndToEndQuestion([tvm_only], [Sample.of([x], [x])]).rounds
-    5
+    >>> question = EndToEndQuestion([tvm_only], [Sample.of([x], [x])])
+    >>> question.rounds, question.contest
+    (25, 'a550918539b1')
     """
 
     models: Sequence[WholeModel]
     samples: Sequence[Sample]
-    rounds: int = 5
+    rounds: int = 25
     provisional: bool = False
     data: str = ""
+
+    @property
+    def contest(self) -> str:
+        """Names the models that are compared, in whatever order."""
+        keys = sorted({model.key for model in self.models})
+        return hashlib.sha256(" ".join(keys).encode()).hexdigest()[:12]
+
+    @property
+    def rule(self) -> ContestRule:
+        """Who plays, and for how long."""
+        return FixedRounds(self.rounds) if self.provisional else PairedRounds(most=self.rounds)
 
 
 @dataclass
 class _Contestant:
     model: WholeModel
     worker: WorkerProcess
-    samples: list[float] = field(default_factory=list)
     failure: Cost | None = None
     stopped: bool = False
     first_call_sec: float = 0.0
     largest_error: float = 0.0
     run_sec: float = 0.0
     clocks: Clocks | None = None
+
+    @property
+    def is_out(self) -> bool:
+        return self.failure is not None or self.stopped
 
 
 class EndToEndTimer:
@@ -189,14 +225,13 @@ class EndToEndTimer:
                     contestants.append(self._enter(model, deadline))
                 for contestant, library in zip(contestants, libraries, strict=True):
                     self._load(contestant, library, samples)
-                for turn in range(question.rounds):
-                    self._turn(contestants, turn, question.rounds)
+                played = self._play(contestants, question)
                 for contestant in contestants:
                     self._ask(contestant, Check(), Checked)
             finally:
                 for contestant in contestants:
                     contestant.worker.close()
-        return [_result(contestant) for contestant in contestants]
+        return _results(contestants, played, question.contest)
 
     def _enter(self, model: WholeModel, deadline: Deadline) -> _Contestant:
         worker = WorkerProcess(
@@ -208,29 +243,29 @@ class EndToEndTimer:
         return _Contestant(model, worker)
 
     def _load(self, contestant: _Contestant, library: Path, samples: tuple[Path, ...]) -> None:
-        answer = self._ask(contestant, Load(library, samples, self._config), Checked)
+        turns = replace(
+            self._config,
+            repeat=min(self._config.repeat, _SAMPLES),
+            min_repeat=min(self._config.min_repeat, _FEWEST_SAMPLES),
+            timing_budget_sec=min(self._config.timing_budget_sec, _TURN_SEC),
+        )
+        answer = self._ask(contestant, LoadModel(library, samples, turns), Checked)
         if answer is not None:
             contestant.first_call_sec = answer.first_call_sec
             contestant.largest_error = answer.largest_error
 
-    def _turn(self, contestants: list[_Contestant], turn: int, rounds: int) -> None:
-        medians = [min(c.samples) for c in contestants if c.samples and c.failure is None]
-        for contestant in contestants:
-            if contestant.failure is not None or contestant.stopped:
-                continue
-            if turn and min(contestant.samples) > HOPELESS_RATIO * min(medians):
-                continue
-            answer = self._ask(contestant, Time(), Timed)
-            if answer is not None:
-                contestant.samples += answer.samples_sec
-                contestant.clocks = answer.clocks or contestant.clocks
-            self._progress(
-                ProgressEvent("end to end", turn + 1, rounds, contestant.model.description)
-            )
+    def _play(self, contestants: Sequence[_Contestant], question: EndToEndQuestion) -> Played:
+        def ask(contestant: _Contestant) -> Timed | None:
+            return self._ask(contestant, Time(), Timed)
+
+        turns = _Turns(contestants, ask, question.rounds, self._progress)
+        # To know whether a model runs at all, one disturbed round is enough.
+        watchful = not question.provisional
+        return play(turns, len(contestants), question.rule, watchful=watchful)
 
     def _ask(self, contestant: _Contestant, request: Request, kind: type[A]) -> A | None:
         """Let one model run; the others stand still. A failure ends its part."""
-        if contestant.failure is not None or contestant.stopped:
+        if contestant.is_out:
             return None
         begin = time.perf_counter()
         try:
@@ -253,14 +288,65 @@ class EndToEndTimer:
         return answer
 
 
-def _result(contestant: _Contestant) -> RunResult:
-    cost = contestant.failure or NO_TIME
-    if contestant.failure is None and contestant.samples:
-        cost = Cost.of_samples(contestant.samples)
-    return RunResult(
-        cost,
-        contestant.largest_error,
-        contestant.first_call_sec,
-        contestant.run_sec,
-        contestant.clocks,
-    )
+class _Turns:
+    """The stage of a contest: processes, one of which runs at a time."""
+
+    def __init__(
+        self,
+        contestants: Sequence[_Contestant],
+        ask: Callable[[_Contestant], Timed | None],
+        rounds: int,
+        progress: ProgressCallback,
+    ) -> None:
+        self._contestants = contestants
+        self._ask = ask
+        self._rounds = rounds
+        self._progress = progress
+        self._meter = LoadMeter(contestant.worker.pid for contestant in contestants)
+
+    def turn(self, player: int, number: int) -> float | None:
+        contestant = self._contestants[player]
+        answer = self._ask(contestant)
+        message = contestant.model.description
+        done = min(number + 1, self._rounds)
+        self._progress(ProgressEvent("end to end", done, self._rounds, message))
+        if answer is None:
+            return None
+        contestant.clocks = answer.clocks or contestant.clocks
+        return statistics.median(answer.samples_sec)
+
+    def is_out(self, player: int) -> bool:
+        return self._contestants[player].is_out
+
+    def is_cut_short(self) -> bool:
+        return any(contestant.stopped for contestant in self._contestants)
+
+    def load(self) -> Load:
+        return self._meter.read()
+
+
+def _results(contestants: Sequence[_Contestant], played: Played, contest: str) -> list[RunResult]:
+    pairs = list(zip(contestants, played.table, strict=True))
+    right = [row for contestant, row in pairs if contestant.failure is None and any(row)]
+    disturbed = disturbed_rounds(right, played.loads)
+    discarded = to_discard(disturbed)
+    if not all(any(row) for row in without(right, discarded)):
+        discarded = ()  # The time was up before there was anything better.
+    others = tuple(load.others for load in played.loads)
+    results = []
+    for contestant, row in pairs:
+        cost, rounds = contestant.failure or NO_TIME, None
+        if contestant.failure is None and any(row):
+            rounds = Rounds(contest, row, disturbed, discarded, others)
+            cost = Cost.of_samples([sec for sec in rounds.counted if sec is not None])
+        results.append(
+            RunResult(
+                cost,
+                contestant.largest_error,
+                contestant.first_call_sec,
+                contestant.run_sec,
+                contestant.clocks,
+                rounds,
+            )
+        )
+    return results

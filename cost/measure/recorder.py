@@ -78,6 +78,7 @@ class Recorder:
             result.run_sec,
             datetime.now(UTC).isoformat(timespec="seconds"),
             result.clocks,
+            result.rounds,
         )
         return made if result.cost.status is CostStatus.UNKNOWN else self._lookup.keep(made)
 

@@ -112,14 +112,17 @@ class RecordLookup:
         record = self.database.lookup(key)
         return record.cost if record is not None else NO_TIME
 
-    def all_of(self, keys: Sequence[RecordKey]) -> list[Record | None]:
-        """Records of measurements that only count together, counted when none is missing."""
+    def peek(self, keys: Sequence[RecordKey]) -> list[Record | None]:
+        """What there is under each key; nothing of it was used yet."""
         self.database.refresh()
-        records = [self.database.lookup(key) for key in keys]
-        if None not in records:
-            for key in keys:
-                self._count_replayed(key)
-        return records
+        return [self.database.lookup(key) for key in keys]
+
+    def replayed(self, records: Sequence[Record]) -> list[Record]:
+        """These, counted as answers from the log, but for what it does not hold."""
+        for record in records:
+            if self.database.lookup(record.key) is not None:
+                self._count_replayed(record.key)
+        return list(records)
 
     def keep(self, record: Record) -> Record:
         """Append a record; it is on disk when this returns."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collage.cost.base import Clocks, Cost
+from collage.cost.contest import Rounds
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,8 @@ class RunResult:
         Wall time of it all, waiting for the device not included.
     clocks : Clocks or None
         Of a CUDA device, where they can be read.
+    rounds : Rounds or None
+        Of a whole model that was timed against others.
 
     Examples
     --------
@@ -71,6 +74,7 @@ class RunResult:
     first_call_sec: float = 0.0
     run_sec: float = 0.0
     clocks: Clocks | None = None
+    rounds: Rounds | None = None
 
 
 ExclusiveDevice = Callable[[], AbstractContextManager[None]]

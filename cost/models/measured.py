@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,12 @@ from collage.cost.reference import Sample
 from collage.cost.workload.workload import Workload
 
 __all__ = ["MeasureStats", "MeasuredCostModel"]
+
+_ALONE = "5 rounds"
+"""How whole models are asked for that cannot be compiled: they take no part in any contest. Earlier
+releases asked so for all of them."""
+
+_CUT_SHORT = "some rounds"
 
 
 @dataclass(frozen=True)
@@ -215,24 +221,43 @@ class MeasuredCostModel(CostModel):
         ReplayMissError
             With ``replay_only``, naming the first model that the log does not hold.
         """
-        models = question.models
-        records = self._lookup.all_of(self._end_to_end_keys(question))
-        found = [record for record in records if record is not None]
-        if len(found) == len(models):
-            return found
-        if self._replay_only and self.deadline.is_limited:
-            cut_keys = self._end_to_end_keys(question, cut_short=True)
-            cut_short = self._lookup.all_of(cut_keys)
-            return [
-                full or cut or Record(key, NO_TIME)
-                for full, cut, key in zip(records, cut_short, cut_keys, strict=True)
-            ]
-        if self._replay_only:
-            missing = next(m for m, r in zip(models, records, strict=True) if r is None)
-            raise ReplayMissError(
-                f"the log holds no end-to-end time of '{missing.description}'", value=missing.key
-            )
-        return None
+        models, look_up = question.models, self._lookup.peek
+        alone = look_up(self._end_to_end_keys(question, _ALONE))
+        failed = [one is not None and not one.cost.is_valid for one in alone]
+        running = [model for model, out in zip(models, failed, strict=True) if not out]
+        paired = look_up(self._end_to_end_keys(question))
+        if None in paired and running:
+            against = look_up(self._end_to_end_keys(replace(question, models=running)))
+            rest = iter(against)
+            paired = [one if out else next(rest) for one, out in zip(alone, failed, strict=True)]
+        found = [one for one in paired if one is not None]
+        if len(found) < len(models) and self._replay_only:
+            found = self._piecemeal(question, paired, alone)
+        return self._lookup.replayed(found) if len(found) == len(models) else None
+
+    def _piecemeal(
+        self,
+        question: EndToEndQuestion,
+        paired: Sequence[Record | None],
+        alone: Sequence[Record | None],
+    ) -> list[Record]:
+        """What the log of an earlier release holds, or one of a search that was cut short."""
+        keys = self._end_to_end_keys(question, _CUT_SHORT)
+        limited = self.deadline.is_limited
+        cut = self._lookup.peek(keys) if limited else [None] * len(keys)
+        # Of other contests, where fewer take part now than did then.
+        apart = {_contest_apart(record.key): record for record in self.database.records()}
+        other = [apart.get(_contest_apart(key)) for key in self._end_to_end_keys(question)]
+        found = []
+        rows = zip(question.models, keys, paired, alone, other, cut, strict=True)
+        for model, key, *records in rows:
+            record = next((one for one in records if one is not None), None)
+            if record is None and not limited:
+                raise ReplayMissError(
+                    f"the log holds no end-to-end time of '{model.description}'", value=model.key
+                )
+            found.append(record or Record(key, NO_TIME))
+        return found
 
     def compile_end_to_end(
         self,
@@ -269,7 +294,8 @@ class MeasuredCostModel(CostModel):
             Of each: why not.
         """
         if costs:
-            keys, results = self._end_to_end_keys(question), [RunResult(cost) for cost in costs]
+            keys = self._end_to_end_keys(question, _ALONE)
+            results = [RunResult(cost) for cost in costs]
             self._site_of(question.models).measurer.record_models(question, keys, results)
 
     def measure_end_to_end(
@@ -297,7 +323,8 @@ class MeasuredCostModel(CostModel):
         measurer = self._site_of(question.models).measurer
         results = measurer.measure_models(question, libraries, deadline)
         # What was cut short is no answer to whoever asks for all the rounds.
-        keys = self._end_to_end_keys(question, cut_short=question.provisional or deadline.is_up)
+        cut_short = question.provisional or deadline.is_up
+        keys = self._end_to_end_keys(question, _CUT_SHORT if cut_short else "")
         return measurer.record_models(question, keys, results)
 
     def run(
@@ -341,13 +368,12 @@ class MeasuredCostModel(CostModel):
         cost = Cost(CostStatus.WRONG_RESULT, reason=reason)
         site.measurer.record_workload(site.keys.partition(workload, target), workload, target, cost)
 
-    def _end_to_end_keys(
-        self, question: EndToEndQuestion, *, cut_short: bool = False
-    ) -> list[RecordKey]:
+    def _end_to_end_keys(self, question: EndToEndQuestion, how: str = "") -> list[RecordKey]:
         first = question.samples[0]
         shapes = f"{_shapes(first.inputs)} -> {_shapes(first.expected)}"
         data = f"; data {question.data}" if question.data else ""
-        tensors = f"{shapes}; {'some' if cut_short else question.rounds} rounds{data}"
+        paired = f"{question.rounds} paired rounds{data}, contest {question.contest}"
+        tensors = f"{shapes}; {f'{how}{data}' if how else paired}"
         keys = self._site_of(question.models).keys
         return [keys.make(END_TO_END, m.key, tensors, m.targets) for m in question.models]
 
@@ -395,6 +421,11 @@ class MeasuredCostModel(CostModel):
                 ),
             )
         return self._sites[policy.kind]
+
+
+def _contest_apart(key: RecordKey) -> RecordKey:
+    """The key of a whole model, whoever it was timed against."""
+    return replace(key, tensors=key.tensors.partition(", contest ")[0])
 
 
 def _shapes(arrays: Sequence[NDArray[Any]]) -> str:

@@ -38,7 +38,9 @@ def test_the_winner_is_the_fastest_that_was_measured(optimized: Optimized) -> No
     assert {"search", "single:tvm", "single:onednn", "single:openblas", "greedy"} <= set(rows)
     chosen = next(row for row in rows.values() if row.chosen)
     assert chosen.median_sec is not None
-    assert all(chosen.median_sec <= row.median_sec for row in rows.values() if row.median_sec)
+    assert chosen.outcome == "chosen" and chosen.rounds >= 5
+    # In the rounds that both played; medians over all rounds may tell otherwise.
+    assert all(row.ratio >= 0.98 for row in rows.values() if row.ratio is not None)
 
 
 def test_a_replay_measures_nothing_and_gives_the_same_module(optimized: Optimized) -> None:

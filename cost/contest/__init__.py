@@ -1,0 +1,40 @@
+"""How whole models that were timed in the same rounds are told apart; no device, no clock.
+
+``interval`` is the statistics of paired ratios, ``rounds`` what was measured and which rounds do
+not count, ``standing`` what follows for each model, ``rules`` who plays the next round and when it
+is over, ``play`` the course of it all. Whoever times and whoever reads a log decide by the same
+functions, so they decide alike.
+"""
+
+from collage.cost.contest.interval import Interval, median_interval
+from collage.cost.contest.play import Played, play
+from collage.cost.contest.rounds import (
+    Load,
+    Rounds,
+    Tolerance,
+    disturbed_rounds,
+    to_discard,
+    without,
+)
+from collage.cost.contest.rules import ContestRule, FixedRounds, PairedRounds
+from collage.cost.contest.standing import Outcome, Standing, leader, standings
+
+__all__ = [
+    "ContestRule",
+    "FixedRounds",
+    "Interval",
+    "Load",
+    "Outcome",
+    "PairedRounds",
+    "Played",
+    "Rounds",
+    "Standing",
+    "Tolerance",
+    "disturbed_rounds",
+    "leader",
+    "median_interval",
+    "play",
+    "standings",
+    "to_discard",
+    "without",
+]

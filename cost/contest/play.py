@@ -1,0 +1,108 @@
+"""The course of a contest: round after round, until its rule is content."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from collage.cost.contest.rounds import Load, disturbed_rounds, to_discard, without
+from collage.cost.contest.rules import ContestRule
+
+
+class Stage(Protocol):
+    """Where a contest takes place: real processes, or a simulation of them."""
+
+    def turn(self, player: int, number: int) -> float | None:
+        """Let one play its turn of a round; seconds per call, None when it failed."""
+        ...
+
+    def is_out(self, player: int) -> bool:
+        """Whether one failed, or was stopped, and plays no longer."""
+        ...
+
+    def is_cut_short(self) -> bool:
+        """Whether there is no time left."""
+        ...
+
+    def load(self) -> Load:
+        """What the machine did besides, since the last time that this was asked."""
+        ...
+
+
+@dataclass(frozen=True)
+class Played:
+    """What came of it.
+
+    Attributes
+    ----------
+    table : tuple of tuple of float or None
+        Seconds per call, a row for each player and a column for each round.
+    loads : tuple of Load
+        Of each round.
+    """
+
+    table: tuple[tuple[float | None, ...], ...]
+    loads: tuple[Load, ...]
+
+
+def play(
+    stage: Stage,
+    players: int,
+    rule: ContestRule,
+    *,
+    watchful: bool = True,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Played:
+    """Play rounds until the rule is content, or the time is up.
+
+    A round that was cut short is dropped, unless it is the only one: it would tell some apart from
+    others by whether they still played it.
+
+    Parameters
+    ----------
+    stage : Stage
+        Where turns are taken.
+    players : int
+        How many take part.
+    rule : ContestRule
+        Says who plays the next round.
+    watchful : bool
+        Whether rounds in which the machine was disturbed are measured again.
+    clock : callable
+        Seconds.
+    """
+    table: list[list[float | None]] = [[] for _ in range(players)]
+    loads: list[Load] = []
+    playing: list[int] = list(range(players))
+    begin = clock()
+    while True:
+        disturbed = disturbed_rounds(table, loads) if watchful else ()
+        active = [player for player in playing if not stage.is_out(player)]
+        counting = without(table, to_discard(disturbed))
+        playing = rule.playing(counting, active, clock() - begin)
+        if not playing:
+            break
+        times = dict.fromkeys(range(players), None) | {
+            player: stage.turn(player, len(loads)) for player in order_of_turns(playing, len(loads))
+        }
+        if loads and stage.is_cut_short():
+            break
+        loads.append(stage.load())
+        for player, row in enumerate(table):
+            row.append(times[player])
+    return Played(tuple(map(tuple, table)), tuple(loads))
+
+
+def order_of_turns(playing: Sequence[int], number: int) -> list[int]:
+    """Another one begins each time, and every second round goes backwards.
+
+    Examples
+    --------
+    >>> [order_of_turns([0, 1, 2], number) for number in range(4)]
+    [[0, 1, 2], [2, 1, 0], [1, 2, 0], [0, 2, 1]]
+    """
+    start = number // 2 % len(playing)
+    order = [*playing[start:], *playing[:start]]
+    return order[::-1] if number % 2 else order

@@ -1,0 +1,176 @@
+"""What a contest measured, round by round, and which rounds do not count."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Table = Sequence[Sequence[float | None]]
+"""Seconds per call, a row for each model and a column for each round; None where one did not
+play."""
+
+AGAIN = 8
+"""Disturbed rounds that are measured again. Where more are, the machine is disturbed throughout:
+then every round counts, for all that was measured in one round was disturbed alike."""
+
+_SLOW = 1.15
+"""A round is disturbed when everybody took so many times as long as they do otherwise."""
+
+_FEWEST = 3
+"""Before so many rounds nobody knows how long they take otherwise."""
+
+_OTHERS_SHARE = 0.1
+_IDLE_SHARE = 0.1
+"""A round is disturbed, too, when other processes had so much of the processors' time and left so
+little of it unused: then somebody waited."""
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Differences that are too small to matter.
+
+    Attributes
+    ----------
+    relative : float
+        A share of the faster time.
+    absolute_sec : float
+        Whatever share that is.
+
+    Examples
+    --------
+    >>> Tolerance().ratio(1e-3), Tolerance().ratio(1e-5)
+    (1.01, 1.1)
+    """
+
+    relative: float = 0.01
+    absolute_sec: float = 1e-6
+
+    def ratio(self, sec: float) -> float:
+        """The largest ratio to a time that is still a tie."""
+        return 1.0 + max(self.relative, self.absolute_sec / sec)
+
+
+@dataclass(frozen=True)
+class Load:
+    """What else the processors did in one round, as shares of their time.
+
+    Attributes
+    ----------
+    others : float
+        Other processes, and other virtual machines on the same processor (steal).
+    idle : float
+        Nobody.
+    slowed : bool
+        Whether the device held its clocks down because it was too hot or had too little power.
+
+    Examples
+    --------
+    >>> Load(others=0.45, idle=0.02).is_disturbing, Load(others=0.45, idle=0.5).is_disturbing
+    (True, False)
+    """
+
+    others: float
+    idle: float
+    slowed: bool = False
+
+    @property
+    def is_disturbing(self) -> bool:
+        """Whether somebody waited for a processor."""
+        return self.slowed or (self.others > _OTHERS_SHARE and self.idle < _IDLE_SHARE)
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """One model's part in a contest.
+
+    Attributes
+    ----------
+    contest : str
+        Which one: rounds of different contests do not compare.
+    seconds : tuple of float or None
+        Per call, in each round of the contest; None where it did not play.
+    disturbed : tuple of int
+        Rounds, numbered from 0, in which the machine was disturbed.
+    discarded : tuple of int
+        Those of them that do not count.
+    others : tuple of float
+        The share of the processors' time that other processes had in each round. For information.
+
+    Examples
+    --------
+    >>> rounds = Rounds("5f1c", (1e-3, 9e-3, 1e-3, None), disturbed=(1,), discarded=(1,))
+    >>> rounds.counted
+    (0.001, None, 0.001, None)
+    """
+
+    contest: str
+    seconds: tuple[float | None, ...]
+    disturbed: tuple[int, ...] = ()
+    discarded: tuple[int, ...] = ()
+    others: tuple[float, ...] = ()
+
+    @property
+    def counted(self) -> tuple[float | None, ...]:
+        """Seconds in the rounds that count; None in those that do not."""
+        return without([self.seconds], self.discarded)[0]
+
+
+def without(table: Table, discarded: Sequence[int]) -> list[tuple[float | None, ...]]:
+    """The table with nobody's times in some rounds.
+
+    Parameters
+    ----------
+    table : table of float or None
+        Of all rounds.
+    discarded : sequence of int
+        Those that do not count.
+    """
+    out = set(discarded)
+    return [tuple(None if i in out else sec for i, sec in enumerate(row)) for row in table]
+
+
+def to_discard(disturbed: Sequence[int]) -> tuple[int, ...]:
+    """Which of the disturbed rounds do not count: none where there are too many.
+
+    Examples
+    --------
+    >>> to_discard([1, 2]), to_discard(range(9))
+    ((1, 2), ())
+    """
+    return () if len(disturbed) > AGAIN else tuple(disturbed)
+
+
+def disturbed_rounds(table: Table, load: Sequence[Load]) -> tuple[int, ...]:
+    """The rounds in which the machine was disturbed.
+
+    Somebody waited for a processor while others had it, or everybody took longer than they do in
+    most rounds. What disturbs only one turn of one model is an outlier of one round, which a median
+    does not mind.
+
+    Parameters
+    ----------
+    table : table of float or None
+        Of all rounds so far.
+    load : sequence of Load
+        Of each round.
+
+    Examples
+    --------
+    >>> idle = [Load(0.0, 0.5)] * 4
+    >>> disturbed_rounds([[1.0, 1.1, 4.0, 1.0], [2.0, 2.0, 7.0, 2.1]], idle)
+    (2,)
+    >>> disturbed_rounds([[1.0, 1.1, 4.0, 1.0], [2.0, 2.0, 2.1, 2.1]], idle)
+    ()
+    """
+    found = {number for number, round_load in enumerate(load) if round_load.is_disturbing}
+    for number in range(len(load)):
+        slowness = [
+            sec / statistics.median(played)
+            for row in table
+            if (sec := row[number]) is not None
+            and len(played := [one for one in row if one is not None]) >= _FEWEST
+        ]
+        if slowness and min(slowness) > _SLOW:
+            found.add(number)
+    return tuple(sorted(found))

@@ -1,0 +1,194 @@
+"""What follows from the rounds of a contest for each of those that took part."""
+
+from __future__ import annotations
+
+import enum
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from collage.cost.contest.interval import Interval, median_interval
+from collage.cost.contest.rounds import Table, Tolerance
+
+CONFIDENCE = 0.99
+"""Of an interval. It is looked at after every round, each time with a chance to be wrong."""
+
+
+class Outcome(enum.Enum):
+    """How one did against another in the rounds that both played.
+
+    Examples
+    --------
+    >>> Outcome("tie") is Outcome.TIE
+    True
+    """
+
+    CHOSEN = "chosen"
+    SLOWER = "slower"
+    """The interval of the ratio lies above 1, and its median beyond the tolerance."""
+    TIE = "tie"
+    """The interval lies within the tolerance."""
+    UNDECIDED = "undecided"
+    """The rounds were too few, or too different."""
+    LEFT = "left"
+    """It was so much slower that it played only a part of the rounds."""
+    ALONE = "alone"
+    """There was no round that both played."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How one stands against the chosen one.
+
+    Attributes
+    ----------
+    outcome : Outcome
+        What came out.
+    ratio : Interval or None
+        Its time over the chosen one's, paired by rounds.
+
+    Examples
+    --------
+    >>> Standing(Outcome.SLOWER, Interval(1.07, 1.05, 1.10, n=12)).ratio.estimate
+    1.07
+    """
+
+    outcome: Outcome
+    ratio: Interval | None = None
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether it won."""
+        return self.outcome is Outcome.CHOSEN
+
+
+def paired_ratios(one: Sequence[float | None], other: Sequence[float | None]) -> list[float]:
+    """Ratios of the times in rounds that both played.
+
+    Examples
+    --------
+    >>> paired_ratios([2.0, None, 6.0], [1.0, 1.0, 2.0])
+    [2.0, 3.0]
+    """
+    pairs = zip(one, other, strict=True)
+    return [a / b for a, b in pairs if a is not None and b is not None]
+
+
+def compare(
+    one: Sequence[float | None],
+    other: Sequence[float | None],
+    tolerance: Tolerance,
+    confidence: float = CONFIDENCE,
+) -> Standing:
+    """How one stands against another.
+
+    A difference that is proven, but within the tolerance, is a tie; one that is proven, but of
+    whatever size, is not decided.
+
+    Parameters
+    ----------
+    one, other : sequence of float or None
+        Their times in the rounds that count. The other is the one that leads.
+    tolerance : Tolerance
+        Of a tie.
+    confidence : float
+        Of the interval.
+
+    Examples
+    --------
+    >>> compare([1.1] * 8, [1.0] * 8, Tolerance()).outcome
+    <Outcome.SLOWER: 'slower'>
+    >>> compare([1.005] * 8, [1.0] * 8, Tolerance()).outcome
+    <Outcome.TIE: 'tie'>
+    >>> compare([1.1] * 7, [1.0] * 7, Tolerance()).outcome
+    <Outcome.UNDECIDED: 'undecided'>
+    """
+    ratios = paired_ratios(one, other)
+    if not ratios:
+        return Standing(Outcome.ALONE)
+    ratio = median_interval(ratios, confidence)
+    most = tolerance.ratio(statistics.median(sec for sec in other if sec is not None))
+    if ratio.within(1 / most, most):
+        return Standing(Outcome.TIE, ratio)
+    proven = ratio.low > 1.0 and ratio.estimate > most
+    return Standing(Outcome.SLOWER if proven else Outcome.UNDECIDED, ratio)
+
+
+def leader(table: Table, among: Sequence[int]) -> int:
+    """Who is ahead: nobody took less time in more of the rounds that both played.
+
+    Parameters
+    ----------
+    table : table of float or None
+        Of the rounds that count.
+    among : sequence of int
+        Rows, at least one; the earlier of equals leads.
+
+    Examples
+    --------
+    The first row's one good round does not help it:
+
+    >>> leader([[0.1, 2.0, 2.0], [1.0, 1.0, 1.0]], [0, 1])
+    1
+    """
+    ahead = among[0]
+    for row in among[1:]:
+        ratios = paired_ratios(table[row], table[ahead])
+        if ratios and statistics.median(ratios) < 1.0:
+            ahead = row
+    return ahead
+
+
+def standings(
+    table: Table, order: Sequence[int], tolerance: Tolerance | None = None
+) -> list[Standing]:
+    """How each stands, one of them as the chosen one.
+
+    Chosen is the first, in a given order, of the leader and of those that are no slower: tied with
+    it, or not told apart from it and less than the tolerance behind. So who among equals is chosen
+    does not depend on which of them happened to be ahead this time.
+
+    Parameters
+    ----------
+    table : table of float or None
+        Of the rounds that count; each row has a time in one of them.
+    order : sequence of int
+        All rows, those to be preferred first.
+    tolerance : Tolerance, optional
+        Of a tie.
+
+    Examples
+    --------
+    >>> table = [[1.000] * 8, [1.004] * 8, [1.3] * 8]
+    >>> [standing.outcome.value for standing in standings(table, [2, 1, 0])]
+    ['tie', 'chosen', 'slower']
+    """
+    tolerance = tolerance or Tolerance()
+    latest = max(_last(row) for row in table)
+    staying = [row for row in order if _last(table[row]) == latest]
+    ahead = leader(table, staying)
+    chosen = next(row for row in staying if _is_equal(table, row, ahead, tolerance))
+    found = []
+    for row, times in enumerate(table):
+        standing = compare(times, table[chosen], tolerance)
+        if row == chosen:
+            standing = Standing(Outcome.CHOSEN)
+        elif row not in staying and standing.outcome is Outcome.UNDECIDED:
+            standing = Standing(Outcome.LEFT, standing.ratio)
+        found.append(standing)
+    return found
+
+
+def _is_equal(table: Table, row: int, ahead: int, tolerance: Tolerance) -> bool:
+    if row == ahead:
+        return True
+    standing = compare(table[row], table[ahead], tolerance)
+    if standing.outcome is Outcome.UNDECIDED and standing.ratio is not None:
+        sec = statistics.median(sec for sec in table[ahead] if sec is not None)
+        return standing.ratio.estimate <= tolerance.ratio(sec)
+    return standing.outcome is Outcome.TIE
+
+
+def _last(row: Sequence[float | None]) -> int:
+    """The last round that it played; -1 when it played none."""
+    return max((number for number, sec in enumerate(row) if sec is not None), default=-1)
