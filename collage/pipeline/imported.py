@@ -15,6 +15,7 @@ from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.importers import load_model
 from collage.normalize import normalize
 from collage.passes import combine_parallel_matmul, expand_attention, to_channels_last
+from collage.pipeline.computable import require_computable
 from collage.pipeline.drawing import draw_inputs
 from collage.pipeline.working_range import Range, working_ranges
 from collage.search.dataflow import DataflowGraph
@@ -88,7 +89,7 @@ def import_model(
     Raises
     ------
     ModelError
-        When it cannot be imported.
+        When it cannot be imported, or holds operators that nothing can compile.
     ShapeError
         When an input's shape is missing or wrong.
 
@@ -108,6 +109,7 @@ def import_model(
     progress(ProgressEvent("import", 1, 2, "normalizing"))
     mod = _normalized(device, loaded.mod)
     graph = DataflowGraph.from_function(mod["main"], mod)
+    require_computable(graph, loaded.name)
     progress(ProgressEvent("import", 2, 2, f"{len(graph)} operators"))
     ranges = working_ranges(loaded.mod)
     return Imported(loaded.name, mod, graph, loaded.inputs, loaded.outputs, ranges)
