@@ -174,12 +174,18 @@ def _norm(
 
     def normalized(x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
         mean, variance = groups.moments(x)
-        scale = te.compute(groups.outer, lambda *o: te.rsqrt(variance(*o) + epsilon), name="rsqrt")
+
+        def statistic(*o: Any) -> Any:
+            *own, which = o
+            return tirx.Select(which == 0, mean(*own), te.rsqrt(variance(*own) + epsilon))
+
+        # Both in one tensor: a thread keeps them, where sums stay in memory that threads share.
+        both = te.compute([*groups.outer, 2], statistic, name="statistics")
 
         def element(*index: Any) -> Any:
             own, place = groups.group(index), [index[axis] for axis in scaled]
-            centred = x(*index).astype(WIDE) - mean(*own)
-            gain = scale(*own) * gamma(*place).astype(WIDE)
+            centred = x(*index).astype(WIDE) - both(*own, 0)
+            gain = both(*own, 1) * gamma(*place).astype(WIDE)
             return centred * gain + beta(*place).astype(WIDE)
 
         result = te.compute(groups.shape, element, name="norm")

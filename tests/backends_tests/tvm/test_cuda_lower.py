@@ -246,6 +246,21 @@ def test_transposed_convolutions_run_on_tensor_cores(
     assert len(chosen) == names and "tensor_core" in chosen
 
 
+@pytest.mark.parametrize(
+    ("begin", "width", "wide"), [(1, 41, False), (8, 40, True), (0, 41, False)]
+)
+def test_loads_are_wide_where_they_are_aligned(
+    begin: int, width: int, wide: bool, context: BuildContext
+) -> None:
+    mod = graph(
+        lambda emit, x: op.nn.relu(emit(op.strided_slice(x, [1], [begin], [begin + 32]))),
+        (8192, width),
+        dtype="float16",
+    )
+    (func,) = kernels(lower(mod, context)).values()
+    assert ("T.vectorized" in func.script()) is wide
+
+
 def test_means_of_many_halves_can_be_written() -> None:
     """TVM's own divides by a literal of the operand's type, which ends at 65504."""
     mod = graph(lambda emit, x: op.mean(x, [1]), (4, 70000), dtype="float16")

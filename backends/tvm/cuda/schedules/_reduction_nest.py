@@ -194,11 +194,12 @@ class Kernel:
                     sch.set_scope(block, index, "local")
         threads, finish = self._open(stage, places, chunks, copied=bool(copies))
         depth = self._depth(stage, threads)
+        if writer is not None:
+            self._near({writer}, threads)
         for one in reversed(self.sums):
             for name in (one.name, one.shared):
                 sch.compute_at(sch.get_sblock(name), threads, preserve_unit_loops=True)
-        for name in reversed(self.points):
-            self._near(name, writer, threads)
+        self._near({one.shared for one in self.sums}, threads)
         for one in self.sums:
             share, *others = list(sch.get_loops(sch.get_sblock(one.name)))[depth:]
             sch.reorder(*others, share)
@@ -221,20 +222,23 @@ class Kernel:
             sch.merge(*(sch.get_loops(copy)[-1] for copy in copies))
         return copies
 
-    def _near(self, name: str, writer: str | None, threads: Any) -> None:
-        """Let every thread pick what it needs of a stage, if this kernel is where it is read."""
+    def _near(self, readers: set[str], threads: Any) -> None:
+        """Let every thread compute what these stages read of those of one element per result."""
         sch = self.sch
-        block = sch.get_sblock(name)
-        own = {writer, *(one.shared for one in self.sums)}
-        if {sch.get(reader).name_hint for reader in sch.get_consumers(block)} <= own:
-            sch.set_scope(block, 0, "local")
-            sch.compute_at(block, threads, preserve_unit_loops=True)
+        own = set(readers)
+        for name in reversed(self.points):
+            block = sch.get_sblock(name)
+            if {sch.get(reader).name_hint for reader in sch.get_consumers(block)} <= own:
+                own.add(name)
+                sch.set_scope(block, 0, "local")
+                sch.compute_at(block, threads, preserve_unit_loops=True)
 
     def _places(self, stage: Any) -> list[Any] | Refusal:
         """For each axis of the results, the writing stage's loop over it."""
         sch = self.sch
         stmt, axes = sch.get(stage), axes_of(sch, stage) or []
-        buffers = [w.source for one in self.sums for w in sch.get(sch.get_sblock(one.name)).writes]
+        known = [*(one.name for one in self.sums), *self.points]
+        buffers = [w.source for name in known for w in sch.get(sch.get_sblock(name)).writes]
         region = next(
             (r for r in stmt.reads if any(r.source.same_as(buffer) for buffer in buffers)), None
         )
@@ -243,7 +247,8 @@ class Kernel:
             return Refusal("what follows the reductions does not read them")
         found: list[Any] = []
         taken: set[int] = set()
-        for extent, place in zip(self.results.extents, region.region, strict=True):
+        # What follows from a result may have an axis more.
+        for extent, place in zip(self.results.extents, region.region, strict=False):
             if extent == 1:
                 found.append(None)
                 continue

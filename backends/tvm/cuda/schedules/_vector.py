@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import tvm_ffi
-from tvm import s_tir, tirx
+from tvm import s_tir, sym, tirx
 
 from collage.backends.tvm.common.blocks import (
     Axis,
@@ -42,18 +42,42 @@ def lanes_of(stmts: list[Any], extent: int) -> int:
         So many that the widest element type that is stored or loaded in a row fills 16 bytes; 1
         where nothing lies in a row.
     """
-    widths = []
+    rows = []
     for stmt in stmts:
         axis = _last_spatial(stmt)
         for region in [*stmt.reads, *stmt.writes]:
             if axis is not None and in_a_row(region, axis):
-                widths.append(dtype_bytes(region.source))
-    if not widths:
+                rows.append((region, axis))
+    if not rows:
         return 1
-    lanes = VECTOR_BYTES // max(widths)
-    while extent % lanes:
+    lanes = VECTOR_BYTES // max(dtype_bytes(region.source) for region, _ in rows)
+    while lanes > 1 and (
+        extent % lanes or not all(is_aligned(region, axis, lanes) for region, axis in rows)
+    ):
         lanes //= 2
     return max(lanes, 1)
+
+
+def is_aligned(region: Any, axis: Any, lanes: int) -> bool:
+    """Whether an access along an axis begins at whole vectors, wherever the other axes stand.
+
+    Parameters
+    ----------
+    region, axis
+        As :func:`in_a_row` takes them, and says yes to.
+    lanes : int
+        Elements of a vector.
+    """
+    sizes = [int(extent) for extent in region.source.shape]
+    places = [r.min for r in region.region]
+    while sizes and sizes[-1] == 1:
+        sizes, places = sizes[:-1], places[:-1]
+    if not sizes or (len(sizes) > 1 and sizes[-1] % lanes):
+        return not sizes or lanes == 1
+    swap = [(tirx.Var, lambda var: tirx.const(0, str(var.ty)) if var.same_as(axis) else var)]
+    begin = tvm_ffi.structural_map(places[-1], swap, order="post")
+    known = sym.Analyzer().modular_set(begin)
+    return int(known.coeff) % lanes == 0 and int(known.base) % lanes == 0
 
 
 def in_a_row(region: Any, axis: Any) -> bool:

@@ -98,27 +98,34 @@ def _is_in(sch: s_tir.Schedule, block: Any, blocks: Sequence[Any]) -> bool:
 
 
 def _points(sch: s_tir.Schedule) -> list[Any]:
-    """Stages that pick one element per result out of a tensor which others read as a whole.
+    """Stages of one or two elements per result that stay, for every thread to compute once.
 
-    They stay, because a stage's accesses to one tensor are seen as one region.
+    Some pick an element out of a tensor which others read as a whole: a stage's accesses to one
+    tensor are seen as one region. Others are what follows from the results, two values of each.
+    (One value would take the result's own place in the end, which threads share.)
     """
     sums = _reductions(sch)
     if not sums:
         return []
     results = size_of([a for a in axes_of(sch, sums[0]) or [] if not a.reduce])
-    stages = {block: size_of(axes_of(sch, block) or []) for block in root_blocks(sch)}
+    stages = [(block, size_of(axes_of(sch, block) or [])) for block in root_blocks(sch)]
+    outputs = list(sch.get_output_blocks("root"))
     whole = [
         region.source
-        for block, size in stages.items()
+        for block, size in stages
         for region in sch.get(block).reads
-        if size > results
+        if size > 2 * results
     ]
 
-    def picks(block: Any) -> bool:
-        reads = sch.get(block).reads
-        return any(r.source.same_as(buffer) for r in reads for buffer in whole)
+    def stays(block: Any, size: int) -> bool:
+        if not is_map(sch.get(block)) or _is_in(sch, block, outputs):
+            return False
+        if size == 2 * results:
+            return int(sch.get(block).writes[0].source.shape[-1]) == 2
+        reads = [region.source for region in sch.get(block).reads]
+        return size == results and any(s.same_as(buffer) for s in reads for buffer in whole)
 
-    return [b for b, n in stages.items() if n == results and is_map(sch.get(b)) and picks(b)]
+    return [block for block, size in stages if stays(block, size)]
 
 
 def _is_unfit(

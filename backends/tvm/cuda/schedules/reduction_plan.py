@@ -16,6 +16,7 @@ from typing import Any
 
 from collage.backends.tvm.common.blocks import Axis, buffer_stride
 from collage.backends.tvm.cuda.schedules._base import VECTOR_BYTES, WARP, Gpu, dtype_bytes
+from collage.backends.tvm.cuda.schedules._vector import in_a_row, is_aligned
 
 _THREADS_PER_SM = 1024
 """Threads that keep enough loads under way to use the memory's bandwidth."""
@@ -31,8 +32,11 @@ _PER_THREAD = 4
 _LONG = 64
 """Loads of a thread above which one result is worth more than a warp."""
 
+_SEGMENT = 128
+"""Bytes that a group of neighbouring threads reads in a row."""
+
 _LEAST_SEGMENT = 64
-"""Bytes that a group of neighbouring threads reads in a row at least."""
+"""The least of it, where there are few results."""
 
 MOST_TOGETHER = 8
 """Results per thread that share what was loaded, as the rows of a skinny product do."""
@@ -56,6 +60,8 @@ class Access:
         Their distance.
     bytes : int
         Of the widest element that is read along it.
+    most_lanes : int
+        Elements that may be read at once.
     """
 
     spatial: tuple[Axis, ...]
@@ -64,6 +70,7 @@ class Access:
     fastest: Axis
     stride: int
     bytes: int
+    most_lanes: int
 
     @property
     def by_rows(self) -> bool:
@@ -148,7 +155,13 @@ def access_of(stmt: Any, axes: Sequence[Axis]) -> Access | None:
     by_step = dict(zip([a.var for a in axes], strides, strict=True))
     reduced = [axis for axis in axes if axis.reduce]
     spatial = [axis for axis in axes if not axis.reduce]
-    widest = max(dtype_bytes(r.source) for r in stmt.reads if _step(r, fastest) == 1 or r is region)
+    rows = [r for r in stmt.reads if in_a_row(r, fastest.var)]
+    widest = max(dtype_bytes(r.source) for r in [*rows, region])
+    lanes = VECTOR_BYTES // widest if any(r.same_as(region) for r in rows) else 1
+    while lanes > 1 and (
+        fastest.extent % lanes or not all(is_aligned(r, fastest.var, lanes) for r in rows)
+    ):
+        lanes //= 2
     return Access(
         tuple(spatial),
         tuple(sorted(reduced, key=lambda axis: -abs(by_step[axis.var] or 0))),
@@ -156,11 +169,8 @@ def access_of(stmt: Any, axes: Sequence[Axis]) -> Access | None:
         fastest,
         stride,
         widest,
+        lanes,
     )
-
-
-def _step(region: Any, axis: Axis) -> int | None:
-    return buffer_stride(region, axis.var)
 
 
 def _all_different(steps: list[tuple[int, Axis]]) -> bool:
@@ -192,7 +202,7 @@ def plan_of(access: Access, gpu: Gpu, *, may_split: bool) -> Plan:
     >>> gpu = Gpu.of_target(tvm.target.Target({"kind": "cuda", "arch": "sm_90a"}))
     >>> rows = Axis(tirx.Var("i", "int32"), 4096, False)
     >>> terms = Axis(tirx.Var("k", "int32"), 1024, True)
-    >>> plan_of(Access((rows,), (terms,), (False,), terms, 1, 2), gpu, may_split=True)
+    >>> plan_of(Access((rows,), (terms,), (False,), terms, 1, 2, 8), gpu, may_split=True)
     Plan(by_rows=True, lanes=8, p=8, q=32, parts=1)
     """
     if access.by_rows:
@@ -201,23 +211,26 @@ def plan_of(access: Access, gpu: Gpu, *, may_split: bool) -> Plan:
 
 
 def _by_rows(access: Access, gpu: Gpu, *, may_split: bool) -> Plan:
-    lanes = _lanes(access) if access.stride == 1 else 1
-    while lanes > 1 and access.terms // lanes < WARP:
+    lanes = access.most_lanes
+    while lanes > 1 and access.terms // lanes < 4:
         lanes //= 2
     loads = math.ceil(access.terms / lanes)
-    most = min(_MOST_THREADS, gpu.max_threads)
     wanted = gpu.num_sms * _THREADS_PER_SM
     q = WARP
-    while q > 4 and q >= 2 * loads:
+    while q > 4 and q > loads:
         q //= 2
-    while q < most and (
-        (access.results * q < wanted and loads > _PER_THREAD * q)
-        or (q < _ROW_THREADS and loads > _LONG * q)
+    while q < _ROW_THREADS and (
+        (access.results * q * 2 < wanted and loads > _PER_THREAD * q) or loads > _LONG * q
     ):
         q *= 2
     parts = 1
-    if may_split and access.results * q * 2 < wanted and loads >= 4 * _PER_THREAD * q:
-        parts = divisor(loads, min(wanted // (access.results * q), loads // (2 * q)))
+    if may_split and access.results * q * 2 < wanted and loads >= _PER_THREAD * _MOST_THREADS:
+        most = loads // (_PER_THREAD * q)
+        parts = divisor(loads, max(1, min(math.ceil(wanted / (access.results * q)), most)))
+    if parts == 1:
+        most = min(_MOST_THREADS, gpu.max_threads)
+        while q < most and access.results * q * 2 < wanted and loads > _PER_THREAD * q:
+            q *= 2
     # A block's results are neighbours along one axis: places in several of them are too involved.
     side = [
         a.extent
@@ -232,18 +245,25 @@ def _by_rows(access: Access, gpu: Gpu, *, may_split: bool) -> Plan:
 
 def _by_columns(access: Access, gpu: Gpu, *, may_split: bool) -> Plan:
     extent = access.fastest.extent
-    lanes = _lanes(access) if access.stride == 1 else 1
-    lanes = max(1, min(lanes, 4 * MOST_TOGETHER // access.together))
+    lanes = max(1, min(access.most_lanes, 4 * MOST_TOGETHER // access.together))
     wanted = gpu.num_sms * _THREADS_PER_SM
-    # A thread that adds up many results at once leaves too few of them.
-    while lanes > 1 and (extent // lanes < 8 or access.results // lanes * 32 < wanted // 4):
-        lanes //= 2
+    if not may_split:
+        # A thread that adds up many results at once leaves too few of them.
+        while lanes > 1 and (extent // lanes < 8 or access.results // lanes * 32 < wanted // 4):
+            lanes //= 2
     threads = min(512, gpu.max_threads)
-    p = divisor(extent // lanes, WARP) if extent // lanes > 2 * WARP else extent // lanes
+    segment = max(1, _SEGMENT // (lanes * access.bytes))
+    columns = extent // lanes
+    p = divisor(columns, max(segment, WARP // lanes)) if columns > 2 * WARP else columns
     narrow = max(1, _LEAST_SEGMENT // (lanes * access.bytes))
-    while p >= 2 * narrow and p % 2 == 0 and access.results // (lanes * p) < gpu.num_sms:
+    while (
+        not may_split
+        and p >= 2 * narrow
+        and p % 2 == 0
+        and (access.results // (lanes * p) < gpu.num_sms)
+    ):
         p //= 2
-    q = 1
+    q = 2
     while q * p * 2 <= threads and (
         access.terms > _PER_THREAD * q and access.results // lanes * q < wanted
     ):
@@ -252,16 +272,10 @@ def _by_columns(access: Access, gpu: Gpu, *, may_split: bool) -> Plan:
         q *= 2
     parts = 1
     filled = access.results // lanes * q
-    if may_split and filled * 2 < wanted and access.terms >= 4 * _PER_THREAD * q:
-        parts = divisor(access.terms, min(wanted // filled, access.terms // (2 * q)))
+    if may_split and filled * 2 < wanted and access.terms >= 2 * _PER_THREAD * q:
+        most = access.terms // (_PER_THREAD * q)
+        parts = divisor(access.terms, max(1, min(math.ceil(wanted / filled), most)))
     return Plan(False, lanes, p, q, parts)
-
-
-def _lanes(access: Access) -> int:
-    lanes = VECTOR_BYTES // access.bytes
-    while access.fastest.extent % lanes:
-        lanes //= 2
-    return max(lanes, 1)
 
 
 def divisor(number: int, most: int) -> int:
