@@ -22,6 +22,7 @@ from collage.backends.tvm.common.legalization import (
 )
 from collage.backends.tvm.common.wide import WIDE
 from collage.backends.tvm.cuda import norms
+from collage.backends.tvm.cuda.phases import legalize_groups
 from collage.backends.tvm.cuda.transposed import legalize_transposed_convolution
 
 
@@ -54,6 +55,9 @@ def legalize_convolution(builder: relax.BlockBuilder, call: relax.Call) -> relax
     rank, layout = len(attrs.strides), str(attrs.data_layout)
     if str(attrs.out_layout) not in ("", layout) or len(layout) != rank + 2:
         return default_legalization(builder, call)
+    grouped = legalize_groups(builder, call)
+    if grouped is not None:
+        return grouped
     space = SPATIAL[rank]
     dtype = str(call.ty.dtype)
     data, weights = call.args

@@ -19,7 +19,7 @@ from tvm.ir import GenericConst
 
 from collage.backends.relax.pooling import SPATIAL
 from collage.backends.relax.static_shape import static_shape
-from collage.backends.tvm.common.legalization import OUT_FUSABLE
+from collage.backends.tvm.common.legalization import OUT_FUSABLE, default_legalization
 
 _WIDE = "float32"
 
@@ -183,3 +183,58 @@ def _padded(x: te.Tensor, widths: Sequence[tuple[int, int]]) -> te.Tensor:
         return tirx.if_then_else(tirx.all(*guards), x(n, *moved, c), tirx.const(0, x.dtype))
 
     return te.compute(shape, element, name="pad_temp")
+
+
+def legalize_groups(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
+    """A grouped convolution, channels last, as a product for each group; None where it is none.
+
+    Parameters
+    ----------
+    builder : relax.BlockBuilder
+        Makes the tensor program.
+    call : relax.Call
+        Of ``conv1d``, ``conv2d`` or ``conv3d``.
+    """
+    given = call.attrs
+    rank, groups = len(given.strides), int(given.groups)
+    space, layout, places = SPATIAL[rank], str(given.data_layout), str(given.kernel_layout)
+    weights = call.args[1]
+    if layout != f"N{space}C" or not isinstance(weights, GenericConst):
+        return None
+    batch, *outer, outputs = static_shape(call)
+    channels, width = static_shape(call.args[0])[-1] // groups, outputs // groups
+    # Eight elements of an operand are read at once: they must belong to one place.
+    if groups == 1 or channels % _LEAST or width < _LEAST:
+        return None
+    array = weights.value.numpy().transpose([places.index(a) for a in f"O{space}I"])
+    kernel = array.shape[1:-1]
+    by_group = array.reshape(groups, width, *kernel, channels)
+    dtype = str(call.ty.dtype)
+    strides, dilation = [[int(v) for v in axis] for axis in (given.strides, given.dilation)]
+    before, behind = [[int(v) for v in given.padding][n * rank : (n + 1) * rank] for n in (0, 1)]
+
+    def convolution(x: te.Tensor, w: te.Tensor) -> te.Tensor:
+        padded = _padded(x, list(zip(before, behind, strict=True)))
+        channel = te.reduce_axis((0, channels), name="c")
+        taps = [te.reduce_axis((0, extent), name=f"r{n}") for n, extent in enumerate(kernel)]
+
+        def term(n: Any, *index: Any) -> Any:
+            *at, g, o = index
+            met = [v * s + r * d for v, s, r, d in zip(at, strides, taps, dilation, strict=True)]
+            value = padded(n, *met, g * channels + channel).astype(_WIDE)
+            return te.sum(value * w(g, o, *taps, channel).astype(_WIDE), axis=[*taps, channel])
+
+        sums = te.compute([batch, *outer, groups, width], term, name="conv")
+        return te.compute(sums.shape, lambda *i: sums(*i).astype(dtype), name="narrow")
+
+    product = builder.emit(
+        builder.call_te(
+            convolution,
+            call.args[0],
+            relax.const(np.ascontiguousarray(by_group), str(weights.ty.dtype)),
+            primfunc_name_hint=f"conv{rank}d",
+            primfunc_attrs=OUT_FUSABLE,
+        )
+    )
+    flat = relax.op.reshape(product, relax.ShapeExpr([batch, *outer, outputs]))
+    return default_legalization(builder, builder.normalize(flat))

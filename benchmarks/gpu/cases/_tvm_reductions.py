@@ -62,6 +62,17 @@ def graphs(dtype: str) -> dict[str, tuple[Sequence[Input], Body]]:
             lambda g, x: g.emit(op.matmul(*x)),
         ),
         "dot": ([tensor(6400), tensor(6400)], lambda g, x: g.emit(op.matmul(*x))),
+        # Rows of twelve loads share a warp.
+        "layer_norm_short": (
+            [tensor(40, 96)],
+            lambda g, x: g.emit(
+                op.nn.layer_norm(x[0], g.weights(96, mean=1.0), g.weights(96), axes=[-1])
+            ),
+        ),
+        "excitation_first": (
+            [tensor(1, 192, 1, 1)],
+            lambda g, x: g.emit(op.sigmoid(g.emit(op.nn.conv2d(x[0], g.weights(24, 192, 1, 1))))),
+        ),
         "excitation": ([tensor(3, 1, 1, 96)], _excitation),
     }
 

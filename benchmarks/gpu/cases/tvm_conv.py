@@ -27,6 +27,14 @@ PROBLEMS: dict[str, tuple[Sequence[int], Sequence[int], dict[str, Any]]] = {
     "conv2d_transpose_deep": ((1, 128, 3, 2), (8, 3, 3), {**DOUBLE, "output_padding": 1}),
     "conv2d_transpose_grouped": ((1, 32, 4, 5), (16, 4, 4), {**DOUBLE, "groups": 4}),
     "conv2d_transpose_first": ((1, 32, 4, 5), (8, 4, 4), {**DOUBLE, "channels_last": False}),
+    "conv1d_grouped": ((1, 48, 50), (48, 16), {"padding": 8, "groups": 3}),
+    "conv2d_grouped_strided": (
+        (1, 64, 9, 9),
+        (64, 3, 3),
+        {"padding": 1, "groups": 8, "strides": 2},
+    ),
+    # All phases read the same places.
+    "conv2d_transpose_shuffle": ((1, 16, 6, 5), (24, 2, 2), {"transposed": True, "strides": 2}),
     "conv3d_transpose": ((1, 16, 3, 4, 5), (8, 2, 2, 2), {"transposed": True, "strides": 2}),
 }
 """Data, filters and attributes."""

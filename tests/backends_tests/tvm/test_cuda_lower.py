@@ -190,12 +190,12 @@ def test_tiles_fill_the_chip() -> None:
         (
             lambda emit, x: op.nn.group_norm(x, weights(384), weights(384), 32, 1, [2, 3]),
             (1, 384, 64, 64),
-            1,
+            2,
         ),
         (
             lambda emit, x: op.nn.group_norm(x, weights(64), weights(64), 32, 1, [2, 3]),
-            (1, 64, 512, 512),
-            2,
+            (8, 64, 32, 32),
+            1,
         ),
         (
             lambda emit, x: op.nn.conv2d(x, weights(48, 1152, 1, 1)),
@@ -244,6 +244,19 @@ def test_transposed_convolutions_run_on_tensor_cores(
     found = kernels(lower(mod, context))
     chosen = [str(func.attrs[SCHEDULE_ATTR]) for func in found.values()]
     assert len(chosen) == names and "tensor_core" in chosen
+
+
+def test_groups_of_channels_run_on_tensor_cores(context: BuildContext) -> None:
+    mod = graph(
+        lambda emit, x: op.nn.conv1d(
+            x, weights(64, 16, 16), groups=4, data_layout="NWC", kernel_layout="OWI"
+        ),
+        (1, 50, 64),
+        dtype="float16",
+    )
+    # The other one is a reshape, which costs no kernel in the end.
+    chosen = [str(func.attrs[SCHEDULE_ATTR]) for func in kernels(lower(mod, context)).values()]
+    assert sorted(chosen) == ["elementwise", "tensor_core"]
 
 
 @pytest.mark.parametrize(

@@ -78,12 +78,17 @@ class Sum:
         That share its terms.
     shared : str
         The stage that sums a thread's own terms; empty until there is one.
+    terms, lane : int
+        Which of that stage's axes runs over its terms, and which over the elements of a load; -1
+        where there is none.
     """
 
     name: str
     wide: bool
     threads: int
     shared: str = ""
+    terms: int = -1
+    lane: int = -1
 
 
 def share_terms(sch: s_tir.Schedule, one: Sum) -> tuple[s_tir.Schedule, Sum]:
@@ -100,8 +105,16 @@ def share_terms(sch: s_tir.Schedule, one: Sum) -> tuple[s_tir.Schedule, Sum]:
     terms = loops[-2] if one.wide else loops[-1]
     _, thread = sch.split(terms, [None, one.threads])
     block = sch.rfactor(thread, 0)
+    inner = [sch.get(loop).loop_var for loop in sch.get_loops(block)]
+    places = list(sch.get(sch.get_loops(block)[-1]).body.iter_values)
+
+    def axis(loop: Any) -> int:
+        return next((n for n, place in enumerate(places) if loop.same_as(place)), -1)
+
     own = f"{one.name}_own"
-    return renamed(sch, block, own), replace(one, shared=own)
+    lane = axis(inner[-1]) if one.wide else -1
+    one = replace(one, shared=own, terms=axis(inner[-3 if one.wide else -2]), lane=lane)
+    return renamed(sch, block, own), one
 
 
 def renamed(sch: s_tir.Schedule, block: Any, name: str) -> s_tir.Schedule:
@@ -357,26 +370,29 @@ class Kernel:
         """The loops of the stage that sums a thread's own terms, in registers."""
         sch, plan = self.sch, self.plan
         block = sch.get_sblock(one.shared)
-        share, *loops = list(sch.get_loops(block))[depth:]
-        lane = [loops.pop()] if one.wide else []
-        terms = loops.pop()
+        every = list(sch.get_loops(block))[depth:]
+        share = every[0]  # There is one loop for each axis, in their order.
+        # A loop of a single turn may be gone.
+        terms = every[one.terms] if one.terms >= 0 else sch.add_unit_loop(every[1])
+        lane = [every[one.lane]] if one.wide else []
+        loops = [loop for n, loop in enumerate(every) if n not in (0, one.terms, one.lane)]
         sch.reorder(share, terms, *loops, *lane)
         sch.bind(share, plan.q_tag)
         if plan.lanes > 1:
-            self._load_wide(block, terms, one.wide)
+            self._load_wide(block, terms, one.lane)
         sch.decompose_reduction(block, terms)
         for loop in [*loops, *lane]:
             if 1 < loop_extent(sch, loop) <= _MOST_UNROLLED:
                 sch.unroll(loop)
 
-    def _load_wide(self, block: Any, terms: Any, by_rows: bool) -> None:
+    def _load_wide(self, block: Any, terms: Any, number: int) -> None:
         """Let registers be filled by wide loads of what lies along the lanes."""
         sch, plan = self.sch, self.plan
         stmt = sch.get(block)
         if has_branches(stmt) or reads_indices(stmt):
             return
-        if by_rows:
-            lane = stmt.iter_vars[-1].var
+        if number >= 0:
+            lane = stmt.iter_vars[number].var
         elif self.results.column is not None:
             # The share of a thread comes first, then the results.
             lane = stmt.iter_vars[1 + self.results.column].var

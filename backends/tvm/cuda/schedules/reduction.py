@@ -134,7 +134,10 @@ def _is_unfit(
     first = accesses[0]
     if first.terms < _LEAST_TERMS:
         return Refusal(f"{first.terms} terms are best summed by a thread alone")
-    if first.together > MOST_TOGETHER or (first.together > 1 and len(sums) > 1):
+    halves = any(str(region.source.dtype) == "float16" for region in sch.get(sums[0]).reads)
+    # More rows of halves are for tensor cores.
+    most = MOST_TOGETHER if halves else 2 * MOST_TOGETHER
+    if first.together > most or (first.together > 1 and len(sums) > 1):
         return OTHER_KIND  # A matrix product.
     extents = [axis.extent for axis in first.spatial]
     for block, access in zip(sums, accesses, strict=True):
