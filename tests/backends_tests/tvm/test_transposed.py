@@ -54,8 +54,12 @@ def test_any_transposed_convolution(rank: int, dtype: str) -> None:
 
 
 def test_only_taps_that_meet_data_are_gone_through() -> None:
-    """Two of four along each axis, for every second place has data."""
-    mod = convolution((1, 8, 9, 9), (12, 4, 4), (), "float16", transposed=True, strides=2)
+    """Two of four along each axis, for every second place has data.
+
+    Channels last, there is a product for each phase instead.
+    """
+    attrs = {"transposed": True, "strides": 2, "channels_last": False}
+    mod = convolution((1, 8, 9, 9), (12, 4, 4), (), "float16", **attrs)
     names = {"relax.nn.conv2d_transpose": legalize_transposed_convolution}
     program = relax.transform.LegalizeOps(names)(mod)
     (func,) = (f for f in program.functions.values() if isinstance(f, tvm.tirx.PrimFunc))
