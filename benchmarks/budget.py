@@ -159,7 +159,7 @@ def page(rows: dict[str, list[tuple[Search, float]]], device: str) -> str:
         "relative to that of its network's last line, timed in turns.",
         "",
         f"- Machine: {facts['cpu']}, {facts['cores']} cores, {facts['memory_gib']} GiB",
-        f"- Its load average was {crowd} as searches began: all of it the work of others",
+        f"- Its load average was {crowd} as searches began: other work on the machine",
         f"- Targets {', '.join(TARGETS[device])}; no log; {now()}; commit {commit()}",
         "",
         "| network | asked, s | taken, s | ratio | load | workloads | timed | answer's time |",

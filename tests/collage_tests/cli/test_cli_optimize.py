@@ -83,6 +83,7 @@ def test_every_option_reaches_the_search(
         "ieee_denormals": False,
         "allow_code": True,
         "cost_model": None,
+        "inputs": None,
     }
     assert single["strategy"] == "single:tvm"
     assert single["shapes"] is None
