@@ -12,7 +12,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from collage.backends.relax.static_shape import tensor_shape
-from collage.backends.tvm.common.in_float32 import IN_FLOAT32
+from collage.backends.tvm.common.in_float32 import IN_FLOAT32, legalize_in_float32
 from collage.backends.tvm.common.legalization import OUT_FUSABLE, Legalization, default_legalization
 from collage.backends.tvm.cpu.norms import legalize_group_norm
 from collage.backends.tvm.cpu.schedules import Machine, conv2d, depthwise, matmul
@@ -31,6 +31,9 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
         "relax.nn.conv2d": convolution,
         "relax.matmul": product,
         **IN_FLOAT32,
+        # With a scale, TVM's own gives float32 for float16, which whoever reads it refuses.
+        "relax.nn.attention": legalize_in_float32,
+        "relax.nn.attention_bias": legalize_in_float32,
         "relax.nn.group_norm": legalize_group_norm,
     }
 

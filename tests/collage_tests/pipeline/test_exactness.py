@@ -83,3 +83,16 @@ def test_a_network_is_right_and_not_far_from_rounding(name: str, dtype: str) -> 
     limit = {"float16": 2e-2, "float32": 1e-5}[dtype]
     assert report.outputs_rounding_rel_diff < limit and report.outputs_max_rel_diff < limit
     assert report.outputs_max_rel_diff <= 4 * report.outputs_rounding_rel_diff + limit / 10
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_scaled_attention_in_half_precision_compiles_and_is_right(dtype: str) -> None:
+    """With a scale, what it gave to the next operator was float32."""
+
+    def body(emit: Emit, q: relax.Expr, k: relax.Expr, v: relax.Expr) -> relax.Expr:
+        return op.permute_dims(emit(op.nn.attention(q, k, v, scale=0.3)), [0, 2, 1, 3])
+
+    mod = graph([(1, 12, 2, 16)] * 3, body, dtype=dtype)
+    report = collage.optimize(mod, ["llvm"], strategy="single:tvm", num_threads=1).report
+    limit = {"float16": 2e-3, "bfloat16": 1.6e-2}[dtype]
+    assert report.outputs_max_rel_diff is not None and report.outputs_max_rel_diff < limit
