@@ -120,12 +120,16 @@ def _runs_along_memory(
 
 
 def _merged(sch: s_tir.Schedule, block: Any, axes: Sequence[Axis]) -> int:
-    """Where the reduced axes begin that are one contiguous run of elements."""
+    """Where the reduced axes begin that are one contiguous run of elements.
+
+    Two axes at most: TVM does not find back the linear index of three fused and split axes.
+    """
     first = len(axes) - 1
     regions = sch.get(block).reads
     while (
         first > 0
         and axes[first - 1].reduce
+        and sum(axis.extent > 1 for axis in axes[first - 1 :]) <= 2
         and all(mergeable(region, axes[first - 1], axes[first]) for region in regions)
     ):
         first -= 1
