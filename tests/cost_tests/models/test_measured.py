@@ -19,7 +19,7 @@ import tvm
 from collage.backends.compile import compile_module
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import ReplayMissError, TargetError
-from collage.cost.base import CostStatus
+from collage.cost.base import Cost, CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.database.jsonl import Database
 from collage.cost.deadline import Deadline
@@ -268,9 +268,30 @@ def test_whole_models_are_timed_in_alternation_and_replayed(
     with MeasuredCostModel(context, database, config, replay_only=True) as model:
         assert model.recorded_end_to_end(question) == records
         assert (model.stats.measured, model.stats.from_log) == (0, 4)
+        # Who was there then answers for itself where fewer take part now.
+        fewer = dataclasses.replace(question, models=models[:2])
+        assert model.recorded_end_to_end(fewer) == records[:2]
         more = dataclasses.replace(question, models=[*models, model_of("slow")])
         with pytest.raises(ReplayMissError, match="'slow'"):
             model.recorded_end_to_end(more)
+
+
+def test_a_log_of_an_earlier_release_replays_and_is_measured_again_otherwise(
+    context: BuildContext, config: MeasureConfig, toy: ToyTarget, tmp_path: Path
+) -> None:
+    workload = toy_workload(8, 100)
+    sample = sample_of(workload.materialize(), workload.make_inputs(0))
+    models = [WholeModel(f"key {name}", name, (toy(),)) for name in ("a", "b")]
+    question = EndToEndQuestion(models, [sample])
+    database = Database(tmp_path / "log.jsonl")
+    with MeasuredCostModel(context, database, config) as model:
+        costs = [Cost.of_samples([1e-3]), Cost.of_samples([2e-3])]
+        model.record_failures(question, costs)  # Under the key that they had.
+        assert model.recorded_end_to_end(question) is None
+    with MeasuredCostModel(context, database, config, replay_only=True) as model:
+        records = model.recorded_end_to_end(question)
+        assert records is not None and [record.cost for record in records] == costs
+        assert model.stats.from_log == 2
 
 
 def test_overheads_are_small_and_measured_once(
