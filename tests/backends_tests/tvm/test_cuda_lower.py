@@ -246,6 +246,17 @@ def test_transposed_convolutions_run_on_tensor_cores(
     assert len(chosen) == names and "tensor_core" in chosen
 
 
+def test_schedules_that_cannot_be_compiled_are_refused(context: BuildContext) -> None:
+    """DLight's for this: its reduction is shared between threads above other loops."""
+    mod = graph(
+        lambda emit, x: op.nn.conv2d_transpose(x, weights(100, 64, 4, 4)),
+        (1, 100, 1, 1),
+        dtype="float16",
+    )
+    lowered = lower(mod, context)
+    assert tvm.compile(lowered, target=cuda_target()) is not None
+
+
 def test_groups_of_channels_run_on_tensor_cores(context: BuildContext) -> None:
     mod = graph(
         lambda emit, x: op.nn.conv1d(

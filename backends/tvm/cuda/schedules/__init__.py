@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from tvm import tirx
+import tvm
+from tvm import s_tir, tirx
 from tvm.s_tir import dlight
 
 from collage.backends.contract.errors import CompileError
@@ -129,4 +130,7 @@ def _attempt(family: Family, gpu: Gpu, func: tirx.PrimFunc) -> tirx.PrimFunc | R
     loose = [] if isinstance(answer, Refusal) else unbound_stores(answer)
     if loose:
         return Refusal(f"{', '.join(sorted(set(loose)))} would be written outside of every thread")
+    if not isinstance(answer, Refusal):
+        # Some of DLight's schedules share a reduction in a way that cannot be compiled.
+        s_tir.transform.LowerCrossThreadReduction()(tvm.IRModule({"main": answer}))
     return answer
