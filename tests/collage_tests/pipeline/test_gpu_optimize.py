@@ -93,7 +93,8 @@ def test_every_library_is_measured_and_the_fastest_is_taken(searched: Searched) 
     assert {"search", "greedy", "single:tvm", "single:cutlass"} <= set(rows)
     assert all(row.median_sec is not None for row in rows.values()), rows
     (chosen,) = (row for row in rows.values() if row.chosen)
-    assert chosen.median_sec == min(row.median_sec or np.inf for row in rows.values())
+    assert chosen.outcome == "chosen"
+    assert all(row.ratio >= 0.98 for row in rows.values() if row.ratio is not None)
 
 
 @gpu
