@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -74,7 +74,7 @@ def cases() -> Iterator[OperatorCase]:
     for transposed, specs in ((False, _CONVOLUTIONS), (True, _TRANSPOSES)):
         for name, channels, out, image, kernel, attributes in specs:
             rank = len(image)
-            layer = (_TRANSPOSED if transposed else _PLAIN)[rank]
+            layer: Callable[..., nn.Module] = (_TRANSPOSED if transposed else _PLAIN)[rank]
             make = functools.partial(layer, channels, out, kernel, **attributes)
             family = f"conv{rank}d" + ("_transpose" if transposed else "")
             label = f"{name} {channels}x{'x'.join(map(str, image))} to {out}"

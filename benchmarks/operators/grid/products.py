@@ -57,8 +57,8 @@ def cases() -> Iterator[OperatorCase]:
         "matmul", "broadcast 8x12x64x64 by 64x64", torch.matmul, (8, 12, 64, 64), (64, 64),
         flops=2.0 * 96 * 64**3,
     )  # fmt: skip
-    for equation, shapes in _EINSUMS:
-        yield call("einsum", equation, functools.partial(torch.einsum, equation), *shapes)
+    for equation, operands in _EINSUMS:
+        yield call("einsum", equation, functools.partial(torch.einsum, equation), *operands)
     for heads, length, size, causal in (
         (12, 128, 64, False),
         (12, 197, 64, False),
