@@ -1,7 +1,8 @@
 """Operators of exported programs that TVM's translator lacks, or takes and gets wrong.
 
 A converter is given the importer and the node, and gives what stands for the node's result. Those
-of interpolations are in :mod:`collage.importers.torch_resize`.
+of interpolations are in :mod:`collage.importers.torch_resize`, of norms in
+:mod:`collage.importers.torch_norms`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.importers.torch_arguments import Importer, arguments, dtype_of, shape_of
+from collage.importers.torch_norms import NORMS, norm_of
 from collage.importers.torch_resize import RESIZES
 
 Converter = Callable[[Importer, fx.Node], Any]
@@ -242,18 +244,13 @@ def _even_bags(node: fx.Node, count: int, bags: int) -> int | None:
 
 def _distances(importer: Importer, node: fx.Node) -> relax.Expr:
     x, y, p = arguments(importer, node, "x1", "x2", "p")
-    if p not in (1.0, 2.0):
-        raise RefusedError(f"distances of the order {p}")
     gap = importer.emit(
         op.subtract(
             importer.emit(op.expand_dims(x, -2)),
             importer.emit(op.expand_dims(y, -3)),
         )
     )
-    if p == 1.0:
-        return importer.emit(op.sum(importer.emit(op.abs(gap)), -1))
-    squared = importer.emit(op.sum(importer.emit(op.multiply(gap, gap)), -1))
-    return importer.emit(op.sqrt(squared))
+    return norm_of(importer, gap, p, [-1])
 
 
 def _rounded_quotient(importer: Importer, node: fx.Node) -> relax.Expr:
@@ -335,6 +332,7 @@ CONVERTERS: dict[str, Converter] = {
     "div.Scalar_mode": _rounded_quotient,
     "unfold.default": _windows,
     "as_strided.default": _strided,
+    **NORMS,
     **RESIZES,
 }
 """By the name that the translator has for an operator."""

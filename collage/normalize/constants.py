@@ -61,7 +61,7 @@ def _strided_slice(call: relax.Call, x: np.ndarray, *_: np.ndarray) -> np.ndarra
 
 def _cumsum(call: relax.Call, x: np.ndarray) -> np.ndarray:
     axis = None if call.attrs.axis is None else _axis(call)
-    total = np.cumsum(x, axis=axis, dtype=rw.dtype_of(call))
+    total = np.cumsum(x, axis=axis, dtype=x.dtype if rw.is_float(call) else rw.dtype_of(call))
     return total - x.astype(total.dtype) if bool(call.attrs.exclusive) else total
 
 
@@ -124,6 +124,11 @@ _FOLDERS: dict[str, _Fold] = {
 _FLOAT_ONLY: dict[str, _Fold] = {"divide": _plain(np.divide)}
 """Integer division rounds differently in numpy, ONNX and TVM."""
 
+_COMPUTED = {"sum", "mean", "variance", "add", "subtract", "multiply", "divide", "matmul"} | {
+    "cumsum", "power", "square", "sqrt", "rsqrt", "exp", "log"
+}  # fmt: skip
+"""What rounds; the others move or compare."""
+
 
 def _operands(scope: Scope, call: relax.Call) -> list[relax.Expr]:
     """The tensor operands of a call; an inline or bound tuple counts as its fields."""
@@ -152,9 +157,16 @@ def _fold_constants(scope: Scope, call: relax.Call) -> relax.Expr | None:
     size_in = sum(int(np.prod(static_shape(x))) for x in operands)
     if int(np.prod(shape)) > max(size_in, _MAX_MATERIALIZED):
         return None
+    values = [x for x in map(rw.constant, operands) if x is not None]
     with np.errstate(all="ignore"):
-        value = fold(call, *(rw.constant(x) for x in operands))
+        value = fold(call, *(_wide(name, x) for x in values))
     return rw.make_constant(value.reshape(shape), rw.dtype_of(call))
+
+
+def _wide(name: str, x: np.ndarray) -> np.ndarray:
+    """Half precision that is computed with as float32: numpy would add it up in its own type."""
+    is_half = str(x.dtype) in ("float16", "bfloat16")
+    return x.astype(np.float32) if is_half and name in _COMPUTED else x
 
 
 def _fold_filled(scope: Scope, call: relax.Call) -> relax.Expr | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -149,6 +150,18 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
     "windows": (lambda x: x.unfold(2, 4, 2).unfold(3, 3, 1), lambda: (rows(1, 2, 9, 7),)),
     "a walk over memory": (lambda x: x.as_strided((3, 2), (2, 5), 1), lambda: (rows(4, 4),)),
     "distances": (lambda x, y: torch.cdist(x, y), lambda: (rows(2, 4, 3), rows(2, 5, 3))),
+    "distances of other orders": (
+        lambda x, y: tuple(torch.cdist(x, y, p) for p in (1.0, 3.0, math.inf)),
+        lambda: (rows(2, 4, 3), rows(2, 5, 3)),
+    ),
+    "norms": (
+        lambda x: tuple(
+            torch.linalg.vector_norm(x, order, axes, keepdim=axes == 1)
+            for order in (2, 1, 0, 3.5, -1, math.inf, -math.inf)
+            for axes in (None, 1, (0, -1))
+        ),
+        lambda: (rows(3, 4, 5),),
+    ),
     "sampled on a grid": (
         lambda x, g: F.grid_sample(x, g, align_corners=False),
         lambda: (rows(1, 2, 5, 6), torch.rand(1, 4, 3, 2) * 2.4 - 1.2),
@@ -216,6 +229,30 @@ def test_operator_agrees_with_torch(case: str) -> None:
         theirs = theirs.numpy()
         assert mine.dtype == theirs.dtype and mine.shape == theirs.shape
         np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 300.0])
+def test_norms_in_half_precision_are_computed_in_single(scale: float) -> None:
+    """The squares of small numbers would vanish, those of large ones overflow."""
+    x = (rows(8, 40) * scale).half()
+    (found,) = imported(lambda x: torch.linalg.vector_norm(x, dim=1), x)
+    wanted = torch.linalg.vector_norm(x.double(), dim=1).numpy()
+    np.testing.assert_allclose(found.astype("float64"), wanted, rtol=2**-10)
+
+
+def test_normalized_weights_are_folded_as_exactly_as_in_torch() -> None:
+    """The norms of small weights were off by half a percent, since their squares nearly vanish."""
+    conv = torch.nn.Conv1d(16, 16, 33)
+    torch.nn.init.normal_(conv.weight, std=1e-3)
+    module = torch.nn.utils.parametrizations.weight_norm(conv).half().eval()
+    x = rows(1, 16, 50).half()
+    mod = normalize(load_model(torch.export.export(module, (x,), strict=False)).mod)
+    (found,) = evaluate(mod, [x.numpy()])
+    with torch.no_grad():
+        eager = module(x).double()
+        wanted = module.double()(x.double())
+    error, bound = (np.sqrt(np.mean((y - wanted.numpy()) ** 2)) for y in (found, eager.numpy()))
+    assert error <= 2 * bound
 
 
 def test_all_that_is_missing_is_named_at_once() -> None:
