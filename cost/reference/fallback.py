@@ -14,13 +14,16 @@ from collage.backends.contract.errors import MeasurementError, last_line
 from collage.cost.reference.values import Value
 
 
-def _parametrize(arg: relax.Expr, params: list[relax.Var]) -> relax.Expr:
-    """Turn every tensor in a call's argument into a parameter."""
+def _parametrize(arg: relax.Expr, params: list[relax.Var], *, wide: bool) -> relax.Expr:
+    """Turn every tensor in a call's argument into a parameter, of float32 for half precision."""
     if isinstance(arg, relax.Tuple):
-        return relax.Tuple([_parametrize(field, params) for field in arg.fields])
+        return relax.Tuple([_parametrize(field, params, wide=wide) for field in arg.fields])
     if not isinstance(arg.ty, relax.TensorType):
         return arg
-    params.append(relax.Var(f"p{len(params)}", arg.ty))
+    ty = arg.ty
+    if wide and str(ty.dtype) in ("float16", "bfloat16"):
+        ty = relax.TensorType(ty.shape, "float32")
+    params.append(relax.Var(f"p{len(params)}", ty))
     return params[-1]
 
 
@@ -49,7 +52,9 @@ def evaluate_call(mod: tvm.IRModule | None, call: relax.Call, args: list[Value])
     arrays = [a for arg in args for a in _leaves(arg) if isinstance(a, np.ndarray)]
     try:
         params: list[relax.Var] = []
-        new_args = [_parametrize(arg, params) for arg in call.args]
+        # A tensor program is for its own types; an operator is for any, and rounds less in float32.
+        wide = isinstance(call.op, tvm.ir.Op) and call.op.name != "relax.call_tir"
+        new_args = [_parametrize(arg, params, wide=wide) for arg in call.args]
         body = relax.Call(call.op, new_args, call.attrs, call.ty_args)
         if len(params) != len(arrays):
             raise MeasurementError(f"the reference cannot take {name} apart", value=name)
@@ -65,7 +70,7 @@ def evaluate_call(mod: tvm.IRModule | None, call: relax.Call, args: list[Value])
                     module[var] = func
         executable = tvm.compile(module, target="llvm")
         machine = relax.VirtualMachine(executable, tvm.cpu())
-        # The evaluator keeps half precision wide; TVM wants what the types say.
+        # The evaluator keeps values wide; TVM wants what the types say.
         typed = [a.astype(str(p.ty.dtype), copy=False) for p, a in zip(params, arrays, strict=True)]
         return _to_numpy(machine["main"](*(tvm.runtime.tensor(a) for a in typed)))
     except (RuntimeError, TypeError, ValueError, AttributeError) as err:
