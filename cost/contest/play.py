@@ -41,6 +41,12 @@ class Played:
         Seconds per call, a row for each player and a column for each round.
     loads : tuple of Load
         Of each round.
+
+    Examples
+    --------
+    >>> from collage.cost.contest import Load
+    >>> Played(table=((1.0,), (None,)), loads=(Load(others=0.0, idle=1.0),)).table[1]
+    (None,)
     """
 
     table: tuple[tuple[float | None, ...], ...]
@@ -72,6 +78,23 @@ def play(
         Whether rounds in which the machine was disturbed are measured again.
     clock : callable
         Seconds.
+
+    Examples
+    --------
+    Of two players one takes twice as long, on an idle machine:
+
+    >>> from collage.cost.contest import FixedRounds, Load
+    >>> class Idle:
+    ...     def turn(self, player: int, number: int) -> float:
+    ...         return 1.0 + player
+    ...     def is_out(self, player: int) -> bool:
+    ...         return False
+    ...     def is_cut_short(self) -> bool:
+    ...         return False
+    ...     def load(self) -> Load:
+    ...         return Load(others=0.0, idle=1.0)
+    >>> play(Idle(), 2, FixedRounds(3)).table
+    ((1.0, 1.0, 1.0), (2.0, 2.0, 2.0))
     """
     table: list[list[float | None]] = [[] for _ in range(players)]
     loads: list[Load] = []

@@ -125,6 +125,11 @@ def without(table: Table, discarded: Sequence[int]) -> list[tuple[float | None, 
         Of all rounds.
     discarded : sequence of int
         Those that do not count.
+
+    Examples
+    --------
+    >>> without([[1.0, 9.0], [2.0, 2.0]], [1])
+    [(1.0, None), (2.0, None)]
     """
     out = set(discarded)
     return [tuple(None if i in out else sec for i, sec in enumerate(row)) for row in table]
