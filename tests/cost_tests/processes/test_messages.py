@@ -105,7 +105,7 @@ LIBRARIES = st.builds(
     st.dictionaries(TEXT, TEXT, max_size=3),
 )
 CLOCKS = st.none() | st.builds(Clocks, SIZES, SIZES)
-TESTED = (PATHS, PATHS, PATHS, st.booleans(), CONFIGS)
+TESTED = (PATHS, tuples(PATHS), CONFIGS)
 REPLACE = st.booleans()
 
 REQUESTS = {
