@@ -32,21 +32,24 @@ def flush_denormals(mod: tvm.IRModule, context: BuildContext) -> tvm.IRModule:
         When the compiler fails, or the processor's way to flush is not known.
     """
     updated = mod.clone()
+    # TVM's own kernels pass the caller's flags on; a library's loops do not.
+    others = list(mod.attrs[_EXTERNAL_MODS]) if mod.attrs and _EXTERNAL_MODS in mod.attrs else []
     for var, function in mod.functions_items():
         if isinstance(function, relax.Function) and "global_symbol" in (function.attrs or {}):
-            updated[var] = _flushing(function)
+            updated[var] = _flushing(function, with_pool=bool(others))
     library = tvm.runtime.load_static_library(
         str(native.denormals_object(context)), [_FLUSH, _RESTORE]
     )
-    others = list(mod.attrs[_EXTERNAL_MODS]) if mod.attrs and _EXTERNAL_MODS in mod.attrs else []
     return relax.transform.Normalize()(updated.with_attr(_EXTERNAL_MODS, [*others, library]))
 
 
-def _flushing(function: relax.Function) -> relax.Function:
+def _flushing(function: relax.Function, *, with_pool: bool) -> relax.Function:
     flags = relax.Var("denormals", relax.AnyType())
     output = relax.Var("output", function.ret_ty)
     restored = relax.Var("restored", relax.AnyType())
-    first = relax.BindingBlock([relax.VarBinding(flags, _call(_FLUSH))])
+    first = relax.BindingBlock(
+        [relax.VarBinding(flags, _call(_FLUSH, relax.prim_value(int(with_pool))))]
+    )
     last = relax.BindingBlock(
         [
             relax.VarBinding(output, function.body.body),

@@ -215,13 +215,14 @@ def num_threads_object(context: BuildContext) -> Path:
 
 def thread_pool_object(context: BuildContext) -> Path:
     """The object that puts TVM's parallel loops on the OpenMP pool."""
-    return cached_compilation(TEMPLATES / "thread_pool.c", context, ["-fopenmp"]).run()
+    depends = [TEMPLATES / "denormal_flags.h"]
+    return cached_compilation(TEMPLATES / "thread_pool.c", context, ["-fopenmp"], depends).run()
 
 
 def denormals_object(context: BuildContext) -> Path:
     """The object with ``collage_flush_denormals`` and ``collage_restore_denormals``."""
     flags = ["-fopenmp", f"-DCOLLAGE_NUM_THREADS={context.num_threads}", *ffi_include_flags()]
-    depends = [FFI_HEADER, TEMPLATES / "num_threads.c"]
+    depends = [FFI_HEADER, TEMPLATES / "num_threads.c", TEMPLATES / "denormal_flags.h"]
     return cached_compilation(TEMPLATES / "denormals.c", context, flags, depends).run()
 
 

@@ -2,52 +2,40 @@
  *
  * An operation on a denormal takes some processors a hundred times as long. Whether they are
  * flushed is a flag of each thread's control register. `main` begins by calling
- * collage_flush_denormals, which sets the flags in the caller's thread and in those of its OpenMP
- * pool, and ends by calling collage_restore_denormals with what it got, which gives all of them
+ * collage_flush_denormals, which sets the flags in the caller's thread and, where a library starts
+ * loops of its own (argument 0), in those of its OpenMP pool; the loops of TVM's kernels pass the
+ * caller's flags on (thread_pool.c). Telling the pool is a loop of its own, which on a machine that
+ * is busy otherwise can take milliseconds. `main` ends by calling collage_restore_denormals with what it got, which gives all of them
  * the flags that the caller had. An error in between drops that object, which does the same.
  */
 #include <collage_ffi.h>
 #include <omp.h>
-#include <stdint.h>
 #include <stdlib.h>
 
+#include "denormal_flags.h"
 #include "num_threads.c" /* so that this object is whole by itself */
 
-#if defined(__SSE__)
-#include <xmmintrin.h>
-typedef uint32_t control;
-static const control flushing = 0x8040; /* flush to zero, denormals are zero */
-static control get_control(void) { return _mm_getcsr(); }
-static void set_control(control value) { _mm_setcsr(value); }
-#elif defined(__aarch64__)
-typedef uint64_t control;
-static const control flushing = 1u << 24; /* flush to zero, inputs and outputs */
-static control get_control(void) {
-  control value;
-  __asm__ volatile("mrs %0, fpcr" : "=r"(value));
-  return value;
-}
-static void set_control(control value) { __asm__ volatile("msr fpcr, %0" : : "r"(value)); }
-#else
+#ifdef COLLAGE_NO_DENORMAL_FLAGS
 #error "how this processor flushes denormals is not known here: compile with IEEE denormals"
 #endif
 
-/* Sets the flags that `flags` has, and clears the others, in the caller and its pool. */
-static void set_flags(control flags) {
-  set_control((get_control() & ~flushing) | flags);
+/* Sets the flags that `flags` has, and clears the others, in the caller, and in its pool too. */
+static void set_flags(control flags, int with_pool) {
+  take_flags(flags);
   /* A new thread begins with the flags of the one that makes it; those that are there do not. */
-  if (collage_num_threads() == 1 || omp_in_parallel()) return;
+  if (!with_pool || collage_num_threads() == 1 || omp_in_parallel()) return;
 #pragma omp parallel num_threads(collage_num_threads())
-  set_control((get_control() & ~flushing) | flags);
+  take_flags(flags);
 }
 
 typedef struct {
   control flags; /* the caller's */
+  int with_pool;
   int restored;
 } guard;
 
 static void restore(guard* g) {
-  if (!g->restored) set_flags(g->flags);
+  if (!g->restored) set_flags(g->flags, g->with_pool);
   g->restored = 1;
 }
 
@@ -64,10 +52,13 @@ static void delete_guard(void* self) {
 }
 
 COLLAGE_EXPORT(collage_flush_denormals) {
-  COLLAGE_CHECK_ARGS(0);
+  COLLAGE_CHECK_ARGS(1);
+  if (args[0].type_index != kTVMFFIInt)
+    return collage_fail("TypeError", "argument 0 does not say whether to tell the pool");
   guard* g = malloc(sizeof(guard));
   if (g == NULL) return collage_fail("MemoryError", "no memory for the caller's flags");
   g->flags = get_control() & flushing;
+  g->with_pool = args[0].v_int64 != 0;
   g->restored = 0;
   TVMFFIObjectHandle handle;
   if (TVMFFIFunctionCreate(g, call_guard, delete_guard, &handle) != 0) {
@@ -77,7 +68,7 @@ COLLAGE_EXPORT(collage_flush_denormals) {
   result->type_index = kTVMFFIFunction;
   result->zero_padding = 0;
   result->v_obj = handle;
-  set_flags(flushing);
+  set_flags(flushing, g->with_pool);
   return 0;
 }
 

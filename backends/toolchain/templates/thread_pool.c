@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "denormal_flags.h"
+
 typedef struct {
   void* sync_handle;
   int32_t num_task;
@@ -27,8 +29,14 @@ static int launch(parallel_lambda lambda, void* closure, int num_task) {
     for (int task = 0; task < tasks; ++task) failed |= lambda(task, &env, closure);
     return failed ? -1 : 0;
   }
+  control callers = get_control() & flushing; /* everybody rounds as the caller does */
 #pragma omp parallel for num_threads(collage_num_threads()) schedule(static, 1) reduction(| : failed)
-  for (int task = 0; task < tasks; ++task) failed |= lambda(task, &env, closure);
+  for (int task = 0; task < tasks; ++task) {
+    control before = get_control();
+    take_flags(callers);
+    failed |= lambda(task, &env, closure);
+    take_flags(before & flushing);
+  }
   return failed ? -1 : 0;
 }
 
