@@ -61,8 +61,6 @@ class Load:
         Other processes, and other virtual machines on the same processor (steal).
     idle : float
         Nobody.
-    slowed : bool
-        Whether the device held its clocks down because it was too hot or had too little power.
 
     Examples
     --------
@@ -72,12 +70,11 @@ class Load:
 
     others: float
     idle: float
-    slowed: bool = False
 
     @property
     def is_disturbing(self) -> bool:
         """Whether somebody waited for a processor."""
-        return self.slowed or (self.others > _OTHERS_SHARE and self.idle < _IDLE_SHARE)
+        return self.others > _OTHERS_SHARE and self.idle < _IDLE_SHARE
 
 
 @dataclass(frozen=True)
