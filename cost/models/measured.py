@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from numpy.typing import NDArray
 
 from collage.backends.contract import BackendTarget, BuildContext
-from collage.backends.contract.errors import ReplayMissError
 from collage.backends.devices import DeviceKind
 from collage.cost.base import Cost, CostModel, CostStatus, Overheads
 from collage.cost.config import MeasureConfig
 from collage.cost.database.jsonl import Database
 from collage.cost.database.keys import KeyMaker
-from collage.cost.database.record import END_TO_END, PARTITION, TRANSITION, Record, RecordKey
+from collage.cost.database.record import PARTITION, TRANSITION, Record
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import Device, policy_for
 from collage.cost.measure.end_to_end import EndToEndQuestion, WholeModel
@@ -26,17 +22,12 @@ from collage.cost.measure.replay import NO_TIME, MeasureStats, RecordLookup, par
 from collage.cost.measure.runner import Runner, RunResult
 from collage.cost.measure.scheduler import Measurer
 from collage.cost.models.overheads import overheads_from, probe_workloads
+from collage.cost.models.whole_models import WholeModels
 from collage.cost.progress import ProgressCallback, ignore
 from collage.cost.reference import Sample
 from collage.cost.workload.workload import Workload
 
 __all__ = ["MeasureStats", "MeasuredCostModel"]
-
-_ALONE = "5 rounds"
-"""How whole models are asked for that cannot be compiled: they take no part in any contest. Earlier
-releases asked so for all of them."""
-
-_CUT_SHORT = "some rounds"
 
 
 @dataclass(frozen=True)
@@ -46,6 +37,7 @@ class _Site:
     device: Device
     keys: KeyMaker
     measurer: Measurer
+    whole: WholeModels
 
 
 class MeasuredCostModel(CostModel):
@@ -221,43 +213,8 @@ class MeasuredCostModel(CostModel):
         ReplayMissError
             With ``replay_only``, naming the first model that the log does not hold.
         """
-        models, look_up = question.models, self._lookup.peek
-        alone = look_up(self._end_to_end_keys(question, _ALONE))
-        failed = [one is not None and not one.cost.is_valid for one in alone]
-        running = [model for model, out in zip(models, failed, strict=True) if not out]
-        paired = look_up(self._end_to_end_keys(question))
-        if None in paired and running:
-            against = look_up(self._end_to_end_keys(replace(question, models=running)))
-            rest = iter(against)
-            paired = [one if out else next(rest) for one, out in zip(alone, failed, strict=True)]
-        found = [one for one in paired if one is not None]
-        if len(found) < len(models) and self._replay_only:
-            found = self._piecemeal(question, paired, alone)
-        return self._lookup.replayed(found) if len(found) == len(models) else None
-
-    def _piecemeal(
-        self,
-        question: EndToEndQuestion,
-        paired: Sequence[Record | None],
-        alone: Sequence[Record | None],
-    ) -> list[Record]:
-        """What the log of an earlier release holds, or one of a search that was cut short."""
-        keys = self._end_to_end_keys(question, _CUT_SHORT)
-        limited = self.deadline.is_limited
-        cut = self._lookup.peek(keys) if limited else [None] * len(keys)
-        # Of other contests, where fewer take part now than did then.
-        apart = {_contest_apart(record.key): record for record in self.database.records()}
-        other = [apart.get(_contest_apart(key)) for key in self._end_to_end_keys(question)]
-        found = []
-        rows = zip(question.models, keys, paired, alone, other, cut, strict=True)
-        for model, key, *records in rows:
-            record = next((one for one in records if one is not None), None)
-            if record is None and not limited:
-                raise ReplayMissError(
-                    f"the log holds no end-to-end time of '{model.description}'", value=model.key
-                )
-            found.append(record or Record(key, NO_TIME))
-        return found
+        whole = self._site_of(question.models).whole
+        return whole.recorded(question, self._replay_only, self.deadline)
 
     def compile_end_to_end(
         self,
@@ -294,9 +251,7 @@ class MeasuredCostModel(CostModel):
             Of each: why not.
         """
         if costs:
-            keys = self._end_to_end_keys(question, _ALONE)
-            results = [RunResult(cost) for cost in costs]
-            self._site_of(question.models).measurer.record_models(question, keys, results)
+            self._site_of(question.models).whole.record_failures(question, costs)
 
     def measure_end_to_end(
         self,
@@ -320,12 +275,7 @@ class MeasuredCostModel(CostModel):
         list of Record
             In the order given; each with its cost and its largest error.
         """
-        measurer = self._site_of(question.models).measurer
-        results = measurer.measure_models(question, libraries, deadline)
-        # What was cut short is no answer to whoever asks for all the rounds.
-        cut_short = question.provisional or deadline.is_up
-        keys = self._end_to_end_keys(question, _CUT_SHORT if cut_short else "")
-        return measurer.record_models(question, keys, results)
+        return self._site_of(question.models).whole.measure(question, libraries, deadline)
 
     def run(
         self, libraries: Sequence[Path], samples: Sequence[Sample], targets: Sequence[BackendTarget]
@@ -368,15 +318,6 @@ class MeasuredCostModel(CostModel):
         cost = Cost(CostStatus.WRONG_RESULT, reason=reason)
         site.measurer.record_workload(site.keys.partition(workload, target), workload, target, cost)
 
-    def _end_to_end_keys(self, question: EndToEndQuestion, how: str = "") -> list[RecordKey]:
-        first = question.samples[0]
-        shapes = f"{_shapes(first.inputs)} -> {_shapes(first.expected)}"
-        data = f"; data {question.data}" if question.data else ""
-        paired = f"{question.rounds} paired rounds{data}, contest {question.contest}"
-        tensors = f"{shapes}; {f'{how}{data}' if how else paired}"
-        keys = self._site_of(question.models).keys
-        return [keys.make(END_TO_END, m.key, tensors, m.targets) for m in question.models]
-
     def _site_of(self, models: Sequence[WholeModel]) -> _Site:
         return self._site([target for model in models for target in model.targets])
 
@@ -404,29 +345,19 @@ class MeasuredCostModel(CostModel):
             deadline = Deadline(lambda: self.deadline.end)
             if runner is None:
                 runner = LocalRunner(self._config, policy=policy, deadline=deadline)
-            self._sites[policy.kind] = _Site(
-                device,
-                KeyMaker(self._context, self._config, device),
-                Measurer(
-                    self._context,
-                    self._config,
-                    policy,
-                    runner,
-                    self._lookup,
-                    self.stats,
-                    self._progress,
-                    parallel_builds=self._parallel_builds,
-                    plugins=self._plugins,
-                    deadline=deadline,
-                ),
+            keys = KeyMaker(self._context, self._config, device)
+            measurer = Measurer(
+                self._context,
+                self._config,
+                policy,
+                runner,
+                self._lookup,
+                self.stats,
+                self._progress,
+                parallel_builds=self._parallel_builds,
+                plugins=self._plugins,
+                deadline=deadline,
             )
+            whole = WholeModels(self._lookup, keys, measurer)
+            self._sites[policy.kind] = _Site(device, keys, measurer, whole)
         return self._sites[policy.kind]
-
-
-def _contest_apart(key: RecordKey) -> RecordKey:
-    """The key of a whole model, whoever it was timed against."""
-    return replace(key, tensors=key.tensors.partition(", contest ")[0])
-
-
-def _shapes(arrays: Sequence[NDArray[Any]]) -> str:
-    return ", ".join(f"{'x'.join(map(str, a.shape)) or 'scalar'}:{a.dtype.name}" for a in arrays)
