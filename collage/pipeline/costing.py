@@ -10,12 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields, replace
 
-from collage.backends.contract import TargetSet
 from collage.backends.contract.errors import LogError, TargetError
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostModel
-from collage.cost.device import Device, policy_of
-from collage.cost.device.recorded import recorded_device
 from collage.cost.measure.replay import MeasureStats
 from collage.cost.models.measured import MeasuredCostModel
 from collage.cost.progress import ProgressEvent
@@ -23,6 +20,7 @@ from collage.cost.reference import Sample
 from collage.cost.reference.rounding import fewest_digits
 from collage.end_to_end import EndToEndComparison, EstimatedComparison, MeasuredComparison
 from collage.pipeline.budget import Budget
+from collage.pipeline.found_device import find_device
 from collage.pipeline.imported import Imported
 from collage.pipeline.later import Later
 from collage.pipeline.samples import Inputs, Samples, digest, given_arrays, samples_of
@@ -117,7 +115,7 @@ class MeasuredCosting(Costing):
         self._budget = budget or Budget()
         self._given = given
         self._samples: Samples | None = None
-        self._device = given.device(session.targets) if given is not None else _find_device(session)
+        self._device = given.device(session.targets) if given is not None else find_device(session)
         self._model: MeasuredCostModel | None = None
         self._before = MeasureStats()
 
@@ -332,37 +330,3 @@ def choose_costing(
             )
         return MeasuredCosting(session, budget=budget, given=cost_model)
     return EstimatedCosting(session, cost_model)
-
-
-def _find_device(session: Session) -> Device:
-    """The device here that costs are measured on; in a replay where there is none, the log's.
-
-    Raises
-    ------
-    TargetError
-        When there is none.
-    ReplayMissError, LogError
-        In a replay, when the log is of no such device, or of several.
-    """
-    targets = session.targets
-    arch = targets.device.architecture(targets.native.device)
-    if session.replay and targets.device.unfit(arch):
-        return recorded_device(session.database.records(), arch)
-    return _measured_device(targets)
-
-
-def _measured_device(targets: TargetSet) -> Device:
-    """The device here that costs are measured on.
-
-    Raises
-    ------
-    TargetError
-        When there is none.
-    """
-    if not targets.device.is_here():
-        raise TargetError(
-            "there is no GPU here to measure on; to compile on estimated costs, give "
-            "cost_model=RooflineCostModel(), on the command line --estimate",
-            value=str(targets.native.device),
-        )
-    return policy_of(targets.device).detect()

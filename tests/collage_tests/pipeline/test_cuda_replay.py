@@ -45,7 +45,7 @@ from collage.cost.measure.runner import RunResult
 from collage.cost.measure.scheduler import Measurer
 from collage.cost.models.roofline import RooflineCostModel
 from collage.cost.processes.staging import compile_to_measure
-from collage.pipeline import costing
+from collage.pipeline import found_device
 from collage.targets import TargetLike
 from tests.backends_tests.cublas.choices import keep_choice
 from tests.backends_tests.cutlass.fake_profiler import FakeProfiler, favour_last
@@ -176,7 +176,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     profiler = dataclasses.replace(favour_second(), device=here)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLLAGE_CACHE_DIR", str(new_cache(folder)))
-        patch.setattr(costing, "_measured_device", lambda targets: H200)
+        patch.setattr(found_device, "_measured_device", lambda targets: H200)
         patch.setattr(Measurer, "measure", record_candidates)
         patch.setattr(Measurer, "compile_models", compile_search_alone)
         patch.setattr(Measurer, "measure_models", time_models)
