@@ -4,7 +4,7 @@ Sums over any axes, products of a few rows with a matrix, norms, softmax: whatev
 several times over the same places) and then writes one tensor. That tensor may be as large as the
 results (a mean, a product) or as what was reduced (a norm): a block of threads computes its results
 first, then writes what depends on them. See ``reduction_plan`` for how threads share the work, and
-``_reduction_nest`` for the loops.
+``_reduction_stages`` for what is summed, ``_reduction_nest`` for the loops.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from collage.backends.tvm.common.blocks import (
 )
 from collage.backends.tvm.common.families import OTHER_KIND, Refusal
 from collage.backends.tvm.cuda.schedules._base import Gpu
-from collage.backends.tvm.cuda.schedules._reduction_nest import (
-    Kernel,
+from collage.backends.tvm.cuda.schedules._reduction_nest import Kernel
+from collage.backends.tvm.cuda.schedules._reduction_stages import (
     Results,
     Sum,
     renamed,
