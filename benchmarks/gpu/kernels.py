@@ -31,7 +31,8 @@ from tvm import relax
 from benchmarks.gpu.case_compile import compile_case, cuda_target
 from benchmarks.gpu.case_worker import make_inputs
 from benchmarks.gpu.cases import CudaCase
-from benchmarks.gpu.cases._tvm_shapes import Shape, module_of, shapes
+from benchmarks.gpu.cases._tvm_shape import Shape
+from benchmarks.gpu.cases._tvm_shapes import module_of, shapes
 from collage.backends.contract import BuildContext
 from collage.cost.config import MeasureConfig
 from collage.cost.processes.staging import load_requirements

@@ -6,6 +6,7 @@ from benchmarks.zoo.families import (
     diffusers_networks,
     monai_networks,
     plain_audio,
+    plain_generators,
     plain_images,
     plain_tables,
     segmentation_networks,
@@ -19,6 +20,7 @@ from benchmarks.zoo.network import Network
 __all__ = ["NETWORKS"]
 
 _FILES = (
+    plain_generators,
     plain_images,
     plain_audio,
     plain_tables,
