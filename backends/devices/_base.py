@@ -83,9 +83,15 @@ class DeviceKind(ABC):
     def runtime_device(self) -> tvm.runtime.Device:
         """The device of this kind that models run on: the first."""
 
-    def lock_name(self) -> str:
-        """What the lock of this machine's device is called: searches on different ones do not
-        wait for each other."""
+    def lock_name(self, index: int = 0) -> str:
+        """What the lock of a device of this machine is called: searches on different ones do not
+        wait for each other.
+
+        Parameters
+        ----------
+        index : int
+            Of the device, as this process counts them.
+        """
         return self.name
 
     def required_libraries(self) -> tuple[LibraryRequirement, ...]:

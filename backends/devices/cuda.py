@@ -29,7 +29,7 @@ _LIMITS = {"max_threads_per_block": 1024, "max_shared_memory_per_block": 49152}
 
 
 class CudaDevice(DeviceKind):
-    """The first GPU that a process may see."""
+    """The GPUs that a process may see; models run on the first."""
 
     name = "cuda"
     target_kind = "cuda"
@@ -73,11 +73,17 @@ class CudaDevice(DeviceKind):
     def runtime_device(self) -> tvm.runtime.Device:
         return tvm.cuda(0)
 
-    def lock_name(self) -> str:
+    def lock_name(self, index: int = 0) -> str:
         """With the place that the GPU sits in, since each process counts the GPUs that it may see
-        from 0. Asking makes no context on the device."""
+        from 0. Asking makes no context on the device.
+
+        Parameters
+        ----------
+        index : int
+            Of the GPU, as this process counts them.
+        """
         try:
-            place = CudaDriver().pci_bus_id(0)
+            place = CudaDriver().pci_bus_id(index)
         except (MeasurementError, CudaError):
             # No driver, no GPU, or the stand-in that lets TVM compile without one.
             return self.name

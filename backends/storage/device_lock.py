@@ -22,11 +22,18 @@ from collage.backends.devices import DeviceKind
 _PATIENCE_SEC = 3600.0
 
 
-def lock_path(device: DeviceKind) -> Path:
+def lock_path(device: DeviceKind, index: int = 0) -> Path:
     """The lock's file. The system frees the lock when its holder ends, however that happens.
 
     Each GPU has its own: searches that see different GPUs (``CUDA_VISIBLE_DEVICES``) do not wait
     for each other.
+
+    Parameters
+    ----------
+    device : DeviceKind
+        The device's kind.
+    index : int
+        Of the device, as this process counts those of the kind.
 
     Examples
     --------
@@ -35,7 +42,7 @@ def lock_path(device: DeviceKind) -> Path:
     'collage-...-cpu.lock'
     """
     user = os.getuid() if hasattr(os, "getuid") else 0
-    return Path(tempfile.gettempdir()) / f"collage-{user}-{device.lock_name()}.lock"
+    return Path(tempfile.gettempdir()) / f"collage-{user}-{device.lock_name(index)}.lock"
 
 
 @contextmanager
@@ -43,17 +50,21 @@ def exclusive(
     device: DeviceKind,
     waiting: Callable[[], None] | None = None,
     given_up: Callable[[], bool] = lambda: False,
+    *,
+    index: int = 0,
 ) -> Iterator[None]:
     """Hold the device; ``waiting`` is told once when another process has it.
 
     Parameters
     ----------
     device : DeviceKind
-        Its first device on this machine.
+        The device's kind.
     waiting : callable, optional
         Nobody is told without one.
     given_up : callable, optional
         Asked again and again while waiting; after a yes, no longer waited.
+    index : int
+        Of the device, as this process counts those of the kind.
 
     Raises
     ------
@@ -69,7 +80,7 @@ def exclusive(
     ...     print("nobody else times anything here now")
     nobody else times anything here now
     """
-    path, poll_sec = lock_path(device), device.lock_poll_sec
+    path, poll_sec = lock_path(device, index), device.lock_poll_sec
     lock = FileLock(path)
     # Whoever wants the device stands in line holding the turnstile. A process that lets go and at
     # once comes back has to stand in line behind it: without that, it would win every time, since

@@ -7,6 +7,7 @@ the device has made the primary one.
 from __future__ import annotations
 
 import ctypes
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -59,7 +60,9 @@ class CudaDriver:
         self._version = self._function("cuDriverGetVersion", ctypes.POINTER(number))
         self._initialize = self._function("cuInit", ctypes.c_uint)
         self._device = self._function("cuDeviceGet", ctypes.POINTER(number), number)
+        self._count = self._function("cuDeviceGetCount", ctypes.POINTER(number))
         self._bus_id = self._function("cuDeviceGetPCIBusId", text, number, number)
+        self._uuid = self._function("cuDeviceGetUuid", ctypes.c_char * 16, number)
         self._fill = self._function(
             "cuMemsetD32Async", ctypes.c_uint64, ctypes.c_uint, ctypes.c_size_t, ctypes.c_void_p
         )
@@ -73,14 +76,32 @@ class CudaDriver:
         self._check(self._version(ctypes.byref(value)), "cuDriverGetVersion")
         return f"{value.value // 1000}.{value.value % 1000 // 10}"
 
+    def count(self) -> int:
+        """How many devices this process may see."""
+        self._check(self._initialize(0), "cuInit")
+        value = ctypes.c_int()
+        self._check(self._count(ctypes.byref(value)), "cuDeviceGetCount")
+        return value.value
+
     def pci_bus_id(self, index: int) -> str:
         """Where a device sits, which is how NVML names it: ``0000:1b:00.0``."""
+        buffer = ctypes.create_string_buffer(32)
+        device = self._handle(index)
+        self._check(self._bus_id(buffer, len(buffer), device), "cuDeviceGetPCIBusId")
+        return buffer.value.decode()
+
+    def uuid(self, index: int) -> str:
+        """What names a device whichever others a process may see, as ``CUDA_VISIBLE_DEVICES``
+        takes it: ``GPU-8b8dcc6e-...``."""
+        buffer = (ctypes.c_char * 16)()
+        self._check(self._uuid(buffer, self._handle(index)), "cuDeviceGetUuid")
+        return f"GPU-{uuid.UUID(bytes=buffer.raw)}"
+
+    def _handle(self, index: int) -> int:
         self._check(self._initialize(0), "cuInit")
         device = ctypes.c_int()
         self._check(self._device(ctypes.byref(device), index), "cuDeviceGet")
-        buffer = ctypes.create_string_buffer(32)
-        self._check(self._bus_id(buffer, len(buffer), device), "cuDeviceGetPCIBusId")
-        return buffer.value.decode()
+        return device.value
 
     def fill(self, address: int, words: int, stream: int) -> None:
         """Write that many 32-bit zeros to device memory, in a stream's order.

@@ -62,10 +62,15 @@ class Gpu:
         return f"sm_{self.compute_capability}"
 
 
-def find_gpu() -> Gpu | None:
-    """The first GPU that this process may see, or None where TVM can use none.
+def find_gpu(index: int = 0) -> Gpu | None:
+    """A GPU that this process may see, or None where TVM can use none.
 
     Loads TVM's CUDA runtime when there may be one.
+
+    Parameters
+    ----------
+    index : int
+        Among those that it may see.
 
     Examples
     --------
@@ -73,9 +78,9 @@ def find_gpu() -> Gpu | None:
     >>> gpu is None or gpu.arch.startswith("sm_")
     True
     """
-    if not has_device():
+    if not has_device(index):
         return None
-    device = tvm.cuda(0)
+    device = tvm.cuda(index)
     return Gpu(
         str(device.device_name),
         int(str(device.compute_version).replace(".", "")),
@@ -84,14 +89,20 @@ def find_gpu() -> Gpu | None:
     )
 
 
-def has_device() -> bool:
-    """Whether there is a GPU that TVM can use; loads TVM's CUDA runtime when there may be one."""
+def has_device(index: int = 0) -> bool:
+    """Whether there is a GPU that TVM can use; loads TVM's CUDA runtime when there may be one.
+
+    Parameters
+    ----------
+    index : int
+        Among those that this process may see.
+    """
     if not _has_cuda_runtime():
         try:
             load_runtime()
         except BackendUnavailableError:
             return False
-    return bool(tvm.cuda(0).exist)
+    return bool(tvm.cuda(index).exist)
 
 
 def device_name(arch: str) -> str | None:

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from collage.backends.contract import BackendTarget
 from collage.backends.contract.errors import TargetError
 from collage.backends.devices import DeviceKind, common_device
-from collage.cost.device._base import Device, DevicePolicy
+from collage.cost.device._base import Device, DevicePolicy, LocalDevice
 from collage.cost.device.cpu import CpuPolicy, available_cores, resolve_threads
 from collage.cost.device.cuda import CudaPolicy
 
@@ -26,6 +26,7 @@ __all__ = [
     "POLICIES",
     "Device",
     "DevicePolicy",
+    "LocalDevice",
     "available_cores",
     "policy_for",
     "policy_of",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from collage.backends.contract import BuildContext
@@ -45,6 +45,33 @@ class Device:
     features: str
     driver: str = "none"
     memory_mib: int = 0
+
+
+@dataclass(frozen=True)
+class LocalDevice:
+    """A device of this machine.
+
+    Attributes
+    ----------
+    name : str
+        As TVM names it, ``cuda:1``.
+    device : Device
+        Its fingerprint.
+    index : int
+        As this process counts those of the kind.
+    environment : mapping of str to str
+        What a process must have in its environment that is to see no other one.
+
+    Examples
+    --------
+    >>> LocalDevice("cpu", Device("cpu", "Some CPU", cores=4, features="0123")).environment
+    {}
+    """
+
+    name: str
+    device: Device
+    index: int = 0
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 class DevicePolicy(ABC):
@@ -88,6 +115,16 @@ class DevicePolicy(ABC):
         TargetError
             When this machine cannot measure on such a device.
         """
+
+    def all_here(self) -> list[LocalDevice]:
+        """All devices of this kind on this machine that may be measured on, the first one first.
+
+        Raises
+        ------
+        TargetError
+            When this machine cannot measure on such a device.
+        """
+        return [LocalDevice(self.kind.name, self.detect())]
 
     @abstractmethod
     def device_key(self, device: Device) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from collage.backends.contract.errors import (
@@ -16,7 +17,7 @@ from collage.backends.toolchain.cuda_driver import CudaDriver, CudaError
 from collage.backends.toolchain.cuda_runtime import find_gpu, load_runtime
 from collage.backends.toolchain.cuda_toolkit import find_toolkit
 from collage.cost.config import MeasureConfig
-from collage.cost.device._base import Device, DevicePolicy
+from collage.cost.device._base import Device, DevicePolicy, LocalDevice
 from collage.cost.device.cpu import available_cores
 from collage.cost.device.nvml import Management
 
@@ -38,8 +39,35 @@ class CudaPolicy(DevicePolicy):
         TargetError
             When there is none, or no driver or runtime for it.
         """
+        with self._saying_what():
+            return self._detect(0)
+
+    def all_here(self) -> list[LocalDevice]:
+        """All GPUs that this process may see; those that MIG parts show it one slice only.
+
+        Raises
+        ------
+        TargetError
+            When there is none, or no driver or runtime for it.
+        """
+        with self._saying_what():
+            driver = CudaDriver()
+            count = driver.count()
+            return [
+                LocalDevice(
+                    f"{self.kind.name}:{index}",
+                    self._detect(index),
+                    index,
+                    # What a user chose holds for children, too, where there is no choice.
+                    {"CUDA_VISIBLE_DEVICES": driver.uuid(index)} if count > 1 else {},
+                )
+                for index in range(max(1, count))
+            ]
+
+    @contextmanager
+    def _saying_what(self) -> Iterator[None]:
         try:
-            return self._detect()
+            yield
         except (BackendUnavailableError, MeasurementError, CudaError) as err:
             raise TargetError(
                 f"nothing can be measured for target '{self.kind.target_kind}' on this machine: "
@@ -47,13 +75,13 @@ class CudaPolicy(DevicePolicy):
                 value=self.kind.target_kind,
             ) from err
 
-    def _detect(self) -> Device:
+    def _detect(self, index: int) -> Device:
         load_runtime()
-        gpu = find_gpu()
+        gpu = find_gpu(index)
         if gpu is None:
             raise MeasurementError("there is no CUDA device", value=self.kind.name)
         driver = CudaDriver()
-        management = Management.open(driver.pci_bus_id(0))
+        management = Management.open(driver.pci_bus_id(index))
         version = management.driver_version() if management is not None else ""
         release = f"CUDA {driver.version()}"
         return Device(

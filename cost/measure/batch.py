@@ -1,24 +1,27 @@
-"""A batch of workloads on its way through builder and runner."""
+"""A batch of workloads on its way through builder and runners."""
 
 from __future__ import annotations
 
 import shutil
+import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 
 from collage.cost.base import Cost, CostStatus
 from collage.cost.database.record import RecordKey
-from collage.cost.device import DevicePolicy
 from collage.cost.measure.builder import Builder, BuildJob, BuildResult
+from collage.cost.measure.engine import Place
 from collage.cost.measure.recorder import Recorder
 from collage.cost.measure.replay import MeasureStats
-from collage.cost.measure.runner import ExclusiveDevice, RunJob, Runner, RunResult
+from collage.cost.measure.runner import RunJob, RunResult
+from collage.cost.measure.runner_pool import RunnerPool
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some workloads that are built in parallel, and timed one at a time.
+    """Some workloads that are built in parallel, and timed wherever a place is free.
 
     Attributes
     ----------
@@ -28,12 +31,10 @@ class Batch:
         What to build, in the order of the keys.
     builder : Builder
         Compiles them.
-    runner : Runner
+    pool : RunnerPool
         Times them.
-    policy : DevicePolicy
-        Whether the device may be timed while the processor compiles.
-    lock : callable
-        Gives a context in which nobody else measures on the device.
+    hold : callable
+        Gives a context in which nobody else measures on a place's device.
     recorder : Recorder
         Gets the results.
     stats : MeasureStats
@@ -43,53 +44,65 @@ class Batch:
     keys: Sequence[RecordKey]
     jobs: Sequence[BuildJob]
     builder: Builder
-    runner: Runner
-    policy: DevicePolicy
-    lock: ExclusiveDevice
+    pool: RunnerPool
+    hold: Callable[[Place], AbstractContextManager[None]]
     recorder: Recorder
     stats: MeasureStats
+    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
 
-    def measure(self) -> None:
-        """Record the cost of each.
+    def time_while_building(self) -> None:
+        """Record the cost of each; a device is held only while something runs on it, for code
+        generators use it too.
 
         Raises
         ------
         OutOfTimeError
             When the time is up meanwhile; what was recorded is.
         """
-        if self.policy.kind.compiles_beside:
-            self._time_while_building()
-        else:
-            self._build_then_time()
+        stats = self.stats
+        begin, timing_before = time.perf_counter(), stats.seconds_running + stats.seconds_waiting
+        self.builder.build(self.jobs, self._finish)
+        self.pool.wait()
+        timing = stats.seconds_running + stats.seconds_waiting - timing_before
+        elapsed = time.perf_counter() - begin
+        stats.seconds_building += max(0.0, elapsed - timing / max(1, self.pool.size))
 
-    def _build_then_time(self) -> None:
-        # The compiler would run on the very cores that another search times on.
-        with self.lock():
+    def build_then_time(self, held: Place) -> None:
+        """Record the cost of each; a place is held for building, too.
+
+        Parameters
+        ----------
+        held : Place
+            On whose cores the compiler runs.
+
+        Raises
+        ------
+        OutOfTimeError
+            When the time is up meanwhile; what was recorded is.
+        """
+        with self.hold(held):
             begin = time.perf_counter()
-            self.runner.warm_up()
             builds = self.builder.build(self.jobs)
             self.stats.seconds_building += time.perf_counter() - begin
         for index, build in enumerate(builds):
             self._finish(index, build)
-
-    def _time_while_building(self) -> None:
-        """The device is held only while something runs on it: code generators use it too."""
-        stats = self.stats
-        begin, timing_before = time.perf_counter(), stats.seconds_running + stats.seconds_waiting
-        self.runner.warm_up()
-        self.builder.build(self.jobs, self._finish)
-        timing = stats.seconds_running + stats.seconds_waiting - timing_before
-        stats.seconds_building += time.perf_counter() - begin - timing
+        self.pool.wait()
 
     def _finish(self, index: int, build: BuildResult) -> None:
-        """Time what was built, and record what came out."""
-        job = self.jobs[index]
-        if build.status is not CostStatus.VALID:
-            result = RunResult(Cost(build.status, reason=build.reason))
+        """Have what was built timed, and record what comes out."""
+        if build.status is CostStatus.VALID:
+            self.pool.submit(lambda place: self._time(place, index, build))
         else:
-            run_job = RunJob.in_folder(job.folder)
-            result = self.runner.run_sharing(run_job, self.lock)
-            self.stats.seconds_running += result.run_sec
+            self._record(index, build, RunResult(Cost(build.status, reason=build.reason)))
+
+    def _time(self, place: Place, index: int, build: BuildResult) -> None:
+        job = RunJob.in_folder(self.jobs[index].folder)
+        self._record(index, build, place.runner.run_sharing(job, lambda: self.hold(place)))
+
+    def _record(self, index: int, build: BuildResult, result: RunResult) -> None:
+        job = self.jobs[index]
         text, backend = job.workload.describe(), job.target.backend
-        self.recorder.keep_workload(self.keys[index], result, text, backend, build.build_sec)
+        with self._one_at_a_time:
+            self.stats.seconds_running += result.run_sec
+            self.recorder.keep_workload(self.keys[index], result, text, backend, build.build_sec)
         shutil.rmtree(job.folder, ignore_errors=True)

@@ -1,28 +1,18 @@
-"""The builder: compiles workloads in warm worker processes, several at a time.
+"""The builder's contract: compile workloads, several at a time.
 
-The role of MetaSchedule's builder. For a CPU, building never overlaps timing; for a GPU, what has
-been built is timed while the processor goes on building.
+The role, and its name, are MetaSchedule's.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
-from collage.backends.contract import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget
 from collage.cost.base import CostStatus
-from collage.cost.config import MeasureConfig
-from collage.cost.deadline import NEVER, Deadline
-from collage.cost.device import CPU_POLICY, DevicePolicy
-from collage.cost.processes.messages import (
-    Build,
-    Built,
-    Failure,
-    TargetMessage,
-    WorkloadMessage,
-)
-from collage.cost.processes.worker_pool import WorkerPool
 from collage.cost.workload.workload import Workload
 
 
@@ -73,69 +63,28 @@ class BuildResult:
     build_sec: float = 0.0
 
 
-class Builder:
-    """Compiles in parallel worker processes; use as a context manager.
-
-    Parameters
-    ----------
-    context : BuildContext
-        Cache folder, threads and compiler. Each job has its own folder; ``work_dir`` holds the
-        references that several of them share.
-    config : MeasureConfig
-        Time and memory limits, seed.
-    plugins : sequence of str
-        For backends registered at run time, see :mod:`collage.cost.processes.plugins`.
-    parallel : int
-        Worker processes.
-    policy : DevicePolicy, optional
-        Of the device that is compiled for.
-    deadline : Deadline, optional
-        When it comes, what is being built is given up.
+class Builder(ABC):
+    """Compiles in parallel; use as a context manager.
 
     Examples
     --------
-    >>> from tvm import relax
-    >>> from tvm.target import Target
-    >>> from collage.testing import graph
-    >>> workload = Workload.from_module(graph([(8, 8)], lambda _, x: relax.op.nn.relu(x)))
-    >>> job = BuildJob(workload, BackendTarget.of("tvm", Target("llvm")), Path("work/0").absolute())
-    >>> context = BuildContext(Path("cache").absolute(), Path("work").absolute())
-    >>> with Builder(context, MeasureConfig(), parallel=1) as builder:
-    ...     (result,) = builder.build([job])
-    >>> result.status, result.library.name
-    (<CostStatus.VALID: 'valid'>, 'model.so')
+    >>> class Nothing(Builder):
+    ...     def build(self, jobs, done=None):
+    ...         return [BuildResult(CostStatus.BUILD_FAILED, "there is no compiler")] * len(jobs)
+    ...     def close(self):
+    ...         pass
+    >>> with Nothing() as builder:
+    ...     builder.build([])
+    []
     """
 
-    def __init__(
-        self,
-        context: BuildContext,
-        config: MeasureConfig,
-        plugins: Sequence[str] = (),
-        parallel: int = 2,
-        policy: DevicePolicy = CPU_POLICY,
-        deadline: Deadline = NEVER,
-    ) -> None:
-        self._context = context
-        self._seed = config.seed
-        self._pool = WorkerPool(
-            plugins,
-            parallel,
-            policy,
-            timeout_sec=policy.build_timeout_sec(config),
-            memory_limit_bytes=config.memory_limit_bytes,
-            deadline=deadline,
-        )
-
-    def __enter__(self) -> Builder:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def close(self) -> None:
-        """End the worker processes; the next build starts new ones."""
-        self._pool.close()
-
+    @abstractmethod
     def build(
         self,
         jobs: Sequence[BuildJob],
@@ -143,39 +92,24 @@ class Builder:
     ) -> list[BuildResult]:
         """Compile each job; one that fails, hangs or crashes gives an invalid result.
 
+        The files of a valid result lie in the folder of its job, on this machine.
+
         Parameters
         ----------
+        jobs : sequence of BuildJob
+            Each with a folder of its own.
         done : callable, optional
-            Given each result, by the index of its job, as soon as it is there; the other workers
-            go on meanwhile.
+            Given each result, by the index of its job, as soon as it is there, in the calling
+            thread; the other workers go on meanwhile.
 
         Raises
         ------
         OutOfTimeError
             When the deadline comes meanwhile.
+        MeasurementError
+            When there is nobody who could build.
         """
-        results: dict[int, BuildResult] = {}
 
-        def take(index: int, answer: Built | Failure) -> None:
-            result = results[index] = _result(answer)
-            if done is not None:
-                done(index, result)
-
-        self._pool.ask(len(jobs), lambda index: self._request(jobs[index]), Built, take)
-        return [results[index] for index in range(len(jobs))]
-
-    def _request(self, job: BuildJob) -> Build:
-        return Build(
-            WorkloadMessage.of(job.workload),
-            TargetMessage.of(job.target),
-            job.folder,
-            self._context.work_dir / "references",
-            replace(self._context, work_dir=job.folder / "work"),
-            self._seed,
-        )
-
-
-def _result(answer: Built | Failure) -> BuildResult:
-    if isinstance(answer, Failure):
-        return BuildResult(answer.status, answer.reason)
-    return BuildResult(CostStatus.VALID, "", answer.library, answer.build_sec)
+    @abstractmethod
+    def close(self) -> None:
+        """End the worker processes; the next build starts new ones."""

@@ -17,23 +17,18 @@ them before the first sample.
 
 from __future__ import annotations
 
-import hashlib
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from collage.backends.contract import BackendTarget
 from collage.backends.contract.errors import OutOfTimeError
 from collage.cost.base import Clocks, Cost
 from collage.cost.config import MeasureConfig
 from collage.cost.contest import (
-    ContestRule,
-    FixedRounds,
     Load,
-    PairedRounds,
     Played,
     Rounds,
     disturbed_rounds,
@@ -44,13 +39,13 @@ from collage.cost.contest import (
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, DevicePolicy
 from collage.cost.device.load import LoadMeter
+from collage.cost.measure.model_timer import EndToEndQuestion, ModelTimer, WholeModel
 from collage.cost.measure.replay import NO_TIME
 from collage.cost.measure.runner import RunResult
 from collage.cost.processes.messages import A, Check, Checked, Failure, Request, Time, Timed
 from collage.cost.processes.messages import Load as LoadModel
 from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
-from collage.cost.reference import Sample
 
 _SAMPLES = 4
 _FEWEST_SAMPLES = 2
@@ -60,79 +55,6 @@ that finds nothing in the caches."""
 
 _TIMEOUT_SEC = 300.0
 """For loading a whole model and for one turn: minutes for one without any schedule."""
-
-
-@dataclass(frozen=True)
-class WholeModel:
-    """A whole model as the log knows it.
-
-    Attributes
-    ----------
-    key : str
-        Of the partitioned module, see :class:`collage.cost.database.keys.ModuleKeys`.
-    description : str
-        For the log and for messages, for example ``greedy onednn``.
-    targets : tuple of BackendTarget
-        Every target that the model was compiled for.
-
-    Examples
-    --------
-    >>> from tvm.target import Target
-    >>> WholeModel("5f1c", "all tvm", (BackendTarget.of("tvm", Target("llvm")),)).description
-    'all tvm'
-    """
-
-    key: str
-    description: str
-    targets: tuple[BackendTarget, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class EndToEndQuestion:
-    """Which whole models are timed against each other, and on what.
-
-    Attributes
-    ----------
-    models : sequence of WholeModel
-        Those to compare.
-    samples : sequence of Sample
-        What to run them on, and what each must give. They are timed on the first.
-    rounds : int
-        Rounds at the most, those that were disturbed not counted.
-    provisional : bool
-        Whether this is asked to know whether the models run at all: the times are too few to
-        count for whoever asks for a comparison, and the log keeps them apart.
-    data : str
-        A digest of samples that the user gave, which belongs to the models' keys; empty for those
-        that follow from the models.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from tvm.target import Target
-    >>> tvm_only = WholeModel("5f1c", "all tvm", (BackendTarget.of("tvm", Target("llvm")),))
-    >>> x = np.ones((8, 8), np.float32)
-    >>> question = EndToEndQuestion([tvm_only], [Sample.of([x], [x])])
-    >>> question.rounds, question.contest
-    (25, 'a550918539b1')
-    """
-
-    models: Sequence[WholeModel]
-    samples: Sequence[Sample]
-    rounds: int = 25
-    provisional: bool = False
-    data: str = ""
-
-    @property
-    def contest(self) -> str:
-        """Names the models that are compared, in whatever order."""
-        keys = sorted({model.key for model in self.models})
-        return hashlib.sha256(" ".join(keys).encode()).hexdigest()[:12]
-
-    @property
-    def rule(self) -> ContestRule:
-        """Who plays, and for how long."""
-        return FixedRounds(self.rounds) if self.provisional else PairedRounds(most=self.rounds)
 
 
 @dataclass
@@ -151,8 +73,8 @@ class _Contestant:
         return self.failure is not None or self.stopped
 
 
-class EndToEndTimer:
-    """Times libraries in alternation.
+class EndToEndTimer(ModelTimer):
+    """Times libraries in alternation, on a device of this machine.
 
     Parameters
     ----------
@@ -164,6 +86,8 @@ class EndToEndTimer:
         Informed of each turn.
     policy : DevicePolicy, optional
         Of the device.
+    environment : mapping of str to str, optional
+        Of the processes that run: which of several devices they are to see.
 
     Examples
     --------
@@ -191,7 +115,9 @@ class EndToEndTimer:
         scratch: Path,
         progress: ProgressCallback = ignore,
         policy: DevicePolicy = CPU_POLICY,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
+        self._environment = environment
         self._config = config
         self._policy = policy
         self._scratch = scratch
@@ -203,17 +129,6 @@ class EndToEndTimer:
         libraries: Sequence[Path],
         deadline: Deadline = NEVER,
     ) -> list[RunResult]:
-        """Check and time each model; see :meth:`MeasuredCostModel.measure_end_to_end`.
-
-        Parameters
-        ----------
-        question : EndToEndQuestion
-            The models to compare, and on what.
-        libraries : sequence of Path
-            What each was linked into.
-        deadline : Deadline, optional
-            When it comes, the turns so far count; a model without any has an unknown cost.
-        """
         contestants: list[_Contestant] = []
         with tempfile.TemporaryDirectory(dir=self._scratch, prefix="model-") as name:
             samples = tuple(Path(name) / str(i) for i in range(len(question.samples)))
@@ -238,6 +153,7 @@ class EndToEndTimer:
             memory_limit_bytes=4 * self._config.memory_limit_bytes,
             policy=self._policy,
             open_device=True,
+            environment=self._environment,
             deadline=deadline,
         )
         return _Contestant(model, worker)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -32,6 +33,8 @@ class LocalRunner(Runner):
         otherwise still spin when the next one is timed; too slow for thousands of candidates.
     policy : DevicePolicy, optional
         Of the device.
+    environment : mapping of str to str, optional
+        Of the processes that run: which of several devices they are to see.
     deadline : Deadline, optional
         When it comes, what is being timed is given up with an ``OutOfTimeError``.
 
@@ -50,11 +53,13 @@ class LocalRunner(Runner):
         *,
         fresh_process: bool = False,
         policy: DevicePolicy = CPU_POLICY,
+        environment: Mapping[str, str] | None = None,
         deadline: Deadline = NEVER,
     ) -> None:
         self._config = config
         self._policy = policy
         self._fresh_process = fresh_process
+        self._environment = environment
         self._deadline = deadline
         self._worker: WorkerProcess | None = None
         self._initial_bytes = 0
@@ -105,6 +110,7 @@ class LocalRunner(Runner):
                 memory_limit_bytes=limit,
                 policy=self._policy,
                 open_device=True,
+                environment=self._environment,
                 deadline=self._deadline,
             )
 

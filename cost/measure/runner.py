@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from collage.backends.contract.errors import MeasurementError
 from collage.cost.base import Clocks, Cost
 from collage.cost.contest import Rounds
 
@@ -81,6 +82,13 @@ ExclusiveDevice = Callable[[], AbstractContextManager[None]]
 """Gives a context in which no other process measures on the device; entering it may take long."""
 
 
+class PlaceLostError(MeasurementError):
+    """The device or the machine that a runner times on is gone: nothing is said of a candidate.
+
+    Whoever asked has it timed elsewhere.
+    """
+
+
 class Runner(ABC):
     """Times one library at a time on one device.
 
@@ -109,6 +117,8 @@ class Runner(ABC):
         ------
         MeasurementError
             When measuring itself is impossible: no worker can be started.
+        PlaceLostError
+            When it is impossible here only.
         """
 
     def run_sharing(self, job: RunJob, exclusive: ExclusiveDevice) -> RunResult:

@@ -1,7 +1,8 @@
-"""Measures workloads: builds them in parallel, times them one at a time, records each."""
+"""Measures workloads: has them built and timed by an engine's workers, records each."""
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,21 +10,21 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from collage.backends.contract import BackendTarget, BuildContext
-from collage.backends.contract.errors import OutOfTimeError, OutputError
-from collage.backends.storage import exclusive
+from collage.backends.contract import BackendTarget
+from collage.backends.contract.errors import CollageError, OutOfTimeError, OutputError
 from collage.cost.base import Cost
-from collage.cost.config import MeasureConfig
 from collage.cost.database.record import Record, RecordKey
 from collage.cost.deadline import NEVER, Deadline
-from collage.cost.device import DevicePolicy
+from collage.cost.device import Device
 from collage.cost.measure.batch import Batch
 from collage.cost.measure.builder import Builder, BuildJob
-from collage.cost.measure.end_to_end import EndToEndQuestion, EndToEndTimer
+from collage.cost.measure.engine import Engine, Place, Work
 from collage.cost.measure.model_builder import ModelJob, ModelResult, compile_models
+from collage.cost.measure.model_timer import EndToEndQuestion
 from collage.cost.measure.recorder import Recorder
 from collage.cost.measure.replay import NO_TIME, MeasureStats, Question, RecordLookup
-from collage.cost.measure.runner import RunJob, Runner, RunResult
+from collage.cost.measure.runner import RunJob, RunResult
+from collage.cost.measure.runner_pool import RunnerPool
 from collage.cost.measure.tuning import Tuning
 from collage.cost.processes.plugins import plugins_for
 from collage.cost.progress import ProgressCallback, ProgressEvent
@@ -34,50 +35,39 @@ _TUNING_POLL_SEC = 0.2
 _TUNING_SHARE = 0.6
 """Of the time left. What was chosen by then is to be built and timed."""
 
+_PER_PLACE = 4
+"""Workloads of a batch for each device: the last ones of a batch are waited for by all."""
+
 
 class Measurer:
     """Builds, times and records, on one kind of device.
 
     Parameters
     ----------
-    context : BuildContext
-        Cache and scratch folders, threads, compiler.
-    config : MeasureConfig
-        Repetitions, limits, tolerances.
-    policy : DevicePolicy
-        What differs between kinds of devices.
-    runner : Runner
-        Times; closed with the measurer.
+    engine : Engine
+        Whose workers build and time; closed with the measurer.
+    work : Work
+        Folders, limits, and the kind of device.
     lookup : RecordLookup
         Where records go.
     stats : MeasureStats
         Gets the seconds.
     progress : callable
         Informed of each workload measured.
-    parallel_builds : int or None
-        Builder processes.
     plugins : sequence of str
-        What they register besides what targets ask for.
-    deadline : Deadline, optional
-        Of workloads: what is under way then is given up, and nothing is recorded of it.
+        What builders register besides what targets ask for.
 
     Examples
     --------
+    >>> from collage.backends.contract import BuildContext
+    >>> from collage.cost.config import MeasureConfig
     >>> from collage.cost.database import Database
     >>> from collage.cost.device import CPU_POLICY
-    >>> from collage.cost.measure import LocalRunner
-    >>> config, stats = MeasureConfig(), MeasureStats()
-    >>> measurer = Measurer(
-    ...     BuildContext(Path("cache"), Path("work")),
-    ...     config,
-    ...     CPU_POLICY,
-    ...     LocalRunner(config),
-    ...     RecordLookup(Database(), stats),
-    ...     stats,
-    ...     print,
-    ...     parallel_builds=1,
-    ...     plugins=(),
-    ... )
+    >>> from collage.cost.engines import LocalEngine
+    >>> work = Work(CPU_POLICY, BuildContext(Path("cache"), Path("work")), MeasureConfig())
+    >>> stats = MeasureStats()
+    >>> lookup = RecordLookup(Database(), stats)
+    >>> measurer = Measurer(LocalEngine(), work, lookup, stats, print)
     >>> measurer.measure({})
     >>> measurer.close()
     >>> stats.measured
@@ -86,34 +76,36 @@ class Measurer:
 
     def __init__(
         self,
-        context: BuildContext,
-        config: MeasureConfig,
-        policy: DevicePolicy,
-        runner: Runner,
+        engine: Engine,
+        work: Work,
         lookup: RecordLookup,
         stats: MeasureStats,
         progress: ProgressCallback,
-        *,
-        parallel_builds: int | None,
-        plugins: Sequence[str],
-        deadline: Deadline = NEVER,
+        plugins: Sequence[str] = (),
     ) -> None:
-        self._context = context
-        self._config = config
-        self._policy = policy
-        self._runner = runner
+        self._given_up_at = math.inf
+        given_up = Deadline(lambda: self._given_up_at)
+        self._work = replace(work, deadline=work.deadline.or_earlier(given_up))
+        self._workers = engine.open(self._work)
         self._lookup = lookup
         self._stats = stats
         self._progress = progress
-        self._parallel = parallel_builds or policy.builders()
         self._plugins = list(plugins)
-        self._deadline = deadline
         self._builder: Builder | None = None
+        self._pool: RunnerPool | None = None
         self._recorder = Recorder(lookup, progress)
+
+    @property
+    def device(self) -> Device:
+        """What is measured on."""
+        return self._workers.device
 
     def close(self) -> None:
         """End the worker processes; the next measurement starts new ones."""
-        self._runner.close()
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+        self._workers.close()
         if self._builder is not None:
             self._builder.close()
             self._builder = None
@@ -133,17 +125,17 @@ class Measurer:
         OutputError
             When the scratch folder cannot be made.
         """
-        if self._deadline.is_up:
+        if self._work.deadline.is_up:
             return
         self._recorder.wanted += len(misses)
         waiting = list(misses.items())
-        size = self._policy.batch_size(self._parallel)
+        size = self._batch_size()
         begin = time.monotonic()
         # Leaving the tuning ends its processes, as leaving a batch ends those that work on it.
         with suppress(OutOfTimeError), self._tuning(misses.values()) as tuning:
             while waiting:
-                self._deadline.check()
-                tuning.close_after(begin + _TUNING_SHARE * (self._deadline.end - begin))
+                self._work.deadline.check()
+                tuning.close_after(begin + _TUNING_SHARE * (self._work.deadline.end - begin))
                 ready = [miss for miss in waiting if not tuning.is_under_way(miss[1][1])]
                 if not ready:
                     tuning.wait(_TUNING_POLL_SEC)
@@ -162,24 +154,61 @@ class Measurer:
                 BuildJob(workload, target, Path(folder) / str(index))
                 for index, (workload, target) in enumerate(questions.values())
             ]
-            Batch(
+            pool = self._ready_pool()
+            batch = Batch(
                 list(questions),
                 jobs,
                 self._builder_for(jobs),
-                self._runner,
-                self._policy,
-                self.lock,
+                pool,
+                self.hold,
                 self._recorder,
                 self._stats,
-            ).measure()
+            )
+            try:
+                if self._workers.builds_beside:
+                    batch.time_while_building()
+                else:
+                    batch.build_then_time(self._first)
+            except BaseException:
+                self._give_up(pool)
+                raise
+
+    @property
+    def _first(self) -> Place:
+        return self._workers.places[0]
+
+    def _give_up(self, pool: RunnerPool) -> None:
+        """End what is under way, whose files go and whose results nobody reads."""
+        pool.drop()
+        self._given_up_at = -math.inf
+        try:
+            with suppress(CollageError):
+                pool.wait()
+        finally:
+            self._given_up_at = math.inf
+
+    def _batch_size(self) -> int:
+        """Enough to keep everybody busy, and little to lose."""
+        builders = self._workers.parallel_builds
+        return max(self._work.policy.batch_size(builders), _PER_PLACE * len(self._workers.places))
+
+    def _ready_pool(self) -> RunnerPool:
+        if self._pool is None:
+            self._pool = RunnerPool(self._workers.places, self._report_lost)
+            for _ in self._workers.places:
+                self._pool.submit(lambda place: place.runner.warm_up())
+        return self._pool
+
+    def _report_lost(self, place: Place, reason: str) -> None:
+        self._recorder.report("lost", f"{place.name} is left out: {reason}")
 
     def _tuning(self, questions: Iterable[Question]) -> Tuning:
-        context = replace(self._context, work_dir=self.scratch() / "tuning")
+        context = replace(self._work.context, work_dir=self.scratch() / "tuning")
         return Tuning(
-            questions,
+            questions if self._workers.tunes else (),
             context,
-            self._config,
-            self._policy,
+            self._work.config,
+            self._work.policy,
             lambda text: self._recorder.report("tune", text),
         )
 
@@ -211,16 +240,17 @@ class Measurer:
             )
 
         with ExitStack() as stack:
-            if not self._policy.kind.compiles_beside:
+            if not self._workers.builds_beside:
                 # The compiler would run on the very cores that another search times on.
                 try:
-                    stack.enter_context(self.lock(deadline))
+                    stack.enter_context(self.hold(self._first, deadline))
                 except OutOfTimeError:
                     return [ModelResult.out_of_time() for _ in jobs]
             begin = time.perf_counter()
             self._progress(ProgressEvent("compile", 0, len(jobs), f"{len(jobs)} whole models"))
             results = compile_models(
-                jobs, targets, self._context, self._config, self._parallel, done, deadline
+                *(jobs, targets, self._work.context, self._work.config),
+                *(self._workers.parallel_builds, done, deadline),
             )
             self._stats.seconds_building += time.perf_counter() - begin
         return results
@@ -242,9 +272,10 @@ class Measurer:
         deadline : Deadline, optional
             Those that had no turn by then have an unknown cost.
         """
-        timer = EndToEndTimer(self._config, self.scratch(), self._progress, self._policy)
+        self.scratch()
+        timer = self._workers.timer(self._progress)
         try:
-            with self.lock(deadline):
+            with self.hold(self._first, deadline):
                 begin = time.perf_counter()
                 results = timer.measure(question, libraries, deadline)
                 self._stats.seconds_running += time.perf_counter() - begin
@@ -283,13 +314,19 @@ class Measurer:
             By library.
         """
         results = []
+        pool = self._ready_pool()
         with tempfile.TemporaryDirectory(dir=self.scratch(), prefix="check-") as name:
             for index, (library, sample) in enumerate(zip(libraries, samples, strict=True)):
-                folder = Path(name) / str(index)
-                sample.save(folder)
-                result = self._runner.run_sharing(RunJob(library, folder), self.lock)
-                self._stats.seconds_running += result.run_sec
-                results.append(result)
+                job = RunJob(library, Path(name) / str(index))
+                sample.save(job.sample)
+
+                def check(place: Place, job: RunJob = job) -> None:
+                    result = place.runner.run_sharing(job, lambda: self.hold(place))
+                    self._stats.seconds_running += result.run_sec
+                    results.append(result)
+
+                pool.submit(check)
+                pool.wait()
         return results
 
     def record_workload(
@@ -312,11 +349,13 @@ class Measurer:
         self._recorder.keep_workload(key, result, workload.describe(), target.backend, 0.0)
 
     @contextmanager
-    def lock(self, deadline: Deadline | None = None) -> Iterator[None]:
-        """The device, for as long as the context lasts.
+    def hold(self, place: Place, deadline: Deadline | None = None) -> Iterator[None]:
+        """A place's device, for as long as the context lasts.
 
         Parameters
         ----------
+        place : Place
+            Where.
         deadline : Deadline, optional
             How long to wait for it; by default that of workloads.
 
@@ -325,13 +364,13 @@ class Measurer:
         OutOfTimeError
             When another process has it until then.
         """
-        limit = self._deadline if deadline is None else deadline
+        limit = self._work.deadline if deadline is None else deadline
 
         def waiting() -> None:
             self._recorder.report("wait", "another process is measuring on this device")
 
         asked = time.perf_counter()
-        with exclusive(self._policy.kind, waiting, lambda: limit.is_up):
+        with place.hold(waiting, lambda: limit.is_up):
             got = time.perf_counter()
             self._stats.seconds_waiting += got - asked
             try:
@@ -348,13 +387,13 @@ class Measurer:
             When it cannot be made.
         """
         try:
-            self._context.work_dir.mkdir(parents=True, exist_ok=True)
+            self._work.context.work_dir.mkdir(parents=True, exist_ok=True)
         except OSError as err:
             raise OutputError(
-                f"cannot make the scratch folder '{self._context.work_dir}': {err.strerror}",
-                value=str(self._context.work_dir),
+                f"cannot make the scratch folder '{self._work.context.work_dir}': {err.strerror}",
+                value=str(self._work.context.work_dir),
             ) from err
-        return self._context.work_dir
+        return self._work.context.work_dir
 
     def _builder_for(self, jobs: Sequence[BuildJob]) -> Builder:
         plugins = plugins_for(job.target for job in jobs)
@@ -363,12 +402,5 @@ class Measurer:
             self._builder = None
         if self._builder is None:
             self._plugins = sorted({*self._plugins, *plugins})
-            self._builder = Builder(
-                self._context,
-                self._config,
-                self._plugins,
-                self._parallel,
-                self._policy,
-                self._deadline,
-            )
+            self._builder = self._workers.builder(self._plugins)
         return self._builder

@@ -15,11 +15,12 @@ from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import PARTITION, TRANSITION, Record
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import Device, policy_for
-from collage.cost.measure.end_to_end import EndToEndQuestion, WholeModel
-from collage.cost.measure.local_runner import LocalRunner
+from collage.cost.engines import LocalEngine
+from collage.cost.measure.engine import Engine, Work
 from collage.cost.measure.model_builder import ModelJob, ModelResult
+from collage.cost.measure.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.measure.replay import NO_TIME, MeasureStats, RecordLookup, partition_miss
-from collage.cost.measure.runner import Runner, RunResult
+from collage.cost.measure.runner import RunResult
 from collage.cost.measure.scheduler import Measurer
 from collage.cost.models.overheads import overheads_from, probe_workloads
 from collage.cost.models.whole_models import WholeModels
@@ -62,11 +63,10 @@ class MeasuredCostModel(CostModel):
         was when the log was written.
     progress : callable, optional
         Informed of each workload built and measured.
-    runner : Runner, optional
-        Where to time; by default this machine. It is closed with the model.
+    engine : Engine, optional
+        Who compiles and times; by default this machine, with all of its GPUs.
     device : Device, optional
-        What ``runner`` times on, or what a log that is replayed was measured on; by default this
-        machine's.
+        What a log that is replayed was measured on; by default what there is.
     parallel_builds : int, optional
         Builder processes; by default two for a CPU, and one per core but one for a GPU.
     plugins : sequence of str
@@ -91,7 +91,7 @@ class MeasuredCostModel(CostModel):
         deadline: Deadline = NEVER,
         replay_only: bool = False,
         progress: ProgressCallback = ignore,
-        runner: Runner | None = None,
+        engine: Engine | None = None,
         device: Device | None = None,
         parallel_builds: int | None = None,
         plugins: Sequence[str] = (),
@@ -101,7 +101,7 @@ class MeasuredCostModel(CostModel):
         self.deadline = deadline
         self._replay_only = replay_only
         self._progress = progress
-        self._runner = runner
+        self._engine = engine or LocalEngine()
         self._device = device
         self._parallel_builds = parallel_builds
         self._plugins = list(plugins)
@@ -337,27 +337,21 @@ class MeasuredCostModel(CostModel):
     def _site(self, targets: Sequence[BackendTarget]) -> _Site:
         policy = policy_for(targets)
         if policy.kind not in self._sites:
-            device, runner = self._device, self._runner
-            if device is None:
-                device = policy.detect()
-            elif device.kind != policy.kind.name:
-                device, runner = policy.detect(), None
-            deadline = Deadline(lambda: self.deadline.end)
-            if runner is None:
-                runner = LocalRunner(self._config, policy=policy, deadline=deadline)
-            keys = KeyMaker(self._context, self._config, device)
-            measurer = Measurer(
+            device = self._device
+            if device is not None and device.kind != policy.kind.name:
+                device = None
+            work = Work(
+                policy,
                 self._context,
                 self._config,
-                policy,
-                runner,
-                self._lookup,
-                self.stats,
-                self._progress,
-                parallel_builds=self._parallel_builds,
-                plugins=self._plugins,
-                deadline=deadline,
+                self._parallel_builds,
+                Deadline(lambda: self.deadline.end),
+                device,
             )
+            measurer = Measurer(
+                self._engine, work, self._lookup, self.stats, self._progress, self._plugins
+            )
+            keys = KeyMaker(self._context, self._config, measurer.device)
             whole = WholeModels(self._lookup, keys, measurer)
-            self._sites[policy.kind] = _Site(device, keys, measurer, whole)
+            self._sites[policy.kind] = _Site(measurer.device, keys, measurer, whole)
         return self._sites[policy.kind]

@@ -14,7 +14,7 @@ from collage.cost.base import Cost
 from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import END_TO_END, Record, RecordKey
 from collage.cost.deadline import Deadline
-from collage.cost.measure.end_to_end import EndToEndQuestion
+from collage.cost.measure.model_timer import EndToEndQuestion
 from collage.cost.measure.replay import NO_TIME, RecordLookup
 from collage.cost.measure.runner import RunResult
 from collage.cost.measure.scheduler import Measurer

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import psutil
 
@@ -76,6 +76,8 @@ class WorkerProcess:
         Begin to use it before the first request, so that no request is charged for that.
     blas_threads : int, optional
         Threads of numpy's matrix products, where many children share the cores.
+    environment : mapping of str to str, optional
+        Added to the child's: which of several devices it is to see.
     deadline : Deadline, optional
         A child from which an answer is awaited then is killed.
 
@@ -100,6 +102,7 @@ class WorkerProcess:
         policy: DevicePolicy = CPU_POLICY,
         open_device: bool = False,
         blas_threads: int | None = None,
+        environment: Mapping[str, str] | None = None,
         deadline: Deadline = NEVER,
     ) -> None:
         self._memory_limit_bytes = memory_limit_bytes
@@ -110,7 +113,7 @@ class WorkerProcess:
             open_device,
             None if policy.has_context else 2 * memory_limit_bytes,
         )
-        environment = {}
+        environment = dict(environment or {})
         if blas_threads is not None:
             # Read when numpy is imported.
             environment["OPENBLAS_NUM_THREADS"] = str(blas_threads)

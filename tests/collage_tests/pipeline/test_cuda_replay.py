@@ -39,8 +39,8 @@ from collage.cost.database.jsonl import Database
 from collage.cost.database.record import TRANSITION, Record, RecordKey
 from collage.cost.deadline import Deadline
 from collage.cost.device import CUDA_POLICY, Device
-from collage.cost.measure.end_to_end import EndToEndQuestion
 from collage.cost.measure.model_builder import ModelJob, ModelResult
+from collage.cost.measure.model_timer import EndToEndQuestion
 from collage.cost.measure.runner import RunResult
 from collage.cost.measure.scheduler import Measurer
 from collage.cost.models.roofline import RooflineCostModel

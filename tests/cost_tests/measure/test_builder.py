@@ -14,7 +14,8 @@ from collage.backends.storage import CACHE_FILE
 from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.database.jsonl import Database
-from collage.cost.measure.builder import Builder, BuildJob, BuildResult
+from collage.cost.measure.builder import BuildJob, BuildResult
+from collage.cost.measure.local_builder import LocalBuilder
 from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.measure.runner import RunJob
 from collage.cost.workload.arrays import load_arrays, save_arrays
@@ -33,7 +34,7 @@ def test_what_workers_tune_is_in_the_log_and_a_replay_tunes_nothing(
     def build(name: str, shape: int, *, replay: bool) -> BuildResult:
         own = replace(context, cache_dir=tmp_path / name, tuning_log=log, replay=replay)
         job = BuildJob(toy_workload(3, shape), toy(build="tune"), tmp_path / f"{name}-build")
-        with Builder(own, config, PLUGINS, parallel=1) as builder:
+        with LocalBuilder(own, config, PLUGINS, parallel=1) as builder:
             (result,) = builder.build([job])
         assert result is not None
         return result
@@ -77,7 +78,7 @@ def test_bad_builds_are_invalid_results_and_the_others_are_built(
         for index, (workload, target, _, _) in enumerate(wanted)
     ]
     ended: list[int] = []
-    with Builder(context, config, PLUGINS) as builder, LocalRunner(config) as runner:
+    with LocalBuilder(context, config, PLUGINS) as builder, LocalRunner(config) as runner:
         results = builder.build(jobs, lambda index, _: ended.append(index))
         for job, result, (_, _, status, words) in zip(jobs, results, wanted, strict=True):
             assert result is not None and result.status is status, result
@@ -94,7 +95,7 @@ def test_inputs_are_positive_only_where_they_must_be(
 ) -> None:
     plain = Workload.from_module(native_partition([tensor("x", 50)], op.exp))
     root = Workload.from_module(native_partition([tensor("x", 50)], op.sqrt))
-    with Builder(context, MeasureConfig()) as builder:
+    with LocalBuilder(context, MeasureConfig()) as builder:
         for name, workload in (("plain", plain), ("root", root)):
             (result,) = builder.build([BuildJob(workload, tvm_target, tmp_path / name)])
             assert result is not None and result.status is CostStatus.VALID, result

@@ -25,10 +25,13 @@ from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import RecordKey
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, CUDA_POLICY, Device
+from collage.cost.engines import LocalEngine
 from collage.cost.measure import scheduler as measuring
 from collage.cost.measure.builder import BuildResult
-from collage.cost.measure.end_to_end import EndToEndQuestion, WholeModel
+from collage.cost.measure.engine import Work
+from collage.cost.measure.local_builder import LocalBuilder
 from collage.cost.measure.model_builder import ModelResult
+from collage.cost.measure.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.measure.replay import MeasureStats, Question, RecordLookup
 from collage.cost.measure.runner import RunJob, Runner, RunResult
 from collage.cost.measure.scheduler import Measurer
@@ -65,16 +68,12 @@ def measurer(
     stats = MeasureStats()
     answers = RecordLookup(database, stats)
     made = Measurer(
-        context,
-        MeasureConfig(),
-        CUDA_POLICY,
-        runner,
+        LocalEngine(runner, GPU),
+        Work(CUDA_POLICY, context, MeasureConfig(), 2, deadline),
         answers,
         stats,
         ignore,
-        parallel_builds=2,
         plugins=["tests.cost_tests.toy_backend:ToyBackend"],
-        deadline=deadline,
     )
     return made, stats
 
@@ -88,7 +87,7 @@ def test_building_goes_on_while_something_is_timed(
     context: BuildContext, toy: ToyTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built: list[float] = []
-    build = measuring.Builder.build
+    build = LocalBuilder.build
 
     def noting(self, jobs, done=None):  # type: ignore[no-untyped-def]
         def told(index: int, result: BuildResult) -> None:
@@ -97,7 +96,7 @@ def test_building_goes_on_while_something_is_timed(
 
         return build(self, jobs, told)
 
-    monkeypatch.setattr(measuring.Builder, "build", noting)
+    monkeypatch.setattr(LocalBuilder, "build", noting)
     runner, database = SlowRunner(0.3), Database()
     made, stats = measurer(context, runner, database)
     wanted = questions(context, [(toy_workload(n, 10), toy()) for n in range(1, 7)])
@@ -223,7 +222,7 @@ def test_whole_models_are_compiled_before_the_device_is_held(
             return [RunResult(Cost(CostStatus.VALID, 1.0, 0.0, (1.0,))) for _ in question.models]
 
     waiting: list[threading.Thread] = []
-    monkeypatch.setattr(measuring, "EndToEndTimer", Timer)
+    monkeypatch.setattr("collage.cost.engines.local.EndToEndTimer", Timer)
     monkeypatch.setattr(measuring, "compile_models", compile_one)
     made, _ = measurer(context, SlowRunner(0.0), Database())
     target = BackendTarget("tvm", tvm.target.Target({"kind": "cuda", "arch": "sm_90a"}))

@@ -18,7 +18,8 @@ from collage.backends import compile_module
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.cost.config import MeasureConfig
 from collage.cost.contest import Standing, standings
-from collage.cost.measure.end_to_end import EndToEndQuestion, EndToEndTimer, WholeModel
+from collage.cost.measure.end_to_end import EndToEndTimer
+from collage.cost.measure.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.progress import ProgressEvent
 from collage.cost.reference import Sample
 from collage.testing.graphs import Emit, graph

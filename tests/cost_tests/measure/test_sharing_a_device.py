@@ -24,6 +24,8 @@ from collage.cost.database.jsonl import Database
 from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import Record
 from collage.cost.device import CUDA_POLICY, Device
+from collage.cost.engines import LocalEngine
+from collage.cost.measure.engine import Work
 from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.measure.replay import MeasureStats, RecordLookup
 from collage.cost.measure.scheduler import Measurer
@@ -131,15 +133,13 @@ class _Search:
         self.stats, self.events = MeasureStats(), list[ProgressEvent]()
         self._database, self._toy = Database(), toy
         self._keys = KeyMaker(context, config, Device("cuda", "toy", 1, "sm_90", "1"))
+        runner = FragileRunner(config, policy=fragile_policy("slow"))
         self._measurer = Measurer(
-            context,
-            config,
-            CUDA_POLICY,
-            FragileRunner(config, policy=fragile_policy("slow")),
+            LocalEngine(runner, Device("cuda", "toy", 1, "sm_90", "1")),
+            Work(CUDA_POLICY, context, config, parallel_builds=1),
             RecordLookup(self._database, self.stats),
             self.stats,
             self.events.append,
-            parallel_builds=1,
             plugins=["tests.cost_tests.toy_backend:ToyBackend"],
         )
 

@@ -20,7 +20,9 @@ from collage.cost.database.jsonl import Database
 from collage.cost.database.keys import KeyMaker
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, CUDA_POLICY, Device, DevicePolicy
+from collage.cost.engines import LocalEngine
 from collage.cost.measure import scheduler as measuring
+from collage.cost.measure.engine import Work
 from collage.cost.measure.replay import MeasureStats, Question, RecordLookup
 from collage.cost.measure.scheduler import Measurer
 from collage.cost.measure.tuning import Tuning
@@ -71,19 +73,16 @@ class Search:
     def measure(self, questions: list[Question], deadline: Deadline = NEVER) -> list[str]:
         """The backends of what was measured, in that order."""
         stats = MeasureStats()
+        device = Device(self._policy.kind.name, "toy", 1, "sm_90", "1")
         made = Measurer(
-            self._context,
-            MeasureConfig(),
-            self._policy,
-            SlowRunner(0.0),
+            LocalEngine(SlowRunner(0.0), device),
+            Work(self._policy, self._context, MeasureConfig(), 2, deadline),
             RecordLookup(self.database, stats),
             stats,
             self.events.append,
-            parallel_builds=2,
             plugins=PLUGINS,
-            deadline=deadline,
         )
-        keys = KeyMaker(self._context, MeasureConfig(), Device("cuda", "toy", 1, "sm_90", "1"))
+        keys = KeyMaker(self._context, MeasureConfig(), device)
         try:
             made.measure({keys.partition(w, t): (w, t) for w, t in questions})
         finally:

@@ -25,8 +25,8 @@ from collage.cost.base import CostStatus
 from collage.cost.config import CudaConfig, MeasureConfig
 from collage.cost.database.jsonl import Database
 from collage.cost.device import CUDA_POLICY
-from collage.cost.measure.end_to_end import EndToEndQuestion, WholeModel
 from collage.cost.measure.local_runner import LocalRunner
+from collage.cost.measure.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.measure.runner import RunJob, Runner
 from collage.cost.models.measured import MeasuredCostModel
 from collage.cost.processes.staging import stage_to_measure

@@ -1,0 +1,162 @@
+"""The contract of an engine: who compiles candidates, and who times them on which devices.
+
+An :class:`Engine` is what a user names; opened for some :class:`Work`, it gives :class:`Workers`: a
+:class:`~collage.cost.measure.builder.Builder`, and the :class:`Place` objects that pull what was
+built. How they are reached (in this process, in child processes, over a network) is the engine's
+own affair. :class:`collage.testing.EngineContract` is a suite for any of them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Self
+
+from collage.backends.contract import BuildContext
+from collage.cost.config import MeasureConfig
+from collage.cost.deadline import NEVER, Deadline
+from collage.cost.device import Device, DevicePolicy
+from collage.cost.measure.builder import Builder
+from collage.cost.measure.model_timer import ModelTimer
+from collage.cost.measure.runner import Runner
+from collage.cost.progress import ProgressCallback
+
+Hold = Callable[[Callable[[], None], Callable[[], bool]], AbstractContextManager[None]]
+"""Gives a context in which nobody else measures on a device. It is given whom to tell when somebody
+else has it, and whom to ask whether to give up, which raises an ``OutOfTimeError``."""
+
+
+def no_others(_: Callable[[], None], __: Callable[[], bool]) -> AbstractContextManager[None]:
+    """The :data:`Hold` of a device that has its own way to keep others out."""
+    return nullcontext()
+
+
+@dataclass(frozen=True)
+class Work:
+    """What workers must know, whatever they are asked.
+
+    Attributes
+    ----------
+    policy : DevicePolicy
+        Of the kind of device that is measured on.
+    context : BuildContext
+        Cache and scratch folders of this machine, threads, compiler.
+    config : MeasureConfig
+        Repetitions, limits, tolerances.
+    parallel_builds : int or None
+        Builder processes of one machine; None for as many as suit it.
+    deadline : Deadline
+        What is under way then is given up.
+    device : Device or None
+        What must be measured on; None for what there is.
+    """
+
+    policy: DevicePolicy
+    context: BuildContext
+    config: MeasureConfig
+    parallel_builds: int | None = None
+    deadline: Deadline = NEVER
+    device: Device | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """One device that candidates are timed on, one at a time.
+
+    Attributes
+    ----------
+    name : str
+        For messages and the report, such as ``cuda:1`` or ``10.0.0.3 cuda:0``.
+    runner : Runner
+        Times there. It is used by one thread at a time, always the same but for its ``close``.
+    hold : callable
+        Keeps others from the device.
+    """
+
+    name: str
+    runner: Runner
+    hold: Hold = field(default=no_others, compare=False)
+
+
+class Workers(ABC):
+    """Those who do some work; use as a context manager, which ends what they started.
+
+    Attributes
+    ----------
+    device : Device
+        What all places are: times of others would not compare.
+    places : sequence of Place
+        At least one. Whole models are timed on the first.
+    builds_beside : bool
+        Whether what builds here leaves alone what is timed; otherwise the first place is held for
+        building, too.
+    tunes : bool
+        Whether backends may choose kernels on a device of this machine, beside the builders.
+    """
+
+    device: Device
+    places: Sequence[Place]
+    builds_beside: bool
+    tunes: bool = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    @abstractmethod
+    def parallel_builds(self) -> int:
+        """Workloads that are built at the same time."""
+
+    @abstractmethod
+    def builder(self, plugins: Sequence[str]) -> Builder:
+        """Who compiles candidates.
+
+        Parameters
+        ----------
+        plugins : sequence of str
+            For backends registered at run time, see :mod:`collage.cost.processes.plugins`.
+        """
+
+    @abstractmethod
+    def timer(self, progress: ProgressCallback) -> ModelTimer:
+        """Who times whole models.
+
+        Parameters
+        ----------
+        progress : callable
+            Informed of each turn.
+        """
+
+    def close(self) -> None:
+        """End what the places started; what they are asked later starts anew.
+
+        Builders are closed by whoever asked for them.
+        """
+        for place in self.places:
+            place.runner.close()
+
+
+class Engine(ABC):
+    """Names workers without starting any."""
+
+    @abstractmethod
+    def open(self, work: Work) -> Workers:
+        """Find the workers.
+
+        Parameters
+        ----------
+        work : Work
+            What for.
+
+        Raises
+        ------
+        TargetError
+            When there is no device of that kind.
+        MeasurementError
+            When nobody can be reached.
+        """
