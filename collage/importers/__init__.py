@@ -1,8 +1,8 @@
 """Models from files and from other frameworks' objects into Relax.
 
 :func:`load_model` is the entry. Each format has an importer that recognizes its files by their
-content: ONNX (``onnx_*``: shapes made concrete, shape computations folded, then TVM's importer with
-its mistakes mended or refused), PyTorch exported programs (``torch_*``), saved Relax modules and
+content: ONNX (``onnx``: shapes made concrete, shape computations folded, then TVM's importer with
+its mistakes mended or refused), PyTorch exported programs (``torch``), saved Relax modules and
 TVMScript (``relax_files``). What comes out has static shapes and is not yet normalized.
 """
 
@@ -21,9 +21,9 @@ from collage.importers._base import (
     from_module,
     reject_shapes,
 )
-from collage.importers.onnx_model import OnnxImporter, import_onnx
+from collage.importers.onnx import OnnxImporter, import_onnx
 from collage.importers.relax_files import RelaxJsonImporter, TvmScriptImporter
-from collage.importers.torch_program import (
+from collage.importers.torch import (
     TorchProgramImporter,
     import_exported_program,
     is_exported_program,

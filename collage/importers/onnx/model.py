@@ -11,10 +11,10 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from collage.backends.contract.errors import ModelError, telling_line
 from collage.importers._base import ImportedModel, Shapes, from_module
-from collage.importers.onnx_converter import CheckedImporter
-from collage.importers.onnx_fold import attach_weights, detach_weights, fold, weight_inputs
-from collage.importers.onnx_shapes import concretize, real_inputs
-from collage.importers.onnx_support import drop_unused_outputs, expand_functions, require_supported
+from collage.importers.onnx.converter import CheckedImporter
+from collage.importers.onnx.fold import attach_weights, detach_weights, fold, weight_inputs
+from collage.importers.onnx.shapes import concretize, real_inputs
+from collage.importers.onnx.support import drop_unused_outputs, expand_functions, require_supported
 
 _OLDEST_OPSET = 7
 """Older graphs broadcast by attribute, which TVM's importer does not know; they are converted."""
@@ -82,7 +82,7 @@ def import_onnx(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedMo
     ModelError
         For operators or nodes that cannot be imported; all of them are named.
     ShapeError
-        See :func:`collage.importers.onnx_shapes.concretize`.
+        See :func:`collage.importers.onnx.shapes.concretize`.
     """
     small, weights = detach_weights(model)
     inputs = real_inputs(small.graph)

@@ -1,8 +1,8 @@
 """Operators of exported programs that TVM's translator lacks, or takes and gets wrong.
 
 A converter is given the importer and the node, and gives what stands for the node's result. Those
-of interpolations are in :mod:`collage.importers.torch_resize`, of norms in
-:mod:`collage.importers.torch_norms`.
+of interpolations are in :mod:`collage.importers.torch.resize`, of norms in
+:mod:`collage.importers.torch.norms`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from torch import fx
 from tvm import relax
 from tvm.relax import op
 
-from collage.importers.torch_arguments import Importer, arguments, dtype_of, shape_of
-from collage.importers.torch_norms import NORMS, norm_of
-from collage.importers.torch_resize import RESIZES
+from collage.importers.torch.arguments import Importer, arguments, dtype_of, shape_of
+from collage.importers.torch.norms import NORMS, norm_of
+from collage.importers.torch.resize import RESIZES
 
 Converter = Callable[[Importer, fx.Node], Any]
 

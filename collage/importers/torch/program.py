@@ -13,7 +13,7 @@ from tvm import relax
 from collage.backends.contract.errors import ModelError, telling_line
 from collage.backends.contract.requirements import install_extra
 from collage.importers._base import ImportedModel, Shapes, from_module, reject_shapes
-from collage.importers.torch_archive import is_archive, require_safe
+from collage.importers.torch.archive import is_archive, require_safe
 
 
 class TorchProgramImporter:
@@ -80,7 +80,7 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
     ModelError
         For operators that cannot be imported, and for a program exported in training mode.
     """
-    from collage.importers.torch_translate import translate
+    from collage.importers.torch.translate import translate
 
     try:
         mod = translate(program)

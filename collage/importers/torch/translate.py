@@ -22,10 +22,10 @@ from tvm import relax
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from collage.backends.contract.errors import ModelError, last_line
-from collage.importers.torch_arguments import dtype_of, shape_of
-from collage.importers.torch_converters import CONVERTERS, RefusedError
-from collage.importers.torch_products import PRODUCTS
-from collage.importers.torch_resize import keep_whole
+from collage.importers.torch.arguments import dtype_of, shape_of
+from collage.importers.torch.converters import CONVERTERS, RefusedError
+from collage.importers.torch.products import PRODUCTS
+from collage.importers.torch.resize import keep_whole
 from collage.rewrite import with_attrs
 
 _HALF = ("float16", "bfloat16")

@@ -17,7 +17,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
 from collage.backends.contract.errors import ModelError, last_line
 from collage.backends.relax.static_shape import tensor_shape
-from collage.importers.onnx_support import node_label
+from collage.importers.onnx.support import node_label
 
 Attributes = dict[str, Any]
 Inputs = Sequence[relax.Expr | None]

@@ -1,0 +1,9 @@
+"""ONNX: shapes made concrete, shape computations folded, then TVM's importer, mended or refused.
+
+``model`` is the importer; ``shapes`` and ``fold`` prepare the graph, ``support`` names all
+operators that cannot be imported at once, and ``converter`` stands in where TVM's converters err.
+"""
+
+from collage.importers.onnx.model import OnnxImporter, import_onnx
+
+__all__ = ["OnnxImporter", "import_onnx"]

@@ -1,0 +1,13 @@
+"""PyTorch's exported programs, through TVM's importer with converters of ours where it errs.
+
+``program`` is the importer, ``archive`` reads ``.pt2`` files, and ``translate`` puts our converters
+in place: one file for each family of operators, over the ``arguments`` of a node.
+"""
+
+from collage.importers.torch.program import (
+    TorchProgramImporter,
+    import_exported_program,
+    is_exported_program,
+)
+
+__all__ = ["TorchProgramImporter", "import_exported_program", "is_exported_program"]
