@@ -4,13 +4,11 @@
 graph; ``costing`` decides, once, who says what things cost; ``covers`` finds candidates and chooses
 partitionings among them; ``evaluated`` compares these end to end and refines the best; ``assemble``
 turns what came out into the ``result``. ``prefetch`` compiles in the background, meanwhile, what
-libraries need whatever the model is. ``budget`` shares out the time, ``answer_in_hand`` sees to it
-that there is something to return early on, and ``interrupts`` hears of Ctrl-C. Each stage takes and
-gives typed values and can be run alone; ``optimize`` is their sequence.
+libraries need whatever the model is. ``inputs`` has what models are run on, ``limits`` what ends a
+search early. Each stage takes and gives typed values and can be run alone; ``optimize`` is their
+sequence.
 """
 
-from collage.pipeline.answer_in_hand import AnswerInHand
-from collage.pipeline.budget import Budget
 from collage.pipeline.costing import Costing, EstimatedCosting, MeasuredCosting, choose_costing
 from collage.pipeline.covers import Covers, find_candidates, find_covers, seeds_of
 from collage.pipeline.evaluated import (
@@ -21,6 +19,7 @@ from collage.pipeline.evaluated import (
     refine_winner,
 )
 from collage.pipeline.imported import Imported, import_model
+from collage.pipeline.limits import AnswerInHand, Budget
 from collage.pipeline.result import Result
 from collage.pipeline.session import Session, open_session
 

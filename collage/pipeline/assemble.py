@@ -15,11 +15,11 @@ from collage.backends.link import CompiledLibrary
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.contest import Standing
 from collage.end_to_end import EndToEndComparison, Evaluation
-from collage.pipeline.budget import Budget
 from collage.pipeline.costing import Costing
 from collage.pipeline.covers import Covers
 from collage.pipeline.evaluated import Evaluated
 from collage.pipeline.imported import Imported
+from collage.pipeline.limits import Budget
 from collage.pipeline.result import Result
 from collage.pipeline.session import Session
 from collage.report import EndToEnd, Report, SearchStats, assemble_report

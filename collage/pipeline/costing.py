@@ -19,11 +19,10 @@ from collage.cost.progress import ProgressEvent
 from collage.cost.reference import Sample
 from collage.cost.reference.rounding import fewest_digits
 from collage.end_to_end import EndToEndComparison, EstimatedComparison, MeasuredComparison
-from collage.pipeline.budget import Budget
 from collage.pipeline.found_device import find_device
 from collage.pipeline.imported import Imported
-from collage.pipeline.later import Later
-from collage.pipeline.samples import Inputs, Samples, digest, given_arrays, samples_of
+from collage.pipeline.inputs import Inputs, Later, Samples, digest, given_arrays, samples_of
+from collage.pipeline.limits import Budget
 from collage.pipeline.session import Session
 
 

@@ -9,9 +9,9 @@ from collage.candidate_costs import WorkloadCosts
 from collage.cost.contest import Standing
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.end_to_end import Contender, EndToEndComparison, Evaluation, decide
-from collage.pipeline.answer_in_hand import AnswerInHand, first_that_runs
-from collage.pipeline.budget import Budget
 from collage.pipeline.covers import Covers
+from collage.pipeline.limits import AnswerInHand, Budget
+from collage.pipeline.limits.answer_in_hand import first_that_runs
 from collage.search.dataflow import DataflowGraph
 from collage.search.evolutionary import refine
 from collage.search.partitioning import Partitioning

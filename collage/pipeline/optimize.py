@@ -20,9 +20,7 @@ from collage.end_to_end import (
     check_strategy,
     taking_part,
 )
-from collage.pipeline.answer_in_hand import AnswerInHand
 from collage.pipeline.assemble import assemble_result, report_of
-from collage.pipeline.budget import Budget
 from collage.pipeline.costing import choose_costing
 from collage.pipeline.covers import find_covers, seeds_of
 from collage.pipeline.evaluated import (
@@ -32,10 +30,10 @@ from collage.pipeline.evaluated import (
     refine_winner,
 )
 from collage.pipeline.imported import import_model
-from collage.pipeline.interrupts import answering
+from collage.pipeline.inputs import Inputs
+from collage.pipeline.limits import AnswerInHand, Budget, answering
 from collage.pipeline.prefetch import Prefetch
 from collage.pipeline.result import Result
-from collage.pipeline.samples import Inputs
 from collage.pipeline.second_look import SecondLook
 from collage.pipeline.session import open_session
 from collage.targets import TargetLike

@@ -21,7 +21,7 @@ from benchmarks.models import random_inputs
 from benchmarks.tiny import tiny_mobilenet
 from collage.cost.progress import ProgressEvent
 from collage.end_to_end import Seen
-from collage.pipeline.budget import Budget
+from collage.pipeline.limits.budget import Budget
 from collage.report.progress import how_far
 from tests.collage_tests.conftest import TARGETS
 

@@ -16,8 +16,8 @@ from collage.backends.devices import CPU
 from collage.cli._samples import read_sample
 from collage.cost.reference import evaluate
 from collage.pipeline import import_model
-from collage.pipeline.drawing import Draw, draw_inputs, drawn_sample
-from collage.pipeline.samples import digest, given_arrays, samples_of
+from collage.pipeline.inputs.drawing import Draw, draw_inputs, drawn_sample
+from collage.pipeline.inputs.samples import digest, given_arrays, samples_of
 from collage.tensor_info import TensorInfo
 from collage.testing import graph
 

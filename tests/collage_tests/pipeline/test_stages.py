@@ -39,7 +39,7 @@ from collage.pipeline import (
     refine_winner,
 )
 from collage.pipeline.assemble import end_to_end_rows, installed_versions, search_stats
-from collage.pipeline.budget import Budget
+from collage.pipeline.limits.budget import Budget
 from collage.search.rules import Found, Rejection
 from collage.tensor_info import TensorInfo
 

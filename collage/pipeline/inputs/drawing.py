@@ -20,7 +20,7 @@ from collage.cost.reference import Sample, sample_of
 from collage.cost.reference.compare import CHAOS
 from collage.cost.reference.rounding import EPSILON
 from collage.cost.workload.index_bounds import index_bounds
-from collage.pipeline.working_range import Range
+from collage.pipeline.inputs.working_range import Range
 from collage.tensor_info import TensorInfo
 
 _STEADY_ULPS, _STEADY = 16.0, 1e-3

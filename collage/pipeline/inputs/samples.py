@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from collage.backends.contract.errors import InputError
 from collage.cost.reference import Sample, sample_of
-from collage.pipeline.drawing import drawn_sample, problem_of
-from collage.pipeline.working_range import Range
+from collage.pipeline.inputs.drawing import drawn_sample, problem_of
+from collage.pipeline.inputs.working_range import Range
 from collage.tensor_info import TensorInfo
 
 Inputs = Mapping[str, Any] | Sequence[Mapping[str, Any]]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from collage.pipeline.budget import Budget
+from collage.pipeline.limits.budget import Budget
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import Self
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.end_to_end import Contender, EndToEndComparison, Evaluation
-from collage.pipeline.budget import Budget
+from collage.pipeline.limits.budget import Budget
 
 _POLL_SEC = 0.1
 

@@ -1,0 +1,11 @@
+"""What ends a search early: a budget that is spent, or Ctrl-C; and that there is an answer then.
+
+``budget`` shares out the time, ``answer_in_hand`` sees to it that there is something to return
+early on, and ``interrupts`` hears of Ctrl-C.
+"""
+
+from collage.pipeline.limits.answer_in_hand import AnswerInHand
+from collage.pipeline.limits.budget import Budget
+from collage.pipeline.limits.interrupts import answering
+
+__all__ = ["AnswerInHand", "Budget", "answering"]
