@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from collage.cost.contest import Standing, standings
+from collage.cost.contest import PairedComparison, paired_comparisons
 from collage.end_to_end._base import Evaluation, NothingRunsError
 from collage.end_to_end.baselines import is_single
 
@@ -19,7 +19,7 @@ class Verdict:
     ----------
     winner : Evaluation
         One of those that were compared.
-    standings : tuple of Standing or None
+    comparisons : tuple of PairedComparison or None
         Of each, by position; None of one that did not run in the same rounds as the winner.
 
     Examples
@@ -29,12 +29,12 @@ class Verdict:
     >>> from collage.end_to_end import Contender
     >>> from collage.search.partitioning import Partitioning
     >>> contender, cost = Contender("greedy", Partitioning(())), Cost(CostStatus.VALID, 1e-3)
-    >>> decide([Evaluation(contender, tvm.IRModule(), "2d71", cost)]).standings
+    >>> decide([Evaluation(contender, tvm.IRModule(), "2d71", cost)]).comparisons
     (None,)
     """
 
     winner: Evaluation
-    standings: tuple[Standing | None, ...]
+    comparisons: tuple[PairedComparison | None, ...]
 
 
 def decide(evaluations: Sequence[Evaluation]) -> Verdict:
@@ -77,14 +77,14 @@ def decide(evaluations: Sequence[Evaluation]) -> Verdict:
     ...     ]
     ... ]
     >>> verdict = decide(evaluations)
-    >>> verdict.winner.contender.name, [one.outcome.value for one in verdict.standings]
+    >>> verdict.winner.contender.name, [one.outcome.value for one in verdict.comparisons]
     ('single:onednn', ['tie', 'chosen', 'slower'])
     """
     valid = [position for position, one in enumerate(evaluations) if one.cost.is_valid]
     if not valid:
         reasons = "; ".join(f"{e.contender.name}: {e.cost.reason}" for e in evaluations)
         raise NothingRunsError(f"no partitioning runs correctly: {reasons}", evaluations)
-    found: list[Standing | None] = [None] * len(evaluations)
+    found: list[PairedComparison | None] = [None] * len(evaluations)
     playing = _largest_contest({position: evaluations[position] for position in valid})
     if not playing:
         winner = min((evaluations[i] for i in valid), key=lambda one: one.cost.median_sec)
@@ -94,7 +94,7 @@ def decide(evaluations: Sequence[Evaluation]) -> Verdict:
     rows = {one.key: one.rounds.counted for one in together if one.rounds is not None}
     keys = list(rows)
     order = list(dict.fromkeys(keys.index(one.key) for one in sorted(together, key=_intricacy)))
-    by_key = dict(zip(keys, standings(list(rows.values()), order), strict=True))
+    by_key = dict(zip(keys, paired_comparisons(list(rows.values()), order), strict=True))
     for position in playing:
         found[position] = by_key[evaluations[position].key]
     winner = next(one for one in together if by_key[one.key].is_chosen)

@@ -13,7 +13,7 @@ from collage._version import __version__
 from collage.backends.contract import TargetSet
 from collage.backends.link import CompiledLibrary
 from collage.candidate_costs import WorkloadCosts
-from collage.cost.contest import Standing
+from collage.cost.contest import PairedComparison
 from collage.end_to_end import EndToEndComparison, Evaluation
 from collage.pipeline.costing import Costing
 from collage.pipeline.covers import Covers
@@ -160,14 +160,16 @@ def search_stats(
 def end_to_end_rows(evaluated: Evaluated) -> list[EndToEnd]:
     """The comparison of whole models as the report shows it."""
     return [
-        _end_to_end_row(evaluation, standing, evaluation is evaluated.winner)
-        for evaluation, standing in zip(evaluated.evaluations, evaluated.standings, strict=True)
+        _end_to_end_row(evaluation, comparison, evaluation is evaluated.winner)
+        for evaluation, comparison in zip(evaluated.evaluations, evaluated.comparisons, strict=True)
     ]
 
 
-def _end_to_end_row(evaluation: Evaluation, standing: Standing | None, chosen: bool) -> EndToEnd:
+def _end_to_end_row(
+    evaluation: Evaluation, comparison: PairedComparison | None, chosen: bool
+) -> EndToEnd:
     cost, rounds = evaluation.cost, evaluation.rounds
-    ratio = standing.ratio if standing is not None else None
+    ratio = comparison.ratio if comparison is not None else None
     enough = ratio is not None and math.isfinite(ratio.low)
     return EndToEnd(
         name=evaluation.contender.name,
@@ -176,7 +178,7 @@ def _end_to_end_row(evaluation: Evaluation, standing: Standing | None, chosen: b
         n=len(cost.samples_sec),
         chosen=chosen,
         note=cost.reason,
-        outcome=standing.outcome.value if standing is not None else "",
+        outcome=comparison.outcome.value if comparison is not None else "",
         ratio=ratio.estimate if ratio is not None else None,
         ratio_low=ratio.low if ratio is not None and enough else None,
         ratio_high=ratio.high if ratio is not None and enough else None,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from collage.candidate_costs import WorkloadCosts
-from collage.cost.contest import Standing
+from collage.cost.contest import PairedComparison
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.end_to_end import Contender, EndToEndComparison, Evaluation, decide
 from collage.pipeline.covers import Covers
@@ -30,7 +30,7 @@ class Evaluated:
         In the order of the contenders.
     winner : Evaluation
         One of them: the fastest, or among equals the simplest.
-    standings : tuple of Standing or None
+    comparisons : tuple of PairedComparison or None
         How each stands against it, see :class:`collage.end_to_end.Verdict`.
 
     Examples
@@ -45,7 +45,7 @@ class Evaluated:
 
     evaluations: tuple[Evaluation, ...]
     winner: Evaluation
-    standings: tuple[Standing | None, ...]
+    comparisons: tuple[PairedComparison | None, ...]
 
     @classmethod
     def of(cls, evaluations: Sequence[Evaluation]) -> Evaluated:
@@ -62,7 +62,7 @@ class Evaluated:
             When none runs correctly.
         """
         verdict = decide(evaluations)
-        return cls(tuple(evaluations), verdict.winner, verdict.standings)
+        return cls(tuple(evaluations), verdict.winner, verdict.comparisons)
 
 
 def evaluate_contenders(

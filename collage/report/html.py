@@ -12,8 +12,8 @@ from collage.report.explain import Explainer
 from collage.report.figure import operator_figure, partition_figure
 from collage.report.palette import INLINE, backend_colors
 from collage.report.progress import how_far
-from collage.report.standing import disturbances
 from collage.report.units import format_sec, format_time
+from collage.report.verdict import disturbances
 from collage.report.views import (
     candidate_rows,
     end_to_end_bars,

@@ -12,8 +12,8 @@ from collage.report.explain import explain
 from collage.report.figure import operator_summary
 from collage.report.palette import backend_colors
 from collage.report.progress import how_far
-from collage.report.standing import disturbances
 from collage.report.units import format_cost, format_sec, format_time
+from collage.report.verdict import disturbances
 from collage.report.views import end_to_end_bars, shares
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from collage.report.data import Alternative, EndToEnd, Report
 from collage.report.explain import Explainer
 from collage.report.figure import operator_summary
-from collage.report.standing import standing
 from collage.report.units import format_sec, format_time
+from collage.report.verdict import verdict_of
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def end_to_end_bars(report: Report, colors: dict[str, str]) -> list[Bar]:
                 color=mixed if row.chosen else colors.get(row.name.rpartition(":")[2], ""),
                 note="; ".join(
                     part
-                    for part in (row.note, standing(row, rows), f"n = {row.n}" if row.n else "")
+                    for part in (row.note, verdict_of(row, rows), f"n = {row.n}" if row.n else "")
                     if part
                 ),
                 chosen=row.chosen,

@@ -1,11 +1,12 @@
 """How whole models that were timed in the same rounds are told apart; no device, no clock.
 
 ``interval`` is the statistics of paired ratios, ``rounds`` what was measured and which rounds do
-not count, ``standing`` what follows for each model, ``rules`` who plays the next round and when it
-is over, ``play`` the course of it all. Whoever times and whoever reads a log decide by the same
+not count, ``comparison`` what follows for each model, ``rules`` who plays the next round and when
+it is over, ``play`` the course of it all. Whoever times and whoever reads a log decide by the same
 functions, so they decide alike.
 """
 
+from collage.cost.contest.comparison import Outcome, PairedComparison, leader, paired_comparisons
 from collage.cost.contest.interval import Interval, median_interval
 from collage.cost.contest.play import Played, play
 from collage.cost.contest.rounds import (
@@ -17,7 +18,6 @@ from collage.cost.contest.rounds import (
     without,
 )
 from collage.cost.contest.rules import ContestRule, FixedRounds, PairedRounds
-from collage.cost.contest.standing import Outcome, Standing, leader, standings
 
 __all__ = [
     "ContestRule",
@@ -25,16 +25,16 @@ __all__ = [
     "Interval",
     "Load",
     "Outcome",
+    "PairedComparison",
     "PairedRounds",
     "Played",
     "Rounds",
-    "Standing",
     "Tolerance",
     "disturbed_rounds",
     "leader",
     "median_interval",
+    "paired_comparisons",
     "play",
-    "standings",
     "to_discard",
     "without",
 ]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from collage.cost.contest.comparison import Outcome, compare, leader, paired_ratios
 from collage.cost.contest.interval import median_interval
 from collage.cost.contest.rounds import Table, Tolerance
-from collage.cost.contest.standing import Outcome, compare, leader, paired_ratios
 
 
 class ContestRule(Protocol):

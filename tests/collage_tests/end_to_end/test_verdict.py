@@ -40,7 +40,7 @@ def test_contenders_that_came_out_the_same_stand_alike_and_the_first_wins() -> N
     same = [evaluation(name, *[1.0] * 8, key="same") for name in ("search", "single:a")]
     verdict = decide([*same, evaluation("greedy", *[1.2] * 8)])
     assert verdict.winner is same[0]
-    outcomes = [one.outcome.value for one in verdict.standings if one is not None]
+    outcomes = [one.outcome.value for one in verdict.comparisons if one is not None]
     assert outcomes == ["chosen", "chosen", "slower"]
 
 
@@ -48,10 +48,10 @@ def test_times_of_other_contests_and_of_old_logs_do_not_mix_in() -> None:
     together = [evaluation("a", *[1.0] * 8), evaluation("b", *[1.1] * 8)]
     alone = evaluation("alone", 0.1, contest="other")
     verdict = decide([alone, *together])
-    assert verdict.winner.contender.name == "a" and verdict.standings[0] is None
+    assert verdict.winner.contender.name == "a" and verdict.comparisons[0] is None
     old = [evaluation("a", 2.0, 2.0, contest=""), evaluation("b", 1.0, 1.0, contest="")]
     verdict = decide(old)
-    assert verdict.winner.contender.name == "b" and verdict.standings == (None, None)
+    assert verdict.winner.contender.name == "b" and verdict.comparisons == (None, None)
 
 
 def test_nobody_valid_is_an_error_with_every_reason() -> None:

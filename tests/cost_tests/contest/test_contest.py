@@ -17,14 +17,14 @@ from collage.cost.contest import (
     FixedRounds,
     Load,
     Outcome,
+    PairedComparison,
     PairedRounds,
     Played,
-    Standing,
     Tolerance,
     disturbed_rounds,
     median_interval,
+    paired_comparisons,
     play,
-    standings,
     to_discard,
     without,
 )
@@ -85,14 +85,14 @@ def contest(machine: SimulatedMachine, rule: ContestRule | None = None) -> Playe
     return play(machine, players, rule or PairedRounds(), clock=lambda: machine.now)
 
 
-def verdicts(played: Played) -> list[Standing]:
+def verdicts(played: Played) -> list[PairedComparison]:
     table = without(played.table, to_discard(disturbed_rounds(played.table, played.loads)))
-    return standings(table, range(len(table)))
+    return paired_comparisons(table, range(len(table)))
 
 
 def chosen(machine: SimulatedMachine) -> int:
     found = verdicts(contest(machine))
-    return next(i for i, standing in enumerate(found) if standing.is_chosen)
+    return next(i for i, comparison in enumerate(found) if comparison.is_chosen)
 
 
 def burst(begin: float, end: float, factor: float) -> Disturbance:
@@ -175,18 +175,18 @@ def test_whoever_is_chosen_is_about_as_fast_as_any(
     played = contest(machine)
     assert 1 <= len(played.loads) <= 25 + 8
     found = verdicts(played)
-    (winner,) = [i for i, standing in enumerate(found) if standing.is_chosen]
+    (winner,) = [i for i, comparison in enumerate(found) if comparison.is_chosen]
     assert true_sec[winner] <= 1.05 * min(true_sec)
-    for i, standing in enumerate(found):
-        if standing.outcome is Outcome.SLOWER and standing.ratio is not None:
-            assert standing.ratio.low > 1.0 or true_sec[i] < true_sec[winner]
+    for i, comparison in enumerate(found):
+        if comparison.outcome is Outcome.SLOWER and comparison.ratio is not None:
+            assert comparison.ratio.low > 1.0 or true_sec[i] < true_sec[winner]
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0], [1, 2, 0]])
 def test_a_tie_falls_to_the_order_and_never_to_chance(order: list[int]) -> None:
     for seed in range(40):
         machine = SimulatedMachine([0.0301, 0.0300, 0.0302], seed, noise=0.004)
-        found = standings(contest(machine).table, order)
+        found = paired_comparisons(contest(machine).table, order)
         assert found[order[0]].is_chosen
         assert all(one.outcome in (Outcome.CHOSEN, Outcome.TIE, Outcome.UNDECIDED) for one in found)
 
@@ -194,7 +194,7 @@ def test_a_tie_falls_to_the_order_and_never_to_chance(order: list[int]) -> None:
 def test_a_quiet_machine_needs_the_fewest_rounds() -> None:
     played = contest(SimulatedMachine(SEEN, 0, noise=0.004, spikes=0.0))
     assert len(played.loads) == 8
-    outcomes = [standing.outcome for standing in verdicts(played)]
+    outcomes = [comparison.outcome for comparison in verdicts(played)]
     assert outcomes[0] is Outcome.CHOSEN and set(outcomes[1:]) == {Outcome.SLOWER}
 
 
@@ -203,7 +203,7 @@ def test_the_hopeless_leave_early_and_one_alone_goes_on_for_a_while() -> None:
     played = contest(machine)
     assert [machine.turns.count(player) for player in range(4)] == [5, 3, 5, 3]
     assert len(played.loads) == 5
-    outcomes = [standing.outcome for standing in verdicts(played)]
+    outcomes = [comparison.outcome for comparison in verdicts(played)]
     assert outcomes[1] is outcomes[3] is Outcome.LEFT
     alone = SimulatedMachine([0.01], seed=1)
     assert len(contest(alone).loads) == 5
@@ -275,10 +275,10 @@ def test_intervals_hold_the_truth_as_often_as_they_say(n: int) -> None:
 
 def test_one_microsecond_is_a_tie() -> None:
     table = [[10.0e-6] * 8, [10.8e-6] * 8, [12.0e-6] * 8]
-    assert [one.outcome.value for one in standings(table, [1, 0, 2])] == [
+    assert [one.outcome.value for one in paired_comparisons(table, [1, 0, 2])] == [
         "tie",
         "chosen",
         "slower",
     ]
-    strict = standings(table, [1, 0, 2], Tolerance(absolute_sec=0.0))
+    strict = paired_comparisons(table, [1, 0, 2], Tolerance(absolute_sec=0.0))
     assert [one.outcome.value for one in strict] == ["chosen", "slower", "slower"]

@@ -17,7 +17,7 @@ from tvm.target import Target
 from collage.backends import compile_module
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.cost.config import MeasureConfig
-from collage.cost.contest import Standing, standings
+from collage.cost.contest import PairedComparison, paired_comparisons
 from collage.cost.measure.end_to_end import EndToEndTimer
 from collage.cost.measure.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.progress import ProgressEvent
@@ -65,7 +65,7 @@ def chain(weights: np.ndarray, products: int) -> tvm.IRModule:
     return graph([(SIZE, SIZE)], body)
 
 
-def contest_under_load(folder: Path, repetitions: int) -> list[list[Standing]]:
+def contest_under_load(folder: Path, repetitions: int) -> list[list[PairedComparison]]:
     rng = np.random.default_rng(0)
     x, weights = (rng.standard_normal((SIZE, SIZE)).astype("float32") for _ in range(2))
     targets = (BackendTarget.of("tvm", Target("llvm")),)
@@ -84,21 +84,21 @@ def contest_under_load(folder: Path, repetitions: int) -> list[list[Standing]]:
             results = timer.measure(question, libraries)
         rounds = [result.rounds for result in results]
         assert all(result.cost.is_valid for result in results)
-        found.append(standings([one.counted for one in rounds if one], range(len(models))))
+        found.append(paired_comparisons([one.counted for one in rounds if one], range(len(models))))
         assert rounds[0] and rounds[0].disturbed, "the load was seen"
     return found
 
 
-def chosen(standing: list[Standing]) -> int:
-    return next(i for i, one in enumerate(standing) if one.is_chosen)
+def chosen(comparison: list[PairedComparison]) -> int:
+    return next(i for i, one in enumerate(comparison) if one.is_chosen)
 
 
 def test_load_for_some_seconds_does_not_change_the_choice(tmp_path: Path) -> None:
-    (standing,) = contest_under_load(tmp_path, 1)
-    assert chosen(standing) == 1
+    (comparison,) = contest_under_load(tmp_path, 1)
+    assert chosen(comparison) == 1
 
 
 @pytest.mark.slow
 def test_nine_of_ten_contests_under_load_choose_as_an_idle_machine_would(tmp_path: Path) -> None:
-    choices = [chosen(standing) for standing in contest_under_load(tmp_path, 10)]
+    choices = [chosen(comparison) for comparison in contest_under_load(tmp_path, 10)]
     assert choices.count(1) >= 9

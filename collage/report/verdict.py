@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from collage.report.data import EndToEnd
 
 
-def standing(row: EndToEnd, rows: Sequence[EndToEnd]) -> str:
+def verdict_of(row: EndToEnd, rows: Sequence[EndToEnd]) -> str:
     """One contender's verdict; empty where it did not run in the same rounds as the chosen one.
 
     Parameters
@@ -30,9 +30,9 @@ def standing(row: EndToEnd, rows: Sequence[EndToEnd]) -> str:
     ...     ratio_low=1.062,
     ...     ratio_high=1.083,
     ... )
-    >>> standing(onednn, [search, onednn])
+    >>> verdict_of(onednn, [search, onednn])
     '7.1 % slower [6.2, 8.3]'
-    >>> standing(search, [search, onednn])
+    >>> verdict_of(search, [search, onednn])
     'won by 7.1 % [6.2, 8.3] over single:onednn'
     """
     if row.outcome == "chosen":

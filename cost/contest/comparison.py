@@ -37,7 +37,7 @@ class Outcome(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Standing:
+class PairedComparison:
     """How one stands against the chosen one.
 
     Attributes
@@ -49,7 +49,7 @@ class Standing:
 
     Examples
     --------
-    >>> Standing(Outcome.SLOWER, Interval(1.07, 1.05, 1.10, n=12)).ratio.estimate
+    >>> PairedComparison(Outcome.SLOWER, Interval(1.07, 1.05, 1.10, n=12)).ratio.estimate
     1.07
     """
 
@@ -79,7 +79,7 @@ def compare(
     other: Sequence[float | None],
     tolerance: Tolerance,
     confidence: float = CONFIDENCE,
-) -> Standing:
+) -> PairedComparison:
     """How one stands against another.
 
     A difference that is proven, but within the tolerance, is a tie; one that is proven, but of
@@ -105,13 +105,13 @@ def compare(
     """
     ratios = paired_ratios(one, other)
     if not ratios:
-        return Standing(Outcome.ALONE)
+        return PairedComparison(Outcome.ALONE)
     ratio = median_interval(ratios, confidence)
     most = tolerance.ratio(statistics.median(sec for sec in other if sec is not None))
     if ratio.within(1 / most, most):
-        return Standing(Outcome.TIE, ratio)
+        return PairedComparison(Outcome.TIE, ratio)
     proven = ratio.low > 1.0 and ratio.estimate > most
-    return Standing(Outcome.SLOWER if proven else Outcome.UNDECIDED, ratio)
+    return PairedComparison(Outcome.SLOWER if proven else Outcome.UNDECIDED, ratio)
 
 
 def leader(table: Table, among: Sequence[int]) -> int:
@@ -139,9 +139,9 @@ def leader(table: Table, among: Sequence[int]) -> int:
     return ahead
 
 
-def standings(
+def paired_comparisons(
     table: Table, order: Sequence[int], tolerance: Tolerance | None = None
-) -> list[Standing]:
+) -> list[PairedComparison]:
     """How each stands, one of them as the chosen one.
 
     Chosen is the first, in a given order, of the leader and of those that are no slower: tied with
@@ -160,7 +160,7 @@ def standings(
     Examples
     --------
     >>> table = [[1.000] * 8, [1.004] * 8, [1.3] * 8]
-    >>> [standing.outcome.value for standing in standings(table, [2, 1, 0])]
+    >>> [comparison.outcome.value for comparison in paired_comparisons(table, [2, 1, 0])]
     ['tie', 'chosen', 'slower']
     """
     tolerance = tolerance or Tolerance()
@@ -170,23 +170,23 @@ def standings(
     chosen = next(row for row in staying if _is_equal(table, row, ahead, tolerance))
     found = []
     for row, times in enumerate(table):
-        standing = compare(times, table[chosen], tolerance)
+        comparison = compare(times, table[chosen], tolerance)
         if row == chosen:
-            standing = Standing(Outcome.CHOSEN)
-        elif row not in staying and standing.outcome is Outcome.UNDECIDED:
-            standing = Standing(Outcome.LEFT, standing.ratio)
-        found.append(standing)
+            comparison = PairedComparison(Outcome.CHOSEN)
+        elif row not in staying and comparison.outcome is Outcome.UNDECIDED:
+            comparison = PairedComparison(Outcome.LEFT, comparison.ratio)
+        found.append(comparison)
     return found
 
 
 def _is_equal(table: Table, row: int, ahead: int, tolerance: Tolerance) -> bool:
     if row == ahead:
         return True
-    standing = compare(table[row], table[ahead], tolerance)
-    if standing.outcome is Outcome.UNDECIDED and standing.ratio is not None:
+    comparison = compare(table[row], table[ahead], tolerance)
+    if comparison.outcome is Outcome.UNDECIDED and comparison.ratio is not None:
         sec = statistics.median(sec for sec in table[ahead] if sec is not None)
-        return standing.ratio.estimate <= tolerance.ratio(sec)
-    return standing.outcome is Outcome.TIE
+        return comparison.ratio.estimate <= tolerance.ratio(sec)
+    return comparison.outcome is Outcome.TIE
 
 
 def _last(row: Sequence[float | None]) -> int:
