@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import tvm
+from msgspec.structs import replace
 
 from collage.backends.compile import compile_module
 from collage.backends.contract import BackendTarget, BuildContext, LibraryRequirement
@@ -63,6 +64,34 @@ def compile_to_measure(
     library = compile_module(module, targets, output, context, cuda_graph=True)
     stage_to_measure(library)
     return library
+
+
+def move_requirements(folder: Path, old: Path, new: Path) -> None:
+    """Have what :func:`stage_to_measure` named looked for in another place.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the library, whose files came from elsewhere.
+    old, new : Path
+        What packages are installed in there, and here.
+
+    Raises
+    ------
+    ProtocolError
+        When what was left there cannot be read.
+    """
+    place = folder / _NAME
+    if not place.exists() or old == new:
+        return
+    named: _Requirements = decode(place.read_bytes(), _Requirements)
+    moved = tuple(
+        replace(library, path=new / library.path.relative_to(old))
+        if library.path.is_relative_to(old)
+        else library
+        for library in named.libraries
+    )
+    place.write_bytes(encode(_Requirements(moved, named.runtimes)))
 
 
 def load_requirements(library: Path) -> None:
