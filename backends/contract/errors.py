@@ -51,6 +51,10 @@ class BackendUnavailableError(TargetError):
         self.remedy = remedy
 
 
+class WorkersError(UserError):
+    """Workers of an unknown name, with a malformed address, or whose library is not installed."""
+
+
 class ModelError(UserError):
     """A file that is no model, or a model with operators that cannot be imported."""
 

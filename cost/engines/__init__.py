@@ -2,8 +2,11 @@
 
 :class:`LocalEngine` is this machine. A new one is a file here that holds to the contract in
 :mod:`collage.cost.measure.engine`, for which :class:`collage.testing.EngineContract` is a suite.
+Users name engines as :mod:`~collage.cost.engines.named` says, where each has a line; one from
+outside has an entry point instead.
 """
 
 from collage.cost.engines.local import LocalEngine
+from collage.cost.engines.named import WorkersLike, WorkersUrl, engine_names, engine_of
 
-__all__ = ["LocalEngine"]
+__all__ = ["LocalEngine", "WorkersLike", "WorkersUrl", "engine_names", "engine_of"]

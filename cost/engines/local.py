@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
+from collage.backends.contract.errors import WorkersError
 from collage.backends.devices import DeviceKind
 from collage.backends.storage import exclusive
 from collage.cost.device import Device, LocalDevice
+from collage.cost.engines.named import WorkersUrl
 from collage.cost.measure.builder import Builder
 from collage.cost.measure.end_to_end import EndToEndTimer
 from collage.cost.measure.engine import Engine, Hold, Place, Work, Workers
@@ -43,6 +45,27 @@ class LocalEngine(Engine):
     def __init__(self, runner: Runner | None = None, device: Device | None = None) -> None:
         self._runner = runner
         self._device = device
+
+    @classmethod
+    def from_url(cls, url: WorkersUrl) -> LocalEngine:
+        """This machine, as it is named on the command line.
+
+        Parameters
+        ----------
+        url : WorkersUrl
+            ``local``.
+
+        Raises
+        ------
+        WorkersError
+            When it has an address or options.
+        """
+        url.only()
+        if url.host or url.port is not None:
+            raise WorkersError(
+                f"workers '{url.text}': this machine has no address; write local", value=url.text
+            )
+        return cls()
 
     def open(self, work: Work) -> Workers:
         device = self._device or work.device
