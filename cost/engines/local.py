@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
-from collage.backends.contract.errors import WorkersError
+from collage.backends.contract.errors import TargetError, WorkersError
 from collage.backends.devices import DeviceKind
 from collage.backends.storage import exclusive
-from collage.cost.device import Device, LocalDevice
+from collage.cost.device import Device, DevicePolicy, LocalDevice, available_cores
 from collage.cost.engines.named import WorkersUrl
 from collage.cost.measure.builder import Builder
 from collage.cost.measure.end_to_end import EndToEndTimer
-from collage.cost.measure.engine import Engine, Hold, Place, Work, Workers
+from collage.cost.measure.engine import Engine, Hold, Place, Work, WorkerInfo, Workers
 from collage.cost.measure.local_builder import LocalBuilder
 from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.measure.model_timer import ModelTimer
 from collage.cost.measure.runner import Runner
+from collage.cost.measure.versions import versions_here
 from collage.cost.progress import ProgressCallback
 
 
@@ -86,6 +88,9 @@ class LocalEngine(Engine):
         ]
         return LocalWorkers(work, device, places, alike[0])
 
+    def inspect(self, policy: DevicePolicy) -> list[WorkerInfo]:
+        return inspect_here(policy)
+
 
 class LocalWorkers(Workers):
     """This machine's.
@@ -146,3 +151,35 @@ def _hold(kind: DeviceKind, index: int) -> Hold:
         return exclusive(kind, waiting, given_up, index=index)
 
     return hold
+
+
+def inspect_here(policy: DevicePolicy, address: str = "localhost") -> list[WorkerInfo]:
+    """The devices of this machine; those that are not like the first one are not used.
+
+    Parameters
+    ----------
+    policy : DevicePolicy
+        Of the kind of device.
+    address : str
+        What this machine is called by those who ask.
+
+    Examples
+    --------
+    >>> from collage.cost.device import CPU_POLICY
+    >>> [(info.name, info.usable) for info in inspect_here(CPU_POLICY)]
+    [('cpu', True)]
+    """
+    versions, load = versions_here(policy), os.getloadavg()[0] / available_cores()
+    try:
+        found = policy.all_here()
+    except TargetError as err:
+        return [
+            WorkerInfo(policy.kind.name, address, None, versions, load, policy.builders(), str(err))
+        ]
+    return [
+        WorkerInfo(
+            *(one.name, address, one.device, versions, load, policy.builders()),
+            "" if one.device == found[0].device else f"it is not like {found[0].name}",
+        )
+        for one in found
+    ]

@@ -11,7 +11,7 @@ models, which are timed against each other. What differs between kinds of device
 
 from collage.cost.measure.builder import Builder, BuildJob, BuildResult
 from collage.cost.measure.end_to_end import EndToEndTimer
-from collage.cost.measure.engine import Engine, Place, Work, Workers
+from collage.cost.measure.engine import Engine, Place, Work, WorkerInfo, Workers
 from collage.cost.measure.local_builder import LocalBuilder
 from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.measure.model_builder import ModelJob, ModelResult
@@ -42,5 +42,6 @@ __all__ = [
     "Runner",
     "WholeModel",
     "Work",
+    "WorkerInfo",
     "Workers",
 ]

@@ -9,7 +9,7 @@ own affair. :class:`collage.testing.EngineContract` is a suite for any of them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Self
@@ -78,6 +78,48 @@ class Place:
     name: str
     runner: Runner
     hold: Hold = field(default=no_others, compare=False)
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """What is known of one device that could be measured on, or of a machine that has none.
+
+    Attributes
+    ----------
+    name : str
+        As a :class:`Place` that times there is called.
+    address : str
+        Of the machine; ``localhost`` for this one.
+    device : Device or None
+        Its fingerprint, where it has one.
+    versions : mapping of str to str
+        What is installed there, see :func:`collage.cost.measure.versions.versions_here`; empty
+        where nobody could ask.
+    load : float or None
+        Processes that run there and want to, for each core, over the last minute.
+    builds : int
+        Candidates that are compiled there at the same time.
+    reason : str
+        Why it cannot be used, in one line; empty when it can.
+
+    Examples
+    --------
+    >>> WorkerInfo("node-3 cuda:0", "10.0.0.3", reason="collage is not installed there").usable
+    False
+    """
+
+    name: str
+    address: str
+    device: Device | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    load: float | None = None
+    builds: int = 0
+    reason: str = ""
+
+    @property
+    def usable(self) -> bool:
+        """Whether candidates can be timed there."""
+        return not self.reason
 
 
 class Workers(ABC):
@@ -157,6 +199,22 @@ class Engine(ABC):
         ------
         TargetError
             When there is no device of that kind.
+        MeasurementError
+            When nobody can be reached.
+        """
+
+    @abstractmethod
+    def inspect(self, policy: DevicePolicy) -> list[WorkerInfo]:
+        """All devices that could be measured on, with what speaks against it; starts nothing that
+        lasts.
+
+        Parameters
+        ----------
+        policy : DevicePolicy
+            Of the kind of device.
+
+        Raises
+        ------
         MeasurementError
             When nobody can be reached.
         """
