@@ -62,7 +62,8 @@ class CudaDriver:
         self._device = self._function("cuDeviceGet", ctypes.POINTER(number), number)
         self._count = self._function("cuDeviceGetCount", ctypes.POINTER(number))
         self._bus_id = self._function("cuDeviceGetPCIBusId", text, number, number)
-        self._uuid = self._function("cuDeviceGetUuid", ctypes.c_char * 16, number)
+        # Of a slice that MIG makes the second version gives the slice's, the first its GPU's.
+        self._uuid = self._function("cuDeviceGetUuid_v2", ctypes.c_char * 16, number)
         self._fill = self._function(
             "cuMemsetD32Async", ctypes.c_uint64, ctypes.c_uint, ctypes.c_size_t, ctypes.c_void_p
         )
@@ -90,12 +91,20 @@ class CudaDriver:
         self._check(self._bus_id(buffer, len(buffer), device), "cuDeviceGetPCIBusId")
         return buffer.value.decode()
 
-    def uuid(self, index: int) -> str:
+    def uuid(self, index: int, kind: str = "GPU") -> str:
         """What names a device whichever others a process may see, as ``CUDA_VISIBLE_DEVICES``
-        takes it: ``GPU-8b8dcc6e-...``."""
+        takes it: ``GPU-8b8dcc6e-...``.
+
+        Parameters
+        ----------
+        index : int
+            Among those that this process may see.
+        kind : str
+            ``MIG`` for a slice of a GPU, which the driver does not tell apart here.
+        """
         buffer = (ctypes.c_char * 16)()
-        self._check(self._uuid(buffer, self._handle(index)), "cuDeviceGetUuid")
-        return f"GPU-{uuid.UUID(bytes=buffer.raw)}"
+        self._check(self._uuid(buffer, self._handle(index)), "cuDeviceGetUuid_v2")
+        return f"{kind}-{uuid.UUID(bytes=buffer.raw)}"
 
     def _handle(self, index: int) -> int:
         self._check(self._initialize(0), "cuInit")

@@ -11,6 +11,9 @@ from collage.backends.contract import BuildContext
 from collage.backends.devices import DeviceKind
 from collage.cost.config import MeasureConfig
 
+CONDITION = "; "
+"""Comes before each condition in a device's key."""
+
 
 @dataclass(frozen=True)
 class Device:
@@ -31,12 +34,15 @@ class Device:
         ``none`` on a CPU.
     memory_mib : int
         Of a GPU.
+    conditions : tuple of str
+        What is unusual about how it runs, such as ``power limit 300 W``; usually nothing, so that
+        what was measured before conditions were looked at stays comparable.
 
     Examples
     --------
     >>> gpu = Device("cuda", "NVIDIA H200", 132, "sm_90", driver="CUDA 13.0", memory_mib=143771)
-    >>> gpu.features, gpu.cores
-    ('sm_90', 132)
+    >>> gpu.features, gpu.cores, gpu.conditions
+    ('sm_90', 132, ())
     """
 
     kind: str
@@ -45,6 +51,7 @@ class Device:
     features: str
     driver: str = "none"
     memory_mib: int = 0
+    conditions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -126,9 +133,13 @@ class DevicePolicy(ABC):
         """
         return [LocalDevice(self.kind.name, self.detect())]
 
-    @abstractmethod
     def device_key(self, device: Device) -> str:
-        """What names a device of this kind in the log."""
+        """What names a device of this kind in the log, with what is unusual about it."""
+        return CONDITION.join([self.model_key(device), *device.conditions])
+
+    @abstractmethod
+    def model_key(self, device: Device) -> str:
+        """What names a device of this kind that runs as usual."""
 
     def device_from_key(self, key: str, driver: str) -> Device | None:
         """The device that a log names by its key, as far as that can be told from it.
@@ -141,6 +152,19 @@ class DevicePolicy(ABC):
             As the log has it.
         """
         return None
+
+    def others(self, device: LocalDevice) -> str:
+        """What computes on a device of this machine that nobody measures on at the moment.
+
+        Takes up to a second; the device should be held meanwhile. Empty when there is nothing, or
+        when it cannot be told.
+
+        Parameters
+        ----------
+        device : LocalDevice
+            Which.
+        """
+        return ""
 
     @abstractmethod
     def builders(self) -> int:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+from collections.abc import Set
 from pathlib import Path
 
 from collage.backends.contract import NUM_THREADS_ALL, BuildContext
 from collage.backends.devices import CPU
 from collage.cost.device._base import Device, DevicePolicy
+from collage.cost.device.cpu_conditions import conditions
 
 _CPUINFO = Path("/proc/cpuinfo")
 _BUILDERS = 2
@@ -28,9 +30,15 @@ class CpuPolicy(DevicePolicy):
         name = fields.get("model name") or platform.processor() or platform.machine()
         flags = " ".join(sorted((fields.get("flags") or fields.get("features") or "").split()))
         digest = hashlib.sha256(f"{platform.machine()} {flags}".encode()).hexdigest()[:12]
-        return Device(self.kind.name, " ".join(name.split()), available_cores(), digest)
+        return Device(
+            self.kind.name,
+            " ".join(name.split()),
+            available_cores(),
+            digest,
+            conditions=conditions(available_processors()),
+        )
 
-    def device_key(self, device: Device) -> str:
+    def model_key(self, device: Device) -> str:
         return f"{device.name}, {device.cores} cores, isa {device.features}"
 
     def builders(self) -> int:
@@ -51,9 +59,14 @@ def available_cores() -> int:
     >>> available_cores() >= 1
     True
     """
+    return len(available_processors())
+
+
+def available_processors() -> Set[int]:
+    """The numbers of the processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        return os.sched_getaffinity(0)
+    return frozenset(range(os.cpu_count() or 1))
 
 
 def resolve_threads(num_threads: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -17,12 +18,19 @@ from collage.backends.toolchain.cuda_driver import CudaDriver, CudaError
 from collage.backends.toolchain.cuda_runtime import find_gpu, load_runtime
 from collage.backends.toolchain.cuda_toolkit import find_toolkit
 from collage.cost.config import MeasureConfig
-from collage.cost.device._base import Device, DevicePolicy, LocalDevice
+from collage.cost.device._base import CONDITION, Device, DevicePolicy, LocalDevice
 from collage.cost.device.cpu import available_cores
 from collage.cost.device.nvml import Management
 
 _JOBS_PER_BUILDER = 4
-_KEY = re.compile(r"(.+), (\d+) SMs, (sm_\d+), (\d+) MiB")
+_KEY = re.compile(r"(.+?), (\d+) SMs, (sm_\d+), (\d+) MiB(?:; (.+))?")
+
+_OTHERS_SHARE = 5
+"""Percent of the time in which kernels ran on a device that nobody measures on: a screen's cursor
+takes less."""
+
+_IDLE_SEC = 1.05
+"""The driver's figure is of the last second at the most."""
 
 
 class CudaPolicy(DevicePolicy):
@@ -84,6 +92,7 @@ class CudaPolicy(DevicePolicy):
         management = Management.open(driver.pci_bus_id(index))
         version = management.driver_version() if management is not None else ""
         release = f"CUDA {driver.version()}"
+        unusual = () if management is None else management.conditions(driver.uuid(index, "MIG"))
         return Device(
             self.kind.name,
             gpu.name,
@@ -91,9 +100,30 @@ class CudaPolicy(DevicePolicy):
             gpu.arch,
             f"{version}, {release}" if version else release,
             gpu.memory_bytes >> 20,
+            unusual,
         )
 
-    def device_key(self, device: Device) -> str:
+    def others(self, device: LocalDevice) -> str:
+        """See :meth:`DevicePolicy.others`; a device's use by several processes is told by the
+        driver wherever these are, their numbers only where they are in sight.
+
+        Parameters
+        ----------
+        device : LocalDevice
+            Which.
+        """
+        management = Management.open(CudaDriver().pci_bus_id(device.index))
+        if management is None:
+            return ""
+        time.sleep(_IDLE_SEC)
+        share = management.busy_percent()
+        if share is None or share <= _OTHERS_SHARE:
+            return ""
+        who = ", ".join(map(str, management.processes()))
+        seen = f" (processes there: {who})" if who else ""
+        return f"others compute on it {share} % of the time{seen}"
+
+    def model_key(self, device: Device) -> str:
         return f"{device.name}, {device.cores} SMs, {device.features}, {device.memory_mib} MiB"
 
     def device_from_key(self, key: str, driver: str) -> Device | None:
@@ -109,8 +139,16 @@ class CudaPolicy(DevicePolicy):
         found = _KEY.fullmatch(key)
         if found is None:
             return None
-        name, cores, features, memory_mib = found.groups()
-        return Device(self.kind.name, name, int(cores), features, driver, int(memory_mib))
+        name, cores, features, memory_mib, unusual = found.groups()
+        return Device(
+            self.kind.name,
+            name,
+            int(cores),
+            features,
+            driver,
+            int(memory_mib),
+            tuple(unusual.split(CONDITION)) if unusual else (),
+        )
 
     def builders(self) -> int:
         """One per core but one, which launches what is timed; nvcc takes seconds of each."""

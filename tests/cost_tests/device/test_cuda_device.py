@@ -6,6 +6,8 @@ import ctypes
 import dataclasses
 import json
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,7 +25,7 @@ from collage.cost.config import CudaConfig, MeasureConfig
 from collage.cost.database.jsonl import Database
 from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import Record
-from collage.cost.device import CPU_POLICY, CUDA_POLICY, Device, cuda, policy_for
+from collage.cost.device import CPU_POLICY, CUDA_POLICY, Device, LocalDevice, cuda, policy_for
 from collage.cost.device.nvml import Management
 from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.measure.runner import RunJob
@@ -54,6 +56,8 @@ def test_the_driver_gets_what_it_is_given(fake: Path) -> None:
     driver = CudaDriver(str(fake))
     assert driver.version() == "13.1"
     assert driver.pci_bus_id(0) == "0000:40:00.0" and driver.pci_bus_id(1) == "0000:41:00.0"
+    assert driver.count() == 2
+    assert driver.uuid(1) == "GPU-292a2b2c-2d2e-2f30-3132-333435363738"
     driver.fill(0x7F00_1234_5600, 5_000_000_000, 0x5555_0000_0008)
     log = (ctypes.c_char * 4096).in_dll(ctypes.CDLL(str(fake)), "fake_log").value.decode()
     assert log == "fill 7f0012345600 0 5000000000 555500000008\n"
@@ -105,13 +109,70 @@ def test_clocks_are_read_where_they_can_be(fake: Path, tmp_path: Path) -> None:
     assert Management.open("0000:40:00.0", str(tmp_path / "none.so")) is None
 
 
-def test_the_device_s_facts(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu = Gpu("NVIDIA H200", 90, 132, 150_754_820_096)
-    open_management, found = Management.open, [gpu]
+def on_the_stand_in(fake: Path, monkeypatch: pytest.MonkeyPatch) -> list[Gpu]:
+    """A machine with an H200; the list is what TVM finds there."""
+    found = [Gpu("NVIDIA H200", 90, 132, 150_754_820_096)]
+    open_management = Management.open
     monkeypatch.setattr(cuda, "load_runtime", lambda: None)
-    monkeypatch.setattr(cuda, "find_gpu", lambda: found[0] if found else None)
+    monkeypatch.setattr(cuda, "find_gpu", lambda index: found[index] if found else None)
     monkeypatch.setattr(cuda, "CudaDriver", lambda: CudaDriver(str(fake)))
     monkeypatch.setattr(cuda.Management, "open", lambda bus_id: open_management(bus_id, str(fake)))
+    return found
+
+
+@contextmanager
+def told(fake: Path, name: str, value: int) -> Iterator[None]:
+    """The stand-in answers so meanwhile."""
+    one = variable(fake, name)
+    before, one.value = one.value, value
+    try:
+        yield
+    finally:
+        one.value = before
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "condition"),
+    [
+        ("fake_limit", 310_500, "power limit 310.5 W"),
+        ("fake_sm_clock", 1410, "SM clock set to 1410 MHz"),
+        ("fake_mig", 1, "MIG slice of 3 with 2 to compute, 40192 MiB"),
+    ],
+)
+def test_what_is_unusual_is_in_the_key_and_comes_back_from_it(
+    fake: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: int, condition: str
+) -> None:
+    on_the_stand_in(fake, monkeypatch)
+    usual = CUDA_POLICY.detect()
+    assert usual.conditions == ()
+    assert CUDA_POLICY.device_key(usual) == "NVIDIA H200, 132 SMs, sm_90, 143771 MiB"
+    with told(fake, name, value):
+        unusual = CUDA_POLICY.detect()
+    assert unusual == dataclasses.replace(usual, conditions=(condition,))
+    several = dataclasses.replace(usual, conditions=(condition, "SM clock set to 900 MHz"))
+    for device in (usual, unusual, several):
+        key = CUDA_POLICY.device_key(device)
+        assert CUDA_POLICY.device_from_key(key, device.driver) == device
+    assert len({CUDA_POLICY.device_key(device) for device in (usual, unusual, several)}) == 3
+
+
+def test_who_else_computes_on_a_gpu_is_said(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda, "_IDLE_SEC", 0.0)
+    on_the_stand_in(fake, monkeypatch)
+    gpu = LocalDevice("cuda:0", H200)
+    with told(fake, "fake_processes", 2):
+        assert CUDA_POLICY.others(gpu) == "", "who waits is no harm"
+        with told(fake, "fake_busy", 61):
+            said = "others compute on it 61 % of the time (processes there: 900, 901)"
+            assert CUDA_POLICY.others(gpu) == said
+    with told(fake, "fake_busy", 61):
+        assert CUDA_POLICY.others(gpu) == "others compute on it 61 % of the time"
+        with told(fake, "fake_mig", 1):
+            assert CUDA_POLICY.others(gpu) == "", "a slice has no such figure"
+
+
+def test_the_device_s_facts(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = on_the_stand_in(fake, monkeypatch)
     assert CUDA_POLICY.detect() == dataclasses.replace(H200, driver="580.65.06, CUDA 13.1")
     assert CUDA_POLICY.device_key(H200) == "NVIDIA H200, 132 SMs, sm_90, 143771 MiB"
     monkeypatch.setattr(cuda.Management, "open", lambda bus_id: None)
