@@ -216,6 +216,8 @@ class SearchStats:
         Whether the search was: its answer is the cheapest of all by the sum of its parts.
     contenders, contenders_timed : int
         Whole models that might have been timed against each other, and that were.
+    evaluated : int
+        Candidates whose costs are known.
     sum_sec, bound_sec : float or None
         What the parts of the search's answer take, guesses included, and the least that those of
         any partitioning may take.
@@ -242,6 +244,7 @@ class SearchStats:
     unmeasured: int = 0
     contenders: int = 0
     contenders_timed: int = 0
+    evaluated: int = 0
     sum_sec: float | None = None
     bound_sec: float | None = None
 

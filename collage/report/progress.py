@@ -1,13 +1,21 @@
-"""How far a search came, in a sentence: of one that was cut off, and of whom it served."""
+"""How far a search came, in a sentence: what it proved, and what cut it off."""
 
 from __future__ import annotations
 
 from collage.report.data import SearchStats
 from collage.report.units import format_sec
 
+_CUTS = {
+    (True, True): "interrupted",
+    (True, False): "interrupted",
+    (False, True): "cut off by its budget",
+    (False, False): "cut off by its limit on states",
+}
+"""What cuts a search off, by whether it was interrupted and whether it had a budget."""
+
 
 def how_far(stats: SearchStats) -> str:
-    """What was done of a search that did not come to its end, and what was asked of its time.
+    """What a search proved; of one that was cut off, what was done of it, and the bound left.
 
     Parameters
     ----------
@@ -17,12 +25,19 @@ def how_far(stats: SearchStats) -> str:
     Returns
     -------
     str
-        Empty when there was no budget and no interrupt.
+        Empty where nothing was searched.
+
+    Notes
+    -----
+    What was not measured counts with a lower bound: its multiply-adds at 1.25 times the best rate
+    that anything reached. The proof stands on that.
 
     Examples
     --------
     >>> how_far(SearchStats(wall_sec=9.0))
     ''
+    >>> how_far(SearchStats(candidates=310, evaluated=180, sum_sec=0.0251, bound_sec=0.0251))
+    'proven: no partitioning of these 310 candidates has parts that take less than 25.1 ms ...'
     >>> stats = SearchStats(
     ...     distinct_workloads=120,
     ...     unmeasured=40,
@@ -40,15 +55,20 @@ def how_far(stats: SearchStats) -> str:
     cut off by its budget: 80 of 120 workloads ... measured, 2 of 5 partitionings ...
     the parts of the search's answer take 25.1 ms, those of none less than 21.3 ms
     """
-    if stats.budget_sec is None and not stats.interrupted:
-        return ""
     asked = [] if stats.budget_sec is None else [_kept(stats.wall_sec, stats.budget_sec)]
+    if stats.complete and stats.sum_sec is not None:
+        asked.append(
+            f"proven: no partitioning of these {stats.candidates} candidates has parts that take "
+            f"less than {format_sec(stats.sum_sec)} (the costs of {stats.evaluated} sufficed)"
+        )
+    if stats.budget_sec is None and not stats.interrupted and stats.complete:
+        return "; ".join(asked)
     known = stats.distinct_workloads - stats.unmeasured
     workloads = f"{known} of {stats.distinct_workloads} workloads that mattered so far are measured"
     timed = f"{stats.contenders_timed} of {stats.contenders} partitionings timed end to end"
     if stats.complete:
-        return "; ".join([*asked, "the search came to its end", timed])
-    cut = "interrupted" if stats.interrupted else "cut off by its budget"
+        return "; ".join([*asked, timed])
+    cut = _CUTS[stats.interrupted, stats.budget_sec is not None]
     parts = [*asked, f"{cut}: {workloads}, {timed}"]
     if stats.sum_sec is not None and stats.bound_sec is not None:
         parts.append(
