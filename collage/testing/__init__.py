@@ -1,4 +1,4 @@
-"""Suites that any backend, search strategy, runner or log must pass, for tests of one's own.
+"""Suites that any backend, search, runner, engine or log must pass, for tests of one's own.
 
 Derive a test class from a contract and give it what its docstring asks for; pytest runs the rest.
 
@@ -6,6 +6,7 @@ Derive a test class from a contract and give it what its docstring asks for; pyt
   :class:`PatternCase` and :class:`Refusal` for the graphs it takes and refuses.
 - :class:`SearchContract`: a strategy that covers a graph with candidates.
 - :class:`RunnerContract`: whatever times candidates, and what it makes of bad ones.
+- :class:`EngineContract`: workers that build and time, wherever they are.
 - :class:`DatabaseContract`: a log of measurements, shared, torn, merged and read only.
 
 Needs pytest: the extra ``testing``.
@@ -17,6 +18,7 @@ import pytest
 pytest.register_assert_rewrite(
     "collage.testing.backend_contract",
     "collage.testing.database_contract",
+    "collage.testing.engine_contract",
     "collage.testing.runner_contract",
     "collage.testing.search_contract",
 )
@@ -24,6 +26,7 @@ pytest.register_assert_rewrite(
 from collage.testing.backend_cases import PatternCase, Refusal, verdicts  # noqa: E402
 from collage.testing.backend_contract import BackendContract  # noqa: E402
 from collage.testing.database_contract import DatabaseContract  # noqa: E402
+from collage.testing.engine_contract import EngineContract  # noqa: E402
 from collage.testing.graphs import constant, graph  # noqa: E402
 from collage.testing.runner_contract import RunnerContract  # noqa: E402
 from collage.testing.search_contract import SearchContract  # noqa: E402
@@ -31,6 +34,7 @@ from collage.testing.search_contract import SearchContract  # noqa: E402
 __all__ = [
     "BackendContract",
     "DatabaseContract",
+    "EngineContract",
     "PatternCase",
     "Refusal",
     "RunnerContract",

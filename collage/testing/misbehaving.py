@@ -1,7 +1,12 @@
-"""A backend of plain C whose kernels do as they are told: right, or wrong in every way there is."""
+"""A backend of plain C whose kernels do as they are told: right, or wrong in every way there is.
+
+Its code generator does, too.
+"""
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +26,12 @@ from collage.backends.contract import (
     ExternalBackend,
     PatternTriple,
 )
+from collage.backends.contract.errors import CodegenError
 from collage.backends.contract.registry import backend_names, register_backend
 from collage.backends.toolchain import native
 from collage.cost.measure.runner import RunJob
 from collage.cost.reference import Sample
+from collage.cost.workload import Workload
 from collage.testing.backend_cases import fuse
 from collage.testing.graphs import graph
 
@@ -79,9 +86,18 @@ BEHAVIOURS = {
 
 @dataclass(frozen=True)
 class MisbehavingOptions:
-    """``behaviour`` is a key of :data:`BEHAVIOURS`."""
+    """What the kernels and the code generator do.
+
+    Attributes
+    ----------
+    behaviour : str
+        A key of :data:`BEHAVIOURS`.
+    build : str
+        What the code generator does before it compiles: it may ``refuse``, ``die`` or ``hang``.
+    """
 
     behaviour: str = "right"
+    build: str = "normal"
 
 
 class MisbehavingBackend(ExternalBackend):
@@ -109,7 +125,18 @@ class MisbehavingBackend(ExternalBackend):
             Names the behaviour.
         context : BuildContext
             Where and how to build.
+
+        Raises
+        ------
+        CodegenError
+            When it is told to.
         """
+        if target.options.build == "hang":
+            time.sleep(1000)
+        if target.options.build == "die":
+            os.abort()
+        if target.options.build == "refuse":
+            raise CodegenError(f"{self.name} does not want to")
         behaviour = BEHAVIOURS[target.options.behaviour]
         libraries = []
         for function in functions:
@@ -117,6 +144,33 @@ class MisbehavingBackend(ExternalBackend):
             source = _KERNEL % {"symbol": symbol, "behaviour": behaviour}
             libraries.append(native.static_library(source, [symbol], context, suffix=".c"))
         return libraries
+
+
+def misbehaving_target(behaviour: str = "right", build: str = "normal") -> BackendTarget:
+    """A target of the misbehaving backend, which this process knows from then on.
+
+    Parameters
+    ----------
+    behaviour, build : str
+        As :class:`MisbehavingOptions` has them.
+    """
+    if MisbehavingBackend.name not in backend_names():
+        register_backend(MisbehavingBackend())
+    options = MisbehavingBackend().parse_options({"behaviour": behaviour, "build": build})
+    return BackendTarget(MisbehavingBackend.name, tvm.target.Target("llvm"), options)
+
+
+def misbehaving_workload(*shape: int) -> Workload:
+    """What the misbehaving backend computes, of some shape.
+
+    Parameters
+    ----------
+    shape : int
+        Of the input.
+    """
+    target = misbehaving_target()
+    mod = fuse(MisbehavingBackend(), target, graph([shape], lambda _, x: op.nn.relu(x)))
+    return Workload.from_module(mod)
 
 
 def misbehaving_job(behaviour: str, folder: Path, context: BuildContext) -> RunJob:
@@ -131,12 +185,8 @@ def misbehaving_job(behaviour: str, folder: Path, context: BuildContext) -> RunJ
     context : BuildContext
         How to compile it.
     """
-    if MisbehavingBackend.name not in backend_names():
-        register_backend(MisbehavingBackend())
+    target = misbehaving_target(behaviour)
     backend = MisbehavingBackend()
-    target = BackendTarget(
-        backend.name, tvm.target.Target("llvm"), backend.parse_options({"behaviour": behaviour})
-    )
     mod = fuse(backend, target, graph([(4, 1000)], lambda _, x: op.nn.relu(x)))
     compile_module(mod, [target], folder / "model.so", context)
     x = np.random.default_rng(0).standard_normal((4, 1000), np.float32)

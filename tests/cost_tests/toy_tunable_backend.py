@@ -13,11 +13,12 @@ from tvm import relax
 from collage.backends.contract import BackendTarget, BuildContext, Tunable
 from collage.backends.contract.errors import CodegenError
 from collage.backends.storage import TuningStore
-from tests.cost_tests.toy_backend import ToyBackend, ToyOptions
+from collage.testing.misbehaving import MisbehavingOptions
+from tests.cost_tests.toy_backend import ToyBackend
 
 
 @dataclass(frozen=True)
-class ToyTunableOptions(ToyOptions):
+class ToyTunableOptions(MisbehavingOptions):
     tuning: str = "right"
 
 
