@@ -91,13 +91,23 @@ class Batch:
     def _finish(self, index: int, build: BuildResult) -> None:
         """Have what was built timed, and record what comes out."""
         if build.status is CostStatus.VALID:
-            self.pool.submit(lambda place: self._time(place, index, build))
+            self.pool.submit(
+                lambda place: self._time(place, index, build),
+                lambda reason: self._set_aside(index, reason),
+            )
         else:
             self._record(index, build, RunResult(Cost(build.status, reason=build.reason)))
 
     def _time(self, place: Place, index: int, build: BuildResult) -> None:
         job = RunJob.in_folder(self.jobs[index].folder)
         self._record(index, build, place.runner.run_sharing(job, lambda: self.hold(place)))
+
+    def _set_aside(self, index: int, reason: str) -> None:
+        job = self.jobs[index]
+        text, backend = job.workload.describe(), job.target.backend
+        with self._one_at_a_time:
+            self.recorder.set_aside(self.keys[index], text, backend, reason)
+        shutil.rmtree(job.folder, ignore_errors=True)
 
     def _record(self, index: int, build: BuildResult, result: RunResult) -> None:
         job = self.jobs[index]

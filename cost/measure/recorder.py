@@ -96,6 +96,22 @@ class Recorder:
         self._done += 1
         self.report("measure", f"{description} on {backend}: {_text(result)}")
 
+    def set_aside(self, key: RecordKey, description: str, backend: str, reason: str) -> None:
+        """Note that a workload is not measured in this search, and report it.
+
+        Parameters
+        ----------
+        key : RecordKey
+            Of the record that is not made.
+        description, backend : str
+            As for :meth:`keep`.
+        reason : str
+            Why, in one line; of the workers, not of the workload.
+        """
+        self._lookup.set_aside(key, reason)
+        self._done += 1
+        self.report("lost", f"{description} on {backend} is set aside: {reason}")
+
     def report(self, stage: str, message: str) -> None:
         """Tell what is going on.
 

@@ -80,6 +80,7 @@ class RecordLookup:
         self.database = database
         self._stats = stats
         self._own: set[RecordKey] = set()
+        self._set_aside: dict[RecordKey, Cost] = {}
         self._replayed: set[RecordKey] = set()
 
     def misses(
@@ -97,20 +98,32 @@ class RecordLookup:
         self.database.refresh()
         missing: dict[RecordKey, Question] = {}
         for key, question in zip(keys, questions, strict=True):
-            if self.database.lookup(key) is None:
+            if self.still_missing(key):
                 missing[key] = question
-            else:
+            elif key not in self._set_aside:
                 self._count_replayed(key)
         return missing
 
     def still_missing(self, key: RecordKey) -> bool:
         """Whether nobody has measured this meanwhile; look after a refresh."""
-        return self.database.lookup(key) is None
+        return key not in self._set_aside and self.database.lookup(key) is None
 
     def cost(self, key: RecordKey) -> Cost:
         """The cost of what was asked; unknown when there was no time for it."""
         record = self.database.lookup(key)
-        return record.cost if record is not None else NO_TIME
+        return record.cost if record is not None else self._set_aside.get(key, NO_TIME)
+
+    def set_aside(self, key: RecordKey, reason: str) -> None:
+        """Take something for unusable as long as this lookup is used; the log does not have it.
+
+        Parameters
+        ----------
+        key : RecordKey
+            What is not measured.
+        reason : str
+            Why, in one line: nothing that another search would have to suffer, too.
+        """
+        self._set_aside[key] = Cost(CostStatus.RUN_FAILED, reason=f"set aside: {reason}")
 
     def peek(self, keys: Sequence[RecordKey]) -> list[Record | None]:
         """What there is under each key; nothing of it was used yet."""

@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from collage.backends.contract.errors import MeasurementError
 from collage.cost.measure.engine import Place
@@ -14,8 +15,21 @@ from collage.cost.measure.runner import PlaceLostError
 Task = Callable[[Place], None]
 """Something to do at whichever place is free."""
 
+SetAside = Callable[[str], None]
+"""Told why something is not done at all."""
+
 _POLL_SEC = 0.5
 """How long a wait lasts before an interrupt is looked for."""
+
+_MOST_LOST = 2
+"""Places that one task may take along: the third would hardly fare better, nor the last one."""
+
+
+@dataclass
+class _Pending:
+    task: Task
+    set_aside: SetAside | None
+    lost: int = 0
 
 
 class RunnerPool:
@@ -47,7 +61,7 @@ class RunnerPool:
         self._changed = threading.Condition()
         self._free = deque(places)
         self._threads = {place.name: ThreadPoolExecutor(1, place.name) for place in places}
-        self._tasks: deque[Task] = deque()
+        self._tasks: deque[_Pending] = deque()
         self._running = 0
         self._error: BaseException | None = None
 
@@ -57,16 +71,19 @@ class RunnerPool:
         with self._changed:
             return self._running + len(self._free)
 
-    def submit(self, task: Task) -> None:
+    def submit(self, task: Task, set_aside: SetAside | None = None) -> None:
         """Have something done by the next place that is free.
 
         Parameters
         ----------
         task : callable
             Given the place, in the place's thread. What it raises, :meth:`wait` does.
+        set_aside : callable, optional
+            Called instead, with a reason, once two places were lost with the task: others may be,
+            too. Without it, :meth:`wait` raises the error of the last one.
         """
         with self._changed:
-            self._tasks.append(task)
+            self._tasks.append(_Pending(task, set_aside))
             self._hand_out()
 
     def wait(self) -> None:
@@ -106,29 +123,43 @@ class RunnerPool:
 
     def _hand_out(self) -> None:
         while self._tasks and self._free and self._error is None:
-            place, task = self._free.popleft(), self._tasks.popleft()
+            place, pending = self._free.popleft(), self._tasks.popleft()
             self._running += 1
-            self._threads[place.name].submit(self._do, place, task)
+            self._threads[place.name].submit(self._do, place, pending)
 
-    def _do(self, place: Place, task: Task) -> None:
+    def _do(self, place: Place, pending: _Pending) -> None:
         error: BaseException | None = None
-        reason = None
+        lost = again = False
         try:
-            task(place)
+            pending.task(place)
         except PlaceLostError as err:
-            reason = str(err)
+            lost = True
+            try:
+                again = self._without(place, pending, err)
+            except BaseException as other:  # noqa: BLE001 (raised where it is waited for)
+                error = other
         except BaseException as err:  # noqa: BLE001 (raised where it is waited for)
             error = err
-        if reason is not None:
-            self._lost(place, reason)
         with self._changed:
             self._running -= 1
-            if reason is None:
+            if not lost:
                 self._free.append(place)
-            else:
-                # It was not the candidate's fault.
-                self._tasks.appendleft(task)
+            if again:
+                self._tasks.appendleft(pending)
             if self._error is None:
                 self._error = error
             self._hand_out()
             self._changed.notify_all()
+
+    def _without(self, place: Place, pending: _Pending, error: PlaceLostError) -> bool:
+        """Go on without a place; whether its task is to be done elsewhere."""
+        self._lost(place, str(error))
+        pending.lost += 1
+        if pending.lost < _MOST_LOST:
+            return True
+        if pending.set_aside is None:
+            raise error
+        pending.set_aside(
+            f"{pending.lost} workers were lost with it, the last one because: {error}"
+        )
+        return False

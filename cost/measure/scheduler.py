@@ -196,7 +196,8 @@ class Measurer:
         if self._pool is None:
             self._pool = RunnerPool(self._workers.places, self._report_lost)
             for _ in self._workers.places:
-                self._pool.submit(lambda place: place.runner.warm_up())
+                # What is lost already is lost without a candidate.
+                self._pool.submit(lambda place: place.runner.warm_up(), lambda reason: None)
         return self._pool
 
     def _report_lost(self, place: Place, reason: str) -> None:
