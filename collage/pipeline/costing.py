@@ -10,16 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields, replace
 
-from collage.backends.contract.errors import LogError, TargetError
+from collage.backends.contract.errors import LogError, TargetError, WorkersError
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostModel
+from collage.cost.device import Device
+from collage.cost.measure.engine import Engine
 from collage.cost.measure.replay import MeasureStats
 from collage.cost.models.measured import MeasuredCostModel
 from collage.cost.progress import ProgressEvent
 from collage.cost.reference import Sample
 from collage.cost.reference.rounding import fewest_digits
 from collage.end_to_end import EndToEndComparison, EstimatedComparison, MeasuredComparison
-from collage.pipeline.found_device import find_device
+from collage.pipeline.found_device import measured_device, replayed_device
 from collage.pipeline.imported import Imported
 from collage.pipeline.inputs import Inputs, Later, Samples, digest, given_arrays, samples_of
 from collage.pipeline.limits import Budget
@@ -71,7 +73,12 @@ class Costing(ABC):
 
     @abstractmethod
     def device(self) -> Mapping[str, str]:
-        """What the report says of the device."""
+        """What the report says of the device; asked for after this was opened."""
+
+    @property
+    def builds_beside(self) -> bool:
+        """Whether compiling here leaves alone what is timed."""
+        return True
 
     def stats(self) -> MeasureStats:
         """What was measured since :meth:`open`."""
@@ -89,17 +96,20 @@ class MeasuredCosting(Costing):
         What is measured, compiled and timed stays within it.
     given : MeasuredCostModel, optional
         The user's own, in place of one over the session's log.
+    engine : Engine, optional
+        Whose workers build and time; by default this machine's.
 
     Raises
     ------
-    TargetError
-        When there is no device of the targets' kind.
+    ReplayMissError, LogError
+        In a replay, when the log is of no device that the targets are for, or of several.
 
     Examples
     --------
     >>> from collage.pipeline import open_session
     >>> costing = MeasuredCosting(open_session(["llvm"], num_threads=2))
-    >>> sorted(costing.device()), costing.device()["threads"]
+    >>> with costing.open():
+    ...     sorted(costing.device()), costing.device()["threads"]
     (['cores', 'denormals', 'name', 'threads'], '2')
     """
 
@@ -109,23 +119,36 @@ class MeasuredCosting(Costing):
         *,
         budget: Budget | None = None,
         given: MeasuredCostModel | None = None,
+        engine: Engine | None = None,
     ) -> None:
         self._session = session
+        self._engine = engine
         self._budget = budget or Budget()
         self._given = given
         self._samples: Samples | None = None
-        self._device = given.device(session.targets) if given is not None else find_device(session)
+        self._recorded = replayed_device(session) if given is None else None
+        self._device: Device | None = None
         self._model: MeasuredCostModel | None = None
         self._before = MeasureStats()
 
     @contextmanager
     def open(self) -> Iterator[CostModel]:
+        """The cost model, whose workers are found.
+
+        Raises
+        ------
+        TargetError
+            When they have no device that runs what is compiled for the targets.
+        MeasurementError
+            When they cannot be reached.
+        """
         session, measuring = self._session, self._budget.measuring
         if self._given is None:
             with MeasuredCostModel(
                 session.context,
                 session.database,
-                device=self._device,
+                engine=self._engine,
+                device=self._recorded,
                 deadline=measuring,
                 replay_only=session.replay,
                 progress=session.progress,
@@ -140,7 +163,8 @@ class MeasuredCosting(Costing):
             self._given.deadline = before
 
     def _opened(self, model: MeasuredCostModel) -> MeasuredCostModel:
-        model.device(self._session.targets)  # Others may ask it from another thread.
+        # Others may ask the model from another thread.
+        self._device = measured_device(model, self._session.targets)
         self._model, self._before = model, replace(model.stats)
         return model
 
@@ -193,7 +217,13 @@ class MeasuredCosting(Costing):
     def samples(self) -> Samples | None:
         return self._samples
 
+    @property
+    def builds_beside(self) -> bool:
+        assert self._model is not None, "not opened yet"
+        return self._model.builds_beside(self._session.targets)
+
     def device(self) -> Mapping[str, str]:
+        assert self._device is not None, "not opened yet"
         context = self._session.context
         facts = {
             "name": self._device.name,
@@ -273,7 +303,10 @@ class EstimatedCosting(Costing):
 
 
 def choose_costing(
-    session: Session, cost_model: CostModel | None, budget: Budget | None = None
+    session: Session,
+    cost_model: CostModel | None,
+    budget: Budget | None = None,
+    engine: Engine | None = None,
 ) -> Costing:
     """Measuring, unless the user gave a cost model that estimates.
 
@@ -285,14 +318,17 @@ def choose_costing(
         What the user gave.
     budget : Budget, optional
         What is measured, compiled and timed stays within it.
+    engine : Engine, optional
+        Whose workers build and time; by default this machine's.
 
     Raises
     ------
     LogError
         When a cost model is given for a replay, in which the log alone answers.
+    WorkersError
+        When workers are given where nothing is measured, or by a model with its own.
     TargetError
-        When there is no device to measure on, or a given model measures with another number of
-        threads than the bundle would state.
+        When a given model measures with another number of threads than the bundle would state.
 
     Examples
     --------
@@ -304,8 +340,20 @@ def choose_costing(
     >>> type(choose_costing(session, TableCostModel({}))).__name__
     'EstimatedCosting'
     """
+    if engine is not None and session.replay:
+        raise WorkersError(
+            "a replay takes every cost from the log, so workers would have nothing to do: leave "
+            "out replay=True or workers=, on the command line --replay or --workers",
+            value=type(engine).__name__,
+        )
+    if engine is not None and cost_model is not None:
+        raise WorkersError(
+            "a cost model has workers of its own or needs none: leave out cost_model= or "
+            "workers=, on the command line --estimate or --workers",
+            value=type(engine).__name__,
+        )
     if cost_model is None:
-        return MeasuredCosting(session, budget=budget)
+        return MeasuredCosting(session, budget=budget, engine=engine)
     if session.replay:
         raise LogError(
             "a replay takes every cost from the log, so a cost model would never be asked: "

@@ -6,11 +6,12 @@ from collage.backends.contract import TargetSet
 from collage.backends.contract.errors import TargetError
 from collage.cost.device import Device, policy_of
 from collage.cost.device.recorded import recorded_device
+from collage.cost.models.measured import MeasuredCostModel
 from collage.pipeline.session import Session
 
 
-def find_device(session: Session) -> Device:
-    """The device here that costs are measured on; in a replay where there is none, the log's.
+def replayed_device(session: Session) -> Device | None:
+    """The log's device in a replay where there is none like it; None where devices are asked.
 
     Parameters
     ----------
@@ -19,30 +20,42 @@ def find_device(session: Session) -> Device:
 
     Raises
     ------
-    TargetError
-        When there is none.
     ReplayMissError, LogError
-        In a replay, when the log is of no such device, or of several.
+        When the log is of no such device, or of several.
     """
     targets = session.targets
     arch = targets.device.architecture(targets.native.device)
     if session.replay and targets.device.unfit(arch):
         return recorded_device(session.database.records(), arch)
-    return _measured_device(targets)
+    return None
 
 
-def _measured_device(targets: TargetSet) -> Device:
-    """The device here that costs are measured on.
+def measured_device(model: MeasuredCostModel, targets: TargetSet) -> Device:
+    """What a model measures on, wherever that is: it runs what is compiled for the targets.
+
+    Parameters
+    ----------
+    model : MeasuredCostModel
+        Its workers are found.
+    targets : TargetSet
+        What is compiled for.
 
     Raises
     ------
     TargetError
-        When there is none.
+        When the workers have no such device, or one of another architecture.
     """
-    if not targets.device.is_here():
+    kind = targets.device
+    try:
+        device = model.device(targets)
+    except TargetError as err:
+        if kind.is_here():
+            raise
         raise TargetError(
-            "there is no GPU here to measure on; to compile on estimated costs, give "
-            "cost_model=RooflineCostModel(), on the command line --estimate",
-            value=str(targets.native.device),
-        )
-    return policy_of(targets.device).detect()
+            f"{err}; to compile on estimated costs, give cost_model=RooflineCostModel(), on the "
+            "command line --estimate",
+            value=err.value,
+        ) from err
+    if reason := policy_of(kind).misfit(kind.architecture(targets.native.device), device):
+        raise TargetError(reason, value=str(targets.native.device))
+    return device

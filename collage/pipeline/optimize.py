@@ -12,6 +12,7 @@ from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostModel
 from collage.cost.deadline import NEVER
 from collage.cost.device import policy_of
+from collage.cost.engines import LOCAL, WorkersLike, engine_of
 from collage.cost.progress import ProgressCallback
 from collage.end_to_end import (
     Contender,
@@ -56,6 +57,7 @@ def optimize(
     allow_code: bool = False,
     seed: int = 0,
     cost_model: CostModel | None = None,
+    workers: WorkersLike = LOCAL,
     progress: ProgressCallback | None = None,
 ) -> Result:
     """Find the fastest partitioning of a model by measurement, and compile it.
@@ -102,6 +104,11 @@ def optimize(
         Nothing is run then, and the end-to-end comparison is between estimates. A
         :class:`~collage.cost.models.measured.MeasuredCostModel` measures in place of the default
         one; its ``num_threads`` and ``ieee_denormals`` must be the same.
+    workers : str, Engine or concurrent.futures.Executor
+        Who compiles candidates and times them, see :doc:`/fleet`: ``local``, this machine with all
+        of its GPUs; ``ray://head:10001``; ``rpc://tracker:9190?key=h100``; an executor, which
+        compiles for this machine's devices; or a :class:`~collage.cost.measure.engine.Engine`. The
+        search itself, and what compiles whole models, stays here.
     progress : callable, optional
         Informed of every step, as a :class:`~collage.cost.progress.ProgressEvent`.
 
@@ -141,6 +148,7 @@ def optimize(
     True
     """
     budget = Budget(time_budget_sec)
+    engine = None if workers == LOCAL else engine_of(workers)
     with answering(budget), ExitStack() as stack:
         session = open_session(
             targets,
@@ -153,22 +161,23 @@ def optimize(
         targets, progress = session.targets, session.progress
         check_strategy(strategy, targets)
         budget.parallel = policy_of(targets.device).builders()
-        costing = choose_costing(session, cost_model, budget)
+        costing = choose_costing(session, cost_model, budget, engine)
         needed = [] if replay else taking_part(strategy, targets)
         prefetch = stack.enter_context(Prefetch(needed, session.context))
+        # Workers that cannot be reached are nothing to find out about after minutes.
+        asked = stack.enter_context(costing.open())
         imported = import_model(
             model, targets.device, shapes=shapes, allow_code=allow_code, progress=progress
         )
-        asked = stack.enter_context(costing.open())
         costs = WorkloadCosts(imported.mod, imported.graph, asked)
         comparison = costing.comparison(imported, costs, seed, inputs)
         seeds = seeds_of(imported.graph, targets, strategy)
         hand = stack.enter_context(AnswerInHand(comparison, budget, progress))
         if budget.is_limited and not replay:
-            if not targets.device.compiles_beside:
+            if not costing.builds_beside:
                 prefetch.wait(budget.preparing)
             hand.find(_safest_first(seeds, costs, prefetch))
-        if not targets.device.compiles_beside:
+        if not costing.builds_beside:
             # The cores are what is going to be timed on.
             hand.answer()
             comparison.settle()

@@ -55,7 +55,7 @@ class KeyMaker:
     def __init__(self, context: BuildContext, config: MeasureConfig, device: Device) -> None:
         self._compiler = compiler_version(context.cxx)
         self._policy = policy_of(device_named(device.kind))
-        self._num_threads = self._policy.num_threads(context)
+        self._num_threads = self._policy.num_threads(context, device)
         self._denormals = self._policy.kind.denormals(context)
         self._config = canonical_json(self._policy.config_key(config))
         self._device = device

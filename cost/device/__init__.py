@@ -17,7 +17,7 @@ from collage.backends.contract import BackendTarget
 from collage.backends.contract.errors import TargetError
 from collage.backends.devices import DeviceKind, common_device
 from collage.cost.device._base import Device, DevicePolicy, LocalDevice
-from collage.cost.device.cpu import CpuPolicy, available_cores, resolve_threads
+from collage.cost.device.cpu import CpuPolicy, available_cores
 from collage.cost.device.cuda import CudaPolicy
 
 __all__ = [
@@ -30,7 +30,6 @@ __all__ = [
     "available_cores",
     "policy_for",
     "policy_of",
-    "resolve_threads",
 ]
 
 CPU_POLICY, CUDA_POLICY = CpuPolicy(), CudaPolicy()

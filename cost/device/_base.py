@@ -187,9 +187,30 @@ class DevicePolicy(ABC):
         """What of the configuration counts for measurements on such a device, for their keys."""
         return config.key()
 
-    def num_threads(self, context: BuildContext) -> int:
-        """Threads that count for a kernel's time; 0 where it does not ask how many there are."""
+    def num_threads(self, context: BuildContext, device: Device) -> int:
+        """Threads that count for a kernel's time; 0 where it does not ask how many there are.
+
+        Parameters
+        ----------
+        context : BuildContext
+            Has how many were asked for.
+        device : Device
+            What it is timed on.
+        """
         return 0
+
+    def misfit(self, arch: str, device: Device) -> str:
+        """Why what is compiled for an architecture cannot run on a device, wherever that is; empty
+        when it can.
+
+        Parameters
+        ----------
+        arch : str
+            As :meth:`DeviceKind.architecture` gives it.
+        device : Device
+            Of this kind.
+        """
+        return ""
 
     def compiler_versions(self) -> Mapping[str, str]:
         """Versions of compilers that take part besides the one of the host."""

@@ -8,6 +8,8 @@ import platform
 from collections.abc import Set
 from pathlib import Path
 
+import tvm
+
 from collage.backends.contract import NUM_THREADS_ALL, BuildContext
 from collage.backends.devices import CPU
 from collage.cost.device._base import Device, DevicePolicy
@@ -47,8 +49,18 @@ class CpuPolicy(DevicePolicy):
     def batch_size(self, builders: int) -> int:
         return _BATCH
 
-    def num_threads(self, context: BuildContext) -> int:
-        return resolve_threads(context.num_threads)
+    def num_threads(self, context: BuildContext, device: Device) -> int:
+        return device.cores if context.num_threads == NUM_THREADS_ALL else context.num_threads
+
+    def misfit(self, arch: str, device: Device) -> str:
+        if arch != tvm.target.codegen.llvm_get_system_cpu():
+            return ""  # Somebody who names a processor means the workers'.
+        if self.detect().features == device.features:
+            return ""
+        return (
+            f"the target is this machine's processor ({arch}), which the workers' "
+            f"({self.device_key(device)}) is not: name theirs, for example llvm:mcpu=x86-64-v3"
+        )
 
 
 def available_cores() -> int:
@@ -67,17 +79,6 @@ def available_processors() -> Set[int]:
     if hasattr(os, "sched_getaffinity"):
         return os.sched_getaffinity(0)
     return frozenset(range(os.cpu_count() or 1))
-
-
-def resolve_threads(num_threads: int) -> int:
-    """The number of threads that ``num_threads`` stands for here.
-
-    Examples
-    --------
-    >>> resolve_threads(4), resolve_threads(NUM_THREADS_ALL) == available_cores()
-    (4, True)
-    """
-    return available_cores() if num_threads == NUM_THREADS_ALL else num_threads
 
 
 def _cpuinfo() -> dict[str, str]:

@@ -16,7 +16,7 @@ from collage.backends.contract.errors import (
 from collage.backends.devices import CUDA
 from collage.backends.toolchain.cuda_driver import CudaDriver, CudaError
 from collage.backends.toolchain.cuda_runtime import find_gpu, load_runtime
-from collage.backends.toolchain.cuda_toolkit import find_toolkit
+from collage.backends.toolchain.cuda_toolkit import compute_capability, find_toolkit
 from collage.cost.config import MeasureConfig
 from collage.cost.device._base import CONDITION, Device, DevicePolicy, LocalDevice
 from collage.cost.device.cpu import available_cores
@@ -59,17 +59,19 @@ class CudaPolicy(DevicePolicy):
             When there is none, or no driver or runtime for it.
         """
         with self._saying_what():
+            devices = [self._detect(0)]
             driver = CudaDriver()
             count = driver.count()
+            devices += [self._detect(index) for index in range(1, count)]
             return [
                 LocalDevice(
                     f"{self.kind.name}:{index}",
-                    self._detect(index),
+                    device,
                     index,
                     # What a user chose holds for children, too, where there is no choice.
                     {"CUDA_VISIBLE_DEVICES": driver.uuid(index)} if count > 1 else {},
                 )
-                for index in range(max(1, count))
+                for index, device in enumerate(devices)
             ]
 
     @contextmanager
@@ -148,6 +150,14 @@ class CudaPolicy(DevicePolicy):
             driver,
             int(memory_mib),
             tuple(unusual.split(CONDITION)) if unusual else (),
+        )
+
+    def misfit(self, arch: str, device: Device) -> str:
+        if f"sm_{compute_capability(arch)}" == device.features:
+            return ""
+        return (
+            f"the target is {arch}, and the GPU that is measured on ({device.name}) is "
+            f"{device.features}: name that, for example cuda:arch={device.features}"
         )
 
     def builders(self) -> int:

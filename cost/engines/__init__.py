@@ -7,6 +7,6 @@ outside has an entry point instead.
 """
 
 from collage.cost.engines.local import LocalEngine
-from collage.cost.engines.named import WorkersLike, WorkersUrl, engine_names, engine_of
+from collage.cost.engines.named import LOCAL, WorkersLike, WorkersUrl, engine_names, engine_of
 
-__all__ = ["LocalEngine", "WorkersLike", "WorkersUrl", "engine_names", "engine_of"]
+__all__ = ["LOCAL", "LocalEngine", "WorkersLike", "WorkersUrl", "engine_names", "engine_of"]

@@ -23,9 +23,10 @@ from collage.backends.contract.requirements import install_extra
 from collage.cost.measure.engine import Engine
 
 ENTRY_POINT_GROUP = "collage.engines"
+LOCAL = "local"
 
 _BUILTIN = {
-    "local": "local:LocalEngine.from_url",
+    LOCAL: "local:LocalEngine.from_url",
     "ray": "ray:RayEngine.from_url",
     "rpc": "rpc:RpcEngine.from_url",
 }

@@ -100,6 +100,11 @@ class Measurer:
         """What is measured on."""
         return self._workers.device
 
+    @property
+    def builds_beside(self) -> bool:
+        """Whether compiling on this machine leaves alone what is timed."""
+        return self._workers.builds_beside
+
     def close(self) -> None:
         """End the worker processes; the next measurement starts new ones."""
         if self._pool is not None:
@@ -251,7 +256,8 @@ class Measurer:
             self._progress(ProgressEvent("compile", 0, len(jobs), f"{len(jobs)} whole models"))
             results = compile_models(
                 *(jobs, targets, self._work.context, self._work.config),
-                *(self._workers.parallel_builds, done, deadline),
+                # They are compiled here, however many builders there are elsewhere.
+                *(self._work.parallel_builds or self._work.policy.builders(), done, deadline),
             )
             self._stats.seconds_building += time.perf_counter() - begin
         return results

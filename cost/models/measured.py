@@ -44,7 +44,7 @@ class _Site:
 class MeasuredCostModel(CostModel):
     """Measures what the log does not know; use as a context manager, which ends the workers.
 
-    What is measured on follows from the targets asked about: this machine's CPU, or its first GPU
+    What is measured on follows from the targets asked about: the workers' processors, or their GPUs
     for targets of kind ``cuda``. Workers start with the first miss, so a replay starts none.
 
     Parameters
@@ -141,9 +141,21 @@ class MeasuredCostModel(CostModel):
         Raises
         ------
         TargetError
-            When this machine has no such device.
+            When the workers have no such device.
+        MeasurementError
+            When they cannot be reached.
         """
         return self._site(targets).device
+
+    def builds_beside(self, targets: Sequence[BackendTarget]) -> bool:
+        """Whether compiling on this machine leaves alone what is timed for these targets.
+
+        Raises
+        ------
+        TargetError
+            When the workers have no such device.
+        """
+        return self._site(targets).measurer.builds_beside
 
     def estimate(
         self, workloads: Sequence[Workload], targets: Sequence[BackendTarget]

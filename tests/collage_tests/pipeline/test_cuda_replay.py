@@ -38,14 +38,14 @@ from collage.cost.base import Cost, CostStatus
 from collage.cost.database.jsonl import Database
 from collage.cost.database.record import TRANSITION, Record, RecordKey
 from collage.cost.deadline import Deadline
-from collage.cost.device import CUDA_POLICY, Device
+from collage.cost.device import CUDA_POLICY, Device, LocalDevice
+from collage.cost.device.cuda import CudaPolicy
 from collage.cost.measure.model_builder import ModelJob, ModelResult
 from collage.cost.measure.model_timer import EndToEndQuestion
 from collage.cost.measure.runner import RunResult
 from collage.cost.measure.scheduler import Measurer
 from collage.cost.models.roofline import RooflineCostModel
 from collage.cost.processes.staging import compile_to_measure
-from collage.pipeline import found_device
 from collage.targets import TargetLike
 from tests.backends_tests.cublas.choices import keep_choice
 from tests.backends_tests.cutlass.fake_profiler import FakeProfiler, favour_last
@@ -115,7 +115,7 @@ def compile_search_alone(
     for job in jobs:
         library = CompiledLibrary(job.output, ())
         if job.description == "search":
-            library = compile_to_measure(job.module, targets, job.output, self._context)
+            library = compile_to_measure(job.module, targets, job.output, self._work.context)
         made.append(ModelResult(CostStatus.VALID, library=library))
     return made
 
@@ -176,7 +176,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     profiler = dataclasses.replace(favour_second(), device=here)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLLAGE_CACHE_DIR", str(new_cache(folder)))
-        patch.setattr(found_device, "_measured_device", lambda targets: H200)
+        patch.setattr(CudaPolicy, "all_here", lambda _: [LocalDevice("cuda:0", H200)])
         patch.setattr(Measurer, "measure", record_candidates)
         patch.setattr(Measurer, "compile_models", compile_search_alone)
         patch.setattr(Measurer, "measure_models", time_models)
@@ -291,7 +291,8 @@ def test_a_log_of_no_such_gpu_is_an_error(recorded: Recorded, tmp_path: Path) ->
     targets = ({"kind": "cuda", "arch": "sm_80"}, *TARGETS[1:])
     with pytest.raises(ReplayMissError, match="no GPU of architecture sm_80 here, and the log"):
         collage.optimize(network(), targets, log=recorded.log, replay=True)
-    with pytest.raises(TargetError, match="no GPU here to measure on"):
+    nothing = r"nothing can be measured for target 'cuda' on this machine: there is no.*--estimate"
+    with pytest.raises(TargetError, match=nothing):
         collage.optimize(network(), TARGETS, log=recorded.log)
 
 

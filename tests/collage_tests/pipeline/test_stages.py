@@ -142,7 +142,7 @@ def test_a_measured_model_of_the_users_is_no_estimate(session: Session) -> None:
     model.stats.measured = 7
     costing = choose_costing(session, model, None)
     with costing.open() as opened:
-        assert opened is model
+        assert opened is model and not costing.builds_beside
         model.stats.measured += 2
     assert costing.stats().measured == 2, "what it measured before is not ours"
     here = policy_of(CPU).detect()
