@@ -112,6 +112,14 @@ def _optimize(
         bool,
         typer.Option("--ieee-denormals", help="On a CPU, compute with denormals: do not flush."),
     ] = False,
+    workers: Annotated[
+        str,
+        typer.Option(
+            metavar="URL",
+            help="Who compiles and times candidates: local, ray://head:10001, "
+            "rpc://tracker:9190?key=h100. See 'collage workers'.",
+        ),
+    ] = "local",
     allow_code: Annotated[
         bool, typer.Option("--allow-code", help="Run MODEL.py, which is code, to get its module.")
     ] = False,
@@ -167,6 +175,7 @@ def _optimize(
                 inputs=samples,
                 allow_code=allow_code,
                 cost_model=RooflineCostModel() if estimate else None,
+                workers=workers,
                 progress=progress,
             )
             folder = result.export(output)

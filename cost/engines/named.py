@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
-from collage.backends.contract.errors import WorkersError
+from collage.backends.contract.errors import CollageError, WorkersError
 from collage.backends.contract.requirements import install_extra
 from collage.cost.measure.engine import Engine
 
@@ -262,6 +262,8 @@ def _builtin() -> Mapping[str, EntryPoint]:
 def _maker(entry: EntryPoint) -> Callable[[WorkersUrl], object]:
     try:
         maker: Callable[[WorkersUrl], object] = entry.load()
+    except CollageError:
+        raise
     except Exception as err:
         raise WorkersError(
             f"entry point '{entry.name} = {entry.value}' cannot be loaded: {err!r}",

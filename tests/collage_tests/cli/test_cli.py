@@ -21,7 +21,10 @@ from collage.cli._progress import PlainProgress
 from collage.cli._run import read_inputs
 from collage.cost.progress import ProgressEvent
 
-COMMANDS = ["optimize", "run", "bench", "backends", "explain", "log", "log summary", "log merge"]
+COMMANDS = [
+    *("optimize", "run", "bench", "backends", "workers", "explain"),
+    *("log", "log summary", "log merge"),
+]
 
 
 def _collage(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -61,7 +61,7 @@ def test_every_option_reaches_the_search(
     text = (
         f"optimize {model} -t llvm -t onednn:layout=nhwc --shape x=1,3,8,8 --log {log} "
         f"-o {tmp_path / 'b'} --time-budget 30 --refine 5 --refine-storage sqlite:///r.db "
-        "--threads 2 --allow-code"
+        "--threads 2 --allow-code --workers ray://head:10001"
     )
     assert main([*text.split(), "-t", '{"kind": "openblas", "epilogues": false}']) == 0
     assert main(f"optimize {model} -t llvm -o {tmp_path / 'c'} --single-backend tvm".split()) == 0
@@ -83,11 +83,13 @@ def test_every_option_reaches_the_search(
         "ieee_denormals": False,
         "allow_code": True,
         "cost_model": None,
+        "workers": "ray://head:10001",
         "inputs": None,
     }
     assert single["strategy"] == "single:tvm"
     assert single["shapes"] is None
     assert single["num_threads"] is None
+    assert single["workers"] == "local"
 
 
 def test_an_estimate_brings_a_cost_model_of_its_own(
