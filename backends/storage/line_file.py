@@ -49,6 +49,30 @@ def opened(path: Path, *, read_only: bool) -> Iterator[int]:
         raise LogError(f"log '{path}' cannot be {verb}: {err.strerror}", value=str(path)) from err
 
 
+@contextmanager
+def reading(path: Path) -> Iterator[int]:
+    """The descriptor of a file that others may append to meanwhile.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Raises
+    ------
+    LogError
+        When it cannot be read.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as err:
+        raise LogError(f"log '{path}' cannot be read: {err.strerror}", value=str(path)) from err
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
 def read_bytes(handle: int, offset: int, size: int) -> bytes:
     """Bytes of an opened file; fewer where it ends.
 
@@ -69,7 +93,7 @@ def read_bytes(handle: int, offset: int, size: int) -> bytes:
 
 
 def append_line(handle: int, line: str) -> None:
-    """Add a line to a file opened for writing; it is on disk when this returns.
+    """Add a line, or several, to a file opened for writing; on disk when this returns.
 
     After a torn line, which a process left that was killed while it wrote, it begins a new one.
 

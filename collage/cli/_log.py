@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +17,7 @@ from collage.cli._options import Debug, Json, check_log, example
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from collage.cost.database.record import Record
+    from collage.cost.database import Database, Record
 
 
 class _SummaryByDefault(typer.core.TyperGroup):
@@ -47,27 +48,25 @@ LogFile = Annotated[Path, typer.Argument(metavar="FILE", help="A log of measurem
 
 def _summary(file: LogFile, json: Json = False, debug: Debug = False) -> None:
     """What a log holds: records, workloads, backends, devices, failures, unreadable lines."""
-    from collage.cost.database.jsonl import Database
+    from collage.cost.database import JsonLinesDatabase
 
     check_log(file, must_exist=True)
-    database = Database(file, read_only=True)
-    records, blobs = database.records(), database.blobs()
-    invalid = Counter(
-        (r.backend, r.cost.status.value, r.cost.reason) for r in records if not r.cost.is_valid
-    )
+    database = JsonLinesDatabase(file, read_only=True)
+    counts = _Counts.of(database)
+    blobs = counts.blobs
     value = {
-        "log": str(file),
-        "records": len(records),
-        "distinct_workloads": len({_workload(r) for r in records}),
-        "kinds": dict(Counter(r.key.kind for r in records)),
-        "backends": dict(Counter(r.backend for r in records)),
-        "devices": dict(Counter(f"{r.key.device}, {r.key.num_threads} threads" for r in records)),
+        "log": database.name,
+        "records": counts.kinds.total(),
+        "distinct_workloads": len(counts.workloads),
+        "kinds": dict(counts.kinds),
+        "backends": dict(counts.backends),
+        "devices": dict(counts.devices),
         "invalid": [
             {"backend": backend, "status": status, "reason": reason, "records": count}
-            for (backend, status, reason), count in invalid.most_common()
+            for (backend, status, reason), count in counts.invalid.most_common()
         ],
         "tuned": dict(Counter(finding.backend for finding in database.findings())),
-        "blobs": {"count": len(blobs), "bytes": sum(blob.size for blob in blobs)},
+        "blobs": {"count": len(blobs), "bytes": sum(blobs)},
         "problems": [str(problem) for problem in database.problems],
     }
     if json:
@@ -78,22 +77,48 @@ def _summary(file: LogFile, json: Json = False, debug: Debug = False) -> None:
     def line(text: str) -> None:
         console.print(text, highlight=False, markup=False, soft_wrap=True)
 
-    line(f"{file}: {len(records)} records of {value['distinct_workloads']} distinct workloads")
+    line(
+        f"{database.name}: {value['records']} records of {value['distinct_workloads']} "
+        "distinct workloads"
+    )
     for name in ("kinds", "backends", "devices", "tuned"):
-        counts = value[name]
-        assert isinstance(counts, dict)
-        if name == "tuned" and not counts:
+        found = value[name]
+        assert isinstance(found, dict)
+        if name == "tuned" and not found:
             continue
-        line(f"{name}: " + ", ".join(f"{key} ({count})" for key, count in counts.items()))
+        line(f"{name}: " + ", ".join(f"{key} ({count})" for key, count in found.items()))
     if blobs:
-        size = sum(blob.size for blob in blobs)
-        line(f"bytes that findings refer to: {size} in {len(blobs)} blobs")
-    line(f"invalid: {sum(invalid.values())}")
-    for (backend, status, reason), count in invalid.most_common():
+        line(f"bytes that findings refer to: {sum(blobs)} in {len(blobs)} blobs")
+    line(f"invalid: {counts.invalid.total()}")
+    for (backend, status, reason), count in counts.invalid.most_common():
         line(f"  {count} × {backend} {status.replace('_', ' ')}: {reason}")
     line(f"lines that could not be read: {len(database.problems)}")
     for problem in database.problems:
         line(f"  {problem}")
+
+
+@dataclass
+class _Counts:
+    """What there is of everything, gathered in one pass: a log may not fit into memory."""
+
+    kinds: Counter[str] = field(default_factory=Counter)
+    backends: Counter[str] = field(default_factory=Counter)
+    devices: Counter[str] = field(default_factory=Counter)
+    invalid: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    workloads: set[int] = field(default_factory=set)
+    blobs: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, database: Database) -> _Counts:
+        made = cls(blobs=[blob.size for blob in database.blobs()])
+        for record in database.records():
+            made.kinds[record.key.kind] += 1
+            made.backends[record.backend] += 1
+            made.devices[f"{record.key.device}, {record.key.num_threads} threads"] += 1
+            made.workloads.add(hash(_workload(record)))
+            if not record.cost.is_valid:
+                made.invalid[record.backend, record.cost.status.value, record.cost.reason] += 1
+        return made
 
 
 def _merge(
@@ -143,13 +168,13 @@ def ranking(file: Path) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    from collage.cost.database.jsonl import Database
+    from collage.cost.database import JsonLinesDatabase
     from collage.cost.database.record import TRANSITION
     from collage.report import format_time
 
     check_log(file, must_exist=True)
     groups: dict[tuple[str, ...], list[Record]] = {}
-    for record in Database(file, read_only=True).records():
+    for record in JsonLinesDatabase(file, read_only=True).records():
         if record.key.kind == TRANSITION:
             continue
         groups.setdefault(_workload(record), []).append(record)

@@ -57,7 +57,8 @@ class MeasuredComparison(EndToEndComparison):
     >>> from pathlib import Path
     >>> import numpy as np
     >>> from tvm.relax import op
-    >>> from collage.cost import Database, MeasuredCostModel
+    >>> from collage.cost import MeasuredCostModel
+    >>> from collage.cost.database import JsonLinesDatabase
     >>> from collage.end_to_end import Contender
     >>> from collage.search import greedy
     >>> from collage.targets import resolve_targets
@@ -66,7 +67,7 @@ class MeasuredComparison(EndToEndComparison):
     >>> mod = graph([(1,)], lambda emit, x: op.exp(x))
     >>> dataflow = DataflowGraph.from_function(mod["main"])
     >>> context = BuildContext(Path("cache"), Path("work"), replay=True)
-    >>> model = MeasuredCostModel(context, Database(None), replay_only=True)
+    >>> model = MeasuredCostModel(context, JsonLinesDatabase(None), replay_only=True)
     >>> x = np.zeros(1, "float32")
     >>> samples = [Sample.of([x], [np.exp(x)])]
     >>> comparison = MeasuredComparison(

@@ -26,7 +26,7 @@ def replayed_device(session: Session) -> Device | None:
     targets = session.targets
     arch = targets.device.architecture(targets.native.device)
     if session.replay and targets.device.unfit(arch):
-        return recorded_device(session.database.records(), arch)
+        return recorded_device(session.database.devices(), arch)
     return None
 
 

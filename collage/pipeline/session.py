@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from collage.backends.contract import BuildContext, TargetSet
 from collage.backends.link import library_requirements
 from collage.config import Config
-from collage.cost.database.jsonl import Database
+from collage.cost.database import Database, JsonLinesDatabase
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.targets import TargetLike, resolve_targets
 
@@ -98,7 +98,7 @@ def open_session(
     library_requirements(resolved)
     config = Config.from_environment()
     place = Path(log).absolute() if log is not None else None
-    database = Database(place, read_only=replay)
+    database = JsonLinesDatabase(place, read_only=replay)
     folder = TemporaryDirectory(prefix="collage-")
     context = BuildContext(
         config.cache_dir,

@@ -7,7 +7,7 @@ Derive a test class from a contract and give it what its docstring asks for; pyt
 - :class:`SearchContract`: a strategy that covers a graph with candidates.
 - :class:`RunnerContract`: whatever times candidates, and what it makes of bad ones.
 - :class:`EngineContract`: workers that build and time, wherever they are.
-- :class:`DatabaseContract`: a log of measurements, shared, torn, merged and read only.
+- :class:`DatabaseContract`: a log of measurements, shared, copied and read only.
 
 Needs pytest: the extra ``testing``.
 """

@@ -8,36 +8,21 @@ tuning their kernels stands between the measurements and is theirs, see
 
 from __future__ import annotations
 
+import hashlib
 import threading
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from collage.backends.contract.errors import LogError
 from collage.backends.storage import BlobReference, TuningRecord
-from collage.backends.storage.line_file import Line, LineReader, append_line, opened
+from collage.backends.storage.line_file import Line, LineReader, append_line, opened, reading
+from collage.cost.database._base import Database, LogProblem
 from collage.cost.database.record import Record, RecordKey, read_line
 
 
-@dataclass(frozen=True)
-class LogProblem:
-    """A line of a log that was skipped.
-
-    Examples
-    --------
-    >>> size = Path("log.jsonl").write_text('{"schema": 1, "kind"')
-    >>> [str(problem) for problem in Database(Path("log.jsonl")).problems]
-    ['line 1 is torn: it has no end']
-    """
-
-    line: int
-    reason: str
-
-    def __str__(self) -> str:
-        return f"line {self.line} {self.reason}"
-
-
-class Database:
-    """Records by key; the last one of a key counts.
+class JsonLinesDatabase(Database):
+    """A file of lines, which is read once and held in memory.
 
     Parameters
     ----------
@@ -53,13 +38,14 @@ class Database:
 
     Examples
     --------
-    >>> database = Database(Path("measurements.jsonl"))
+    >>> database = JsonLinesDatabase(Path("measurements.jsonl"))
     >>> len(database), database.problems
     (0, [])
     """
 
     def __init__(self, path: Path | None = None, *, read_only: bool = False) -> None:
         self.path = path
+        self.name = "memory" if path is None else str(path)
         self.read_only = read_only
         self._problems: list[LogProblem] = []
         self._records: dict[RecordKey, Record] = {}
@@ -74,55 +60,66 @@ class Database:
         return len(self._records)
 
     @property
-    def problems(self) -> list[LogProblem]:
-        """Lines skipped so far."""
+    def problems(self) -> Sequence[LogProblem]:
         number = self._reader.num_lines + 1
         torn = [LogProblem(number, "is torn: it has no end")] if self._reader.is_torn else []
         return self._problems + torn
 
-    def records(self) -> list[Record]:
-        """All measurements, one per key, in order of first appearance."""
-        return list(self._records.values())
+    def records(self, workloads: Collection[str] | None = None) -> Iterator[Record]:
+        found = list(self._records.values())
+        return iter(found if workloads is None else _of(found, set(workloads)))
 
-    def findings(self) -> list[TuningRecord]:
-        """What backends have found by tuning, the last of equals, in order of first appearance."""
-        return list(self._findings.values())
+    def findings(self) -> Iterator[TuningRecord]:
+        return iter(list(self._findings.values()))
 
-    def blobs(self) -> list[BlobReference]:
-        """Which bytes the log holds for its findings, in order of first appearance."""
-        return list(self._blobs.values())
+    def blobs(self) -> Iterator[BlobReference]:
+        return iter(list(self._blobs.values()))
 
-    def lookup(self, key: RecordKey) -> Record | None:
-        """The record with exactly this key; invalid ones are answers too."""
-        return self._records.get(key)
+    def devices(self) -> list[tuple[str, str]]:
+        return list(dict.fromkeys((r.key.device, r.key.driver) for r in self.records()))
+
+    def lines(self) -> Iterator[str]:
+        if self.path is None:
+            yield from (record.to_json() for record in self.records())
+            return
+        # Not locked: whoever reads may take hours, and a line that has its end changes no more.
+        with reading(self.path) as handle:
+            yield from (text for line in LineReader().new_lines(handle) if (text := _text(line)))
+
+    def extend(self, lines: Iterable[str]) -> int:
+        present, seen = Counter(map(_digest, self.lines())), Counter[bytes]()
+        missing = []
+        for line in lines:
+            seen[_digest(line)] += 1
+            if seen[_digest(line)] > present[_digest(line)]:
+                missing.append(line)
+        if missing:
+            self._append(missing)
+        return len(missing)
+
+    def lookup_all(self, keys: Sequence[RecordKey]) -> list[Record | None]:
+        return [self._records.get(key) for key in keys]
 
     def refresh(self) -> None:
-        """Read what other processes have appended since.
-
-        Raises
-        ------
-        LogError
-            When the log cannot be read.
-        """
         if self.path is not None:
             with self._lock, opened(self.path, read_only=self.read_only) as handle:
                 self._read_new(handle)
 
     def append(self, record: Record) -> None:
-        """Add a record; it is on disk when this returns.
-
-        Raises
-        ------
-        LogError
-            When the log cannot be written.
-        """
         if self.path is None:
             self._records[record.key] = record
-            return
+        else:
+            self._append([record.to_json()])
+
+    def _append(self, lines: Sequence[str]) -> None:
         if self.read_only:
-            raise LogError(f"log '{self.path}' was opened to be read only", value=str(self.path))
+            raise LogError(f"log '{self.name}' was opened to be read only", value=self.name)
+        if self.path is None:
+            for line in lines:
+                self._take(read_line(line))
+            return
         with self._lock, opened(self.path, read_only=False) as handle:
-            append_line(handle, record.to_json())
+            append_line(handle, "\n".join(lines))
             self._read_new(handle)
 
     def _read_new(self, handle: int) -> None:
@@ -133,15 +130,34 @@ class Database:
         if not line.content.strip():
             return
         try:
-            record = read_line(line.content.decode())
+            self._take(read_line(line.content.decode()))
         except UnicodeDecodeError:
             self._problems.append(LogProblem(line.number, "is no text"))
         except ValueError as err:
             self._problems.append(LogProblem(line.number, str(err)))
+
+    def _take(self, found: Record | TuningRecord | BlobReference) -> None:
+        if isinstance(found, TuningRecord):
+            self._findings[found.identity] = found
+        elif isinstance(found, BlobReference):
+            self._blobs[found.sha256] = found
         else:
-            if isinstance(record, TuningRecord):
-                self._findings[record.identity] = record
-            elif isinstance(record, BlobReference):
-                self._blobs[record.sha256] = record
-            else:
-                self._records[record.key] = record
+            self._records[found.key] = found
+
+
+def _of(records: Iterable[Record], workloads: set[str]) -> Iterator[Record]:
+    return (record for record in records if record.key.workload in workloads)
+
+
+def _digest(line: str) -> bytes:
+    return hashlib.sha256(line.encode()).digest()
+
+
+def _text(line: Line) -> str:
+    """A line that can be read, as it stands there; otherwise nothing."""
+    try:
+        text = line.content.decode()
+        read_line(text)
+    except ValueError:
+        return ""
+    return text

@@ -6,17 +6,17 @@ from collections.abc import Iterable
 
 from collage.backends.contract.errors import LogError, ReplayMissError
 from collage.backends.toolchain.cuda_toolkit import compute_capability
-from collage.cost.database.record import Record
 from collage.cost.device import POLICIES, Device
 
 
-def recorded_device(records: Iterable[Record], arch: str) -> Device:
+def recorded_device(places: Iterable[tuple[str, str]], arch: str) -> Device:
     """The one GPU of an architecture that measurements of a log were made on.
 
     Parameters
     ----------
-    records : iterable of Record
-        The log's.
+    places : iterable of (str, str)
+        Device and driver of the log's keys, as
+        :meth:`~collage.cost.database.Database.devices` gives them.
     arch : str
         For example ``sm_90a``.
 
@@ -28,7 +28,6 @@ def recorded_device(records: Iterable[Record], arch: str) -> Device:
         When it holds measurements of several: which of them to replay is not for us to say.
     """
     features = f"sm_{compute_capability(arch)}"
-    places = dict.fromkeys((record.key.device, record.key.driver) for record in records)
     found = {
         device: place
         for place in places

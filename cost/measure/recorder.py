@@ -29,11 +29,11 @@ class Recorder:
     Examples
     --------
     >>> from collage.cost.base import Cost
-    >>> from collage.cost.database import Database
+    >>> from collage.cost.database import JsonLinesDatabase
     >>> from collage.cost.measure import MeasureStats
     >>> facts = ("5f1c", "8x8:float32", '{"backend": "tvm"}', (), "g++ 12.2", "0.22", "Some CPU")
     >>> key = RecordKey("partition", *facts, driver="none", num_threads=4, config="{}")
-    >>> recorder = Recorder(RecordLookup(Database(), MeasureStats()), print)
+    >>> recorder = Recorder(RecordLookup(JsonLinesDatabase(), MeasureStats()), print)
     >>> recorder.keep(key, RunResult(Cost.of_samples([1e-6])), "relu 8x8", "tvm").backend
     'tvm'
     """

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from collage.backends.contract import BackendTarget
 from collage.backends.contract.errors import ReplayMissError
 from collage.cost.base import Cost, CostStatus
-from collage.cost.database.jsonl import Database
+from collage.cost.database._base import Database
 from collage.cost.database.record import Record, RecordKey
 from collage.cost.workload.workload import Workload
 
@@ -68,11 +68,12 @@ class RecordLookup:
     >>> facts = ("5f1c", "8x8:float32", '{"backend": "tvm"}', (), "g++ 12.2", "0.22", "Some CPU")
     >>> key = RecordKey("partition", *facts, driver="none", num_threads=4, config="{}")
     >>> stats = MeasureStats()
-    >>> lookup = RecordLookup(Database(), stats)
-    >>> lookup.cost(key).reason
+    >>> from collage.cost.database import JsonLinesDatabase
+    >>> lookup = RecordLookup(JsonLinesDatabase(), stats)
+    >>> lookup.costs([key])[0].reason
     'not measured: the time budget was spent'
     >>> record = lookup.keep(Record(key, Cost.of_samples([1e-6])))
-    >>> lookup.cost(key).median_sec, stats.measured
+    >>> lookup.costs([key])[0].median_sec, stats.measured
     (1e-06, 1)
     """
 
@@ -95,23 +96,26 @@ class RecordLookup:
         questions : sequence of (Workload, BackendTarget)
             What is going to be measured where the log lacks it.
         """
-        self.database.refresh()
-        missing: dict[RecordKey, Question] = {}
-        for key, question in zip(keys, questions, strict=True):
-            if self.still_missing(key):
-                missing[key] = question
-            elif key not in self._set_aside:
+        open_keys = self.still_missing(keys)
+        for key in keys:
+            if key not in open_keys and key not in self._set_aside:
                 self._count_replayed(key)
-        return missing
+        asked = dict(zip(keys, questions, strict=True))
+        return {key: question for key, question in asked.items() if key in open_keys}
 
-    def still_missing(self, key: RecordKey) -> bool:
-        """Whether nobody has measured this meanwhile; look after a refresh."""
-        return key not in self._set_aside and self.database.lookup(key) is None
+    def still_missing(self, keys: Sequence[RecordKey]) -> set[RecordKey]:
+        """Which of these nobody has measured meanwhile."""
+        open_keys = [key for key in keys if key not in self._set_aside]
+        found = self.peek(open_keys)
+        return {key for key, record in zip(open_keys, found, strict=True) if record is None}
 
-    def cost(self, key: RecordKey) -> Cost:
-        """The cost of what was asked; unknown when there was no time for it."""
-        record = self.database.lookup(key)
-        return record.cost if record is not None else self._set_aside.get(key, NO_TIME)
+    def costs(self, keys: Sequence[RecordKey]) -> list[Cost]:
+        """The cost of each that was asked; unknown when there was no time for it."""
+        found = zip(keys, self.database.lookup_all(keys), strict=True)
+        return [
+            self._set_aside.get(key, NO_TIME) if record is None else record.cost
+            for key, record in found
+        ]
 
     def set_aside(self, key: RecordKey, reason: str) -> None:
         """Take something for unusable as long as this lookup is used; the log does not have it.
@@ -126,14 +130,15 @@ class RecordLookup:
         self._set_aside[key] = Cost(CostStatus.RUN_FAILED, reason=f"set aside: {reason}")
 
     def peek(self, keys: Sequence[RecordKey]) -> list[Record | None]:
-        """What there is under each key; nothing of it was used yet."""
+        """What there is by now under each key; nothing of it was used yet."""
         self.database.refresh()
-        return [self.database.lookup(key) for key in keys]
+        return self.database.lookup_all(keys)
 
     def replayed(self, records: Sequence[Record]) -> list[Record]:
         """These, counted as answers from the log, but for what it does not hold."""
-        for record in records:
-            if self.database.lookup(record.key) is not None:
+        known = self.database.lookup_all([record.key for record in records])
+        for record, found in zip(records, known, strict=True):
+            if found is not None:
                 self._count_replayed(record.key)
         return list(records)
 

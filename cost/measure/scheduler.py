@@ -61,12 +61,12 @@ class Measurer:
     --------
     >>> from collage.backends.contract import BuildContext
     >>> from collage.cost.config import MeasureConfig
-    >>> from collage.cost.database import Database
+    >>> from collage.cost.database import JsonLinesDatabase
     >>> from collage.cost.device import CPU_POLICY
     >>> from collage.cost.engines import LocalEngine
     >>> work = Work(CPU_POLICY, BuildContext(Path("cache"), Path("work")), MeasureConfig())
     >>> stats = MeasureStats()
-    >>> lookup = RecordLookup(Database(), stats)
+    >>> lookup = RecordLookup(JsonLinesDatabase(), stats)
     >>> measurer = Measurer(LocalEngine(), work, lookup, stats, print)
     >>> measurer.measure({})
     >>> measurer.close()
@@ -148,8 +148,8 @@ class Measurer:
                 begun = dict(ready[:size])
                 waiting = [miss for miss in waiting if miss[0] not in begun]
                 # Another search may have measured some of them meanwhile.
-                self._lookup.database.refresh()
-                batch = {k: begun[k] for k in begun if self._lookup.still_missing(k)}
+                missing = self._lookup.still_missing(list(begun))
+                batch = {key: begun[key] for key in begun if key in missing}
                 if batch:
                     self._measure_batch(batch)
 

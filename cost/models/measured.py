@@ -10,7 +10,7 @@ from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.devices import DeviceKind
 from collage.cost.base import Cost, CostModel, CostStatus, Overheads
 from collage.cost.config import MeasureConfig
-from collage.cost.database.jsonl import Database
+from collage.cost.database import Database, JsonLinesDatabase
 from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import PARTITION, TRANSITION, Record
 from collage.cost.deadline import NEVER, Deadline
@@ -76,7 +76,7 @@ class MeasuredCostModel(CostModel):
     Examples
     --------
     >>> context = BuildContext(Path("cache"), Path("work"), num_threads=1)
-    >>> with MeasuredCostModel(context, Database(Path("log.jsonl"))) as model:
+    >>> with MeasuredCostModel(context, JsonLinesDatabase(Path("log.jsonl"))) as model:
     ...     costs = model.estimate([], [])
     >>> costs, model.stats.measured
     ([], 0)
@@ -107,7 +107,8 @@ class MeasuredCostModel(CostModel):
         self._plugins = list(plugins)
         self._sites: dict[DeviceKind, _Site] = {}
         self.stats = MeasureStats()
-        self._lookup = RecordLookup(database if database is not None else Database(), self.stats)
+        log = JsonLinesDatabase() if database is None else database
+        self._lookup = RecordLookup(log, self.stats)
 
     def __enter__(self) -> MeasuredCostModel:
         return self
@@ -188,7 +189,7 @@ class MeasuredCostModel(CostModel):
             What it would run on.
         """
         site = self._site([target])
-        cost = self._lookup.cost(site.keys.partition(workload, target))
+        (cost,) = self._lookup.costs([site.keys.partition(workload, target)])
         return None if cost is NO_TIME else cost
 
     def overheads(self, target: BackendTarget) -> Overheads:
@@ -344,7 +345,7 @@ class MeasuredCostModel(CostModel):
             raise partition_miss(next(iter(misses.values())), len(misses))
         if misses and not self._replay_only:
             site.measurer.measure(misses)
-        return [self._lookup.cost(key) for key in keys]
+        return self._lookup.costs(keys)
 
     def _site(self, targets: Sequence[BackendTarget]) -> _Site:
         policy = policy_for(targets)

@@ -88,7 +88,8 @@ class WholeModels:
         keys = self._keys_of(question, _CUT_SHORT)
         cut = self._lookup.peek(keys) if limited else [None] * len(keys)
         # Of other contests, where fewer take part now than did then.
-        apart = {_contest_apart(record.key): record for record in self._lookup.database.records()}
+        known = self._lookup.database.records([model.key for model in question.models])
+        apart = {_contest_apart(record.key): record for record in known}
         other = [apart.get(_contest_apart(key)) for key in self._keys_of(question)]
         found = []
         rows = zip(question.models, keys, paired, alone, other, cut, strict=True)

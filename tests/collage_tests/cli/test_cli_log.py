@@ -11,7 +11,7 @@ import pytest
 from collage.backends.storage import TuningStore
 from collage.cli import main
 from collage.cost.base import Cost, CostStatus
-from collage.cost.database.jsonl import Database
+from collage.cost.database import JsonLinesDatabase
 from collage.cost.database.record import PARTITION, TRANSITION, Record, RecordKey
 
 
@@ -39,7 +39,7 @@ def _valid(median_sec: float) -> Cost:
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     path = tmp_path / "a.jsonl"
-    database = Database(path)
+    database = JsonLinesDatabase(path)
     database.append(_record("conv2d", "onednn", _valid(0.001)))
     database.append(_record("conv2d", "tvm", _valid(0.003)))
     database.append(_record("matmul", "tvm", _valid(0.0002)))
@@ -86,8 +86,9 @@ def test_tuned_kernels_are_counted_and_kept(
     merged = tmp_path / "merged.jsonl"
     assert main(["log", "merge", str(log), "-o", str(merged)]) == 0
     assert "7 records from 1 logs (1 repeated, 0 unreadable" in capsys.readouterr().out
-    assert Database(merged).findings() == Database(log).findings()
-    assert Database(merged).records() == Database(log).records()
+    both = JsonLinesDatabase(merged), JsonLinesDatabase(log)
+    assert list(both[0].findings()) == list(both[1].findings())
+    assert list(both[0].records()) == list(both[1].records())
 
 
 def test_blobs_are_counted_and_kept_once(
@@ -134,9 +135,12 @@ def test_merge_keeps_distinct_records_in_order(
     captured = capsys.readouterr()
     assert "6 records from 2 logs (1 repeated, 2 unreadable lines left out)" in captured.out
     assert f"{other} line 2 is no JSON" in captured.err
-    database = Database(merged, read_only=True)
+    database = JsonLinesDatabase(merged, read_only=True)
     assert database.problems == []
-    assert database.records() == [*Database(log, read_only=True).records(), added]
+    assert list(database.records()) == [
+        *JsonLinesDatabase(log, read_only=True).records(),
+        added,
+    ]
     assert merged.read_text().splitlines()[:5] == log.read_text().splitlines()
 
 
@@ -145,7 +149,7 @@ def test_merge_into_one_of_its_sources(log: Path, tmp_path: Path) -> None:
     newer = dataclasses.replace(_record("conv2d", "tvm", _valid(0.004)), measured_at="2026-02-02")
     other.write_text(newer.to_json() + "\n")
     assert main(["log", "merge", str(log), str(other), "-o", str(log)]) == 0
-    found = Database(log, read_only=True).lookup(newer.key)
+    found = JsonLinesDatabase(log, read_only=True).lookup(newer.key)
     assert found is not None
     assert found.cost.median_sec == 0.004
     assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
@@ -199,7 +203,7 @@ def test_explain_shows_the_newest_of_several_versions(
 ) -> None:
     old = _record("conv2d", "tvm", _valid(0.003))
     key = dataclasses.replace(old.key, versions=(("tvm", "0.26.0"),))
-    Database(log).append(
+    JsonLinesDatabase(log).append(
         dataclasses.replace(old, key=key, cost=_valid(0.009), measured_at="2025-01-01")
     )
     assert main(["explain", str(log)]) == 0

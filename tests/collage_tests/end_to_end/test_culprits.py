@@ -12,7 +12,7 @@ from tvm.relax import op
 
 import collage
 from collage.backends.contract.registry import backend_names, register_backend
-from collage.cost.database.jsonl import Database
+from collage.cost.database import JsonLinesDatabase
 from collage.cost.progress import ProgressEvent
 from collage.cost.reference import distance, evaluate
 from collage.testing import graph
@@ -74,7 +74,7 @@ def test_a_partition_that_is_wrong_on_real_data_only_is_named_and_replaced(
     assert len(kept) == 2, "the other two are right"
     check(result, network, tmp_path / "bundle")
     # The log knows: a replay comes to the same without running anything.
-    wrong = [r for r in Database(log).records() if r.cost.status.value == "wrong_result"]
+    wrong = [r for r in JsonLinesDatabase(log).records() if r.cost.status.value == "wrong_result"]
     assert any("nn.relu on misbehaving" in record.cost.reason for record in wrong)
     again = optimize(
         network, "wrong beyond 50", log, [], strategy="single:misbehaving", replay=True

@@ -16,7 +16,7 @@ from collage.backends.contract.errors import MeasurementError
 from collage.backends.contract.registry import backend_names, get_backend, register_backend
 from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
-from collage.cost.database.jsonl import Database
+from collage.cost.database import JsonLinesDatabase
 from collage.cost.models.measured import MeasuredCostModel
 from collage.cost.progress import ProgressEvent
 from collage.cost.reference import sample_of
@@ -70,7 +70,7 @@ class Race:
         self.events: list[ProgressEvent] = []
         self.model = MeasuredCostModel(
             self.context,
-            Database(log),
+            JsonLinesDatabase(log),
             CONFIG,
             progress=self._compiling,
             replay_only=replay_only,

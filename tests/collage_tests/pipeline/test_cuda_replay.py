@@ -35,7 +35,7 @@ from collage.backends.toolchain.cuda_runtime import has_device
 from collage.cli import main
 from collage.config import Config
 from collage.cost.base import Cost, CostStatus
-from collage.cost.database.jsonl import Database
+from collage.cost.database import JsonLinesDatabase
 from collage.cost.database.record import TRANSITION, Record, RecordKey
 from collage.cost.deadline import Deadline
 from collage.cost.device import CUDA_POLICY, Device, LocalDevice
@@ -229,7 +229,7 @@ def test_the_log_replays_without_a_gpu(recorded: Recorded, elsewhere: Path) -> N
     assert in_order(result) == in_order(recorded.result)
     report = result.report
     assert (report.search.measured, report.device["name"]) == (0, H200.name)
-    assert report.search.from_log == len(Database(recorded.log, read_only=True))
+    assert report.search.from_log == len(JsonLinesDatabase(recorded.log, read_only=True))
     ours = {row.name: row.median_sec for row in report.end_to_end}
     assert ours == {row.name: row.median_sec for row in recorded.result.report.end_to_end}
     holds_tuned_code(result.library.path, recorded)
@@ -279,10 +279,10 @@ def test_tuning_that_the_log_lacks_is_an_error(
 def test_several_gpus_in_the_log_are_an_error(recorded: Recorded, tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     log.write_bytes(recorded.log.read_bytes())
-    record = Database(recorded.log, read_only=True).records()[0]
+    record = next(JsonLinesDatabase(recorded.log, read_only=True).records())
     h100 = dataclasses.replace(H200, name="NVIDIA H100, PCIe", cores=114)
     key = dataclasses.replace(record.key, device=CUDA_POLICY.device_key(h100))
-    Database(log).append(dataclasses.replace(record, key=key))
+    JsonLinesDatabase(log).append(dataclasses.replace(record, key=key))
     with pytest.raises(LogError, match=r"several GPUs of architecture sm_90a .*H200.*H100, PCIe"):
         collage.optimize(network(), TARGETS, log=log, replay=True)
 

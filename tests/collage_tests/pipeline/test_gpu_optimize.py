@@ -18,7 +18,7 @@ from collage.backends.contract.registry import backend_names, register_backend
 from collage.backends.storage import CACHE_FILE, TuningRecord, read_findings
 from collage.backends.toolchain.cuda_runtime import has_device
 from collage.cost.base import CostStatus
-from collage.cost.database.jsonl import Database
+from collage.cost.database import JsonLinesDatabase
 from collage.cost.database.record import PARTITION
 from collage.cost.reference import evaluate
 from collage.targets import TargetLike
@@ -85,7 +85,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Searched:
 def test_every_library_is_measured_and_the_fastest_is_taken(searched: Searched) -> None:
     report = searched.result.report
     assert report.search.measured > 0
-    records = [r for r in Database(searched.log).records() if r.key.kind == PARTITION]
+    records = [r for r in JsonLinesDatabase(searched.log).records() if r.key.kind == PARTITION]
     valid = {json.loads(r.key.target)["backend"] for r in records if r.cost.is_valid}
     failures = {r.cost.reason for r in records if not r.cost.is_valid}
     assert valid == {"tvm", "cutlass", "cublas", "cudnn"}, failures
@@ -132,7 +132,7 @@ def test_a_candidate_that_faults_is_recorded_and_the_search_goes_on(tmp_path: Pa
     targets: list[TargetLike] = ["cuda", {"kind": "toy_cuda", "behaviour": "fault"}]
     result = collage.optimize(model.module, targets, log=log)
     assert {c.backend for c in result.partitioning.candidates} == {"tvm"}
-    partitions = [r for r in Database(log).records() if r.key.kind == PARTITION]
+    partitions = [r for r in JsonLinesDatabase(log).records() if r.key.kind == PARTITION]
     bad = [r.cost for r in partitions if json.loads(r.key.target)["backend"] == "toy_cuda"]
     assert bad and all(cost.status is CostStatus.CRASHED for cost in bad), bad
     assert all("CUDA_ERROR_ILLEGAL_ADDRESS" in cost.reason for cost in bad), bad

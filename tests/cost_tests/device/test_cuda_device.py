@@ -22,7 +22,7 @@ from collage.backends.toolchain.cuda_runtime import Gpu, has_device
 from collage.backends.toolchain.cuda_toolkit import find_toolkit
 from collage.cost.base import Clocks, Cost, CostStatus
 from collage.cost.config import CudaConfig, MeasureConfig
-from collage.cost.database.jsonl import Database
+from collage.cost.database import JsonLinesDatabase
 from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import Record
 from collage.cost.device import CPU_POLICY, CUDA_POLICY, Device, LocalDevice, cuda, policy_for
@@ -190,7 +190,7 @@ def test_without_a_device_nothing_is_measured_and_the_message_says_why(
     with pytest.raises(TargetError, match="nothing can be measured for target 'cuda'"):
         CUDA_POLICY.detect()
     with (
-        MeasuredCostModel(context, Database(), config) as model,
+        MeasuredCostModel(context, JsonLinesDatabase(), config) as model,
         pytest.raises(TargetError, match="target 'cuda'"),
     ):
         model.estimate([tvm_workload(2, 2)], [target])
@@ -243,7 +243,7 @@ def test_a_search_on_a_log_of_another_machine_replays(
     """Who says which device a log is of needs none to replay it."""
     workload, target = tvm_workload(3, 3), BackendTarget("tvm", SM90)
     key = KeyMaker(context, config, H200).partition(workload, target)
-    database = Database()
+    database = JsonLinesDatabase()
     cost = Cost(CostStatus.VALID, 2e-6, 1e-8, (2e-6,))
     database.append(Record(key, cost, "relu", "tvm", clocks=Clocks(1980, 3201)))
     with MeasuredCostModel(context, database, config, replay_only=True, device=H200) as model:

@@ -13,7 +13,7 @@ from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.storage import CACHE_FILE
 from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
-from collage.cost.database.jsonl import Database
+from collage.cost.database import JsonLinesDatabase
 from collage.cost.measure.builder import BuildJob, BuildResult
 from collage.cost.measure.local_builder import LocalBuilder
 from collage.cost.measure.local_runner import LocalRunner
@@ -45,11 +45,14 @@ def test_what_workers_tune_is_in_the_log_and_a_replay_tunes_nothing(
     assert log.read_bytes() == b""
     # Of a machine that tuned, the log serves another one, and a replay, which leaves it alone.
     assert build("first", 5, replay=False).status is CostStatus.VALID
-    (finding,) = Database(log).findings()
+    (finding,) = JsonLinesDatabase(log).findings()
     assert (finding.backend, finding.result) == ("toy", {"unroll": 4})
     assert build("second", 6, replay=False).status is CostStatus.VALID
     assert build("third", 7, replay=True).status is CostStatus.VALID
-    assert Database(log).findings() == [finding] and len(log.read_text().splitlines()) == 1
+    assert (
+        list(JsonLinesDatabase(log).findings()) == [finding]
+        and len(log.read_text().splitlines()) == 1
+    )
     assert [(tmp_path / name / CACHE_FILE).exists() for name in ("first", "second")] == [
         True,
         False,

@@ -20,7 +20,7 @@ from collage.backends.link import CompiledLibrary
 from collage.backends.storage import exclusive
 from collage.cost.base import Clocks, Cost, CostStatus
 from collage.cost.config import MeasureConfig
-from collage.cost.database.jsonl import Database
+from collage.cost.database import Database, JsonLinesDatabase
 from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import RecordKey
 from collage.cost.deadline import NEVER, Deadline
@@ -97,7 +97,7 @@ def test_building_goes_on_while_something_is_timed(
         return build(self, jobs, told)
 
     monkeypatch.setattr(LocalBuilder, "build", noting)
-    runner, database = SlowRunner(0.3), Database()
+    runner, database = SlowRunner(0.3), JsonLinesDatabase()
     made, stats = measurer(context, runner, database)
     wanted = questions(context, [(toy_workload(n, 10), toy()) for n in range(1, 7)])
     try:
@@ -128,7 +128,7 @@ def test_the_device_is_free_while_code_generators_run(
                 got.append(True)
             time.sleep(0.01)
 
-    made, _ = measurer(context, SlowRunner(0.0), Database())
+    made, _ = measurer(context, SlowRunner(0.0), JsonLinesDatabase())
     thread = threading.Thread(target=another)
     try:
         thread.start()
@@ -143,7 +143,7 @@ def test_the_device_is_free_while_code_generators_run(
 def test_bad_builds_are_recorded_and_the_time_budget_ends_the_rest(
     context: BuildContext, toy: ToyTarget
 ) -> None:
-    database = Database()
+    database = JsonLinesDatabase()
     runner = SlowRunner(0.0)
     deadline = Deadline(lambda: -math.inf if len(runner.spans) >= 3 else math.inf)
     made, stats = measurer(context, runner, database, deadline)
@@ -224,7 +224,7 @@ def test_whole_models_are_compiled_before_the_device_is_held(
     waiting: list[threading.Thread] = []
     monkeypatch.setattr("collage.cost.engines.local.EndToEndTimer", Timer)
     monkeypatch.setattr(measuring, "compile_models", compile_one)
-    made, _ = measurer(context, SlowRunner(0.0), Database())
+    made, _ = measurer(context, SlowRunner(0.0), JsonLinesDatabase())
     target = BackendTarget("tvm", tvm.target.Target({"kind": "cuda", "arch": "sm_90a"}))
     model = WholeModel("key", "model", (target,))
     key = KeyMaker(context, MeasureConfig(), GPU).make("end_to_end", "key", "", [target])

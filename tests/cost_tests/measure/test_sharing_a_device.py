@@ -20,7 +20,7 @@ from collage.backends.devices import CUDA
 from collage.backends.storage import exclusive
 from collage.cost.base import CostStatus
 from collage.cost.config import CudaConfig, MeasureConfig
-from collage.cost.database.jsonl import Database
+from collage.cost.database import JsonLinesDatabase
 from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import Record
 from collage.cost.device import CUDA_POLICY, Device
@@ -131,7 +131,7 @@ class _Search:
 
     def __init__(self, context: BuildContext, config: MeasureConfig, toy: ToyTarget) -> None:
         self.stats, self.events = MeasureStats(), list[ProgressEvent]()
-        self._database, self._toy = Database(), toy
+        self._database, self._toy = JsonLinesDatabase(), toy
         self._keys = KeyMaker(context, config, Device("cuda", "toy", 1, "sm_90", "1"))
         runner = FragileRunner(config, policy=fragile_policy("slow"))
         self._measurer = Measurer(

@@ -16,7 +16,7 @@ from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.registry import backend_names, get_backend, register_backend
 from collage.backends.storage import CACHE_FILE
 from collage.cost.config import MeasureConfig
-from collage.cost.database.jsonl import Database
+from collage.cost.database import JsonLinesDatabase
 from collage.cost.database.keys import KeyMaker
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, CUDA_POLICY, Device, DevicePolicy
@@ -67,7 +67,7 @@ class Search:
 
     def __init__(self, context: BuildContext, policy: DevicePolicy = CUDA_POLICY) -> None:
         self.events: list[ProgressEvent] = []
-        self.database = Database()
+        self.database = JsonLinesDatabase()
         self._context, self._policy = context, policy
 
     def measure(self, questions: list[Question], deadline: Deadline = NEVER) -> list[str]:

@@ -21,7 +21,7 @@ from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import ReplayMissError, TargetError
 from collage.cost.base import Cost, CostStatus
 from collage.cost.config import MeasureConfig
-from collage.cost.database.jsonl import Database
+from collage.cost.database import JsonLinesDatabase
 from collage.cost.deadline import Deadline
 from collage.cost.device import CPU_POLICY
 from collage.cost.measure.model_timer import EndToEndQuestion, WholeModel
@@ -50,7 +50,9 @@ def test_costs_come_from_measuring_once_and_from_the_log_ever_after(
     ]
     targets = [toy(), tvm_target, toy(), toy(behaviour="null"), toy(behaviour="sleep")]
     events: list[ProgressEvent] = []
-    with MeasuredCostModel(context, Database(log), config, progress=events.append) as model:
+    with MeasuredCostModel(
+        context, JsonLinesDatabase(log), config, progress=events.append
+    ) as model:
         costs = model.estimate(workloads, targets)
         assert (model.stats.measured, model.stats.from_log, model.stats.invalid) == (4, 0, 1)
         assert model.stats.seconds_building > 0 and model.stats.seconds_running > 0
@@ -66,7 +68,7 @@ def test_costs_come_from_measuring_once_and_from_the_log_ever_after(
 
     before = log.read_bytes()
     children = psutil.Process().children()
-    with MeasuredCostModel(context, Database(log), config, replay_only=True) as replay:
+    with MeasuredCostModel(context, JsonLinesDatabase(log), config, replay_only=True) as replay:
         assert replay.estimate(workloads, targets) == costs
         assert (replay.stats.measured, replay.stats.from_log) == (0, 4)
         assert psutil.Process().children() == children, "no worker is started"
@@ -79,7 +81,7 @@ def test_costs_come_from_measuring_once_and_from_the_log_ever_after(
 def test_a_miss_in_a_strict_replay_names_the_workload(
     context: BuildContext, config: MeasureConfig, toy: ToyTarget
 ) -> None:
-    with MeasuredCostModel(context, Database(), config, replay_only=True) as model:
+    with MeasuredCostModel(context, JsonLinesDatabase(), config, replay_only=True) as model:
         with pytest.raises(ReplayMissError, match=r"relu 3x7.* on toy"):
             model.estimate([toy_workload(3, 7)], [toy()])
         assert model.stats.measured == 0
@@ -89,7 +91,7 @@ def test_everything_the_parent_knows_is_in_the_key(
     context: BuildContext, config: MeasureConfig, toy: ToyTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was measured under other circumstances is a miss."""
-    database = Database()
+    database = JsonLinesDatabase()
     workload, target = toy_workload(4, 4), toy()
     with MeasuredCostModel(context, database, config, parallel_builds=1) as model:
         model.estimate([workload], [target])
@@ -134,7 +136,7 @@ def test_everything_the_parent_knows_is_in_the_key(
 def test_without_time_left_costs_are_unknown_and_the_log_still_answers(
     context: BuildContext, config: MeasureConfig, toy: ToyTarget
 ) -> None:
-    database = Database()
+    database = JsonLinesDatabase()
     known, other = toy_workload(4, 4), toy_workload(5, 5)
     with MeasuredCostModel(context, database, config, parallel_builds=1) as model:
         model.estimate([known], [toy()])
@@ -158,7 +160,7 @@ def test_a_backend_no_worker_could_import_is_refused(
     try:
         target = BackendTarget("toy_local", tvm.target.Target("llvm"), ToyBackend.options_type())
         with (
-            MeasuredCostModel(context, Database(), config) as model,
+            MeasuredCostModel(context, JsonLinesDatabase(), config) as model,
             pytest.raises(TargetError, match="top level of an importable module"),
         ):
             model.estimate([toy_workload(2, 2)], [target])
@@ -172,7 +174,7 @@ from pathlib import Path
 import tvm
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.registry import get_backend, register_backend
-from collage.cost.database.jsonl import Database
+from collage.cost.database import JsonLinesDatabase
 from collage.cost.config import MeasureConfig
 from collage.cost.models.measured import MeasuredCostModel
 from tests.cost_tests.conftest import toy_workload
@@ -183,7 +185,7 @@ count = int(sys.argv[4])
 context = BuildContext(cache, work, num_threads=1)
 config = MeasureConfig(repeat=3, min_repeat=2, min_repeat_sec=0.002, warmup_sec=0.002)
 target = BackendTarget.of("toy", tvm.target.Target("llvm"))
-with MeasuredCostModel(context, Database(log), config, parallel_builds=1) as model:
+with MeasuredCostModel(context, JsonLinesDatabase(log), config, parallel_builds=1) as model:
     workloads = [toy_workload(n, 10) for n in range(1, count + 1)]
     costs = model.estimate(workloads, [target] * count)
     print(sum(cost.is_valid for cost in costs), model.stats.measured, model.stats.from_log)
@@ -210,7 +212,7 @@ def test_an_interrupted_search_goes_on_from_its_log(
     assert search.returncode != 0
     if how is signal.SIGINT:
         assert errors.decode().strip().endswith("KeyboardInterrupt")
-    kept = len(Database(log))
+    kept = len(JsonLinesDatabase(log))
     assert 3 <= kept < 12, "interrupted in the middle"
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["12", str(12 - kept), str(kept)]
@@ -229,7 +231,7 @@ def test_two_searches_share_one_log(cache_dir: Path, tmp_path: Path) -> None:
     ]
     outputs = [search.communicate()[0].split() for search in searches]
     assert [output[0] for output in outputs] == ["6", "6"]
-    assert not Database(log).problems and len(Database(log)) == 6
+    assert not JsonLinesDatabase(log).problems and len(JsonLinesDatabase(log)) == 6
 
 
 def test_whole_models_are_timed_in_alternation_and_replayed(
@@ -249,7 +251,7 @@ def test_whole_models_are_timed_in_alternation_and_replayed(
     names = ["right", "sleep", "wrong", "abort"]
     models = [model_of(name) for name in names]
     question = EndToEndQuestion(models, samples, rounds=3)
-    database = Database(tmp_path / "log.jsonl")
+    database = JsonLinesDatabase(tmp_path / "log.jsonl")
     with MeasuredCostModel(context, database, config, parallel_builds=1) as model:
         assert model.recorded_end_to_end(question) is None
         libraries = [build(name) for name in names]
@@ -283,7 +285,7 @@ def test_a_log_of_an_earlier_release_replays_and_is_measured_again_otherwise(
     sample = sample_of(workload.materialize(), workload.make_inputs(0))
     models = [WholeModel(f"key {name}", name, (toy(),)) for name in ("a", "b")]
     question = EndToEndQuestion(models, [sample])
-    database = Database(tmp_path / "log.jsonl")
+    database = JsonLinesDatabase(tmp_path / "log.jsonl")
     with MeasuredCostModel(context, database, config) as model:
         costs = [Cost.of_samples([1e-3]), Cost.of_samples([2e-3])]
         model.record_failures(question, costs)  # Under the key that they had.
@@ -297,7 +299,7 @@ def test_a_log_of_an_earlier_release_replays_and_is_measured_again_otherwise(
 def test_overheads_are_small_and_measured_once(
     context: BuildContext, config: MeasureConfig, tvm_target: BackendTarget
 ) -> None:
-    with MeasuredCostModel(context, Database(), config, parallel_builds=1) as model:
+    with MeasuredCostModel(context, JsonLinesDatabase(), config, parallel_builds=1) as model:
         overheads = model.overheads(tvm_target)
         assert 0 < overheads.call_sec < 1e-3
         assert 0 <= overheads.partition_sec < 1e-4

@@ -23,7 +23,7 @@ from collage.backends.contract.registry import backend_names, get_backend, regis
 from collage.backends.toolchain.cuda_runtime import has_device
 from collage.cost.base import CostStatus
 from collage.cost.config import CudaConfig, MeasureConfig
-from collage.cost.database.jsonl import Database
+from collage.cost.database import JsonLinesDatabase
 from collage.cost.device import CUDA_POLICY
 from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.measure.model_timer import EndToEndQuestion, WholeModel
@@ -199,7 +199,7 @@ def test_the_device_has_facts() -> None:
 @gpu
 @needs_gpu
 def test_the_cost_model_measures_and_replays(context: BuildContext, tmp_path: Path) -> None:
-    database = Database(tmp_path / "log.jsonl")
+    database = JsonLinesDatabase(tmp_path / "log.jsonl")
     workloads = [workload_of(n, 1000) for n in (1, 64, 4096)]
     targets = [toy_cuda_target()] * 3 + [toy_cuda_target("fault"), toy_cuda_target("wrong")]
     asked = [*workloads, workloads[0], workloads[0]]
@@ -235,7 +235,7 @@ def test_whole_models_are_timed_as_their_user_sees_them(
     sample = make_test_data(workload, workload.materialize(), 0)
     models = [WholeModel(name, name, (toy_cuda_target(name),)) for name in jobs]
     libraries = [job.library for job in jobs.values()]
-    with MeasuredCostModel(context, Database()) as model:
+    with MeasuredCostModel(context, JsonLinesDatabase()) as model:
         question = EndToEndQuestion(models, [sample], rounds=2)
         records = model.measure_end_to_end(question, libraries)
     right, sleep, launch, fault = (record.cost for record in records)
@@ -248,7 +248,7 @@ def test_whole_models_are_timed_as_their_user_sees_them(
 @gpu
 @needs_gpu
 def test_a_configuration_with_few_samples_is_another_key(context: BuildContext) -> None:
-    database, workload, target = Database(), workload_of(3, 3), toy_cuda_target()
+    database, workload, target = JsonLinesDatabase(), workload_of(3, 3), toy_cuda_target()
     for repeat in (10, 20):
         config = dataclasses.replace(MeasureConfig(), cuda=CudaConfig(repeat=repeat))
         with MeasuredCostModel(context, database, config) as model:
