@@ -387,7 +387,7 @@ def _new_threads(known: set[threading.Thread]) -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread not in known}
 
 
-def _temporary_files() -> set[str]:
-    """Those of this project; the locks of devices stay."""
-    found = Path(tempfile.gettempdir()).glob("collage-*")
-    return {path.name for path in found if path.suffix not in (".lock", ".turnstile")}
+def _temporary_files() -> set[Path]:
+    """What candidates left there; caches and the locks of devices are of use to others."""
+    folder = Path(tempfile.gettempdir())
+    return set(folder.glob("collage-*/**/model.so"))

@@ -151,7 +151,12 @@ class WorkerPool:
 
     def _worker(self, slot: int) -> WorkerProcess:
         worker = self._workers[slot]
-        if worker is not None and worker.requests >= _RETIRE_AFTER and worker.idle:
+        # What killed one that had nothing to do is not the next request's failure.
+        if (
+            worker is not None
+            and worker.idle
+            and (worker.requests >= _RETIRE_AFTER or not worker.alive)
+        ):
             self._drop(slot)
             worker = None
         if worker is None:

@@ -1,0 +1,329 @@
+"""Any :class:`concurrent.futures.Executor` builds; this machine's devices time.
+
+What is submitted is a function of bytes that gives bytes: threads, processes and Dask's clusters
+carry it alike. The machines that it runs on need this project in the same versions. What goes wrong
+with an executor is never a candidate's fault: it is tried again, and in the end built here.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import warnings
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from dataclasses import replace
+from pathlib import Path
+
+from collage.backends.contract import Tunable
+from collage.backends.contract.errors import MeasurementError
+from collage.cost.base import CostStatus
+from collage.cost.device import DevicePolicy
+from collage.cost.engines._far_build import (
+    Delivered,
+    Limits,
+    NotBuilt,
+    Order,
+    Refused,
+    build_there,
+    read_delivery,
+)
+from collage.cost.engines.local import LocalEngine
+from collage.cost.engines.shipping import unpack
+from collage.cost.measure.builder import Builder, BuildJob, BuildResult
+from collage.cost.measure.engine import Engine, Work, WorkerInfo, Workers
+from collage.cost.measure.local_builder import LocalBuilder
+from collage.cost.measure.model_timer import ModelTimer
+from collage.cost.measure.versions import versions_here
+from collage.cost.processes.messages import Build, TargetMessage, WorkloadMessage
+from collage.cost.processes.protocol import encode
+from collage.cost.progress import ProgressCallback
+
+_POLL_SEC = 0.1
+"""How often a deadline is looked at while nothing comes back."""
+
+_TRIES = 3
+"""By the executor, before something is built here."""
+
+
+class ExecutorEngine(Engine):
+    """Builds through an executor, and times on this machine.
+
+    Parameters
+    ----------
+    executor : concurrent.futures.Executor
+        Stays its owner's, who shuts it down. Processes are best spawned, not forked: they inherit
+        the state of TVM's threads otherwise.
+    parallel : int
+        Workloads that are handed to it at the same time.
+    elsewhere : bool
+        Whether it builds on other machines, or on cores that are left alone by what is timed.
+        Otherwise nothing is timed on a processor while something is built.
+    idle_sec : float
+        How long its processes keep a warm compiler that has nothing to do.
+    places : Engine, optional
+        Whose devices time; by default this machine's.
+
+    Examples
+    --------
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> from collage.cost.device import CPU_POLICY
+    >>> with ThreadPoolExecutor(2) as threads:
+    ...     [worker.name for worker in ExecutorEngine(threads).inspect(CPU_POLICY)]
+    ['cpu']
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        *,
+        parallel: int = 16,
+        elsewhere: bool = False,
+        idle_sec: float = 30.0,
+        places: Engine | None = None,
+    ) -> None:
+        self._executor = executor
+        self._parallel = parallel
+        self._elsewhere = elsewhere
+        self._idle_sec = idle_sec
+        self._places = places or LocalEngine()
+
+    def open(self, work: Work) -> Workers:
+        local = self._places.open(work)
+        return ExecutorWorkers(
+            local, work, self._executor, self._parallel, self._idle_sec, self._elsewhere
+        )
+
+    def inspect(self, policy: DevicePolicy) -> list[WorkerInfo]:
+        return [replace(info, builds=self._parallel) for info in self._places.inspect(policy)]
+
+
+class ExecutorWorkers(Workers):
+    """Others' places, and an executor's builder.
+
+    Parameters
+    ----------
+    local : Workers
+        Whose places time.
+    work : Work
+        What they are for.
+    executor : concurrent.futures.Executor
+        Builds.
+    parallel, idle_sec, elsewhere
+        As of :class:`ExecutorEngine`.
+    """
+
+    def __init__(
+        self,
+        local: Workers,
+        work: Work,
+        executor: Executor,
+        parallel: int,
+        idle_sec: float,
+        elsewhere: bool,
+    ) -> None:
+        self.device, self.places = local.device, local.places
+        self.builds_beside = elsewhere or local.builds_beside
+        self.tunes = local.tunes
+        self._local, self._work, self._executor = local, work, executor
+        self._parallel, self._idle_sec = parallel, idle_sec
+
+    @property
+    def parallel_builds(self) -> int:
+        return self._work.parallel_builds or self._parallel
+
+    def builder(self, plugins: Sequence[str]) -> Builder:
+        return ExecutorBuilder(
+            self._executor, self._work, plugins, self.parallel_builds, self._idle_sec
+        )
+
+    def timer(self, progress: ProgressCallback) -> ModelTimer:
+        return self._local.timer(progress)
+
+    def close(self) -> None:
+        self._local.close()
+
+
+class ExecutorBuilder(Builder):
+    """Compiles through an executor.
+
+    What a backend chooses by trying it out on this machine's device is compiled here, where the
+    choice is known.
+
+    Parameters
+    ----------
+    executor : concurrent.futures.Executor
+        Stays its owner's.
+    work : Work
+        Limits, folders, the kind of device.
+    plugins : sequence of str
+        For backends registered at run time, see :mod:`collage.cost.processes.plugins`.
+    parallel : int
+        Workloads that are handed to it at the same time.
+    idle_sec : float
+        How long a warm compiler that has nothing to do is kept.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        work: Work,
+        plugins: Sequence[str],
+        parallel: int,
+        idle_sec: float,
+    ) -> None:
+        self._executor = executor
+        self._work = work
+        self._plugins = tuple(plugins)
+        self._parallel = parallel
+        config = work.config
+        self._limits = Limits(
+            work.policy.build_timeout_sec(config), config.memory_limit_bytes, idle_sec
+        )
+        self._versions = versions_here(work.policy, work.context.cxx)
+        self._here: LocalBuilder | None = None
+        self._wanted: Path | None = None
+        self._warned = False
+
+    def build(
+        self,
+        jobs: Sequence[BuildJob],
+        done: Callable[[int, BuildResult], None] | None = None,
+    ) -> list[BuildResult]:
+        results: dict[int, BuildResult] = {}
+
+        def take(index: int, result: BuildResult) -> None:
+            results[index] = result
+            if done is not None:
+                done(index, result)
+
+        try:
+            left = self._build_there(jobs, take)
+            if left:
+                # In the order given, and by its numbers.
+                self._builder_here().build(
+                    [jobs[index] for index in left], lambda n, result: take(left[n], result)
+                )
+        except BaseException:
+            # An interrupt or a deadline: nobody reads what is under way.
+            self.close()
+            raise
+        return [results[index] for index in range(len(jobs))]
+
+    def close(self) -> None:
+        if self._wanted is not None:
+            self._wanted.unlink(missing_ok=True)
+            self._wanted = None
+        if self._here is not None:
+            self._here.close()
+            self._here = None
+
+    def _build_there(
+        self, jobs: Sequence[BuildJob], take: Callable[[int, BuildResult], None]
+    ) -> list[int]:
+        """Have the executor build what it can; gives what is left."""
+        left = [index for index, job in enumerate(jobs) if self._is_tuned(job)]
+        waiting = deque(index for index in range(len(jobs)) if index not in set(left))
+        tries: Counter[int] = Counter()
+        running: dict[Future[bytes], int] = {}
+        try:
+            while waiting or running:
+                self._work.deadline.check()
+                while waiting and len(running) < self._parallel:
+                    order = self._order(jobs[waiting[0]])
+                    try:
+                        future = self._executor.submit(build_there, order)
+                    except RuntimeError as err:  # Broken, or shut down.
+                        self._warn(str(err))
+                        left += [*waiting, *running.values()]
+                        return sorted(left)
+                    running[future] = waiting.popleft()
+                ended, _ = wait(running, _POLL_SEC, FIRST_COMPLETED)
+                for future in ended:
+                    index = running.pop(future)
+                    try:
+                        result = self._result(future, jobs[index])
+                    except Exception as err:  # noqa: BLE001 (an executor may raise anything)
+                        shutil.rmtree(jobs[index].folder, ignore_errors=True)
+                        tries[index] += 1
+                        if tries[index] < _TRIES:
+                            waiting.append(index)
+                        else:
+                            self._warn(str(err) or type(err).__name__)
+                            left.append(index)
+                        continue
+                    take(index, result)
+        finally:
+            for future in running:
+                future.cancel()
+        return sorted(left)
+
+    def _result(self, future: Future[bytes], job: BuildJob) -> BuildResult:
+        """What became of a job.
+
+        Raises
+        ------
+        Exception
+            Whatever is not the candidate's doing.
+        """
+        delivery, files = read_delivery(future.result())
+        if isinstance(delivery, NotBuilt):
+            return BuildResult(delivery.failure.status, delivery.failure.reason)
+        if not isinstance(delivery, Delivered):
+            assert isinstance(delivery, Refused)
+            raise MeasurementError(delivery.reason)
+        unpack(files, job.folder, self._limits.memory_bytes)
+        library = job.folder / "model.so"
+        return BuildResult(CostStatus.VALID, "", library, delivery.build_sec)
+
+    def _order(self, job: BuildJob) -> bytes:
+        context = self._work.context
+        build = Build(
+            WorkloadMessage.of(job.workload),
+            TargetMessage.of(job.target),
+            job.folder,
+            job.folder / "references",
+            context,
+            self._work.config.seed,
+        )
+        left_sec = self._work.deadline.left_sec()
+        return encode(
+            Order(
+                *(build, self._plugins, self._work.policy.kind.name, self._versions),
+                *(self._limits, left_sec, self._token()),
+            )
+        )
+
+    def _token(self) -> Path:
+        """A file that is there as long as somebody waits."""
+        if self._wanted is None:
+            folder = self._work.context.work_dir.absolute()
+            folder.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=folder, prefix="wanted-")
+            os.close(handle)
+            self._wanted = Path(name)
+        return self._wanted
+
+    def _is_tuned(self, job: BuildJob) -> bool:
+        tries_out = self._work.policy.kind.compiles_beside
+        return tries_out and isinstance(job.target.implementation, Tunable)
+
+    def _builder_here(self) -> LocalBuilder:
+        if self._here is None:
+            work = self._work
+            self._here = LocalBuilder(
+                *(work.context, work.config, self._plugins, work.policy.builders()),
+                *(work.policy, work.deadline),
+            )
+        return self._here
+
+    def _warn(self, reason: str) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"the executor does not build everything, the rest is built here: {reason}",
+                RuntimeWarning,
+                stacklevel=4,
+            )
