@@ -7,6 +7,28 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class Crew:
+    """Who is at work on what is measured.
+
+    Attributes
+    ----------
+    workers : int
+        Devices that candidates are timed on.
+    busy : int
+        Those that time something now.
+    queued : int
+        Candidates that were built and wait for one.
+    building : int
+        Candidates that are to be built, or are being.
+    """
+
+    workers: int
+    busy: int
+    queued: int
+    building: int
+
+
+@dataclass(frozen=True)
 class ProgressEvent:
     """One step.
 
@@ -18,12 +40,15 @@ class ProgressEvent:
         Steps finished and wanted in this stage so far.
     message : str
         One line, for example the workload just measured and its time.
+    crew : Crew or None
+        Who is at work, where that is known.
     """
 
     stage: str
     done: int
     total: int
     message: str = ""
+    crew: Crew | None = None
 
 
 ProgressCallback = Callable[[ProgressEvent], None]

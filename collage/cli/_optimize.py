@@ -233,6 +233,8 @@ def _as_json(report: Report, folder: Path, log: Path | None) -> dict[str, Any]:
         "backends": backends,
         "end_to_end": [asdict(row) for row in report.end_to_end],
         "search": asdict(report.search),
+        "workers": [asdict(use) for use in report.workers],
+        "builders": asdict(report.builders),
         "outputs_max_rel_diff": report.outputs_max_rel_diff,
         "outputs_rounding_rel_diff": report.outputs_rounding_rel_diff,
         "remarks": report.remarks,

@@ -18,7 +18,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from collage.cost.progress import ProgressEvent
+from collage.cost.progress import Crew, ProgressEvent
 
 PLAIN_INTERVAL_SEC = 10.0
 """Least time between two plain lines of one stage."""
@@ -26,6 +26,28 @@ MESSAGE_WIDTH = 90
 """Columns of a plain line's message; a joined region's description can be very long."""
 END_INTERVAL_SEC = 1.0
 """The same for a line that tells of a stage's end."""
+
+
+def crew_text(crew: Crew, finished: int, elapsed_sec: float) -> str:
+    """Who is at work, what waits, and how fast it goes.
+
+    Parameters
+    ----------
+    crew : Crew
+        Who is at work.
+    finished : int
+        Steps since the beginning.
+    elapsed_sec : float
+        Time since then.
+    """
+    parts = [f"{crew.busy} of {crew.workers} workers busy"]
+    if crew.building:
+        parts.append(f"{crew.building} to build")
+    if crew.queued:
+        parts.append(f"{crew.queued} to time")
+    if finished > 0 and elapsed_sec > 0:
+        parts.append(f"{finished / elapsed_sec:.1f}/s")
+    return ", ".join(parts)
 
 
 class LiveProgress:
@@ -39,10 +61,12 @@ class LiveProgress:
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
+            TextColumn("{task.fields[crew]}", markup=False),
             TextColumn("{task.description}", markup=False),
             console=console,
         )
         self._tasks: dict[str, TaskID] = {}
+        self._began: dict[str, tuple[float, int]] = {}
 
     def __call__(self, event: ProgressEvent) -> None:
         if event.stage not in self._tasks:
@@ -51,13 +75,17 @@ class LiveProgress:
                 done = max(earlier.completed, 1)
                 self._progress.update(earlier.id, total=done, completed=done)
             self._tasks[event.stage] = self._progress.add_task(
-                "", stage=event.stage, total=event.total or None
+                "", stage=event.stage, crew="", total=event.total or None
             )
+            self._began[event.stage] = (time.monotonic(), event.done)
+        began_sec, first = self._began[event.stage]
+        elapsed_sec = time.monotonic() - began_sec
         self._progress.update(
             self._tasks[event.stage],
             completed=event.done,
             total=event.total or None,
             description=event.message[:60],
+            crew=crew_text(event.crew, event.done - first, elapsed_sec) if event.crew else "",
         )
 
     def __enter__(self) -> Self:
@@ -103,15 +131,17 @@ class PlainProgress:
         if len(message) > MESSAGE_WIDTH:
             message = f"{message[: MESSAGE_WIDTH - 26]} … {message[-23:]}"
         message = f" {message}" if message else ""
-        self._write(f"[{event.stage}]{count}{message}{self._time_left(event, now)}")
+        self._write(f"[{event.stage}]{count}{message}{self._standing(event, now)}")
 
-    def _time_left(self, event: ProgressEvent, now: float) -> str:
+    def _standing(self, event: ProgressEvent, now: float) -> str:
         began_sec, first_done = self._began[event.stage]
-        finished = event.done - first_done
-        left = event.total - event.done
-        if finished <= 0 or left <= 0:
-            return ""
-        return f" (about {(now - began_sec) / finished * left:.0f} s left)"
+        finished, left = event.done - first_done, event.total - event.done
+        parts = []
+        if event.crew is not None:
+            parts.append(crew_text(event.crew, finished, now - began_sec))
+        if finished > 0 and left > 0:
+            parts.append(f"about {(now - began_sec) / finished * left:.0f} s left")
+        return f" ({', '.join(parts)})" if parts else ""
 
     def __enter__(self) -> Self:
         return self

@@ -14,6 +14,7 @@ from collage.backends.contract import TargetSet
 from collage.backends.link import CompiledLibrary
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.contest import PairedComparison
+from collage.cost.measure.replay import MeasureStats
 from collage.end_to_end import EndToEndComparison, Evaluation
 from collage.pipeline.costing import Costing
 from collage.pipeline.covers import Covers
@@ -22,7 +23,15 @@ from collage.pipeline.imported import Imported
 from collage.pipeline.limits import Budget
 from collage.pipeline.result import Result
 from collage.pipeline.session import Session
-from collage.report import EndToEnd, Report, SearchStats, assemble_report
+from collage.report import (
+    BuilderUse,
+    EndToEnd,
+    Report,
+    SearchStats,
+    WorkerUse,
+    assemble_report,
+    share_of,
+)
 
 
 def assemble_result(
@@ -97,7 +106,7 @@ def report_of(
     budget : Budget
         What everything took, and what it was to take.
     """
-    winner, samples = evaluated.winner, costing.samples
+    winner, samples, measured = evaluated.winner, costing.samples, costing.stats()
     return assemble_report(
         model=imported.name,
         device=costing.device(),
@@ -113,7 +122,42 @@ def report_of(
         outputs_max_rel_diff=winner.largest_error,
         outputs_rounding_rel_diff=None if samples is None else samples.rounding,
         remarks=() if samples is None else samples.remarks,
+        workers=worker_uses(measured),
+        builders=builder_use(measured),
     )
+
+
+def worker_uses(stats: MeasureStats) -> list[WorkerUse]:
+    """Who measured, and who was left out.
+
+    Parameters
+    ----------
+    stats : MeasureStats
+        Of this search alone.
+    """
+    return [
+        WorkerUse(
+            name,
+            dict(use.tasks),
+            use.busy_sec,
+            share_of(use.busy_sec, stats.seconds_measuring),
+            use.left_out,
+        )
+        for name, use in stats.places.items()
+        if use.tasks or use.left_out
+    ]
+
+
+def builder_use(stats: MeasureStats) -> BuilderUse:
+    """Who built what was measured.
+
+    Parameters
+    ----------
+    stats : MeasureStats
+        Of this search alone.
+    """
+    share = share_of(stats.seconds_compiling, stats.builders * stats.seconds_measuring)
+    return BuilderUse(stats.builders, stats.built, stats.seconds_compiling, share)
 
 
 def search_stats(

@@ -8,7 +8,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import fields, replace
 
 from collage.backends.contract.errors import LogError, TargetError, WorkersError
 from collage.candidate_costs import WorkloadCosts
@@ -165,7 +164,7 @@ class MeasuredCosting(Costing):
     def _opened(self, model: MeasuredCostModel) -> MeasuredCostModel:
         # Others may ask the model from another thread.
         self._device = measured_device(model, self._session.targets)
-        self._model, self._before = model, replace(model.stats)
+        self._model, self._before = model, model.stats.copy()
         return model
 
     def comparison(
@@ -235,10 +234,7 @@ class MeasuredCosting(Costing):
 
     def stats(self) -> MeasureStats:
         assert self._model is not None, "not opened yet"
-        now, before = self._model.stats, self._before
-        return MeasureStats(
-            **{f.name: getattr(now, f.name) - getattr(before, f.name) for f in fields(now)}
-        )
+        return self._model.stats.since(self._before)
 
 
 class EstimatedCosting(Costing):

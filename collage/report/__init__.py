@@ -22,6 +22,7 @@ from collage.report.data import (
     shape_text,
 )
 from collage.report.explain import NodeExplanation, Way, WhyNot, explain
+from collage.report.workers import BuilderUse, WorkerUse, share_of
 
 if TYPE_CHECKING:
     from collage.report.assemble import assemble_report
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Alternative",
+    "BuilderUse",
     "EndToEnd",
     "NodeExplanation",
     "NodeInfo",
@@ -42,6 +44,7 @@ __all__ = [
     "SearchStats",
     "Way",
     "WhyNot",
+    "WorkerUse",
     "assemble_report",
     "backend_colors",
     "explain",
@@ -49,6 +52,7 @@ __all__ = [
     "format_sec",
     "format_time",
     "shape_text",
+    "share_of",
     "shares",
     "summary",
     "write_html",

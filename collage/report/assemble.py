@@ -21,6 +21,7 @@ from collage.report.data import (
     SearchStats,
     shape_text,
 )
+from collage.report.workers import BuilderUse, WorkerUse
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
 from collage.search.partitioning import Partitioning
@@ -45,6 +46,8 @@ def assemble_report(
     outputs_max_rel_diff: float | None,
     outputs_rounding_rel_diff: float | None = None,
     remarks: Sequence[str] = (),
+    workers: Sequence[WorkerUse] = (),
+    builders: BuilderUse | None = None,
 ) -> Report:
     """The report of one optimization.
 
@@ -76,6 +79,10 @@ def assemble_report(
         What rounding alone makes of them.
     remarks : sequence of str
         On the inputs that they were compared on.
+    workers : sequence of WorkerUse
+        Who measured.
+    builders : BuilderUse, optional
+        Who built what they measured.
 
     Returns
     -------
@@ -127,6 +134,8 @@ def assemble_report(
         outputs_max_rel_diff=outputs_max_rel_diff,
         outputs_rounding_rel_diff=outputs_rounding_rel_diff,
         remarks=list(remarks),
+        workers=list(workers),
+        builders=builders if builders is not None else BuilderUse(),
     )
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from collage.backends.contract.errors import BundleError
 from collage.report.codec import decode
+from collage.report.workers import BuilderUse, WorkerUse
 
 SCHEMA_VERSION = 1
 
@@ -269,6 +270,10 @@ class Report:
         Largest difference to the reference's outputs, relative to the largest value of each.
     outputs_rounding_rel_diff : float or None
         What rounding each operator's result to its element type makes of them, likewise.
+    workers : list of WorkerUse
+        Who measured.
+    builders : BuilderUse
+        Who built what they measured.
     remarks : list of str
         What the inputs were that outputs were compared on, where that was not plain noise, and what
         such a comparison says.
@@ -298,6 +303,8 @@ class Report:
     outputs_max_rel_diff: float | None = None
     outputs_rounding_rel_diff: float | None = None
     remarks: list[str] = field(default_factory=list)
+    workers: list[WorkerUse] = field(default_factory=list)
+    builders: BuilderUse = field(default_factory=BuilderUse)
 
     def to_json(self) -> str:
         """This report as a JSON document, one key per field and ``schema_version``."""

@@ -15,6 +15,7 @@ from collage.report.progress import how_far
 from collage.report.units import format_cost, format_sec, format_time
 from collage.report.verdict import disturbances
 from collage.report.views import end_to_end_bars, shares
+from collage.report.workers import is_worth_a_table
 
 
 def summary(report: Report) -> RenderableType:
@@ -45,6 +46,8 @@ def summary(report: Report) -> RenderableType:
             f"{stats.from_log} from the log, {stats.invalid} invalid"
         )
     )
+    if is_worth_a_table(report.workers):
+        parts.append(_workers(report))
     if progress := how_far(stats):
         parts.append(Text(progress))
     return Group(*parts)
@@ -93,6 +96,14 @@ def _backends(report: Report) -> Table:
             share.time,
             Text(operator_summary([nodes[i] for p in mine for i in p.nodes])),
         )
+    return table
+
+
+def _workers(report: Report) -> Table:
+    table = _table("worker", "timed", "busy", "note")
+    for use in report.workers:
+        note = f"left out: {use.left_out}" if use.left_out else ""
+        table.add_row(Text(use.name), Text(use.what), use.how_long, Text(note))
     return table
 
 

@@ -17,6 +17,7 @@ from collage.cost.measure.recorder import Recorder
 from collage.cost.measure.replay import MeasureStats
 from collage.cost.measure.runner import RunJob, RunResult
 from collage.cost.measure.runner_pool import RunnerPool
+from collage.cost.measure.watch import Watch
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Batch:
         Gets the results.
     stats : MeasureStats
         Gets the seconds.
+    watch : Watch
+        Gets who does what.
     """
 
     keys: Sequence[RecordKey]
@@ -48,6 +51,7 @@ class Batch:
     hold: Callable[[Place], AbstractContextManager[None]]
     recorder: Recorder
     stats: MeasureStats
+    watch: Watch
     _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
 
     def time_while_building(self) -> None:
@@ -61,6 +65,7 @@ class Batch:
         """
         stats = self.stats
         begin, timing_before = time.perf_counter(), stats.seconds_running + stats.seconds_waiting
+        self.watch.begin_building(len(self.jobs))
         self.builder.build(self.jobs, self._finish)
         self.pool.wait()
         timing = stats.seconds_running + stats.seconds_waiting - timing_before
@@ -82,6 +87,7 @@ class Batch:
         """
         with self.hold(held):
             begin = time.perf_counter()
+            self.watch.begin_building(len(self.jobs))
             builds = self.builder.build(self.jobs)
             self.stats.seconds_building += time.perf_counter() - begin
         for index, build in enumerate(builds):
@@ -90,7 +96,11 @@ class Batch:
 
     def _finish(self, index: int, build: BuildResult) -> None:
         """Have what was built timed, and record what comes out."""
-        if build.status is CostStatus.VALID:
+        is_valid = build.status is CostStatus.VALID
+        self.watch.built(is_valid=is_valid)
+        self.stats.built += 1
+        self.stats.seconds_compiling += build.build_sec
+        if is_valid:
             self.pool.submit(
                 lambda place: self._time(place, index, build),
                 lambda reason: self._set_aside(index, reason),
@@ -100,7 +110,9 @@ class Batch:
 
     def _time(self, place: Place, index: int, build: BuildResult) -> None:
         job = RunJob.in_folder(self.jobs[index].folder)
-        self._record(index, build, place.runner.run_sharing(job, lambda: self.hold(place)))
+        with self.watch.timing(place.name, self.jobs[index].target.backend, queued=True):
+            result = place.runner.run_sharing(job, lambda: self.hold(place))
+            self._record(index, build, result)
 
     def _set_aside(self, index: int, reason: str) -> None:
         job = self.jobs[index]

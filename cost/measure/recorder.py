@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from collage.cost.base import CostStatus
 from collage.cost.database.record import Record, RecordKey
 from collage.cost.measure.replay import RecordLookup
 from collage.cost.measure.runner import RunResult
-from collage.cost.progress import ProgressCallback, ProgressEvent
+from collage.cost.progress import Crew, ProgressCallback, ProgressEvent
 
 
 class Recorder:
@@ -20,6 +21,8 @@ class Recorder:
         Where records go.
     progress : callable
         Informed of each workload measured.
+    crew : callable, optional
+        Says who is at work.
 
     Attributes
     ----------
@@ -38,10 +41,16 @@ class Recorder:
     'tvm'
     """
 
-    def __init__(self, lookup: RecordLookup, progress: ProgressCallback) -> None:
+    def __init__(
+        self,
+        lookup: RecordLookup,
+        progress: ProgressCallback,
+        crew: Callable[[], Crew] | None = None,
+    ) -> None:
         self.wanted = 0
         self._lookup = lookup
         self._progress = progress
+        self._crew = crew
         self._done = 0
 
     def keep(
@@ -122,7 +131,8 @@ class Recorder:
         message : str
             One line.
         """
-        self._progress(ProgressEvent(stage, self._done, self.wanted, message))
+        crew = self._crew() if self._crew is not None else None
+        self._progress(ProgressEvent(stage, self._done, self.wanted, message, crew))
 
 
 def _text(result: RunResult) -> str:

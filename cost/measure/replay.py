@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 
 from collage.backends.contract import BackendTarget
 from collage.backends.contract.errors import ReplayMissError
 from collage.cost.base import Cost, CostStatus
 from collage.cost.database._base import Database
 from collage.cost.database.record import Record, RecordKey
+from collage.cost.measure.watch import PlaceUse
 from collage.cost.workload.workload import Workload
 
 NO_TIME = Cost(CostStatus.UNKNOWN, reason="not measured: the time budget was spent")
@@ -36,6 +37,16 @@ class MeasureStats:
     seconds_waiting, seconds_holding : float
         Wall time spent waiting for other processes that measure on the device, and in which they
         had to wait for this one.
+    seconds_measuring : float
+        Wall time from asking for measurements to having them, all of it.
+    built : int
+        Workloads that came back from builders, invalid ones included.
+    seconds_compiling : float
+        What each of them took there, added up.
+    builders : int
+        Those that build at the same time.
+    places : dict of str to PlaceUse
+        What each place did that times.
 
     Examples
     --------
@@ -51,6 +62,29 @@ class MeasureStats:
     seconds_running: float = 0.0
     seconds_waiting: float = 0.0
     seconds_holding: float = 0.0
+    seconds_measuring: float = 0.0
+    built: int = 0
+    seconds_compiling: float = 0.0
+    builders: int = 0
+    places: dict[str, PlaceUse] = field(default_factory=dict)
+
+    def copy(self) -> MeasureStats:
+        """As they are now."""
+        return replace(self, places={name: use.copy() for name, use in self.places.items()})
+
+    def since(self, before: MeasureStats) -> MeasureStats:
+        """What was added to an earlier copy.
+
+        Parameters
+        ----------
+        before : MeasureStats
+            That one.
+        """
+        none = PlaceUse()
+        places = {n: use.since(before.places.get(n, none)) for n, use in self.places.items()}
+        numbers = [f.name for f in fields(self) if f.name not in ("places", "builders")]
+        added = {name: getattr(self, name) - getattr(before, name) for name in numbers}
+        return MeasureStats(**added, builders=self.builders, places=places)
 
 
 class RecordLookup:

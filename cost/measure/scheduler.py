@@ -26,6 +26,7 @@ from collage.cost.measure.replay import NO_TIME, MeasureStats, Question, RecordL
 from collage.cost.measure.runner import RunJob, RunResult
 from collage.cost.measure.runner_pool import RunnerPool
 from collage.cost.measure.tuning import Tuning
+from collage.cost.measure.watch import CHECKS, WHOLE_MODELS, PlaceUse, Watch
 from collage.cost.processes.plugins import plugins_for
 from collage.cost.progress import ProgressCallback, ProgressEvent
 from collage.cost.reference import Sample
@@ -93,7 +94,11 @@ class Measurer:
         self._plugins = list(plugins)
         self._builder: Builder | None = None
         self._pool: RunnerPool | None = None
-        self._recorder = Recorder(lookup, progress)
+        stats.builders = self._workers.parallel_builds
+        names = [place.name for place in self._workers.places]
+        uses = {name: stats.places.setdefault(name, PlaceUse()) for name in names}
+        self._watch = Watch(uses, self._took)
+        self._recorder = Recorder(lookup, progress, self._watch.crew)
 
     @property
     def device(self) -> Device:
@@ -132,6 +137,10 @@ class Measurer:
         """
         if self._work.deadline.is_up:
             return
+        with self._watch.measuring():
+            self._measure(misses)
+
+    def _measure(self, misses: Mapping[RecordKey, Question]) -> None:
         self._recorder.wanted += len(misses)
         waiting = list(misses.items())
         size = self._batch_size()
@@ -168,6 +177,7 @@ class Measurer:
                 self.hold,
                 self._recorder,
                 self._stats,
+                self._watch,
             )
             try:
                 if self._workers.builds_beside:
@@ -185,6 +195,7 @@ class Measurer:
     def _give_up(self, pool: RunnerPool) -> None:
         """End what is under way, whose files go and whose results nobody reads."""
         pool.drop()
+        self._watch.drop()
         self._given_up_at = -math.inf
         try:
             with suppress(CollageError):
@@ -206,7 +217,11 @@ class Measurer:
         return self._pool
 
     def _report_lost(self, place: Place, reason: str) -> None:
+        self._watch.leave_out(place.name, reason)
         self._recorder.report("lost", f"{place.name} is left out: {reason}")
+
+    def _took(self, seconds: float) -> None:
+        self._stats.seconds_measuring += seconds
 
     def _tuning(self, questions: Iterable[Question]) -> Tuning:
         context = replace(self._work.context, work_dir=self.scratch() / "tuning")
@@ -282,9 +297,10 @@ class Measurer:
         self.scratch()
         timer = self._workers.timer(self._progress)
         try:
-            with self.hold(self._first, deadline):
+            with self.hold(self._first, deadline), self._watch.measuring():
                 begin = time.perf_counter()
-                results = timer.measure(question, libraries, deadline)
+                with self._watch.timing(self._first.name, WHOLE_MODELS):
+                    results = timer.measure(question, libraries, deadline)
                 self._stats.seconds_running += time.perf_counter() - begin
         except OutOfTimeError:
             return [RunResult(NO_TIME) for _ in question.models]
@@ -328,7 +344,8 @@ class Measurer:
                 sample.save(job.sample)
 
                 def check(place: Place, job: RunJob = job) -> None:
-                    result = place.runner.run_sharing(job, lambda: self.hold(place))
+                    with self._watch.measuring(), self._watch.timing(place.name, CHECKS):
+                        result = place.runner.run_sharing(job, lambda: self.hold(place))
                     self._stats.seconds_running += result.run_sec
                     results.append(result)
 
@@ -380,6 +397,7 @@ class Measurer:
         with place.hold(waiting, lambda: limit.is_up):
             got = time.perf_counter()
             self._stats.seconds_waiting += got - asked
+            self._watch.waited(got - asked)
             try:
                 yield
             finally:

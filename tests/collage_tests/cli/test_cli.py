@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from rich.console import Console
 from typer.testing import CliRunner
 
 from collage.backends.contract.errors import CompileError, InputError, LogError, ShapeError
@@ -17,9 +19,9 @@ from collage.backends.contract.registry import backend_names, get_backend
 from collage.cli import app, main
 from collage.cli._errors import Interrupted, run
 from collage.cli._options import check_log, parse_shapes
-from collage.cli._progress import PlainProgress
+from collage.cli._progress import LiveProgress, PlainProgress
 from collage.cli._run import read_inputs
-from collage.cost.progress import ProgressEvent
+from collage.cost.progress import Crew, ProgressEvent
 
 COMMANDS = [
     *("optimize", "run", "bench", "backends", "workers", "explain"),
@@ -231,3 +233,32 @@ def test_plain_progress_keeps_both_ends_of_a_long_message() -> None:
     assert len(lines[0]) < 110
     assert lines[0].startswith("[measure] 1/2 conv2d + relu")
     assert lines[0].endswith("on onednn: 1.0 ms")
+
+
+def test_one_line_says_who_is_at_work_what_waits_how_fast_it_goes_and_how_long_it_takes() -> None:
+    now = 0.0
+    lines: list[str] = []
+    progress = PlainProgress(lines.append, clock=lambda: now)
+    progress(ProgressEvent("measure", 2, 100, "relu", Crew(4, 0, 0, 16)))
+    now = 20.0
+    progress(ProgressEvent("measure", 42, 100, "conv2d", Crew(4, 3, 5, 11)))
+    now = 50.0
+    progress(ProgressEvent("measure", 100, 100, "exp", Crew(4, 0, 0, 0)))
+    assert lines == [
+        "[measure] 2/100 relu (0 of 4 workers busy, 16 to build)",
+        "[measure] 42/100 conv2d (3 of 4 workers busy, 11 to build, 5 to time, 2.0/s, "
+        "about 29 s left)",
+        "[measure] 100/100 exp (0 of 4 workers busy, 2.0/s)",
+    ]
+
+
+def test_a_terminal_has_one_line_for_all_workers() -> None:
+    shown = Console(file=io.StringIO(), force_terminal=True, width=160)
+    with LiveProgress(shown) as progress:
+        progress(ProgressEvent("measure", 0, 100, "relu", Crew(4, 0, 0, 16)))
+        progress(ProgressEvent("measure", 40, 100, "conv2d", Crew(4, 3, 5, 11)))
+        progress(ProgressEvent("compile", 0, 3, "search"))
+    assert isinstance(shown.file, io.StringIO)
+    text = shown.file.getvalue()
+    assert "3 of 4 workers busy, 11 to build, 5 to time" in text
+    assert text.rpartition("compile")[2].count("workers busy") == 0
