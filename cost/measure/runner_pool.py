@@ -42,6 +42,9 @@ class RunnerPool:
         it would end.
     lost : callable
         Told of a place that is gone, with the reason.
+    find : callable, optional
+        Gives the places there are now, where they come and go. It may wait for one where there is
+        none, and raises when it gives up.
 
     Examples
     --------
@@ -56,14 +59,21 @@ class RunnerPool:
     >>> pool.close()
     """
 
-    def __init__(self, places: Sequence[Place], lost: Callable[[Place, str], None]) -> None:
-        self._lost = lost
+    def __init__(
+        self,
+        places: Sequence[Place],
+        lost: Callable[[Place, str], None],
+        find: Callable[[], Sequence[Place]] | None = None,
+    ) -> None:
+        self._lost, self._find = lost, find
         self._changed = threading.Condition()
-        self._free = deque(places)
-        self._threads = {place.name: ThreadPoolExecutor(1, place.name) for place in places}
+        self._known: list[Place] = []
+        self._free: deque[Place] = deque()
+        self._threads: dict[str, ThreadPoolExecutor] = {}
         self._tasks: deque[_Pending] = deque()
         self._running = 0
         self._error: BaseException | None = None
+        self._admit(places)
 
     @property
     def size(self) -> int:
@@ -96,9 +106,11 @@ class RunnerPool:
         Exception
             The first one of a task; what had not begun by then is dropped.
         """
+        while self._is_wanting():
+            with self._changed:
+                if self._running:
+                    self._changed.wait(_POLL_SEC)
         with self._changed:
-            while self._running or (self._tasks and self._error is None and self._free):
-                self._changed.wait(_POLL_SEC)
             error, self._error = self._error, None
             stranded = len(self._tasks)
             self._tasks.clear()
@@ -109,6 +121,32 @@ class RunnerPool:
                 f"no worker is left that could time the other {stranded} candidates",
                 value=stranded,
             )
+
+    def _is_wanting(self) -> bool:
+        """Whether there is something to wait for; looks for places to do what nobody does."""
+        with self._changed:
+            waiting = bool(self._tasks) and self._error is None
+            if not waiting:
+                return self._running > 0
+        if self._find is not None:
+            try:
+                self._admit(self._find())
+            except BaseException:
+                self.drop()
+                raise
+        with self._changed:
+            return bool(self._running or (self._tasks and self._error is None and self._free))
+
+    def _admit(self, places: Sequence[Place]) -> None:
+        """Take in those that are new; one that was lost is not, whoever names it."""
+        with self._changed:
+            for place in places:
+                if place not in self._known:
+                    self._known.append(place)
+                    self._free.append(place)
+                    if place.name not in self._threads:
+                        self._threads[place.name] = ThreadPoolExecutor(1, place.name)
+            self._hand_out()
 
     def drop(self) -> None:
         """Forget what has not begun."""

@@ -8,17 +8,19 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from collage.backends.contract import BackendTarget
 from collage.backends.contract.errors import CollageError, OutOfTimeError, OutputError
+from collage.backends.storage import exclusive
 from collage.cost.base import Cost
 from collage.cost.database.record import Record, RecordKey
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import Device
 from collage.cost.measure.batch import Batch
 from collage.cost.measure.builder import Builder, BuildJob
-from collage.cost.measure.engine import Engine, Place, Work
+from collage.cost.measure.engine import Engine, Hold, Place, Work
 from collage.cost.measure.model_builder import ModelJob, ModelResult, compile_models
 from collage.cost.measure.model_timer import EndToEndQuestion
 from collage.cost.measure.recorder import Recorder
@@ -210,8 +212,9 @@ class Measurer:
 
     def _ready_pool(self) -> RunnerPool:
         if self._pool is None:
-            self._pool = RunnerPool(self._workers.places, self._report_lost)
-            for _ in self._workers.places:
+            places = self._workers.places
+            self._pool = RunnerPool(places, self._report_lost, lambda: self._workers.places)
+            for _ in places:
                 # What is lost already is lost without a candidate.
                 self._pool.submit(lambda place: place.runner.warm_up(), lambda reason: None)
         return self._pool
@@ -260,11 +263,13 @@ class Measurer:
                 ProgressEvent("compile", ended, len(jobs), f"{jobs[index].description}{reason}")
             )
 
+        kind = self._work.policy.kind
         with ExitStack() as stack:
-            if not self._workers.builds_beside:
-                # The compiler would run on the very cores that another search times on.
+            if not kind.compiles_beside:
+                # The compiler would run on the very cores that another search times on, or a
+                # worker on this machine: whole models are compiled here, whoever times them.
                 try:
-                    stack.enter_context(self.hold(self._first, deadline))
+                    stack.enter_context(self._held(partial(exclusive, kind), deadline))
                 except OutOfTimeError:
                     return [ModelResult.out_of_time() for _ in jobs]
             begin = time.perf_counter()
@@ -388,13 +393,16 @@ class Measurer:
         OutOfTimeError
             When another process has it until then.
         """
-        limit = self._work.deadline if deadline is None else deadline
+        with self._held(place.hold, self._work.deadline if deadline is None else deadline):
+            yield
 
+    @contextmanager
+    def _held(self, hold: Hold, limit: Deadline) -> Iterator[None]:
         def waiting() -> None:
             self._recorder.report("wait", "another process is measuring on this device")
 
         asked = time.perf_counter()
-        with place.hold(waiting, lambda: limit.is_up):
+        with hold(waiting, lambda: limit.is_up):
             got = time.perf_counter()
             self._stats.seconds_waiting += got - asked
             self._watch.waited(got - asked)
