@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,7 +25,9 @@ _PACKAGES = (collage.backends, collage.cost)
 """What runs on a worker; a search's own part may differ."""
 
 
-def versions_here(policy: DevicePolicy, cxx: str = "g++") -> dict[str, str]:
+def versions_here(
+    policy: DevicePolicy, cxx: str = "g++", backends: Iterable[str] | None = None
+) -> dict[str, str]:
     """Versions of this project, of TVM, of compilers and of what the backends for a kind of device
     stand on, by name; what is not installed is not named.
 
@@ -35,6 +37,8 @@ def versions_here(policy: DevicePolicy, cxx: str = "g++") -> dict[str, str]:
         Of the kind of device.
     cxx : str
         The C++ compiler driver.
+    backends : iterable of str, optional
+        By default all that are registered.
 
     Examples
     --------
@@ -47,7 +51,7 @@ def versions_here(policy: DevicePolicy, cxx: str = "g++") -> dict[str, str]:
         "python": platform.python_version(),
         "tvm": f"{tvm.__version__}, ffi {tvm_ffi.__version__}",
     }
-    for backend in map(get_backend, backend_names()):
+    for backend in map(get_backend, backend_names() if backends is None else backends):
         probed = backend.probe()
         takes_part = backend.device == policy.kind.name or isinstance(backend, NativeBackend)
         if probed.usable and takes_part:

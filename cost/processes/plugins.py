@@ -29,7 +29,7 @@ def plugins_for(targets: Iterable[BackendTarget]) -> list[str]:
     TargetError
         When a backend's class cannot be imported by another process.
     """
-    found = {*BUILTIN, *(entry.name for entry in metadata.entry_points(group=ENTRY_POINT_GROUP))}
+    found = found_everywhere()
     plugins = set()
     for target in targets:
         if target.backend in found:
@@ -43,6 +43,11 @@ def plugins_for(targets: Iterable[BackendTarget]) -> list[str]:
             )
         plugins.add(f"{kind.__module__}:{kind.__qualname__}")
     return sorted(plugins)
+
+
+def found_everywhere() -> set[str]:
+    """Names of the backends that any process with the same packages finds by itself."""
+    return {*BUILTIN, *(entry.name for entry in metadata.entry_points(group=ENTRY_POINT_GROUP))}
 
 
 def load_plugins(plugins: Iterable[str]) -> None:
