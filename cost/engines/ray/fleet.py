@@ -1,0 +1,418 @@
+"""Who there is in a cluster: nodes are looked at as they come, and get hosts; they may go any time.
+
+What is measured on is one kind of device alone. Nodes that have another one, or on which something
+else is installed, are left out, each with the reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from collage.backends.contract.errors import MeasurementError, ProtocolError, TargetError
+from collage.cost.device import Device, DevicePolicy
+from collage.cost.engines.ray.cluster import ANNOUNCED, Cluster, Node
+from collage.cost.engines.ray.link import Link
+from collage.cost.engines.ray.messages import HostSettings, Probe
+from collage.cost.measure.engine import Work, WorkerInfo
+from collage.cost.measure.runner import PlaceLostError
+from collage.cost.measure.versions import differences, versions_here
+from collage.cost.processes.plugins import found_everywhere
+from collage.cost.processes.protocol import decode
+
+_TICK_SEC = 2.0
+"""How often nodes are looked for that came or went."""
+
+_AGAIN_SEC = 5.0
+_MOST_HOSTS = 5
+"""Hosts that may be lost on one node before it is left out."""
+
+_FIRST_SEC = 60.0
+"""How long the first look at a fleet waits for slow nodes, once there is one that answered."""
+
+_QUEUE_SEC = 3600.0
+"""How long Ray may keep everybody waiting because others use what is asked for."""
+
+
+def announcement(device: Device) -> str:
+    """The custom resource by which a node says that it has a device.
+
+    Where any node announces one, devices are timed on only where they are announced, and Ray counts
+    how many may be at work: ``ray start --resources '{"<announcement>": 1}'``.
+
+    Parameters
+    ----------
+    device : Device
+        As ``collage workers`` shows it.
+
+    Examples
+    --------
+    >>> announcement(Device("cpu", "Some CPU", cores=4, features="0123"))
+    'collage:cpu-...'
+    """
+    digest = hashlib.sha256(repr(device).encode()).hexdigest()[:12]
+    return f"{ANNOUNCED}{device.kind}-{digest}"
+
+
+@dataclass
+class _Member:
+    """A node, and what is known of it."""
+
+    node: Node
+    probe: Any
+    since: float
+    found: list[WorkerInfo] = field(default_factory=list)
+    builder: Link | None = None
+    timers: list[Link] = field(default_factory=list)
+    hosts_lost: int = 0
+    again_at: float = 0.0
+
+    @property
+    def links(self) -> list[Link]:
+        return [*([self.builder] if self.builder else []), *self.timers]
+
+
+class Fleet:
+    """The nodes of a cluster for one kind of device.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Connected by :meth:`start`.
+    work : Work
+        What hosts are started for.
+    patience_sec : float
+        How long a host may give no sign of life.
+    """
+
+    def __init__(self, cluster: Cluster, work: Work, patience_sec: float) -> None:
+        self._cluster, self._work, self._patience_sec = cluster, work, patience_sec
+        self._policy = work.policy
+        # Plugins come with the orders.
+        found = sorted(found_everywhere())
+        self._versions = versions_here(work.policy, work.context.cxx, found)
+        self._lock = threading.RLock()
+        self._members: dict[str, _Member] = {}
+        self._device = work.device
+        self._looked = False
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Connect, and look after nodes until it is closed.
+
+        Raises
+        ------
+        MeasurementError
+            When there is no such cluster.
+        """
+        with self._lock:
+            if self._thread is not None:
+                return
+            self._cluster.connect()
+            self._closing.clear()
+            self._looked = False
+            self._thread = threading.Thread(target=self._watch, name="ray fleet", daemon=True)
+            try:
+                self._update()
+            except BaseException:
+                self._thread = None
+                self._cluster.leave()
+                raise
+            self._thread.start()
+
+    def close(self) -> None:
+        """End all hosts and let the cluster go; whoever needs one starts it anew."""
+        thread = self._thread
+        if thread is None:
+            return
+        self._closing.set()
+        thread.join()
+        with self._lock:
+            closing = [
+                threading.Thread(target=link.close, name=f"close {link.name}")
+                for member in self._members.values()
+                for link in member.links
+            ]
+            for one in closing:
+                one.start()
+            for one in closing:
+                one.join()
+            self._thread = None
+            self._cluster.leave()
+
+    def device(self) -> Device:
+        """What is measured on: what was asked for, else what the head has where a node has it
+        too, else what most nodes have.
+
+        Raises
+        ------
+        TargetError
+            When no node has such a device.
+        MeasurementError
+            When no node answers.
+        """
+        if self._device is None:
+            self.start()
+            found = [info for info in self._settled() if info.device and not info.reason]
+            counted = Counter(info.device for info in found if info.device)
+            if not counted:
+                raise TargetError(
+                    f"no node of Ray's cluster can measure for '{self._policy.kind.target_kind}': "
+                    f"{_reasons(self.infos())}",
+                    value=self._policy.kind.name,
+                )
+            own = _own_device(self._policy)
+            most = min(counted, key=lambda device: (-counted[device], repr(device)))
+            self._device = own if own in counted else most
+            self._update()
+        assert self._device is not None
+        return self._device
+
+    def timers(self) -> list[Link]:
+        """Hosts that time, at least one; in the order of their names.
+
+        Raises
+        ------
+        MeasurementError
+            When there is none.
+        """
+        return self._hosts(lambda member: member.timers, "time on")
+
+    def builders(self) -> list[Link]:
+        """Hosts that build, at least one.
+
+        Raises
+        ------
+        MeasurementError
+            When there is none.
+        """
+        return self._hosts(lambda member: [member.builder], "build on")
+
+    def builders_now(self) -> list[Link]:
+        """Hosts that build and are there at this moment, perhaps none."""
+        with self._lock:
+            members = list(self._members.values())
+        return [link for m in members if (link := m.builder) and _is_there(link)]
+
+    def has_device(self, link: Link) -> bool:
+        """Whether the node of a host has a device that is timed on.
+
+        Parameters
+        ----------
+        link : Link
+            To the host.
+        """
+        member = self._members.get(link.node.id)
+        return member is not None and bool(member.timers)
+
+    def tunes_anywhere(self) -> bool:
+        """Whether any node both builds and has a device."""
+        return any(map(self.has_device, self.builders_now()))
+
+    def infos(self) -> list[WorkerInfo]:
+        """What is known of every device of every node, with what speaks against it."""
+        with self._lock:
+            return [info for member in self._members.values() for info in self._judged(member)]
+
+    def _hosts(self, of: Callable[[_Member], Iterable[Link | None]], what: str) -> list[Link]:
+        self.device()
+        self.start()
+        begin = time.monotonic()
+        while True:
+            with self._lock:
+                members = list(self._members.values())
+            wanted = [link for member in members for link in of(member) if link and not link.lost]
+            found = [link for link in wanted if _is_there(link)]
+            waited = time.monotonic() - begin
+            if found and (len(found) == len(wanted) or self._looked or waited > _FIRST_SEC):
+                self._looked = True
+                return sorted(found, key=lambda link: link.name)
+            if (not wanted and waited > self._patience_sec) or waited > _QUEUE_SEC:
+                raise MeasurementError(
+                    f"Ray's cluster has no node to {what}: {_reasons(self.infos())}",
+                    value=self._cluster.address,
+                )
+            self._work.deadline.check()
+            time.sleep(0.1)
+            if int(waited) != int(time.monotonic() - begin):
+                self._update()
+
+    def _settled(self) -> list[WorkerInfo]:
+        """What nodes say that have been looked at; waits for them, for the slow ones not long."""
+        begin = time.monotonic()
+        while True:
+            with self._lock:
+                asked = [member for member in self._members.values() if member.probe is not None]
+                all_silent = len(asked) == len(self._members)
+            waited = time.monotonic() - begin
+            if not asked or waited > (2 * _FIRST_SEC if all_silent else _FIRST_SEC):
+                return self.infos()
+            self._work.deadline.check()
+            time.sleep(0.1)
+            self._update()
+
+    def _watch(self) -> None:
+        while not self._closing.wait(_TICK_SEC):
+            # Those at work find out themselves that the cluster does not answer; here it may pass.
+            with suppress(MeasurementError):
+                self._update()
+
+    def _update(self) -> None:
+        nodes = {node.id: node for node in self._cluster.nodes()}
+        with self._lock:
+            for gone in self._members.keys() - nodes.keys():
+                for link in self._members.pop(gone).links:
+                    link.lose("its node is gone")
+            for node in nodes.values():
+                member = self._members.get(node.id)
+                if member is None:
+                    probe = self._cluster.probe(
+                        node, self._policy.kind.name, all_gpus=self._policy.has_context
+                    )
+                    member = self._members[node.id] = _Member(node, probe, time.monotonic())
+                self._harvest(member)
+                self._staff(member)
+
+    def _harvest(self, member: _Member) -> None:
+        """Take in what a probe found, once it did."""
+        if member.probe is None:
+            return
+        ray, node = self._cluster.ray, member.node
+        try:
+            ready, _ = ray.wait([member.probe], timeout=0.0)
+            if not ready:
+                return
+            answer = ray.get(member.probe)
+            if isinstance(answer, str):
+                member.found = [WorkerInfo(node.name, node.address, reason=answer)]
+            else:
+                probe: Probe = decode(answer, Probe)
+                member.found = probe.named(node.name, node.address)
+        except (ray.exceptions.RayError, ConnectionError, ProtocolError) as err:
+            reason = f"it cannot be looked at: {str(err).strip().splitlines()[0]}"
+            member.found = [WorkerInfo(node.name, node.address, reason=reason)]
+        member.probe = None
+
+    def _judged(self, member: _Member) -> list[WorkerInfo]:
+        if member.probe is not None:
+            name, address = member.node.name, member.node.address
+            return [WorkerInfo(name, address, reason="it has not answered yet")]
+        return [
+            info if info.reason else replace(info, reason=self._objection(info, member))
+            for info in member.found
+        ]
+
+    def _objection(self, info: WorkerInfo, member: _Member) -> str:
+        """What speaks against a device that its own node finds usable."""
+        if different := differences(info.versions, self._versions):
+            return f"other versions: {different}"
+        if info.device is None:
+            return "it has no such device"
+        if self._device is not None and info.device != self._device:
+            unlike = _unlike(info.device, self._device)
+            return f"it is another device than what is measured on: {unlike}"
+        if not self._policy.has_context and not member.node.cpus:
+            return "Ray counts no cores there"
+        if self._announcing() and announcement(info.device) not in member.node.announced:
+            return f"it does not announce '{announcement(info.device)}', and other nodes do"
+        if member.hosts_lost >= _MOST_HOSTS:
+            return f"{member.hosts_lost} actors were lost there"
+        return ""
+
+    def _announcing(self) -> bool:
+        return any(member.node.announced for member in self._members.values())
+
+    def _staff(self, member: _Member) -> None:
+        """Have the hosts on a node that it is good for."""
+        lost = [link for link in member.links if link.lost]
+        if lost:
+            # One that did something may well be lost by chance; its next one starts at once.
+            served = any(link.served for link in lost)
+            member.hosts_lost = 0 if served else member.hosts_lost + 1
+            member.again_at = time.monotonic() + (0.0 if served else _AGAIN_SEC)
+            member.timers = [link for link in member.timers if not link.lost]
+            if member.builder is not None and member.builder.lost:
+                member.builder = None
+        if self._device is None or member.probe is not None:
+            return
+        if time.monotonic() < member.again_at or member.hosts_lost >= _MOST_HOSTS:
+            return
+        if member.builder is None and (builds := self._builds(member)):
+            settings = self._settings(builds)
+            member.builder = self._link(member, "builder", settings, {"CPU": float(builds)})
+        alike = [info for info in self._judged(member) if not info.reason]
+        if self._policy.has_context:
+            alike = alike[: member.node.gpus]
+        taken = {link.name for link in member.timers}
+        for info in alike:
+            if info.name not in taken:
+                resources = self._resources_to_time(member.node)
+                member.timers.append(
+                    self._link(member, "", self._settings(0), resources, info.name)
+                )
+
+    def _builds(self, member: _Member) -> int:
+        """How many candidates a node may compile at once; any that has what is installed here."""
+        versions = member.found[0].versions if member.found else {}
+        if not versions or differences(versions, self._versions):
+            return 0
+        wanted = self._work.parallel_builds or member.found[0].builds
+        return min(wanted, member.node.cpus)
+
+    def _resources_to_time(self, node: Node) -> Mapping[str, float]:
+        assert self._device is not None
+        resources = {"GPU": 1.0} if self._policy.has_context else {}
+        if (own := announcement(self._device)) in node.announced:
+            resources[own] = 1.0
+        return resources
+
+    def _settings(self, builds: int) -> HostSettings:
+        assert self._device is not None
+        context = self._work.context
+        return HostSettings(
+            *(self._policy.kind.name, self._work.config, context.num_threads, context.cxx),
+            *(context.ieee_denormals, context.replay, builds, self._device),
+        )
+
+    def _link(
+        self,
+        member: _Member,
+        role: str,
+        settings: HostSettings,
+        resources: Mapping[str, float],
+        name: str = "",
+    ) -> Link:
+        name = name or f"{member.node.name} {role}"
+        patience_sec = self._patience_sec
+        return Link(self._cluster, member.node, name, settings, resources, patience_sec, self.start)
+
+
+def _is_there(link: Link) -> bool:
+    try:
+        return link.is_ready()
+    except PlaceLostError:
+        return False
+
+
+def _own_device(policy: DevicePolicy) -> Device | None:
+    try:
+        return policy.detect()
+    except TargetError:
+        return None
+
+
+def _unlike(device: Device, wanted: Device) -> str:
+    named = ((name, getattr(device, name), getattr(wanted, name)) for name in vars(wanted))
+    return ", ".join(f"{name} {a!r} and not {b!r}" for name, a, b in named if a != b)
+
+
+def _reasons(infos: Iterable[WorkerInfo]) -> str:
+    texts = [f"{info.name}: {info.reason}" for info in infos if info.reason]
+    return "; ".join(texts) or "it has no nodes"
