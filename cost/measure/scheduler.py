@@ -97,9 +97,9 @@ class Measurer:
         self._builder: Builder | None = None
         self._pool: RunnerPool | None = None
         stats.builders = self._workers.parallel_builds
-        names = [place.name for place in self._workers.places]
-        uses = {name: stats.places.setdefault(name, PlaceUse()) for name in names}
-        self._watch = Watch(uses, self._took)
+        for place in self._workers.places:
+            stats.places.setdefault(place.name, PlaceUse())
+        self._watch = Watch(stats.places, self._took)
         self._recorder = Recorder(lookup, progress, self._watch.crew)
 
     @property

@@ -70,7 +70,7 @@ class Watch:
     Parameters
     ----------
     uses : dict of str to PlaceUse
-        Gets what each place does, by its name; a place has to be there before it does anything.
+        Gets what each place does, by its name; who joins later is added.
     took : callable
         Told how long something was measured, whenever nothing is any longer.
 
@@ -147,7 +147,7 @@ class Watch:
             Why, in one line.
         """
         with self._lock:
-            self._uses[place].left_out = reason
+            self._uses.setdefault(place, PlaceUse()).left_out = reason
 
     def waited(self, seconds: float) -> None:
         """What this thread times had to wait for others on its device: the place was not busy.
@@ -177,6 +177,9 @@ class Watch:
         thread = threading.get_ident()
         with self._lock:
             self._queued -= queued
+            # It may have joined just now, or have come back.
+            use = self._uses.setdefault(place, PlaceUse())
+            use.left_out = ""
             self._busy[thread] = _Busy(place, time.perf_counter())
         done = False
         try:
@@ -184,7 +187,6 @@ class Watch:
             done = True
         finally:
             with self._lock:
-                use = self._uses[place]
                 use.busy_sec += time.perf_counter() - self._busy.pop(thread).begin
                 use.tasks[what] += done
                 self._queued += queued and not done

@@ -47,6 +47,16 @@ def test_a_place_that_is_lost_has_done_nothing_and_its_task_waits_again(watch: W
     assert watch.uses["a"] == PlaceUse(Counter(), watch.uses["a"].busy_sec, "it was switched off")
 
 
+def test_a_place_that_joins_or_comes_back_is_one_like_the_others(watch: Watch) -> None:
+    watch.leave_out("a", "it was switched off")
+    for place in ("a", "late"):
+        with watch.timing(place, "tvm"):
+            assert watch.crew().busy == 1
+    assert watch.crew().workers == 3
+    assert [watch.uses[place].tasks["tvm"] for place in ("a", "late")] == [1, 1]
+    assert not watch.uses["a"].left_out
+
+
 def test_threads_at_one_place_are_told_apart(watch: Watch) -> None:
     """A whole model and a candidate: one of them waits for the device, and is not busy."""
     both = threading.Barrier(2)
