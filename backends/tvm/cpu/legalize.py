@@ -14,7 +14,7 @@ from tvm.ir import GenericConst
 from collage.backends.relax.static_shape import tensor_shape
 from collage.backends.tvm.common.in_float32 import IN_FLOAT32, legalize_in_float32
 from collage.backends.tvm.common.legalization import OUT_FUSABLE, Legalization, default_legalization
-from collage.backends.tvm.cpu.norms import legalize_group_norm
+from collage.backends.tvm.cpu.norms import legalize_group_norm, legalize_instance_norm
 from collage.backends.tvm.cpu.schedules import Machine, conv2d, depthwise, matmul
 
 
@@ -35,6 +35,7 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
         "relax.nn.attention": legalize_in_float32,
         "relax.nn.attention_bias": legalize_in_float32,
         "relax.nn.group_norm": legalize_group_norm,
+        "relax.nn.instance_norm": legalize_instance_norm,
     }
 
 
