@@ -16,6 +16,7 @@ from collage.backends.tvm.common.in_float32 import IN_FLOAT32, legalize_in_float
 from collage.backends.tvm.common.legalization import OUT_FUSABLE, Legalization, default_legalization
 from collage.backends.tvm.cpu.norms import legalize_group_norm, legalize_instance_norm
 from collage.backends.tvm.cpu.schedules import Machine, conv2d, depthwise, matmul
+from collage.backends.tvm.cpu.transposed import transposed_convolutions
 
 
 def legalizations(machine: Machine) -> Mapping[str, Legalization]:
@@ -31,6 +32,7 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
         "relax.nn.conv2d": convolution,
         "relax.matmul": product,
         **IN_FLOAT32,
+        **transposed_convolutions(convolution),
         # With a scale, TVM's own gives float32 for float16, which whoever reads it refuses.
         "relax.nn.attention": legalize_in_float32,
         "relax.nn.attention_bias": legalize_in_float32,

@@ -1,4 +1,4 @@
-"""Transposed convolutions of a GPU, run on this machine's CPU and held to the numpy reference."""
+"""Transposed convolutions of both devices, run on this CPU and held to the numpy reference."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import tvm
 from tvm import relax
 
 from benchmarks.gpu.cases._cudnn_graphs import convolution
+from collage.backends.tvm.cpu.legalize import legalizations
+from collage.backends.tvm.cpu.schedules import Machine
 from collage.backends.tvm.cuda.transposed import legalize_transposed_convolution
 from collage.cost.reference import evaluate, largest_error
 
@@ -51,6 +53,25 @@ def test_any_transposed_convolution(rank: int, dtype: str) -> None:
         (expected,) = evaluate(mod, [x])
         limit = 1e-5 if dtype == "float32" else 1e-3
         assert largest_error(actual, expected) < limit, attrs
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_a_cpu_makes_ordinary_convolutions_of_them(rank: int) -> None:
+    """Of any stride, padding and groups, with elements that no place of the result reads."""
+    rng = np.random.default_rng()
+    for _ in range(4):
+        attrs = {**drawn(rng, rank), "channels_last": False, "dilation": [1] * rank}
+        kernel = attrs.pop("kernel")
+        mod = convolution(
+            (2, 8, *EXTENTS[:rank]), (12, *kernel), (), "float32", transposed=True, **attrs
+        )
+        x = rng.normal(size=[int(n) for n in mod["main"].params[0].ty.shape]).astype("float32")
+        program = relax.transform.LegalizeOps(legalizations(Machine(64, 32, 2)))(mod)
+        assert any("phases" in var.name_hint for var in program.functions)
+        machine = relax.VirtualMachine(tvm.compile(program, target="llvm"), tvm.cpu())
+        actual = machine["main"](tvm.runtime.tensor(x)).numpy()
+        (expected,) = evaluate(mod, [x])
+        assert largest_error(actual, expected) < 1e-5, attrs
 
 
 def test_only_taps_that_meet_data_are_gone_through() -> None:
