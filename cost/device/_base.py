@@ -98,6 +98,9 @@ class DevicePolicy(ABC):
         Whether a process that uses the device holds a driver's context, which maps as much memory
         as the device has, keeps an error until it is asked for it, and does not always survive
         being taken down.
+    reference_elements, reference_extent : int
+        How large the kernels are by which devices are compared: elements of what does not fit into
+        a core's or a GPU's caches, and the extent of a matrix product of about a millisecond.
 
     Examples
     --------
@@ -112,6 +115,8 @@ class DevicePolicy(ABC):
     kind: ClassVar[DeviceKind]
     session: ClassVar[str]
     has_context: ClassVar[bool] = True
+    reference_elements: ClassVar[int] = 1 << 24
+    reference_extent: ClassVar[int] = 2048
 
     @abstractmethod
     def detect(self) -> Device:

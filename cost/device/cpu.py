@@ -26,6 +26,8 @@ class CpuPolicy(DevicePolicy):
     kind = CPU
     session = "collage.cost.worker.session:CpuSession"
     has_context = False
+    reference_elements = 1 << 21
+    reference_extent = 384
 
     def detect(self) -> Device:
         fields = _cpuinfo()

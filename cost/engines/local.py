@@ -140,7 +140,11 @@ def _devices(work: Work) -> list[LocalDevice]:
 
 def _runner_for(work: Work, one: LocalDevice) -> Runner:
     return LocalRunner(
-        work.config, policy=work.policy, environment=one.environment, deadline=work.deadline
+        work.config,
+        policy=work.policy,
+        environment=one.environment,
+        deadline=work.deadline,
+        device=one,
     )
 
 

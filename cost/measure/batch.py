@@ -42,6 +42,8 @@ class Batch:
         Gets the seconds.
     watch : Watch
         Gets who does what.
+    timed : callable
+        Told of each record that a place's time is in, by the place's name.
     """
 
     keys: Sequence[RecordKey]
@@ -52,6 +54,7 @@ class Batch:
     recorder: Recorder
     stats: MeasureStats
     watch: Watch
+    timed: Callable[[str, RecordKey], None]
     _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
 
     def time_while_building(self) -> None:
@@ -113,6 +116,7 @@ class Batch:
         with self.watch.timing(place.name, self.jobs[index].target.backend, queued=True):
             result = place.runner.run_sharing(job, lambda: self.hold(place))
             self._record(index, build, result)
+        self.timed(place.name, self.keys[index])
 
     def _set_aside(self, index: int, reason: str) -> None:
         job = self.jobs[index]

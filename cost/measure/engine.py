@@ -51,6 +51,9 @@ class Work:
         What is under way then is given up.
     device : Device or None
         What must be measured on; None for what there is.
+    comparable : float
+        How far apart the times of two places may lie, as a share, of the reference set. It says who
+        takes part, not what is measured: it belongs to no record's key.
     """
 
     policy: DevicePolicy
@@ -59,6 +62,7 @@ class Work:
     parallel_builds: int | None = None
     deadline: Deadline = NEVER
     device: Device | None = None
+    comparable: float = 0.03
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from collage.cost.base import Cost, CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.deadline import NEVER, Deadline
-from collage.cost.device import CPU_POLICY, DevicePolicy
+from collage.cost.device import CPU_POLICY, DevicePolicy, LocalDevice
 from collage.cost.measure.runner import ExclusiveDevice, RunJob, Runner, RunResult
 from collage.cost.processes.messages import Done, Failure, Judge, Measure, Measured, Prepare, Run
 from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
@@ -37,6 +37,8 @@ class LocalRunner(Runner):
         Of the processes that run: which of several devices they are to see.
     deadline : Deadline, optional
         When it comes, what is being timed is given up with an ``OutOfTimeError``.
+    device : LocalDevice, optional
+        What it times on, where that is known.
 
     Examples
     --------
@@ -55,7 +57,9 @@ class LocalRunner(Runner):
         policy: DevicePolicy = CPU_POLICY,
         environment: Mapping[str, str] | None = None,
         deadline: Deadline = NEVER,
+        device: LocalDevice | None = None,
     ) -> None:
+        self._device = device
         self._config = config
         self._policy = policy
         self._fresh_process = fresh_process
@@ -113,6 +117,9 @@ class LocalRunner(Runner):
                 environment=self._environment,
                 deadline=self._deadline,
             )
+
+    def others(self) -> str:
+        return "" if self._device is None else self._policy.others(self._device)
 
     def close(self) -> None:
         if self._worker is not None:

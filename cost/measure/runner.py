@@ -139,6 +139,11 @@ class Runner(ABC):
     def warm_up(self) -> None:  # noqa: B027 (nothing to do is a good answer)
         """Start what running needs, without waiting for it."""
 
+    def others(self) -> str:
+        """What computes on the device that nobody measures on; empty when nothing does, or when it
+        cannot be told. The device is held meanwhile."""
+        return ""
+
     @abstractmethod
     def close(self) -> None:
         """End what this runner started; the next run starts anew."""

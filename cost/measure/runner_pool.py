@@ -1,4 +1,7 @@
-"""Places that time at once, each in a thread of its own; they pull what is to be timed."""
+"""Places that time at once, each in a thread of its own; they pull what is to be timed.
+
+Where there are several, all of them stop now and again to time the reference set at once.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from collage.backends.contract.errors import MeasurementError
+from collage.cost.measure.calibration import Calibration, Finding
 from collage.cost.measure.engine import Place
+from collage.cost.measure.reference_set import Times
 from collage.cost.measure.runner import PlaceLostError
 
 Task = Callable[[Place], None]
@@ -17,6 +22,11 @@ Task = Callable[[Place], None]
 
 SetAside = Callable[[str], None]
 """Told why something is not done at all."""
+
+Reference = Callable[[Place], Times]
+"""Times the reference set at a place."""
+
+_ABANDONED = Finding({}, again=False)
 
 _POLL_SEC = 0.5
 """How long a wait lasts before an interrupt is looked for."""
@@ -73,7 +83,29 @@ class RunnerPool:
         self._tasks: deque[_Pending] = deque()
         self._running = 0
         self._error: BaseException | None = None
+        self._left: list[str] = []
+        self._calibration: Calibration | None = None
+        self._reference: Reference | None = None
+        self._say: Callable[[str], object] = str
+        self._round: dict[str, Times] | None = None
         self._admit(places)
+
+    def compare(
+        self, calibration: Calibration, reference: Reference, say: Callable[[str], None]
+    ) -> None:
+        """Let places time something only for as long as their times compare.
+
+        Parameters
+        ----------
+        calibration : Calibration
+            Says when to look, and what follows.
+        reference : callable
+            Times the reference set at a place, in the place's thread.
+        say : callable
+            Told why no place is as it should be.
+        """
+        with self._changed:
+            self._calibration, self._reference, self._say = calibration, reference, say
 
     @property
     def size(self) -> int:
@@ -128,7 +160,9 @@ class RunnerPool:
             waiting = bool(self._tasks) and self._error is None
             if not waiting:
                 return self._running > 0
-        if self._find is not None:
+            # One place alone is like itself; another one must not time what nothing compares.
+            complete = self._calibration is None and bool(self._left)
+        if self._find is not None and not complete:
             try:
                 self._admit(self._find())
             except BaseException:
@@ -144,6 +178,7 @@ class RunnerPool:
                 if place not in self._known:
                     self._known.append(place)
                     self._free.append(place)
+                    self._left.append(place.name)
                     if place.name not in self._threads:
                         self._threads[place.name] = ThreadPoolExecutor(1, place.name)
             self._hand_out()
@@ -160,7 +195,14 @@ class RunnerPool:
             thread.shutdown()
 
     def _hand_out(self) -> None:
-        while self._tasks and self._free and self._error is None:
+        if self._round is None and self._tasks and self._error is None and self._is_check_due():
+            if self._running:
+                return  # All of them begin at once.
+            self._begin_round()
+        self._hand_out_tasks()
+
+    def _hand_out_tasks(self) -> None:
+        while self._tasks and self._free and self._error is None and self._round is None:
             place, pending = self._free.popleft(), self._tasks.popleft()
             self._running += 1
             self._threads[place.name].submit(self._do, place, pending)
@@ -182,6 +224,8 @@ class RunnerPool:
             self._running -= 1
             if not lost:
                 self._free.append(place)
+            else:
+                self._forget(place)
             if again:
                 self._tasks.appendleft(pending)
             if self._error is None:
@@ -201,3 +245,75 @@ class RunnerPool:
             f"{pending.lost} workers were lost with it, the last one because: {error}"
         )
         return False
+
+    def _forget(self, place: Place) -> None:
+        self._left.remove(place.name)
+        if self._calibration is not None:
+            # What comes back under that name may be another device.
+            self._calibration.forget(place.name)
+
+    def _is_check_due(self) -> bool:
+        return self._calibration is not None and self._calibration.is_due(self._left)
+
+    def _begin_round(self) -> None:
+        assert self._calibration is not None
+        if self._round is None:
+            self._calibration.begin()
+        self._round = {}
+        while self._free:
+            place = self._free.popleft()
+            self._running += 1
+            self._threads[place.name].submit(self._compare, place)
+
+    def _compare(self, place: Place) -> None:
+        """Have a place play its part of a round; the last one to end it draws the conclusions."""
+        times: list[Times] = []
+        assert self._reference is not None and self._round is not None
+        reference = self._reference
+        error: BaseException | None = None
+        lost = False
+        try:
+            times.append(reference(place))
+        except PlaceLostError as err:
+            lost = True
+            self._lost(place, str(err))
+        except BaseException as err:  # noqa: BLE001 (raised where it is waited for)
+            error = err
+        with self._changed:
+            if not lost:
+                self._free.append(place)
+            else:
+                self._forget(place)
+            if times:
+                self._round[place.name] = times[0]
+            if self._error is None:
+                self._error = error
+            is_last = self._running == 1
+            if not is_last:
+                self._running -= 1
+        if is_last:
+            self._end_round()
+
+    def _end_round(self) -> None:
+        """Go on with another round, or with the work. Nobody else is at anything here."""
+        assert self._round is not None and self._calibration is not None
+        times = {name: self._round[name] for name in self._left if name in self._round}
+        finding = _ABANDONED
+        if self._error is None and self._tasks and times:
+            finding = self._calibration.add(times)
+        for place in list(self._free):
+            if place.name in finding.left_out:
+                self._lost(place, finding.left_out[place.name])
+        if finding.shared_doubt:
+            self._say(finding.shared_doubt)
+        with self._changed:
+            self._running -= 1
+            self._free = deque(one for one in self._free if one.name not in finding.left_out)
+            self._left = [name for name in self._left if name not in finding.left_out]
+            if finding.again:
+                self._begin_round()
+            else:
+                self._round = None
+                # Whatever a check takes, something is timed between two of them.
+                self._hand_out_tasks()
+            self._changed.notify_all()

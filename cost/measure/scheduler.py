@@ -20,6 +20,7 @@ from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import Device
 from collage.cost.measure.batch import Batch
 from collage.cost.measure.builder import Builder, BuildJob
+from collage.cost.measure.comparing import Comparing
 from collage.cost.measure.engine import Engine, Hold, Place, Work
 from collage.cost.measure.model_builder import ModelJob, ModelResult, compile_models
 from collage.cost.measure.model_timer import EndToEndQuestion
@@ -96,6 +97,7 @@ class Measurer:
         self._plugins = list(plugins)
         self._builder: Builder | None = None
         self._pool: RunnerPool | None = None
+        self._comparing: Comparing | None = None
         stats.builders = self._workers.parallel_builds
         for place in self._workers.places:
             stats.places.setdefault(place.name, PlaceUse())
@@ -118,6 +120,9 @@ class Measurer:
             self._pool.close()
             self._pool = None
         self._workers.close()
+        if self._comparing is not None:
+            self._comparing.close()
+            self._comparing = None
         if self._builder is not None:
             self._builder.close()
             self._builder = None
@@ -144,7 +149,7 @@ class Measurer:
 
     def _measure(self, misses: Mapping[RecordKey, Question]) -> None:
         self._recorder.wanted += len(misses)
-        waiting = list(misses.items())
+        waiting, again = list(misses.items()), set[RecordKey]()
         size = self._batch_size()
         begin = time.monotonic()
         # Leaving the tuning ends its processes, as leaving a batch ends those that work on it.
@@ -160,26 +165,36 @@ class Measurer:
                 waiting = [miss for miss in waiting if miss[0] not in begun]
                 # Another search may have measured some of them meanwhile.
                 missing = self._lookup.still_missing(list(begun))
-                batch = {key: begun[key] for key in begun if key in missing}
+                batch = {key: begun[key] for key in begun if key in missing or key in again}
                 if batch:
-                    self._measure_batch(batch)
+                    again -= batch.keys()
+                    doubtful = self._measure_batch(batch)
+                    self._recorder.wanted += len(doubtful)
+                    again |= doubtful.keys()
+                    waiting += doubtful.items()
 
-    def _measure_batch(self, questions: Mapping[RecordKey, Question]) -> None:
+    def _measure_batch(
+        self, questions: Mapping[RecordKey, Question]
+    ) -> Mapping[RecordKey, Question]:
+        """Measure some; which of all that were measured so far must be measured again."""
         with tempfile.TemporaryDirectory(dir=self.scratch(), prefix="measure-") as folder:
             jobs = [
                 BuildJob(workload, target, Path(folder) / str(index))
                 for index, (workload, target) in enumerate(questions.values())
             ]
-            pool = self._ready_pool()
+            pool, builder = self._ready_pool(), self._builder_for(jobs)
+            comparing = self._compare(pool, builder, jobs[0].target)
+            comparing.ask(questions)
             batch = Batch(
                 list(questions),
                 jobs,
-                self._builder_for(jobs),
+                builder,
                 pool,
                 self.hold,
                 self._recorder,
                 self._stats,
                 self._watch,
+                comparing.timed,
             )
             try:
                 if self._workers.builds_beside:
@@ -189,6 +204,18 @@ class Measurer:
             except BaseException:
                 self._give_up(pool)
                 raise
+            return comparing.take_doubtful()
+
+    def _compare(self, pool: RunnerPool, builder: Builder, target: BackendTarget) -> Comparing:
+        """Who says whether places compare; asked only where there are several."""
+        if self._comparing is None:
+            work = self._work
+            self._comparing = Comparing(
+                work.policy, work.comparable, self.scratch(), self.hold, self._say
+            )
+        if not self._comparing.has_begun and len(self._workers.places) > 1:
+            self._comparing.begin(pool, target.device, builder)
+        return self._comparing
 
     @property
     def _first(self) -> Place:
@@ -217,7 +244,19 @@ class Measurer:
             for _ in places:
                 # What is lost already is lost without a candidate.
                 self._pool.submit(lambda place: place.runner.warm_up(), lambda reason: None)
+            if len(places) == 1 and self._workers.builds_beside:
+                self._pool.submit(self._look_for_others, lambda reason: None)
         return self._pool
+
+    def _look_for_others(self, place: Place) -> None:
+        """Where there is one place only, what disturbs it can be said, not avoided."""
+        with self.hold(place):
+            others = place.runner.others()
+        if others:
+            self._say(f"{place.name}: {others}")
+
+    def _say(self, text: str) -> None:
+        self._recorder.report("places", text)
 
     def _report_lost(self, place: Place, reason: str) -> None:
         self._watch.leave_out(place.name, reason)

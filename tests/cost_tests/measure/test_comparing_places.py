@@ -1,0 +1,283 @@
+"""Places that are slow or become slow are left out of a measurement, and said to be.
+
+Builder and runners make up what they answer, so that nothing here depends on the machine.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import tvm
+
+from collage.backends.contract import BuildContext
+from collage.backends.contract.errors import MeasurementError
+from collage.cost.base import Cost, CostStatus
+from collage.cost.config import MeasureConfig
+from collage.cost.database.jsonl import JsonLinesDatabase as Database
+from collage.cost.database.keys import KeyMaker
+from collage.cost.database.record import RecordKey
+from collage.cost.device import CPU_POLICY, CUDA_POLICY, Device, DevicePolicy
+from collage.cost.measure.builder import Builder, BuildJob, BuildResult
+from collage.cost.measure.calibration import FEWEST_ROUNDS
+from collage.cost.measure.engine import Engine, Place, Work, WorkerInfo, Workers
+from collage.cost.measure.local_builder import LocalBuilder
+from collage.cost.measure.local_runner import LocalRunner
+from collage.cost.measure.model_timer import ModelTimer
+from collage.cost.measure.reference_set import ReferenceSet, reference_workloads
+from collage.cost.measure.replay import MeasureStats, Question, RecordLookup
+from collage.cost.measure.runner import PlaceLostError, RunJob, Runner, RunResult
+from collage.cost.measure.scheduler import Measurer
+from collage.cost.progress import ProgressCallback, ProgressEvent
+from tests.cost_tests.conftest import ToyTarget, toy_workload
+
+GPU = Device("cuda", "toy", 1, "sm_90", "1")
+REFERENCES = {"memory": 2e-3, "compute": 1e-3, "launch": 2e-6}
+USUAL_SEC = 1e-4
+SLOWER = 1.25
+
+
+class Simulated(Runner):
+    """Takes so many times as long as usual, by what it says: nothing is run."""
+
+    def __init__(self) -> None:
+        self.factor = 1.0
+        self.timed: list[str] = []
+        self.rounds = 0
+        self.after: Callable[[], None] = lambda: None
+        self.disturbed = ""
+        self.lost = False
+
+    def run(self, job: RunJob) -> RunResult:
+        assert job.library.exists(), "what is timed has been built"
+        if self.lost:
+            raise PlaceLostError("its machine is gone")
+        name = job.sample.name
+        if name in REFERENCES:
+            self.rounds += name == "memory"
+            return RunResult(Cost.of_samples([REFERENCES[name] * self.factor] * 3))
+        self.timed.append(name)
+        result = RunResult(Cost.of_samples([USUAL_SEC * self.factor] * 3))
+        time.sleep(0.02)  # So that every place gets something to do.
+        self.after()
+        return result
+
+    def others(self) -> str:
+        return self.disturbed
+
+    def close(self) -> None:
+        pass
+
+
+class Files(Builder):
+    """Builds nothing but the file that is asked for."""
+
+    def build(
+        self,
+        jobs: Sequence[BuildJob],
+        done: Callable[[int, BuildResult], None] | None = None,
+    ) -> list[BuildResult]:
+        results = []
+        for index, job in enumerate(jobs):
+            job.folder.mkdir(parents=True)
+            library = RunJob.in_folder(job.folder).library
+            library.write_bytes(b"")
+            results.append(BuildResult(CostStatus.VALID, library=library))
+            if done is not None:
+                done(index, results[-1])
+        return results
+
+    def close(self) -> None:
+        pass
+
+
+class SimulatedWorkers(Workers):
+    def __init__(self, runners: Sequence[Runner]) -> None:
+        self.device, self.builds_beside = GPU, True
+        self.places = [Place(f"gpu {i}", runner) for i, runner in enumerate(runners)]
+
+    @property
+    def parallel_builds(self) -> int:
+        return 2
+
+    def builder(self, plugins: Sequence[str]) -> Builder:
+        return Files()
+
+    def timer(self, progress: ProgressCallback) -> ModelTimer:
+        raise NotImplementedError
+
+
+class SimulatedEngine(Engine):
+    def __init__(self, runners: Sequence[Runner]) -> None:
+        self._runners = runners
+
+    def open(self, work: Work) -> Workers:
+        return SimulatedWorkers(self._runners)
+
+    def inspect(self, policy: DevicePolicy) -> list[WorkerInfo]:
+        return [WorkerInfo(f"gpu {i}", "nowhere", GPU) for i, _ in enumerate(self._runners)]
+
+
+class Search:
+    def __init__(
+        self, context: BuildContext, toy: ToyTarget, runners: Sequence[Runner], path: Path
+    ) -> None:
+        self.database, self.said = Database(path), list[str]()
+        self._events, self._toy = list[ProgressEvent](), toy
+        config = MeasureConfig()
+        self._keys = KeyMaker(context, config, GPU)
+        stats = MeasureStats()
+        lookup = RecordLookup(self.database, stats)
+        work = Work(CUDA_POLICY, context, config, 2)
+        plugins = ["tests.cost_tests.toy_backend:ToyBackend"]
+        engine = SimulatedEngine(runners)
+        self.measurer = Measurer(engine, work, lookup, stats, self._tell, plugins)
+
+    def _tell(self, event: ProgressEvent) -> None:
+        if event.stage in ("places", "lost"):
+            self.said.append(event.message)
+
+    def measure(self, rows: Sequence[int]) -> dict[RecordKey, Question]:
+        questions = [(toy_workload(n, 10), self._toy()) for n in rows]
+        asked = {self._keys.partition(w, t): (w, t) for w, t in questions}
+        self.measurer.measure(asked)
+        return asked
+
+
+@pytest.fixture
+def runners() -> list[Simulated]:
+    return [Simulated() for _ in range(3)]
+
+
+@pytest.fixture
+def search(
+    context: BuildContext, toy: ToyTarget, runners: list[Simulated], tmp_path: Path
+) -> Iterator[Search]:
+    made = Search(context, toy, runners, tmp_path / "log.jsonl")
+    yield made
+    made.measurer.close()
+    assert not list(context.work_dir.glob("reference-*")), "the reference set goes, too"
+
+
+def seconds(search: Search) -> set[float]:
+    return {round(record.cost.median_sec / USUAL_SEC, 6) for record in search.database.records()}
+
+
+def test_a_slow_place_times_nothing(search: Search, runners: list[Simulated]) -> None:
+    runners[1].factor = SLOWER
+    asked = search.measure(range(1, 13))
+    assert len(search.database) == len(asked) == 12 and seconds(search) == {1.0}
+    assert runners[1].timed == [] and runners[0].timed and runners[2].timed
+    (said,) = search.said
+    assert said.startswith("gpu 1 is left out: takes 1.250 times as long as gpu 0 for memory")
+    assert [runner.rounds for runner in runners] == [FEWEST_ROUNDS] * 3
+
+
+def test_where_all_are_alike_all_work(search: Search, runners: list[Simulated]) -> None:
+    runners[2].factor = 1.02
+    search.measure(range(1, 13))
+    assert all(runner.timed for runner in runners) and not search.said
+
+
+def test_what_a_drifting_place_timed_is_timed_again_elsewhere(
+    search: Search,
+    runners: list[Simulated],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """It drifts in the middle; the check that is due then finds it."""
+    due = threading.Event()
+    monkeypatch.setattr(
+        "collage.cost.measure.calibration.Calibration.is_due",
+        lambda self, places: not self._usual or due.is_set(),
+    )
+
+    def throttle() -> None:
+        runners[1].factor = SLOWER
+        if len(runners[1].timed) == 4:
+            due.set()
+
+    runners[1].after = throttle
+    asked = search.measure(range(1, 41))
+    assert seconds(search) == {1.0} and len(search.database) == len(asked)
+    (said,) = search.said
+    assert said.startswith("gpu 1 is left out: has become 1.250 times as slow for memory")
+    assert runners[0].rounds > FEWEST_ROUNDS + 1, "checks go on between the others"
+    spoilt = len(runners[1].timed) - 1  # The first was timed before it began to throttle.
+    lines = (tmp_path / "log.jsonl").read_text().splitlines()
+    again = len(lines) - len(asked)
+    assert again == len(runners[1].timed), "all since the last good check, and nothing else"
+    assert sum(str(USUAL_SEC * SLOWER) in line for line in lines) == spoilt
+    assert {r.cost.median_sec for r in Database(tmp_path / "log.jsonl").records()} == {USUAL_SEC}
+
+
+def test_a_shared_place_is_left_out_or_said(search: Search, runners: list[Simulated]) -> None:
+    runners[0].disturbed = "others compute on it 61 % of the time"
+    search.measure(range(1, 10))
+    assert runners[0].timed == [] and runners[1].timed and runners[2].timed
+    (said,) = search.said
+    assert said == "gpu 0 is left out: cannot be compared: others compute on it 61 % of the time"
+
+
+def test_one_place_alone_is_not_compared_but_said_to_be_shared(
+    context: BuildContext, toy: ToyTarget, tmp_path: Path
+) -> None:
+    runner = Simulated()
+    runner.disturbed = "others compute on it 61 % of the time"
+    search = Search(context, toy, [runner], tmp_path / "log.jsonl")
+    try:
+        search.measure(range(1, 4))
+    finally:
+        search.measurer.close()
+    assert len(runner.timed) == 3 and runner.rounds == 0
+    assert search.said == ["gpu 0: others compute on it 61 % of the time"]
+
+
+def test_a_place_that_is_lost_while_it_is_compared_stops_nobody(
+    search: Search, runners: list[Simulated]
+) -> None:
+    runners[2].lost = True
+    asked = search.measure(range(1, 7))
+    assert len(search.database) == len(asked) and seconds(search) == {1.0}
+    assert search.said == ["gpu 2 is left out: its machine is gone"]
+
+
+def test_the_last_place_is_not_left_out(search: Search, runners: list[Simulated]) -> None:
+    for runner in runners:
+        runner.disturbed = "others compute on it 61 % of the time"
+    asked = search.measure(range(1, 7))
+    assert len(search.database) == len(asked)
+    assert len(search.said) == 3 and len(runners[0].timed) == 6
+    assert search.said[-1] == "gpu 0 cannot be compared: others compute on it 61 % of the time"
+
+
+def test_a_reference_set_that_cannot_be_built_is_said_by_whom(
+    context: BuildContext, tmp_path: Path
+) -> None:
+    nobody = tvm.target.Target({"kind": "llvm", "mtriple": "nowhere-unknown-none"})
+    with (
+        LocalBuilder(context, MeasureConfig(), parallel=1) as builder,
+        pytest.raises(MeasurementError, match=r"reference set.*cannot be built"),
+    ):
+        ReferenceSet.build(CPU_POLICY, nobody, builder, tmp_path)
+
+
+def test_the_reference_set_is_right_and_does_what_its_names_say(
+    context: BuildContext, tmp_path: Path
+) -> None:
+    target = tvm.target.Target({"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu()})
+    workloads = reference_workloads(CPU_POLICY)
+    assert workloads["memory"].bytes > 8e6 and workloads["memory"].flops < 1e7
+    assert workloads["compute"].flops > 1e8 and workloads["compute"].bytes < 2e6
+    with (
+        LocalBuilder(context, MeasureConfig(), parallel=1) as builder,
+        LocalRunner(MeasureConfig()) as runner,
+    ):
+        made = ReferenceSet.build(CPU_POLICY, target, builder, tmp_path)
+        place = Place("cpu", runner)
+        times = made.time(place, lambda: place.hold(lambda: None, lambda: False))
+    assert set(times) == {"memory", "compute", "launch"}
+    assert all(isinstance(sec, float) and 0 < sec < 1 for sec in times.values()), times
