@@ -30,6 +30,23 @@ def default_legalization(builder: relax.BlockBuilder, call: relax.Call) -> relax
     return legalize(builder, call)
 
 
+def reshaped(builder: relax.BlockBuilder, data: relax.Expr, shape: Sequence[int]) -> relax.Expr:
+    """The same elements in another shape, as a tensor program.
+
+    Parameters
+    ----------
+    builder : relax.BlockBuilder
+        Takes it.
+    data : relax.Expr
+        Of as many elements.
+    shape : sequence of int
+        Of the result.
+    """
+    return default_legalization(
+        builder, builder.normalize(relax.op.reshape(data, relax.ShapeExpr(list(shape))))
+    )
+
+
 def broadcast_index(index: Sequence[Any], shape: Sequence[Any]) -> list[Any]:
     """An operand's index under NumPy's broadcasting.
 

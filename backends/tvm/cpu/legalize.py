@@ -13,7 +13,12 @@ from tvm.ir import GenericConst
 
 from collage.backends.relax.static_shape import tensor_shape
 from collage.backends.tvm.common.in_float32 import IN_FLOAT32, legalize_in_float32
-from collage.backends.tvm.common.legalization import OUT_FUSABLE, Legalization, default_legalization
+from collage.backends.tvm.common.legalization import (
+    OUT_FUSABLE,
+    Legalization,
+    default_legalization,
+    reshaped,
+)
 from collage.backends.tvm.cpu.norms import legalize_group_norm, legalize_instance_norm
 from collage.backends.tvm.cpu.schedules import Machine, conv2d, depthwise, matmul
 from collage.backends.tvm.cpu.transposed import transposed_convolutions
@@ -28,7 +33,11 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
     def product(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         return _legalize_matmul(builder, call, machine)
 
+    def row(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        return _legalize_conv1d(builder, call, convolution)
+
     return {
+        "relax.nn.conv1d": row,
         "relax.nn.conv2d": convolution,
         "relax.matmul": product,
         **IN_FLOAT32,
@@ -74,6 +83,35 @@ def legalize_conv2d(builder: relax.BlockBuilder, call: relax.Call, machine: Mach
         primfunc_name_hint="conv2d",
         primfunc_attrs=OUT_FUSABLE,
     )
+
+
+def _legalize_conv1d(
+    builder: relax.BlockBuilder, call: relax.Call, convolution: Legalization
+) -> relax.Expr:
+    """As an image of one row where the packed kernel takes that; TVM's own for all else."""
+    data, weights = call.args
+    attrs, given, result = call.attrs, tensor_shape(data), tensor_shape(call)
+    layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)
+    if layouts not in (("NCW", "OIW", "NCW"), ("NCW", "OIW", "")) or given is None:
+        return default_legalization(builder, call)
+    if not isinstance(weights, GenericConst) or result is None or 0 in given:
+        return default_legalization(builder, call)
+    before, behind = (int(width) for width in attrs.padding)
+    image = relax.op.nn.conv2d(
+        reshaped(builder, data, [*given[:2], 1, given[2]]),
+        relax.const(weights.value.numpy()[:, :, None]),
+        strides=(1, int(attrs.strides[0])),
+        padding=(0, before, 0, behind),
+        dilation=(1, int(attrs.dilation[0])),
+        groups=int(attrs.groups),
+        out_dtype=str(call.ty.dtype),
+    )
+    shape = _conv_shape(builder.normalize(image))
+    # A depthwise one takes less time than turning it into an image and back.
+    if shape is None or depthwise.applies(shape):
+        return default_legalization(builder, call)
+    rows = builder.emit(convolution(builder, builder.normalize(image)))
+    return reshaped(builder, rows, result)
 
 
 def _legalize_matmul(builder: relax.BlockBuilder, call: relax.Call, machine: Machine) -> relax.Expr:

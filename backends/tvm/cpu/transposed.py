@@ -21,7 +21,12 @@ from tvm.ir import GenericConst
 
 from collage.backends.relax.pooling import SPATIAL
 from collage.backends.relax.static_shape import tensor_shape
-from collage.backends.tvm.common.legalization import OUT_FUSABLE, Legalization, default_legalization
+from collage.backends.tvm.common.legalization import (
+    OUT_FUSABLE,
+    Legalization,
+    default_legalization,
+    reshaped,
+)
 
 
 def transposed_convolutions(convolution: Legalization) -> dict[str, Legalization]:
@@ -92,7 +97,7 @@ def _legalize(
     zeros = [axis.zeros for axis in axes]
     if rank == 1:  # As an image of one row.
         kernels, zeros, extents = kernels[:, :, None], [(0, 0), *zeros], [1, *extents]
-        data = _reshaped(builder, data, [batch, inputs, *extents])
+        data = builder.emit(reshaped(builder, data, [batch, inputs, *extents]))
     if any(width < 0 for pair in zeros for width in pair):
         data = _cut(builder, data, extents, zeros)
     before, behind = zip(*((max(0, b), max(0, e)) for b, e in zeros), strict=True)
@@ -174,8 +179,3 @@ def _cut(
     axes = list(range(2, 2 + len(extents)))
     cut = builder.normalize(relax.op.strided_slice(data, axes, begin, end))
     return builder.emit(default_legalization(builder, cut))
-
-
-def _reshaped(builder: relax.BlockBuilder, data: relax.Expr, shape: Sequence[int]) -> relax.Expr:
-    reshaped = builder.normalize(relax.op.reshape(data, relax.ShapeExpr(list(shape))))
-    return builder.emit(default_legalization(builder, reshaped))
