@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import tvm
-from tvm import relax
-from tvm.relax.dpl import is_op, is_tuple_get_item, wildcard
-
-from collage.backends.contract import Match, PatternTriple, Predicate, Verdict
-from collage.backends.relax.patterns import all_of
-from collage.backends.relax.static_shape import tensor_shape
+from collage.backends.contract import PatternTriple, Predicate
+from collage.backends.relax import operator_checks
+from collage.backends.relax.operator_patterns import OperatorPatterns
 from collage.backends.tensorrt import checks
 from collage.backends.tensorrt.converters.elementwise import ACTIVATIONS, BINARY, UNARY
+from collage.backends.tensorrt.converters.movement import (
+    PAD_MODES,
+    RESIZE_COORDINATES,
+    RESIZE_METHODS,
+    RESIZE_ROUNDING,
+)
 from collage.backends.tensorrt.converters.reductions import REDUCTIONS
 from collage.backends.tensorrt.options import TensorrtOptions
 from collage.backends.tensorrt.values import DTYPES, MAX_RANK
@@ -55,9 +57,7 @@ def pattern_table(options: TensorrtOptions) -> list[PatternTriple]:
     ]
 
 
-def _triple_name(operator: str) -> str:
-    """The name of an operator's triple: ``tensorrt.conv2d`` for ``nn.conv2d``."""
-    return "tensorrt." + operator.split(".")[-1]
+_PATTERNS = OperatorPatterns("tensorrt", "TensorRT", DTYPES, MAX_RANK)
 
 
 def _triple(
@@ -67,54 +67,7 @@ def _triple(
     dtypes: Sequence[str] = _NUMBERS,
     optional: bool = False,
 ) -> PatternTriple:
-    """A call of one operator.
-
-    Parameters
-    ----------
-    operands : int
-        Arguments it has.
-    dtypes : sequence of str
-        What its tensors may be.
-    optional : bool
-        It may have more arguments than that.
-    """
-    args = [wildcard() for _ in range(operands)]
-    call = is_op(f"relax.{operator}")(*args, varg_default_wildcard=optional)
-    named = {"root": call, **{f"arg{i}": arg for i, arg in enumerate(args)}}
-    check = all_of(_static_tensors(dtypes), *predicates)
-    return PatternTriple(_triple_name(operator), call, check, named)
-
-
-def _static_tensors(dtypes: Sequence[str]) -> Predicate:
-    """Every tensor has a static shape that TensorRT can hold, and one of the dtypes."""
-
-    def check(match: Match) -> Verdict:
-        for name, ty in _tensor_types(match):
-            dtype = str(ty.dtype)
-            if dtype not in DTYPES:
-                return Verdict.no(f"{name} has dtype {dtype}, which TensorRT does not have")
-            if dtype not in dtypes:
-                return Verdict.no(f"{name} has dtype {dtype}; supported: {', '.join(dtypes)}")
-            shape = tensor_shape(ty)
-            if shape is None:
-                return Verdict.no(f"{name} has no static shape: {ty}")
-            if 0 in shape:
-                return Verdict.no(f"{name} is empty: shape {shape}")
-            if len(shape) > MAX_RANK:
-                return Verdict.no(f"{name} has {len(shape)} dimensions, more than {MAX_RANK}")
-        return Verdict.yes()
-
-    return check
-
-
-def _tensor_types(match: Match) -> Iterator[tuple[str, relax.TensorType]]:
-    for name, expr in {"result": match.root, **match.annotated}.items():
-        if isinstance(expr.ty, relax.TensorType):
-            yield name, expr.ty
-        elif isinstance(expr.ty, relax.TupleType):
-            for place, field in enumerate(expr.ty.fields):
-                if isinstance(field, relax.TensorType):
-                    yield f"{name}[{place}]", field
+    return _PATTERNS.triple(operator, operands, *predicates, dtypes=dtypes, optional=optional)
 
 
 def _movement() -> Iterator[PatternTriple]:
@@ -123,17 +76,19 @@ def _movement() -> Iterator[PatternTriple]:
     for name in ("squeeze", "expand_dims", "flatten", "nn.batch_flatten"):
         yield _triple(name, 1, dtypes=anything)
     yield _triple("permute_dims", 1, dtypes=anything)
-    yield _triple("layout_transform", 1, checks.permutation, dtypes=anything)
+    yield _triple("layout_transform", 1, operator_checks.only_permutes, dtypes=anything)
     for name in ("concat", "stack", "split"):
         yield _triple(name, 1, dtypes=anything)
     yield _triple("strided_slice", 4, dtypes=anything, optional=True)
-    yield _triple("nn.pad", 1, checks.padding, dtypes=_NUMBERS)
+    yield _triple("nn.pad", 1, operator_checks.padding(PAD_MODES), dtypes=_NUMBERS)
     yield _triple("broadcast_to", 2, dtypes=anything)
     yield _triple("tile", 1, dtypes=_NUMBERS)
     yield _triple("flip", 1, dtypes=anything)
-    yield _triple("take", 2, checks.gathered, checks.known_mode, dtypes=anything)
+    yield _triple(
+        "take", 2, operator_checks.integer_indices, operator_checks.bounded, dtypes=anything
+    )
     for name in ("gather_elements", "gather_nd"):
-        yield _triple(name, 2, checks.gathered, dtypes=anything)
+        yield _triple(name, 2, operator_checks.integer_indices, dtypes=anything)
 
 
 def _elementwise() -> Iterator[PatternTriple]:
@@ -169,41 +124,33 @@ def _reductions() -> Iterator[PatternTriple]:
     yield _triple("nn.rms_norm", 2, dtypes=_FLOATS)
     for name in ("nn.group_norm", "nn.instance_norm"):
         yield _triple(name, 3, dtypes=_FLOATS)
-    args = [wildcard() for _ in range(5)]
-    call = is_op("relax.nn.batch_norm")(*args)
-    named = {"root": call, **{f"arg{i}": arg for i, arg in enumerate(args)}}
-    check = all_of(_static_tensors(_FLOATS), checks.inference)
-    yield PatternTriple("tensorrt.batch_norm", is_tuple_get_item(call, 0), check, named)
+    yield _PATTERNS.batch_norm(operator_checks.constant_statistics, dtypes=_FLOATS)
 
 
 def _pictures() -> Iterator[PatternTriple]:
     for rank in (1, 2, 3):
         for kind in ("max", "avg"):
-            yield _triple(f"nn.{kind}_pool{rank}d", 1, checks.pooling, dtypes=_FLOATS)
+            yield _triple(f"nn.{kind}_pool{rank}d", 1, operator_checks.pooling, dtypes=_FLOATS)
         yield _triple(f"nn.adaptive_avg_pool{rank}d", 1, checks.even_windows, dtypes=_FLOATS)
-    yield _triple("image.resize2d", 2, checks.resizing, dtypes=("float32", "float16"))
+    yield _triple(
+        "image.resize2d",
+        2,
+        operator_checks.resizing(RESIZE_METHODS, RESIZE_COORDINATES, RESIZE_ROUNDING),
+        dtypes=("float32", "float16"),
+    )
 
 
 def _multiply_accumulate(use_int8: bool) -> Iterator[PatternTriple]:
-    convolution = checks.convolution(use_int8)
+    convolution = operator_checks.convolution(computed_weights=use_int8)
     for rank in (1, 2, 3):
         yield _triple(f"nn.conv{rank}d", 2, convolution, dtypes=_FLOATS)
         yield _triple(
             f"nn.conv{rank}d_transpose",
             2,
             convolution,
-            checks.transposed_convolution,
+            operator_checks.transposed_convolution,
             dtypes=_FLOATS,
         )
-    yield _triple("matmul", 2, checks.same_dtype, dtypes=_FLOATS)
-    yield _triple("nn.attention", 3, checks.attention, dtypes=_FLOATS)
-    yield _triple("nn.attention_bias", 4, checks.attention, dtypes=_FLOATS)
-
-
-def operator_names(values: Sequence[relax.Expr]) -> list[str]:
-    """Names of the Relax operators among some bindings' values, without ``relax.``."""
-    return [
-        str(value.op.name).removeprefix("relax.")
-        for value in values
-        if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
-    ]
+    yield _triple("matmul", 2, operator_checks.same_dtype, dtypes=_FLOATS)
+    yield _triple("nn.attention", 3, operator_checks.attention, dtypes=_FLOATS)
+    yield _triple("nn.attention_bias", 4, operator_checks.attention, dtypes=_FLOATS)

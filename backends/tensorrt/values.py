@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
-from tvm import relax
 
 from collage.backends.toolchain import native
 
@@ -35,30 +34,6 @@ MAX_RANK = 8
 def mask(axes: Sequence[int]) -> int:
     """Axes as TensorRT takes them: one bit each."""
     return sum(1 << axis for axis in axes)
-
-
-def number(expr: relax.Expr) -> float:
-    """A number in an argument: a bound of ``clip``, an index of ``strided_slice``."""
-    return float(getattr(expr, "value", expr))
-
-
-def axes_of(call: relax.Call, rank: int, name: str = "axis") -> list[int]:
-    """An operator's axes counted from 0; all of them where it names none.
-
-    Parameters
-    ----------
-    call : relax.Call
-        Its attribute is a number, several or none.
-    rank : int
-        Of the operand.
-    name : str
-        Of the attribute.
-    """
-    axes = getattr(call.attrs, name)
-    if axes is None:
-        return list(range(rank))
-    listed = [axes] if isinstance(axes, int) else list(axes)
-    return sorted(int(axis) % rank for axis in listed)
 
 
 def content_key(array: Array) -> str:

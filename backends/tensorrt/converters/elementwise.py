@@ -6,10 +6,10 @@ import math
 
 from tvm import relax
 
+from collage.backends.relax.arguments import number, operator_name
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tensorrt.layers import TrtTensor
 from collage.backends.tensorrt.problem import NetworkWriter, converts
-from collage.backends.tensorrt.values import number
 
 UNARY = {
     "exp": "EXP",
@@ -71,14 +71,10 @@ _SELU_SCALE = 1.0507009873554805
 """Klambauer et al., Self-Normalizing Neural Networks (2017); Relax has them fixed."""
 
 
-def _name(call: relax.Call) -> str:
-    return str(call.op.name).removeprefix("relax.")
-
-
 @converts(*UNARY)
 def _unary(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     x = w.tensor(call.args[0])
-    name = _name(call)
+    name = operator_name(call)
     if name not in _WIDE_RANGE:
         return w.unary(UNARY[name], x)
     return w.cast_to(w.unary(UNARY[name], w.in_float32(x)), x.dtype)
@@ -107,7 +103,7 @@ def _square(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 @converts(*BINARY)
 def _binary(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     a, b = (w.tensor(arg) for arg in call.args)
-    name = _name(call)
+    name = operator_name(call)
     if name != "power":
         return w.binary(BINARY[name], a, b)
     return w.cast_to(w.binary("POW", w.in_float32(a), w.in_float32(b)), a.dtype)
@@ -123,7 +119,7 @@ def _not_equal(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 def _or_equal(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     # Not "not greater": a comparison with NaN is false.
     a, b = (w.tensor(arg) for arg in call.args)
-    strict = "LESS" if _name(call) == "less_equal" else "GREATER"
+    strict = "LESS" if operator_name(call) == "less_equal" else "GREATER"
     return w.binary("OR", w.binary(strict, a, b), w.binary("EQUAL", a, b))
 
 
@@ -141,7 +137,7 @@ def _astype(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 
 @converts(*ACTIVATIONS)
 def _activation(w: NetworkWriter, call: relax.Call) -> TrtTensor:
-    return w.activation(ACTIVATIONS[_name(call)], w.tensor(call.args[0]))
+    return w.activation(ACTIVATIONS[operator_name(call)], w.tensor(call.args[0]))
 
 
 @converts("nn.silu")

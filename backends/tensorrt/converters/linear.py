@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
 from tvm import relax
 
+from collage.backends.relax.arguments import attention_scale
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tensorrt.layers import TrtTensor
 from collage.backends.tensorrt.problem import NetworkWriter, converts
@@ -57,8 +57,7 @@ _Operands: TypeAlias = tuple[TrtTensor, TrtTensor, TrtTensor]
 @converts("nn.attention", "nn.attention_bias")
 def _attention(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     query, key, value = (w.permute(w.tensor(arg), (0, 2, 1, 3)) for arg in call.args[:3])
-    scale = call.attrs.scale
-    factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
+    factor = attention_scale(call)
     # TensorRT wants the scale on an operand, not on the scores: half precision holds the scores.
     query = w.binary("PROD", query, w.filled(factor, query))
     bias = w.tensor(call.args[3]) if len(call.args) > 3 else None

@@ -6,11 +6,12 @@ import math
 
 from tvm import relax
 
+from collage.backends.relax.arguments import Slice
+from collage.backends.relax.layouts import permutation_of
 from collage.backends.relax.patterns import permutation
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tensorrt.layers import TrtTensor
 from collage.backends.tensorrt.problem import NetworkWriter, converts
-from collage.backends.tensorrt.values import number
 
 
 def sliced(
@@ -68,19 +69,6 @@ def _layout_transform(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     return w.permute(w.tensor(call.args[0]), order)
 
 
-def permutation_of(call: relax.Call) -> list[int] | None:
-    """The axes of a ``layout_transform`` that only permutes them, else None."""
-    index_map = call.attrs.index_map
-    axes = list(index_map.initial_indices)
-    order = []
-    for index in index_map.final_indices:
-        place = next((i for i, axis in enumerate(axes) if axis.same_as(index)), None)
-        if place is None:
-            return None
-        order.append(place)
-    return order if sorted(order) == list(range(len(axes))) else None
-
-
 @converts("concat")
 def _concat(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     parts = w.tensors(call.args[0])
@@ -112,16 +100,8 @@ def _split(w: NetworkWriter, call: relax.Call) -> list[TrtTensor]:
 @converts("strided_slice")
 def _strided_slice(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     x = w.tensor(call.args[0])
-    axes, begins = ([int(number(v)) for v in call.args[i].fields] for i in (1, 2))
-    steps = [int(number(v)) for v in call.args[4].fields] if len(call.args) > 4 else []
-    start, step = [0] * len(x.shape), [1] * len(x.shape)
-    for place, axis in enumerate(axes):
-        extent = x.shape[axis]
-        step[axis] = steps[place] if steps else 1
-        begin = begins[place] + extent if begins[place] < 0 else begins[place]
-        # As TOPI clamps them: a backward slice begins at the last element at most.
-        start[axis] = min(max(begin, 0), extent if step[axis] > 0 else extent - 1)
-    return sliced(w, x, start, static_shape(call), step)
+    taken = Slice.of(call)
+    return sliced(w, x, list(taken.start), static_shape(call), list(taken.step))
 
 
 @converts("nn.pad")

@@ -8,32 +8,11 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
+from collage.backends.relax.layouts import data_layout, order, spatial_rank
 from collage.backends.relax.pooling import SPATIAL, PoolPadding, split_padding
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tensorrt.layers import TrtTensor
 from collage.backends.tensorrt.problem import NetworkWriter, converts
-
-
-def spatial_rank(call: relax.Call) -> int:
-    """Number of spatial axes, from the operator's name: 2 for ``conv2d``."""
-    return int(next(c for c in str(call.op.name) if c.isdigit()))
-
-
-def data_layout(call: relax.Call) -> str:
-    """The layout of an operator's data, whichever attribute names it."""
-    attrs = call.attrs
-    return str(attrs.data_layout if hasattr(attrs, "data_layout") else attrs.layout)
-
-
-def order(source: str, wanted: str) -> list[int]:
-    """The permutation that turns one layout into another.
-
-    Parameters
-    ----------
-    source, wanted : str
-        Layouts, whose letters name axes, such as ``NHWC``.
-    """
-    return [source.index(axis) for axis in wanted]
 
 
 class ChannelsFirst:

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 from tvm import relax
 
+from collage.backends.relax.arguments import axes_of, extents, operator_name
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tensorrt.layers import TrtTensor
 from collage.backends.tensorrt.problem import NetworkWriter, converts
-from collage.backends.tensorrt.values import axes_of, mask
+from collage.backends.tensorrt.values import mask
 
 REDUCTIONS = {"sum": "SUM", "mean": "AVG", "max": "MAX", "min": "MIN", "prod": "PROD"}
 """Relax operators and ``nvinfer1::ReduceOperation``."""
@@ -20,7 +21,7 @@ REDUCTIONS = {"sum": "SUM", "mean": "AVG", "max": "MAX", "min": "MIN", "prod": "
 @converts(*REDUCTIONS)
 def _reduction(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     x = w.tensor(call.args[0])
-    kind = REDUCTIONS[str(call.op.name).removeprefix("relax.")]
+    kind = REDUCTIONS[operator_name(call)]
     axes = axes_of(call, len(x.shape))
     return w.cast_to(w.reduce(kind, w.in_float32(x), axes, bool(call.attrs.keepdims)), x.dtype)
 
@@ -74,7 +75,7 @@ def _log_softmax(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 def _layer_norm(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     x = w.tensor(call.args[0])
     axes = axes_of(call, len(x.shape), "axes")
-    shape = [extent if axis in axes else 1 for axis, extent in enumerate(x.shape)]
+    shape = extents(x.shape, axes)
     wide = w.in_float32(x)
     scale, bias = (w.cast_to(w.reshape(w.tensor(arg), shape), wide.dtype) for arg in call.args[1:3])
     add = getattr(w.network, "add_normalization_v2", w.network.add_normalization)
@@ -86,7 +87,7 @@ def _layer_norm(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 def _rms_norm(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     x = w.tensor(call.args[0])
     axes = axes_of(call, len(x.shape), "axes")
-    shape = [extent if axis in axes else 1 for axis, extent in enumerate(x.shape)]
+    shape = extents(x.shape, axes)
     wide = w.in_float32(x)
     square = w.reduce("AVG", w.binary("PROD", wide, wide), axes, True)
     normal = w.binary("PROD", wide, _inverse_root(w, square, float(call.attrs.epsilon)))
@@ -124,8 +125,7 @@ def _batch_norm(w: NetworkWriter, call: relax.Call) -> list[TrtTensor]:
     shift = -mean.astype(np.float64) * factor
     if attrs.center:
         shift = shift + beta
-    shape = [1] * len(x.shape)
-    shape[channel] = x.shape[channel]
+    shape = extents(x.shape, [channel])
     wide = w.in_float32(x)
     scale, bias = (
         w.cast_to(w.constant(array.astype(np.float32).reshape(shape), exact=True), wide.dtype)
@@ -149,8 +149,7 @@ def _standardized(w: NetworkWriter, x: TrtTensor, axes: Sequence[int], epsilon: 
 
 def _scaled(w: NetworkWriter, x: TrtTensor, call: relax.Call, channel: int) -> TrtTensor:
     """Times gamma and plus beta, per channel, as far as the operator says so."""
-    shape = [1] * len(x.shape)
-    shape[channel] = x.shape[channel]
+    shape = extents(x.shape, [channel])
     gamma, beta = (w.cast_to(w.reshape(w.tensor(a), shape), x.dtype) for a in call.args[1:3])
     if call.attrs.scale:
         x = w.binary("PROD", x, gamma)

@@ -1,0 +1,106 @@
+"""An operator's arguments and attributes as plain Python values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tvm import relax
+
+from collage.backends.relax.static_shape import static_shape
+
+
+def operator_name(call: relax.Call) -> str:
+    """The name of a call's operator without ``relax.``, such as ``nn.conv2d``."""
+    return str(call.op.name).removeprefix("relax.")
+
+
+def number(expr: relax.Expr) -> float:
+    """A number in an argument: a bound of ``clip``, an index of ``strided_slice``."""
+    return float(getattr(expr, "value", expr))
+
+
+def axes_of(call: relax.Call, rank: int, name: str = "axis") -> list[int]:
+    """An operator's axes counted from 0; all of them where it names none.
+
+    Parameters
+    ----------
+    call : relax.Call
+        Its attribute is a number, several or none.
+    rank : int
+        Of the operand.
+    name : str
+        Of the attribute.
+
+    Examples
+    --------
+    >>> x = relax.Var("x", relax.TensorType((2, 3, 5), "float32"))
+    >>> axes_of(relax.op.sum(x, [-1, 0]), 3), axes_of(relax.op.sum(x), 3)
+    ([0, 2], [0, 1, 2])
+    """
+    axes = getattr(call.attrs, name)
+    if axes is None:
+        return list(range(rank))
+    listed = [axes] if isinstance(axes, int) else list(axes)
+    return sorted(int(axis) % rank for axis in listed)
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A ``strided_slice`` by axis of its operand, all of them.
+
+    Attributes
+    ----------
+    start, step : tuple of int
+        The first element, in bounds, and the way to the next.
+
+    Examples
+    --------
+    >>> x = relax.Var("x", relax.TensorType((2, 7), "float32"))
+    >>> Slice.of(relax.op.strided_slice(x, [1], [-1], [-100], [-2]))
+    Slice(start=(0, 6), step=(1, -2))
+    """
+
+    start: tuple[int, ...]
+    step: tuple[int, ...]
+
+    @classmethod
+    def of(cls, call: relax.Call) -> Slice:
+        """The slice that a call takes.
+
+        Raises
+        ------
+        UnsupportedProblemError
+            When the operand's shape is not static.
+        """
+        shape = static_shape(call.args[0])
+        axes, begins = ([int(number(v)) for v in call.args[i].fields] for i in (1, 2))
+        steps = [int(number(v)) for v in call.args[4].fields] if len(call.args) > 4 else []
+        start, step = [0] * len(shape), [1] * len(shape)
+        for place, axis in enumerate(axes):
+            extent = shape[axis]
+            step[axis] = steps[place] if steps else 1
+            begin = begins[place] + extent if begins[place] < 0 else begins[place]
+            # As TOPI clamps them: a backward slice begins at the last element at most.
+            start[axis] = min(max(begin, 0), extent if step[axis] > 0 else extent - 1)
+        return cls(tuple(start), tuple(step))
+
+
+def attention_scale(call: relax.Call) -> float:
+    """What the scores of an ``attention`` are multiplied by."""
+    scale = call.attrs.scale
+    if scale is not None:
+        return float(scale)
+    return 1.0 / math.sqrt(static_shape(call.args[0], "the query")[-1])
+
+
+def extents(shape: Sequence[int], kept: Sequence[int]) -> list[int]:
+    """A shape with 1 for all axes but the kept ones, which broadcasts against it.
+
+    Examples
+    --------
+    >>> extents((2, 3, 5), [1])
+    [1, 3, 1]
+    """
+    return [extent if axis in kept else 1 for axis, extent in enumerate(shape)]
