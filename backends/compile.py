@@ -95,9 +95,11 @@ def build_executable(
     kind.prepare_compiler(context)
     if cuda_graph:
         mod = copy_shared_inputs(mod)
+    used = codegen_names(mod)
     mod = _run_codegen(lower_native(mod, targets, context), targets, context)
     if kind.denormals(context) == FLUSHED:
-        mod = flush_denormals(mod, context)
+        own = {b.name for b, _ in members_of(ExternalBackend, targets) if b.own_threads}
+        mod = flush_denormals(mod, context, with_pool=not used <= own)
     with kind.compiling(targets[0].device, context) as device:
         return _compile_with_tvm(mod, device, cuda_graph=cuda_graph)
 

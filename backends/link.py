@@ -17,6 +17,7 @@ from collage.backends.contract import (
     LibraryRequirement,
     NeedsRuntime,
     RequiresLibraries,
+    ShipsLibraries,
     members_of,
 )
 from collage.backends.contract.errors import CompileError, OutputError, TargetError
@@ -33,7 +34,8 @@ class CompiledLibrary:
     path : Path
         The shared library, loadable with ``tvm.runtime.load_module``.
     shared_libraries : tuple of Path
-        Libraries it needs; copied to ``lib/`` beside it when a bundle is made.
+        Libraries it needs, and those that these load; copied to ``lib/`` beside it when a bundle is
+        made.
     required : tuple of LibraryRequirement
         Libraries it needs that the machine must have.
     runtimes : mapping of str to str
@@ -120,6 +122,11 @@ def link(
         for backend, target in members_of(BundlesLibraries, used)
         for path in backend.shared_libraries(target)
     }
+    companions = {
+        path.name: path
+        for backend, target in members_of(ShipsLibraries, used)
+        for path in backend.companion_libraries(target)
+    }
     named = ((t.backend, b.runtime(t)) for b, t in members_of(NeedsRuntime, used))
     runtimes = {backend: runtime for backend, runtime in named if runtime}
     required = library_requirements(used)
@@ -128,7 +135,8 @@ def link(
     if one_pool:
         pool.append(native.thread_pool_object(context))
     _export(executable, output, pool, libraries, context)
-    return CompiledLibrary(output, tuple(bundled.values()), required, runtimes)
+    shipped = {**companions, **bundled}
+    return CompiledLibrary(output, tuple(shipped.values()), required, runtimes)
 
 
 def _export(

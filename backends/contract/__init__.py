@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Precompiles,
         RefusesPartitions,
         RequiresLibraries,
+        ShipsLibraries,
         Tunable,
     )
     from collage.backends.contract.backend import (
@@ -64,6 +65,7 @@ __all__ = [
     "RefusesPartitions",
     "RequiresLibraries",
     "Roofline",
+    "ShipsLibraries",
     "TargetSet",
     "Tunable",
     "Verdict",
@@ -87,6 +89,7 @@ __getattr__, __dir__ = on_demand(
             "Precompiles",
             "RefusesPartitions",
             "RequiresLibraries",
+            "ShipsLibraries",
             "Tunable",
         ),
         "backend": ("PARTITION_ATTR", "Backend", "ExternalBackend", "Granularity", "NativeBackend"),

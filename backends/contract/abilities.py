@@ -177,6 +177,24 @@ class BundlesLibraries(Protocol):
 
 
 @runtime_checkable
+class ShipsLibraries(Protocol):
+    """Links against libraries that load others by themselves, such as plugins.
+
+    Examples
+    --------
+    >>> class Mine:
+    ...     def companion_libraries(self, target):
+    ...         return [Path("/opt/fast/libfast_cpu_plugin.so")]
+    >>> isinstance(Mine(), ShipsLibraries)
+    True
+    """
+
+    def companion_libraries(self, target: BackendTarget) -> Sequence[Path]:
+        """The libraries to ship in the bundle's ``lib/`` besides those that are linked against."""
+        ...
+
+
+@runtime_checkable
 class RequiresLibraries(Protocol):
     """Links against shared libraries that are too large, or too bound to a driver, to ship.
 

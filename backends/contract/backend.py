@@ -136,6 +136,10 @@ class ExternalBackend(Backend):
     """Whether every pattern's code generator takes a ``permute_dims`` of constant weights for a
     layout. Weights whose rows no wide load can take then reach it by columns."""
 
+    own_threads: ClassVar[bool] = False
+    """Whether its library runs on threads of its own, not on those of OpenMP that the others share.
+    It then tells them itself what becomes of denormal numbers (``context.ieee_denormals``)."""
+
     @abstractmethod
     def codegen(
         self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext

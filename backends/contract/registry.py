@@ -29,7 +29,7 @@ from collage.backends.contract.target import BackendTarget
 from collage.backends.devices import device_named
 
 ENTRY_POINT_GROUP = "collage.backends"
-BUILTIN = ("tvm", "onednn", "openblas", "cutlass", "cublas", "cudnn", "tensorrt")
+BUILTIN = ("tvm", "onednn", "openblas", "openvino", "cutlass", "cublas", "cudnn", "tensorrt")
 
 _backends: dict[str, Backend] = {}
 

@@ -16,7 +16,9 @@ _EXTERNAL_MODS = "external_mods"
 _FLUSH, _RESTORE = "collage_flush_denormals", "collage_restore_denormals"
 
 
-def flush_denormals(mod: tvm.IRModule, context: BuildContext) -> tvm.IRModule:
+def flush_denormals(
+    mod: tvm.IRModule, context: BuildContext, *, with_pool: bool = True
+) -> tvm.IRModule:
     """Flush denormals from the first binding of each public function to its last.
 
     Parameters
@@ -25,6 +27,8 @@ def flush_denormals(mod: tvm.IRModule, context: BuildContext) -> tvm.IRModule:
         Its external functions are compiled already, or it has none.
     context : BuildContext
         Where to build what is called.
+    with_pool : bool
+        Whether libraries run loops of their own on the pool that all share.
 
     Raises
     ------
@@ -36,7 +40,7 @@ def flush_denormals(mod: tvm.IRModule, context: BuildContext) -> tvm.IRModule:
     others = list(mod.attrs[_EXTERNAL_MODS]) if mod.attrs and _EXTERNAL_MODS in mod.attrs else []
     for var, function in mod.functions_items():
         if isinstance(function, relax.Function) and "global_symbol" in (function.attrs or {}):
-            updated[var] = _flushing(function, with_pool=bool(others))
+            updated[var] = _flushing(function, with_pool=with_pool and bool(others))
     library = tvm.runtime.load_static_library(
         str(native.denormals_object(context)), [_FLUSH, _RESTORE]
     )

@@ -8,6 +8,7 @@ KNOWN = {
     "tvm": "#eb6834",
     "onednn": "#2a78d6",
     "openblas": "#1baf7a",
+    "openvino": "#0f8fa8",
     "cutlass": "#eda100",
     "cublas": "#e87ba4",
     "cudnn": "#4a3aa7",
@@ -15,7 +16,7 @@ KNOWN = {
 }
 """Built-in backends keep their colour from one report to the next."""
 
-SPARE = ("#e34948", "#7d8b1f", "#9c5fd0", "#0f8fa8", "#a8672c")
+SPARE = ("#e34948", "#7d8b1f", "#9c5fd0", "#6b7a99", "#a8672c")
 INLINE = "#8a8a85"
 
 

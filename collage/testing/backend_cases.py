@@ -51,6 +51,9 @@ class PatternCase:
         arrays = []
         for param in self.mod["main"].params:
             spec = TensorSpec.of(param)
+            if spec.dtype == "bool":
+                arrays.append(rng.integers(0, 2, spec.shape).astype(bool))
+                continue
             arrays.append(rng.uniform(self.low, self.high, spec.shape).astype(spec.dtype))
         return arrays
 

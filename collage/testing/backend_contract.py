@@ -191,7 +191,9 @@ class BackendContract(BackendFixtures):
                 continue
             assert len(actual) == len(expected)
             for got, wanted in zip(actual, expected, strict=True):
-                assert np.ptp(wanted) > 0, f"{case.pattern}: a constant output proves nothing"
+                assert wanted.min() != wanted.max(), (
+                    f"{case.pattern}: a constant output proves nothing"
+                )
                 error = largest_error(got, wanted)
                 if error >= DEFAULT_RTOL:
                     wrong.append(f"{case.pattern}: error {error:.2e}")

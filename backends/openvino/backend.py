@@ -1,0 +1,82 @@
+"""OpenVINO on a CPU: whole regions as models of OpenVINO's own, run by its CPU plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import tvm
+from tvm import relax
+
+from collage.backends.contract import (
+    Availability,
+    BackendTarget,
+    BuildContext,
+    BundlesLibraries,
+    ExternalBackend,
+    Granularity,
+    JudgesRegions,
+    PatternTriple,
+    Precision,
+    Precompiles,
+    ShipsLibraries,
+    Verdict,
+)
+from collage.backends.openvino.codegen import compile_functions, runtime_compilation
+from collage.backends.openvino.library import cpu_capabilities, find_installation
+from collage.backends.openvino.options import CAPABILITIES, OpenvinoOptions
+from collage.backends.openvino.patterns import pattern_table
+from collage.backends.toolchain.native import Compilation
+
+
+class OpenvinoBackend(
+    ExternalBackend, BundlesLibraries, ShipsLibraries, JudgesRegions, Precompiles
+):
+    """Regions of a network through OpenVINO.
+
+    Examples
+    --------
+    >>> backend = OpenvinoBackend()
+    >>> backend.precision(backend.parse_options({"precision": "bfloat16"})), backend.granularity
+    (<Precision.BFLOAT16: 'bfloat16'>, <Granularity.GRAPH: 'graph'>)
+    """
+
+    name = "openvino"
+    granularity = Granularity.GRAPH
+    options_type = OpenvinoOptions
+    own_threads = True
+
+    def probe(self) -> Availability:
+        return Availability.of(lambda: {"openvino": find_installation().version})
+
+    def precision(self, options: OpenvinoOptions) -> Precision:
+        return Precision(options.precision)
+
+    def patterns(self, target: BackendTarget) -> Sequence[PatternTriple]:
+        return pattern_table()
+
+    def accepts_region(self, operators: Sequence[relax.Expr], target: BackendTarget) -> Verdict:
+        precision = target.options.precision
+        # Every processor has float32; asking for more takes a moment.
+        if precision != "float32" and CAPABILITIES[precision] not in cpu_capabilities():
+            return Verdict.no(f"this processor has no instructions for {precision}")
+        return Verdict.yes()
+
+    def codegen(
+        self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext
+    ) -> list[tvm.runtime.Module]:
+        return [compile_functions(functions, target.options, find_installation(), context)]
+
+    def compilations(self, target: BackendTarget, context: BuildContext) -> Sequence[Compilation]:
+        return [runtime_compilation(find_installation(), context)]
+
+    def shared_libraries(self, target: BackendTarget) -> Sequence[Path]:
+        return (find_installation().library,)
+
+    def companion_libraries(self, target: BackendTarget) -> Sequence[Path]:
+        return find_installation().companions
+
+
+def backend() -> OpenvinoBackend:
+    """The instance to register; the entry point of this backend."""
+    return OpenvinoBackend()

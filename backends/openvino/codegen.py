@@ -1,0 +1,135 @@
+"""From partition functions to a static library: models as data, stubs, one runtime."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from collage.backends.contract import BuildContext
+from collage.backends.contract.errors import CodegenError
+from collage.backends.openvino import converters  # noqa: F401 - registers them
+from collage.backends.openvino.library import OpenvinoInstallation, python_api
+from collage.backends.openvino.model import DTYPES
+from collage.backends.openvino.options import PRECISIONS, OpenvinoOptions
+from collage.backends.openvino.problem import Region, write_region
+from collage.backends.openvino.weights import share_constants
+from collage.backends.toolchain import native
+from collage.backends.toolchain.stubs import Stubs
+
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+HEADER = TEMPLATES / "collage_openvino.h"
+
+ELEMENT_TYPES = {name: kind.upper() for name, kind in DTYPES.items()}
+"""Relax dtypes and ``ov_element_type_e``."""
+
+_DL_TYPES = {
+    **dict.fromkeys(("float32", "float16"), "kDLFloat"),
+    **dict.fromkeys(("int32", "int64", "int8"), "kDLInt"),
+    "bfloat16": "kDLBfloat",
+    "uint8": "kDLUInt",
+    "bool": "kDLBool",
+}
+
+
+def compile_functions(
+    functions: Sequence[relax.Function],
+    options: OpenvinoOptions,
+    installation: OpenvinoInstallation,
+    context: BuildContext,
+) -> tvm.runtime.Module:
+    """Write the models of one IRModule and make a library of them.
+
+    Parameters
+    ----------
+    installation : OpenvinoInstallation
+        Whose headers the runtime includes.
+
+    Raises
+    ------
+    CodegenError
+        When OpenVINO does not take a function.
+    """
+    properties = properties_of(options, context)
+    regions = [write_region(function) for function in functions]
+    context.work_dir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=context.work_dir) as folder:
+        written = [region.write(Path(folder)) for region in regions]
+    for region in regions:
+        _compile(region, properties)
+    texts, shared = share_constants(written)
+    # A library in C takes text that ends with a zero.
+    models = [np.frombuffer(text.encode() + b"\0", np.uint8) for text in texts]
+    arrays = {native.constant_symbol(array): array for array in (*models, shared)}
+    stubs = Stubs.render(
+        TEMPLATES,
+        [region.symbol for region in regions],
+        arrays,
+        entries=[
+            (region, native.constant_symbol(model), len(model) - 1)
+            for region, model in zip(regions, models, strict=True)
+        ],
+        weights=(native.constant_symbol(shared), len(shared)),
+        properties=properties,
+        element_types=ELEMENT_TYPES,
+        dl_types=_DL_TYPES,
+    )
+    runtime = runtime_compilation(installation, context).run()
+    return stubs.compile([runtime], context, [f"-I{installation.include}"])
+
+
+def properties_of(options: OpenvinoOptions, context: BuildContext) -> dict[str, str]:
+    """What OpenVINO is told when it compiles a model, besides the number of threads.
+
+    Parameters
+    ----------
+    options : OpenvinoOptions
+        Of the target.
+    context : BuildContext
+        Says what becomes of denormals.
+    """
+    exact = options.precision == "float32"
+    return {
+        "PERFORMANCE_HINT": "LATENCY",
+        "NUM_STREAMS": "1",
+        "INFERENCE_PRECISION_HINT": PRECISIONS[options.precision],
+        "EXECUTION_MODE_HINT": "ACCURACY" if exact else "PERFORMANCE",
+        # As many threads as the other backends have, on whatever cores; they share these cores.
+        "ENABLE_HYPER_THREADING": "YES",
+        "ENABLE_CPU_PINNING": "NO",
+        "CPU_DENORMALS_OPTIMIZATION": "NO" if context.ieee_denormals else "YES",
+    }
+
+
+def _compile(region: Region, properties: Mapping[str, str]) -> None:
+    """Let OpenVINO compile a region, so that what it refuses is known before it is deployed."""
+    try:
+        python_api().Core().compile_model(region.model, "CPU", dict(properties))
+    except RuntimeError as err:
+        reason = str(err).strip().splitlines()[-1]
+        raise CodegenError(
+            f"openvino cannot compile '{region.symbol}': {reason}", value=region.symbol
+        ) from err
+
+
+def runtime_compilation(
+    installation: OpenvinoInstallation, context: BuildContext
+) -> native.Compilation:
+    """How the runtime is compiled.
+
+    Parameters
+    ----------
+    installation : OpenvinoInstallation
+        Whose headers it includes.
+    context : BuildContext
+        Compiler and cache folder.
+    """
+    include = installation.include
+    flags = ["-fvisibility=hidden", f"-I{include}", *native.ffi_include_flags()]
+    headers = sorted((include / "openvino" / "c").glob("*.h"))
+    depends = [HEADER, native.FFI_HEADER, *headers]
+    return native.cached_compilation(TEMPLATES / "openvino_runtime.c", context, flags, depends)

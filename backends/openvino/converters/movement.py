@@ -1,0 +1,145 @@
+"""Converters of operators that move elements and compute nothing."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from tvm import relax
+
+from collage.backends.openvino.model import OvTensor
+from collage.backends.openvino.problem import RegionWriter, converts
+from collage.backends.relax.arguments import Slice, operator_name
+from collage.backends.relax.layouts import permutation_of
+from collage.backends.relax.patterns import permutation
+from collage.backends.relax.static_shape import static_shape
+
+
+@converts("reshape", "flatten", "nn.batch_flatten", "squeeze", "expand_dims")
+def _reshape(w: RegionWriter, call: relax.Call) -> OvTensor:
+    return w.reshape(w.tensor(call.args[0]), static_shape(call))
+
+
+@converts("permute_dims")
+def _permute_dims(w: RegionWriter, call: relax.Call) -> OvTensor:
+    return w.permute(w.tensor(call.args[0]), permutation(call) or ())
+
+
+@converts("layout_transform")
+def _layout_transform(w: RegionWriter, call: relax.Call) -> OvTensor:
+    order = permutation_of(call)
+    if order is None:
+        raise w.error(f"layout_transform {call.attrs.index_map} is no permutation of axes")
+    return w.permute(w.tensor(call.args[0]), order)
+
+
+@converts("concat")
+def _concat(w: RegionWriter, call: relax.Call) -> OvTensor:
+    parts = w.tensors(call.args[0])
+    return w.op.concat(parts, int(call.attrs.axis or 0) % len(static_shape(call))).output(0)
+
+
+@converts("stack")
+def _stack(w: RegionWriter, call: relax.Call) -> OvTensor:
+    shape = list(static_shape(call))
+    axis = int(call.attrs.axis or 0) % len(shape)
+    shape[axis] = 1
+    return w.op.concat([w.reshape(p, shape) for p in w.tensors(call.args[0])], axis).output(0)
+
+
+@converts("split")
+def _split(w: RegionWriter, call: relax.Call) -> list[OvTensor]:
+    x = w.tensor(call.args[0])
+    axis = int(call.attrs.axis) % len(w.shape(x))
+    lengths = [static_shape(ty)[axis] for ty in call.ty.fields]
+    parts = w.op.variadic_split(x, w.integers([axis]), w.integers(lengths))
+    return list(parts.outputs())
+
+
+def _sliced(w: RegionWriter, x: OvTensor, taken: Slice, shape: tuple[int, ...]) -> OvTensor:
+    ends = []
+    for start, step, extent in zip(taken.start, taken.step, shape, strict=True):
+        end = start + step * extent
+        # A negative end would count from the last element.
+        ends.append(end if end >= 0 else -(2**31))
+    start, end, step = (w.integers(values) for values in (taken.start, ends, taken.step))
+    return w.op.slice(x, start, end, step, w.integers(range(len(shape)))).output(0)
+
+
+@converts("strided_slice")
+def _strided_slice(w: RegionWriter, call: relax.Call) -> OvTensor:
+    return _sliced(w, w.tensor(call.args[0]), Slice.of(call), static_shape(call))
+
+
+@converts("flip")
+def _flip(w: RegionWriter, call: relax.Call) -> OvTensor:
+    shape = static_shape(call)
+    axis = int(call.attrs.axis) % len(shape)
+    backward = [axis == place for place in range(len(shape))]
+    start = tuple(extent - 1 if back else 0 for extent, back in zip(shape, backward, strict=True))
+    step = tuple(-1 if back else 1 for back in backward)
+    return _sliced(w, w.tensor(call.args[0]), Slice(start, step), shape)
+
+
+PAD_MODES = {"constant": "constant", "edge": "edge", "replicate": "edge", "reflect": "reflect"}
+"""Relax's modes of padding and OpenVINO's."""
+
+
+@converts("nn.pad")
+def _pad(w: RegionWriter, call: relax.Call) -> OvTensor:
+    x, attrs = w.tensor(call.args[0]), call.attrs
+    widths = [int(width) for width in attrs.pad_width]
+    begin, end = w.integers(widths[::2]), w.integers(widths[1::2])
+    mode = PAD_MODES[str(attrs.pad_mode)]
+    value = w.number(float(attrs.pad_value), x) if mode == "constant" else None
+    return w.op.pad(x, begin, end, mode, value).output(0)
+
+
+@converts("broadcast_to")
+def _broadcast_to(w: RegionWriter, call: relax.Call) -> OvTensor:
+    shape = w.integers(static_shape(call))
+    return w.op.broadcast(w.tensor(call.args[0]), shape).output(0)
+
+
+@converts("tile")
+def _tile(w: RegionWriter, call: relax.Call) -> OvTensor:
+    shape = static_shape(call)
+    x = w.tensor(call.args[0])
+    given = (1,) * (len(shape) - len(w.shape(x))) + w.shape(x)
+    times = [wanted // have for wanted, have in zip(shape, given, strict=True)]
+    return w.op.tile(w.reshape(x, given), w.integers(times)).output(0)
+
+
+@converts("tril", "triu")
+def _triangle(w: RegionWriter, call: relax.Call) -> OvTensor:
+    x, (*_, rows, columns) = w.tensor(call.args[0]), static_shape(call)
+    diagonal = int(getattr(call.args[1], "value", call.args[1]))
+    if operator_name(call) == "tril":
+        kept = np.tri(rows, columns, diagonal, dtype=bool)
+    else:
+        kept = ~np.tri(rows, columns, diagonal - 1, dtype=bool)
+    return w.op.select(w.constant(kept), x, w.number(0, x)).output(0)
+
+
+@converts("take")
+def _take(w: RegionWriter, call: relax.Call) -> OvTensor:
+    x, indices = w.tensor(call.args[0]), w.tensor(call.args[1])
+    axis = call.attrs.axis
+    if axis is None:
+        x, axis = w.reshape(x, (math.prod(w.shape(x)),)), 0
+    axis = int(axis) % len(w.shape(x))
+    if str(call.attrs.mode) == "clip":
+        indices = w.op.clamp(indices, 0, w.shape(x)[axis] - 1).output(0)
+    return w.op.gather(x, indices, w.integers([axis])).output(0)
+
+
+@converts("gather_elements")
+def _gather_elements(w: RegionWriter, call: relax.Call) -> OvTensor:
+    x, indices = w.tensor(call.args[0]), w.tensor(call.args[1])
+    return w.op.gather_elements(x, indices, int(call.attrs.axis) % len(w.shape(x))).output(0)
+
+
+@converts("gather_nd")
+def _gather_nd(w: RegionWriter, call: relax.Call) -> OvTensor:
+    x, indices = w.tensor(call.args[0]), w.tensor(call.args[1])
+    return w.op.gather_nd(x, indices, int(call.attrs.batch_dims)).output(0)

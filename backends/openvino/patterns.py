@@ -1,0 +1,126 @@
+"""What OpenVINO runs, as pattern triples: one per operator.
+
+OpenVINO fuses a region by itself, so the patterns say what may stand in one. Its CPU plugin
+computes 64-bit integers in 32 bits: they are taken where they are indices, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from collage.backends.contract import Match, PatternTriple, Verdict
+from collage.backends.openvino.converters.elementwise import BINARY, UNARY
+from collage.backends.openvino.converters.movement import PAD_MODES
+from collage.backends.openvino.converters.nn import (
+    RESIZE_COORDINATES,
+    RESIZE_METHODS,
+    RESIZE_ROUNDING,
+)
+from collage.backends.openvino.converters.reductions import REDUCTIONS
+from collage.backends.openvino.model import DTYPES, MAX_RANK
+from collage.backends.relax import operator_checks as checks
+from collage.backends.relax.operator_patterns import OperatorPatterns
+from collage.backends.relax.static_shape import tensor_dtype
+
+_FLOATS = ("float32", "float16", "bfloat16")
+_NUMBERS = (*_FLOATS, "int32")
+_MOVED = (*_NUMBERS, "int8", "uint8", "bool")
+_INDEXED = (*_MOVED, "int64")
+
+_LOGICAL = frozenset({"logical_and", "logical_or", "logical_xor", "logical_not"})
+_COMPARING = frozenset({"equal", "not_equal", "greater", "greater_equal", "less", "less_equal"})
+_CLASSIFYING = frozenset({"isnan", "isinf", "isfinite"})
+_WITH_INTEGERS = frozenset({"add", "subtract", "multiply", "maximum", "minimum"})
+
+_PATTERNS = OperatorPatterns("openvino", "OpenVINO", DTYPES, MAX_RANK)
+_triple = _PATTERNS.triple
+
+
+def pattern_table() -> list[PatternTriple]:
+    """All triples; later ones have a higher priority."""
+    return [
+        *_movement(),
+        *_elementwise(),
+        *_reductions(),
+        *_pictures(),
+        *_multiply_accumulate(),
+    ]
+
+
+def _movement() -> Iterator[PatternTriple]:
+    yield _triple("reshape", 2, dtypes=_MOVED)
+    for name in ("squeeze", "expand_dims", "flatten", "nn.batch_flatten", "permute_dims"):
+        yield _triple(name, 1, dtypes=_MOVED)
+    yield _triple("layout_transform", 1, checks.only_permutes, dtypes=_MOVED)
+    for name in ("concat", "stack", "split"):
+        yield _triple(name, 1, dtypes=_MOVED)
+    yield _triple("strided_slice", 4, dtypes=_MOVED, optional=True)
+    yield _triple("nn.pad", 1, checks.padding(PAD_MODES), dtypes=_NUMBERS)
+    yield _triple("broadcast_to", 2, dtypes=_MOVED)
+    yield _triple("tile", 1, dtypes=_NUMBERS)
+    yield _triple("flip", 1, dtypes=_MOVED)
+    for name in ("tril", "triu"):
+        yield _triple(name, 2, dtypes=_NUMBERS)
+    yield _triple("take", 2, checks.integer_indices, checks.bounded, _no_long_data, dtypes=_INDEXED)
+    for name in ("gather_elements", "gather_nd"):
+        yield _triple(name, 2, checks.integer_indices, _no_long_data, dtypes=_INDEXED)
+
+
+def _no_long_data(match: Match) -> Verdict:
+    """Indices may be 64-bit integers, what they choose from may not."""
+    if tensor_dtype(match.annotated["arg0"]) == "int64":
+        return Verdict.no("what is gathered is of int64, which OpenVINO keeps in 32 bits")
+    return Verdict.yes()
+
+
+def _elementwise() -> Iterator[PatternTriple]:
+    others = ("round", "trunc", "rsqrt", "square", "nn.gelu", "nn.gelu_tanh", "nn.selu")
+    for name in (*UNARY, *others, "nn.leakyrelu", "nn.softplus"):
+        yield _triple(name, 1, dtypes=_dtypes_of(name))
+    for name in (*BINARY, "floor_divide"):
+        yield _triple(name, 2, dtypes=_dtypes_of(name))
+    yield _triple("nn.prelu", 2, dtypes=_FLOATS)
+    yield _triple("clip", 3, dtypes=_NUMBERS)
+    yield _triple("where", 3, dtypes=(*_NUMBERS, "bool"))
+    yield _triple("astype", 1, dtypes=_MOVED)
+
+
+def _dtypes_of(name: str) -> tuple[str, ...]:
+    if name in _LOGICAL:
+        return ("bool",)
+    if name in _COMPARING:
+        return (*_NUMBERS, "bool")
+    if name in _CLASSIFYING:
+        return (*_FLOATS, "bool")
+    return _NUMBERS if name in _WITH_INTEGERS else _FLOATS
+
+
+def _reductions() -> Iterator[PatternTriple]:
+    for name in (*REDUCTIONS, "variance", "std", "cumsum", "nn.softmax", "nn.log_softmax"):
+        yield _triple(name, 1, dtypes=_FLOATS)
+    for name in ("argmax", "argmin"):
+        yield _triple(name, 1, dtypes=(*_FLOATS, "int64", "int32"))
+    for name in ("nn.layer_norm", "nn.group_norm", "nn.instance_norm"):
+        yield _triple(name, 3, dtypes=_FLOATS)
+    yield _triple("nn.rms_norm", 2, dtypes=_FLOATS)
+    yield _PATTERNS.batch_norm(checks.constant_statistics, dtypes=_FLOATS)
+
+
+def _pictures() -> Iterator[PatternTriple]:
+    for rank in (1, 2, 3):
+        for kind in ("max", "avg"):
+            yield _triple(f"nn.{kind}_pool{rank}d", 1, checks.pooling, dtypes=_FLOATS)
+        yield _triple(f"nn.adaptive_avg_pool{rank}d", 1, checks.plain_layout, dtypes=_FLOATS)
+    yield _triple("nn.pixel_shuffle", 1, dtypes=_FLOATS)
+    resizing = checks.resizing(RESIZE_METHODS, RESIZE_COORDINATES, RESIZE_ROUNDING)
+    yield _triple("image.resize2d", 2, resizing, dtypes=_FLOATS)
+
+
+def _multiply_accumulate() -> Iterator[PatternTriple]:
+    convolution = checks.convolution(computed_weights=False)
+    for rank in (1, 2, 3):
+        yield _triple(f"nn.conv{rank}d", 2, convolution, dtypes=_FLOATS)
+        yield _triple(f"nn.conv{rank}d_transpose", 2, convolution, dtypes=_FLOATS)
+    yield _triple("matmul", 2, checks.same_dtype, dtypes=_FLOATS)
+    yield _triple("nn.attention", 3, checks.attention, dtypes=_FLOATS)
+    yield _triple("nn.attention_bias", 4, checks.attention, dtypes=_FLOATS)

@@ -1,0 +1,52 @@
+"""The constants of all regions of a module in one piece of memory, each of them once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from xml.etree import ElementTree
+
+import numpy as np
+from numpy.typing import NDArray
+
+_ALIGNMENT = 64
+
+
+def share_constants(regions: Sequence[tuple[str, bytes]]) -> tuple[list[str], NDArray[np.uint8]]:
+    """Texts of regions whose constants stand in one array.
+
+    OpenVINO's IR names a constant by its place among a model's bytes. Here the places become those
+    in bytes that all models have in common.
+
+    Parameters
+    ----------
+    regions : sequence of (str, bytes)
+        Text and constants, as OpenVINO writes them.
+
+    Examples
+    --------
+    >>> layer = '<layer type="Const"><data offset="{}" size="4" /></layer>'
+    >>> net = "<net><layers>" + layer.format(0) + layer.format(4) + "</layers></net>"
+    >>> texts, shared = share_constants([(net, b"abcdefgh"), (net, b"efghijkl")])
+    >>> texts[1].count('offset="64"'), shared[128:].tobytes()
+    (1, b'ijkl')
+    """
+    places: dict[bytes, int] = {}
+    pieces: list[bytes] = []
+    end = 0
+    texts = []
+    for text, constants in regions:
+        root = ElementTree.fromstring(text)
+        # Nested models, such as the body of a loop, are written into the same bytes.
+        for data in root.iterfind(".//layer[@type='Const']/data"):
+            begin, size = int(data.attrib["offset"]), int(data.attrib["size"])
+            piece = constants[begin : begin + size]
+            key = hashlib.sha256(piece).digest()
+            if key not in places:
+                gap = -end % _ALIGNMENT
+                places[key] = end + gap
+                pieces += [bytes(gap), piece]
+                end += gap + size
+            data.set("offset", str(places[key]))
+        texts.append(ElementTree.tostring(root, encoding="unicode"))
+    return texts, np.frombuffer(b"".join(pieces), np.uint8)

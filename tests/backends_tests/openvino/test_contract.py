@@ -1,0 +1,67 @@
+"""OpenVINO keeps the backends' contract; every pattern runs alone and refuses with a reason."""
+
+from __future__ import annotations
+
+import pytest
+from tvm.relax import op
+
+from collage.backends.contract import ExternalBackend
+from collage.backends.contract.registry import get_backend
+from collage.testing.backend_contract import BackendContract, PatternCase, Refusal
+from collage.testing.graphs import constant, graph
+from tests.backends_tests.openvino.cases import NOT_ALONE, PICTURE, cases
+
+pytestmark = pytest.mark.skipif(
+    not get_backend("openvino").probe().usable, reason="the extra [openvino] is not installed"
+)
+
+
+class TestOpenvinoContract(BackendContract):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def backend(cls) -> ExternalBackend:
+        return get_backend("openvino")
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def cases(cls) -> list[PatternCase]:
+        return cases()
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def needing_context(cls) -> set[str]:
+        return set(NOT_ALONE)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def parallel_case(cls) -> PatternCase:
+        weights = constant(128, 128, 3, 3, scale=0.03)
+        mod = graph([(1, 128, 56, 56)], lambda emit, x: op.nn.conv2d(x, weights, padding=(1, 1)))
+        return PatternCase("openvino.conv2d", mod)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def refusals(cls) -> list[Refusal]:
+        def one(body, *shapes, dtype="float32"):  # type: ignore[no-untyped-def]
+            return graph(list(shapes), lambda emit, *x: body(*x), dtype)
+
+        return [
+            Refusal("openvino.add", one(op.add, (3,), (3,), dtype="int64"), "int64"),
+            Refusal("openvino.exp", one(op.exp, (3, 0)), "empty"),
+            Refusal("openvino.exp", one(op.exp, (1,) * 8 + (2,)), "dimensions"),
+            Refusal(
+                "openvino.conv2d",
+                one(lambda x, w: op.nn.conv2d(x, w), PICTURE, (4, 4, 1, 1)),
+                "no constant",
+            ),
+            Refusal(
+                "openvino.max_pool2d",
+                one(lambda x: op.nn.max_pool2d(x, (2, 2), dilation=(2, 2)), PICTURE),
+                "dilated",
+            ),
+            Refusal(
+                "openvino.pad",
+                one(lambda x: op.nn.pad(x, (0, 0, 0, 0, 1, 1, 1, 1), "circular"), PICTURE),
+                "circular",
+            ),
+        ]
