@@ -112,12 +112,17 @@ class ProtocolError(CollageError):
     with a field that is unknown or of the wrong type."""
 
 
+_FROM_ELSEWHERE = "Error caught from RPC call:"
+
+
 def telling_line(error: BaseException) -> str:
     """The line of an error's message that says most, or its type where there is no message.
 
-    TVM's messages begin with a stack trace and end with what went wrong.
+    TVM's messages begin with a stack trace and end with what went wrong; those of another machine
+    begin with a line that says so.
     """
-    lines = _lines(error)
+    lines = [line for line in _lines(error) if not line.endswith(_FROM_ELSEWHERE)]
+    lines = lines or _lines(error)
     return lines[-1] if lines[0].startswith("Traceback") else lines[0]
 
 

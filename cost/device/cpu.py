@@ -13,9 +13,8 @@ import tvm
 from collage.backends.contract import NUM_THREADS_ALL, BuildContext
 from collage.backends.devices import CPU
 from collage.cost.device._base import Device, DevicePolicy
-from collage.cost.device.cpu_conditions import conditions
+from collage.cost.device.cpu_conditions import ROOT, conditions, numbers
 
-_CPUINFO = Path("/proc/cpuinfo")
 _BUILDERS = 2
 _BATCH = 8
 
@@ -30,17 +29,7 @@ class CpuPolicy(DevicePolicy):
     reference_extent = 384
 
     def detect(self) -> Device:
-        fields = _cpuinfo()
-        name = fields.get("model name") or platform.processor() or platform.machine()
-        flags = " ".join(sorted((fields.get("flags") or fields.get("features") or "").split()))
-        digest = hashlib.sha256(f"{platform.machine()} {flags}".encode()).hexdigest()[:12]
-        return Device(
-            self.kind.name,
-            " ".join(name.split()),
-            available_cores(),
-            digest,
-            conditions=conditions(available_processors()),
-        )
+        return cpu_at(ROOT, platform.machine(), available_processors(), platform.processor())
 
     def model_key(self, device: Device) -> str:
         return f"{device.name}, {device.cores} cores, isa {device.features}"
@@ -65,6 +54,50 @@ class CpuPolicy(DevicePolicy):
         )
 
 
+def cpu_at(root: Path, machine: str, processors: Set[int], otherwise: str = "") -> Device:
+    """A processor, by what its machine's pseudo files say.
+
+    Parameters
+    ----------
+    root : Path
+        Where ``/proc`` and ``/sys`` are.
+    machine : str
+        Its architecture.
+    processors : set of int
+        Those that may be used.
+    otherwise : str
+        What it is called where neither it nor its board has a name; by default its architecture.
+
+    Examples
+    --------
+    >>> cpu_at(Path("a machine that tells nothing"), "riscv64", {0, 1}).name
+    'riscv64'
+    """
+    fields = _cpuinfo(root / "proc/cpuinfo")
+    called = fields.get("model name") or _board(root) or otherwise or machine
+    flags = " ".join(sorted((fields.get("flags") or fields.get("features") or "").split()))
+    digest = hashlib.sha256(f"{machine} {flags}".encode()).hexdigest()[:12]
+    return Device(
+        CPU.name,
+        " ".join(called.split()),
+        len(processors),
+        digest,
+        conditions=conditions(processors, root),
+    )
+
+
+def listed_processors(root: Path) -> Set[int]:
+    """The processors that the machine says this process may use, by its pseudo files; at least one.
+
+    Parameters
+    ----------
+    root : Path
+        Where ``/proc`` is.
+    """
+    allowed = _cpuinfo(root / "proc/self/status").get("cpus_allowed_list", "")
+    return numbers(allowed) or {0}
+
+
 def available_cores() -> int:
     """Cores that this process may use, which is also what OpenMP takes by default.
 
@@ -83,12 +116,20 @@ def available_processors() -> Set[int]:
     return frozenset(range(os.cpu_count() or 1))
 
 
-def _cpuinfo() -> dict[str, str]:
+def _board(root: Path) -> str:
+    """What a board's firmware calls it, where processors have no names."""
+    path = root / "proc/device-tree/model"
+    return (
+        path.read_text(encoding="utf-8", errors="replace").strip("\0\n ") if path.exists() else ""
+    )
+
+
+def _cpuinfo(path: Path) -> dict[str, str]:
     """The first processor's fields, with lower-case names; empty where there is no such file."""
-    if not _CPUINFO.exists():
+    if not path.exists():
         return {}
     fields: dict[str, str] = {}
-    for line in _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         name, colon, value = line.partition(":")
         if not colon:
             break

@@ -81,7 +81,7 @@ def _pinned(used: list[int], root: Path) -> str:
     Which ones they are does not matter where they are alike.
     """
     folder = root / "sys/devices/system"
-    online = _numbers(_text(folder / "cpu/online"))
+    online = numbers(_text(folder / "cpu/online"))
     if not online or set(used) >= online:
         return ""
     cores = {
@@ -91,7 +91,7 @@ def _pinned(used: list[int], root: Path) -> str:
     nodes = [
         held
         for path in sorted(folder.glob("node/node[0-9]*/cpulist"))
-        if (held := len(_numbers(_text(path)) & set(used)))
+        if (held := len(numbers(_text(path)) & set(used)))
     ]
     split = "+".join(map(str, sorted(nodes, reverse=True))) if len(nodes) > 1 else ""
     capacities = Counter(
@@ -143,7 +143,7 @@ def _limit(policy: Path) -> str:
     return str(int(allowed) // 1000)
 
 
-def _numbers(text: str) -> set[int]:
+def numbers(text: str) -> set[int]:
     """Of a list such as ``0-3,8``."""
     numbers: set[int] = set()
     for part in text.split(","):

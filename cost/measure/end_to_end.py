@@ -17,60 +17,37 @@ them before the first sample.
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from collage.backends.contract.errors import OutOfTimeError
-from collage.cost.base import Clocks, Cost
+from collage.cost.base import Cost
 from collage.cost.config import MeasureConfig
-from collage.cost.contest import (
-    Load,
-    Played,
-    Rounds,
-    disturbed_rounds,
-    play,
-    to_discard,
-    without,
-)
+from collage.cost.contest import Played, play
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, DevicePolicy
 from collage.cost.device.load import LoadMeter
+from collage.cost.measure.contestants import (
+    MODEL_TIMEOUT_SEC,
+    Contestant,
+    Turns,
+    config_of_turns,
+    results,
+)
 from collage.cost.measure.model_timer import EndToEndQuestion, ModelTimer, WholeModel
-from collage.cost.measure.replay import NO_TIME
 from collage.cost.measure.runner import RunResult
 from collage.cost.processes.messages import A, Check, Checked, Failure, Request, Time, Timed
 from collage.cost.processes.messages import Load as LoadModel
 from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
-from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
-
-_SAMPLES = 4
-_FEWEST_SAMPLES = 2
-_TURN_SEC = 0.04
-"""Of one turn. Many short rounds tell more than few long ones, but each turn begins with a call
-that finds nothing in the caches."""
-
-_TIMEOUT_SEC = 300.0
-"""For loading a whole model and for one turn: minutes for one without any schedule."""
+from collage.cost.progress import ProgressCallback, ignore
 
 
 @dataclass
-class _Contestant:
-    model: WholeModel
-    worker: WorkerProcess
-    failure: Cost | None = None
-    stopped: bool = False
-    first_call_sec: float = 0.0
-    largest_error: float = 0.0
-    run_sec: float = 0.0
-    clocks: Clocks | None = None
-
-    @property
-    def is_out(self) -> bool:
-        return self.failure is not None or self.stopped
+class _Contestant(Contestant):
+    worker: WorkerProcess = field(kw_only=True)
 
 
 class EndToEndTimer(ModelTimer):
@@ -142,11 +119,11 @@ class EndToEndTimer(ModelTimer):
                     self._load(contestant, library, samples)
                 played = self._play(contestants, question)
                 for contestant in contestants:
-                    self._ask(contestant, Check(), Checked)
+                    self._ask(contestant, Check(""), Checked)
             finally:
                 for contestant in contestants:
                     contestant.worker.close()
-        return _results(contestants, played, question.contest)
+        return results(contestants, played, question.contest)
 
     def _enter(self, model: WholeModel, deadline: Deadline) -> _Contestant:
         worker = WorkerProcess(
@@ -156,25 +133,21 @@ class EndToEndTimer(ModelTimer):
             environment=self._environment,
             deadline=deadline,
         )
-        return _Contestant(model, worker)
+        return _Contestant(model, worker=worker)
 
     def _load(self, contestant: _Contestant, library: Path, samples: tuple[Path, ...]) -> None:
-        turns = replace(
-            self._config,
-            repeat=min(self._config.repeat, _SAMPLES),
-            min_repeat=min(self._config.min_repeat, _FEWEST_SAMPLES),
-            timing_budget_sec=min(self._config.timing_budget_sec, _TURN_SEC),
-        )
-        answer = self._ask(contestant, LoadModel(library, samples, turns), Checked)
+        turns = config_of_turns(self._config)
+        answer = self._ask(contestant, LoadModel(library, samples, turns, ""), Checked)
         if answer is not None:
             contestant.first_call_sec = answer.first_call_sec
             contestant.largest_error = answer.largest_error
 
     def _play(self, contestants: Sequence[_Contestant], question: EndToEndQuestion) -> Played:
         def ask(contestant: _Contestant) -> Timed | None:
-            return self._ask(contestant, Time(), Timed)
+            return self._ask(contestant, Time(""), Timed)
 
-        turns = _Turns(contestants, ask, question.rounds, self._progress)
+        meter = LoadMeter(contestant.worker.pid for contestant in contestants)
+        turns = Turns(contestants, ask, meter.read, question.rounds, self._progress)
         # To know whether a model runs at all, one disturbed round is enough.
         watchful = not question.provisional
         return play(turns, len(contestants), question.rule, watchful=watchful)
@@ -186,7 +159,7 @@ class EndToEndTimer(ModelTimer):
         begin = time.perf_counter()
         try:
             contestant.worker.resume()
-            contestant.worker.send(request, _TIMEOUT_SEC)
+            contestant.worker.send(request, MODEL_TIMEOUT_SEC)
             answer = contestant.worker.receive(kind)
             contestant.worker.suspend()
         except WorkerFailure as err:
@@ -202,67 +175,3 @@ class EndToEndTimer(ModelTimer):
             contestant.failure = Cost(answer.status, reason=answer.reason)
             return None
         return answer
-
-
-class _Turns:
-    """The stage of a contest: processes, one of which runs at a time."""
-
-    def __init__(
-        self,
-        contestants: Sequence[_Contestant],
-        ask: Callable[[_Contestant], Timed | None],
-        rounds: int,
-        progress: ProgressCallback,
-    ) -> None:
-        self._contestants = contestants
-        self._ask = ask
-        self._rounds = rounds
-        self._progress = progress
-        self._meter = LoadMeter(contestant.worker.pid for contestant in contestants)
-
-    def turn(self, player: int, number: int) -> float | None:
-        contestant = self._contestants[player]
-        answer = self._ask(contestant)
-        message = contestant.model.description
-        done = min(number + 1, self._rounds)
-        self._progress(ProgressEvent("end to end", done, self._rounds, message))
-        if answer is None:
-            return None
-        contestant.clocks = answer.clocks or contestant.clocks
-        return statistics.median(answer.samples_sec)
-
-    def is_out(self, player: int) -> bool:
-        return self._contestants[player].is_out
-
-    def is_cut_short(self) -> bool:
-        return any(contestant.stopped for contestant in self._contestants)
-
-    def load(self) -> Load:
-        return self._meter.read()
-
-
-def _results(contestants: Sequence[_Contestant], played: Played, contest: str) -> list[RunResult]:
-    pairs = list(zip(contestants, played.table, strict=True))
-    right = [row for contestant, row in pairs if contestant.failure is None and any(row)]
-    disturbed = disturbed_rounds(right, played.loads)
-    discarded = to_discard(disturbed)
-    if not all(any(row) for row in without(right, discarded)):
-        discarded = ()  # The time was up before there was anything better.
-    others = tuple(load.others for load in played.loads)
-    results = []
-    for contestant, row in pairs:
-        cost, rounds = contestant.failure or NO_TIME, None
-        if contestant.failure is None and any(row):
-            rounds = Rounds(contest, row, disturbed, discarded, others)
-            cost = Cost.of_samples([sec for sec in rounds.counted if sec is not None])
-        results.append(
-            RunResult(
-                cost,
-                contestant.largest_error,
-                contestant.first_call_sec,
-                contestant.run_sec,
-                contestant.clocks,
-                rounds,
-            )
-        )
-    return results

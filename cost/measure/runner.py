@@ -89,6 +89,10 @@ class PlaceLostError(MeasurementError):
     """
 
 
+class PlaceAwayError(PlaceLostError):
+    """There was no device to begin with: what was asked had no part in that."""
+
+
 class Runner(ABC):
     """Times one library at a time on one device.
 

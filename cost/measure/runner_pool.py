@@ -15,7 +15,7 @@ from collage.backends.contract.errors import MeasurementError
 from collage.cost.measure.calibration import Calibration, Finding
 from collage.cost.measure.engine import Place
 from collage.cost.measure.reference_set import Times
-from collage.cost.measure.runner import PlaceLostError
+from collage.cost.measure.runner import PlaceAwayError, PlaceLostError
 
 Task = Callable[[Place], None]
 """Something to do at whichever place is free."""
@@ -236,6 +236,8 @@ class RunnerPool:
     def _without(self, place: Place, pending: _Pending, error: PlaceLostError) -> bool:
         """Go on without a place; whether its task is to be done elsewhere."""
         self._lost(place, str(error))
+        if isinstance(error, PlaceAwayError):
+            return True
         pending.lost += 1
         if pending.lost < _MOST_LOST:
             return True

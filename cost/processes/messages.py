@@ -16,6 +16,7 @@ from collage.backends.link import CompiledLibrary
 from collage.backends.relax.tensor_spec import TensorSpec
 from collage.cost.base import Clocks, CostStatus
 from collage.cost.config import MeasureConfig
+from collage.cost.device import Device
 from collage.cost.processes.protocol import Message
 from collage.cost.workload.data import DataSpec
 from collage.cost.workload.workload import Workload
@@ -159,18 +160,61 @@ class Judge(Request, frozen=True, tag="judge"):
 
 
 class Load(LibraryRequest, frozen=True, tag="load"):
-    """Load a library, which stays, and check it; answered by :class:`Checked`."""
+    """Load a library, which stays under a name, and check it; answered by :class:`Checked`."""
+
+    name: str
 
 
 class Time(Request, frozen=True, tag="time"):
     """Time what was loaded as a whole model; answered by :class:`Timed`."""
 
+    name: str
+
 
 class Check(Request, frozen=True, tag="check"):
     """Check what was loaded once more; answered by :class:`Checked`."""
 
+    name: str
 
-AnyRequest = Build | Tune | CompileModel | Run | Prepare | Measure | Judge | Load | Time | Check
+
+class Connect(Request, frozen=True, tag="connect"):
+    """Begin a session with TVM's RPC server, which libraries are run in from now on; answered by
+    :class:`Detected`.
+
+    Attributes
+    ----------
+    host, port : str, int
+        Of the server.
+    match_key : str
+        With which the tracker gave it away.
+    kind : str
+        Of its device.
+    fingerprint : str
+        What the device is called if it cannot tell; empty where it can.
+    guard : Path
+        The library that watches over the session there.
+    session_timeout_sec : float
+        When the server ends the session, whatever goes on.
+    idle_sec : float
+        When the session ends because nobody asked for anything.
+    data_limit_bytes : int
+        What it may allocate after it has started; 0 for no limit.
+    """
+
+    host: str
+    port: int
+    match_key: str
+    kind: str
+    fingerprint: str
+    guard: Path
+    session_timeout_sec: float
+    idle_sec: float
+    data_limit_bytes: int
+
+
+AnyRequest = (
+    Build | Tune | CompileModel | Run | Prepare | Measure | Judge | Load | Time | Check | Connect
+)
 
 
 class Answer(Message, frozen=True, tag_field="answer", kw_only=True):
@@ -234,6 +278,19 @@ class Measured(Answer, frozen=True, tag="measured", kw_only=True):
     first_call_sec: float
     samples_sec: tuple[float, ...]
     clocks: Clocks | None
+
+
+class Detected(Answer, frozen=True, tag="detected", kw_only=True):
+    """The device at the other end, and how busy its machine is.
+
+    Attributes
+    ----------
+    load : float or None
+        Processes that run there and want to, for each core, over the last minute.
+    """
+
+    device: Device
+    load: float | None
 
 
 class Failure(Answer, frozen=True, tag="failure", kw_only=True):

@@ -7,7 +7,7 @@ libraries that are only measured.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import tvm
@@ -94,6 +94,21 @@ def move_requirements(folder: Path, old: Path, new: Path) -> None:
     place.write_bytes(encode(_Requirements(moved, named.runtimes)))
 
 
+def requirements_of(library: Path) -> tuple[Sequence[LibraryRequirement], Mapping[str, str]]:
+    """What :func:`stage_to_measure` left beside a library: libraries, and runtimes by backend.
+
+    Raises
+    ------
+    ProtocolError
+        When it cannot be read.
+    """
+    place = library.with_name(_NAME)
+    if not place.exists():
+        return (), {}
+    requirements: _Requirements = decode(place.read_bytes(), _Requirements)
+    return requirements.libraries, requirements.runtimes
+
+
 def load_requirements(library: Path) -> None:
     """Load what :func:`stage_to_measure` left beside a library.
 
@@ -106,12 +121,9 @@ def load_requirements(library: Path) -> None:
     ProtocolError
         When what was left there cannot be read.
     """
-    place = library.with_name(_NAME)
-    if not place.exists():
-        return
-    requirements: _Requirements = decode(place.read_bytes(), _Requirements)
+    libraries, runtimes = requirements_of(library)
     try:
-        load_libraries(requirements.libraries)
+        load_libraries(libraries)
     except BackendUnavailableError as err:
         raise MeasurementError(f"the library needs {err}", value=err.value) from err
-    load_runtimes(requirements.runtimes)
+    load_runtimes(runtimes)

@@ -12,6 +12,7 @@ from collage.cost.processes.messages import (
     Build,
     Check,
     CompileModel,
+    Connect,
     Failure,
     Judge,
     Load,
@@ -25,7 +26,7 @@ from collage.cost.processes.messages import (
 from collage.cost.processes.protocol import decode, encode
 from collage.cost.worker.build import build, compile_model, tune
 from collage.cost.worker.run import RunService
-from collage.cost.worker.session import DeviceLostError
+from collage.cost.worker.session import DeviceLostError, SessionLostError
 
 _BUILDING = (Build, Tune, CompileModel)
 _OUT_OF_MEMORY = ("bad_alloc", "out of memory", "OUT_OF_MEMORY", "MemoryAllocation")
@@ -94,6 +95,8 @@ class Tasks:
                 return self._runs.time(request)
             case Check():
                 return self._runs.check(request)
+            case Connect():
+                return self._runs.connect(request)
 
 
 def _failure(request: AnyRequest, error: Exception) -> Failure:
@@ -101,7 +104,9 @@ def _failure(request: AnyRequest, error: Exception) -> Failure:
     text, reason = str(error), telling_line(error)
     if not isinstance(error, CollageError):
         reason = f"{type(error).__name__}: {reason}"
-    if isinstance(error, DeviceLostError) and error.crashed:
+    if isinstance(error, SessionLostError):
+        status = error.status
+    elif isinstance(error, DeviceLostError) and error.crashed:
         status = CostStatus.CRASHED
     elif isinstance(error, MemoryError) or any(words in text for words in _OUT_OF_MEMORY):
         status = CostStatus.OUT_OF_MEMORY

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pkgutil
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -18,6 +19,8 @@ from collage.cost.config import MeasureConfig
 from collage.cost.processes.messages import (
     Check,
     Checked,
+    Connect,
+    Detected,
     Done,
     Failure,
     Judge,
@@ -30,7 +33,6 @@ from collage.cost.processes.messages import (
     Time,
     Timed,
 )
-from collage.cost.processes.staging import load_requirements
 from collage.cost.reference import Distance, Noise, Sample, distance
 from collage.cost.worker.session import Session
 
@@ -53,7 +55,7 @@ class RunService:
     def __init__(self, session: str) -> None:
         self._session_name = session
         self._opened: Session | None = None
-        self._loaded: _Loaded | None = None
+        self._loaded: dict[str, _Loaded] = {}
 
     @property
     def _session(self) -> Session:
@@ -91,7 +93,8 @@ class RunService:
 
     def measure(self, _: Measure) -> Done:
         """Call and time what was prepared, right or wrong."""
-        self._guarded(self._current().measure)
+        loaded = self._current()
+        self._guarded(loaded.measure)
         return Done()
 
     def judge(self, _: Judge) -> Measured | Failure:
@@ -102,53 +105,71 @@ class RunService:
         """Load a library and check it; it stays."""
 
         def work() -> Checked | Failure:
-            loaded = self._load(request)
+            loaded = self._load(request, request.name)
             loaded.start()
             loaded.session.settle(loaded.machine)
             checked = loaded.check(loaded.outputs())
             return checked if isinstance(checked, Failure) else loaded.check_others()
 
-        return self._guarded(work)
+        return self._guarded(work, request.name)
 
-    def time(self, _: Time) -> Timed:
-        """Time the whole model that was loaded."""
-        loaded = self._current()
-        return self._guarded(lambda: loaded.time(loaded.session.sample_model))
+    def time(self, request: Time) -> Timed:
+        """Time a whole model that was loaded."""
+        loaded = self._current(request.name)
+        loaded.resume()
+        return self._guarded(lambda: loaded.time(loaded.session.sample_model), request.name)
 
-    def check(self, _: Check) -> Checked | Failure:
-        """Check the loaded library once more."""
-        loaded = self._current()
-        return self._guarded(lambda: loaded.check(loaded.outputs()))
+    def check(self, request: Check) -> Checked | Failure:
+        """Check a loaded library once more."""
+        loaded = self._current(request.name)
+        loaded.resume()
+        return self._guarded(lambda: loaded.check(loaded.outputs()), request.name)
 
-    def _load(self, request: LibraryRequest) -> _Loaded:
-        self._loaded = _Loaded(request, self._session)
-        return self._loaded
+    def connect(self, request: Connect) -> Detected:
+        """Run libraries on another machine; what ran before is let go."""
+        # Nobody but who needs it imports TVM's RPC.
+        from collage.cost.worker.rpc.session import RpcSession
+
+        self._loaded.clear()
+        self._opened = None
+        gc.collect()  # An error's trace may still hold the session before, and so its server.
+        session = RpcSession(request)
+        detected = session.detect()
+        self._opened = session
+        return detected
+
+    def _load(self, request: LibraryRequest, name: str = "") -> _Loaded:
+        self._loaded[name] = _Loaded(request, self._session)
+        return self._loaded[name]
 
     def _let_go(self, answer: Measured | Failure) -> Measured | Failure:
-        self._loaded = None
+        self._loaded.clear()
         if not self._session.release():
             return replace(answer, replace=True)
         return answer
 
-    def _guarded(self, work: Callable[[], T]) -> T:
+    def _guarded(self, work: Callable[[], T], name: str = "") -> T:
         """Do it; when it fails and took the device along, that is what is reported.
 
         What was loaded then stays referenced: freeing memory on a lost device ends the process,
         which must not happen before the answer is out.
         """
         try:
-            return work()
+            done = work()
+            self._session.end()
+            return done
         except Exception as err:
-            lost = self._session.lost()
+            lost = self._session.lost(err)
             if lost is not None:
                 raise lost from err
-            self._loaded = None
+            self._session.end()
+            self._loaded.pop(name, None)
             raise
 
-    def _current(self) -> _Loaded:
-        if self._loaded is None:
-            raise MeasurementError("no library was loaded")
-        return self._loaded
+    def _current(self, name: str = "") -> _Loaded:
+        if name not in self._loaded:
+            raise MeasurementError("no library was loaded", value=name)
+        return self._loaded[name]
 
 
 class _Loaded:
@@ -160,9 +181,9 @@ class _Loaded:
         self._config = request.config
         self._samples = [Sample.load(folder) for folder in request.samples]
         self._sample = self._samples[0]
-        load_requirements(request.library)
-        library = tvm.runtime.load_module(str(request.library))
-        self.machine = relax.VirtualMachine(library, session.device)
+        session.bring(request.library)
+        session.begin(request.config)
+        self.machine = session.load(request.library)
         self._set_inputs()
         self._checked: list[NDArray[np.generic]] = []
         self._error = 0.0
@@ -173,6 +194,10 @@ class _Loaded:
         self.machine.set_input("main", *self.session.upload(list(self._sample.inputs)))
         # Weights and inputs went up outside the stream that calls are launched in.
         self.session.synchronize()
+
+    def resume(self) -> None:
+        """It is going to be called again."""
+        self.session.begin(self._config)
 
     def check_others(self) -> Checked | Failure:
         """Call it on every sample but the one that it is timed on, which is set again."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import tvm
@@ -12,8 +13,9 @@ from numpy.typing import NDArray
 from tvm import relax
 
 from collage.backends.contract.errors import CollageError
-from collage.cost.base import Clocks
+from collage.cost.base import Clocks, CostStatus
 from collage.cost.config import MeasureConfig
+from collage.cost.processes.staging import load_requirements
 from collage.cost.worker.sampling import take_samples
 
 
@@ -34,6 +36,22 @@ class DeviceLostError(CollageError):
         self.crashed = crashed
 
 
+class SessionLostError(DeviceLostError):
+    """A session with another machine is over.
+
+    Parameters
+    ----------
+    message : str
+        Why.
+    status : CostStatus
+        What that says of the library that was run; ``UNKNOWN`` when it says nothing.
+    """
+
+    def __init__(self, message: str, status: CostStatus) -> None:
+        super().__init__(message, crashed=status is CostStatus.CRASHED)
+        self.status = status
+
+
 class Session(ABC):
     """A process's use of one device. What is called has its inputs set and is called ``main``."""
 
@@ -43,6 +61,26 @@ class Session(ABC):
     def upload(self, arrays: Sequence[NDArray[np.generic]]) -> list[tvm.runtime.Tensor]:
         """Copies of arrays in the device's memory."""
         return [tvm.runtime.tensor(array, self.device) for array in arrays]
+
+    def bring(self, library: Path) -> None:
+        """Have a library and all that it needs where it is going to run.
+
+        Raises
+        ------
+        MeasurementError
+            When something is missing; names it.
+        """
+        load_requirements(library)
+
+    def load(self, library: Path) -> relax.VirtualMachine:
+        """The machine that runs a library, which was brought."""
+        return relax.VirtualMachine(tvm.runtime.load_module(str(library)), self.device)
+
+    def begin(self, config: MeasureConfig) -> None:  # noqa: B027 (others watch this process)
+        """From now on a library's time and memory count."""
+
+    def end(self) -> None:  # noqa: B027
+        """They count no longer."""
 
     @abstractmethod
     def call(self, machine: relax.VirtualMachine) -> float:
@@ -79,8 +117,14 @@ class Session(ABC):
     def synchronize(self) -> None:  # noqa: B027 (nothing to do is a good answer)
         """Wait for the device; raises what went wrong there since."""
 
-    def lost(self) -> DeviceLostError | None:
-        """Whether the device can no longer be used."""
+    def lost(self, error: Exception) -> DeviceLostError | None:
+        """Whether the device can no longer be used.
+
+        Parameters
+        ----------
+        error : Exception
+            What happened.
+        """
         return None
 
     def clocks(self) -> Clocks | None:

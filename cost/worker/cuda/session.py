@@ -93,7 +93,7 @@ class CudaSession(Session):
     def synchronize(self) -> None:
         self._driver.synchronize()
 
-    def lost(self) -> DeviceLostError | None:
+    def lost(self, error: Exception) -> DeviceLostError | None:
         try:
             self.synchronize()
         except CudaError as err:

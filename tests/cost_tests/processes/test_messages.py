@@ -17,6 +17,7 @@ from collage.backends.link import CompiledLibrary
 from collage.backends.relax.tensor_spec import TensorSpec
 from collage.cost.base import Clocks, CostStatus
 from collage.cost.config import CudaConfig, MeasureConfig
+from collage.cost.device import Device
 from collage.cost.processes import messages
 from collage.cost.processes.messages import (
     Answer,
@@ -27,6 +28,8 @@ from collage.cost.processes.messages import (
     Checked,
     Compiled,
     CompileModel,
+    Connect,
+    Detected,
     Done,
     Failure,
     Judge,
@@ -116,9 +119,10 @@ REQUESTS = {
     Prepare: st.builds(Prepare, *TESTED),
     Measure: st.builds(Measure),
     Judge: st.builds(Judge),
-    Load: st.builds(Load, *TESTED),
-    Time: st.builds(Time),
-    Check: st.builds(Check),
+    Load: st.builds(Load, *TESTED, TEXT),
+    Time: st.builds(Time, TEXT),
+    Check: st.builds(Check, TEXT),
+    Connect: st.builds(Connect, TEXT, SIZES, TEXT, TEXT, TEXT, PATHS, SECONDS, SECONDS, SIZES),
 }
 ANSWERS = {
     Done: st.builds(Done, replace=REPLACE),
@@ -133,6 +137,13 @@ ANSWERS = {
         samples_sec=tuples(SECONDS),
         clocks=CLOCKS,
         replace=REPLACE,
+    ),
+    Detected: st.builds(
+        Detected,
+        device=st.builds(
+            Device, TEXT, TEXT, SIZES, TEXT, TEXT, SIZES, st.lists(TEXT, max_size=3).map(tuple)
+        ),
+        load=st.none() | SECONDS,
     ),
     Failure: st.builds(
         Failure,

@@ -67,7 +67,7 @@ class FragileSession(CpuSession):
         if self._failed:
             raise RuntimeError("everything fails from here on")
 
-    def lost(self) -> DeviceLostError | None:
+    def lost(self, error: Exception) -> DeviceLostError | None:
         if not self._failed:
             return None
         return DeviceLostError("broke the context: bad\naddress", crashed=self._how == "fatal")

@@ -153,7 +153,7 @@ def test_a_cuda_configuration_that_makes_no_sense_is_refused(wrong: dict[str, fl
 
 def test_a_configuration_arrives_at_a_worker_and_counts_only_where_it_matters() -> None:
     config = MeasureConfig(repeat=7, cuda=CudaConfig(repeat=77))
-    request: Load = decode(encode(Load(Path(), (Path(),), config)), Load)
+    request: Load = decode(encode(Load(Path(), (Path(),), config, "")), Load)
     assert request.config == config
     cpu, cuda = CPU_POLICY, CUDA_POLICY
     assert "cuda" not in cpu.config_key(config) and cpu.config_key(config)["repeat"] == 7
