@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import select
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import DevicePolicy, available_cores
 from collage.cost.processes.messages import A, Failure, Request
-from collage.cost.processes.worker_process import (
-    KilledAtStartError,
-    WorkerFailure,
-    WorkerProcess,
-)
+from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
 
 _RETIRE_AFTER = 400
 """Requests after which a worker is replaced: TVM and LLVM never give all of their memory back."""
@@ -38,6 +33,8 @@ class WorkerPool:
         Memory that one request may add to a worker.
     deadline : Deadline, optional
         When it comes, all workers end.
+    beside : int
+        Worker processes of other pools that share the machine's cores.
 
     Examples
     --------
@@ -61,6 +58,7 @@ class WorkerPool:
         timeout_sec: float,
         memory_limit_bytes: int,
         deadline: Deadline = NEVER,
+        beside: int = 0,
     ) -> None:
         self._plugins = list(plugins)
         self._policy = policy
@@ -68,7 +66,8 @@ class WorkerPool:
         self._memory_limit_bytes = memory_limit_bytes
         self._deadline = deadline
         self._workers: list[WorkerProcess | None] = [None] * parallel
-        self._blas_threads = max(1, available_cores() // parallel) if parallel > 2 else None
+        sharing = parallel + beside
+        self._blas_threads = max(1, available_cores() // sharing) if sharing > 2 else None
 
     def __enter__(self) -> WorkerPool:
         return self
@@ -107,7 +106,7 @@ class WorkerPool:
         OutOfTimeError
             When the deadline comes while answers are awaited.
         """
-        waiting, killed = deque(range(count)), set[int]()
+        waiting: Iterator[int] = iter(range(count))
         running: dict[int, int] = {}
         for slot in range(len(self._workers)):
             self._worker(slot)  # They import while the first ones get their requests.
@@ -116,14 +115,8 @@ class WorkerPool:
                 self._start(slot, request, waiting, running)
             while running:
                 ended = []
-                for slot, answer, was_killed in self._finished(running, kind):
-                    index = running.pop(slot)
-                    if was_killed and index not in killed:
-                        # Who killed the worker may have meant another one.
-                        killed.add(index)
-                        waiting.appendleft(index)
-                    else:
-                        ended.append((index, answer))
+                for slot, answer in self._finished(running, kind):
+                    ended.append((running.pop(slot), answer))
                     self._start(slot, request, waiting, running)
                 for index, answer in ended:
                     done(index, answer)
@@ -136,37 +129,28 @@ class WorkerPool:
         self,
         slot: int,
         request: Callable[[int], Request],
-        waiting: deque[int],
+        waiting: Iterator[int],
         running: dict[int, int],
     ) -> None:
-        if not waiting:
+        index = next(waiting, None)
+        if index is None:
             return
-        index = waiting.popleft()
-        made = request(index)
-        try:
-            self._worker(slot).send(made, self._timeout_sec)
-        except KilledAtStartError:
-            self._drop(slot)
-            self._worker(slot).send(made, self._timeout_sec)
+        self._worker(slot).send(request(index), self._timeout_sec)
         running[slot] = index
 
-    def _finished(
-        self, running: dict[int, int], kind: type[A]
-    ) -> list[tuple[int, A | Failure, bool]]:
-        """Who has ended, with its answer, and whether somebody killed it."""
+    def _finished(self, running: dict[int, int], kind: type[A]) -> list[tuple[int, A | Failure]]:
         workers = {slot: self._worker(slot) for slot in running}
         select.select(list(workers.values()), [], [], _WAIT_SEC)
-        ended: list[tuple[int, A | Failure, bool]] = []
+        ended: list[tuple[int, A | Failure]] = []
         for slot, worker in workers.items():
+            answer: A | Failure | None
             try:
                 answer = worker.poll(0.0, kind)
             except WorkerFailure as err:
                 self._drop(slot)
-                failure = Failure(status=err.status, reason=f"the compiler {err.reason}")
-                ended.append((slot, failure, err.was_killed))
-                continue
+                answer = Failure(status=err.status, reason=f"the compiler {err.reason}")
             if answer is not None:
-                ended.append((slot, answer, False))
+                ended.append((slot, answer))
         return ended
 
     def _worker(self, slot: int) -> WorkerProcess:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from collage.backends.contract.errors import MeasurementError, WorkersError
+from collage.backends.contract.errors import MeasurementError, WorkersError, last_line
 from collage.cost.engines.named import extra_module
 from collage.cost.engines.ray.host import Host
 
@@ -17,6 +17,9 @@ LOCAL = "local"
 
 RUNNING = "auto"
 """In place of an address: the cluster that this process is in, or that runs on this machine."""
+
+_CLIENT = "ray://"
+_TRIES = 3
 
 ANNOUNCED = "collage:"
 """How the custom resources begin by which nodes say what device they have."""
@@ -109,14 +112,20 @@ class Cluster:
         quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
         if self.address == LOCAL:
             quiet["include_dashboard"] = False
-        try:
-            self.ray.init(self.address, **quiet)
-        except (self.ray.exceptions.RayError, RuntimeError, ValueError, OSError) as err:
-            where = "on this machine" if self.address == RUNNING else f"at '{self.address}'"
-            raise MeasurementError(
-                f"no Ray cluster can be reached {where}: {str(err).strip().splitlines()[0]}",
-                value=self.address,
-            ) from err
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                self.ray.init(self.address, **quiet)
+                return
+            except (self.ray.exceptions.RayError, RuntimeError, ValueError, OSError) as err:
+                # What a failed client leaves behind would be in the way of the next connection.
+                self.ray.shutdown()
+                # A head that is busy may need longer than Ray gives it to start a client's server.
+                if tries_left and self.address.startswith(_CLIENT):
+                    continue
+                where = "on this machine" if self.address == RUNNING else f"at '{self.address}'"
+                raise MeasurementError(
+                    f"no Ray cluster can be reached {where}: {last_line(err)}", value=self.address
+                ) from err
 
     def nodes(self) -> list[Node]:
         """Those that are alive.

@@ -19,14 +19,21 @@ from pathlib import Path
 
 from collage.backends.contract import BuildContext
 from collage.backends.contract.context import default_context
-from collage.backends.contract.errors import CollageError, OutOfTimeError, TargetError
+from collage.backends.contract.errors import (
+    CollageError,
+    MeasurementError,
+    OutOfTimeError,
+    ProtocolError,
+    TargetError,
+)
 from collage.backends.devices import DeviceKind, device_named
-from collage.backends.storage import OwnFolder, exclusive
+from collage.backends.storage import exclusive
 from collage.cost.base import CostStatus
 from collage.cost.deadline import Deadline
 from collage.cost.device import policy_of
 from collage.cost.engines.findings import FarFindings
 from collage.cost.engines.local import LocalEngine, inspect_here
+from collage.cost.engines.ray.folder import OwnFolder
 from collage.cost.engines.ray.messages import (
     AnyOrder,
     AnyReply,
@@ -34,6 +41,8 @@ from collage.cost.engines.ray.messages import (
     BuildReply,
     HostSettings,
     ModelsOrder,
+    OthersOrder,
+    OthersReply,
     Probe,
     Pulse,
     RestOrder,
@@ -152,8 +161,12 @@ class Host:
         try:
             entry.deadline.check()
             order: AnyOrder = decode(text, AnyOrder)
+            if isinstance(order, BuildOrder) != bool(self._settings.builds):
+                raise ProtocolError("this host is not for that", value=order)
             if isinstance(order, BuildOrder):
                 return self._building.build(order, folder, entry)
+            if isinstance(order, OthersOrder):
+                return OthersReply(self._timing.others(entry)), []
             return RunReply(tuple(self._timing.time(order, files, folder, entry))), []
         except OutOfTimeError:
             return TimeIsUp(), []
@@ -281,7 +294,11 @@ class _Building:
         (answer,) = answers
         if isinstance(answer, Failure):
             return BuildReply(answer.status, answer.reason, 0.0, news), []
-        files = [pack(place, self._settings.config.memory_limit_bytes)]
+        try:
+            files = [pack(place, self._settings.config.memory_limit_bytes)]
+        except MeasurementError as err:
+            # Nobody else could send it either.
+            return BuildReply(CostStatus.UNKNOWN, str(err), answer.build_sec, news), []
         return BuildReply(CostStatus.VALID, "", answer.build_sec, news), files
 
     def _pool(self, plugins: tuple[str, ...], entry: _Order) -> WorkerPool:
@@ -302,6 +319,7 @@ class _Building:
             timeout_sec=policy.build_timeout_sec(self._settings.config),
             memory_limit_bytes=self._settings.config.memory_limit_bytes,
             deadline=Deadline(lambda: mine.entry.deadline.end),
+            beside=self._settings.builds - 1,
         )
         self._pools.append(mine.pool)
         pool: WorkerPool = mine.pool
@@ -384,8 +402,6 @@ class _Timing:
                 self._runner.warm_up()
             case RestOrder():
                 self._workers.close()
-            case _:
-                raise TargetError("this host does not build", value=order)
         return []
 
     def _run(
@@ -407,6 +423,10 @@ class _Timing:
         self._runner.close()
         with entry.holding(self._policy.kind, self._index):
             return self._workers.timer(self._tell).measure(question, libraries, entry.deadline)
+
+    def others(self, entry: _Order) -> str:
+        with entry.holding(self._policy.kind, self._index):
+            return self._runner.others()
 
     def lacks(self, digests: Sequence[str]) -> list[str]:
         return [digest for digest in digests if not (self._kept / _plain(digest)).is_dir()]

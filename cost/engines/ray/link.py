@@ -21,7 +21,7 @@ from collage.cost.engines.ray.messages import (
     TimeIsUp,
     Trouble,
 )
-from collage.cost.measure.runner import PlaceLostError
+from collage.cost.measure.runner import PlaceAwayError, PlaceLostError
 from collage.cost.processes.protocol import decode, encode
 from collage.cost.progress import ProgressCallback, ignore
 
@@ -213,11 +213,16 @@ class Link:
         ------
         PlaceLostError
             When the host does not answer, or cannot do it.
+        PlaceAwayError
+            When it was not there to begin with.
         OutOfTimeError
             When it gave up.
         """
-        self._wait_until_ready(deadline)
-        reference = self.begin(order, files, limit_sec)
+        try:
+            self._wait_until_ready(deadline)
+            reference = self.begin(order, files, limit_sec)
+        except PlaceLostError as err:
+            raise PlaceAwayError(str(err), value=err.value) from err
         given_up: float | None = None
         while not self._done([reference], LOOK_SEC):
             self.check(progress)

@@ -86,6 +86,10 @@ class RestOrder(Order, frozen=True, tag="rest"):
     """End what timing started; answered by :class:`RunReply`."""
 
 
+class OthersOrder(Order, frozen=True, tag="others"):
+    """Say what else computes on the device; answered by :class:`OthersReply`."""
+
+
 class ShippedModel(Message, frozen=True):
     """A whole model: its key in the log, its name, and its library in an archive of that digest."""
 
@@ -134,7 +138,7 @@ class ModelsOrder(Order, frozen=True, tag="models"):
         return cls(models, tuple(samples), question.rounds, question.provisional)
 
 
-AnyOrder = BuildOrder | RunOrder | WarmOrder | RestOrder | ModelsOrder
+AnyOrder = BuildOrder | RunOrder | WarmOrder | RestOrder | OthersOrder | ModelsOrder
 
 
 class Reply(Message, frozen=True, tag_field="reply"):
@@ -162,6 +166,12 @@ class RunReply(Reply, frozen=True, tag="ran"):
     results: tuple[RunResult, ...]
 
 
+class OthersReply(Reply, frozen=True, tag="others"):
+    """As :meth:`Runner.others` has it."""
+
+    others: str
+
+
 class TimeIsUp(Reply, frozen=True, tag="time_is_up"):
     """It was given up because the head said so."""
 
@@ -172,7 +182,7 @@ class Trouble(Reply, frozen=True, tag="trouble"):
     reason: str
 
 
-AnyReply = BuildReply | RunReply | TimeIsUp | Trouble
+AnyReply = BuildReply | RunReply | OthersReply | TimeIsUp | Trouble
 
 
 class Pulse(Message, frozen=True):

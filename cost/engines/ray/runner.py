@@ -13,6 +13,8 @@ from collage.cost.engines.ray.link import Link
 from collage.cost.engines.ray.messages import (
     AnyReply,
     ModelsOrder,
+    OthersOrder,
+    OthersReply,
     RestOrder,
     RunOrder,
     RunReply,
@@ -60,6 +62,12 @@ class RayRunner(Runner):
         """Start the host, and have it start its process."""
         self.link.start()
         self.link.begin(WarmOrder())
+
+    def others(self) -> str:
+        reply = self.link.ask(OthersOrder(), (), self._work.deadline)
+        if not isinstance(reply, OthersReply):
+            raise self.link.lose("its reply is none to what it was asked")
+        return reply.others
 
     def close(self) -> None:
         self.link.rest(RestOrder())

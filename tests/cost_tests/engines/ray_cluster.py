@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 import uuid
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -52,7 +53,8 @@ class LoopbackCluster:
     def __enter__(self) -> Self:
         try:
             head = ["--head", f"--port={self.port}", f"--ray-client-server-port={self.client_port}"]
-            self._start("head", 0, [*head, "--include-dashboard=false", "--disable-usage-stats"])
+            quiet = ["--include-dashboard=false", "--disable-usage-stats"]
+            self._start("head", 0, [*head, *quiet], {})
         except BaseException:
             self.__exit__()
             raise
@@ -66,12 +68,27 @@ class LoopbackCluster:
             psutil.wait_procs(found, timeout=5)
         shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def add(self, *names: str, cpus: int = 8, resources: str = "{}") -> None:
+    def add(
+        self,
+        *names: str,
+        cpus: int = 8,
+        resources: str = "{}",
+        environment: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
+    ) -> None:
         """Start nodes; one after the other, for those of one session get in each other's way."""
         for name in names:
-            self._start(name, cpus, [f"--address={self.address}", f"--resources={resources}"])
+            arguments = [f"--address={self.address}", f"--resources={resources}"]
+            self._start(name, cpus, arguments, environment or {}, prefix)
 
-    def _start(self, name: str, cpus: int, arguments: list[str]) -> None:
+    def _start(
+        self,
+        name: str,
+        cpus: int,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        prefix: Sequence[str] = (),
+    ) -> None:
         # Ray takes 127.0.0.1 for the machine's address in its network, and the others as they are.
         address = next(self._addresses)
         command = [str(_RAY), "start", f"--node-ip-address={address}", f"--node-name={name}"]
@@ -80,8 +97,8 @@ class LoopbackCluster:
             command += [f"--temp-dir={self._scratch}"]
         for tries_left in (1, 0):
             done = subprocess.run(
-                [*command, *arguments],
-                env=self._environment,
+                [*prefix, *command, *arguments],
+                env={**self._environment, **environment},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
