@@ -4,11 +4,10 @@ A backend that tries things out while it compiles writes a :class:`TuningStage`:
 a finding answers one, and how those that are left are measured. The stage keeps them in a
 :class:`TuningStore`, in the user's log and in the machine's cache folder, so that each is measured
 once and a strict replay needs the log alone. Whoever times something holds the device,
-:func:`exclusive`. What a process needs for as long as it lives is in an :class:`OwnFolder`.
+:func:`exclusive`.
 """
 
 from collage.backends.storage.device_lock import exclusive, lock_path
-from collage.backends.storage.own_folder import OwnFolder, scratch_parent
 from collage.backends.storage.tuning_record import BlobReference, TuningRecord
 from collage.backends.storage.tuning_stage import TuningStage
 from collage.backends.storage.tuning_store import CACHE_FILE, TuningStore, read_findings
@@ -16,12 +15,10 @@ from collage.backends.storage.tuning_store import CACHE_FILE, TuningStore, read_
 __all__ = [
     "CACHE_FILE",
     "BlobReference",
-    "OwnFolder",
     "TuningRecord",
     "TuningStage",
     "TuningStore",
     "exclusive",
     "lock_path",
     "read_findings",
-    "scratch_parent",
 ]

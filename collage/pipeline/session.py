@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from collage.backends.contract import BuildContext, TargetSet
 from collage.backends.link import library_requirements
-from collage.backends.storage import OwnFolder, scratch_parent
 from collage.config import Config
 from collage.cost.database import Database, JsonLinesDatabase
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
@@ -27,7 +27,7 @@ class Session:
         Cache and scratch folders, threads, compiler, denormals, log of tuning.
     database : Database
         The log; in memory where the user gave none.
-    folder : OwnFolder
+    folder : TemporaryDirectory
         The scratch folder, which goes with the last who refers to it.
     progress : callable
         Informed of every step.
@@ -42,7 +42,7 @@ class Session:
     targets: TargetSet
     context: BuildContext
     database: Database
-    folder: OwnFolder = field(repr=False)
+    folder: TemporaryDirectory[str] = field(repr=False)
     progress: ProgressCallback = ignore
 
     @property
@@ -99,10 +99,10 @@ def open_session(
     config = Config.from_environment()
     place = Path(log).absolute() if log is not None else None
     database = JsonLinesDatabase(place, read_only=replay)
-    folder = OwnFolder(scratch_parent())
+    folder = TemporaryDirectory(prefix="collage-")
     context = BuildContext(
         config.cache_dir,
-        folder.path,
+        Path(folder.name),
         config.num_threads if num_threads is None else num_threads,
         config.cxx,
         ieee_denormals,
