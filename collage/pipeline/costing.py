@@ -148,11 +148,13 @@ class MeasuredCosting(Costing):
                 session.database,
                 engine=self._engine,
                 device=self._recorded,
-                deadline=measuring,
                 replay_only=session.replay,
                 progress=session.progress,
             ) as model:
-                yield self._opened(model)
+                self._opened(model)
+                # Workers have to be found, whatever the time: without any there is no answer.
+                model.deadline = measuring
+                yield model
             return
         before = self._given.deadline
         self._given.deadline = before.or_earlier(measuring)

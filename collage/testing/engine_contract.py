@@ -7,6 +7,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -267,6 +268,53 @@ class EngineContract:
         )
         assert [result.cost.status for result in results] == [CostStatus.UNKNOWN] * 3
         assert time.monotonic() - begin < self.settle_sec
+
+    def test_whole_models_are_timed_when_no_candidate_is_any_longer(
+        self, workers: Workers, alarm: Alarm, whole_models: dict[str, Path]
+    ) -> None:
+        """A budget keeps time for them: they have a deadline of their own."""
+        right = {"right": whole_models["right"]}
+        alarm.ring_after(0.0)
+        try:
+            timer = workers.timer(ignore)
+            (result,) = timer.measure(_question(right), list(right.values()), Deadline.after(300.0))
+        finally:
+            alarm.reset()
+        assert result.cost.is_valid, result
+
+    def test_whole_models_and_candidates_take_turns(
+        self, workers: Workers, libraries: dict[str, RunJob], whole_models: dict[str, Path]
+    ) -> None:
+        """An answer in hand is timed while candidates are, in another thread."""
+        results: list[RunResult] = []
+        lost: list[str] = []
+
+        def hold(place: Place) -> AbstractContextManager[None]:
+            return place.hold(lambda: None, lambda: False)
+
+        def task(place: Place) -> None:
+            job = libraries["right"]
+            results.append(place.runner.run_sharing(job, lambda: hold(place)))
+
+        right = {"right": whole_models["right"]}
+        pool = RunnerPool(workers.places, lambda place, reason: lost.append(reason))
+        count = 6 * len(workers.places)
+        try:
+            for _ in range(count):
+                pool.submit(task)
+            for _ in range(2):
+                with hold(workers.places[0]):
+                    timer = workers.timer(ignore)
+                    (model,) = timer.measure(_question(right), list(right.values()))
+                assert model.cost.is_valid, model
+            pool.wait()
+        finally:
+            pool.drop()
+            pool.wait()
+            pool.close()
+            workers.close()
+        assert not lost and len(results) == count
+        assert all(result.cost.is_valid for result in results)
 
     @pytest.fixture(scope="class")
     @classmethod

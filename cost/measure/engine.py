@@ -8,13 +8,15 @@ own affair. :class:`collage.testing.EngineContract` is a suite for any of them.
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Self
 
 from collage.backends.contract import BuildContext
+from collage.backends.contract.errors import OutOfTimeError
 from collage.cost.config import MeasureConfig
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import Device, DevicePolicy
@@ -22,6 +24,8 @@ from collage.cost.measure.builder import Builder
 from collage.cost.measure.model_timer import ModelTimer
 from collage.cost.measure.runner import Runner
 from collage.cost.progress import ProgressCallback
+
+_POLL_SEC = 0.1
 
 Hold = Callable[[Callable[[], None], Callable[[], bool]], AbstractContextManager[None]]
 """Gives a context in which nobody else measures on a device. It is given whom to tell when somebody
@@ -31,6 +35,34 @@ else has it, and whom to ask whether to give up, which raises an ``OutOfTimeErro
 def no_others(_: Callable[[], None], __: Callable[[], bool]) -> AbstractContextManager[None]:
     """The :data:`Hold` of a device that has its own way to keep others out."""
     return nullcontext()
+
+
+def in_turns() -> Hold:
+    """A :data:`Hold` of what only threads of this process use.
+
+    Examples
+    --------
+    >>> hold = in_turns()
+    >>> with hold(lambda: None, lambda: False):
+    ...     with hold(lambda: None, lambda: True):
+    ...         pass
+    Traceback (most recent call last):
+        ...
+    collage.backends.contract.errors.OutOfTimeError: the time is spent
+    """
+    turn = threading.Lock()
+
+    @contextmanager
+    def hold(_: Callable[[], None], given_up: Callable[[], bool]) -> Iterator[None]:
+        while not turn.acquire(timeout=_POLL_SEC):
+            if given_up():
+                raise OutOfTimeError("the time is spent")
+        try:
+            yield
+        finally:
+            turn.release()
+
+    return hold
 
 
 @dataclass(frozen=True)

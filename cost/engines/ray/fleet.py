@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from collage.backends.contract.errors import MeasurementError, ProtocolError, TargetError
+from collage.cost.deadline import Deadline
 from collage.cost.device import Device, DevicePolicy
 from collage.cost.engines.ray.cluster import ANNOUNCED, Cluster, Node
 from collage.cost.engines.ray.link import Link
@@ -175,15 +176,20 @@ class Fleet:
         assert self._device is not None
         return self._device
 
-    def timers(self) -> list[Link]:
+    def timers(self, deadline: Deadline | None = None) -> list[Link]:
         """Hosts that time, at least one; in the order of their names.
+
+        Parameters
+        ----------
+        deadline : Deadline, optional
+            How long to wait for them; by default until candidates are given up.
 
         Raises
         ------
         MeasurementError
             When there is none.
         """
-        return self._hosts(lambda member: member.timers, "time on")
+        return self._hosts(lambda member: member.timers, "time on", deadline)
 
     def builders(self) -> list[Link]:
         """Hosts that build, at least one.
@@ -221,7 +227,13 @@ class Fleet:
         with self._lock:
             return [info for member in self._members.values() for info in self._judged(member)]
 
-    def _hosts(self, of: Callable[[_Member], Iterable[Link | None]], what: str) -> list[Link]:
+    def _hosts(
+        self,
+        of: Callable[[_Member], Iterable[Link | None]],
+        what: str,
+        deadline: Deadline | None = None,
+    ) -> list[Link]:
+        limit = self._work.deadline if deadline is None else deadline
         self.device()
         self.start()
         begin = time.monotonic()
@@ -239,7 +251,7 @@ class Fleet:
                     f"Ray's cluster has no node to {what}: {_reasons(self.infos())}",
                     value=self._cluster.address,
                 )
-            self._work.deadline.check()
+            limit.check()
             time.sleep(0.1)
             if int(waited) != int(time.monotonic() - begin):
                 self._update()

@@ -98,7 +98,7 @@ class RayTimer(ModelTimer):
         if deadline.is_up:
             return [RunResult(NO_TIME) for _ in libraries]
         while True:
-            link = self._fleet.timers()[0]
+            link = self._fleet.timers(deadline)[0]
             try:
                 return self._measure(link, question, libraries, deadline)
             except PlaceLostError:

@@ -19,7 +19,7 @@ from collage.cost.engines.rpc.runner import RpcRunner
 from collage.cost.engines.rpc.sessions import RpcOptions, RpcSession, Sessions
 from collage.cost.engines.rpc.tracker import Tracker
 from collage.cost.measure.builder import Builder
-from collage.cost.measure.engine import Engine, Place, Work, WorkerInfo, Workers
+from collage.cost.measure.engine import Engine, Place, Work, WorkerInfo, Workers, in_turns
 from collage.cost.measure.local_builder import LocalBuilder
 from collage.cost.measure.model_timer import ModelTimer
 from collage.cost.measure.runner import PlaceLostError
@@ -184,6 +184,8 @@ class RpcWorkers(Workers):
         key = sessions.options.key
         self._names = tuple(f"{key} {number}" for number in range(1, servers + 1))
         self._runners = {name: RpcRunner(sessions) for name in self._names}
+        # A whole model takes the session of the first, which times no candidate meanwhile.
+        self._holds = {name: in_turns() for name in self._names}
 
     @property
     def places(self) -> Sequence[Place]:  # type: ignore[override]
@@ -203,7 +205,7 @@ class RpcWorkers(Workers):
             reason = self._take_back()
             left = [name for name in self._names if not self._runners[name].is_lost]
             if left:
-                return tuple(Place(name, self._runners[name]) for name in left)
+                return tuple(Place(name, self._runners[name], self._holds[name]) for name in left)
             self._sessions.work.deadline.check()
             if time.monotonic() - begin > self._sessions.options.wait_sec:
                 raise MeasurementError(
@@ -241,4 +243,4 @@ class RpcWorkers(Workers):
         )
 
     def timer(self, progress: ProgressCallback) -> ModelTimer:
-        return RpcModelTimer(self._sessions, self.close, progress)
+        return RpcModelTimer(self._sessions, self.places[0].runner.close, progress)

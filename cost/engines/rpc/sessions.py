@@ -105,10 +105,9 @@ class Sessions:
         Parameters
         ----------
         deadline : Deadline
-            Besides the work's own.
+            In place of the work's own, which is for candidates.
         """
-        work = replace(self.work, deadline=self.work.deadline.or_earlier(deadline))
-        return replace(self, work=work)
+        return replace(self, work=replace(self.work, deadline=deadline))
 
     @property
     def run_limit_sec(self) -> float:
