@@ -2,7 +2,7 @@
 
 A converter is given the importer and the node, and gives what stands for the node's result. Those
 of interpolations are in :mod:`collage.importers.torch.resize`, of norms in
-:mod:`collage.importers.torch.norms`.
+:mod:`collage.importers.torch.norms`, of pads in :mod:`collage.importers.torch.pads`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tvm.relax import op
 
 from collage.importers.torch.arguments import Importer, arguments, dtype_of, shape_of
 from collage.importers.torch.norms import NORMS, norm_of
+from collage.importers.torch.pads import PADS
 from collage.importers.torch.resize import RESIZES
 
 Converter = Callable[[Importer, fx.Node], Any]
@@ -294,21 +295,6 @@ def _strided(importer: Importer, node: fx.Node) -> relax.Expr:
     return importer.emit(op.take(flat, relax.const(places), 0))
 
 
-def _padded(importer: Importer, node: fx.Node) -> relax.Expr:
-    """Pads below zero cut off; the innermost axis comes first."""
-    x, pads, value = arguments(importer, node, "self", "pad", "value")
-    rank = len(shape_of(x))
-    pairs = [(0, 0)] * (rank - len(pads) // 2)
-    pairs += [(pads[i], pads[i + 1]) for i in range(len(pads) - 2, -1, -2)]
-    cut = [axis for axis, pair in enumerate(pairs) if min(pair) < 0]
-    if cut:
-        begins = [max(0, -pairs[axis][0]) for axis in cut]
-        ends = [shape_of(x)[axis] - max(0, -pairs[axis][1]) for axis in cut]
-        x = importer.emit(op.strided_slice(x, cut, begins, ends))
-    widths = [max(0, width) for pair in pairs for width in pair]
-    return importer.emit(op.nn.pad(x, widths, "constant", value or 0)) if any(widths) else x
-
-
 CONVERTERS: dict[str, Converter] = {
     "amax.default": _extreme(op.max),
     "elu.default": _elu,
@@ -327,7 +313,7 @@ CONVERTERS: dict[str, Converter] = {
     "_embedding_bag.default": _embedding_bag,
     "_embedding_bag_forward_only.default": _embedding_bag,
     "_cdist_forward.default": _distances,
-    "constant_pad_nd.default": _padded,
+    **PADS,
     "div.Tensor_mode": _rounded_quotient,
     "div.Scalar_mode": _rounded_quotient,
     "unfold.default": _windows,

@@ -24,6 +24,7 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 from collage.backends.contract.errors import ModelError, last_line
 from collage.importers.torch.arguments import dtype_of, shape_of
 from collage.importers.torch.converters import CONVERTERS, RefusedError
+from collage.importers.torch.pads import keep_pads
 from collage.importers.torch.products import PRODUCTS
 from collage.importers.torch.resize import keep_whole
 from collage.rewrite import with_attrs
@@ -82,6 +83,7 @@ def _taken_apart(
     for whole in _NEVER_APART:
         table.pop(whole, None)
     keep_whole(table)
+    keep_pads(table)
     # TVM reads its grid in another order.
     table[_GRID] = decomposition_table[_GRID]
     for _ in range(_ROUNDS):

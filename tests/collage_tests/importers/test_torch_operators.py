@@ -142,6 +142,22 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
                       torch.div(i, 3, rounding_mode="trunc")),
         lambda: (rows(9), places(9, 12) - 4),
     ),
+    **{
+        f"padded {mode}": (
+            lambda x, mode=mode: F.pad(x, (1, 2, 2, 1), mode=mode), lambda: (rows(2, 3, 5, 6),),
+        )
+        for mode in ("reflect", "replicate", "circular")
+    },
+    **{
+        f"padded {mode} along {rank} axes": (
+            lambda x, mode=mode, rank=rank: F.pad(x, (2, 1) * rank, mode=mode),
+            lambda rank=rank: (rows(2, 3, *(4, 5, 6)[:rank]),),
+        )
+        for mode in ("reflect", "replicate") for rank in (1, 3)
+    },
+    "padded by reflection and cut off": (
+        lambda x: F.pad(x, (2, -1, 1, 0), mode="reflect"), lambda: (rows(2, 3, 5, 6),),
+    ),
     "padded and cut off": (lambda x: F.pad(x, (-1, 2, 3, -2), value=2.5), lambda: (rows(2, 5, 6),)),
     "folded": (
         lambda x: F.fold(x, (8, 6), (3, 2), padding=1, stride=2), lambda: (rows(1, 12, 16),),
