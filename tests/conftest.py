@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
+
+from tests import postgres as server
 
 # A crowded machine makes any example slow now and then, which says nothing of the code. Else as it
 # was: under continuous integration Hypothesis draws the same examples each time.
 settings.register_profile("collage", parent=settings.default, deadline=None)
 settings.load_profile("collage")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[server.Server]:
+    """One server for all tests of shared logs, started when the first asks for it."""
+    if reason := server.missing():
+        pytest.skip(reason)
+    with server.running() as started:
+        yield started

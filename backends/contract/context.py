@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from collage.backends.contract.errors import TargetError
@@ -31,6 +31,9 @@ class BuildContext:
     tuning_log : Path or None
         The user's log, which takes and gives what backends find by timing kernels, see
         :mod:`collage.backends.storage.tuning_store`; the cache folder has it in any case.
+    tuning_database : str or None
+        The URL of the log, where that is no file. It may hold a password: worker processes get it
+        in their messages, never on their command lines, and it is not shown.
     replay : bool
         Time nothing while compiling: a choice that was not made before is an error.
 
@@ -47,6 +50,7 @@ class BuildContext:
     cxx: str = "g++"
     ieee_denormals: bool = False
     tuning_log: Path | None = None
+    tuning_database: str | None = field(default=None, repr=False, kw_only=True)
     replay: bool = False
 
 

@@ -7,10 +7,15 @@ once and a strict replay needs the log alone. Whoever times something holds the 
 :func:`exclusive`.
 """
 
-from collage.backends.storage.device_lock import exclusive, lock_path
-from collage.backends.storage.tuning_record import BlobReference, TuningRecord
-from collage.backends.storage.tuning_stage import TuningStage
-from collage.backends.storage.tuning_store import CACHE_FILE, TuningStore, read_findings
+from typing import TYPE_CHECKING
+
+from collage._on_demand import on_demand
+
+if TYPE_CHECKING:
+    from collage.backends.storage.device_lock import exclusive, lock_path
+    from collage.backends.storage.tuning_record import BlobReference, TuningRecord
+    from collage.backends.storage.tuning_stage import TuningStage
+    from collage.backends.storage.tuning_store import CACHE_FILE, TuningStore, read_findings
 
 __all__ = [
     "CACHE_FILE",
@@ -22,3 +27,14 @@ __all__ = [
     "lock_path",
     "read_findings",
 ]
+
+# On demand: the command line reads URLs of logs long before it needs TVM.
+__getattr__, __dir__ = on_demand(
+    __name__,
+    {
+        "device_lock": ("exclusive", "lock_path"),
+        "tuning_record": ("BlobReference", "TuningRecord"),
+        "tuning_stage": ("TuningStage",),
+        "tuning_store": ("CACHE_FILE", "TuningStore", "read_findings"),
+    },
+)

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
@@ -24,6 +24,9 @@ from collage.backends.contract.errors import LogError, ReplayMissError
 from collage.backends.storage.findings_file import FindingsFile, findings_file
 from collage.backends.storage.tuning_record import BlobReference, TuningRecord, question_digest
 from collage.backends.toolchain.artifact_cache import replacing
+
+if TYPE_CHECKING:
+    from collage.backends.storage.findings_table import FindingsTable
 
 CACHE_FILE = "tuning/kernels.jsonl"
 """The machine's findings, below its cache folder; blobs and locks lie beside it."""
@@ -40,8 +43,8 @@ class TuningStore:
         Records of another version are passed over.
     cache : Path
         The machine's file.
-    log : Path, optional
-        The user's log.
+    log : Path or str, optional
+        The user's log: a file, or a database's URL.
     replay : bool
         Write nothing.
 
@@ -66,13 +69,13 @@ class TuningStore:
         backend: str,
         schema: int,
         cache: Path,
-        log: Path | None = None,
+        log: Path | str | None = None,
         *,
         replay: bool = False,
     ) -> None:
         self.replay = replay
         self._backend, self._schema = backend, schema
-        self._log = None if log is None else findings_file(log)
+        self._log = None if log is None else _findings_at(log, replay)
         self._cache = findings_file(cache)
         self._reported: set[str] = set()
         self._held: dict[str, FileLock] = {}
@@ -90,10 +93,10 @@ class TuningStore:
             Names the log and the cache folder.
         """
         cache = context.cache_dir / CACHE_FILE
-        return cls(backend, schema, cache, context.tuning_log, replay=context.replay)
+        return cls(backend, schema, cache, _log_of(context), replay=context.replay)
 
     @property
-    def _places(self) -> list[FindingsFile]:
+    def _places(self) -> list[FindingsFile | FindingsTable]:
         return [self._cache] if self._log is None else [self._log, self._cache]
 
     def refresh(self) -> None:
@@ -282,6 +285,36 @@ class TuningStore:
             f"device and these versions ({count} such); without a replay it is measured",
             value=problem,
         )
+
+
+def findings_of(context: BuildContext) -> FindingsFile | FindingsTable | None:
+    """The findings of a compilation's log, wherever that is; None without one.
+
+    Parameters
+    ----------
+    context : BuildContext
+        Names it.
+
+    Raises
+    ------
+    LogError
+        When it is a database that cannot be used.
+    """
+    log = _log_of(context)
+    return None if log is None else _findings_at(log, context.replay)
+
+
+def _log_of(context: BuildContext) -> Path | str | None:
+    return context.tuning_database or context.tuning_log
+
+
+def _findings_at(log: Path | str, replay: bool) -> FindingsFile | FindingsTable:
+    if isinstance(log, Path):
+        return findings_file(log)
+    # SQLAlchemy is imported where it is used, for not everybody has it.
+    from collage.backends.storage.findings_table import findings_table
+
+    return findings_table(log, replay)
 
 
 def _lock_name(question: str) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from collage.backends.contract.errors import BundleError
+from collage.backends.storage.log_url import is_database_url
 from collage.cli._console import out
 from collage.cli._options import Debug, example
 
@@ -20,24 +21,27 @@ def add_to(app: typer.Typer) -> None:
 
 
 def _explain(
-    source: Annotated[Path, typer.Argument(metavar="BUNDLE|LOG", help="A bundle, or a log.")],
+    source: Annotated[
+        str, typer.Argument(metavar="BUNDLE|LOG", help="A bundle, or a log: a file or a URL.")
+    ],
     debug: Debug = False,
 ) -> None:
     """Per operator of a bundle: chosen backend, runner-up, both costs, and why not the others.
 
     Of a log: the backends' costs for each workload, cheapest first.
     """
-    if source.is_file():
+    bundle = Path(source)
+    if is_database_url(source) or bundle.is_file():
         from collage.cli._log import ranking
 
         out().print(ranking(source))
         return
-    if not source.is_dir():
+    if not bundle.is_dir():
         raise BundleError(f"there is no bundle or log '{source}'", value=source)
 
     from collage.bundle import read_report
     from collage.report import explanation, summary
 
-    report = read_report(source)
+    report = read_report(bundle)
     out().print(summary(report))
     out().print(explanation(report))

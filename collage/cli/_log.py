@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from collage.backends.contract.errors import LogError, OutputError
-from collage.backends.toolchain.artifact_cache import replacing
-from collage.cli._console import err, out, print_json
+from collage.cli import _log_copy
+from collage.cli._console import out, print_json
 from collage.cli._options import Debug, Json, check_log, example
 
 if TYPE_CHECKING:
@@ -32,26 +30,26 @@ class _SummaryByDefault(typer.core.TyperGroup):
 def add_to(app: typer.Typer) -> None:
     log = typer.Typer(
         cls=_SummaryByDefault,
-        help="Summarize a log ('collage log FILE') or merge several.",
+        help="Summarize a log ('collage log FILE'), merge several, or move them.",
         no_args_is_help=True,
         epilog=example(
             "collage log resnet50.jsonl", "collage log merge a.jsonl b.jsonl -o all.jsonl"
         ),
     )
     log.command("summary", epilog=example("collage log resnet50.jsonl"))(_summary)
-    log.command("merge", epilog=example("collage log merge a.jsonl b.jsonl -o all.jsonl"))(_merge)
+    _log_copy.add_to(log)
     app.add_typer(log, name="log")
 
 
-LogFile = Annotated[Path, typer.Argument(metavar="FILE", help="A log of measurements.")]
+LogPlace = Annotated[str, typer.Argument(metavar="FILE|URL", help="A log of measurements.")]
 
 
-def _summary(file: LogFile, json: Json = False, debug: Debug = False) -> None:
+def _summary(log: LogPlace, json: Json = False, debug: Debug = False) -> None:
     """What a log holds: records, workloads, backends, devices, failures, unreadable lines."""
-    from collage.cost.database import JsonLinesDatabase
+    from collage.cost.database import open_database
 
-    check_log(file, must_exist=True)
-    database = JsonLinesDatabase(file, read_only=True)
+    check_log(log, must_exist=True)
+    database = open_database(log, read_only=True)
     counts = _Counts.of(database)
     blobs = counts.blobs
     value = {
@@ -121,44 +119,7 @@ class _Counts:
         return made
 
 
-def _merge(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Logs to put together.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The new log.")],
-    debug: Debug = False,
-) -> None:
-    """Put logs together: every distinct record once, in order; a later one of a key counts."""
-    from collage.cost.database.record import read_line
-
-    if output.exists() and not any(output.samefile(file) for file in files if file.exists()):
-        raise LogError(f"'{output}' exists; merge it too, or choose another file", value=output)
-    kept: dict[str, None] = {}
-    repeated = skipped = 0
-    for file in files:
-        check_log(file, must_exist=True)
-        for number, line in enumerate(file.read_bytes().split(b"\n"), start=1):
-            if not line.strip():
-                continue
-            try:
-                text = line.decode().strip()
-                read_line(text)
-            except ValueError as error:
-                reason = "is no text" if isinstance(error, UnicodeDecodeError) else str(error)
-                err().print(f"{file} line {number} {reason}: left out", markup=False)
-                skipped += 1
-                continue
-            repeated += text in kept
-            kept[text] = None
-    _write(output, list(kept))
-    out().print(
-        f"{output}: {len(kept)} records from {len(files)} logs "
-        f"({repeated} repeated, {skipped} unreadable lines left out)",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
-
-
-def ranking(file: Path) -> RenderableType:
+def ranking(log: str) -> RenderableType:
     """For each workload of a log, what it costs on every backend, cheapest first.
 
     A workload's key belongs to one backend's partition, so what several backends did is told by
@@ -168,13 +129,13 @@ def ranking(file: Path) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    from collage.cost.database import JsonLinesDatabase
+    from collage.cost.database import open_database
     from collage.cost.database.record import TRANSITION
     from collage.report import format_time
 
-    check_log(file, must_exist=True)
+    check_log(log, must_exist=True)
     groups: dict[tuple[str, ...], list[Record]] = {}
-    for record in JsonLinesDatabase(file, read_only=True).records():
+    for record in open_database(log, read_only=True).records():
         if record.key.kind == TRANSITION:
             continue
         groups.setdefault(_workload(record), []).append(record)
@@ -220,12 +181,3 @@ def _workload(record: Record) -> tuple[str, ...]:
     key = record.key
     name = record.description or key.workload
     return (key.kind, name, key.tensors, key.device, str(key.num_threads))
-
-
-def _write(path: Path, lines: list[str]) -> None:
-    """Replace a log as a whole: it may be one of those that were read."""
-    try:
-        with replacing(path) as partial:
-            partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"cannot write '{path}': {error.strerror}", value=path) from error

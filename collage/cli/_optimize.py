@@ -55,10 +55,11 @@ def _optimize(
         Path, typer.Option("--output", "-o", metavar="BUNDLE", help="Folder of the bundle.")
     ],
     log: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            metavar="FILE",
-            help="Measurements and what backends tuned: read first, then appended to.",
+            metavar="FILE|URL",
+            help="Measurements and what backends tuned: read first, then appended to. A file, or "
+            "a team's database: sqlite:///team.db, postgresql+psycopg://host/collage.",
         ),
     ] = None,
     shape: Annotated[
@@ -134,17 +135,16 @@ def _optimize(
     if not model.exists():
         raise ModelError(f"there is no file '{model}'", value=model)
     if replay and log is None:
-        raise LogError("--replay needs --log FILE", value=None)
+        raise LogError("--replay needs --log FILE or URL", value=None)
     if estimate and replay:
         raise LogError(
             "--estimate measures nothing but takes costs from a data sheet, --replay takes them "
             "from the log: leave one of them out",
-            value=log,
+            value=None,
         )
     if estimate and time_budget is not None:
         raise LogError("--estimate measures nothing: leave out --time-budget", value=time_budget)
-    if log is not None:
-        check_log(log, must_exist=replay)
+    name = None if log is None else check_log(log, must_exist=replay)
     samples = [read_sample(path) for path in input] if input else None
 
     from collage.bundle import prepare_folder
@@ -180,21 +180,21 @@ def _optimize(
             )
             folder = result.export(output)
     except KeyboardInterrupt as error:
-        raise Interrupted(f"interrupted; {_kept(log)}") from error
+        raise Interrupted(f"interrupted; {_kept(name)}") from error
     finally:
         # What failed leaves no empty folder behind.
         if not existed and output.is_dir() and not any(output.iterdir()):
             output.rmdir()
     if result.report.search.interrupted:
-        line = f"interrupted: this is the best answer so far; {_kept(log)}"
+        line = f"interrupted: this is the best answer so far; {_kept(name)}"
         print(line, file=sys.stderr, flush=True)
     if json:
-        print_json(_as_json(result.report, folder, log))
+        print_json(_as_json(result.report, folder, name))
     else:
-        _print(result.report, folder, log)
+        _print(result.report, folder, name)
 
 
-def _kept(log: Path | None) -> str:
+def _kept(log: str | None) -> str:
     return f"measurements so far are in {log}" if log else "nothing was kept without --log"
 
 
@@ -203,7 +203,7 @@ def _left(budget_sec: float | None, begin: float) -> float | None:
     return None if budget_sec is None else max(0.0, budget_sec - (time.monotonic() - begin))
 
 
-def _print(report: Report, folder: Path, log: Path | None) -> None:
+def _print(report: Report, folder: Path, log: str | None) -> None:
     from collage.report import summary
 
     console = out()
@@ -212,7 +212,7 @@ def _print(report: Report, folder: Path, log: Path | None) -> None:
         console.print(f"{name:<7} {place}", highlight=False, markup=False, soft_wrap=True)
 
 
-def _as_json(report: Report, folder: Path, log: Path | None) -> dict[str, Any]:
+def _as_json(report: Report, folder: Path, log: str | None) -> dict[str, Any]:
     from dataclasses import asdict
 
     from collage.report import backend_colors, shares
@@ -241,10 +241,10 @@ def _as_json(report: Report, folder: Path, log: Path | None) -> dict[str, Any]:
     }
 
 
-def _places(folder: Path, log: Path | None) -> dict[str, str]:
+def _places(folder: Path, log: str | None) -> dict[str, str]:
     from collage.pipeline.result import REPORT_HTML
 
     places = {"bundle": str(folder), "report": str(folder / REPORT_HTML)}
     if log is not None:
-        places["log"] = str(log)
+        places["log"] = log
     return places

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from collage.backends.contract.errors import LogError, ShapeError
+from collage.backends.storage.log_url import is_database_url
 
 Debug = Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
@@ -42,21 +43,31 @@ def parse_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def check_log(path: Path, *, must_exist: bool = False) -> None:
+def check_log(log: str, *, must_exist: bool = False) -> str:
     """See that a log can be appended to, before anything is measured for it.
 
     Parameters
     ----------
-    path : Path
-        The log.
+    log : str
+        A file, or the URL of a database.
     must_exist : bool
         Whether it is only read.
+
+    Returns
+    -------
+    str
+        What it is called in messages, without passwords.
 
     Raises
     ------
     LogError
         When it cannot be opened, or has to exist and does not.
     """
+    if is_database_url(log):
+        from collage.cost.database import open_database
+
+        return open_database(log, read_only=must_exist).name
+    path = Path(log)
     if must_exist and not path.is_file():
         raise LogError(f"there is no log '{path}'", value=path)
     try:
@@ -64,3 +75,4 @@ def check_log(path: Path, *, must_exist: bool = False) -> None:
     except OSError as err:
         verb = "read" if must_exist else "write"
         raise LogError(f"cannot {verb} log '{path}': {err.strerror}", value=path) from err
+    return log

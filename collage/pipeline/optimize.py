@@ -71,9 +71,11 @@ def optimize(
         itself always takes part.
     shapes : mapping of str to sequence of int, optional
         For inputs with open dimensions.
-    log : path, optional
-        JSON Lines; measurements found there are not made again, new ones are appended as they are
-        made. So is what backends find by tuning their kernels.
+    log : path or str, optional
+        A file of JSON Lines, or the URL of a database that a team shares, such as
+        ``sqlite:///team.db`` or ``postgresql+psycopg://host/collage``. Measurements found there are
+        not made again, new ones are appended as they are made. So is what backends find by tuning
+        their kernels.
     replay : bool
         Measure nothing and leave the log as it is: what it lacks is an error. A log of a GPU can be
         replayed where there is none.

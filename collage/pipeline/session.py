@@ -9,8 +9,9 @@ from tempfile import TemporaryDirectory
 
 from collage.backends.contract import BuildContext, TargetSet
 from collage.backends.link import library_requirements
+from collage.backends.storage.log_url import LogUrl
 from collage.config import Config
-from collage.cost.database import Database, JsonLinesDatabase
+from collage.cost.database import Database, log_place, open_database
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.targets import TargetLike, resolve_targets
 
@@ -66,8 +67,8 @@ def open_session(
     ----------
     targets : sequence
         As the user wrote them.
-    log : path, optional
-        The log's file.
+    log : path or str, optional
+        The log: a file, or the URL of a database.
     replay : bool
         Measure nothing and leave the log as it is.
     num_threads : int, optional
@@ -82,7 +83,7 @@ def open_session(
     TargetError
         On unknown targets, and on those whose libraries one process cannot load together.
     LogError
-        When the log cannot be read.
+        When the log cannot be read, or not written where that is wanted.
 
     Examples
     --------
@@ -97,8 +98,8 @@ def open_session(
     # Refuses targets whose libraries clash, before any work is done.
     library_requirements(resolved)
     config = Config.from_environment()
-    place = Path(log).absolute() if log is not None else None
-    database = JsonLinesDatabase(place, read_only=replay)
+    place = log_place(log) if log is not None else None
+    database = open_database(place, read_only=replay)
     folder = TemporaryDirectory(prefix="collage-")
     context = BuildContext(
         config.cache_dir,
@@ -106,10 +107,11 @@ def open_session(
         config.num_threads if num_threads is None else num_threads,
         config.cxx,
         ieee_denormals,
-        tuning_log=place,
+        tuning_log=place if isinstance(place, Path) else None,
         replay=replay,
+        tuning_database=place.secret if isinstance(place, LogUrl) else None,
     )
     progress = ignore if progress is None else progress
     for problem in database.problems:
-        progress(ProgressEvent("log", 0, 0, f"{log}: {problem}; skipped"))
+        progress(ProgressEvent("log", 0, 0, f"{database.name}: {problem}; skipped"))
     return Session(resolved, context, database, folder, progress)

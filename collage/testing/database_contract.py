@@ -270,13 +270,13 @@ class DatabaseContract:
             assert writers.stdout is not None
             pids: dict[str, int] = {}
             killed: set[str] = set()
-            while len(told) < 400:
+            while len(told) < 160:
                 pid, workload = writers.stdout.readline().split()
                 told.add(workload)
                 pids[workload.partition("-")[0]] = int(pid)
                 # One after the other but for two, in whatever it is at; in the end those too.
                 victim = next((name for name in pids if name not in killed), None)
-                if len(told) % 40 == 0 and victim and len(killed) < len(names) - 2:
+                if len(told) % 16 == 0 and victim and len(killed) < len(names) - 2:
                     killed.add(victim)
                     os.kill(pids[victim], signal.SIGKILL)
             os.killpg(writers.pid, signal.SIGKILL)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from collage.backends.contract.errors import LogError
@@ -61,9 +61,7 @@ class JsonLinesDatabase(Database):
 
     @property
     def problems(self) -> Sequence[LogProblem]:
-        number = self._reader.num_lines + 1
-        torn = [LogProblem(number, "is torn: it has no end")] if self._reader.is_torn else []
-        return self._problems + torn
+        return self._problems + ([_torn(self._reader)] if self._reader.is_torn else [])
 
     def records(self, workloads: Collection[str] | None = None) -> Iterator[Record]:
         found = list(self._records.values())
@@ -82,9 +80,7 @@ class JsonLinesDatabase(Database):
         if self.path is None:
             yield from (record.to_json() for record in self.records())
             return
-        # Not locked: whoever reads may take hours, and a line that has its end changes no more.
-        with reading(self.path) as handle:
-            yield from (text for line in LineReader().new_lines(handle) if (text := _text(line)))
+        yield from readable_lines(self.path)
 
     def extend(self, lines: Iterable[str]) -> int:
         present, seen = Counter(map(_digest, self.lines())), Counter[bytes]()
@@ -130,9 +126,7 @@ class JsonLinesDatabase(Database):
         if not line.content.strip():
             return
         try:
-            self._take(read_line(line.content.decode()))
-        except UnicodeDecodeError:
-            self._problems.append(LogProblem(line.number, "is no text"))
+            self._take(_found(line)[1])
         except ValueError as err:
             self._problems.append(LogProblem(line.number, str(err)))
 
@@ -153,11 +147,45 @@ def _digest(line: str) -> bytes:
     return hashlib.sha256(line.encode()).digest()
 
 
-def _text(line: Line) -> str:
-    """A line that can be read, as it stands there; otherwise nothing."""
+def readable_lines(
+    path: Path, report: Callable[[LogProblem], None] = lambda _: None
+) -> Iterator[str]:
+    """The lines of a log as they stand there, without their ends; a few in memory at a time.
+
+    Parameters
+    ----------
+    path : Path
+        The log.
+    report : callable
+        Told of each line that is skipped.
+
+    Raises
+    ------
+    LogError
+        When it cannot be read.
+    """
+    reader = LineReader()
+    # Not locked: whoever reads may take hours, and a line that has its end changes no more.
+    with reading(path) as handle:
+        for line in reader.new_lines(handle):
+            if not line.content.strip():
+                continue
+            try:
+                yield _found(line)[0]
+            except ValueError as err:
+                report(LogProblem(line.number, str(err)))
+    if reader.is_torn:
+        report(_torn(reader))
+
+
+def _found(line: Line) -> tuple[str, Record | TuningRecord | BlobReference]:
+    """A line's text, and what it says; why not, as a ``ValueError``."""
     try:
         text = line.content.decode()
-        read_line(text)
-    except ValueError:
-        return ""
-    return text
+    except UnicodeDecodeError as err:
+        raise ValueError("is no text") from err
+    return text, read_line(text)
+
+
+def _torn(reader: LineReader) -> LogProblem:
+    return LogProblem(reader.num_lines + 1, "is torn: it has no end")

@@ -285,7 +285,8 @@ class ExecutorBuilder(Builder):
             TargetMessage.of(job.target),
             job.folder,
             job.folder / "references",
-            context,
+            # What the far side may not use: its password stays here.
+            replace(context, tuning_database=None),
             self._work.config.seed,
         )
         left_sec = self._work.deadline.left_sec()

@@ -16,6 +16,7 @@ from collage.backends.contract.errors import ProtocolError
 from collage.backends.storage import TuningRecord, TuningStore
 from collage.backends.storage.findings_file import FindingsFile
 from collage.backends.storage.tuning_record import BLOB_KIND, KIND, blob_line, read_blob
+from collage.backends.storage.tuning_store import findings_of
 
 
 class HeadFindings:
@@ -42,7 +43,7 @@ class HeadFindings:
     def __init__(self, context: BuildContext) -> None:
         self._context = context
         self._lock = threading.Lock()
-        self._log = None if context.tuning_log is None else FindingsFile(context.tuning_log)
+        self._log = findings_of(context)
 
     def of(self, backend: str) -> list[str]:
         """The lines of the log that a backend's builders must know; none without a log.

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from collage.backends.contract.errors import ProtocolError
+from collage.backends.storage.log_url import without_urls
 
 PROTOCOL = 1
 """Raised whenever a message changes its meaning; both ends must have the same."""
@@ -93,8 +94,10 @@ def decode(line: bytes, kind: type[T] | Any) -> T:
         message: T = msgspec.convert(value, kind, dec_hook=_decode_path)
         _refuse_unknown(value, _plain(message))
     except (ValueError, RecursionError, msgspec.MsgspecError) as err:
-        shown = line[:_SHOWN].decode(errors="replace")
-        raise ProtocolError(f"cannot read the message '{shown}': {err}", value=line) from err
+        # The URL of a log may hold a password.
+        shown = without_urls(line.decode(errors="replace"))[:_SHOWN]
+        reason = without_urls(str(err))
+        raise ProtocolError(f"cannot read the message '{shown}': {reason}", value=line) from err
     return message
 
 
