@@ -142,8 +142,9 @@ class RpcSession(Session):
         return self._link.lost(error)
 
     def release(self) -> bool:
-        """Free what TVM keeps there for the next machine."""
-        self._link.rpc.get_function("vm.builtin.memory_manager.clear")()
+        """Free what TVM keeps on a GPU for the next machine."""
+        if self._policy.has_context:
+            self._link.rpc.get_function("vm.builtin.memory_manager.clear")()
         return True
 
     def _evaluate(

@@ -31,6 +31,7 @@ class TestRpcEngine(EngineContract):
         return engine_of(fleet.url)
 
 
+@pytest.mark.slow
 class TestRpcRunner(RunnerContract):
     @pytest.fixture(scope="class")
     @classmethod

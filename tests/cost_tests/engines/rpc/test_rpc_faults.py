@@ -105,7 +105,7 @@ def test_a_line_that_is_cut_during_an_upload_says_nothing_of_the_candidate(
         assert runner.run(jobs("right")).cost.is_valid
 
 
-@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_whoever_kills_a_sessions_process_is_no_candidate(
     fleet: RpcFleet, work: Work, jobs: Callable[[str], RunJob], number: int
 ) -> None:
@@ -127,6 +127,7 @@ def test_whoever_kills_a_sessions_process_is_no_candidate(
         assert runner.run(jobs("right")).cost.is_valid
 
 
+@pytest.mark.slow
 def test_a_session_that_is_stopped_is_given_up(work: Work, jobs: Callable[[str], RunJob]) -> None:
     with RpcFleet(1, "stopped") as one, engine(one.tracker, one.key).open(work) as workers:
         runner = workers.places[0].runner
