@@ -116,14 +116,22 @@ class RunService:
     def time(self, request: Time) -> Timed:
         """Time a whole model that was loaded."""
         loaded = self._current(request.name)
-        loaded.resume()
-        return self._guarded(lambda: loaded.time(loaded.session.sample_model), request.name)
+
+        def work() -> Timed:
+            loaded.resume()
+            return loaded.time(loaded.session.sample_model)
+
+        return self._guarded(work, request.name)
 
     def check(self, request: Check) -> Checked | Failure:
         """Check a loaded library once more."""
         loaded = self._current(request.name)
-        loaded.resume()
-        return self._guarded(lambda: loaded.check(loaded.outputs()), request.name)
+
+        def work() -> Checked | Failure:
+            loaded.resume()
+            return loaded.check(loaded.outputs())
+
+        return self._guarded(work, request.name)
 
     def connect(self, request: Connect) -> Detected:
         """Run libraries on another machine; what ran before is let go."""
@@ -144,7 +152,7 @@ class RunService:
 
     def _let_go(self, answer: Measured | Failure) -> Measured | Failure:
         self._loaded.clear()
-        if not self._session.release():
+        if not self._guarded(self._session.release):
             return replace(answer, replace=True)
         return answer
 
