@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import tvm
 from tvm import relax
@@ -16,6 +15,7 @@ from collage.backends.compile import build_executable
 from collage.backends.contract import BuildContext, TargetSet
 from collage.backends.contract.errors import OutputError
 from collage.backends.link import CompiledLibrary
+from collage.backends.storage import OwnFolder
 from collage.backends.toolchain.artifact_cache import replacing
 from collage.bundle import prepare_folder, write_bundle
 from collage.report import Report, write_html
@@ -71,7 +71,7 @@ class Result:
     library: CompiledLibrary
     context: BuildContext
     versions: Mapping[str, str]
-    _folder: TemporaryDirectory[str] = field(repr=False)
+    _folder: OwnFolder = field(repr=False)
     alternatives: Mapping[str, tvm.IRModule] = field(default_factory=dict, repr=False)
     _libraries: Mapping[str, Callable[[], CompiledLibrary]] = field(
         default_factory=dict, repr=False

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from collage.backends.contract import BuildContext, TargetSet
 from collage.backends.link import library_requirements
+from collage.backends.storage import OwnFolder, scratch_parent
 from collage.backends.storage.log_url import LogUrl
 from collage.config import Config
 from collage.cost.database import Database, log_place, open_database
@@ -28,7 +28,7 @@ class Session:
         Cache and scratch folders, threads, compiler, denormals, log of tuning.
     database : Database
         The log; in memory where the user gave none.
-    folder : TemporaryDirectory
+    folder : OwnFolder
         The scratch folder, which goes with the last who refers to it.
     progress : callable
         Informed of every step.
@@ -43,7 +43,7 @@ class Session:
     targets: TargetSet
     context: BuildContext
     database: Database
-    folder: TemporaryDirectory[str] = field(repr=False)
+    folder: OwnFolder = field(repr=False)
     progress: ProgressCallback = ignore
 
     @property
@@ -100,10 +100,10 @@ def open_session(
     config = Config.from_environment()
     place = log_place(log) if log is not None else None
     database = open_database(place, read_only=replay)
-    folder = TemporaryDirectory(prefix="collage-")
+    folder = OwnFolder(scratch_parent())
     context = BuildContext(
         config.cache_dir,
-        Path(folder.name),
+        folder.path,
         config.num_threads if num_threads is None else num_threads,
         config.cxx,
         ieee_denormals,

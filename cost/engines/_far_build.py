@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import math
 import os
-import shutil
 import tempfile
 import threading
 import time
@@ -24,6 +23,7 @@ import msgspec
 
 from collage.backends.contract.errors import CollageError, MeasurementError, OutOfTimeError
 from collage.backends.devices import device_named
+from collage.backends.storage import OwnFolder
 from collage.cost.deadline import Deadline
 from collage.cost.device import policy_of
 from collage.cost.engines.shipping import pack
@@ -186,11 +186,8 @@ def _scratch() -> Iterator[tuple[Path, Path]]:
     # Whoever can write there decides what is linked into candidates.
     if shared.is_symlink() or found.st_uid != os.getuid() or found.st_mode & 0o022:
         raise MeasurementError(f"others may write to '{shared}'", value=str(shared))
-    folder = Path(tempfile.mkdtemp(dir=shared, prefix="build-"))
-    try:
-        yield folder, shared
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with OwnFolder(shared / "builds") as own:
+        yield own.path, shared
 
 
 class _Kept:

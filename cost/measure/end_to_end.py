@@ -48,6 +48,7 @@ from collage.cost.progress import ProgressCallback, ignore
 @dataclass
 class _Contestant(Contestant):
     worker: WorkerProcess = field(kw_only=True)
+    was_killed: bool = field(default=False, kw_only=True)
 
 
 class EndToEndTimer(ModelTimer):
@@ -106,6 +107,22 @@ class EndToEndTimer(ModelTimer):
         libraries: Sequence[Path],
         deadline: Deadline = NEVER,
     ) -> list[RunResult]:
+        measured = self._measure(question, libraries, deadline)
+        if measured is None:
+            # Who killed a model may have meant another process; only twice is it the model's fault.
+            measured = self._measure(question, libraries, deadline, is_last=True)
+        assert measured is not None
+        return measured
+
+    def _measure(
+        self,
+        question: EndToEndQuestion,
+        libraries: Sequence[Path],
+        deadline: Deadline,
+        *,
+        is_last: bool = False,
+    ) -> list[RunResult] | None:
+        """The results, or None when somebody killed a model and that was not the last try."""
         contestants: list[_Contestant] = []
         with tempfile.TemporaryDirectory(dir=self._scratch, prefix="model-") as name:
             samples = tuple(Path(name) / str(i) for i in range(len(question.samples)))
@@ -123,6 +140,8 @@ class EndToEndTimer(ModelTimer):
             finally:
                 for contestant in contestants:
                     contestant.worker.close()
+        if not is_last and any(contestant.was_killed for contestant in contestants):
+            return None
         return results(contestants, played, question.contest)
 
     def _enter(self, model: WholeModel, deadline: Deadline) -> _Contestant:
@@ -163,6 +182,7 @@ class EndToEndTimer(ModelTimer):
             answer = contestant.worker.receive(kind)
             contestant.worker.suspend()
         except WorkerFailure as err:
+            contestant.was_killed = err.was_killed
             contestant.failure = Cost(err.status, reason=f"the model {err.reason}")
             return None
         except OutOfTimeError:

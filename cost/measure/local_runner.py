@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 
+from collage.backends.contract.errors import MeasurementError
 from collage.cost.base import Cost, CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, DevicePolicy, LocalDevice
 from collage.cost.measure.runner import ExclusiveDevice, RunJob, Runner, RunResult
 from collage.cost.processes.messages import Done, Failure, Judge, Measure, Measured, Prepare, Run
-from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
+from collage.cost.processes.worker_process import KilledAtStartError, WorkerFailure, WorkerProcess
 
 _LEAVES_ERRORS = (CostStatus.RUN_FAILED, CostStatus.OUT_OF_MEMORY)
 
@@ -68,6 +69,7 @@ class LocalRunner(Runner):
         self._worker: WorkerProcess | None = None
         self._initial_bytes = 0
         self._waited_sec = 0.0
+        self._was_killed = False
 
     def __enter__(self) -> LocalRunner:
         return self
@@ -98,8 +100,9 @@ class LocalRunner(Runner):
         worker = self._ready_worker()
         first = worker.requests == 0
         result = self._ask(worker, job, exclusive)
-        if result.cost.status is CostStatus.CRASHED and not first:
-            # An earlier candidate may have corrupted the process; only a fresh one can accuse.
+        if self._was_killed or (result.cost.status is CostStatus.CRASHED and not first):
+            # An earlier candidate may have corrupted the process, and who killed it may have meant
+            # another one; only a fresh one can accuse.
             result = self._ask(self._ready_worker(), job, exclusive)
         if self._fresh_process:
             self.close()
@@ -132,17 +135,29 @@ class LocalRunner(Runner):
             grown = worker.resident_bytes - self._initial_bytes
             if worker.requests >= _RETIRE_AFTER or grown > self._config.memory_limit_bytes // 2:
                 self.close()
-        self.warm_up()
+        for is_last in (False, True):
+            self.warm_up()
+            assert self._worker is not None
+            if self._worker.requests:
+                break
+            try:
+                self._worker.wait_until_ready()
+            except MeasurementError as err:
+                self.close()
+                if is_last or not isinstance(err, KilledAtStartError):
+                    raise
+            else:
+                self._initial_bytes = self._worker.resident_bytes
+                break
         assert self._worker is not None
-        if self._worker.requests == 0:
-            self._worker.wait_until_ready()
-            self._initial_bytes = self._worker.resident_bytes
         return self._worker
 
     def _ask(self, worker: WorkerProcess, job: RunJob, exclusive: ExclusiveDevice) -> RunResult:
+        self._was_killed = False
         try:
             answer = self._answer(worker, job, exclusive)
         except WorkerFailure as err:
+            self._was_killed = err.was_killed
             self.close()
             return RunResult(Cost(err.status, reason=f"the candidate {err.reason}"))
         except BaseException:

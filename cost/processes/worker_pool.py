@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import DevicePolicy, available_cores
 from collage.cost.processes.messages import A, Failure, Request
-from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
+from collage.cost.processes.worker_process import (
+    KilledAtStartError,
+    WorkerFailure,
+    WorkerProcess,
+)
 
 _RETIRE_AFTER = 400
 """Requests after which a worker is replaced: TVM and LLVM never give all of their memory back."""
@@ -106,7 +111,7 @@ class WorkerPool:
         OutOfTimeError
             When the deadline comes while answers are awaited.
         """
-        waiting: Iterator[int] = iter(range(count))
+        waiting, killed = deque(range(count)), set[int]()
         running: dict[int, int] = {}
         for slot in range(len(self._workers)):
             self._worker(slot)  # They import while the first ones get their requests.
@@ -115,8 +120,14 @@ class WorkerPool:
                 self._start(slot, request, waiting, running)
             while running:
                 ended = []
-                for slot, answer in self._finished(running, kind):
-                    ended.append((running.pop(slot), answer))
+                for slot, answer, was_killed in self._finished(running, kind):
+                    index = running.pop(slot)
+                    if was_killed and index not in killed:
+                        # Who killed the worker may have meant another one.
+                        killed.add(index)
+                        waiting.appendleft(index)
+                    else:
+                        ended.append((index, answer))
                     self._start(slot, request, waiting, running)
                 for index, answer in ended:
                     done(index, answer)
@@ -129,28 +140,37 @@ class WorkerPool:
         self,
         slot: int,
         request: Callable[[int], Request],
-        waiting: Iterator[int],
+        waiting: deque[int],
         running: dict[int, int],
     ) -> None:
-        index = next(waiting, None)
-        if index is None:
+        if not waiting:
             return
-        self._worker(slot).send(request(index), self._timeout_sec)
+        index = waiting.popleft()
+        made = request(index)
+        try:
+            self._worker(slot).send(made, self._timeout_sec)
+        except KilledAtStartError:
+            self._drop(slot)
+            self._worker(slot).send(made, self._timeout_sec)
         running[slot] = index
 
-    def _finished(self, running: dict[int, int], kind: type[A]) -> list[tuple[int, A | Failure]]:
+    def _finished(
+        self, running: dict[int, int], kind: type[A]
+    ) -> list[tuple[int, A | Failure, bool]]:
+        """Who has ended, with its answer, and whether somebody killed it."""
         workers = {slot: self._worker(slot) for slot in running}
         select.select(list(workers.values()), [], [], _WAIT_SEC)
-        ended: list[tuple[int, A | Failure]] = []
+        ended: list[tuple[int, A | Failure, bool]] = []
         for slot, worker in workers.items():
-            answer: A | Failure | None
             try:
                 answer = worker.poll(0.0, kind)
             except WorkerFailure as err:
                 self._drop(slot)
-                answer = Failure(status=err.status, reason=f"the compiler {err.reason}")
+                failure = Failure(status=err.status, reason=f"the compiler {err.reason}")
+                ended.append((slot, failure, err.was_killed))
+                continue
             if answer is not None:
-                ended.append((slot, answer))
+                ended.append((slot, answer, False))
         return ended
 
     def _worker(self, slot: int) -> WorkerProcess:

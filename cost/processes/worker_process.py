@@ -49,12 +49,20 @@ class WorkerFailure(Exception):
         ``CRASHED``, ``TIMED_OUT`` or ``OUT_OF_MEMORY``.
     reason : str
         One line.
+    was_killed : bool
+        Whether somebody else ended it: the system, short of memory, or anybody. Only when that
+        happens once more is it held against the request.
     """
 
-    def __init__(self, status: CostStatus, reason: str) -> None:
+    def __init__(self, status: CostStatus, reason: str, *, was_killed: bool = False) -> None:
         super().__init__(reason)
         self.status = status
         self.reason = reason
+        self.was_killed = was_killed
+
+
+class KilledAtStartError(MeasurementError):
+    """Somebody ended a worker before it was ready; another one may fare better."""
 
 
 class WorkerProcess:
@@ -170,7 +178,8 @@ class WorkerProcess:
         try:
             answer: Ready | NotReady = decode_handshake(self._receive_line(), Ready | NotReady)
         except WorkerFailure as err:
-            raise MeasurementError(f"a measuring process cannot start: {err.reason}") from err
+            kind = KilledAtStartError if err.was_killed else MeasurementError
+            raise kind(f"a measuring process cannot start: {err.reason}") from err
         if isinstance(answer, NotReady):
             raise MeasurementError(f"a measuring process cannot start: {answer.reason}")
         self._started = True
@@ -299,8 +308,10 @@ class WorkerProcess:
 def _failure(death: ChildDiedError) -> WorkerFailure:
     status, last = death.status, death.last_words
     if status == -signal.SIGKILL:
-        # We did not kill it: on Linux that is the kernel, out of memory.
-        return WorkerFailure(CostStatus.OUT_OF_MEMORY, "was killed, most likely for its memory")
+        # We did not kill it: on Linux that is the kernel, out of memory, if it happens again.
+        return WorkerFailure(
+            CostStatus.OUT_OF_MEMORY, "was killed, most likely for its memory", was_killed=True
+        )
     if "bad_alloc" in last or "MemoryError" in last:
         return WorkerFailure(CostStatus.OUT_OF_MEMORY, f"ran out of memory: {last}")
     if status < 0:

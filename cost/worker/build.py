@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import time
 from pathlib import Path
 
@@ -29,6 +30,8 @@ def build(request: Build) -> Built:
     workload, target = request.workload.workload(), request.target.target()
     begin = time.perf_counter()
     context = request.context
+    # Of a builder that was killed at it.
+    shutil.rmtree(request.folder, ignore_errors=True)
     context.work_dir.mkdir(parents=True, exist_ok=True)
     mod = workload.materialize(request.seed)
     library = compile_module(mod, [target], request.folder / "model.so", context)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import logging
 import math
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 
 import onnx
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
+
+from collage.backends.storage import OwnFolder, scratch_parent
 
 _LARGE_BYTES = 64 * 1024
 """Initializers above this stay out of the folding."""
@@ -88,8 +88,8 @@ def fold(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _fold_once(model: onnx.ModelProto) -> onnx.ModelProto:
     before = _operator_domains(model)
-    with tempfile.TemporaryDirectory(prefix="collage-fold-") as folder:
-        path = Path(folder) / "folded.onnx"
+    with OwnFolder(scratch_parent()) as own:
+        path = own.path / "folded.onnx"
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
         options.optimized_model_filepath = str(path)

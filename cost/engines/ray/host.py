@@ -27,13 +27,12 @@ from collage.backends.contract.errors import (
     TargetError,
 )
 from collage.backends.devices import DeviceKind, device_named
-from collage.backends.storage import exclusive
+from collage.backends.storage import OwnFolder, exclusive
 from collage.cost.base import CostStatus
 from collage.cost.deadline import Deadline
 from collage.cost.device import policy_of
 from collage.cost.engines.findings import FarFindings
 from collage.cost.engines.local import LocalEngine, inspect_here
-from collage.cost.engines.ray.folder import OwnFolder
 from collage.cost.engines.ray.messages import (
     AnyOrder,
     AnyReply,

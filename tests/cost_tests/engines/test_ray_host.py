@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +17,6 @@ from collage.backends.storage import TuningStore, read_findings
 from collage.cost.base import CostStatus
 from collage.cost.device import CPU_POLICY, LocalDevice
 from collage.cost.engines.findings import FarFindings, HeadFindings
-from collage.cost.engines.ray import folder
 from collage.cost.engines.ray.host import Host
 from collage.cost.engines.ray.messages import (
     AnyReply,
@@ -215,29 +210,3 @@ def test_no_finding_is_no_finding(line: str, tmp_path: Path) -> None:
     with pytest.raises(ProtocolError):
         FarFindings(tmp_path / "far.jsonl").take([line])
     assert not (tmp_path / "log.jsonl").exists() and not (tmp_path / "far.jsonl").exists()
-
-
-def test_what_the_killed_left_is_swept_and_nothing_else(tmp_path: Path) -> None:
-    program = (
-        "import sys, time; from importlib import util; from pathlib import Path\n"
-        "spec = util.spec_from_file_location('folder', sys.argv[1])\n"
-        "module = util.module_from_spec(spec); spec.loader.exec_module(module)\n"
-        "print(module.OwnFolder(Path(sys.argv[2])).path, flush=True); time.sleep(1000)"
-    )
-    command = [sys.executable, "-c", program, folder.__file__, str(tmp_path / "hosts")]
-    children = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
-    try:
-        folders = [Path(c.stdout.readline().decode().strip()) for c in children if c.stdout]
-        os.kill(children[0].pid, signal.SIGKILL)
-        children[0].wait()
-        own = folder.OwnFolder(tmp_path / "hosts")
-        left = set((tmp_path / "hosts").iterdir())
-        assert left == {folders[1], own.path}
-        own.remove()
-        assert not own.path.exists()
-    finally:
-        for child in children:
-            child.kill()
-            child.wait()
-            assert child.stdout is not None
-            child.stdout.close()
