@@ -46,6 +46,7 @@ class WorkloadCosts:
         self._graph = graph
         self._model = model
         self._overheads = Overheads(0.0, 0.0)
+        self._at_once = 1
         self._node_flops = [_multiply_adds(binding.value) for binding in graph.bindings]
         self._flops: dict[int, int] = {}
         self._best_flops_per_sec = 0.0
@@ -65,12 +66,39 @@ class WorkloadCosts:
         return any(cost.status is CostStatus.UNKNOWN for cost in self._costs.values())
 
     def ask_overheads(self, native: BackendTarget) -> None:
-        """Ask the cost model what the virtual machine adds to every call and every partition.
+        """Ask the cost model what the virtual machine adds to every call and every partition, and
+        how many workloads it measures at once.
 
         A stand-alone measurement holds one entry into the virtual machine, a model with many
         partitions pays it once; without it, costs add up.
         """
         self._overheads = self._model.overheads(native)
+        self._at_once = self._model.at_once(native)
+
+    def alongside(
+        self, wanted: Sequence[Candidate], offered: Sequence[Candidate]
+    ) -> list[Candidate]:
+        """Candidates that are measured in the same time as others, where many devices time at once:
+        those of the same workloads, and of as many more as would otherwise leave devices idle.
+
+        Parameters
+        ----------
+        wanted : sequence of Candidate
+            What is going to be asked.
+        offered : sequence of Candidate
+            What could be.
+        """
+        if self._at_once == 1:
+            return []
+        places = {(self.workload(c), c.target) for c in wanted if not c.inline}
+        found: list[Candidate] = []
+        for candidate in offered:
+            place = (self.workload(candidate), candidate.target)
+            if place not in places and len(places) % self._at_once == 0:
+                break
+            places.add(place)
+            found.append(candidate)
+        return found
 
     @property
     def num_workloads(self) -> int:

@@ -150,3 +150,13 @@ class CostModel(ABC):
     def overheads(self, target: BackendTarget) -> Overheads:
         """What every call and every partition adds; nothing, unless a model knows better."""
         return Overheads(0.0, 0.0)
+
+    def at_once(self, target: BackendTarget) -> int:
+        """Workloads whose cost is found in the time of one.
+
+        Parameters
+        ----------
+        target : BackendTarget
+            A native backend's.
+        """
+        return 1

@@ -20,6 +20,14 @@ from collage.search.dataflow import DataflowGraph, bits
 from collage.search.partitioning import Partitioning, make_partitioning
 from collage.search.rules._base import PartitionRule
 
+Alongside = Callable[[Sequence[Candidate], Sequence[Candidate]], Sequence[Candidate]]
+"""Given what is going to be evaluated, and others: those of them that would take no longer."""
+
+
+def nothing_else(wanted: Sequence[Candidate], offered: Sequence[Candidate]) -> list[Candidate]:
+    """The :data:`Alongside` of those who evaluate one thing at a time."""
+    return []
+
 
 @dataclass(frozen=True)
 class SearchProgress:
@@ -90,7 +98,7 @@ def search(
     *,
     seeds: Sequence[Partitioning] = (),
     should_stop: Callable[[], bool] | None = None,
-    prefetch: int = 0,
+    alongside: Alongside = nothing_else,
     batch_size: int = 32,
     on_round: Callable[[SearchProgress], None] | None = None,
     max_states: int = DEFAULT_MAX_STATES,
@@ -113,8 +121,10 @@ def search(
     should_stop : callable, optional
         Asked between batches; once it says yes, or costs say that there is no time, the answer is
         made of what was measured and, with guessed costs, of the seeds' candidates.
-    prefetch : int
-        So many other candidates for the blocks of the best path are evaluated along with it.
+    alongside : callable, optional
+        Asked, whenever costs are going to be, which other candidates can be evaluated along with
+        these in the same time; it is given them with the most promising ones first. The answer
+        is the same, but for ties, in fewer rounds.
     batch_size : int
         Most candidates evaluated between two questions to ``should_stop``.
     on_round : callable, optional
@@ -165,8 +175,15 @@ def search(
                 return False
         return True
 
+    def ask(wanted: Sequence[int], path: Sequence[int]) -> bool:
+        if not wanted:
+            return True
+        offered = {pool.candidates[p]: p for p in pool.others(wanted, path)}
+        more = alongside([pool.candidates[p] for p in wanted], list(offered))
+        return evaluate([*wanted, *(offered[candidate] for candidate in more)])
+
     seeded = _in_turns(seeds, len(candidates))
-    running = evaluate([p for p in seeded if not pool.measured[p]])
+    running = ask([p for p in seeded if not pool.measured[p]], ())
     while True:
         pool.refresh()
         chosen = pool.cheapest_by_block()
@@ -183,7 +200,7 @@ def search(
         if not pending:
             found: Partitioning | None = pool.partitioning(path, cover)
             return SearchResult(found, cover.optimal, cover.cost, pool.evaluated, rounds, expanded)
-        running = running and evaluate(pending + pool.alternatives(path, prefetch))
+        running = running and ask(pending, path)
         if not running:
             found = _best_so_far(graph, pool, seeded, max_states, last_resorts)
             return SearchResult(found, False, cover.cost, pool.evaluated, rounds, expanded)
@@ -293,10 +310,20 @@ class _Pool:
     def _rank(self, position: int) -> tuple[float, bool, int]:
         return self.values[position], not self.measured[position], position
 
-    def alternatives(self, path: Sequence[int], limit: int) -> list[int]:
-        """Unmeasured candidates for the same blocks: needed next if these turn out dear."""
-        same = (p for q in path for p in self.by_block[self.candidates[q].nodes] if p != q)
-        return [p for p in same if not self.measured[p]][:limit]
+    def others(self, wanted: Sequence[int], path: Sequence[int] = ()) -> list[int]:
+        """Unmeasured candidates besides these, the most promising ones first: those that are cheap
+        for what they cover, by what the candidates of a path cost; without one in their order."""
+        prices: dict[int, float] = {}
+        for p in path:
+            nodes = list(bits(self.candidates[p].nodes))
+            prices.update(dict.fromkeys(nodes, self.values[p] / len(nodes)))
+        known = {self.candidates[p] for p in wanted}
+        ratios: dict[Candidate, tuple[float, int]] = {}
+        for p, candidate in enumerate(self.candidates):
+            if not self.measured[p] and candidate not in known:
+                price = sum(prices.get(node, 0.0) for node in bits(candidate.nodes))
+                ratios.setdefault(candidate, (self.values[p] / price if price else math.inf, p))
+        return [p for _, p in sorted(ratios.values())]
 
     def partitioning(self, path: Sequence[int], cover: Cover) -> Partitioning:
         origin = "optimal" if cover.optimal else "searched"

@@ -39,8 +39,9 @@ _TUNING_POLL_SEC = 0.2
 _TUNING_SHARE = 0.6
 """Of the time left. What was chosen by then is to be built and timed."""
 
-_PER_PLACE = 4
-"""Workloads of a batch for each device: the last ones of a batch are waited for by all."""
+_PER_WORKER = 16
+"""Workloads of a batch for each of several workers: the last ones of a batch are waited for by
+all."""
 
 
 class Measurer:
@@ -103,6 +104,11 @@ class Measurer:
             stats.places.setdefault(place.name, PlaceUse())
         self._watch = Watch(stats.places, self._took)
         self._recorder = Recorder(lookup, progress, self._watch.crew)
+
+    @property
+    def at_once(self) -> int:
+        """Workloads that are timed at the same time."""
+        return len(self._workers.places)
 
     @property
     def device(self) -> Device:
@@ -234,8 +240,9 @@ class Measurer:
 
     def _batch_size(self) -> int:
         """Enough to keep everybody busy, and little to lose."""
-        builders = self._workers.parallel_builds
-        return max(self._work.policy.batch_size(builders), _PER_PLACE * len(self._workers.places))
+        builders, places = self._workers.parallel_builds, len(self._workers.places)
+        alone = self._work.policy.batch_size(builders)
+        return alone if places == 1 else max(alone, _PER_WORKER * max(builders, places))
 
     def _ready_pool(self) -> RunnerPool:
         if self._pool is None:

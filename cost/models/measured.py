@@ -212,6 +212,16 @@ class MeasuredCostModel(CostModel):
             return Overheads(0.0, 0.0)  # There was no time, and there is none for what they help.
         return overheads_from(costs)
 
+    def at_once(self, target: BackendTarget) -> int:
+        """Workloads that are timed at the same time.
+
+        Parameters
+        ----------
+        target : BackendTarget
+            A native backend's.
+        """
+        return self._site([target]).measurer.at_once
+
     def recorded_end_to_end(self, question: EndToEndQuestion) -> list[Record] | None:
         """What the log holds of whole models that were timed against each other.
 

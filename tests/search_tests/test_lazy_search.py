@@ -10,14 +10,16 @@ import networkx as nx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tvm.target import Target
 
+from collage.backends.contract import BackendTarget
 from collage.backends.contract.errors import SearchError
 from collage.search.candidates import Candidate
 from collage.search.costs import TableCosts
 from collage.search.cover import cheapest_cover
 from collage.search.dataflow import DataflowGraph, bits
 from collage.search.exhaustive import exhaustive_search
-from collage.search.lazy_search import SearchProgress, search
+from collage.search.lazy_search import Alongside, SearchProgress, search
 from collage.search.partitioning import Partitioning, make_partitioning, quotient, validate
 from collage.search.subgraph import SubGraph
 from collage.testing.search_contract import (
@@ -71,17 +73,37 @@ def instances(draw: st.DrawFn, max_nodes: int = 8, coverable: bool = True) -> In
 @settings(max_examples=300, deadline=None)
 @given(instances(), st.integers(0, 6), st.integers(1, 4))
 def test_costs_what_the_best_of_all_covers_costs(
-    instance: Instance, prefetch: int, batch_size: int
+    instance: Instance, at_once: int, batch_size: int
 ) -> None:
     graph, table = instance
     best = exhaustive_search(graph, list(table), TableCosts(table))
     bounds = {c: 0.5 * s for c, s in table.items() if s < math.inf}
     for costs in (TableCosts(table), TableCosts(table, bounds)):
-        found = search(graph, list(table), costs, prefetch=prefetch, batch_size=batch_size)
+        found = search(
+            graph, list(table), costs, alongside=_at_most(at_once), batch_size=batch_size
+        )
         assert found.complete and found.partitioning is not None
         validate(graph, found.partitioning)
         assert found.partitioning.seconds == best.seconds
         assert len(costs.asked) == len(set(costs.asked)) == found.evaluated
+
+
+def _at_most(more: int) -> Alongside:
+    return lambda wanted, offered: offered[:more]
+
+
+def test_asking_for_more_at_once_takes_fewer_rounds_and_gives_the_same_answer() -> None:
+    """Every alternative looks cheaper than it is, so one after the other has to be asked."""
+    graph = DataflowGraph.from_uses([[]])
+    cores = [Target({"kind": "llvm", "num-cores": count}) for count in range(1, 9)]
+    targets = [BackendTarget.of("tvm", target) for target in cores]
+    table = {Candidate(0b1, t): 10.0 + n for n, t in enumerate(targets)}
+    bounds = {candidate: 1.0 + n for n, candidate in enumerate(table)}
+    asked = {n: TableCosts(table, bounds) for n in (0, 2, 100)}
+    found = {n: search(graph, list(table), c, alongside=_at_most(n)) for n, c in asked.items()}
+    assert [found[n].rounds for n in asked] == [9, 4, 2]
+    for result in found.values():
+        assert result.complete and result.partitioning == found[0].partitioning
 
 
 @settings(max_examples=100, deadline=None)
