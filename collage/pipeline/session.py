@@ -101,9 +101,12 @@ def open_session(
     place = log_place(log) if log is not None else None
     database = open_database(place, read_only=replay)
     folder = OwnFolder(scratch_parent())
+    # Locks of what lies in it lie beside it.
+    work_dir = folder.path / "work"
+    work_dir.mkdir()
     context = BuildContext(
         config.cache_dir,
-        folder.path,
+        work_dir,
         config.num_threads if num_threads is None else num_threads,
         config.cxx,
         ieee_denormals,

@@ -65,7 +65,7 @@ class RpcFleet:
             self._link_packages()
             self.start_tracker()
             for _ in range(self._count):
-                self._start_server()
+                self.start_server()
             self.wait_for(self._count)
         except BaseException:
             self.__exit__()
@@ -95,7 +95,7 @@ class RpcFleet:
     def add_server(self) -> int:
         """Start another one; returns its number."""
         before = len(self.tracker.summary(self.key).servers)
-        self._start_server()
+        self.start_server()
         self.wait_for(before + 1)
         return len(self.servers) - 1
 
@@ -122,7 +122,8 @@ class RpcFleet:
 
         self._wait(there, f"{servers} servers")
 
-    def _start_server(self) -> None:
+    def start_server(self) -> None:
+        """Start another one, without waiting for it."""
         port = free_port()
         arguments = [
             "rpc_server",

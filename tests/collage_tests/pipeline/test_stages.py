@@ -102,6 +102,8 @@ def test_a_session_has_targets_threads_and_log(tmp_path: Path) -> None:
     assert session.targets.names == ("tvm", "openblas")
     assert session.context.num_threads == 3 and session.context.tuning_log == log
     assert session.context.work_dir.is_dir() and not session.replay
+    # Locks are made beside what they are for, and nothing else may lie beside the own folder.
+    assert session.context.work_dir.parent == session.folder.path
     assert events and all(e.stage == "log" and str(log) in e.message for e in events)
     assert open_session(TARGETS, log=log, replay=True).replay
 
