@@ -178,7 +178,7 @@ class BundlesLibraries(Protocol):
 
 @runtime_checkable
 class ShipsLibraries(Protocol):
-    """Links against libraries that load others by themselves, such as plugins.
+    """Has entries that open libraries by themselves, or whose libraries open others: plugins.
 
     Examples
     --------
@@ -190,7 +190,7 @@ class ShipsLibraries(Protocol):
     """
 
     def companion_libraries(self, target: BackendTarget) -> Sequence[Path]:
-        """The libraries to ship in the bundle's ``lib/`` besides those that are linked against."""
+        """The libraries to ship in the bundle's ``lib/`` that nothing is linked against."""
         ...
 
 

@@ -12,7 +12,6 @@ from collage.backends.contract import (
     Availability,
     BackendTarget,
     BuildContext,
-    BundlesLibraries,
     ExternalBackend,
     Granularity,
     JudgesRegions,
@@ -29,9 +28,7 @@ from collage.backends.openvino.patterns import pattern_table
 from collage.backends.toolchain.native import Compilation
 
 
-class OpenvinoBackend(
-    ExternalBackend, BundlesLibraries, ShipsLibraries, JudgesRegions, Precompiles
-):
+class OpenvinoBackend(ExternalBackend, ShipsLibraries, JudgesRegions, Precompiles):
     """Regions of a network through OpenVINO.
 
     Examples
@@ -70,11 +67,9 @@ class OpenvinoBackend(
     def compilations(self, target: BackendTarget, context: BuildContext) -> Sequence[Compilation]:
         return [runtime_compilation(find_installation(), context)]
 
-    def shared_libraries(self, target: BackendTarget) -> Sequence[Path]:
-        return (find_installation().library,)
-
     def companion_libraries(self, target: BackendTarget) -> Sequence[Path]:
-        return find_installation().companions
+        installation = find_installation()
+        return (installation.library, *installation.companions)
 
 
 def backend() -> OpenvinoBackend:

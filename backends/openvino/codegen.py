@@ -74,6 +74,7 @@ def compile_functions(
             for region, model in zip(regions, models, strict=True)
         ],
         weights=(native.constant_symbol(shared), len(shared)),
+        library=installation.library.name,
         properties=properties,
         element_types=ELEMENT_TYPES,
         dl_types=_DL_TYPES,
@@ -107,8 +108,10 @@ def properties_of(options: OpenvinoOptions, context: BuildContext) -> dict[str, 
 
 def _compile(region: Region, properties: Mapping[str, str]) -> None:
     """Let OpenVINO compile a region, so that what it refuses is known before it is deployed."""
+    # Said here, what becomes of denormals would stay with this thread.
+    said = {key: value for key, value in properties.items() if "DENORMALS" not in key}
     try:
-        python_api().Core().compile_model(region.model, "CPU", dict(properties))
+        python_api().Core().compile_model(region.model, "CPU", said)
     except RuntimeError as err:
         reason = str(err).strip().splitlines()[-1]
         raise CodegenError(
@@ -131,5 +134,6 @@ def runtime_compilation(
     include = installation.include
     flags = ["-fvisibility=hidden", f"-I{include}", *native.ffi_include_flags()]
     headers = sorted((include / "openvino" / "c").glob("*.h"))
-    depends = [HEADER, native.FFI_HEADER, *headers]
+    flags_header = native.TEMPLATES / "denormal_flags.h"
+    depends = [HEADER, native.FFI_HEADER, flags_header, *headers]
     return native.cached_compilation(TEMPLATES / "openvino_runtime.c", context, flags, depends)

@@ -74,7 +74,7 @@ def _no_long_data(match: Match) -> Verdict:
 
 
 def _elementwise() -> Iterator[PatternTriple]:
-    others = ("round", "trunc", "rsqrt", "square", "nn.gelu", "nn.gelu_tanh", "nn.selu")
+    others = ("nn.silu", "round", "trunc", "rsqrt", "square", "nn.gelu", "nn.gelu_tanh", "nn.selu")
     for name in (*UNARY, *others, "nn.leakyrelu", "nn.softplus"):
         yield _triple(name, 1, dtypes=_dtypes_of(name))
     for name in (*BINARY, "floor_divide"):

@@ -18,6 +18,7 @@ from tvm.relax import op
 
 from collage.backends.compile import compile_module
 from collage.backends.contract import BuildContext, ExternalBackend
+from collage.backends.contract.registry import get_backend
 from collage.backends.link import stage_libraries
 from collage.targets import resolve_targets
 from collage.testing.backend_cases import fuse
@@ -81,6 +82,9 @@ CASES: dict[str, tuple[str, tuple[int, ...], float, Callable[[Emit, relax.Expr],
     "onednn_product": ("onednn", (512, 16), 1e-20, product),
     "onednn_pool": ("onednn", (1, 64, 32, 32), 1e-40, pooled),
     "openblas_product": ("openblas", (512, 16), 1e-20, product),
+    "openvino_parallel": ("openvino", (512, 128), 1e-20, scaled),
+    "openvino_product": ("openvino", (512, 16), 1e-20, product),
+    "openvino_pool": ("openvino", (1, 64, 32, 32), 1e-40, pooled),
 }
 
 
@@ -107,6 +111,8 @@ def test_all_threads_flush_unless_told_otherwise(
     name: str, ieee: bool, context: BuildContext, probe: ctypes.CDLL
 ) -> None:
     backend, shape, scale, body = CASES[name]
+    if not (found := get_backend(backend).probe()).usable:
+        pytest.skip(found.reason)
     x = (np.random.default_rng().uniform(1.0, 2.0, shape) * scale).astype(np.float32)
     chosen = dataclasses.replace(context, ieee_denormals=ieee)
     result = run(graph([shape], body), backend, chosen, x)

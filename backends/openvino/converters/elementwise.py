@@ -35,7 +35,6 @@ UNARY = {
     "sigmoid": "sigmoid",
     "tanh": "tanh",
     "nn.relu": "relu",
-    "nn.silu": "swish",
     "isnan": "is_nan",
     "isinf": "is_inf",
     "isfinite": "is_finite",
@@ -114,6 +113,13 @@ def _square(w: RegionWriter, call: relax.Call) -> OvTensor:
 @converts(*_GELU)
 def _gelu(w: RegionWriter, call: relax.Call) -> OvTensor:
     return w.op.gelu(w.tensor(call.args[0]), _GELU[operator_name(call)]).output(0)
+
+
+@converts("nn.silu")
+def _silu(w: RegionWriter, call: relax.Call) -> OvTensor:
+    x = w.tensor(call.args[0])
+    # Given no beta, OpenVINO takes one of float32, whatever the tensor is.
+    return w.op.swish(x, w.number(1.0, x)).output(0)
 
 
 @converts("nn.leakyrelu")

@@ -51,7 +51,9 @@ def _cumsum(w: RegionWriter, call: relax.Call) -> OvTensor:
     if axis is None:
         x, axis = w.reshape(x, (math.prod(w.shape(x)),)), 0
     place = w.constant(np.array(int(axis) % len(w.shape(x)), np.int64))
-    return w.op.cum_sum(x, place, bool(call.attrs.exclusive)).output(0)
+    # OpenVINO would round after every addition.
+    total = w.op.cum_sum(w.cast(x, "float32"), place, bool(call.attrs.exclusive)).output(0)
+    return w.cast(total, tensor_dtype(call))
 
 
 @converts("nn.softmax")

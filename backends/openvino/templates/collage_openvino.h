@@ -17,6 +17,7 @@ typedef struct {
 
 typedef struct {
   const char* symbol;
+  const char* library; /* of OpenVINO's C API; a file beside the bundle's other libraries */
   const char* model; /* its text in OpenVINO's IR, whose constants stand in the weights */
   int64_t model_size;
   const void* weights;

@@ -1,12 +1,41 @@
 /* Runs regions through OpenVINO's C API: compiled at the first call, one request each that is used
  * again, on the caller's memory. */
+#define _GNU_SOURCE /* dladdr */
+#include <dlfcn.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "collage_openvino.h"
+#include "denormal_flags.h"
 
 #define COLLAGE_HIDDEN __attribute__((weak, visibility("hidden")))
+
+/* Functions of OpenVINO's, looked up when the first region is run. Linked against, it would look for
+ * its plugins where this library has it from, which while measuring is a folder of links that does
+ * not last; opened by the file that a link stands for, it looks beside that. */
+#define FUNCTIONS(X)                          \
+  X(ov_get_last_err_msg)                      \
+  X(ov_get_error_info)                        \
+  X(ov_tensor_create_from_host_ptr)           \
+  X(ov_tensor_free)                           \
+  X(ov_core_create)                           \
+  X(ov_core_free)                             \
+  X(ov_core_read_model_from_memory_buffer)    \
+  X(ov_core_compile_model_props)              \
+  X(ov_model_free)                            \
+  X(ov_compiled_model_create_infer_request)   \
+  X(ov_compiled_model_free)                   \
+  X(ov_infer_request_set_input_tensor_by_index)  \
+  X(ov_infer_request_set_output_tensor_by_index) \
+  X(ov_infer_request_infer)                   \
+  X(ov_infer_request_free)
+
+#define DECLARE(name) __typeof__(name)* name##_;
+static struct {
+  FUNCTIONS(DECLARE)
+} ov;
 
 typedef struct region_state {
   struct region_state* next; /* of this library */
@@ -24,8 +53,8 @@ static ov_core_t* core = NULL;
 static region_state* states = NULL;
 
 static int fail(const collage_openvino_region* region, const char* what, ov_status_e status) {
-  const char* said = ov_get_last_err_msg();
-  if (said == NULL || *said == 0) said = ov_get_error_info(status);
+  const char* said = ov.ov_get_last_err_msg_();
+  if (said == NULL || *said == 0) said = ov.ov_get_error_info_(status);
   return collage_fail("RuntimeError", "openvino region '%s': %s: %s", region->symbol, what, said);
 }
 
@@ -38,7 +67,31 @@ static int fail(const collage_openvino_region* region, const char* what, ov_stat
 /* A tensor over memory of someone else's. */
 static ov_status_e tensor_over(const collage_openvino_tensor* of, void* data, ov_tensor_t** made) {
   ov_shape_t shape = {of->rank, (int64_t*)of->shape};
-  return ov_tensor_create_from_host_ptr(of->type, shape, data, made);
+  return ov.ov_tensor_create_from_host_ptr_(of->type, shape, data, made);
+}
+
+/* Opens OpenVINO, which lies in the folder `lib` beside this library. It is never closed: threads of
+ * its own, which have nothing to do, outlive the last model. */
+static int open_library(const collage_openvino_region* region) {
+  Dl_info here;
+  char place[PATH_MAX], resolved[PATH_MAX];
+  if (dladdr(&ov, &here) == 0 || here.dli_fname == NULL)
+    return collage_fail("RuntimeError", "openvino region '%s': lost", region->symbol);
+  const char* end = strrchr(here.dli_fname, '/');
+  const int length = end == NULL ? 0 : (int)(end - here.dli_fname + 1);
+  snprintf(place, sizeof(place), "%.*slib/%s", length, here.dli_fname, region->library);
+  if (realpath(place, resolved) == NULL)
+    return collage_fail("RuntimeError", "openvino region '%s': there is no %s", region->symbol,
+                        place);
+  void* library = dlopen(resolved, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (library == NULL)
+    return collage_fail("RuntimeError", "openvino region '%s': %s", region->symbol, dlerror());
+#define LOOK_UP(name)                                                                         \
+  ov.name##_ = (__typeof__(ov.name##_))dlsym(library, #name);                                 \
+  if (ov.name##_ == NULL)                                                                     \
+    return collage_fail("RuntimeError", "openvino region '%s': %s", region->symbol, dlerror());
+  FUNCTIONS(LOOK_UP)
+  return 0;
 }
 
 static int compile(const collage_openvino_region* region, region_state* state) {
@@ -50,24 +103,25 @@ static int compile(const collage_openvino_region* region, region_state* state) {
   properties[count].key = "INFERENCE_NUM_THREADS";
   properties[count++].value = threads;
 
+  if (core == NULL && open_library(region) != 0) return -1;
   /* The constants are read where they lie, in the library that was mapped. */
   collage_openvino_tensor bytes = {U8, {kDLUInt, 8, 1}, 1, {region->weights_size}};
   if (region->weights_size > 0)
     OV("its constants", tensor_over(&bytes, (void*)region->weights, &state->weights));
-  if (core == NULL) OV("no OpenVINO", ov_core_create(&core));
-  OV("its model", ov_core_read_model_from_memory_buffer(core, region->model, region->model_size,
+  if (core == NULL) OV("no OpenVINO", ov.ov_core_create_(&core));
+  OV("its model", ov.ov_core_read_model_from_memory_buffer_(core, region->model, region->model_size,
                                                         state->weights, &state->model));
-  OV("cannot be compiled", ov_core_compile_model_props(core, state->model, "CPU", count, properties,
+  OV("cannot be compiled", ov.ov_core_compile_model_props_(core, state->model, "CPU", count, properties,
                                                        &state->compiled));
-  OV("no request", ov_compiled_model_create_infer_request(state->compiled, &state->request));
+  OV("no request", ov.ov_compiled_model_create_infer_request_(state->compiled, &state->request));
   return 0;
 }
 
 static void drop(region_state* state) {
-  if (state->request != NULL) ov_infer_request_free(state->request);
-  if (state->compiled != NULL) ov_compiled_model_free(state->compiled);
-  if (state->model != NULL) ov_model_free(state->model);
-  if (state->weights != NULL) ov_tensor_free(state->weights);
+  if (state->request != NULL) ov.ov_infer_request_free_(state->request);
+  if (state->compiled != NULL) ov.ov_compiled_model_free_(state->compiled);
+  if (state->model != NULL) ov.ov_model_free_(state->model);
+  if (state->weights != NULL) ov.ov_tensor_free_(state->weights);
   pthread_mutex_destroy(&state->lock);
   free(state->bound);
   free(state);
@@ -80,7 +134,7 @@ static void release(void) {
     states = state->next;
     drop(state);
   }
-  if (core != NULL) ov_core_free(core);
+  if (core != NULL) ov.ov_core_free_(core);
   core = NULL;
 }
 
@@ -147,9 +201,9 @@ static int bind(const collage_openvino_region* region, region_state* state, int 
   OV("an argument", tensor_over(&region->tensors[index], data, &tensor));
   const int output = index - region->num_inputs;
   ov_status_e status =
-      output < 0 ? ov_infer_request_set_input_tensor_by_index(state->request, index, tensor)
-                 : ov_infer_request_set_output_tensor_by_index(state->request, output, tensor);
-  ov_tensor_free(tensor); /* the request has its own share */
+      output < 0 ? ov.ov_infer_request_set_input_tensor_by_index_(state->request, index, tensor)
+                 : ov.ov_infer_request_set_output_tensor_by_index_(state->request, output, tensor);
+  ov.ov_tensor_free_(tensor); /* the request has its own share */
   OV("an argument", status);
   state->bound[index] = data;
   return 0;
@@ -161,7 +215,7 @@ static int infer(const collage_openvino_region* region, region_state* state,
     const DLTensor* tensor = checked(region, args, i);
     if (tensor == NULL || bind(region, state, i, collage_data(tensor)) != 0) return -1;
   }
-  OV("failed", ov_infer_request_infer(state->request));
+  OV("failed", ov.ov_infer_request_infer_(state->request));
   return 0;
 }
 
@@ -170,10 +224,15 @@ COLLAGE_HIDDEN int collage_openvino_run(collage_openvino_region* region, const T
   if (num_args != region->num_inputs + region->num_outputs)
     return collage_fail("TypeError", "%s: expected %d arguments, got %d", region->symbol,
                         region->num_inputs + region->num_outputs, (int)num_args);
+  /* OpenVINO leaves the thread that compiles or calls as it left its own threads. */
+  const control before = get_control() & flushing;
   region_state* state = state_of(region);
-  if (state == NULL) return -1;
-  pthread_mutex_lock(&state->lock);
-  const int failed = infer(region, state, args);
-  pthread_mutex_unlock(&state->lock);
+  int failed = -1;
+  if (state != NULL) {
+    pthread_mutex_lock(&state->lock);
+    failed = infer(region, state, args);
+    pthread_mutex_unlock(&state->lock);
+  }
+  take_flags(before);
   return failed;
 }
