@@ -80,7 +80,8 @@ def _elementwise() -> Iterator[PatternTriple]:
     for name in (*BINARY, "floor_divide"):
         yield _triple(name, 2, dtypes=_dtypes_of(name))
     yield _triple("nn.prelu", 2, dtypes=_FLOATS)
-    yield _triple("clip", 3, dtypes=_NUMBERS)
+    # Bounds of integers would be rounded to float32.
+    yield _triple("clip", 3, dtypes=_FLOATS)
     yield _triple("where", 3, dtypes=(*_NUMBERS, "bool"))
     yield _triple("astype", 1, dtypes=_MOVED)
 

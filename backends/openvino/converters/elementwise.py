@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 from tvm import relax
 
 from collage.backends.openvino.model import OvTensor
 from collage.backends.openvino.problem import RegionWriter, converts
 from collage.backends.relax.arguments import extents, number, operator_name
-from collage.backends.relax.static_shape import tensor_dtype
 
 UNARY = {
     "exp": "exp",
@@ -157,8 +154,6 @@ def _softplus(w: RegionWriter, call: relax.Call) -> OvTensor:
 @converts("clip")
 def _clip(w: RegionWriter, call: relax.Call) -> OvTensor:
     low, high = number(call.args[1]), number(call.args[2])
-    if not tensor_dtype(call).startswith(("float", "bfloat")):
-        low, high = max(math.ceil(low), -(2**31)), min(math.floor(high), 2**31 - 1)
     return w.op.clamp(w.tensor(call.args[0]), low, high).output(0)
 
 

@@ -10,10 +10,9 @@ from collage.backends.contract.registry import get_backend
 from collage.testing.backend_contract import BackendContract, PatternCase, Refusal
 from collage.testing.graphs import constant, graph
 from tests.backends_tests.openvino.cases import NOT_ALONE, PICTURE, cases
+from tests.backends_tests.openvino.support import installed
 
-pytestmark = pytest.mark.skipif(
-    not get_backend("openvino").probe().usable, reason="the extra [openvino] is not installed"
-)
+pytestmark = installed
 
 
 class TestOpenvinoContract(BackendContract):
