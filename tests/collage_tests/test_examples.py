@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
+import psutil
 import pytest
 
 import collage
@@ -79,6 +82,32 @@ def test_relax_pass_prints_a_module(tmp_path: Path) -> None:
     script = run("relax_pass.py", str(tmp_path), cwd=tmp_path)
     assert "@R.function" in script
     assert (tmp_path / "log.jsonl").stat().st_size > 0
+
+
+@pytest.mark.fleet
+@pytest.mark.parametrize("kind", ["rpc", "ray"])
+def test_a_whole_fleet_comes_searches_and_goes(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind == "ray":
+        pytest.importorskip("ray", reason="needs the extra [ray]")
+    # Whatever is started has it from us, whoever its parent is by then.
+    monkeypatch.setenv("COLLAGE_EXAMPLE", str(tmp_path))
+    shown = run("fleet_on_loopback.py", str(tmp_path), kind, cwd=tmp_path)
+    assert shown.count(" yes ") == 2 and f"the {kind} fleet is gone" in shown
+    report = json.loads((tmp_path / f"{kind}.bundle" / "report.json").read_text())
+    assert report["search"]["measured"] > 0
+    assert sum(sum(worker["tasks"].values()) for worker in report["workers"]) > 0
+    features = np.random.default_rng(12).standard_normal((8, 64), np.float32)
+    scores = collage.load(tmp_path / f"{kind}.bundle")(features=features)
+    session = onnxruntime.InferenceSession(str(tmp_path / "classifier.onnx"))
+    np.testing.assert_allclose(scores, session.run(None, {"features": features})[0], 1e-3, 1e-3)
+    left = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.environ().get("COLLAGE_EXAMPLE") == str(tmp_path):
+                left.append(process)
+    assert not left
 
 
 @pytest.mark.slow
