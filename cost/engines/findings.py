@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 
 from collage.backends.contract import BuildContext
@@ -17,6 +17,9 @@ from collage.backends.storage import TuningRecord, TuningStore
 from collage.backends.storage.findings_file import FindingsFile
 from collage.backends.storage.tuning_record import BLOB_KIND, KIND, blob_line, read_blob
 from collage.backends.storage.tuning_store import findings_of
+
+_NOBODY = ""
+"""The backend whose bytes these are: any."""
 
 
 class HeadFindings:
@@ -36,42 +39,58 @@ class HeadFindings:
     >>> context = BuildContext(Path("cache"), Path("work"), tuning_log=Path("log.jsonl"))
     >>> head = HeadFindings(context)
     >>> head.take(lines)
-    >>> head.of("mine") == lines, head.of("yours")
-    (True, [])
+    >>> head.of("mine", told=()) == lines, head.of("mine", told=lines), head.of("yours", told=())
+    (True, [], [])
     """
 
     def __init__(self, context: BuildContext) -> None:
         self._context = context
         self._lock = threading.Lock()
         self._log = findings_of(context)
+        self._records: list[TuningRecord] = []
+        self.refresh()
 
-    def of(self, backend: str) -> list[str]:
+    def refresh(self) -> None:
+        """Read what others have added to the log.
+
+        Raises
+        ------
+        LogError
+            When it cannot be read.
+        """
+        if self._log is not None:
+            self._log.refresh()
+            self._records = list(self._log.records())
+
+    def of(self, backend: str, told: Container[str]) -> list[str]:
         """The lines of the log that a backend's builders must know; none without a log.
 
         Parameters
         ----------
         backend : str
             Of a target.
+        told : container of str
+            Lines that they have.
 
         Raises
         ------
         LogError
             When the log cannot be read.
         """
-        if self._log is None:
-            return []
-        self._log.refresh()
+        found = [(r, r.to_json()) for r in self._records if r.backend == backend]
         return [
-            line for r in self._log.records() if r.backend == backend for line in self._lines(r)
+            line
+            for record, text in found
+            if text not in told
+            for line in (*self._blobs(record), text)
         ]
 
-    def _lines(self, record: TuningRecord) -> Iterable[str]:
+    def _blobs(self, record: TuningRecord) -> Iterable[str]:
         assert self._log is not None
         for reference in record.blobs():
             data = self._log.blob(reference)
             if data is not None:
                 yield blob_line(data)
-        yield record.to_json()
 
     def take(self, lines: Iterable[str]) -> None:
         """Keep what was found elsewhere, in the log and in this machine's cache.
@@ -88,20 +107,19 @@ class HeadFindings:
         LogError
             When the log cannot be written.
         """
-        blobs: list[bytes] = []
         for line in lines:
             found = _read(line)
-            if isinstance(found, bytes):
-                blobs.append(found)
-                continue
             with self._lock:
+                if isinstance(found, bytes):
+                    # Named by what they are, they may come long before what refers to them.
+                    TuningStore.of(_NOBODY, 0, self._context).keep(found)
+                    continue
                 store = TuningStore.of(found.backend, found.schema, self._context)
-                for data in blobs:
-                    store.keep(data)
                 known = store.find(found.key, found.device)
                 if known is None or known.result != found.result:
                     store.append(found.key, found.device, found.result)
-            blobs.clear()
+                    if self._log is not None:
+                        self._records.append(found)
 
 
 class FarFindings:

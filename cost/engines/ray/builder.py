@@ -81,6 +81,7 @@ class RayBuilder(Builder):
                 done(index, results[index])
 
         if jobs:
+            self._findings.refresh()
             self._fleet.builders()  # Or an error that says why there is none.
         try:
             while len(results) < len(jobs):
@@ -136,7 +137,7 @@ class RayBuilder(Builder):
 
     def _begin(self, job: BuildJob, link: Link) -> Any:
         known = self._told.setdefault((link, link.born), set())
-        lines = [one for one in self._findings.of(job.target.backend) if one not in known]
+        lines = self._findings.of(job.target.backend, known)
         order = BuildOrder(
             WorkloadMessage.of(job.workload),
             TargetMessage.of(job.target),

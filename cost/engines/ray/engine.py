@@ -110,7 +110,12 @@ class RayWorkers(Workers):
         self._cluster, self._work = cluster, work
         self._fleet = Fleet(cluster, work, patience_sec)
         self._places: dict[Link, Place] = {}
-        self.device = self._fleet.device()
+        try:
+            self.device = self._fleet.device()
+        except BaseException:
+            # Nobody has these workers who could close them.
+            self._fleet.close()
+            raise
 
     @property
     def places(self) -> Sequence[Place]:  # type: ignore[override]

@@ -33,7 +33,9 @@ _CONTROL_CALLS = 4
 """Of a host's calls at the same time: pulses and stops must not wait for what takes long."""
 
 _START_SEC = 120.0
-_REPLY_BYTES = 64 << 20
+_REPLY_BYTES = 512 << 20
+"""Files not included; findings are, some of which hold a library's serialized plans."""
+
 _GIVE_UP_SEC = 20.0
 """How long a host may take to give up what is under way."""
 

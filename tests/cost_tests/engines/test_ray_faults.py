@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from collage.backends.contract import BuildContext
+from collage.backends.contract.errors import TargetError
 from collage.cost.base import CostStatus
 from collage.cost.database.jsonl import JsonLinesDatabase
 from collage.cost.device import CPU_POLICY
@@ -88,16 +89,23 @@ def test_killed_actors_and_nodes_lose_nothing(
 ) -> None:
     cluster.add("mortal")
     children: list[psutil.Process] = []
+    killed = threading.Event()
 
     def kill_actors() -> None:
         """Of the node that stays, with what they are at; their processes must go with them."""
         for actor in cluster.actors("steady"):
             children.extend(actor.children(recursive=True))
             actor.kill()
+        killed.set()
+
+    def kill_node() -> None:
+        """Not so soon that it takes the same candidate along: that would be set aside."""
+        killed.wait(60.0)
+        time.sleep(5.0)
+        cluster.kill_node("mortal")
 
     raylet = cluster.node("mortal")
-    at = {3: kill_actors, 9: lambda: cluster.kill_node("mortal")}
-    _search(cluster, context, 20, at)
+    _search(cluster, context, 30, {3: kill_actors, 9: kill_node})
     assert children and cluster.wait_until_ended([*children, *raylet], 60.0)
 
 
@@ -177,6 +185,14 @@ def test_where_nodes_announce_their_device_only_those_time(
             assert [place.name for place in workers.places] == ["announced cpu"]
     finally:
         cluster.kill_node("announced")
+
+
+def test_a_cluster_that_is_of_no_use_is_let_go(cluster: LoopbackCluster) -> None:
+    """Who opens another one afterwards is not told to be in this one."""
+    context = BuildContext(Path("cache"), Path("work"), cxx="true")
+    with pytest.raises(TargetError, match="other versions: "):
+        RayEngine(cluster.address).open(Work(CPU_POLICY, context, CONFIG))
+    assert RayEngine(cluster.client_address).inspect(CPU_POLICY)
 
 
 def test_a_client_elsewhere_builds_and_times(

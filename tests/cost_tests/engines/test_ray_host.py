@@ -167,7 +167,7 @@ def test_findings_come_into_the_log_and_the_log_decides(
     workload, target = toy_workload(8, 8), toy(build="tune")
     messages = WorkloadMessage.of(workload), TargetMessage.of(target)
     first, second = host(1), host(1)
-    reply, _ = _do(first, 0, BuildOrder(*messages, TOY, tuple(head.of("toy"))))
+    reply, _ = _do(first, 0, BuildOrder(*messages, TOY, tuple(head.of("toy", ()))))
     assert isinstance(reply, BuildReply) and reply.status is CostStatus.VALID, reply
     assert len(reply.findings) == 1
     head.take(reply.findings)
@@ -175,7 +175,7 @@ def test_findings_come_into_the_log_and_the_log_decides(
     assert [found.backend for found in read_findings(log)] == ["toy"]
     again, _ = _do(first, 1, BuildOrder(*messages, TOY, ()))
     assert isinstance(again, BuildReply) and again.findings == ()
-    other, _ = _do(second, 0, BuildOrder(*messages, TOY, tuple(head.of("toy"))))
+    other, _ = _do(second, 0, BuildOrder(*messages, TOY, tuple(head.of("toy", ()))))
     assert isinstance(other, BuildReply) and other.findings == ()
 
 
@@ -188,12 +188,13 @@ def test_findings_cross_with_what_they_refer_to(tmp_path: Path) -> None:
     lines = FarFindings(far).news()
     context = BuildContext(tmp_path / "c", tmp_path / "w", tuning_log=tmp_path / "log.jsonl")
     head = HeadFindings(context)
-    head.take(lines)
+    for line in lines:  # Each in a message of its own.
+        head.take([line])
     fresh = TuningStore.of("mine", 1, context)
     found = fresh.find({"rows": 64}, GPU)
     assert found is not None and fresh.blob(found.blob("plan")) == plan
     there = FarFindings(tmp_path / "there.jsonl")
-    there.take(head.of("mine"))
+    there.take(head.of("mine", ()))
     assert there.news() == [], "what came from the head does not go back"
     own = TuningStore("mine", 1, tmp_path / "t" / "k.jsonl", tmp_path / "there.jsonl")
     found = own.find({"rows": 64}, GPU)
