@@ -88,6 +88,7 @@ class RunnerPool:
         self._reference: Reference | None = None
         self._say: Callable[[str], object] = str
         self._round: dict[str, Times] | None = None
+        self._playing: set[str] = set()
         self._admit(places)
 
     def compare(
@@ -261,9 +262,10 @@ class RunnerPool:
         assert self._calibration is not None
         if self._round is None:
             self._calibration.begin()
+            self._playing = {place.name for place in self._free}
         self._round = {}
-        while self._free:
-            place = self._free.popleft()
+        for place in [one for one in self._free if one.name in self._playing]:
+            self._free.remove(place)
             self._running += 1
             self._threads[place.name].submit(self._compare, place)
 
@@ -316,6 +318,10 @@ class RunnerPool:
                 self._begin_round()
             else:
                 self._round = None
-                # Whatever a check takes, something is timed between two of them.
-                self._hand_out_tasks()
+                if self._playing.issuperset(self._left):
+                    # Whatever a check takes, something is timed between two of them.
+                    self._hand_out_tasks()
+                else:
+                    # Who came meanwhile is compared before it times anything.
+                    self._hand_out()
             self._changed.notify_all()

@@ -22,7 +22,7 @@ from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import RecordKey
 from collage.cost.device import CPU_POLICY, CUDA_POLICY, Device, DevicePolicy
 from collage.cost.measure.builder import Builder, BuildJob, BuildResult
-from collage.cost.measure.calibration import FEWEST_ROUNDS
+from collage.cost.measure.calibration import FEWEST_ROUNDS, Calibration
 from collage.cost.measure.engine import Engine, Place, Work, WorkerInfo, Workers
 from collage.cost.measure.local_builder import LocalBuilder
 from collage.cost.measure.local_runner import LocalRunner
@@ -30,6 +30,7 @@ from collage.cost.measure.model_timer import ModelTimer
 from collage.cost.measure.reference_set import ReferenceSet, reference_workloads
 from collage.cost.measure.replay import MeasureStats, Question, RecordLookup
 from collage.cost.measure.runner import PlaceLostError, RunJob, Runner, RunResult
+from collage.cost.measure.runner_pool import RunnerPool
 from collage.cost.measure.scheduler import Measurer
 from collage.cost.progress import ProgressCallback, ProgressEvent
 from tests.cost_tests.conftest import ToyTarget, toy_workload
@@ -252,6 +253,33 @@ def test_the_last_place_is_not_left_out(search: Search, runners: list[Simulated]
     assert len(search.database) == len(asked)
     assert len(search.said) == 3 and len(runners[0].timed) == 6
     assert search.said[-1] == "gpu 0 cannot be compared: others compute on it 61 % of the time"
+
+
+def test_who_comes_in_the_middle_of_a_check_is_compared_before_it_times_anything() -> None:
+    runners = {name: Simulated() for name in "abc"}
+    places = [Place(name, runners[name]) for name in "ab"]
+    order: list[str] = []
+
+    def reference(place: Place) -> dict[str, float | str]:
+        order.append(f"compare {place.name}")
+        time.sleep(0.05)
+        if order.count("compare a") == 3 and len(places) == 2:
+            places.append(Place("c", runners["c"]))
+            pool._admit(places)  # As a wait does, twice a second.
+        return {"memory": 1e-3}
+
+    left_out: list[str] = []
+    pool = RunnerPool(places, lambda place, why: left_out.append(why), lambda: places)
+    pool.compare(Calibration(0.03), reference, left_out.append)
+    for _ in range(6):
+        pool.submit(lambda place: order.append(f"time {place.name}"))
+    pool.wait()
+    pool.close()
+    assert not left_out
+    first = order.index("time c") if "time c" in order else len(order)
+    assert order[:first].count("compare c") == FEWEST_ROUNDS
+    assert order.count("compare c") == FEWEST_ROUNDS
+    assert sum(step.startswith("time") for step in order) == 6
 
 
 def test_a_reference_set_that_cannot_be_built_is_said_by_whom(
