@@ -126,7 +126,7 @@ class ExecutorWorkers(Workers):
     ) -> None:
         self.device, self.places = local.device, local.places
         self.builds_beside = elsewhere or local.builds_beside
-        self.tunes = local.tunes
+        self.tunes, self.unused = local.tunes, local.unused
         self._local, self._work, self._executor = local, work, executor
         self._parallel, self._idle_sec = parallel, idle_sec
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from types import MappingProxyType
 
 from collage.backends.contract.errors import TargetError, WorkersError
 from collage.backends.devices import DeviceKind
@@ -77,7 +78,7 @@ class LocalEngine(Engine):
             alike = [one for one in found if one.device == found[0].device]
         else:
             device = device or work.policy.detect()
-            alike = [LocalDevice(work.policy.kind.name, device)]
+            found = alike = [LocalDevice(work.policy.kind.name, device)]
         places = [
             Place(
                 one.name,
@@ -86,7 +87,8 @@ class LocalEngine(Engine):
             )
             for one in alike
         ]
-        return LocalWorkers(work, device, places, alike[0])
+        unlike = {one.name: _unlike(found[0]) for one in found if one not in alike}
+        return LocalWorkers(work, device, places, alike[0], unlike)
 
     def inspect(self, policy: DevicePolicy) -> list[WorkerInfo]:
         return inspect_here(policy)
@@ -105,14 +107,22 @@ class LocalWorkers(Workers):
         Where candidates are timed.
     first : LocalDevice
         Where whole models are.
+    unused : mapping of str to str, optional
+        Devices of this machine that take no part, and why.
     """
 
     def __init__(
-        self, work: Work, device: Device, places: Sequence[Place], first: LocalDevice
+        self,
+        work: Work,
+        device: Device,
+        places: Sequence[Place],
+        first: LocalDevice,
+        unused: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.device = device
         self.places = tuple(places)
         self.builds_beside = self.tunes = work.policy.kind.compiles_beside
+        self.unused = unused
         self._work = work
         self._first = first
 
@@ -129,6 +139,10 @@ class LocalWorkers(Workers):
     def timer(self, progress: ProgressCallback) -> ModelTimer:
         work, environment = self._work, self._first.environment
         return EndToEndTimer(work.config, work.context.work_dir, progress, work.policy, environment)
+
+
+def _unlike(first: LocalDevice) -> str:
+    return f"it is not like {first.name}"
 
 
 def _devices(work: Work) -> list[LocalDevice]:
@@ -183,7 +197,7 @@ def inspect_here(policy: DevicePolicy, address: str = "localhost") -> list[Worke
     return [
         WorkerInfo(
             *(one.name, address, one.device, versions, load, policy.builders()),
-            "" if one.device == found[0].device else f"it is not like {found[0].name}",
+            "" if one.device == found[0].device else _unlike(found[0]),
         )
         for one in found
     ]

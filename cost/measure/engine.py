@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Self
 
 from collage.backends.contract import BuildContext
@@ -172,12 +173,15 @@ class Workers(ABC):
         building, too.
     tunes : bool
         Whether backends may choose kernels on a device of this machine, beside the builders.
+    unused : mapping of str to str
+        Devices that are there and take no part, and why.
     """
 
     device: Device
     places: Sequence[Place]
     builds_beside: bool
     tunes: bool = False
+    unused: Mapping[str, str] = MappingProxyType({})
 
     def __enter__(self) -> Self:
         return self

@@ -247,6 +247,8 @@ class Measurer:
     def _ready_pool(self) -> RunnerPool:
         if self._pool is None:
             places = self._workers.places
+            for name, reason in self._workers.unused.items():
+                self._say(f"{name} is not used: {reason}")
             self._pool = RunnerPool(places, self._report_lost, lambda: self._workers.places)
             for _ in places:
                 # What is lost already is lost without a candidate.

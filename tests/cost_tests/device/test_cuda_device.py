@@ -7,7 +7,7 @@ import dataclasses
 import json
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -27,9 +27,14 @@ from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import Record
 from collage.cost.device import CPU_POLICY, CUDA_POLICY, Device, LocalDevice, cuda, policy_for
 from collage.cost.device.nvml import Management
+from collage.cost.engines import LocalEngine
+from collage.cost.measure.engine import Work
 from collage.cost.measure.local_runner import LocalRunner
+from collage.cost.measure.replay import MeasureStats, RecordLookup
 from collage.cost.measure.runner import RunJob
+from collage.cost.measure.scheduler import Measurer
 from collage.cost.models.measured import MeasuredCostModel
+from collage.cost.progress import ignore
 from collage.cost.reference.rounding import fewest_digits
 from collage.cost.worker.cuda.timers import make_current
 from tests.cost_tests.conftest import tvm_workload
@@ -118,6 +123,69 @@ def on_the_stand_in(fake: Path, monkeypatch: pytest.MonkeyPatch) -> list[Gpu]:
     monkeypatch.setattr(cuda, "CudaDriver", lambda: CudaDriver(str(fake)))
     monkeypatch.setattr(cuda.Management, "open", lambda bus_id: open_management(bus_id, str(fake)))
     return found
+
+
+def two_gpus(fake: Path, monkeypatch: pytest.MonkeyPatch, second: Gpu) -> list[LocalDevice]:
+    """What a machine with an H200 and another GPU has, with the management library of one."""
+    on_the_stand_in(fake, monkeypatch).append(second)
+    monkeypatch.setattr(cuda.Management, "open", lambda bus_id: None)
+    return CUDA_POLICY.all_here()
+
+
+def test_every_gpu_is_named_so_that_a_process_sees_no_other(
+    fake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what names it whatever the user lets this process see: numbers would count anew."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    gpus = two_gpus(fake, monkeypatch, Gpu("NVIDIA H200", 90, 132, 150_754_820_096))
+    assert [(gpu.name, gpu.index) for gpu in gpus] == [("cuda:0", 0), ("cuda:1", 1)]
+    assert gpus[0].device == gpus[1].device
+    seen = [gpu.environment["CUDA_VISIBLE_DEVICES"] for gpu in gpus]
+    assert seen == [
+        "GPU-28292a2b-2c2d-2e2f-3031-323334353637",
+        "GPU-292a2b2c-2d2e-2f30-3132-333435363738",
+    ]
+
+
+@pytest.mark.parametrize(("memory_bytes", "used"), [(150_754_820_096, 2), (85_899_345_920, 1)])
+def test_gpus_that_are_alike_time_and_others_are_left_out_with_a_word(
+    fake: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    context: BuildContext,
+    config: MeasureConfig,
+    memory_bytes: int,
+    used: int,
+) -> None:
+    gpus = two_gpus(fake, monkeypatch, Gpu("NVIDIA H200", 90, 132, memory_bytes))
+    opened = LocalEngine().open(Work(CUDA_POLICY, context, config))
+    assert [place.name for place in opened.places] == ["cuda:0", "cuda:1"][:used]
+    assert opened.device == gpus[0].device
+    assert opened.unused == ({} if used == 2 else {"cuda:1": "it is not like cuda:0"})
+    # Each place's processes see its own device, and whole models are timed on the first.
+    for place, gpu in zip(opened.places, gpus, strict=False):
+        assert place.runner._environment == gpu.environment  # type: ignore[attr-defined]
+    assert opened.timer(ignore)._environment == gpus[0].environment  # type: ignore[attr-defined]
+    events: list[str] = []
+    stats = MeasureStats()
+    measurer = Measurer(
+        LocalEngine(),
+        Work(CUDA_POLICY, context, config),
+        RecordLookup(JsonLinesDatabase(), stats),
+        stats,
+        lambda event: events.append(event.message),
+    )
+    try:
+        with suppress(MeasurementError):  # There is no such GPU.
+            measurer.measure(
+                {
+                    KeyMaker(context, config, H200).partition(
+                        tvm_workload(2, 2), BackendTarget("tvm", SM90)
+                    ): (tvm_workload(2, 2), BackendTarget("tvm", SM90))
+                }
+            )
+    finally:
+        measurer.close()
+    assert ("cuda:1 is not used: it is not like cuda:0" in events) == (used == 1)
 
 
 @contextmanager
