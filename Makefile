@@ -55,7 +55,7 @@ bench-pool: $(STAMP)
 $(STAMP): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) -e '.[cpu,dev,fleet]'
+	$(PIP) -e '.[cpu,openvino,dev,fleet]'
 	touch $@
 
 $(VENV)/.cuda: $(STAMP)
