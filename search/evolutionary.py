@@ -19,6 +19,7 @@ from collage.search.candidates import Candidate
 from collage.search.cover import cheapest_cover
 from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import Partitioning, make_partitioning, validate
+from collage.search.shared_study import SharedStudy, storage_errors
 
 MOVES = ("merge", "split", "switch", "shift")
 """Join whole partitions into one; cut one; give one to another backend; move a border."""
@@ -79,8 +80,9 @@ def refine(
     trials : int
         New partitionings to measure in this call; fewer if there are no other neighbours.
     storage : str, optional
-        Where Optuna keeps the study, for example ``sqlite:///refine.db``; in memory if left out.
-        An existing study of that name is continued.
+        Where Optuna keeps the study: a URL such as ``sqlite:///refine.db``, or the path of a
+        journal file; in memory if left out. An existing study of that name is continued. Several
+        processes may be at it at once: what one has measured or is measuring, no other does.
     study_name : str
         The study's name in the storage.
     seed : int
@@ -98,7 +100,9 @@ def refine(
     Raises
     ------
     SearchError
-        When the study in the storage is of another graph or other candidates.
+        When the study in the storage is of another graph.
+    LogError
+        When the storage cannot be used.
 
     Examples
     --------
@@ -117,17 +121,13 @@ def refine(
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
-        study = optuna.create_study(
-            storage=storage, study_name=study_name, direction="minimize", load_if_exists=True
-        )
-        done = len(study.trials)
-        # A continued study must not propose the same again: its sampler starts from another seed.
-        study.sampler = optuna.samplers.TPESampler(seed=seed + done, n_startup_trials=8)
-        run = _Refinement(graph, start, candidates, evaluate, study, progress)
-        run.restore()
-        for _ in range(trials):
-            if not (go_on() and run.step()):
-                break
+        with storage_errors(storage):
+            study = SharedStudy(storage, study_name, graph, seed)
+            run = _Refinement(graph, start, candidates, evaluate, study, progress)
+            run.begin()
+            for _ in range(trials):
+                if not (go_on() and run.step()):
+                    break
         return run.confirmed()
     finally:
         optuna.logging.set_verbosity(verbosity)
@@ -142,7 +142,7 @@ class _Refinement:
         start: Partitioning,
         candidates: Sequence[Candidate],
         evaluate: Callable[[Partitioning], float],
-        study: optuna.Study,
+        study: SharedStudy,
         progress: Callable[[RefineProgress], None] | None,
     ) -> None:
         self.graph = graph
@@ -151,38 +151,40 @@ class _Refinement:
         self.evaluate = evaluate
         self.study = study
         self.progress = progress
+        self.by_key = {_candidate_key(candidate): candidate for candidate in reversed(self.pool)}
         self.measured: dict[str, float] = {}
         self.best = start
         self.best_sec = math.inf
 
-    def restore(self) -> None:
-        """Take over a study's finished trials, then measure the start if none of them did."""
-        by_key = {_candidate_key(candidate): candidate for candidate in reversed(self.pool)}
-        for trial in self.study.get_trials(deepcopy=False):
-            text = trial.user_attrs.get("partitioning")
-            if text is None or trial.state != optuna.trial.TrialState.COMPLETE:
-                continue
-            try:
-                found = [by_key[key] for key in json.loads(text)]
-                known = make_partitioning(self.graph, found)
-            except (KeyError, SearchError) as err:
-                raise SearchError(
-                    f"study '{self.study.study_name}' is of another graph or other targets; name "
-                    "another study or storage",
-                    value=self.study.study_name,
-                ) from err
-            seconds = float(trial.user_attrs["seconds"])
-            self.measured[text] = seconds
-            if seconds < self.best_sec:
-                self.best, self.best_sec = replace(known, origin="refined"), seconds
+    def begin(self) -> None:
+        """Take over a study's finished trials, and measure the start if nobody else does."""
+        self._catch_up()
         if _signature(self.start) not in self.measured:
-            self._measure(self.study.ask(), self.start, "start")
+            trial = self.study.ask()
+            if self.study.claim(trial, _signature(self.start)):
+                self._measure(trial, self.start, "start")
+            else:
+                self.study.give_up(trial)
+
+    def _catch_up(self) -> None:
+        for text, seconds in self.study.finished().items():
+            if text in self.measured:
+                continue
+            self.measured[text] = seconds
+            # Another machine may have found candidates that this one has not.
+            found = [self.by_key.get(key) for key in json.loads(text)]
+            known = [candidate for candidate in found if candidate is not None]
+            if seconds < self.best_sec and len(known) == len(found):
+                best = make_partitioning(self.graph, known)
+                self.best, self.best_sec = replace(best, origin="refined"), seconds
 
     def step(self) -> bool:
         """Make and measure one move; False when every neighbour has been measured."""
         trial = self.study.ask()
         kind = trial.suggest_categorical("move", MOVES)
         where = trial.suggest_float("where", 0.0, 1.0)
+        self._catch_up()
+        taken = self.study.under_way()
         tried = self._moves()
         # The proposed kind first, from the proposed place on; then whatever else is left.
         kinds = [kind, *(other for other in MOVES if other != kind)]
@@ -191,17 +193,25 @@ class _Refinement:
             offset = min(int(where * len(moves)), max(len(moves) - 1, 0))
             for candidate in moves[offset:] + moves[:offset]:
                 neighbour = self._apply(candidate)
-                if neighbour is not None and _signature(neighbour) not in self.measured:
+                if neighbour is None:
+                    continue
+                text = _signature(neighbour)
+                if text in self.measured or text in taken:
+                    continue
+                if self.study.claim(trial, text):
                     self._measure(trial, neighbour, name)
                     return True
-        self.study.tell(trial, state=optuna.trial.TrialState.FAIL)
+        self.study.give_up(trial)
         return False
 
     def confirmed(self) -> Partitioning:
         """The best, if it still beats the start when both are measured once more."""
         start = _signature(self.start)
         if _signature(self.best) == start:
-            return replace(self.start, seconds=self.measured[start])
+            # Another process may still be at it.
+            known_sec = self.measured.get(start)
+            seconds = self.evaluate(self.start) if known_sec is None else known_sec
+            return replace(self.start, seconds=seconds)
         start_sec = self.evaluate(self.start)
         best_sec = self.evaluate(self.best)
         if best_sec < start_sec:
@@ -212,13 +222,8 @@ class _Refinement:
         seconds = self.evaluate(partitioning)
         if math.isnan(seconds) or seconds < 0:
             raise SearchError(f"an end-to-end time is {seconds}", value=seconds)
-        text = _signature(partitioning)
-        self.measured[text] = seconds
-        trial.set_user_attr("partitioning", text)
-        trial.set_user_attr("seconds", str(seconds))
-        trial.set_user_attr("applied", move)
-        # Optuna stores no infinity in every storage; a huge time says the same to its sampler.
-        self.study.tell(trial, min(seconds, 1e9))
+        self.measured[_signature(partitioning)] = seconds
+        self.study.tell(trial, seconds, move)
         if seconds < self.best_sec:
             self.best, self.best_sec = replace(partitioning, seconds=seconds), seconds
         if self.progress is not None:

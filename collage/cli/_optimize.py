@@ -104,7 +104,10 @@ def _optimize(
     ] = 0,
     refine_storage: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Keeps the refinement's trials, e.g. sqlite:///r.db."),
+        typer.Option(
+            metavar="URL|FILE",
+            help="Keeps the refinement's trials, e.g. sqlite:///r.db, for several processes.",
+        ),
     ] = None,
     threads: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="Threads of every kernel; 0: all cores.")

@@ -7,6 +7,8 @@ and whoever wins (``verdict``) is what the user gets.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -253,6 +255,16 @@ class EndToEndComparison(ABC):
             Of a contender that computes a wrong result.
         """
         return []
+
+    def identity(self) -> str:
+        """One text for the same model and the same surroundings, on whatever machine and in
+        whatever folder; another one where times would not compare."""
+        surroundings = hashlib.sha256(self._surroundings().encode()).hexdigest()
+        return f"{self._keys.key(self._mod)[:16]}-{surroundings[:16]}"
+
+    def _surroundings(self) -> str:
+        """All that times depend on besides the model."""
+        return json.dumps(sorted(target.key() for target in self._targets))
 
     def _lowered(self, contender: Contender) -> Lowered:
         module = lower(self._mod, self._graph, contender.partitioning)

@@ -100,6 +100,9 @@ class MeasuredComparison(EndToEndComparison):
         self._failures: dict[str, Cost] = {}
         self._tried: dict[str, Record] = {}
 
+    def _surroundings(self) -> str:
+        return self._model.surroundings(tuple(self._targets))
+
     def settle(self) -> None:
         """Wait for the samples."""
         len(self._samples)

@@ -244,7 +244,8 @@ def refine_winner(
     budget : Budget, optional
         No trial is begun that there is no time for.
     storage : str, optional
-        An Optuna storage URL that keeps the trials.
+        An Optuna storage URL, or a journal's path, that keeps the trials; several processes may
+        share it, and those of other models and devices are kept apart.
     seed : int
         Of the changes.
     progress : callable
@@ -300,7 +301,7 @@ def refine_winner(
         seconds,
         trials=trials,
         storage=storage,
-        study_name=f"collage-{evaluated.winner.key[:16]}",
+        study_name=f"collage-{comparison.identity()}",
         seed=seed,
         go_on=time_left,
     )

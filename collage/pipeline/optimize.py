@@ -87,7 +87,8 @@ def optimize(
     refine_trials : int
         Afterwards, this many trials of changes to the best partitioning, on end-to-end time.
     refine_storage : str, optional
-        An Optuna storage URL that keeps those trials, so that they can be resumed.
+        An Optuna storage URL, or the path of a journal file, that keeps those trials, so that they
+        can be resumed. Several processes, on one machine or many, may be at them at once.
     num_threads : int, optional
         Threads of every backend's kernels; 0 for all cores, which is the default.
     ieee_denormals : bool

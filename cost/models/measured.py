@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,13 @@ from collage.cost.base import Cost, CostModel, CostStatus, Overheads
 from collage.cost.config import MeasureConfig
 from collage.cost.database import Database, JsonLinesDatabase
 from collage.cost.database.keys import KeyMaker
-from collage.cost.database.record import PARTITION, TRANSITION, Record
+from collage.cost.database.record import (
+    END_TO_END,
+    PARTITION,
+    TRANSITION,
+    Record,
+    canonical_json,
+)
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import Device, policy_for
 from collage.cost.engines import LocalEngine
@@ -157,6 +164,23 @@ class MeasuredCostModel(CostModel):
             When the workers have no such device.
         """
         return self._site(targets).measurer.builds_beside
+
+    def surroundings(self, targets: Sequence[BackendTarget]) -> str:
+        """All that a time depends on besides what is timed, as JSON: device, driver, versions,
+        threads, configuration; nothing that is this process's or this folder's own.
+
+        Parameters
+        ----------
+        targets : sequence of BackendTarget
+            What is compiled for.
+
+        Raises
+        ------
+        TargetError
+            When this machine has no such device.
+        """
+        key = self._site(targets).keys.make(END_TO_END, "", "", targets)
+        return canonical_json(dataclasses.asdict(key))
 
     def estimate(
         self, workloads: Sequence[Workload], targets: Sequence[BackendTarget]
