@@ -13,7 +13,7 @@ import collage
 from collage.backends.contract.errors import MeasurementError, TargetError, WorkersError
 from collage.backends.devices import CPU
 from collage.cost import MeasureConfig, MeasuredCostModel, TableCostModel
-from collage.cost.database.jsonl import Database
+from collage.cost.database.jsonl import JsonLinesDatabase
 from collage.cost.device import CPU_POLICY, CUDA_POLICY, Device, DevicePolicy, policy_of
 from collage.cost.engines import LocalEngine
 from collage.cost.measure.engine import Engine, Work, WorkerInfo, Workers
@@ -65,7 +65,7 @@ def test_what_is_measured_on_is_the_workers(
     result = collage.optimize(module, ["llvm"], log=log, workers=engine, time_budget_sec=budget_sec)
     assert len(engine.opened) == 1
     assert result.report.device["name"] == FAR.name and result.report.device["threads"] == "3"
-    records = Database(log, read_only=True).records()
+    records = list(JsonLinesDatabase(log, read_only=True).records())
     assert records and {record.key.device for record in records} == {CPU_POLICY.device_key(FAR)}
     assert {record.key.num_threads for record in records} == {3}
     x = np.random.default_rng(1).standard_normal((4, 8)).astype("float32")
