@@ -31,7 +31,7 @@ from collage.cost.measure.contestants import (
 )
 from collage.cost.measure.model_timer import EndToEndQuestion, ModelTimer
 from collage.cost.measure.replay import NO_TIME
-from collage.cost.measure.runner import PlaceLostError, RunJob, RunResult
+from collage.cost.measure.runner import PlaceAwayError, PlaceLostError, RunJob, RunResult
 from collage.cost.processes.messages import A, Check, Checked, Failure, Request, Time, Timed
 from collage.cost.processes.messages import Load as LoadModel
 from collage.cost.processes.worker_process import WorkerFailure
@@ -39,6 +39,9 @@ from collage.cost.progress import ProgressCallback
 
 _MOST_LOSSES = 3
 """Sessions that may end without anybody knowing why."""
+
+_REST_SEC = 0.5
+"""Between two looks for a server where there was none."""
 
 _UNKNOWN_LOAD = Load(others=0.0, idle=1.0)
 """Rounds in which everybody was slow are found all the same."""
@@ -93,10 +96,16 @@ class RpcModelTimer(ModelTimer):
         sessions: Sessions,
     ) -> list[RunResult]:
         losses: list[str] = []
+        last_there = time.monotonic()
         while len(losses) < _MOST_LOSSES:
             try:
                 session = sessions.take(sessions.options.wait_sec)
-            except PlaceLostError as err:
+            except PlaceAwayError as err:
+                if time.monotonic() < last_there + sessions.options.wait_sec:
+                    # A tracker or a server that is started again is there soon.
+                    sessions.work.deadline.check()
+                    time.sleep(_REST_SEC)
+                    continue
                 losses.append(str(err))
                 continue
             one = _Contest(contestants, session, sessions, self._progress)
@@ -110,6 +119,7 @@ class RpcModelTimer(ModelTimer):
                 return results(contestants, played, question.contest)
             finally:
                 session.close()
+                last_there = time.monotonic()
         raise MeasurementError(
             f"whole models could not be timed behind {sessions.tracker.address}: {losses[-1]}",
             value=losses,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -90,3 +91,25 @@ def test_a_session_that_somebody_kills_between_turns_is_played_anew(
     words = ["right", "sleep"]
     results = workers.timer(watch).measure(question(words), [library(word) for word in words])
     assert killed and all(result.cost.is_valid for result in results)
+
+
+def test_a_tracker_that_is_started_again_is_waited_for(
+    fleet: RpcFleet, workers: Workers, library: Callable[[str], Path]
+) -> None:
+    """It was away when a session had to be opened again."""
+    restarts: list[threading.Timer] = []
+
+    def watch(event: ProgressEvent) -> None:
+        if event.stage == "end to end" and event.done == 2 and not restarts:
+            fleet.end_tracker()
+            fleet.sessions(0)[-1].kill()
+            restarts.append(threading.Timer(3.0, fleet.start_tracker))
+            restarts[0].start()
+
+    try:
+        results = workers.timer(watch).measure(question(["right"]), [library("right")])
+    finally:
+        for restart in restarts:
+            restart.join()
+    assert restarts and results[0].cost.is_valid
+    fleet.wait_for(1)
