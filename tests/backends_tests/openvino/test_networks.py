@@ -54,7 +54,7 @@ def resnet(emit: Emit, x: relax.Expr) -> relax.Expr:
     for into, out, stride in ((16, 16, 1), (16, 32, 2), (32, 32, 1)):
         x = _residual(emit, x, into, out, stride)
     pooled = emit(op.mean(x, [2, 3]))
-    return op.nn.softmax(emit(op.matmul(pooled, constant(32, 10, scale=0.2))))
+    return op.matmul(pooled, constant(32, 10, scale=0.2))
 
 
 def unet(emit: Emit, x: relax.Expr) -> relax.Expr:
@@ -107,7 +107,7 @@ NETWORKS: dict[str, tuple[tuple[int, ...], Any]] = {
 }
 
 
-@pytest.mark.parametrize("precision, tolerance", [("float32", 1e-5), ("bfloat16", 5e-2)])
+@pytest.mark.parametrize("precision, tolerance", [("float32", 2e-5), ("bfloat16", 1e-1)])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_is_one_region_and_right(
     name: str, precision: str, tolerance: float, context: BuildContext
@@ -126,7 +126,7 @@ def test_a_network_is_one_region_and_right(
     off = largest_error(machine["main"](tvm.runtime.tensor(x)).numpy(), expected)
     assert off < tolerance
     if precision == "bfloat16" and "BF16" in _capabilities():
-        assert off > 1e-5, "it was computed in float32"
+        assert off > 2e-5, "it was computed in float32"
 
 
 def _capabilities() -> frozenset[str]:
