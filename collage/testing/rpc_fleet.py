@@ -23,7 +23,7 @@ from collage.backends.contract.errors import MeasurementError
 from collage.cost.engines.rpc.tracker import Tracker
 
 _LOOPBACK = "127.0.0.1"
-_START_SEC = 60.0
+_START_SEC = 240.0
 _POLL_SEC = 0.05
 
 
@@ -36,6 +36,8 @@ class RpcFleet:
         How many to start.
     key : str
         What they are for.
+    tracker : Tracker, optional
+        Of another fleet, which has to be there as long as this one.
 
     Examples
     --------
@@ -44,14 +46,15 @@ class RpcFleet:
     1
     """
 
-    def __init__(self, servers: int, key: str = "board") -> None:
+    def __init__(self, servers: int, key: str = "board", tracker: Tracker | None = None) -> None:
         self.key = key
         self.servers: list[subprocess.Popen[bytes]] = []
         self._count = servers
         self._stack = ExitStack()
         self._folder = Path()
         self._tracker_process: subprocess.Popen[bytes] | None = None
-        self.tracker = Tracker(_LOOPBACK, free_port())
+        self._has_own = tracker is None
+        self.tracker = tracker or Tracker(_LOOPBACK, free_port())
 
     @property
     def url(self) -> str:
@@ -63,7 +66,8 @@ class RpcFleet:
             name = tempfile.TemporaryDirectory(prefix="rpc-fleet-", ignore_cleanup_errors=True)
             self._folder = Path(self._stack.enter_context(name))
             self._link_packages()
-            self.start_tracker()
+            if self._has_own:
+                self.start_tracker()
             for _ in range(self._count):
                 self.start_server()
             self.wait_for(self._count)
@@ -108,9 +112,12 @@ class RpcFleet:
         process = psutil.Process(self.servers[number].pid)
         return [process, *process.children(recursive=True)]
 
-    def sessions(self, number: int) -> list[psutil.Process]:
-        """The processes of a server's session: what its server knows, what serves."""
-        return self.processes(number)[2:]
+    def sessions(self, number: int | None = None) -> list[psutil.Process]:
+        """The processes of a server's sessions, or of all: what its server knows, what serves."""
+        running = [n for n, server in enumerate(self.servers) if server.poll() is None]
+        if number is not None:
+            running = [number]
+        return [process for number in running for process in self.processes(number)[2:]]
 
     def wait_for(self, servers: int, free: int | None = None) -> None:
         """Wait until the tracker has so many servers, and so many of them free."""

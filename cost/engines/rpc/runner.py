@@ -64,6 +64,7 @@ class RpcRunner(Runner):
             return self._run(job)
         except PlaceLostError:
             self.is_lost = True
+            self.close()  # Whoever is asked instead has a process of its own.
             raise
 
     def _run(self, job: RunJob) -> RunResult:

@@ -18,12 +18,6 @@ from collage.testing.rpc_fleet import RpcFleet
 pytestmark = pytest.mark.fleet
 
 
-@pytest.fixture(scope="module")
-def fleet() -> Iterator[RpcFleet]:
-    with RpcFleet(2) as fleet:
-        yield fleet
-
-
 class TestRpcEngine(EngineContract):
     @pytest.fixture(scope="class")
     @classmethod

@@ -32,6 +32,7 @@ CONFIG = MeasureConfig(
     repeat=3, min_repeat=2, min_repeat_sec=0.005, run_timeout_sec=4.0, memory_limit_bytes=1 << 30
 )
 PATIENCE_SEC = 12.0
+_WAIT_SEC = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +52,6 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RunJob]:
 @pytest.fixture
 def work(tmp_path: Path) -> Work:
     return Work(CPU_POLICY, BuildContext(tmp_path / "cache", tmp_path / "work"), CONFIG)
-
-
-@pytest.fixture(scope="module")
-def fleet() -> Iterator[RpcFleet]:
-    with RpcFleet(2) as fleet:
-        yield fleet
 
 
 def engine(tracker: Tracker, key: str) -> RpcEngine:
@@ -105,31 +100,45 @@ def test_a_line_that_is_cut_during_an_upload_says_nothing_of_the_candidate(
         assert runner.run(jobs("right")).cost.is_valid
 
 
-@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_whoever_kills_a_sessions_process_is_no_candidate(
-    fleet: RpcFleet, work: Work, jobs: Callable[[str], RunJob], number: int
+def test_whoever_kills_what_serves_is_no_candidate(
+    fleet: RpcFleet, work: Work, jobs: Callable[[str], RunJob]
 ) -> None:
-    """The one that serves, in which case the server goes on; the one that the server knows."""
-    with RpcFleet(1, "victim") as one, engine(one.tracker, one.key).open(work) as workers:
+    with engine(fleet.tracker, fleet.key).open(work) as workers:
         runner = workers.places[0].runner
         runner.warm_up()
-        victim = one.sessions(0)[1 - number]
-        with later(1.0, victim.kill), pytest.raises(PlaceLostError):
+        with later(1.0, fleet.sessions()[1].kill), pytest.raises(PlaceLostError, match="SIGKILL"):
             runner.run(jobs("hang"))
-        if number == 0:
-            one.wait_for(1, free=1)
-        else:
-            # TVM's server serves no more after that: it is started again.
-            one.kill_server(0)
-            one.wait_for(0)
-            one.add_server()
-        runner = workers.places[0].runner
-        assert runner.run(jobs("right")).cost.is_valid
+        fleet.wait_for(2, free=2)
+        assert workers.places[0].runner.run(jobs("right")).cost.is_valid
 
 
 @pytest.mark.slow
-def test_a_session_that_is_stopped_is_given_up(work: Work, jobs: Callable[[str], RunJob]) -> None:
-    with RpcFleet(1, "stopped") as one, engine(one.tracker, one.key).open(work) as workers:
+def test_whoever_kills_what_the_server_knows_is_no_candidate_either(
+    fleet: RpcFleet, work: Work, jobs: Callable[[str], RunJob]
+) -> None:
+    """TVM's server serves no more after that: it is started again."""
+    with (
+        RpcFleet(1, "victim", fleet.tracker) as one,
+        engine(one.tracker, one.key).open(work) as workers,
+    ):
+        runner = workers.places[0].runner
+        runner.warm_up()
+        with later(1.0, one.sessions()[0].kill), pytest.raises(PlaceLostError):
+            runner.run(jobs("hang"))
+        one.kill_server(0)
+        one.wait_for(0)
+        one.add_server()
+        assert workers.places[0].runner.run(jobs("right")).cost.is_valid
+
+
+@pytest.mark.slow
+def test_a_session_that_is_stopped_is_given_up(
+    fleet: RpcFleet, work: Work, jobs: Callable[[str], RunJob]
+) -> None:
+    with (
+        RpcFleet(1, "stopped", fleet.tracker) as one,
+        engine(one.tracker, one.key).open(work) as workers,
+    ):
         runner = workers.places[0].runner
         runner.warm_up()
         processes = one.processes(0)
@@ -162,39 +171,46 @@ def test_a_candidate_that_ends_its_session_is_to_blame_and_the_server_goes_on(
 
 
 def test_work_of_a_server_that_dies_is_done_elsewhere_once_and_it_may_come_back(
-    work: Work, jobs: Callable[[str], RunJob]
+    fleet: RpcFleet, work: Work, jobs: Callable[[str], RunJob]
 ) -> None:
     done: list[RunResult] = []
     lost: list[str] = []
     aside: list[str] = []
-    with RpcFleet(2, "mortal") as two, engine(two.tracker, two.key).open(work) as workers:
+    right = jobs("right")
+    both, killed = threading.Barrier(3, timeout=_WAIT_SEC), threading.Event()
+    with engine(fleet.tracker, fleet.key).open(work) as workers:
         pool = RunnerPool(
             workers.places, lambda place, reason: lost.append(reason), lambda: workers.places
         )
 
         def task(place: Place) -> None:
-            done.append(place.runner.run(jobs("sleep")))
+            place.runner.warm_up()
+            if not killed.is_set():
+                both.wait()
+                killed.wait(_WAIT_SEC)
+            done.append(place.runner.run(right))
 
         try:
             for _ in range(6):
                 pool.submit(task, aside.append)
-            two.wait_for(2, free=0)
-            two.kill_server(0)
+            both.wait()
+            first, second = (n for n, one in enumerate(fleet.servers) if one.poll() is None)
+            fleet.kill_server(first)
+            killed.set()
             pool.wait()
             assert len(done) == 6 and all(result.cost.is_valid for result in done)
             assert lost and not aside
-            two.add_server()
-            both = threading.Barrier(2, timeout=60.0)
-
-            def together(place: Place) -> None:
-                both.wait()  # Nobody alone comes past here.
-                task(place)
-
+            fleet.add_server()
+            fleet.kill_server(second)
             for _ in range(2):
-                pool.submit(together, aside.append)
+                pool.submit(task, aside.append)
             pool.wait()
-            assert len(done) == 8 and not aside
+            assert len(done) == 8 and all(result.cost.is_valid for result in done)
+            assert not aside
+            fleet.add_server()
         finally:
+            killed.set()
+            both.abort()
             pool.close()
             workers.close()
 

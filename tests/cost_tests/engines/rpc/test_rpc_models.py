@@ -30,12 +30,6 @@ CONFIG = MeasureConfig(
 
 
 @pytest.fixture(scope="module")
-def fleet() -> Iterator[RpcFleet]:
-    with RpcFleet(1) as fleet:
-        yield fleet
-
-
-@pytest.fixture(scope="module")
 def workers(fleet: RpcFleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
     folder = tmp_path_factory.mktemp("work")
     context = BuildContext(folder / "cache", folder / "work", num_threads=1)
@@ -85,8 +79,9 @@ def test_a_session_that_somebody_kills_between_turns_is_played_anew(
 
     def watch(event: ProgressEvent) -> None:
         if event.stage == "end to end" and event.done == 2 and not killed:
-            killed.append(fleet.sessions(0)[-1].pid)
-            fleet.sessions(0)[-1].kill()
+            victim = fleet.sessions()[-1]
+            killed.append(victim.pid)
+            victim.kill()
 
     words = ["right", "sleep"]
     results = workers.timer(watch).measure(question(words), [library(word) for word in words])

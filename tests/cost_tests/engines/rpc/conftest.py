@@ -1,0 +1,16 @@
+"""Servers that the tests of this folder share: to start them takes longer than most tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from collage.testing.rpc_fleet import RpcFleet
+
+
+@pytest.fixture(scope="session")
+def fleet() -> Iterator[RpcFleet]:
+    """Two servers; a test that ends one starts another."""
+    with RpcFleet(2) as fleet:
+        yield fleet
