@@ -20,7 +20,7 @@ from tvm.relax import op
 from collage.importers.torch.arguments import Importer, arguments, dtype_of, shape_of
 from collage.importers.torch.norms import NORMS, norm_of
 from collage.importers.torch.pads import PADS
-from collage.importers.torch.resize import RESIZES
+from collage.importers.torch.resize import RESIZES, grid_sample
 
 Converter = Callable[[Importer, fx.Node], Any]
 
@@ -314,6 +314,7 @@ CONVERTERS: dict[str, Converter] = {
     "_embedding_bag_forward_only.default": _embedding_bag,
     "_cdist_forward.default": _distances,
     **PADS,
+    "grid_sampler_2d.default": grid_sample,
     "div.Tensor_mode": _rounded_quotient,
     "div.Scalar_mode": _rounded_quotient,
     "unfold.default": _windows,

@@ -84,8 +84,6 @@ def _taken_apart(
         table.pop(whole, None)
     keep_whole(table)
     keep_pads(table)
-    # TVM reads its grid in another order.
-    table[_GRID] = decomposition_table[_GRID]
     for _ in range(_ROUNDS):
         program = program.run_decompositions(table)
         unknown = {
@@ -100,9 +98,6 @@ def _taken_apart(
             break
         table = {**table, **more}
     return program
-
-
-_GRID = torch.ops.aten.grid_sampler_2d.default
 
 
 class _Importer(ExportedProgramImporter):

@@ -178,10 +178,17 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
         ),
         lambda: (rows(3, 4, 5),),
     ),
-    "sampled on a grid": (
-        lambda x, g: F.grid_sample(x, g, align_corners=False),
-        lambda: (rows(1, 2, 5, 6), torch.rand(1, 4, 3, 2) * 2.4 - 1.2),
-    ),
+    **{
+        f"sampled on a grid, {how}, {beyond}, corners aligned: {corners}": (
+            lambda x, g, how=how, beyond=beyond, corners=corners: F.grid_sample(
+                x, g, how, beyond, align_corners=corners
+            ),
+            lambda: (rows(2, 3, 5, 6), torch.rand(2, 4, 3, 2) * 2.4 - 1.2),
+        )
+        for how in ("bilinear", "nearest", "bicubic")
+        for beyond in ("zeros", "border", "reflection")
+        for corners in (False, True)
+    },
     "an affine grid": (
         lambda t: F.affine_grid(t, [1, 2, 4, 5], align_corners=False), lambda: (rows(1, 2, 3),),
     ),
