@@ -171,6 +171,8 @@ class LogEngine:
                 isolation_level=None,
                 check_same_thread=False,
             )
+            # Of indexes over digests any page may be asked for; its own 2 MB are soon too few.
+            made.execute("PRAGMA cache_size = -65536")
             if self.read_only:
                 made.execute("PRAGMA query_only = ON")
             return made

@@ -23,8 +23,9 @@ from collage.backends.storage.log_engine import LogEngine
 
 _PAGE = 500
 """Lines that are in memory at once, and values that one question asks about."""
-_BATCH = 1000
-"""Lines that are added in one transaction."""
+_BATCH = 10_000
+"""Lines that are added in one transaction: every digest is in another page of its index, so a small
+one writes each page many times."""
 
 METADATA = sa.MetaData()
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from collage.backends.contract.errors import LogError
+from collage.backends.storage import log_table
 from collage.backends.storage.log_engine import LogEngine
 from collage.backends.storage.log_table import LogTable
 from collage.cost.database.sql import SqlDatabase, entry_of
@@ -105,7 +106,10 @@ def test_a_commit_whose_answer_was_lost_is_not_made_twice(server: postgres.Serve
     assert len(list(database.lines())) == 4
 
 
-def test_an_import_that_is_cut_off_goes_on(server: postgres.Server) -> None:
+def test_an_import_that_is_cut_off_goes_on(
+    server: postgres.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_table, "_BATCH", 1000)
     database = SqlDatabase(server.url("import"), patience_sec=0.5)
     lines = [record_of(f"w{i % 1500}").to_json() for i in range(3000)]
 
