@@ -84,6 +84,7 @@ class RunnerPool:
         self._running = 0
         self._error: BaseException | None = None
         self._left: list[str] = []
+        self._unlike: list[Place] = []
         self._calibration: Calibration | None = None
         self._reference: Reference | None = None
         self._say: Callable[[str], object] = str
@@ -170,7 +171,21 @@ class RunnerPool:
                 self.drop()
                 raise
         with self._changed:
+            if self._tasks and self._error is None and not self._running and not self._free:
+                self._take_back()
             return bool(self._running or (self._tasks and self._error is None and self._free))
+
+    def _take_back(self) -> None:
+        """Go on with a place that was left out: those that it did not compare with are lost."""
+        if not self._unlike:
+            return
+        place = self._unlike.pop()
+        self._say(f"{place.name} goes on alone: it was left out, and no other place is left")
+        if self._calibration is not None:
+            self._calibration.forget(place.name)
+        self._left.append(place.name)
+        self._free.append(place)
+        self._hand_out()
 
     def _admit(self, places: Sequence[Place]) -> None:
         """Take in those that are new; one that was lost is not, whoever names it."""
@@ -312,6 +327,7 @@ class RunnerPool:
             self._say(finding.shared_doubt)
         with self._changed:
             self._running -= 1
+            self._unlike += [one for one in self._free if one.name in finding.left_out]
             self._free = deque(one for one in self._free if one.name not in finding.left_out)
             self._left = [name for name in self._left if name not in finding.left_out]
             if finding.again:

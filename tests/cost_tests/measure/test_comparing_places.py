@@ -255,6 +255,23 @@ def test_the_last_place_is_not_left_out(search: Search, runners: list[Simulated]
     assert search.said[-1] == "gpu 0 cannot be compared: others compute on it 61 % of the time"
 
 
+def test_a_place_that_was_left_out_goes_on_where_all_others_are_lost(
+    search: Search, runners: list[Simulated]
+) -> None:
+    """A search ended there, with a place at hand."""
+    runners[1].factor = SLOWER
+
+    def go() -> None:
+        runners[0].lost = runners[2].lost = True
+
+    runners[0].after = runners[2].after = go
+    asked = search.measure(range(1, 13))
+    # A candidate that both were lost with is set aside.
+    assert len(asked) - 1 <= len(search.database) <= len(asked)
+    assert len(runners[1].timed) >= len(asked) - 3
+    assert any(said.startswith("gpu 1 goes on alone") for said in search.said), search.said
+
+
 def test_who_comes_in_the_middle_of_a_check_is_compared_before_it_times_anything() -> None:
     runners = {name: Simulated() for name in "abc"}
     places = [Place(name, runners[name]) for name in "ab"]
