@@ -97,7 +97,7 @@ def test_a_tracker_that_is_started_again_is_waited_for(
     def watch(event: ProgressEvent) -> None:
         if event.stage == "end to end" and event.done == 2 and not restarts:
             fleet.end_tracker()
-            fleet.sessions(0)[-1].kill()
+            fleet.sessions()[-1].kill()
             restarts.append(threading.Timer(3.0, fleet.start_tracker))
             restarts[0].start()
 
@@ -107,4 +107,4 @@ def test_a_tracker_that_is_started_again_is_waited_for(
         for restart in restarts:
             restart.join()
     assert restarts and results[0].cost.is_valid
-    fleet.wait_for(1)
+    fleet.wait_for(2)
