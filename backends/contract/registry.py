@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -31,6 +32,7 @@ from collage.backends.devices import device_named
 ENTRY_POINT_GROUP = "collage.backends"
 BUILTIN = ("tvm", "onednn", "openblas", "openvino", "cutlass", "cublas", "cudnn", "tensorrt")
 
+_LOADING = threading.RLock()
 _backends: dict[str, Backend] = {}
 
 
@@ -190,8 +192,14 @@ def codegen_options(
     return {"target": target, "context": context, "failures": failures}
 
 
-@functools.cache
 def _load_builtin_and_entry_points() -> None:
+    # The first threads may come together, and a cache alone would let each of them begin.
+    with _LOADING:
+        _load_once()
+
+
+@functools.cache
+def _load_once() -> None:
     for name in BUILTIN:
         if name not in _backends:
             _register(importlib.import_module(f"collage.backends.{name}.backend").backend())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -75,7 +76,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = registry._backends
     monkeypatch.setattr(registry, "_backends", dict(before))
     yield
-    registry._load_builtin_and_entry_points.cache_clear()
+    registry._load_once.cache_clear()
     for backend in before.values():
         if isinstance(backend, ExternalBackend):
             registry._register_codegen(backend)
@@ -125,7 +126,7 @@ def test_builtin_name_is_taken_even_before_anything_was_asked_for(
     fresh: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry, "_backends", {})
-    registry._load_builtin_and_entry_points.cache_clear()
+    registry._load_once.cache_clear()
     with pytest.raises(TargetError, match="'openblas' is already registered"):
         registry.register_backend(named("openblas"))
 
@@ -217,7 +218,7 @@ def install(fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
         )
         (info / "entry_points.txt").write_text(f"[collage.backends]\n{name} = {value}\n")
         monkeypatch.setattr(registry, "_backends", {})
-        registry._load_builtin_and_entry_points.cache_clear()
+        registry._load_once.cache_clear()
 
     yield write
     for module in [name for name in sys.modules if name.startswith("package_")]:
@@ -256,3 +257,31 @@ def test_bad_entry_point_is_named(  # type: ignore[no-untyped-def]
             registry.backend_names()
         assert f"entry point '{name} = {value}'" in str(caught.value)
         assert caught.value.value == value
+
+
+_TOGETHER = """
+import threading
+from collage.backends.contract.registry import backend_names
+
+errors, start = [], threading.Barrier(8)
+
+
+def ask():
+    start.wait()
+    try:
+        backend_names()
+    except Exception as err:
+        errors.append(err)
+
+
+threads = [threading.Thread(target=ask) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert not errors, errors
+"""
+
+
+def test_the_first_threads_may_come_together() -> None:
+    subprocess.run([sys.executable, "-c", _TOGETHER], check=True, timeout=300)
