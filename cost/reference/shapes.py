@@ -89,6 +89,14 @@ def _pad(call: relax.Call, args: list[Value]) -> Value:
     return np.pad(args[0], widths, mode=numpy_mode[mode])  # type: ignore[call-overload]
 
 
+def _pixel_shuffle(call: relax.Call, args: list[Value]) -> Value:
+    (x,), factor = args, int(call.attrs.upscale_factor)
+    *outer, channels, height, width = x.shape
+    blocks = x.reshape(*outer, channels // factor**2, factor, factor, height, width)
+    moved = np.moveaxis(blocks, (-4, -3), (-3, -1))
+    return moved.reshape(static_shape(call))
+
+
 def _full(call: relax.Call, args: list[Value]) -> Value:
     return np.full(static_shape(call), args[1])
 
@@ -134,6 +142,7 @@ SHAPES: OperatorTable = {
     "relax.take": _take,
     "relax.gather_elements": _gather_elements,
     "relax.nn.pad": _pad,
+    "relax.nn.pixel_shuffle": _pixel_shuffle,
     "relax.full": _full,
     "relax.zeros": _filled(0),
     "relax.ones": _filled(1),
