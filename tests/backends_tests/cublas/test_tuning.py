@@ -94,7 +94,7 @@ def test_without_a_gpu_of_the_target_only_what_is_remembered_is_chosen(
         multi_processor_count = 108
         total_global_memory = 40 << 30
 
-    monkeypatch.setattr(cuda_runtime, "has_device", lambda: gpu)
+    monkeypatch.setattr(cuda_runtime, "has_device", lambda index: gpu)
     monkeypatch.setattr(tvm, "cuda", lambda _: Ampere())
     context = BuildContext(tmp_path / "cache", tmp_path / "work", tuning_log=tmp_path / "log")
     assert choose([PROBLEM], "sm_90a", CUBLAS, tmp_path, context) == {}

@@ -73,7 +73,7 @@ def test_every_option_reaches_the_search(
     )
     assert kwargs == {
         "shapes": {"x": (1, 3, 8, 8)},
-        "log": log,
+        "log": str(log),
         "replay": False,
         "time_budget_sec": pytest.approx(30.0, abs=20.0),
         "strategy": "search",
