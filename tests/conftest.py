@@ -15,9 +15,10 @@ settings.register_profile("collage", parent=settings.default, deadline=None)
 settings.load_profile("collage")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def postgres() -> Iterator[server.Server]:
-    """One server for all tests of shared logs, started when the first asks for it."""
+    """One server for a file's tests of shared logs, gone after them: other files' tests look which
+    processes are left."""
     if reason := server.missing():
         pytest.skip(reason)
     with server.running() as started:

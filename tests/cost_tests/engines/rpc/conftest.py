@@ -9,8 +9,8 @@ import pytest
 from collage.testing.rpc_fleet import RpcFleet
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def fleet() -> Iterator[RpcFleet]:
-    """Two servers; a test that ends one starts another."""
+    """Two servers, gone after this folder's tests; a test that ends one starts another."""
     with RpcFleet(2) as fleet:
         yield fleet
