@@ -72,11 +72,14 @@ def test_builders_elsewhere_are_told_what_they_must_know_and_bring_what_they_fou
     head.take(far.news())
     assert [found.key for found in open_database(url).findings()] == [{"n": 1}]
     other = FarFindings(tmp_path / "other.jsonl")
-    other.take(head.of("toy"))
+    head.refresh()
+    lines = head.of("toy", told=())
+    assert head.of("toy", told=lines) == []
+    other.take(lines)
     again = TuningStore("toy", 1, tmp_path / "other" / CACHE_FILE, tmp_path / "other.jsonl")
     found = again.find({"n": 1}, H100)
     assert found is not None and again.blob(found.blob("plan")) == b"plan"
-    assert head.of("another") == []
+    assert head.of("another", told=()) == []
 
 
 def test_bytes_of_findings_come_back(url: str, tmp_path: Path) -> None:
