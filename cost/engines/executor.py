@@ -38,6 +38,7 @@ from collage.cost.measure.local_builder import LocalBuilder
 from collage.cost.measure.model_timer import ModelTimer
 from collage.cost.measure.versions import versions_here
 from collage.cost.processes.messages import Build, TargetMessage, WorkloadMessage
+from collage.cost.processes.plugins import found_with
 from collage.cost.processes.protocol import encode
 from collage.cost.progress import ProgressCallback
 
@@ -182,7 +183,9 @@ class ExecutorBuilder(Builder):
         self._limits = Limits(
             work.policy.build_timeout_sec(config), config.memory_limit_bytes, idle_sec
         )
-        self._versions = versions_here(work.policy, work.context.cxx)
+        # Whatever else this process knows, nobody over there is asked for.
+        known = found_with(self._plugins)
+        self._versions = versions_here(work.policy, work.context.cxx, known)
         self._here: LocalBuilder | None = None
         self._wanted: Path | None = None
         self._warned = False

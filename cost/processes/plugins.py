@@ -17,6 +17,7 @@ from collage.backends.contract.registry import (
     BUILTIN,
     ENTRY_POINT_GROUP,
     backend_names,
+    get_backend,
     register_backend,
 )
 
@@ -41,13 +42,30 @@ def plugins_for(targets: Iterable[BackendTarget]) -> list[str]:
                 "the top level of an importable module, for measuring processes import it",
                 value=name,
             )
-        plugins.add(f"{kind.__module__}:{kind.__qualname__}")
+        plugins.add(_plugin(name))
     return sorted(plugins)
 
 
 def found_everywhere() -> set[str]:
     """Names of the backends that any process with the same packages finds by itself."""
     return {*BUILTIN, *(entry.name for entry in metadata.entry_points(group=ENTRY_POINT_GROUP))}
+
+
+def found_with(plugins: Iterable[str]) -> list[str]:
+    """Names of this process's backends that another one with these plugins has, too.
+
+    Parameters
+    ----------
+    plugins : iterable of str
+        As :func:`plugins_for` names them.
+    """
+    everywhere, named = found_everywhere(), set(plugins)
+    return [name for name in backend_names() if name in everywhere or _plugin(name) in named]
+
+
+def _plugin(name: str) -> str:
+    kind = type(get_backend(name))
+    return f"{kind.__module__}:{kind.__qualname__}"
 
 
 def load_plugins(plugins: Iterable[str]) -> None:

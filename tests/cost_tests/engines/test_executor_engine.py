@@ -33,6 +33,7 @@ from collage.cost.progress import ignore
 from collage.testing import EngineContract
 from collage.testing.engine_contract import CONFIG, PLUGINS
 from collage.testing.misbehaving import misbehaving_target, misbehaving_workload
+from tests.cost_tests.conftest import ToyTarget
 
 IDLE_SEC = 20.0
 
@@ -82,6 +83,17 @@ def job(folder: Path, build: str = "normal", rows: int = 3) -> BuildJob:
 
 def builder_of(executor: Executor, work: Work) -> ExecutorBuilder:
     return ExecutorBuilder(executor, work, PLUGINS, 4, IDLE_SEC)
+
+
+def test_backends_that_are_not_asked_for_are_not_looked_for_elsewhere(
+    spawned: Executor, work: Work, tmp_path: Path, toy: ToyTarget
+) -> None:
+    """Builds were refused for want of whatever else this process had registered."""
+    toy()
+    with builder_of(spawned, work) as builder, warnings.catch_warnings():
+        warnings.simplefilter("error")  # Nothing is built here.
+        (result,) = builder.build([job(tmp_path / "0")])
+    assert result.status is CostStatus.VALID, result
 
 
 @pytest.mark.parametrize("kind", ["spawned", "dask"])
