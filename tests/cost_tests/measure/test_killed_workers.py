@@ -89,7 +89,7 @@ def test_a_runner_that_is_killed_while_it_starts_starts_again(
 def test_a_builder_that_is_killed_builds_again(
     context: BuildContext, tmp_path: Path, times: int, status: CostStatus
 ) -> None:
-    config = MeasureConfig(build_timeout_sec=3.0)
+    config = MeasureConfig(build_timeout_sec=10.0)
     jobs = [
         BuildJob(misbehaving_workload(), misbehaving_target(build=build), tmp_path / build)
         for build in ("hang", "normal")
