@@ -23,6 +23,11 @@ def scratch_parent() -> Path:
 
     A folder for temporary files may be shared by several machines, which cannot see each other's
     locks.
+
+    Examples
+    --------
+    >>> scratch_parent().name
+    'collage-...-scratch'
     """
     return Path(tempfile.gettempdir()) / f"collage-{os.getuid()}-{platform.node()}-scratch"
 

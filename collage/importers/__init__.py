@@ -21,9 +21,9 @@ from collage.importers._base import (
     from_module,
     reject_shapes,
 )
-from collage.importers.onnx import OnnxImporter, import_onnx
+from collage.importers.onnx.model import OnnxImporter, import_onnx
 from collage.importers.relax_files import RelaxJsonImporter, TvmScriptImporter
-from collage.importers.torch import (
+from collage.importers.torch.program import (
     TorchProgramImporter,
     import_exported_program,
     is_exported_program,

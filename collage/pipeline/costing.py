@@ -22,7 +22,8 @@ from collage.cost.reference.rounding import fewest_digits
 from collage.end_to_end import EndToEndComparison, EstimatedComparison, MeasuredComparison
 from collage.pipeline.found_device import measured_device, replayed_device
 from collage.pipeline.imported import Imported
-from collage.pipeline.inputs import Inputs, Later, Samples, digest, given_arrays, samples_of
+from collage.pipeline.inputs.later import Later
+from collage.pipeline.inputs.samples import Inputs, Samples, digest, given_arrays, samples_of
 from collage.pipeline.limits import Budget
 from collage.pipeline.session import Session
 

@@ -16,7 +16,8 @@ from collage.importers import load_model
 from collage.normalize import normalize
 from collage.passes import combine_parallel_matmul, expand_attention, to_channels_last
 from collage.pipeline.computable import require_computable
-from collage.pipeline.inputs import Range, draw_inputs, working_ranges
+from collage.pipeline.inputs.drawing import draw_inputs
+from collage.pipeline.inputs.working_range import Range, working_ranges
 from collage.search.dataflow import DataflowGraph
 from collage.tensor_info import TensorInfo
 

@@ -31,7 +31,7 @@ from collage.pipeline.evaluated import (
     refine_winner,
 )
 from collage.pipeline.imported import import_model
-from collage.pipeline.inputs import Inputs
+from collage.pipeline.inputs.samples import Inputs
 from collage.pipeline.limits import AnswerInHand, Budget, answering
 from collage.pipeline.prefetch import Prefetch
 from collage.pipeline.result import Result

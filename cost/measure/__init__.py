@@ -5,18 +5,18 @@ log lacks, a :class:`Builder` compiles that while ``tuning`` lets backends choos
 :class:`Runner` at each place of the ``runner_pool`` checks and times, and the ``recorder`` has
 every result in the log at once. Where there are several places, ``comparing`` has them time a
 ``reference_set`` and leaves out whom the ``calibration`` finds to differ. Who these are is an
-:class:`Engine`'s to say; the local ones work in child processes of this machine. ``model_builder``
+``engine``'s to say; the local ones work in child processes of this machine. ``model_builder``
 and ``end_to_end`` do the same for whole models, which are timed against each other. What differs
 between kinds of devices is asked of a :class:`~collage.cost.device.DevicePolicy`.
 """
 
 from collage.cost.measure.builder import Builder, BuildJob, BuildResult
 from collage.cost.measure.end_to_end import EndToEndTimer
-from collage.cost.measure.engine import Engine, Place, Work, WorkerInfo, Workers
+from collage.cost.measure.engine import WorkerInfo
 from collage.cost.measure.local_builder import LocalBuilder
 from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.measure.model_builder import ModelJob, ModelResult
-from collage.cost.measure.model_timer import EndToEndQuestion, ModelTimer, WholeModel
+from collage.cost.measure.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.measure.replay import MeasureStats, RecordLookup
 from collage.cost.measure.runner import PlaceLostError, RunJob, Runner, RunResult
 from collage.cost.measure.scheduler import Measurer
@@ -27,22 +27,17 @@ __all__ = [
     "Builder",
     "EndToEndQuestion",
     "EndToEndTimer",
-    "Engine",
     "LocalBuilder",
     "LocalRunner",
     "MeasureStats",
     "Measurer",
     "ModelJob",
     "ModelResult",
-    "ModelTimer",
-    "Place",
     "PlaceLostError",
     "RecordLookup",
     "RunJob",
     "RunResult",
     "Runner",
     "WholeModel",
-    "Work",
     "WorkerInfo",
-    "Workers",
 ]

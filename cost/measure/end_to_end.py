@@ -71,7 +71,9 @@ class EndToEndTimer(ModelTimer):
     --------
     >>> import numpy as np
     >>> from collage.backends import compile_module
-    >>> from collage.backends.contract import BuildContext
+    >>> from collage.backends.contract import BackendTarget, BuildContext
+    >>> from collage.cost.measure import EndToEndQuestion, WholeModel
+    >>> from collage.cost.reference import Sample
     >>> from collage.testing import graph
     >>> from tvm.relax import op
     >>> from tvm.target import Target

@@ -3,7 +3,3 @@
 ``model`` is the importer; ``shapes`` and ``fold`` prepare the graph, ``support`` names all
 operators that cannot be imported at once, and ``converter`` stands in where TVM's converters err.
 """
-
-from collage.importers.onnx.model import OnnxImporter, import_onnx
-
-__all__ = ["OnnxImporter", "import_onnx"]

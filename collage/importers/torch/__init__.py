@@ -3,11 +3,3 @@
 ``program`` is the importer, ``archive`` reads ``.pt2`` files, and ``translate`` puts our converters
 in place: one file for each family of operators, over the ``arguments`` of a node.
 """
-
-from collage.importers.torch.program import (
-    TorchProgramImporter,
-    import_exported_program,
-    is_exported_program,
-)
-
-__all__ = ["TorchProgramImporter", "import_exported_program", "is_exported_program"]
