@@ -109,7 +109,7 @@ def test_a_missing_library_is_named_with_its_version_before_anything_runs(
 
 @pytest.mark.skipif(has_device(), reason="there is a GPU here")
 def test_measuring_without_a_gpu_is_refused() -> None:
-    with pytest.raises(TargetError, match="driver|CUDA device|GPU"):
+    with pytest.raises(TargetError, match=r"driver|CUDA device|GPU"):
         collage.optimize(transformer_block(), TARGETS)
 
 
