@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from collage.cost.base import Cost, CostStatus
 from collage.cost.database.record import RecordKey
+from collage.cost.deadline import Deadline
 from collage.cost.measure.builder import Builder, BuildJob, BuildResult
 from collage.cost.measure.engine import Place
 from collage.cost.measure.recorder import Recorder
@@ -44,6 +45,8 @@ class Batch:
         Gets who does what.
     timed : callable
         Told of each record that a place's time is in, by the place's name.
+    deadline : Deadline
+        Nothing begins to be timed after it.
     """
 
     keys: Sequence[RecordKey]
@@ -55,6 +58,7 @@ class Batch:
     stats: MeasureStats
     watch: Watch
     timed: Callable[[str, RecordKey], None]
+    deadline: Deadline
     _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
 
     def time_while_building(self) -> None:
@@ -112,6 +116,7 @@ class Batch:
             self._record(index, build, RunResult(Cost(build.status, reason=build.reason)))
 
     def _time(self, place: Place, index: int, build: BuildResult) -> None:
+        self.deadline.check()
         job = RunJob.in_folder(self.jobs[index].folder)
         with self.watch.timing(place.name, self.jobs[index].target.backend, queued=True):
             result = place.runner.run_sharing(job, lambda: self.hold(place))

@@ -5,33 +5,32 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from collage.backends.contract import BackendTarget
-from collage.backends.contract.errors import CollageError, OutOfTimeError, OutputError
-from collage.backends.storage import exclusive
+from collage.backends.contract.errors import CollageError, OutOfTimeError
 from collage.cost.base import Cost
-from collage.cost.database.record import Record, RecordKey
-from collage.cost.deadline import NEVER, Deadline
+from collage.cost.database.record import RecordKey
+from collage.cost.deadline import Deadline
 from collage.cost.device import Device
 from collage.cost.measure.batch import Batch
 from collage.cost.measure.builder import Builder, BuildJob
 from collage.cost.measure.comparing import Comparing
-from collage.cost.measure.engine import Engine, Hold, Place, Work
-from collage.cost.measure.model_builder import ModelJob, ModelResult, compile_models
-from collage.cost.measure.model_timer import EndToEndQuestion
+from collage.cost.measure.engine import Engine, Place, Work
+from collage.cost.measure.holding import Holding
+from collage.cost.measure.model_scheduler import ModelScheduler
 from collage.cost.measure.recorder import Recorder
-from collage.cost.measure.replay import NO_TIME, MeasureStats, Question, RecordLookup
+from collage.cost.measure.replay import MeasureStats, Question, RecordLookup
 from collage.cost.measure.runner import RunJob, RunResult
 from collage.cost.measure.runner_pool import RunnerPool
+from collage.cost.measure.scratch import make_scratch
 from collage.cost.measure.tuning import Tuning
-from collage.cost.measure.watch import CHECKS, WHOLE_MODELS, PlaceUse, Watch
+from collage.cost.measure.watch import CHECKS, PlaceUse, Watch
 from collage.cost.processes.plugins import plugins_for
-from collage.cost.progress import ProgressCallback, ProgressEvent
+from collage.cost.progress import ProgressCallback
 from collage.cost.reference import Sample
 from collage.cost.workload.workload import Workload
 
@@ -61,6 +60,11 @@ class Measurer:
         Informed of each workload measured.
     plugins : sequence of str
         What builders register besides what targets ask for.
+
+    Attributes
+    ----------
+    models : ModelScheduler
+        Does the same for whole models.
 
     Examples
     --------
@@ -94,7 +98,6 @@ class Measurer:
         self._workers = engine.open(self._work)
         self._lookup = lookup
         self._stats = stats
-        self._progress = progress
         self._plugins = list(plugins)
         self._builder: Builder | None = None
         self._pool: RunnerPool | None = None
@@ -104,6 +107,11 @@ class Measurer:
             stats.places.setdefault(place.name, PlaceUse())
         self._watch = Watch(stats.places, self._took)
         self._recorder = Recorder(lookup, progress, self._watch.crew)
+        self._holding = Holding(self._work.deadline, stats, self._watch, self._recorder)
+        self.models = ModelScheduler(
+            *(self._work, self._workers, self._recorder, stats),
+            *(self._watch, self._holding, progress),
+        )
 
     @property
     def at_once(self) -> int:
@@ -183,7 +191,7 @@ class Measurer:
         self, questions: Mapping[RecordKey, Question]
     ) -> Mapping[RecordKey, Question]:
         """Measure some; which of all that were measured so far must be measured again."""
-        with tempfile.TemporaryDirectory(dir=self.scratch(), prefix="measure-") as folder:
+        with tempfile.TemporaryDirectory(dir=self._scratch(), prefix="measure-") as folder:
             jobs = [
                 BuildJob(workload, target, Path(folder) / str(index))
                 for index, (workload, target) in enumerate(questions.values())
@@ -192,15 +200,8 @@ class Measurer:
             comparing = self._compare(pool, builder, jobs[0].target)
             comparing.ask(questions)
             batch = Batch(
-                list(questions),
-                jobs,
-                builder,
-                pool,
-                self.hold,
-                self._recorder,
-                self._stats,
-                self._watch,
-                comparing.timed,
+                *(list(questions), jobs, builder, pool, self._holding.place, self._recorder),
+                *(self._stats, self._watch, comparing.timed, self._work.deadline),
             )
             try:
                 if self._workers.builds_beside:
@@ -217,7 +218,11 @@ class Measurer:
         if self._comparing is None:
             work = self._work
             self._comparing = Comparing(
-                work.policy, work.comparable, self.scratch(), self.hold, self._say
+                work.policy,
+                work.comparable,
+                self._scratch(),
+                self._holding.place,
+                self._say,
             )
         if not self._comparing.has_begun and len(self._workers.places) > 1:
             self._comparing.begin(pool, target.device, builder)
@@ -259,7 +264,7 @@ class Measurer:
 
     def _look_for_others(self, place: Place) -> None:
         """Where there is one place only, what disturbs it can be said, not avoided."""
-        with self.hold(place):
+        with self._holding.place(place):
             others = place.runner.others()
         if others:
             self._say(f"{place.name}: {others}")
@@ -271,11 +276,14 @@ class Measurer:
         self._watch.leave_out(place.name, reason)
         self._recorder.report("lost", f"{place.name} is left out: {reason}")
 
+    def _scratch(self) -> Path:
+        return make_scratch(self._work.context)
+
     def _took(self, seconds: float) -> None:
         self._stats.seconds_measuring += seconds
 
     def _tuning(self, questions: Iterable[Question]) -> Tuning:
-        context = replace(self._work.context, work_dir=self.scratch() / "tuning")
+        context = replace(self._work.context, work_dir=self._scratch() / "tuning")
         return Tuning(
             questions if self._workers.tunes else (),
             context,
@@ -283,101 +291,6 @@ class Measurer:
             self._work.policy,
             lambda text: self._recorder.report("tune", text),
         )
-
-    def compile_models(
-        self,
-        jobs: Sequence[ModelJob],
-        targets: Sequence[BackendTarget],
-        deadline: Deadline = NEVER,
-    ) -> list[ModelResult]:
-        """Compile whole models that are going to be timed; see :func:`compile_models`.
-
-        Parameters
-        ----------
-        jobs : sequence of ModelJob
-            Variants of one model.
-        targets : sequence of BackendTarget
-            Everything that they may use.
-        deadline : Deadline, optional
-            Those that are not compiled then have an unknown result.
-        """
-        ended = 0
-
-        def done(index: int, result: ModelResult) -> None:
-            nonlocal ended
-            ended += 1
-            reason = f": {result.reason}" if result.reason else ""
-            self._progress(
-                ProgressEvent("compile", ended, len(jobs), f"{jobs[index].description}{reason}")
-            )
-
-        kind = self._work.policy.kind
-        with ExitStack() as stack:
-            if not kind.compiles_beside:
-                # The compiler would run on the very cores that another search times on, or a
-                # worker on this machine: whole models are compiled here, whoever times them.
-                try:
-                    stack.enter_context(self._held(partial(exclusive, kind), deadline))
-                except OutOfTimeError:
-                    return [ModelResult.out_of_time() for _ in jobs]
-            begin = time.perf_counter()
-            self._progress(ProgressEvent("compile", 0, len(jobs), f"{len(jobs)} whole models"))
-            results = compile_models(
-                *(jobs, targets, self._work.context, self._work.config),
-                # They are compiled here, however many builders there are elsewhere.
-                *(self._work.parallel_builds or self._work.policy.builders(), done, deadline),
-            )
-            self._stats.seconds_building += time.perf_counter() - begin
-        return results
-
-    def measure_models(
-        self,
-        question: EndToEndQuestion,
-        libraries: Sequence[Path],
-        deadline: Deadline = NEVER,
-    ) -> list[RunResult]:
-        """The end-to-end time of each model, all timed against each other; nothing is recorded.
-
-        Parameters
-        ----------
-        question : EndToEndQuestion
-            The models to compare, and on what.
-        libraries : sequence of Path
-            What each was linked into.
-        deadline : Deadline, optional
-            Those that had no turn by then have an unknown cost.
-        """
-        self.scratch()
-        timer = self._workers.timer(self._progress)
-        try:
-            with self.hold(self._first, deadline), self._watch.measuring():
-                begin = time.perf_counter()
-                with self._watch.timing(self._first.name, WHOLE_MODELS):
-                    results = timer.measure(question, libraries, deadline)
-                self._stats.seconds_running += time.perf_counter() - begin
-        except OutOfTimeError:
-            return [RunResult(NO_TIME) for _ in question.models]
-        return results
-
-    def record_models(
-        self, question: EndToEndQuestion, keys: Sequence[RecordKey], results: Sequence[RunResult]
-    ) -> list[Record]:
-        """Record what :meth:`measure_models` gave; what is unknown is not kept.
-
-        Parameters
-        ----------
-        question : EndToEndQuestion
-            The models that were compared.
-        keys : sequence of RecordKey
-            Of their records.
-        results : sequence of RunResult
-            Of each.
-        """
-        made = []
-        for model, key, result in zip(question.models, keys, results, strict=True):
-            backends = ",".join(sorted({target.backend for target in model.targets}))
-            made.append(self._recorder.keep(key, result, model.description, backends))
-        return made
 
     def run(self, libraries: Sequence[Path], samples: Sequence[Sample]) -> list[RunResult]:
         """Check libraries in a warm process, one after the other; see the cost model.
@@ -391,14 +304,14 @@ class Measurer:
         """
         results = []
         pool = self._ready_pool()
-        with tempfile.TemporaryDirectory(dir=self.scratch(), prefix="check-") as name:
+        with tempfile.TemporaryDirectory(dir=self._scratch(), prefix="check-") as name:
             for index, (library, sample) in enumerate(zip(libraries, samples, strict=True)):
                 job = RunJob(library, Path(name) / str(index))
                 sample.save(job.sample)
 
                 def check(place: Place, job: RunJob = job) -> None:
                     with self._watch.measuring(), self._watch.timing(place.name, CHECKS):
-                        result = place.runner.run_sharing(job, lambda: self.hold(place))
+                        result = place.runner.run_sharing(job, lambda: self._holding.place(place))
                     self._stats.seconds_running += result.run_sec
                     results.append(result)
 
@@ -424,57 +337,6 @@ class Measurer:
         """
         result = RunResult(cost)
         self._recorder.keep_workload(key, result, workload.describe(), target.backend, 0.0)
-
-    @contextmanager
-    def hold(self, place: Place, deadline: Deadline | None = None) -> Iterator[None]:
-        """A place's device, for as long as the context lasts.
-
-        Parameters
-        ----------
-        place : Place
-            Where.
-        deadline : Deadline, optional
-            How long to wait for it; by default that of workloads.
-
-        Raises
-        ------
-        OutOfTimeError
-            When another process has it until then.
-        """
-        with self._held(place.hold, self._work.deadline if deadline is None else deadline):
-            yield
-
-    @contextmanager
-    def _held(self, hold: Hold, limit: Deadline) -> Iterator[None]:
-        def waiting() -> None:
-            self._recorder.report("wait", "another process is measuring on this device")
-
-        asked = time.perf_counter()
-        with hold(waiting, lambda: limit.is_up):
-            got = time.perf_counter()
-            self._stats.seconds_waiting += got - asked
-            self._watch.waited(got - asked)
-            try:
-                yield
-            finally:
-                self._stats.seconds_holding += time.perf_counter() - got
-
-    def scratch(self) -> Path:
-        """The scratch folder, made when it is not there.
-
-        Raises
-        ------
-        OutputError
-            When it cannot be made.
-        """
-        try:
-            self._work.context.work_dir.mkdir(parents=True, exist_ok=True)
-        except OSError as err:
-            raise OutputError(
-                f"cannot make the scratch folder '{self._work.context.work_dir}': {err.strerror}",
-                value=str(self._work.context.work_dir),
-            ) from err
-        return self._work.context.work_dir
 
     def _builder_for(self, jobs: Sequence[BuildJob]) -> Builder:
         plugins = plugins_for(job.target for job in jobs)

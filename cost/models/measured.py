@@ -285,7 +285,7 @@ class MeasuredCostModel(CostModel):
         MeasurementError
             When no worker process can be started.
         """
-        return self._site(targets).measurer.compile_models(jobs, targets, deadline)
+        return self._site(targets).measurer.models.compile(jobs, targets, deadline)
 
     def record_failures(self, question: EndToEndQuestion, costs: Sequence[Cost]) -> None:
         """Record whole models that cannot be timed; what is unknown is not kept.

@@ -113,7 +113,7 @@ class WholeModels:
             Of each: why not.
         """
         results = [RunResult(cost) for cost in costs]
-        self._measurer.record_models(question, self._keys_of(question, _ALONE), results)
+        self._measurer.models.record(question, self._keys_of(question, _ALONE), results)
 
     def measure(
         self, question: EndToEndQuestion, libraries: Sequence[Path], deadline: Deadline
@@ -129,11 +129,11 @@ class WholeModels:
         deadline : Deadline
             The turns until then count.
         """
-        results = self._measurer.measure_models(question, libraries, deadline)
+        results = self._measurer.models.measure(question, libraries, deadline)
         # What was cut short is no answer to whoever asks for all the rounds.
         cut_short = question.provisional or deadline.is_up
         keys = self._keys_of(question, _CUT_SHORT if cut_short else "")
-        return self._measurer.record_models(question, keys, results)
+        return self._measurer.models.record(question, keys, results)
 
     def _keys_of(self, question: EndToEndQuestion, how: str = "") -> list[RecordKey]:
         first = question.samples[0]

@@ -41,6 +41,7 @@ from collage.cost.deadline import Deadline
 from collage.cost.device import CUDA_POLICY, Device, LocalDevice
 from collage.cost.device.cuda import CudaPolicy
 from collage.cost.measure.model_builder import ModelJob, ModelResult
+from collage.cost.measure.model_scheduler import ModelScheduler
 from collage.cost.measure.model_timer import EndToEndQuestion
 from collage.cost.measure.runner import RunResult
 from collage.cost.measure.scheduler import Measurer
@@ -178,8 +179,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
         patch.setenv("COLLAGE_CACHE_DIR", str(new_cache(folder)))
         patch.setattr(CudaPolicy, "all_here", lambda _: [LocalDevice("cuda:0", H200)])
         patch.setattr(Measurer, "measure", record_candidates)
-        patch.setattr(Measurer, "compile_models", compile_search_alone)
-        patch.setattr(Measurer, "measure_models", time_models)
+        patch.setattr(ModelScheduler, "compile", compile_search_alone)
+        patch.setattr(ModelScheduler, "measure", time_models)
         patch.setattr(cutlass_codegen, "gpu_profiler", lambda *_: profiler)
         patch.setattr(cublas_codegen, "choose", choose)
         result = collage.optimize(network(), TARGETS, log=folder / "log.jsonl")

@@ -26,7 +26,7 @@ from collage.cost.database.record import RecordKey
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, CUDA_POLICY, Device
 from collage.cost.engines import LocalEngine
-from collage.cost.measure import scheduler as measuring
+from collage.cost.measure import model_scheduler
 from collage.cost.measure.builder import BuildResult
 from collage.cost.measure.engine import Work
 from collage.cost.measure.local_builder import LocalBuilder
@@ -223,13 +223,13 @@ def test_whole_models_are_compiled_before_the_device_is_held(
 
     waiting: list[threading.Thread] = []
     monkeypatch.setattr("collage.cost.engines.local.EndToEndTimer", Timer)
-    monkeypatch.setattr(measuring, "compile_models", compile_one)
+    monkeypatch.setattr(model_scheduler, "compile_models", compile_one)
     made, _ = measurer(context, SlowRunner(0.0), JsonLinesDatabase())
     target = BackendTarget("tvm", tvm.target.Target({"kind": "cuda", "arch": "sm_90a"}))
     model = WholeModel("key", "model", (target,))
     key = KeyMaker(context, MeasureConfig(), GPU).make("end_to_end", "key", "", [target])
-    made.compile_models([], [target])
-    records = made.measure_models(EndToEndQuestion([model], []), [tmp_path], [key])
+    made.models.compile([], [target])
+    records = made.models.measure(EndToEndQuestion([model], []), [tmp_path], [key])
     waiting[0].join()
     assert records[0].cost.is_valid
     assert order == ["compiles", "waits", "times", "compiles"]

@@ -1,0 +1,84 @@
+"""Devices that are held for as long as something is timed on them, and the time that takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from collage.cost.deadline import Deadline
+from collage.cost.measure.engine import Hold, Place
+from collage.cost.measure.recorder import Recorder
+from collage.cost.measure.replay import MeasureStats
+from collage.cost.measure.watch import Watch
+
+
+class Holding:
+    """Keeps others from devices; says when it has to wait for them, and counts both.
+
+    Parameters
+    ----------
+    limit : Deadline
+        How long to wait for a device when nothing else is said.
+    stats : MeasureStats
+        Gets the seconds.
+    watch : Watch
+        Is told of them, too.
+    recorder : Recorder
+        Says that others have a device.
+    """
+
+    def __init__(
+        self, limit: Deadline, stats: MeasureStats, watch: Watch, recorder: Recorder
+    ) -> None:
+        self._limit, self._stats, self._watch, self._recorder = limit, stats, watch, recorder
+
+    @contextmanager
+    def place(self, place: Place, deadline: Deadline | None = None) -> Iterator[None]:
+        """A place's device, for as long as the context lasts.
+
+        Parameters
+        ----------
+        place : Place
+            Where.
+        deadline : Deadline, optional
+            How long to wait for it.
+
+        Raises
+        ------
+        OutOfTimeError
+            When another process has it until then.
+        """
+        with self.device(place.hold, deadline):
+            yield
+
+    @contextmanager
+    def device(self, hold: Hold, deadline: Deadline | None = None) -> Iterator[None]:
+        """A device, for as long as the context lasts.
+
+        Parameters
+        ----------
+        hold : callable
+            Keeps others from it.
+        deadline : Deadline, optional
+            How long to wait for it.
+
+        Raises
+        ------
+        OutOfTimeError
+            When another process has it until then.
+        """
+        limit = self._limit if deadline is None else deadline
+
+        def waiting() -> None:
+            self._recorder.report("wait", "another process is measuring on this device")
+
+        asked = time.perf_counter()
+        with hold(waiting, lambda: limit.is_up):
+            got = time.perf_counter()
+            self._stats.seconds_waiting += got - asked
+            self._watch.waited(got - asked)
+            try:
+                yield
+            finally:
+                self._stats.seconds_holding += time.perf_counter() - got

@@ -1,0 +1,157 @@
+"""Has whole models compiled, timed against each other, and recorded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from collage.backends.contract import BackendTarget
+from collage.backends.contract.errors import OutOfTimeError
+from collage.backends.storage import exclusive
+from collage.cost.database.record import Record, RecordKey
+from collage.cost.deadline import NEVER, Deadline
+from collage.cost.measure.engine import Work, Workers
+from collage.cost.measure.holding import Holding
+from collage.cost.measure.model_builder import ModelJob, ModelResult, compile_models
+from collage.cost.measure.model_timer import EndToEndQuestion
+from collage.cost.measure.recorder import Recorder
+from collage.cost.measure.replay import NO_TIME, MeasureStats
+from collage.cost.measure.runner import RunResult
+from collage.cost.measure.scratch import make_scratch
+from collage.cost.measure.watch import WHOLE_MODELS, Watch
+from collage.cost.progress import ProgressCallback, ProgressEvent
+
+
+class ModelScheduler:
+    """Whole models on one kind of device.
+
+    Parameters
+    ----------
+    work : Work
+        Folders, limits, and the kind of device.
+    workers : Workers
+        Whose first place times them.
+    recorder : Recorder
+        Gets the results.
+    stats : MeasureStats
+        Gets the seconds.
+    watch : Watch
+        Notes who is at work.
+    holding : Holding
+        Keeps others from devices.
+    progress : callable
+        Informed of each model compiled, and of each turn.
+    """
+
+    def __init__(
+        self,
+        work: Work,
+        workers: Workers,
+        recorder: Recorder,
+        stats: MeasureStats,
+        watch: Watch,
+        holding: Holding,
+        progress: ProgressCallback,
+    ) -> None:
+        self._work, self._workers, self._recorder = work, workers, recorder
+        self._stats, self._watch, self._holding = stats, watch, holding
+        self._progress = progress
+
+    def compile(
+        self,
+        jobs: Sequence[ModelJob],
+        targets: Sequence[BackendTarget],
+        deadline: Deadline = NEVER,
+    ) -> list[ModelResult]:
+        """Compile whole models that are going to be timed; see :func:`compile_models`.
+
+        Parameters
+        ----------
+        jobs : sequence of ModelJob
+            Variants of one model.
+        targets : sequence of BackendTarget
+            Everything that they may use.
+        deadline : Deadline, optional
+            Those that are not compiled then have an unknown result.
+        """
+        ended = 0
+
+        def done(index: int, result: ModelResult) -> None:
+            nonlocal ended
+            ended += 1
+            reason = f": {result.reason}" if result.reason else ""
+            self._progress(
+                ProgressEvent("compile", ended, len(jobs), f"{jobs[index].description}{reason}")
+            )
+
+        kind = self._work.policy.kind
+        with ExitStack() as stack:
+            if not kind.compiles_beside:
+                # The compiler would run on the very cores that another search times on, or a
+                # worker on this machine: whole models are compiled here, whoever times them.
+                try:
+                    stack.enter_context(self._holding.device(partial(exclusive, kind), deadline))
+                except OutOfTimeError:
+                    return [ModelResult.out_of_time() for _ in jobs]
+            begin = time.perf_counter()
+            self._progress(ProgressEvent("compile", 0, len(jobs), f"{len(jobs)} whole models"))
+            results = compile_models(
+                *(jobs, targets, self._work.context, self._work.config),
+                # They are compiled here, however many builders there are elsewhere.
+                *(self._work.parallel_builds or self._work.policy.builders(), done, deadline),
+            )
+            self._stats.seconds_building += time.perf_counter() - begin
+        return results
+
+    def measure(
+        self,
+        question: EndToEndQuestion,
+        libraries: Sequence[Path],
+        deadline: Deadline = NEVER,
+    ) -> list[RunResult]:
+        """The end-to-end time of each model, all timed against each other; nothing is recorded.
+
+        Parameters
+        ----------
+        question : EndToEndQuestion
+            The models to compare, and on what.
+        libraries : sequence of Path
+            What each was linked into.
+        deadline : Deadline, optional
+            Those that had no turn by then have an unknown cost.
+        """
+        make_scratch(self._work.context)
+        first = self._workers.places[0]
+        timer = self._workers.timer(self._progress)
+        try:
+            with self._holding.place(first, deadline), self._watch.measuring():
+                begin = time.perf_counter()
+                with self._watch.timing(first.name, WHOLE_MODELS):
+                    results = timer.measure(question, libraries, deadline)
+                self._stats.seconds_running += time.perf_counter() - begin
+        except OutOfTimeError:
+            return [RunResult(NO_TIME) for _ in question.models]
+        return results
+
+    def record(
+        self, question: EndToEndQuestion, keys: Sequence[RecordKey], results: Sequence[RunResult]
+    ) -> list[Record]:
+        """Record what :meth:`measure` gave; what is unknown is not kept.
+
+        Parameters
+        ----------
+        question : EndToEndQuestion
+            The models that were compared.
+        keys : sequence of RecordKey
+            Of their records.
+        results : sequence of RunResult
+            Of each.
+        """
+        made = []
+        for model, key, result in zip(question.models, keys, results, strict=True):
+            backends = ",".join(sorted({target.backend for target in model.targets}))
+            made.append(self._recorder.keep(key, result, model.description, backends))
+        return made
