@@ -19,7 +19,7 @@ from collage.backends.contract import TargetSet, is_native
 from collage.backends.contract.errors import OutOfTimeError
 from collage.cost.base import CostStatus
 from collage.cost.deadline import Deadline
-from collage.cost.measure.model_builder import ModelJob
+from collage.cost.measure.whole_models.model_builder import ModelJob
 from collage.cost.models.measured import MeasuredCostModel
 from collage.cost.reference import Sample, sample_of
 from collage.cost.reference.evaluator import evaluate_values

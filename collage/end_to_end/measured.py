@@ -14,8 +14,8 @@ from collage.backends.contract.errors import OutOfTimeError
 from collage.cost.base import Cost, CostStatus
 from collage.cost.database.record import Record
 from collage.cost.deadline import NEVER, Deadline
-from collage.cost.measure.model_builder import ModelJob
-from collage.cost.measure.model_timer import EndToEndQuestion, WholeModel
+from collage.cost.measure.whole_models.model_builder import ModelJob
+from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.models.measured import MeasuredCostModel
 from collage.cost.reference import Sample
 from collage.cost.workload.workload import Workload

@@ -24,9 +24,9 @@ from collage.cost.deadline import Deadline
 from collage.cost.device import CPU_POLICY
 from collage.cost.measure.builder import Builder, BuildJob, BuildResult
 from collage.cost.measure.engine import Engine, Place, Work, Workers
-from collage.cost.measure.model_timer import EndToEndQuestion, WholeModel
+from collage.cost.measure.places.runner_pool import RunnerPool
 from collage.cost.measure.runner import RunJob, RunResult
-from collage.cost.measure.runner_pool import RunnerPool
+from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.progress import ignore
 from collage.cost.reference import Sample
 from collage.testing.misbehaving import (

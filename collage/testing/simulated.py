@@ -18,8 +18,8 @@ from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import Device, DevicePolicy
 from collage.cost.measure.builder import Builder, BuildJob, BuildResult
 from collage.cost.measure.engine import Engine, Place, Work, WorkerInfo, Workers
-from collage.cost.measure.model_timer import EndToEndQuestion, ModelTimer
 from collage.cost.measure.runner import RunJob, Runner, RunResult
+from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, ModelTimer
 from collage.cost.processes.protocol import Message, decode, encode
 from collage.cost.progress import ProgressCallback
 from collage.cost.workload.workload import Workload

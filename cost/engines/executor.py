@@ -35,8 +35,8 @@ from collage.cost.engines.shipping import unpack
 from collage.cost.measure.builder import Builder, BuildJob, BuildResult
 from collage.cost.measure.engine import Engine, Work, WorkerInfo, Workers
 from collage.cost.measure.local_builder import LocalBuilder
-from collage.cost.measure.model_timer import ModelTimer
 from collage.cost.measure.versions import versions_here
+from collage.cost.measure.whole_models.model_timer import ModelTimer
 from collage.cost.processes.messages import Build, TargetMessage, WorkloadMessage
 from collage.cost.processes.plugins import found_with
 from collage.cost.processes.protocol import encode

@@ -13,13 +13,13 @@ from collage.backends.storage import exclusive
 from collage.cost.device import Device, DevicePolicy, LocalDevice, available_cores
 from collage.cost.engines.named import WorkersUrl
 from collage.cost.measure.builder import Builder
-from collage.cost.measure.end_to_end import EndToEndTimer
 from collage.cost.measure.engine import Engine, Hold, Place, Work, WorkerInfo, Workers
 from collage.cost.measure.local_builder import LocalBuilder
 from collage.cost.measure.local_runner import LocalRunner
-from collage.cost.measure.model_timer import ModelTimer
 from collage.cost.measure.runner import Runner
 from collage.cost.measure.versions import versions_here
+from collage.cost.measure.whole_models.end_to_end import EndToEndTimer
+from collage.cost.measure.whole_models.model_timer import ModelTimer
 from collage.cost.progress import ProgressCallback
 
 

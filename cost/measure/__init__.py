@@ -11,15 +11,15 @@ between kinds of devices is asked of a :class:`~collage.cost.device.DevicePolicy
 """
 
 from collage.cost.measure.builder import Builder, BuildJob, BuildResult
-from collage.cost.measure.end_to_end import EndToEndTimer
 from collage.cost.measure.engine import WorkerInfo
 from collage.cost.measure.local_builder import LocalBuilder
 from collage.cost.measure.local_runner import LocalRunner
-from collage.cost.measure.model_builder import ModelJob, ModelResult
-from collage.cost.measure.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.measure.replay import MeasureStats, RecordLookup
 from collage.cost.measure.runner import PlaceLostError, RunJob, Runner, RunResult
 from collage.cost.measure.scheduler import Measurer
+from collage.cost.measure.whole_models.end_to_end import EndToEndTimer
+from collage.cost.measure.whole_models.model_builder import ModelJob, ModelResult
+from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, WholeModel
 
 __all__ = [
     "BuildJob",

@@ -22,8 +22,8 @@ from collage.cost.config import MeasureConfig
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import Device, DevicePolicy
 from collage.cost.measure.builder import Builder
-from collage.cost.measure.model_timer import ModelTimer
 from collage.cost.measure.runner import Runner
+from collage.cost.measure.whole_models.model_timer import ModelTimer
 from collage.cost.progress import ProgressCallback
 
 _POLL_SEC = 0.1

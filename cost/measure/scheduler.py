@@ -18,17 +18,17 @@ from collage.cost.deadline import Deadline
 from collage.cost.device import Device
 from collage.cost.measure.batch import Batch
 from collage.cost.measure.builder import Builder, BuildJob
-from collage.cost.measure.comparing import Comparing
 from collage.cost.measure.engine import Engine, Place, Work
-from collage.cost.measure.holding import Holding
-from collage.cost.measure.model_scheduler import ModelScheduler
+from collage.cost.measure.places.comparing import Comparing
+from collage.cost.measure.places.holding import Holding
+from collage.cost.measure.places.runner_pool import RunnerPool
 from collage.cost.measure.recorder import Recorder
 from collage.cost.measure.replay import MeasureStats, Question, RecordLookup
 from collage.cost.measure.runner import RunJob, RunResult
-from collage.cost.measure.runner_pool import RunnerPool
 from collage.cost.measure.scratch import make_scratch
 from collage.cost.measure.tuning import Tuning
 from collage.cost.measure.watch import CHECKS, PlaceUse, Watch
+from collage.cost.measure.whole_models.model_scheduler import ModelScheduler
 from collage.cost.processes.plugins import plugins_for
 from collage.cost.progress import ProgressCallback
 from collage.cost.reference import Sample

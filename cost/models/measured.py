@@ -24,11 +24,11 @@ from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import Device, policy_for
 from collage.cost.engines import LocalEngine
 from collage.cost.measure.engine import Engine, Work
-from collage.cost.measure.model_builder import ModelJob, ModelResult
-from collage.cost.measure.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.measure.replay import NO_TIME, MeasureStats, RecordLookup, partition_miss
 from collage.cost.measure.runner import RunResult
 from collage.cost.measure.scheduler import Measurer
+from collage.cost.measure.whole_models.model_builder import ModelJob, ModelResult
+from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.models.overheads import overheads_from, probe_workloads
 from collage.cost.models.whole_models import WholeModels
 from collage.cost.progress import ProgressCallback, ignore

@@ -14,10 +14,10 @@ from collage.cost.base import Cost
 from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import END_TO_END, Record, RecordKey
 from collage.cost.deadline import Deadline
-from collage.cost.measure.model_timer import EndToEndQuestion
 from collage.cost.measure.replay import NO_TIME, RecordLookup
 from collage.cost.measure.runner import RunResult
 from collage.cost.measure.scheduler import Measurer
+from collage.cost.measure.whole_models.model_timer import EndToEndQuestion
 
 _ALONE = "5 rounds"
 """How whole models are asked for that cannot be compiled: they take no part in any contest. Earlier

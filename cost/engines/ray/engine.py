@@ -17,7 +17,7 @@ from collage.cost.engines.ray.link import Link
 from collage.cost.engines.ray.runner import RayRunner, RayTimer
 from collage.cost.measure.builder import Builder
 from collage.cost.measure.engine import Engine, Place, Work, WorkerInfo, Workers
-from collage.cost.measure.model_timer import ModelTimer
+from collage.cost.measure.whole_models.model_timer import ModelTimer
 from collage.cost.progress import ProgressCallback
 
 _PATIENCE_SEC = 30.0

@@ -53,8 +53,8 @@ from collage.cost.engines.ray.messages import (
 )
 from collage.cost.engines.shipping import pack, unpack
 from collage.cost.measure.engine import Work
-from collage.cost.measure.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.measure.runner import RunJob, RunResult
+from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.processes.messages import Build, Built, Failure
 from collage.cost.processes.protocol import decode, decode_handshake, encode
 from collage.cost.processes.worker_pool import WorkerPool

@@ -9,8 +9,8 @@ from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.device import Device
 from collage.cost.measure.engine import WorkerInfo
-from collage.cost.measure.model_timer import EndToEndQuestion
 from collage.cost.measure.runner import RunResult
+from collage.cost.measure.whole_models.model_timer import EndToEndQuestion
 from collage.cost.processes.messages import TargetMessage, WorkloadMessage
 from collage.cost.processes.protocol import PROTOCOL, Message
 from collage.cost.progress import ProgressEvent

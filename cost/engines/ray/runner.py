@@ -22,9 +22,9 @@ from collage.cost.engines.ray.messages import (
 )
 from collage.cost.engines.shipping import pack
 from collage.cost.measure.engine import Work
-from collage.cost.measure.model_timer import EndToEndQuestion, ModelTimer
 from collage.cost.measure.replay import NO_TIME
 from collage.cost.measure.runner import PlaceLostError, RunJob, Runner, RunResult
+from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, ModelTimer
 from collage.cost.progress import ProgressCallback
 
 _SLACK_SEC = 300.0

@@ -21,8 +21,8 @@ from collage.cost.engines.rpc.tracker import Tracker
 from collage.cost.measure.builder import Builder
 from collage.cost.measure.engine import Engine, Place, Work, WorkerInfo, Workers, in_turns
 from collage.cost.measure.local_builder import LocalBuilder
-from collage.cost.measure.model_timer import ModelTimer
 from collage.cost.measure.runner import PlaceLostError
+from collage.cost.measure.whole_models.model_timer import ModelTimer
 from collage.cost.progress import ProgressCallback
 
 DEFAULT_PORT = 9190

@@ -22,16 +22,16 @@ from collage.cost.contest import Load, Played, play
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.engines.rpc.runner import transfer_sec
 from collage.cost.engines.rpc.sessions import RpcSession, Sessions
-from collage.cost.measure.contestants import (
+from collage.cost.measure.replay import NO_TIME
+from collage.cost.measure.runner import PlaceAwayError, PlaceLostError, RunJob, RunResult
+from collage.cost.measure.whole_models.contestants import (
     MODEL_TIMEOUT_SEC,
     Contestant,
     Turns,
     config_of_turns,
     results,
 )
-from collage.cost.measure.model_timer import EndToEndQuestion, ModelTimer
-from collage.cost.measure.replay import NO_TIME
-from collage.cost.measure.runner import PlaceAwayError, PlaceLostError, RunJob, RunResult
+from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, ModelTimer
 from collage.cost.processes.messages import A, Check, Checked, Failure, Request, Time, Timed
 from collage.cost.processes.messages import Load as LoadModel
 from collage.cost.processes.worker_process import WorkerFailure

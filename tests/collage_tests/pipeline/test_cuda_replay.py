@@ -40,11 +40,11 @@ from collage.cost.database.record import TRANSITION, Record, RecordKey
 from collage.cost.deadline import Deadline
 from collage.cost.device import CUDA_POLICY, Device, LocalDevice
 from collage.cost.device.cuda import CudaPolicy
-from collage.cost.measure.model_builder import ModelJob, ModelResult
-from collage.cost.measure.model_scheduler import ModelScheduler
-from collage.cost.measure.model_timer import EndToEndQuestion
 from collage.cost.measure.runner import RunResult
 from collage.cost.measure.scheduler import Measurer
+from collage.cost.measure.whole_models.model_builder import ModelJob, ModelResult
+from collage.cost.measure.whole_models.model_scheduler import ModelScheduler
+from collage.cost.measure.whole_models.model_timer import EndToEndQuestion
 from collage.cost.models.roofline import RooflineCostModel
 from collage.cost.processes.staging import compile_to_measure
 from collage.targets import TargetLike

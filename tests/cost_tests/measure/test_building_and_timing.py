@@ -26,15 +26,15 @@ from collage.cost.database.record import RecordKey
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, CUDA_POLICY, Device
 from collage.cost.engines import LocalEngine
-from collage.cost.measure import model_scheduler
 from collage.cost.measure.builder import BuildResult
 from collage.cost.measure.engine import Work
 from collage.cost.measure.local_builder import LocalBuilder
-from collage.cost.measure.model_builder import ModelResult
-from collage.cost.measure.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.measure.replay import MeasureStats, Question, RecordLookup
 from collage.cost.measure.runner import RunJob, Runner, RunResult
 from collage.cost.measure.scheduler import Measurer
+from collage.cost.measure.whole_models import model_scheduler
+from collage.cost.measure.whole_models.model_builder import ModelResult
+from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.processes.staging import load_requirements, stage_to_measure
 from collage.cost.progress import ignore
 from collage.cost.workload.arrays import load_arrays

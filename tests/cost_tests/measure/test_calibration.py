@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from collage.cost.database.record import RecordKey
-from collage.cost.measure.calibration import (
+from collage.cost.measure.places.calibration import (
     FEWEST_ROUNDS,
     MOST_ROUNDS,
     Calibration,

@@ -22,16 +22,16 @@ from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import RecordKey
 from collage.cost.device import CPU_POLICY, CUDA_POLICY, Device, DevicePolicy
 from collage.cost.measure.builder import Builder, BuildJob, BuildResult
-from collage.cost.measure.calibration import FEWEST_ROUNDS, Calibration
 from collage.cost.measure.engine import Engine, Place, Work, WorkerInfo, Workers
 from collage.cost.measure.local_builder import LocalBuilder
 from collage.cost.measure.local_runner import LocalRunner
-from collage.cost.measure.model_timer import ModelTimer
-from collage.cost.measure.reference_set import ReferenceSet, reference_workloads
+from collage.cost.measure.places.calibration import FEWEST_ROUNDS, Calibration
+from collage.cost.measure.places.reference_set import ReferenceSet, reference_workloads
+from collage.cost.measure.places.runner_pool import RunnerPool
 from collage.cost.measure.replay import MeasureStats, Question, RecordLookup
 from collage.cost.measure.runner import PlaceLostError, RunJob, Runner, RunResult
-from collage.cost.measure.runner_pool import RunnerPool
 from collage.cost.measure.scheduler import Measurer
+from collage.cost.measure.whole_models.model_timer import ModelTimer
 from collage.cost.progress import ProgressCallback, ProgressEvent
 from tests.cost_tests.conftest import ToyTarget, toy_workload
 
@@ -192,7 +192,7 @@ def test_what_a_drifting_place_timed_is_timed_again_elsewhere(
     """It drifts in the middle; the check that is due then finds it."""
     due = threading.Event()
     monkeypatch.setattr(
-        "collage.cost.measure.calibration.Calibration.is_due",
+        "collage.cost.measure.places.calibration.Calibration.is_due",
         lambda self, places: not self._usual or due.is_set(),
     )
 

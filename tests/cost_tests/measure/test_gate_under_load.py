@@ -18,8 +18,8 @@ from collage.backends import compile_module
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.cost.config import MeasureConfig
 from collage.cost.contest import PairedComparison, paired_comparisons
-from collage.cost.measure.end_to_end import EndToEndTimer
-from collage.cost.measure.model_timer import EndToEndQuestion, WholeModel
+from collage.cost.measure.whole_models.end_to_end import EndToEndTimer
+from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.progress import ProgressEvent
 from collage.cost.reference import Sample
 from collage.testing.graphs import Emit, graph

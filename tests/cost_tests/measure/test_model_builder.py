@@ -16,8 +16,8 @@ from collage.backends.contract import BackendTarget, BuildContext
 from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.database.keys import ModuleKeys
-from collage.cost.measure import model_builder as whole_model
-from collage.cost.measure.model_builder import ModelJob, ModelResult, compile_models
+from collage.cost.measure.whole_models import model_builder as whole_model
+from collage.cost.measure.whole_models.model_builder import ModelJob, ModelResult, compile_models
 from collage.cost.workload.shared_weights import (
     module_file,
     read_module,

@@ -14,8 +14,8 @@ import pytest
 from collage.backends.contract.errors import MeasurementError, OutOfTimeError
 from collage.cost.base import Cost
 from collage.cost.measure.engine import Place
+from collage.cost.measure.places.runner_pool import RunnerPool
 from collage.cost.measure.runner import PlaceLostError, RunJob, Runner, RunResult
-from collage.cost.measure.runner_pool import RunnerPool
 
 PATIENCE_SEC = 60.0
 """Far more than any of this takes; a test that is wrong fails then."""

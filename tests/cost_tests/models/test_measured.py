@@ -24,7 +24,7 @@ from collage.cost.config import MeasureConfig
 from collage.cost.database import JsonLinesDatabase
 from collage.cost.deadline import Deadline
 from collage.cost.device import CPU_POLICY
-from collage.cost.measure.model_timer import EndToEndQuestion, WholeModel
+from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.models.measured import MeasuredCostModel
 from collage.cost.models.table import TableCostModel
 from collage.cost.progress import ProgressEvent

@@ -26,8 +26,8 @@ from collage.cost.config import CudaConfig, MeasureConfig
 from collage.cost.database import JsonLinesDatabase
 from collage.cost.device import CUDA_POLICY
 from collage.cost.measure.local_runner import LocalRunner
-from collage.cost.measure.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.measure.runner import RunJob, Runner
+from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.models.measured import MeasuredCostModel
 from collage.cost.processes.staging import stage_to_measure
 from collage.cost.worker.build import test_data as make_test_data

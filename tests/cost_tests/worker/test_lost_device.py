@@ -12,10 +12,10 @@ import pytest
 
 from collage.cost.base import Clocks, CostStatus
 from collage.cost.config import MeasureConfig
-from collage.cost.measure.end_to_end import EndToEndTimer
 from collage.cost.measure.local_runner import LocalRunner
-from collage.cost.measure.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.measure.runner import RunJob
+from collage.cost.measure.whole_models.end_to_end import EndToEndTimer
+from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.reference import Sample
 from collage.cost.worker.build import test_data as make_test_data
 from tests.cost_tests.conftest import Library, ToyTarget, toy_workload

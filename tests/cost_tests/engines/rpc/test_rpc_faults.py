@@ -20,8 +20,8 @@ from collage.cost.engines.rpc.engine import RpcEngine
 from collage.cost.engines.rpc.sessions import RpcOptions
 from collage.cost.engines.rpc.tracker import Grant, Tracker
 from collage.cost.measure.engine import Place, Work, Workers
+from collage.cost.measure.places.runner_pool import RunnerPool
 from collage.cost.measure.runner import PlaceLostError, RunJob, RunResult
-from collage.cost.measure.runner_pool import RunnerPool
 from collage.testing.misbehaving import misbehaving_job
 from collage.testing.rpc_fleet import RpcFleet
 from tests.cost_tests.engines.rpc.cuttable_proxy import CuttableProxy

@@ -16,7 +16,7 @@ from collage.cost.device import CPU_POLICY
 from collage.cost.engines.rpc.engine import RpcEngine
 from collage.cost.engines.rpc.sessions import RpcOptions
 from collage.cost.measure.engine import Work, Workers
-from collage.cost.measure.model_timer import EndToEndQuestion, WholeModel
+from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.progress import ProgressEvent, ignore
 from collage.cost.reference import Sample
 from collage.testing.misbehaving import misbehaving_job, misbehaving_target

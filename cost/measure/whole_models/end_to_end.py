@@ -30,15 +30,15 @@ from collage.cost.contest import Played, play
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, DevicePolicy
 from collage.cost.device.load import LoadMeter
-from collage.cost.measure.contestants import (
+from collage.cost.measure.runner import RunResult
+from collage.cost.measure.whole_models.contestants import (
     MODEL_TIMEOUT_SEC,
     Contestant,
     Turns,
     config_of_turns,
     results,
 )
-from collage.cost.measure.model_timer import EndToEndQuestion, ModelTimer, WholeModel
-from collage.cost.measure.runner import RunResult
+from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, ModelTimer, WholeModel
 from collage.cost.processes.messages import A, Check, Checked, Failure, Request, Time, Timed
 from collage.cost.processes.messages import Load as LoadModel
 from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess

@@ -14,14 +14,14 @@ from collage.backends.storage import exclusive
 from collage.cost.database.record import Record, RecordKey
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.measure.engine import Work, Workers
-from collage.cost.measure.holding import Holding
-from collage.cost.measure.model_builder import ModelJob, ModelResult, compile_models
-from collage.cost.measure.model_timer import EndToEndQuestion
+from collage.cost.measure.places.holding import Holding
 from collage.cost.measure.recorder import Recorder
 from collage.cost.measure.replay import NO_TIME, MeasureStats
 from collage.cost.measure.runner import RunResult
 from collage.cost.measure.scratch import make_scratch
 from collage.cost.measure.watch import WHOLE_MODELS, Watch
+from collage.cost.measure.whole_models.model_builder import ModelJob, ModelResult, compile_models
+from collage.cost.measure.whole_models.model_timer import EndToEndQuestion
 from collage.cost.progress import ProgressCallback, ProgressEvent
 
 

@@ -10,9 +10,9 @@ from typing import Generic, TypeVar
 from collage.cost.base import Clocks, Cost
 from collage.cost.config import MeasureConfig
 from collage.cost.contest import Load, Played, Rounds, disturbed_rounds, to_discard, without
-from collage.cost.measure.model_timer import WholeModel
 from collage.cost.measure.replay import NO_TIME
 from collage.cost.measure.runner import RunResult
+from collage.cost.measure.whole_models.model_timer import WholeModel
 from collage.cost.processes.messages import Timed
 from collage.cost.progress import ProgressCallback, ProgressEvent
 

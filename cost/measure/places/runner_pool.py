@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from collage.backends.contract.errors import MeasurementError
-from collage.cost.measure.calibration import Calibration, Finding
 from collage.cost.measure.engine import Place
-from collage.cost.measure.reference_set import Times
+from collage.cost.measure.places.calibration import Calibration, Finding
+from collage.cost.measure.places.reference_set import Times
 from collage.cost.measure.runner import PlaceAwayError, PlaceLostError
 
 Task = Callable[[Place], None]

@@ -13,11 +13,11 @@ from collage.backends.contract.errors import MeasurementError
 from collage.cost.database.record import RecordKey
 from collage.cost.device import DevicePolicy
 from collage.cost.measure.builder import Builder
-from collage.cost.measure.calibration import Calibration
 from collage.cost.measure.engine import Place
-from collage.cost.measure.reference_set import ReferenceSet, Times
+from collage.cost.measure.places.calibration import Calibration
+from collage.cost.measure.places.reference_set import ReferenceSet, Times
+from collage.cost.measure.places.runner_pool import RunnerPool
 from collage.cost.measure.replay import Question
-from collage.cost.measure.runner_pool import RunnerPool
 
 _OTHERS = "others"
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from collage.cost.contest import Tolerance, median_interval
 from collage.cost.database.record import RecordKey
-from collage.cost.measure.reference_set import Times
+from collage.cost.measure.places.reference_set import Times
 
 FEWEST_ROUNDS = 5
 """With which an interval of 90 % begins to say something."""

@@ -1,0 +1,5 @@
+"""Whole models: compiled several at a time, then timed against each other on one device.
+
+``model_scheduler`` has ``model_builder`` compile them and a ``model_timer`` time them: on this
+machine that of ``end_to_end``, whose rules for those who take part (``contestants``) others share.
+"""
