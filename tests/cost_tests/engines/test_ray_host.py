@@ -114,10 +114,9 @@ def test_what_one_host_builds_another_one_times(host: MakeHost, tmp_path: Path) 
 def test_what_is_told_to_stop_stops_and_the_next_is_built(host: MakeHost) -> None:
     builder = host(1)
     replies: list[AnyReply] = []
+    order = _build(build="hang")  # TVM builds graphs on one thread only.
     waiting = [
-        threading.Thread(
-            target=lambda n=n: replies.append(_do(builder, n, _build(build="hang"))[0])
-        )
+        threading.Thread(target=lambda n=n: replies.append(_do(builder, n, order)[0]))
         for n in range(2)
     ]
     for one in waiting:

@@ -25,9 +25,13 @@ from tests.cost_tests.conftest import Library
 PLUGINS = ["collage.testing.misbehaving:MisbehavingBackend"]
 
 
+def is_worker(child: psutil.Process) -> bool:
+    return any("child_boot" in word for word in child.cmdline())
+
+
 @contextmanager
 def killing(times: int, is_victim: Callable[[psutil.Process], bool]) -> Iterator[list[int]]:
-    """Kill children of this process as soon as they work, so many one after the other."""
+    """Kill workers of this process as soon as they work, so many one after the other."""
     killed: list[int] = []
     over = threading.Event()
 
@@ -35,7 +39,7 @@ def killing(times: int, is_victim: Callable[[psutil.Process], bool]) -> Iterator
         while len(killed) < times and not over.is_set():
             for child in psutil.Process().children():
                 try:
-                    if child.pid not in killed and is_victim(child):
+                    if child.pid not in killed and is_worker(child) and is_victim(child):
                         os.kill(child.pid, signal.SIGKILL)
                         killed.append(child.pid)
                         break

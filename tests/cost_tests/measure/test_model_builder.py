@@ -129,9 +129,10 @@ def test_an_interrupt_leaves_no_process_and_no_file(
     context: BuildContext, toy: ToyTarget, tvm_target: BackendTarget, tmp_path: Path
 ) -> None:
     seen: list[psutil.Process] = []
+    others = set(psutil.Process().children(recursive=True))
 
     def interrupt(index: int, result: ModelResult) -> None:
-        seen.extend(psutil.Process().children(recursive=True))
+        seen.extend(set(psutil.Process().children(recursive=True)) - others)
         raise KeyboardInterrupt
 
     jobs = [

@@ -1,4 +1,4 @@
-"""Servers that the tests of this folder share: to start them takes longer than most tests."""
+"""Servers that the tests of a file share: to start them takes longer than most tests."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from collage.testing.rpc_fleet import RpcFleet
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def fleet() -> Iterator[RpcFleet]:
-    """Two servers, gone after this folder's tests; a test that ends one starts another."""
+    """Two servers, gone after this file's tests; a test that ends one starts another."""
     with RpcFleet(2) as fleet:
         yield fleet
