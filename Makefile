@@ -5,16 +5,20 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/pip install --disable-pip-version-check -q
 
+# What else pytest is told, as in: make test FLAGS=--last-failed
+FLAGS ?=
+PYTEST = $(BIN)/python -m pytest $(FLAGS)
+
 # PyTorch is only needed for .pt2 inputs and for building the benchmark models; name a CPU build.
 TORCH ?= torch==2.13.0
 
 .PHONY: demo test lint docs test-slow test-cuda test-torch test-zoo bench bench-light bench-pool clean
 
-demo: $(STAMP)
+demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py
 
 test: lint
-	$(BIN)/python -m pytest -m "not slow and not torch and not cuda and not gpu"
+	$(PYTEST) -m "not slow and not torch and not cuda and not gpu"
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -28,20 +32,20 @@ docs: $(VENV)/.docs
 
 # Whole networks, minutes each.
 test-slow: $(STAMP)
-	$(BIN)/python -m pytest -m "slow and not gpu"
+	$(PYTEST) -m "slow and not gpu"
 
 # The CUDA backends on a machine without a GPU: compiled, linked, exported, not run. Compiled
 # kernels are kept by content, so a second run takes a fraction of the first.
 test-cuda: $(VENV)/.cuda
-	$(BIN)/python -m pytest -m "cuda and not slow and not torch and not gpu"
+	$(PYTEST) -m "cuda and not slow and not torch and not gpu"
 
 # PyTorch exported programs as input, and the benchmark models that torch exports.
 test-torch: $(VENV)/.bench
-	$(BIN)/python -m pytest -m "torch and not zoo and not cuda and not gpu"
+	$(PYTEST) -m "torch and not zoo and not cuda and not gpu"
 
 # Every network of the zoo that is installed, imported and compiled; hours. The extra [zoo].
 test-zoo: $(VENV)/.bench
-	$(BIN)/python -m pytest -m "zoo and not gpu"
+	$(PYTEST) -m "zoo and not gpu"
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.run
@@ -52,10 +56,14 @@ bench-light: $(STAMP)
 bench-pool: $(STAMP)
 	$(BIN)/python -m benchmarks.thread_pool
 
-$(STAMP): pyproject.toml
+$(VENV)/.demo: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) -e '.[cpu,openvino,dev,fleet]'
+	$(PIP) -e '.[cpu]'
+	touch $@
+
+$(STAMP): $(VENV)/.demo
+	$(PIP) -e '.[openvino,dev,fleet]'
 	touch $@
 
 $(VENV)/.cuda: $(STAMP)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from collage.backends.tvm.common.legalization import (
     default_legalization,
     reshaped,
 )
+from collage.backends.tvm.common.transposed_axis import TransposedAxis
 
 
 def transposed_convolutions(convolution: Legalization) -> dict[str, Legalization]:
@@ -44,20 +44,8 @@ def transposed_convolutions(convolution: Legalization) -> dict[str, Legalization
     return {f"relax.nn.conv{rank}d_transpose": legalize for rank in SPATIAL}
 
 
-@dataclass(frozen=True)
-class _Axis:
-    """A spatial axis: element ``j`` of the data and tap ``k`` add to ``j * stride + k - padding``.
-
-    Attributes
-    ----------
-    extent, result, kernel, stride, padding : int
-    """
-
-    extent: int
-    result: int
-    kernel: int
-    stride: int
-    padding: int
+class _Axis(TransposedAxis):
+    """With what its phases read."""
 
     @property
     def offsets(self) -> range:

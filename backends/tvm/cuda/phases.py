@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from tvm.ir import GenericConst
 from collage.backends.relax.pooling import SPATIAL
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tvm.common.legalization import OUT_FUSABLE, default_legalization
+from collage.backends.tvm.common.transposed_axis import TransposedAxis
 
 _WIDE = "float32"
 
@@ -107,20 +107,8 @@ def legalize_phases(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr
     return builder.call_te(ordered, product, primfunc_name_hint="phases")
 
 
-@dataclass(frozen=True)
-class _Axis:
-    """A spatial axis: place ``p`` of the data and tap ``k`` add to ``p * stride + k - padding``.
-
-    Attributes
-    ----------
-    extent, result, kernel, stride, padding : int
-    """
-
-    extent: int
-    result: int
-    kernel: int
-    stride: int
-    padding: int
+class _Axis(TransposedAxis):
+    """With what its phases read."""
 
     @property
     def taps(self) -> int:
