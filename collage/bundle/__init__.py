@@ -7,11 +7,14 @@
 
 from collage.bundle.bundle import Bundle, load, random_array
 from collage.bundle.manifest import Manifest, read_manifest, read_report
+from collage.bundle.profile import KernelTime, Profile
 from collage.bundle.writer import prepare_folder, write_bundle
 
 __all__ = [
     "Bundle",
+    "KernelTime",
     "Manifest",
+    "Profile",
     "load",
     "prepare_folder",
     "random_array",

@@ -14,9 +14,10 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from collage.backends.contract.errors import InputError
+from collage.backends.contract.errors import BundleError, InputError
 from collage.backends.devices import device_named
 from collage.bundle.manifest import read_manifest, read_report
+from collage.bundle.profile import Profile, copy_rate, profile_calls
 from collage.bundle.requirements import load_requirements
 from collage.report import Report
 from collage.tensor_info import TensorInfo
@@ -57,9 +58,10 @@ class Bundle:
         load_requirements(self.folder, self.manifest)
         self.inputs = self.manifest.inputs
         self.outputs = self.manifest.outputs
-        module = tvm.runtime.load_module(str((self.folder / self.manifest.library).resolve()))
+        library = (self.folder / self.manifest.library).resolve()
+        self._module = tvm.runtime.load_module(str(library))
         self._device = device_named(self.manifest.device).runtime_device()
-        self._vm = relax.VirtualMachine(module, self._device)
+        self._vm = relax.VirtualMachine(self._module, self._device)
         self._entry = self.manifest.entry
 
     @property
@@ -137,6 +139,36 @@ class Bundle:
             self._device.sync()
             samples.append(time.perf_counter() - start)
         return tuple(samples)
+
+    def profile(self, repeat: int = 20, warmup: int = 3) -> Profile:
+        """Time every kernel inside the running model, on :meth:`random_inputs`.
+
+        Parameters
+        ----------
+        repeat : int
+            How many calls are timed.
+        warmup : int
+            How many go before them.
+
+        Raises
+        ------
+        BundleError
+            When the bundle is for a GPU, whose kernels run in one captured graph.
+        """
+        if self._device.dlpack_device_type() != tvm.cpu().dlpack_device_type():
+            raise BundleError(
+                f"kernels are timed inside a model on a CPU only, and this bundle is for "
+                f"{self.manifest.device}: use the device's own profiler, for example nsys",
+                value=self.manifest.device,
+            )
+        whole = float(np.median(self.benchmark(repeat, warmup)))
+        arrays = self.random_inputs()
+        tensors = [self._tensor(v, i) for v, i in zip(arrays, self.inputs, strict=True)]
+        backends = sorted({part.backend for part in self.report.partitions})
+        kernels = profile_calls(
+            self._module, self._device, self._entry, tensors, backends, repeat, warmup
+        )
+        return Profile(kernels, whole, copy_rate(), repeat)
 
     def _match_arguments(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         names = [info.name for info in self.inputs]

@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from collage.backends.contract.errors import InputError
 from collage.cli._console import out, print_json
 from collage.cli._options import BundleFolder, Debug, Json, example
+from collage.cli._profile import show_profile
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command("bench", epilog=example("collage bench resnet50.bundle --repeat 100"))(_bench)
+    app.command(
+        "bench",
+        epilog=example(
+            "collage bench resnet50.bundle --repeat 100",
+            "collage bench resnet50.bundle --profile --trace trace.json",
+        ),
+    )(_bench)
 
 
 def _bench(
     bundle: BundleFolder,
     repeat: Annotated[int, typer.Option(min=1, help="Timed calls.")] = 50,
     warmup: Annotated[int, typer.Option(min=0, help="Calls before those.")] = 5,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Time each kernel inside the running model.")
+    ] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.json", help="With --profile: for chrome://tracing and Perfetto."
+        ),
+    ] = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -31,7 +49,12 @@ def _bench(
     from collage.bundle import load
     from collage.report import format_sec, format_time
 
+    if trace is not None and not profile:
+        raise InputError("--trace draws a profile: give --profile too", value=str(trace))
     loaded = load(bundle)
+    if profile:
+        show_profile(loaded, repeat, warmup, trace, json=json)
+        return
     samples_sec = loaded.benchmark(repeat=repeat, warmup=warmup)
     low, median, high = (float(q) for q in np.percentile(samples_sec, (10, 50, 90)))
     result = {
