@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,9 @@ from tests import postgres as server
 # was: under continuous integration Hypothesis draws the same examples each time.
 settings.register_profile("collage", parent=settings.default, deadline=None)
 settings.load_profile("collage")
+
+# Shells start what runs in the background with Ctrl-C ignored, and Python leaves it at that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module")
