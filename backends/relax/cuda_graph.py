@@ -23,31 +23,46 @@ def all_capturable(targets: Sequence[BackendTarget]) -> bool:
 
 
 def copy_shared_inputs(mod: tvm.IRModule) -> tvm.IRModule:
-    """Copy each input of ``main`` that more than one binding reads.
+    """Copy each input of a public function that more than one of its bindings reads.
 
     Parameters
     ----------
     mod : tvm.IRModule
-        Partitioned; ``main`` is a sequence of blocks of bindings.
+        Partitioned; public functions are sequences of blocks of bindings.
     """
-    main = mod["main"]
-    readers = dict.fromkeys(main.params, 0)
-    for block in main.body.blocks:
+    updated = mod.clone()
+    changed = False
+    for gvar, function in mod.functions_items():
+        if isinstance(function, relax.Function) and _is_called_from_outside(function):
+            copying = _copying(function)
+            changed |= copying is not function
+            updated[gvar] = copying
+    return relax.transform.Normalize()(updated) if changed else mod
+
+
+def _is_called_from_outside(function: relax.Function) -> bool:
+    """Whether a function of a partitioned module is no partition."""
+    attrs = function.attrs or {}
+    return "global_symbol" in attrs and "Codegen" not in attrs
+
+
+def _copying(function: relax.Function) -> relax.Function:
+    readers = dict.fromkeys(function.params, 0)
+    for block in function.body.blocks:
         for binding in block.bindings:
             for var in set(relax.analysis.free_vars(binding.value)) & set(readers):
                 readers[var] += 1
     shared = [param for param, count in readers.items() if count > 1]
     if not shared:
-        return mod
+        return function
     # The parameters' variables become those of the copies, so that nothing else has to change.
-    params = [relax.Var(p.name, p.ty) if p in shared else p for p in main.params]
+    params = [relax.Var(p.name, p.ty) if p in shared else p for p in function.params]
     # A cast to its own type is what Relax makes a plain copy of.
     copies = [
         relax.VarBinding(old, relax.op.astype(new, str(old.ty.dtype)))
-        for old, new in zip(main.params, params, strict=True)
+        for old, new in zip(function.params, params, strict=True)
         if old in shared
     ]
-    body = relax.SeqExpr([relax.BindingBlock(copies), *main.body.blocks], main.body.body)
-    updated = mod.clone()
-    updated["main"] = relax.Function(params, body, main.ret_ty, main.is_pure, main.attrs)
-    return relax.transform.Normalize()(updated)
+    blocks = [relax.BindingBlock(copies), *function.body.blocks]
+    body = relax.SeqExpr(blocks, function.body.body)
+    return relax.Function(params, body, function.ret_ty, function.is_pure, function.attrs)

@@ -5,16 +5,22 @@
 :func:`read_manifest` and :func:`read_report` read a bundle that may be another machine's.
 """
 
-from collage.bundle.bundle import Bundle, load, random_array
+from collage.bundle.bundle import Bundle, load
+from collage.bundle.function import BundleFunction, random_array
 from collage.bundle.manifest import Manifest, read_manifest, read_report
 from collage.bundle.profile import KernelTime, Profile
+from collage.bundle.signature import FunctionEntry, Padding, Variant
 from collage.bundle.writer import prepare_folder, write_bundle
 
 __all__ = [
     "Bundle",
+    "BundleFunction",
+    "FunctionEntry",
     "KernelTime",
     "Manifest",
+    "Padding",
     "Profile",
+    "Variant",
     "load",
     "prepare_folder",
     "random_array",

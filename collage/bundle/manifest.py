@@ -9,12 +9,15 @@ import msgspec
 from collage.backends.contract.errors import BundleError
 from collage.backends.contract.requirements import RequiredLibrary
 from collage.backends.devices import CPU
+from collage.bundle.signature import FunctionEntry, Variant
 from collage.report import Report
 from collage.tensor_info import TensorInfo
 
 MANIFEST = "manifest.json"
 REPORT = "report.json"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""Since 2 there are several functions, and shapes in buckets."""
+_READABLE = (1, 2)
 
 
 class ShippedLibrary(msgspec.Struct, frozen=True):
@@ -36,9 +39,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     library : str
         The file with the kernels and constants.
     entry : str
-        The function to call.
+        The function to call when no other is wanted.
     inputs, outputs : tuple of TensorInfo
-        In the order of the call.
+        Of that one, in the order of the call.
+    functions : tuple of FunctionEntry
+        All functions, that one's first; see :attr:`all_functions`.
     num_threads : int
         What the kernels run with; 0 is all cores.
     denormals : str
@@ -83,6 +88,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     entry: str
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
+    functions: tuple[FunctionEntry, ...] = ()
     num_threads: int
     denormals: str = ""
     architecture: str
@@ -97,6 +103,13 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     required_libraries: tuple[RequiredLibrary, ...] = ()
     runtimes: dict[str, str] = {}
     schema_version: int
+
+    @property
+    def all_functions(self) -> tuple[FunctionEntry, ...]:
+        """The functions; bundles of version 1 have the one."""
+        return self.functions or (
+            FunctionEntry(self.entry, (Variant(self.entry, self.inputs, self.outputs),)),
+        )
 
     def write(self, folder: Path) -> None:
         """Write it into a bundle's folder.
@@ -137,9 +150,10 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         text = path.read_bytes()
         found = msgspec.json.decode(text, type=_Version).schema_version
-        if found != SCHEMA_VERSION:
+        if found not in _READABLE:
             raise BundleError(
-                f"'{path}' has schema version {found}; this version reads {SCHEMA_VERSION}",
+                f"'{path}' has schema version {found}; this version reads "
+                f"{' and '.join(map(str, _READABLE))}",
                 value=found,
             )
         return msgspec.json.decode(text, type=Manifest)

@@ -23,6 +23,7 @@ from collage.backends.devices import device_of
 from collage.backends.link import CompiledLibrary, stage_libraries
 from collage.bundle.cpu_flags import cpu_flags_of
 from collage.bundle.manifest import MANIFEST, REPORT, SCHEMA_VERSION, Manifest, ShippedLibrary
+from collage.bundle.signature import MAIN, FunctionEntry, Variant
 from collage.report import Report
 from collage.tensor_info import TensorInfo
 
@@ -72,6 +73,7 @@ def write_bundle(
     versions: Mapping[str, str],
     device: tvm.target.Target,
     report: Report,
+    functions: Sequence[FunctionEntry] = (),
 ) -> Path:
     """Complete a bundle around a library that was linked to ``folder / 'model.so'``.
 
@@ -84,7 +86,7 @@ def write_bundle(
     model : str
         What was compiled.
     inputs, outputs : sequence of TensorInfo
-        In the order of the call.
+        Of what a call of the bundle itself calls.
     context : BuildContext
         What it was compiled in: how many threads it has, and what becomes of denormals.
     versions : mapping of str to str
@@ -93,6 +95,9 @@ def write_bundle(
         What it was compiled for.
     report : Report
         What the search found out.
+    functions : sequence of FunctionEntry, optional
+        All that can be called, that one first; by default it is ``main``, for the one set of
+        shapes.
 
     Raises
     ------
@@ -123,6 +128,8 @@ def write_bundle(
     >>> sorted(path.name for path in bundle.iterdir())
     ['manifest.json', 'model.so', 'report.json']
     """
+    main = FunctionEntry(MAIN, (Variant(MAIN, tuple(inputs), tuple(outputs)),))
+    listed = tuple(functions) or (main,)
     try:
         shutil.rmtree(folder / "lib", ignore_errors=True)
         staged = stage_libraries(library, copy=True)
@@ -131,9 +138,10 @@ def write_bundle(
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             model=model,
             library=library.path.name,
-            entry="main",
+            entry=listed[0].variants[-1].entry,
             inputs=tuple(inputs),
             outputs=tuple(outputs),
+            functions=listed,
             num_threads=context.num_threads,
             denormals=device_of(device).denormals(context),
             architecture=platform.machine(),

@@ -44,4 +44,5 @@ def _explain(
 
     report = read_report(bundle)
     out().print(summary(report))
-    out().print(explanation(report))
+    for function in (report, *report.others):
+        out().print(explanation(function))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -12,6 +12,7 @@ from tvm import relax
 
 from collage.backends.contract.errors import ModelError, ShapeError
 from collage.backends.relax.static_shape import tensor_shape
+from collage.importers.functions import MAIN, function_alone, public_functions
 from collage.tensor_info import TensorInfo
 
 Shapes = Mapping[str, Sequence[int]]
@@ -32,6 +33,10 @@ class ImportedModel:
         In the order of ``main``'s parameters and results, under the model's own names.
     source_format : str
         ``onnx``, ``pt2``, ``relax-json``, ``tvmscript`` or ``module``.
+    function : str
+        What ``main`` is called in the model.
+    others : tuple of ImportedModel
+        The model's other public functions, each as the ``main`` of a module of its own.
 
     Examples
     --------
@@ -47,6 +52,8 @@ class ImportedModel:
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
     source_format: str
+    function: str = MAIN
+    others: tuple[ImportedModel, ...] = ()
 
 
 class FileImporter(Protocol):
@@ -88,43 +95,66 @@ def from_module(
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
 ) -> ImportedModel:
-    """A module whose ``main`` has static shapes, with its inputs and outputs described.
+    """A module whose functions have static shapes, with their inputs and outputs described.
 
     Parameters
     ----------
     mod : tvm.IRModule
-        With a Relax function ``main``.
+        With a Relax function ``main``, or other public ones.
     name : str
         The model's.
     source_format : str
         See :class:`ImportedModel`.
     input_names, output_names : sequence of str, optional
-        The model's own names; by default those of the parameters, and ``output_0`` and so on.
+        The model's own names in ``main``; by default those of the parameters, and ``output_0`` and
+        so on.
 
     Returns
     -------
     ImportedModel
-        Holds ``mod`` itself.
+        Of ``main``, or of the first function where none is called so; holds ``mod`` itself where
+        that is all there is.
 
     Raises
     ------
     ModelError
-        When there is no Relax function ``main``, or it takes or gives something else than tensors.
+        When there is no public Relax function, or one takes or gives something else than tensors.
     ShapeError
         When a parameter or a result has an open dimension.
     """
-    names = [str(gv.name_hint) for gv in mod.get_global_vars()]
-    if "main" not in names or not isinstance(mod["main"], relax.Function):
-        found = ", ".join(names) or "none"
-        raise ModelError(f"the module has no Relax function 'main'; functions: {found}", value=name)
-    main = mod["main"]
+    functions = public_functions(mod)
+    if not functions:
+        found = ", ".join(str(gv.name_hint) for gv in mod.get_global_vars()) or "none"
+        raise ModelError(
+            f"the module has no Relax function '{MAIN}' and no other public one; functions: "
+            f"{found}",
+            value=name,
+        )
+    first, *rest = functions
+    others = tuple(
+        _described(function_alone(mod, other), name, source_format, other) for other in rest
+    )
+    alone = function_alone(mod, first)
+    model = _described(alone, name, source_format, first, input_names, output_names)
+    return replace(model, others=others)
+
+
+def _described(
+    mod: tvm.IRModule,
+    name: str,
+    source_format: str,
+    function: str,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+) -> ImportedModel:
+    main = mod[MAIN]
     wanted = input_names or [str(p.name) for p in main.params]
     inputs = tuple(_spec(n, p.ty, "input") for n, p in zip(wanted, main.params, strict=True))
     result = main.ret_ty
     fields = list(result.fields) if isinstance(result, relax.TupleType) else [result]
     labels = output_names or [f"output_{i}" for i in range(len(fields))]
     outputs = tuple(_spec(n, ty, "output") for n, ty in zip(labels, fields, strict=True))
-    return ImportedModel(name, mod, inputs, outputs, source_format)
+    return ImportedModel(name, mod, inputs, outputs, source_format, function)
 
 
 def _spec(name: str, ty: tvm.ir.Type, role: str) -> TensorInfo:
@@ -157,13 +187,15 @@ def reject_shapes(shapes: Shapes, model: ImportedModel) -> ImportedModel:
     ShapeError
         For an unknown input or another shape.
     """
-    known = {spec.name: spec.shape for spec in model.inputs}
+    specs = [spec for function in (model, *model.others) for spec in function.inputs]
     for name, shape in shapes.items():
-        if name not in known:
-            raise unknown_input(name, known)
-        if tuple(shape) != known[name]:
+        known = [spec.shape for spec in specs if spec.name == name]
+        if not known:
+            raise unknown_input(name, list(dict.fromkeys(spec.name for spec in specs)))
+        if tuple(shape) not in known:
+            fixed = " or ".join(dict.fromkeys(map(show, known)))
             raise ShapeError(
-                f"input '{name}' has the fixed shape {show(known[name])}, not {show(shape)}",
+                f"input '{name}' has the fixed shape {fixed}, not {show(shape)}",
                 value=tuple(shape),
             )
     return model

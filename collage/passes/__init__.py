@@ -3,13 +3,15 @@
 Before the search: ``channels_last`` (by the rules of ``channels_last_rules``) and
 ``combine_parallel_matmul`` for devices whose libraries want that, ``expand_attention`` for those
 that have no attention. After it: ``lower`` turns a partitioning into ordinary Relax BYOC, and
-``align_weights`` gives libraries weights that they can read with wide loads.
+``align_weights`` gives libraries weights that they can read with wide loads; ``join`` makes one
+module of several functions'.
 """
 
 from collage.passes.align_weights import align_weights
 from collage.passes.channels_last import to_channels_last
 from collage.passes.combine_parallel_matmul import combine_parallel_matmul
 from collage.passes.expand_attention import expand_attention
+from collage.passes.join import join_functions
 from collage.passes.lower import extract, lower, partition_names
 
 __all__ = [
@@ -17,6 +19,7 @@ __all__ = [
     "combine_parallel_matmul",
     "expand_attention",
     "extract",
+    "join_functions",
     "lower",
     "partition_names",
     "to_channels_last",

@@ -9,8 +9,10 @@ import tvm
 from tvm import relax
 from tvm.ir import Op
 
-from collage.backends.contract.errors import ModelError
+from collage.backends.contract import TargetSet
+from collage.backends.contract.errors import ModelError, TargetError
 from collage.backends.relax.static_shape import tensor_shape
+from collage.importers.functions import given_codegen
 from collage.search.dataflow import DataflowGraph, OpKind
 
 _WITHOUT_LEGALIZATION = frozenset(
@@ -93,3 +95,43 @@ def _named(where: Sequence[str]) -> str:
     shown = ", ".join(where[:_MOST_NAMED])
     more = len(where) - _MOST_NAMED
     return shown if more <= 0 else f"{shown} and {more} more"
+
+
+def require_codegen_targets(mod: tvm.IRModule, function: str, targets: TargetSet) -> None:
+    """Refuse functions that are a backend's already where that backend is no target.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        The normalized module of one function.
+    function : str
+        Its name.
+    targets : TargetSet
+        What was given.
+
+    Raises
+    ------
+    TargetError
+        Names the function and its backend.
+
+    Examples
+    --------
+    >>> from tvm.relax.dpl import is_op, wildcard
+    >>> from collage.targets import resolve_targets
+    >>> from collage.testing import graph
+    >>> mod = graph([(8,)], lambda emit, x: relax.op.exp(x))
+    >>> mine = [("vax.exp", is_op("relax.exp")(wildcard()))]
+    >>> mod = relax.transform.FuseOpsByPattern(mine, annotate_codegen=True)(mod)
+    >>> require_codegen_targets(mod, "main", resolve_targets(["llvm"]))
+    Traceback (most recent call last):
+        ...
+    collage.backends.contract.errors.TargetError: 'main' calls 'fused_relax_exp_vax', which ...
+    """
+    for name, backend in given_codegen(mod).items():
+        if backend not in targets.names:
+            raise TargetError(
+                f"'{function}' calls '{name}', which is a function of the backend '{backend}' "
+                f"already: name that one among the targets ({', '.join(targets.names)}), or give "
+                "the module as it was before it was partitioned",
+                value=backend,
+            )

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from collage.backends.contract.errors import LogError, TargetError, WorkersError
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostModel
+from collage.cost.deadline import NEVER
 from collage.cost.device import Device
 from collage.cost.measure.engine import Engine
 from collage.cost.measure.replay import MeasureStats
@@ -66,6 +67,15 @@ class Costing(ABC):
             The user's samples, arrays by input name.
         """
 
+    def begin(self, budget: Budget) -> None:  # noqa: B027 (estimating takes no time)
+        """From now on another function is at it, with a budget of its own.
+
+        Parameters
+        ----------
+        budget : Budget
+            What is measured, compiled and timed from now on stays within it.
+        """
+
     @property
     def samples(self) -> Samples | None:
         """What whole models are compared by; None where nothing is run."""
@@ -81,7 +91,7 @@ class Costing(ABC):
         return True
 
     def stats(self) -> MeasureStats:
-        """What was measured since :meth:`open`."""
+        """What was measured since :meth:`open`, or since :meth:`begin`."""
         return MeasureStats()
 
 
@@ -130,6 +140,7 @@ class MeasuredCosting(Costing):
         self._device: Device | None = None
         self._model: MeasuredCostModel | None = None
         self._before = MeasureStats()
+        self._limit = NEVER
 
     @contextmanager
     def open(self) -> Iterator[CostModel]:
@@ -157,12 +168,24 @@ class MeasuredCosting(Costing):
                 model.deadline = measuring
                 yield model
             return
-        before = self._given.deadline
-        self._given.deadline = before.or_earlier(measuring)
+        self._limit = self._given.deadline
+        self._given.deadline = self._limit.or_earlier(measuring)
         try:
             yield self._opened(self._given)
         finally:
-            self._given.deadline = before
+            self._given.deadline = self._limit
+
+    def begin(self, budget: Budget) -> None:
+        """See the base class.
+
+        Parameters
+        ----------
+        budget : Budget
+            What is measured, compiled and timed from now on stays within it.
+        """
+        assert self._model is not None, "not opened yet"
+        self._budget, self._before = budget, self._model.stats.copy()
+        self._model.deadline = self._limit.or_earlier(budget.measuring)
 
     def _opened(self, model: MeasuredCostModel) -> MeasuredCostModel:
         # Others may ask the model from another thread.

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from collage.backends.devices import DeviceKind
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
-from collage.importers import load_model
+from collage.importers import ImportedModel, load_model
+from collage.importers.functions import MAIN
 from collage.normalize import normalize
 from collage.passes import combine_parallel_matmul, expand_attention, to_channels_last
 from collage.pipeline.computable import require_computable
@@ -38,6 +39,8 @@ class Imported:
         In the order of ``main``'s parameters and results.
     ranges : tuple of Range
         What each input should be like; empty where nothing is known.
+    function : str
+        What ``main`` is called in the model and in its bundle.
 
     Examples
     --------
@@ -57,6 +60,7 @@ class Imported:
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
     ranges: tuple[Range, ...] = ()
+    function: str = MAIN
 
     def random_inputs(self, seed: int) -> list[NDArray[Any]]:
         """Arrays to run the model on, the same for the same seed."""
@@ -86,6 +90,11 @@ def import_model(
     progress : callable
         Informed of the steps.
 
+    Returns
+    -------
+    Imported
+        Its ``main``, or its first function where none is called so.
+
     Raises
     ------
     ModelError
@@ -103,16 +112,71 @@ def import_model(
     >>> [imported.graph.op_name(index) for index in range(len(imported.graph))]
     ['nn.silu']
     """
+    return import_functions(model, device, shapes=shapes, allow_code=allow_code, progress=progress)[
+        0
+    ]
+
+
+def import_functions(
+    model: Any,
+    device: DeviceKind,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    allow_code: bool = False,
+    progress: ProgressCallback = ignore,
+) -> list[Imported]:
+    """As :func:`import_model`, all public functions of a model, ``main`` first.
+
+    Parameters
+    ----------
+    model, device, shapes, allow_code, progress
+        As :func:`import_model` takes them.
+
+    Raises
+    ------
+    ModelError, ShapeError
+        As :func:`import_model` does.
+
+    Examples
+    --------
+    >>> from tvm.relax import op
+    >>> from collage.backends.devices import CPU
+    >>> from collage.testing import graph
+    >>> mod = graph([(8,)], lambda emit, x: op.exp(x))
+    >>> mod["decode"] = graph([(1,)], lambda emit, x: op.exp(x))["main"]
+    >>> [(one.function, one.inputs[0].shape) for one in import_functions(mod, CPU)]
+    [('main', (8,)), ('decode', (1,))]
+    """
     name = str(model) if isinstance(model, str | Path) else type(model).__name__
     progress(ProgressEvent("import", 0, 2, name))
     loaded = load_model(model, shapes=shapes, allow_code=allow_code)
     progress(ProgressEvent("import", 1, 2, "normalizing"))
+    functions = [prepare(one, device) for one in (loaded, *loaded.others)]
+    operators = sum(len(function.graph) for function in functions)
+    progress(ProgressEvent("import", 2, 2, f"{operators} operators"))
+    return functions
+
+
+def prepare(loaded: ImportedModel, device: DeviceKind) -> Imported:
+    """An imported function in the form that a device's backends want.
+
+    Parameters
+    ----------
+    loaded : ImportedModel
+        Not yet normalized.
+    device : DeviceKind
+        What it is going to run on.
+
+    Raises
+    ------
+    ModelError
+        When it holds operators that nothing can compile.
+    """
     mod = _normalized(device, loaded.mod)
     graph = DataflowGraph.from_function(mod["main"], mod)
     require_computable(graph, loaded.name)
-    progress(ProgressEvent("import", 2, 2, f"{len(graph)} operators"))
     ranges = working_ranges(loaded.mod)
-    return Imported(loaded.name, mod, graph, loaded.inputs, loaded.outputs, ranges)
+    return Imported(loaded.name, mod, graph, loaded.inputs, loaded.outputs, ranges, loaded.function)
 
 
 def _normalized(device: DeviceKind, mod: tvm.IRModule) -> tvm.IRModule:

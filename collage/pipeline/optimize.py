@@ -7,36 +7,25 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from collage.backends.contract import is_native
-from collage.candidate_costs import WorkloadCosts
+from collage.backends.contract import TargetSet
 from collage.cost.base import CostModel
-from collage.cost.deadline import NEVER
 from collage.cost.device import policy_of
 from collage.cost.engines import LOCAL, WorkersLike, engine_of
 from collage.cost.progress import ProgressCallback
-from collage.end_to_end import (
-    Contender,
-    NothingRunsError,
-    PartitionRepair,
-    check_strategy,
-    taking_part,
-)
-from collage.pipeline.assemble import assemble_result, report_of
+from collage.end_to_end import check_strategy, taking_part
+from collage.importers.functions import MAIN
+from collage.pipeline.computable import require_codegen_targets
 from collage.pipeline.costing import choose_costing
-from collage.pipeline.covers import find_covers, seeds_of
-from collage.pipeline.evaluated import (
-    by_promise,
-    evaluate_contenders,
-    evaluate_in_time,
-    refine_winner,
-)
-from collage.pipeline.imported import import_model
+from collage.pipeline.imported import import_functions
 from collage.pipeline.inputs.samples import Inputs
-from collage.pipeline.limits import AnswerInHand, Budget, answering
+from collage.pipeline.limits import Budget, answering
+from collage.pipeline.one_function import Search
 from collage.pipeline.prefetch import Prefetch
 from collage.pipeline.result import Result
-from collage.pipeline.second_look import SecondLook
 from collage.pipeline.session import open_session
+from collage.pipeline.several import best_of_all
+from collage.pipeline.shapes.bucketed import Bucketed, import_buckets
+from collage.pipeline.shapes.buckets import Buckets, Extent, buckets_of
 from collage.targets import TargetLike
 
 
@@ -44,7 +33,7 @@ def optimize(
     model: Any,
     targets: Sequence[TargetLike] = ("llvm",),
     *,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Mapping[str, Sequence[Extent]] | None = None,
     log: str | Path | None = None,
     replay: bool = False,
     time_budget_sec: float | None = None,
@@ -69,8 +58,10 @@ def optimize(
     targets : sequence
         TVM targets and external codegen targets, as names, dicts or ``tvm.target.Target``. TVM
         itself always takes part.
-    shapes : mapping of str to sequence of int, optional
-        For inputs with open dimensions.
+    shapes : mapping of str to sequence, optional
+        For inputs with open dimensions, an extent for each axis: a number, a range as ``"1:8"``, or
+        buckets as ``"1|4|8"``. With ranges and buckets the model is compiled for several shapes,
+        see :doc:`/shapes`.
     log : path or str, optional
         A file of JSON Lines, or the URL of a database that a team shares, such as
         ``sqlite:///team.db`` or ``postgresql+psycopg://host/collage``. Measurements found there are
@@ -169,71 +160,40 @@ def optimize(
         prefetch = stack.enter_context(Prefetch(needed, session.context))
         # Workers that cannot be reached are nothing to find out about after minutes.
         asked = stack.enter_context(costing.open())
-        imported = import_model(
-            model, targets.device, shapes=shapes, allow_code=allow_code, progress=progress
-        )
-        costs = WorkloadCosts(imported.mod, imported.graph, asked)
-        comparison = costing.comparison(imported, costs, seed, inputs)
-        seeds = seeds_of(imported.graph, targets, strategy)
-        hand = stack.enter_context(AnswerInHand(comparison, budget, progress))
-        if budget.is_limited and not replay:
-            if not costing.builds_beside:
-                prefetch.wait(budget.preparing)
-            hand.find(_safest_first(seeds, costs, prefetch))
-        if not costing.builds_beside:
-            # The cores are what is going to be timed on.
-            hand.answer()
-            comparison.settle()
-            prefetch.wait(budget.measuring)
-        look = SecondLook(comparison, replay=replay, progress=progress)
-        while True:
-            covers = find_covers(
-                *(imported.graph, targets, strategy, costs, progress),
-                seeds=seeds,
-                deadline=NEVER if replay else budget.measuring,
-            )
-            repair = PartitionRepair(
-                *(imported.mod, imported.graph, targets.native, session.context),
-                *(costs, progress),
-            )
-            covers = covers.repaired(repair, NEVER if replay else budget.compiling)
-            try:
-                if replay:
-                    evaluated = evaluate_contenders(comparison, covers.contenders)
-                else:
-                    evaluated = evaluate_in_time(comparison, covers.contenders, costs, budget, hand)
-            except NothingRunsError as err:
-                if not look.is_worth_it(err.evaluations):
-                    raise look.failure(err) from err
-            else:
-                # Whoever has no time to measure has none to search anew: something runs.
-                late = budget.measuring.is_up and not replay
-                if late or not look.is_worth_it(evaluated.evaluations):
-                    break
-            # As a replay does, which has the culprits from the log: nothing else is remembered.
-            costs = WorkloadCosts(imported.mod, imported.graph, asked)
-        evaluated = refine_winner(
-            *(comparison, imported.graph, covers, evaluated),
-            budget=budget,
-            trials=refine_trials,
-            storage=refine_storage,
+        buckets = buckets_of(shapes or {})
+        functions = _imported(model, buckets, targets, allow_code=allow_code, progress=progress)
+        for variant in (variant for function in functions for variant in function.variants):
+            require_codegen_targets(variant.mod, variant.function, targets)
+        search = Search(
+            *(session, costing, asked, prefetch),
+            strategy=strategy,
+            refine_trials=refine_trials,
+            refine_storage=refine_storage,
             seed=seed,
-            progress=progress,
         )
-        library = comparison.library(evaluated.winner)
-        report = report_of(session, imported, costing, costs, covers, evaluated, budget)
-        return assemble_result(session, imported, evaluated, comparison, library, report)
+        if [v.function for function in functions for v in function.variants] == [MAIN]:
+            return search.best_of(functions[0].variants[0], budget, inputs)
+        return best_of_all(search, functions, budget, inputs)
 
 
-def _safest_first(
-    seeds: Sequence[Contender], costs: WorkloadCosts, prefetch: Prefetch
-) -> list[Contender]:
-    """The most promising first; while libraries are still compiled, what needs none of them."""
-    ranked = by_promise(seeds, costs)
-    if prefetch.is_under_way:
-        ranked.sort(key=_needs_libraries)
-    return ranked
-
-
-def _needs_libraries(contender: Contender) -> bool:
-    return not all(is_native(c.target) for c in contender.partitioning.candidates)
+def _imported(
+    model: Any,
+    buckets: Buckets,
+    targets: TargetSet,
+    *,
+    allow_code: bool,
+    progress: ProgressCallback,
+) -> list[Bucketed]:
+    """The model's functions, for every bucket of shapes."""
+    if len(buckets.buckets) > 1:
+        return import_buckets(
+            model, targets.device, buckets, allow_code=allow_code, progress=progress
+        )
+    (bucket,) = buckets.buckets
+    functions = import_functions(
+        *(model, targets.device),
+        shapes=bucket.shapes,
+        allow_code=allow_code,
+        progress=progress,
+    )
+    return [Bucketed(function.function, (function,)) for function in functions]

@@ -17,7 +17,7 @@ from collage.backends.contract.errors import OutputError
 from collage.backends.link import CompiledLibrary
 from collage.backends.storage import OwnFolder
 from collage.backends.toolchain.artifact_cache import replacing
-from collage.bundle import prepare_folder, write_bundle
+from collage.bundle import FunctionEntry, prepare_folder, write_bundle
 from collage.report import Report, write_html
 from collage.search.partitioning import Partitioning
 from collage.tensor_info import TensorInfo
@@ -41,7 +41,13 @@ class Result:
     targets : TargetSet
         What was searched over: a sequence, TVM's own target first.
     inputs, outputs : tuple of TensorInfo
-        Of the compiled function.
+        Of the function; of several, the first.
+    functions : mapping of str to Result
+        Of a model with several public functions, or several buckets of shapes, the result of each.
+        What is said here of partitioning and report is then that of the first function, the
+        largest bucket, while module and library hold all.
+    entries : tuple of FunctionEntry
+        What they take and give, as the bundle's manifest lists it; empty where there is one.
     alternatives : mapping of str to tvm.IRModule
         The partitioned modules that were compared end to end, the chosen one among them, by name:
         ``search``, ``greedy``, ``single:<backend>``. Those that do not run are missing.
@@ -72,6 +78,8 @@ class Result:
     context: BuildContext
     versions: Mapping[str, str]
     _folder: OwnFolder = field(repr=False)
+    functions: Mapping[str, Result] = field(default_factory=dict, repr=False)
+    entries: tuple[FunctionEntry, ...] = ()
     alternatives: Mapping[str, tvm.IRModule] = field(default_factory=dict, repr=False)
     _libraries: Mapping[str, Callable[[], CompiledLibrary]] = field(
         default_factory=dict, repr=False
@@ -123,6 +131,7 @@ class Result:
             model=self.model,
             inputs=self.inputs,
             outputs=self.outputs,
+            functions=self.entries,
             context=self.context,
             versions=self.versions,
             device=self.targets.native.device,

@@ -277,6 +277,10 @@ class Report:
     remarks : list of str
         What the inputs were that outputs were compared on, where that was not plain noise, and what
         such a comparison says.
+    function : str
+        Which function of the model this is about.
+    others : list of Report
+        Those of the model's other functions.
 
     Examples
     --------
@@ -305,6 +309,8 @@ class Report:
     remarks: list[str] = field(default_factory=list)
     workers: list[WorkerUse] = field(default_factory=list)
     builders: BuilderUse = field(default_factory=BuilderUse)
+    function: str = "main"
+    others: list[Report] = field(default_factory=list)
 
     def to_json(self) -> str:
         """This report as a JSON document, one key per field and ``schema_version``."""

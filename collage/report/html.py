@@ -57,7 +57,14 @@ def render_html(report: Report) -> str:
         how_far=how_far(report.search),
         disturbances=disturbances(report.end_to_end),
         format_time=format_time,
+        title=_title(report),
+        others=[(other.function, render_html(other)) for other in report.others],
     )
+
+
+def _title(report: Report) -> str:
+    one_of_several = report.others or report.function != "main"
+    return f"{report.model}, {report.function}" if one_of_several else report.model
 
 
 def write_html(report: Report, path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich import box
 from rich.console import Group, RenderableType
+from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
@@ -50,7 +51,13 @@ def summary(report: Report) -> RenderableType:
         parts.append(_workers(report))
     if progress := how_far(stats):
         parts.append(Text(progress))
-    return Group(*parts)
+    for other in report.others:
+        parts += [_heading(other), summary(other)]
+    return Group(*([_heading(report)] if report.others else []), *parts)
+
+
+def _heading(report: Report) -> RenderableType:
+    return Rule(Text(f"function {report.function}"), align="left")
 
 
 def explanation(report: Report) -> RenderableType:

@@ -78,6 +78,7 @@ class Budget:
         self._end = math.inf if total_sec is None else self._begin + total_sec
         self._interrupted_at = math.inf
         self._contest_began = math.inf
+        self._parts: list[Budget] = []
         self._seen: Seen | None = None
         self._left_when_seen = 0.0 if total_sec is None else total_sec
         self.preparing = Deadline(
@@ -110,6 +111,29 @@ class Budget:
         if not self.interrupted:
             self.interrupted = True
             self._interrupted_at = self._clock()
+            for part in self._parts:
+                part.interrupt()
+
+    def part(self, share: float) -> Budget:
+        """A budget that begins now, for one of several functions; interrupted when this one is.
+
+        Parameters
+        ----------
+        share : float
+            Of the time that is left.
+
+        Examples
+        --------
+        >>> half = Budget(60.0, clock=lambda: 100.0).part(0.5)
+        >>> half.total_sec, Budget().part(0.5).is_limited
+        (30.0, False)
+        """
+        left = None if self.total_sec is None else max(0.0, self._end - self._clock()) * share
+        part = Budget(left, parallel=self.parallel, clock=self._clock)
+        self._parts.append(part)
+        if self.interrupted:
+            part.interrupt()
+        return part
 
     def saw(self, seen: Seen) -> None:
         """Take note of what the first whole model took."""

@@ -1,0 +1,236 @@
+"""A function of a loaded bundle: takes arrays, finds the variant for their shapes, calls it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from collage.backends.contract.errors import InputError
+from collage.bundle.dispatch import choose, cut, pad
+from collage.bundle.signature import FunctionEntry, Variant
+from collage.tensor_info import TensorInfo
+
+_ALIGNMENT_BYTES = 64
+"""TVM's generated code loads vectors with this alignment."""
+
+
+@dataclass(frozen=True)
+class PreparedCall:
+    """A call that is ready to be made; its extent, where inputs were padded."""
+
+    variant: Variant
+    tensors: list[tvm.runtime.Tensor]
+    extent: int | None
+
+
+class BundleFunction:
+    """A function of a loaded bundle: callable with numpy arrays or DLPack tensors.
+
+    Attributes
+    ----------
+    entry : FunctionEntry
+        What the manifest says of it.
+    inputs, outputs : tuple of TensorInfo
+        Where shapes vary, the largest.
+
+    Examples
+    --------
+    >>> import collage
+    >>> from collage.cost import TableCostModel
+    >>> from collage.testing import graph
+    >>> mod = graph([(1, 3)], lambda emit, x: relax.op.abs(x))
+    >>> mod["twice"] = graph([(2,)], lambda emit, x: relax.op.add(x, x))["main"]
+    >>> costs = TableCostModel({("abs 1x3", "tvm"): 1e-6, ("add 2", "tvm"): 1e-6})
+    >>> result = collage.optimize(mod, ["llvm"], cost_model=costs)
+    >>> bundle = collage.load(result.export("two.bundle"))
+    >>> bundle["twice"](np.array([1, 2], "float32"))
+    array([2., 4.], dtype=float32)
+    """
+
+    def __init__(
+        self, machine: relax.VirtualMachine, device: tvm.runtime.Device, entry: FunctionEntry
+    ) -> None:
+        self.entry = entry
+        self.inputs = entry.inputs
+        self.outputs = entry.outputs
+        self._device = device
+        self._functions = {variant.entry: machine[variant.entry] for variant in entry.variants}
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Run it.
+
+        Parameters
+        ----------
+        *args, **named
+            One numpy array or DLPack tensor per input, by position or by input name, of the
+            declared shape and dtype.
+
+        Returns
+        -------
+        array or list of arrays
+            One per output; numpy arrays, or TVM tensors (DLPack) when any input was no numpy array.
+
+        Raises
+        ------
+        InputError
+            A missing, unknown or ill-shaped input.
+        """
+        values = self._match_arguments(args, named)
+        call = self.prepared(values)
+        result = self._functions[call.variant.entry](*call.tensors)
+        flat = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
+        plain = all(isinstance(value, np.ndarray) for value in values)
+        if call.extent is not None:
+            flat = self._cut(flat, call.extent)
+        if plain:
+            flat = [tensor.numpy() for tensor in flat]
+        return flat[0] if len(flat) == 1 else flat
+
+    def random_inputs(self, seed: int = 0) -> list[np.ndarray]:
+        """Seeded inputs of the declared shapes: normal floats, integers 0 or 1."""
+        return [random_array(info, seed + i) for i, info in enumerate(self.inputs)]
+
+    def benchmark(
+        self, repeat: int = 20, warmup: int = 3, inputs: Sequence[np.ndarray] | None = None
+    ) -> tuple[float, ...]:
+        """Time calls of the compiled function, inputs already in place.
+
+        Parameters
+        ----------
+        repeat : int
+            How many calls are timed.
+        warmup : int
+            How many go before them.
+        inputs : sequence of numpy.ndarray, optional
+            :meth:`random_inputs` if left out.
+
+        Returns
+        -------
+        tuple of float
+            Seconds of each of ``repeat`` calls.
+        """
+        arrays = list(inputs) if inputs is not None else self.random_inputs()
+        call = self.prepared(arrays)
+        tensors, function = call.tensors, self._functions[call.variant.entry]
+        for _ in range(warmup):
+            function(*tensors)
+        samples = []
+        for _ in range(repeat):
+            # A GPU works on after the call returns.
+            self._device.sync()
+            start = time.perf_counter()
+            function(*tensors)
+            self._device.sync()
+            samples.append(time.perf_counter() - start)
+        return tuple(samples)
+
+    def _match_arguments(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        names = [info.name for info in self.inputs]
+        unknown = [name for name in named if name not in names]
+        if unknown or len(args) > len(names):
+            what = f"unknown input '{unknown[0]}'" if unknown else f"{len(args)} inputs given"
+            raise InputError(f"{what}; {self._taken()}", value=unknown or len(args))
+        given = dict(zip(names, args, strict=False))
+        twice = [name for name in named if name in given]
+        if twice:
+            raise InputError(f"input '{twice[0]}' is given twice", value=twice[0])
+        given.update(named)
+        missing = [name for name in names if name not in given]
+        if missing:
+            raise InputError(f"input '{missing[0]}' is missing; {self._taken()}", value=missing[0])
+        return [given[name] for name in names]
+
+    def _taken(self) -> str:
+        shown = [f"{info.name} {self.entry.show(i)}" for i, info in enumerate(self.inputs)]
+        return f"the model takes {', '.join(shown)}"
+
+    def prepared(self, values: Sequence[Any]) -> PreparedCall:
+        """Everything that a call needs, inputs in place.
+
+        Parameters
+        ----------
+        values : sequence
+            An array or tensor for each input.
+
+        Raises
+        ------
+        InputError
+            When one does not fit.
+        """
+        shapes = [self._shape(value, index) for index, value in enumerate(values)]
+        variant, extent = choose(self.entry, shapes)
+        padding = self.entry.padding
+        if extent is not None and padding is not None:
+            values = list(values)
+            for index, axis in padding.inputs:
+                whole = variant.inputs[index].shape[axis]
+                values[index] = pad(_host(values[index]), axis, whole)
+        return PreparedCall(variant, [self._tensor(value) for value in values], extent)
+
+    def _cut(self, outputs: list[tvm.runtime.Tensor], extent: int) -> list[tvm.runtime.Tensor]:
+        assert self.entry.padding is not None
+        for index, axis in self.entry.padding.outputs:
+            cut_down = cut(outputs[index].numpy(), axis, extent)
+            outputs[index] = tvm.runtime.tensor(cut_down, self._device)
+        return outputs
+
+    def _shape(self, value: Any, index: int) -> tuple[int, ...]:
+        """The shape of what was given for an input, which must be an array of its dtype."""
+        info = self.inputs[index]
+        if not (hasattr(value, "shape") and hasattr(value, "dtype")):
+            raise InputError(
+                f"input '{info.name}' must be an array, {self.entry.show(index)}, "
+                f"not a {type(value).__name__}",
+                value=type(value).__name__,
+            )
+        shape, dtype = tuple(value.shape), str(value.dtype).removeprefix("torch.")
+        if dtype != info.dtype:
+            raise InputError(
+                f"input '{info.name}' must be {self.entry.show(index)}, not {dtype}{list(shape)}",
+                value=shape,
+            )
+        return shape
+
+    def _tensor(self, value: Any) -> tvm.runtime.Tensor:
+        """A TVM tensor over the value's memory where it can be used as it lies, else a copy."""
+        if isinstance(value, np.ndarray):
+            return tvm.runtime.tensor(np.ascontiguousarray(value), self._device)
+        tensor = tvm.runtime.from_dlpack(value)
+        if tensor.device != self._device or not tensor.is_contiguous():
+            return tvm.runtime.tensor(tensor.numpy(), self._device)
+        if self._device.dlpack_device_type() != tvm.cpu().dlpack_device_type():
+            return tensor
+        aligned = np.from_dlpack(value).ctypes.data % _ALIGNMENT_BYTES == 0
+        return tensor if aligned else tvm.runtime.tensor(tensor.numpy())
+
+
+def _host(value: Any) -> np.ndarray:
+    """An array or tensor as numpy's."""
+    return value if isinstance(value, np.ndarray) else tvm.runtime.from_dlpack(value).numpy()
+
+
+def random_array(info: TensorInfo, seed: int) -> np.ndarray:
+    """Seeded data of a tensor's shape: standard normal floats, 0 or 1 for integers and booleans.
+
+    Parameters
+    ----------
+    info : TensorInfo
+        Its shape and dtype.
+    seed : int
+        Of numpy's generator.
+
+    Examples
+    --------
+    >>> random_array(TensorInfo("tokens", (6,), "int64"), seed=0)
+    array([1, 1, 1, 0, 0, 0])
+    """
+    rng = np.random.default_rng(seed)
+    if np.issubdtype(np.dtype(info.dtype), np.floating):
+        return rng.standard_normal(info.shape).astype(info.dtype)
+    return rng.integers(0, 2, info.shape).astype(info.dtype)

@@ -1,0 +1,124 @@
+"""What a bundle's functions take and give, as its manifest lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from collage.tensor_info import TensorInfo
+
+MAIN = "main"
+"""What a function is called where nobody says otherwise."""
+
+
+class Variant(msgspec.Struct, frozen=True):
+    """A compiled function for one set of shapes.
+
+    Attributes
+    ----------
+    entry : str
+        What it is called in the library.
+    inputs, outputs : tuple of TensorInfo
+        In the order of the call.
+    """
+
+    entry: str
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+
+
+class Padding(msgspec.Struct, frozen=True):
+    """An extent that may be padded up to that of a larger variant: proven to change nothing.
+
+    Attributes
+    ----------
+    inputs, outputs : tuple of (int, int)
+        Which axis of which input it is, and of which output.
+    sizes : tuple of int
+        The extents for which it was proven, none of which any variant has.
+    """
+
+    inputs: tuple[tuple[int, int], ...]
+    outputs: tuple[tuple[int, int], ...]
+    sizes: tuple[int, ...]
+
+
+class FunctionEntry(msgspec.Struct, frozen=True):
+    """A function of a bundle.
+
+    Attributes
+    ----------
+    name : str
+        As the model calls it.
+    variants : tuple of Variant
+        One, or one for each bucket of shapes, the largest last.
+    padding : Padding or None
+        Where shapes between the buckets may be padded.
+
+    Examples
+    --------
+    >>> x, y = TensorInfo("x", (1, 8), "float32"), TensorInfo("y", (1, 8), "float32")
+    >>> function = FunctionEntry("main", (Variant("main", (x,), (y,)),))
+    >>> function.inputs[0].name, function.show(0)
+    ('x', 'float32[1, 8]')
+    """
+
+    name: str
+    variants: tuple[Variant, ...]
+    padding: Padding | None = None
+
+    @property
+    def inputs(self) -> tuple[TensorInfo, ...]:
+        """Of the largest variant."""
+        return self.variants[-1].inputs
+
+    @property
+    def outputs(self) -> tuple[TensorInfo, ...]:
+        """Of the largest variant."""
+        return self.variants[-1].outputs
+
+    def extents(self, index: int, axis: int) -> tuple[int, ...]:
+        """The extents that an input may have on an axis, ascending.
+
+        Parameters
+        ----------
+        index : int
+            The input's.
+        axis : int
+            The axis.
+        """
+        extents = {variant.inputs[index].shape[axis] for variant in self.variants}
+        if self.padding is not None and (index, axis) in self.padding.inputs:
+            extents |= set(self.padding.sizes)
+        return tuple(sorted(extents))
+
+    def show(self, index: int) -> str:
+        """An input's type and shapes, for example ``float32[1..8, 3]`` or ``float32[1|2|4, 3]``.
+
+        Parameters
+        ----------
+        index : int
+            The input's.
+        """
+        info = self.inputs[index]
+        shape = [show_extents(self.extents(index, axis)) for axis in range(len(info.shape))]
+        return f"{info.dtype}[{', '.join(shape)}]"
+
+
+def show_extents(extents: Sequence[int]) -> str:
+    """Extents as a range where they are one, else each of them.
+
+    Parameters
+    ----------
+    extents : sequence of int
+        Ascending.
+
+    Examples
+    --------
+    >>> show_extents((3,)), show_extents((1, 2, 3, 4)), show_extents((1, 2, 4))
+    ('3', '1..4', '1|2|4')
+    """
+    if len(extents) > 2 and extents[-1] - extents[0] == len(extents) - 1:
+        return f"{extents[0]}..{extents[-1]}"
+    return "|".join(map(str, extents))

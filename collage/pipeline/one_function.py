@@ -1,0 +1,148 @@
+"""The search over one function, from its graph to its fastest library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from collage.backends.contract import is_native
+from collage.candidate_costs import WorkloadCosts
+from collage.cost.base import CostModel
+from collage.cost.deadline import NEVER
+from collage.end_to_end import Contender, NothingRunsError, PartitionRepair
+from collage.pipeline.assemble import assemble_result, report_of
+from collage.pipeline.costing import Costing
+from collage.pipeline.covers import find_covers, seeds_of
+from collage.pipeline.evaluated import (
+    by_promise,
+    evaluate_contenders,
+    evaluate_in_time,
+    refine_winner,
+)
+from collage.pipeline.imported import Imported
+from collage.pipeline.inputs.samples import Inputs
+from collage.pipeline.limits import AnswerInHand, Budget
+from collage.pipeline.prefetch import Prefetch
+from collage.pipeline.result import Result
+from collage.pipeline.second_look import SecondLook
+from collage.pipeline.session import Session
+
+
+@dataclass(frozen=True)
+class Search:
+    """How a model's functions are searched: what all of them share.
+
+    Attributes
+    ----------
+    session : Session
+        Targets, log and folders.
+    costing : Costing
+        Opened already.
+    asked : CostModel
+        What it gave when it was.
+    prefetch : Prefetch
+        What is being compiled in the background.
+    strategy, refine_trials, refine_storage, seed
+        As :func:`collage.optimize` takes them.
+    """
+
+    session: Session
+    costing: Costing
+    asked: CostModel
+    prefetch: Prefetch
+    strategy: str = "search"
+    refine_trials: int = 0
+    refine_storage: str | None = None
+    seed: int = 0
+
+    def best_of(self, imported: Imported, budget: Budget, inputs: Inputs | None) -> Result:
+        """The fastest partitioning of one function, compiled.
+
+        Parameters
+        ----------
+        imported : Imported
+            The function.
+        budget : Budget
+            Its time; the costing keeps to it.
+        inputs : mapping or sequence of mapping, optional
+            What to run it on.
+
+        Raises
+        ------
+        UserError
+            As :func:`collage.optimize` does.
+        """
+        with ExitStack() as stack:
+            return self._best_of(imported, budget, inputs, stack)
+
+    def _best_of(
+        self, imported: Imported, budget: Budget, inputs: Inputs | None, stack: ExitStack
+    ) -> Result:
+        session, costing, prefetch = self.session, self.costing, self.prefetch
+        targets, progress, replay = session.targets, session.progress, session.replay
+        costs = WorkloadCosts(imported.mod, imported.graph, self.asked)
+        comparison = costing.comparison(imported, costs, self.seed, inputs)
+        seeds = seeds_of(imported.graph, targets, self.strategy)
+        hand = stack.enter_context(AnswerInHand(comparison, budget, progress))
+        if budget.is_limited and not replay:
+            if not costing.builds_beside:
+                prefetch.wait(budget.preparing)
+            hand.find(_safest_first(seeds, costs, prefetch))
+        if not costing.builds_beside:
+            # The cores are what is going to be timed on.
+            hand.answer()
+            comparison.settle()
+            prefetch.wait(budget.measuring)
+        look = SecondLook(comparison, replay=replay, progress=progress)
+        while True:
+            covers = find_covers(
+                *(imported.graph, targets, self.strategy, costs, progress),
+                seeds=seeds,
+                deadline=NEVER if replay else budget.measuring,
+            )
+            repair = PartitionRepair(
+                *(imported.mod, imported.graph, targets.native, session.context),
+                *(costs, progress),
+            )
+            covers = covers.repaired(repair, NEVER if replay else budget.compiling)
+            try:
+                if replay:
+                    evaluated = evaluate_contenders(comparison, covers.contenders)
+                else:
+                    evaluated = evaluate_in_time(comparison, covers.contenders, costs, budget, hand)
+            except NothingRunsError as err:
+                if not look.is_worth_it(err.evaluations):
+                    raise look.failure(err) from err
+            else:
+                # Whoever has no time to measure has none to search anew: something runs.
+                late = budget.measuring.is_up and not replay
+                if late or not look.is_worth_it(evaluated.evaluations):
+                    break
+            # As a replay does, which has the culprits from the log: nothing else is remembered.
+            costs = WorkloadCosts(imported.mod, imported.graph, self.asked)
+        evaluated = refine_winner(
+            *(comparison, imported.graph, covers, evaluated),
+            budget=budget,
+            trials=self.refine_trials,
+            storage=self.refine_storage,
+            seed=self.seed,
+            progress=progress,
+        )
+        library = comparison.library(evaluated.winner)
+        report = report_of(session, imported, costing, costs, covers, evaluated, budget)
+        return assemble_result(session, imported, evaluated, comparison, library, report)
+
+
+def _safest_first(
+    seeds: Sequence[Contender], costs: WorkloadCosts, prefetch: Prefetch
+) -> list[Contender]:
+    """The most promising first; while libraries are still compiled, what needs none of them."""
+    ranked = by_promise(seeds, costs)
+    if prefetch.is_under_way:
+        ranked.sort(key=_needs_libraries)
+    return ranked
+
+
+def _needs_libraries(contender: Contender) -> bool:
+    return not all(is_native(c.target) for c in contender.partitioning.candidates)

@@ -1,0 +1,199 @@
+"""Whether an axis may be padded: proven over two imports of a model, for two extents of it.
+
+The two are walked side by side. They have to be the same program, but for the one extent, and every
+operator has to be known to compute each slice of its result from the same slice of its operands
+alone. Then a model for the larger extent, given the smaller one's slices and some more, computes
+the smaller one's results and some more. Whatever is not known counts as no.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import relax
+
+from collage.backends.contract.errors import ModelError
+from collage.backends.relax.static_shape import tensor_shape
+from collage.cost.workload.data import array_of
+from collage.importers import ImportedModel
+from collage.pipeline.shapes.slicewise import RULES, Axes, Operands, UnprovenError
+from collage.rewrite import flat_bindings, op_name
+
+
+@dataclass(frozen=True)
+class PaddedAxes:
+    """Where the extent is found.
+
+    Attributes
+    ----------
+    inputs, outputs : tuple of (int, int)
+        Which axis of which input, and of which output.
+    """
+
+    inputs: tuple[tuple[int, int], ...]
+    outputs: tuple[tuple[int, int], ...]
+
+
+def padded_axes(large: ImportedModel, small: ImportedModel, extents: tuple[int, int]) -> PaddedAxes:
+    """The axes on which a model's inputs may be padded, and its outputs cut.
+
+    Parameters
+    ----------
+    large, small : ImportedModel
+        The same model with two extents of one dimension.
+    extents : tuple of int
+        The two.
+
+    Raises
+    ------
+    UnprovenError
+        When that is not known to change nothing; says why.
+
+    Examples
+    --------
+    >>> from collage.importers import load_model
+    >>> from collage.testing import graph
+    >>> def net(rows):
+    ...     return load_model(graph([(rows, 8)], lambda emit, x: relax.op.nn.softmax(x, axis=1)))
+    >>> padded_axes(net(4), net(3), (4, 3))
+    PaddedAxes(inputs=((0, 0),), outputs=((0, 0),))
+    >>> def net(rows):
+    ...     return load_model(graph([(rows, 8)], lambda emit, x: relax.op.nn.softmax(x, axis=0)))
+    >>> padded_axes(net(4), net(3), (4, 3))
+    Traceback (most recent call last):
+        ...
+    collage.pipeline.shapes.slicewise.UnprovenError: nn.softmax mixes ...
+    """
+    walk = _Walk(extents)
+    main, other = large.mod["main"], small.mod["main"]
+    inputs = []
+    for index, (one, two) in enumerate(zip(main.params, other.params, strict=True)):
+        axis = walk.parameter(one, two)
+        if axis is not None:
+            inputs.append((index, axis))
+    if not inputs:
+        raise UnprovenError("no input has it for an extent")
+    try:
+        bindings, others = flat_bindings(main), flat_bindings(other)
+    except ModelError as err:
+        raise UnprovenError(str(err)) from err
+    if len(bindings) != len(others):
+        raise UnprovenError("the model is another one for another extent")
+    for (var, value), (other_var, other_value) in zip(bindings, others, strict=True):
+        walk.bind(var, other_var, value, other_value)
+    found = walk.axes(main.body.body, other.body.body)
+    results: tuple[Axes, ...] = found if isinstance(found, tuple) else (found,)
+    outputs = []
+    for index, place in enumerate(results):
+        if isinstance(place, tuple):
+            raise UnprovenError("an output is a tuple of tuples")
+        if place is not None:
+            outputs.append((index, place))
+    return PaddedAxes(tuple(inputs), tuple(outputs))
+
+
+class _Walk:
+    """What is known of the variables so far."""
+
+    def __init__(self, extents: tuple[int, int]) -> None:
+        self._extents = extents
+        self._known: dict[relax.Var, tuple[relax.Var, Axes]] = {}
+
+    def parameter(self, one: relax.Var, two: relax.Var) -> int | None:
+        """Which axis of an input has the extent."""
+        shapes = tensor_shape(one), tensor_shape(two)
+        axis = None if shapes[0] == shapes[1] else self._differing(*shapes, str(one.name))
+        self._known[one] = (two, axis)
+        return axis
+
+    def bind(
+        self, var: relax.Var, other: relax.Var, value: relax.Expr, other_value: relax.Expr
+    ) -> None:
+        """Find out about a variable from what it is bound to."""
+        axes = self.axes(value, other_value)
+        self._check(var.ty, other.ty, axes, op_name(value) or str(var.name))
+        self._known[var] = (other, axes)
+
+    def axes(self, one: relax.Expr, two: relax.Expr) -> Axes:
+        """The axis of an expression that has the extent: of each part of a tuple."""
+        if type(one) is not type(two):
+            raise UnprovenError("the model is another one for another extent")
+        match one:
+            case relax.Var():
+                if one not in self._known or not self._known[one][0].same_as(two):
+                    raise UnprovenError("the model is another one for another extent")
+                return self._known[one][1]
+            case tvm.ir.GenericConst():
+                return self._constant(array_of(one), array_of(two))
+            case relax.Tuple():
+                if len(one.fields) != len(two.fields):
+                    raise UnprovenError("the model is another one for another extent")
+                return tuple(map(self.axes, one.fields, two.fields))
+            case relax.TupleGetItem():
+                whole = self.axes(one.tuple_value, two.tuple_value)
+                if one.index != two.index or not isinstance(whole, tuple):
+                    raise UnprovenError("the model is another one for another extent")
+                part: Axes = whole[int(one.index)]
+                return part
+            case relax.ShapeExpr():
+                # Whoever takes it is told by the shape of what comes out.
+                return None
+            case relax.Call():
+                return self._call(one, two)
+        if not tvm_ffi.structural_equal(one, two):
+            raise UnprovenError("the model is another one for another extent")
+        return None
+
+    def _call(self, one: relax.Call, two: relax.Call) -> Axes:
+        name = op_name(one)
+        if not name or name != op_name(two) or name not in RULES:
+            what = name or "a call of a function"
+            raise UnprovenError(f"of {what} it is not known whether it mixes slices")
+        if any(isinstance(arg, relax.Call) for arg in one.args):
+            raise UnprovenError(f"an operand of {name} is no variable")
+        if len(one.args) != len(two.args) or not tvm_ffi.structural_equal(one.attrs, two.attrs):
+            raise UnprovenError(f"{name} is another one for another extent")
+        axes = tuple(map(self.axes, one.args, two.args))
+        return RULES[name](Operands(name, one, two, axes, self._extents))
+
+    def _constant(self, one: np.ndarray, two: np.ndarray) -> int | None:
+        if one.shape == two.shape:
+            if one.tobytes() != two.tobytes() or one.dtype != two.dtype:
+                raise UnprovenError("a constant depends on the extent")
+            return None
+        axis = self._differing(one.shape, two.shape, "a constant")
+        cut = np.take(one, np.arange(self._extents[1]), axis=axis)
+        if cut.dtype != two.dtype or not np.array_equal(cut, two):
+            raise UnprovenError("a constant depends on the extent")
+        return axis
+
+    def _differing(
+        self, one: tuple[int, ...] | None, two: tuple[int, ...] | None, what: str
+    ) -> int:
+        """The one axis on which two shapes differ as the extents do."""
+        if one is None or two is None or len(one) != len(two):
+            raise UnprovenError(f"the shape of {what} depends on the extent in another way")
+        differing = [axis for axis in range(len(one)) if one[axis] != two[axis]]
+        if len(differing) != 1 or (one[differing[0]], two[differing[0]]) != self._extents:
+            raise UnprovenError(f"the shape of {what} depends on the extent in another way")
+        return differing[0]
+
+    def _check(self, one: tvm.ir.Type, two: tvm.ir.Type, axes: Axes, what: str) -> None:
+        """See that types differ on the axis that a rule gave, and nowhere else."""
+        if isinstance(axes, tuple):
+            for field, other, axis in zip(one.fields, two.fields, axes, strict=True):
+                self._check(field, other, axis, what)
+            return
+        if not isinstance(one, relax.TensorType):
+            if axes is not None or not tvm_ffi.structural_equal(one, two):
+                raise UnprovenError(f"{what} is no tensor and depends on the extent")
+            return
+        shapes = tensor_shape(one), tensor_shape(two)
+        if str(one.dtype) != str(two.dtype):
+            raise UnprovenError(f"the type of {what} depends on the extent")
+        found = None if shapes[0] == shapes[1] else self._differing(*shapes, what)
+        if found != axes or shapes[0] is None:
+            raise UnprovenError(f"the shape of {what} depends on the extent in another way")
