@@ -64,7 +64,10 @@ def _optimize(
     ] = None,
     shape: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=1,3,224,224", help="An input's shape; repeatable."),
+        typer.Option(
+            metavar="NAME=1,3,224,224",
+            help="An input's shape; repeatable. 1:8 or 1|4|8 for an extent: several shapes.",
+        ),
     ] = None,
     input: Annotated[
         list[Path] | None,

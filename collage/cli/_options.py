@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,9 @@ import typer
 
 from collage.backends.contract.errors import LogError, ShapeError
 from collage.backends.storage.log_url import is_database_url
+
+_EXTENT = re.compile(r"[0-9][0-9:|]*(@\w+)?", re.ASCII)
+"""What it means is found out later, with the other inputs' shapes."""
 
 Debug = Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
@@ -21,23 +25,26 @@ def example(*lines: str) -> str:
     return "\n\n".join(["Example:" if len(lines) == 1 else "Examples:", *lines])
 
 
-def parse_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """``name=1,3,224,224`` for each input; a scalar is ``name=``.
+def parse_shapes(texts: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
+    """``name=1,3,224,224`` for each input; a scalar is ``name=``; ``1:8`` and ``1|8`` stay texts.
 
     Raises
     ------
     ShapeError
         For any other text, an extent below 1, or an input given twice.
     """
-    shapes: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int | str, ...]] = {}
     for text in texts:
         name, equals, extents = text.rpartition("=")
         fields = [field.strip() for field in extents.split(",")] if extents.strip() else []
-        if not equals or not name or not all(f.isascii() and f.isdigit() for f in fields):
-            raise ShapeError(f"shape '{text}': write name=1,3,224,224", value=text)
+        if not equals or not name or not all(map(_EXTENT.fullmatch, fields)):
+            raise ShapeError(
+                f"shape '{text}': write name=1,3,224,224, or name=1:8,3,224,224 for a range",
+                value=text,
+            )
         if name in shapes:
             raise ShapeError(f"shape of input '{name}' is given twice", value=text)
-        shapes[name] = tuple(int(field) for field in fields)
+        shapes[name] = tuple(int(field) if field.isdigit() else field for field in fields)
         if 0 in shapes[name]:
             raise ShapeError(f"shape '{text}': every extent must be at least 1", value=text)
     return shapes
