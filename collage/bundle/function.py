@@ -85,7 +85,7 @@ class BundleFunction:
         call = self.prepared(values)
         result = self._functions[call.variant.entry](*call.tensors)
         flat = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
-        plain = all(isinstance(value, np.ndarray) for value in values)
+        plain = all(isinstance(value, np.ndarray | np.generic) for value in values)
         if call.extent is not None:
             flat = self._cut(flat, call.extent)
         if plain:
@@ -199,8 +199,9 @@ class BundleFunction:
 
     def _tensor(self, value: Any) -> tvm.runtime.Tensor:
         """A TVM tensor over the value's memory where it can be used as it lies, else a copy."""
-        if isinstance(value, np.ndarray):
-            return tvm.runtime.tensor(np.ascontiguousarray(value), self._device)
+        if isinstance(value, np.ndarray | np.generic):
+            # Not ascontiguousarray, which makes a vector of a tensor of rank 0.
+            return tvm.runtime.tensor(np.asarray(value, order="C"), self._device)
         tensor = tvm.runtime.from_dlpack(value)
         if tensor.device != self._device or not tensor.is_contiguous():
             return tvm.runtime.tensor(tensor.numpy(), self._device)
@@ -212,7 +213,9 @@ class BundleFunction:
 
 def _host(value: Any) -> np.ndarray:
     """An array or tensor as numpy's."""
-    return value if isinstance(value, np.ndarray) else tvm.runtime.from_dlpack(value).numpy()
+    if isinstance(value, np.ndarray | np.generic):
+        return np.asarray(value)
+    return tvm.runtime.from_dlpack(value).numpy()
 
 
 def random_array(info: TensorInfo, seed: int) -> np.ndarray:

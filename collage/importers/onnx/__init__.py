@@ -1,5 +1,7 @@
 """ONNX: shapes made concrete, shape computations folded, then TVM's importer, mended or refused.
 
-``model`` is the importer; ``shapes`` and ``fold`` prepare the graph, ``support`` names all
-operators that cannot be imported at once, and ``converter`` stands in where TVM's converters err.
+``model`` is the importer; ``shapes``, ``fold`` and ``known`` prepare the graph, ``functions``
+writes out what is defined by other operators, ``control_flow`` makes a straight line of it, and
+``support`` names all operators that cannot be imported at once. ``converter`` drives TVM's
+converters, and in their place those of ``operators`` where TVM's err or are missing.
 """

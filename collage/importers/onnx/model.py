@@ -11,10 +11,13 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from collage.backends.contract.errors import ModelError, telling_line
 from collage.importers._base import ImportedModel, Shapes, from_module
+from collage.importers.onnx.control_flow import flatten
 from collage.importers.onnx.converter import CheckedImporter
 from collage.importers.onnx.fold import attach_weights, detach_weights, fold, weight_inputs
+from collage.importers.onnx.functions import expand_functions
+from collage.importers.onnx.known import fold_known
 from collage.importers.onnx.shapes import concretize, real_inputs
-from collage.importers.onnx.support import drop_unused_outputs, expand_functions, require_supported
+from collage.importers.onnx.support import drop_unused_outputs, require_supported
 
 _OLDEST_OPSET = 7
 """Older graphs broadcast by attribute, which TVM's importer does not know; they are converted."""
@@ -90,7 +93,7 @@ def import_onnx(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedMo
     input_names = [value.name for value in inputs]
     output_names = [value.name for value in small.graph.output]
     small.graph.input.extend(weight_inputs(weights))
-    small = fold(expand_functions(_at_least(small, _OLDEST_OPSET)))
+    small = _straightened(fold(expand_functions(_at_least(small, _OLDEST_OPSET))))
     attach_weights(small, weights)
     drop_unused_outputs(small)
     require_supported(small)
@@ -105,6 +108,13 @@ def import_onnx(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedMo
         input_names=input_names,
         output_names=output_names,
     )
+
+
+def _straightened(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Without control flow, and without what is known, which onnxruntime may not have folded."""
+    flat = fold_known(model)
+    straight = flatten(flat)
+    return flat if straight is flat else fold_known(fold(expand_functions(straight)))
 
 
 def _at_least(model: onnx.ModelProto, version: int) -> onnx.ModelProto:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 
 import onnx
 
 from collage.backends.contract.errors import ModelError, ShapeError
 from collage.importers._base import Shapes, show, unknown_input
+
+_log = logging.getLogger(__name__)
 
 
 def real_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
@@ -20,7 +23,8 @@ def real_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
 def concretize(inputs: Sequence[onnx.ValueInfoProto], shapes: Shapes) -> None:
     """Write a static shape into every input, in place.
 
-    A named dimension that two inputs share has to be given once only.
+    A named dimension that two inputs share has to be given once only. Where two are given different
+    sizes for it, the name says nothing: exporters name dimensions alike that are not.
 
     Parameters
     ----------
@@ -32,18 +36,21 @@ def concretize(inputs: Sequence[onnx.ValueInfoProto], shapes: Shapes) -> None:
     Raises
     ------
     ShapeError
-        For a shape of an unknown input, one that contradicts the declared rank, a static or a
-        shared dimension, one that is not positive, or an open dimension that nobody gave.
+        For a shape of an unknown input, one that contradicts the declared rank or a static
+        dimension, one that is not positive, or an open dimension that nobody gave.
     """
     known = {value.name: value for value in inputs}
     for name in shapes:
         if name not in known:
             raise unknown_input(name, known)
-    named: dict[str, tuple[int, str]] = {}
+    named: dict[str, set[int]] = {}
     for name, shape in shapes.items():
         _apply_given(known[name], list(shape), named)
+    clashing = {name: sizes for name, sizes in named.items() if len(sizes) > 1}
+    for name, sizes in clashing.items():
+        _log.warning("dimension '%s' is given the sizes %s; the name is ignored", name, sizes)
     for value in inputs:
-        _apply_named(value, named)
+        _apply_named(value, {name: size for name, (size, *more) in named.items() if not more})
 
 
 def _declared(value: onnx.ValueInfoProto) -> list[int | str]:
@@ -52,9 +59,7 @@ def _declared(value: onnx.ValueInfoProto) -> list[int | str]:
     return [d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in dims]
 
 
-def _apply_given(
-    value: onnx.ValueInfoProto, shape: list[int], named: dict[str, tuple[int, str]]
-) -> None:
+def _apply_given(value: onnx.ValueInfoProto, shape: list[int], named: dict[str, set[int]]) -> None:
     tensor = _tensor_type(value)
     if any(isinstance(d, bool) or not isinstance(d, int) or d < 1 for d in shape):
         raise ShapeError(
@@ -75,24 +80,18 @@ def _apply_given(
             value=tuple(shape),
         )
     for dim, old, new in zip(tensor.shape.dim, declared, shape, strict=True):
-        if isinstance(old, int) and old > 0 and old != new:
+        if isinstance(old, int) and old >= 0 and old != new:
             raise ShapeError(
                 f"input '{value.name}' is declared as ({show(declared)}); "
                 f"{show(shape)} contradicts its dimension of {old}",
                 value=tuple(shape),
             )
         if isinstance(old, str) and old != "?":
-            size, owner = named.setdefault(old, (new, value.name))
-            if size != new:
-                raise ShapeError(
-                    f"inputs '{owner}' and '{value.name}' share the dimension '{old}', "
-                    f"but were given {size} and {new} for it",
-                    value=tuple(shape),
-                )
+            named.setdefault(old, set()).add(new)
         dim.dim_value = new
 
 
-def _apply_named(value: onnx.ValueInfoProto, named: dict[str, tuple[int, str]]) -> None:
+def _apply_named(value: onnx.ValueInfoProto, named: Mapping[str, int]) -> None:
     tensor = _tensor_type(value)
     if not tensor.HasField("shape"):
         raise ShapeError(
@@ -103,10 +102,10 @@ def _apply_named(value: onnx.ValueInfoProto, named: dict[str, tuple[int, str]]) 
     declared = _declared(value)
     for dim, old in zip(tensor.shape.dim, declared, strict=True):
         if isinstance(old, str) and old in named:
-            dim.dim_value = named[old][0]
-    missing = [d for d in _declared(value) if isinstance(d, str) or d <= 0]
+            dim.dim_value = named[old]
+    missing = [d for d in _declared(value) if isinstance(d, str) or d < 0]
     if missing:
-        example = [d if isinstance(d, int) and d > 0 else 1 for d in _declared(value)]
+        example = [d if isinstance(d, int) and d >= 0 else 1 for d in _declared(value)]
         raise ShapeError(
             f"input '{value.name}' has open dimensions ({show(declared)}); "
             f"give its shape, for example --shape {value.name}={show(example)}",
@@ -119,6 +118,11 @@ def _tensor_type(value: onnx.ValueInfoProto) -> onnx.TypeProto.Tensor:
         kind = value.type.WhichOneof("value") or "nothing"
         raise ModelError(
             f"input '{value.name}' is no tensor ({kind}); only tensors can be given to a model",
+            value=value.name,
+        )
+    if value.type.tensor_type.elem_type == onnx.TensorProto.STRING:
+        raise ModelError(
+            f"input '{value.name}' holds strings; only numbers can be given to a model",
             value=value.name,
         )
     return value.type.tensor_type

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import onnx
-import onnx.inliner
 from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
 
 from collage.backends.contract.errors import ModelError
-
-_log = logging.getLogger(__name__)
+from collage.importers.onnx.operators import CONVERTERS
 
 _MICROSOFT_ONLY = frozenset(
     [
@@ -28,13 +25,35 @@ _MICROSOFT_ONLY = frozenset(
 """TVM looks operators up by name alone; these names mean onnxruntime's own operators to it."""
 
 _DATA_DEPENDENT = frozenset(
-    ["AllClassNMS", "Compress", "If", "Loop", "NonMaxSuppression", "NonZero", "Scan", "Unique"]
+    [
+        *("AllClassNMS", "NonMaxSuppression", "NonZero", "Unique"),
+        *("If", "Loop", "Scan"),
+    ]
 )
-"""The shape of their results depends on data; only static shapes can be optimized."""
+"""The shape of their results depends on data; control flow is straightened out before."""
 
-_FIRST_OUTPUT_ONLY = frozenset(
-    ["BatchNormalization", "Dropout", "LayerNormalization", "MaxPool", "SkipLayerNormalization"]
-)
+_REASONS = {
+    **dict.fromkeys(_DATA_DEPENDENT, "the shape of its result depends on data"),
+    **dict.fromkeys(
+        (
+            *("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike"),
+            *("RandomUniform", "RandomUniformLike"),
+        ),
+        "it draws random numbers: another result at each call",
+    ),
+    **dict.fromkeys(
+        (
+            *("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"),
+            *("TfIdfVectorizer", "LabelEncoder"),
+        ),
+        "it works on strings or tables; compute it outside of the model",
+    ),
+    "ImageDecoder": "it decodes a compressed image; decode it outside of the model",
+    **dict.fromkeys(("Adagrad", "Adam", "Gradient", "Momentum"), "it belongs to training"),
+}
+"""Why some are refused; of all others there is no converter."""
+
+_FIRST_OUTPUT_ONLY = frozenset(["SkipLayerNormalization"])
 
 _MICROSOFT = "com.microsoft"
 _MAX_NODES_NAMED = 5
@@ -46,47 +65,8 @@ def is_supported(node: onnx.NodeProto) -> bool:
         return False
     if node.domain in ("", "ai.onnx"):
         known = node.op_type in _get_convert_map() and node.op_type not in _MICROSOFT_ONLY
-        return known or node.op_type == "Constant"
+        return known or node.op_type in CONVERTERS or node.op_type == "Constant"
     return node.domain == _MICROSOFT and node.op_type in _MICROSOFT_ONLY | {"Gelu"}
-
-
-def expand_functions(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Inline the model's own functions, and standard operators that are unknown but defined by one.
-
-    Celu, Swish or GroupNormalization, say, are written in the standard as graphs of simpler
-    operators.
-    """
-    if model.functions:
-        model = onnx.inliner.inline_local_functions(model)
-    unknown = sorted(
-        {(node.domain, node.op_type) for node in model.graph.node if not is_supported(node)}
-    )
-    standard = [(domain, name) for domain, name in unknown if domain in ("", "ai.onnx")]
-    if not standard:
-        return model
-    _spell_out_defaults(model, {name for _, name in standard})
-    try:
-        return onnx.inliner.inline_selected_functions(model, standard, inline_schema_functions=True)
-    except RuntimeError as err:
-        # It cannot expand calls with absent optional inputs; they are named as unknown operators.
-        _log.info("the standard's functions %s were not expanded: %s", standard, err)
-        return model
-
-
-def _spell_out_defaults(model: onnx.ModelProto, operators: set[str]) -> None:
-    """Write default attributes into nodes, in place: function bodies refer to them by name."""
-    versions = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import}
-    for node in model.graph.node:
-        if node.op_type not in operators or not onnx.defs.has(node.op_type):
-            continue
-        try:
-            schema = onnx.defs.get_schema(node.op_type, versions.get("", 1))
-        except onnx.defs.SchemaError:
-            continue  # newer than the model's operator set; it is named as unknown later
-        given = {attribute.name for attribute in node.attribute}
-        for name, attribute in schema.attributes.items():
-            if name not in given and attribute.default_value.name:
-                node.attribute.append(attribute.default_value)
 
 
 def _used_names(model: onnx.ModelProto) -> set[str]:
@@ -107,9 +87,14 @@ def _extra_outputs(model: onnx.ModelProto) -> dict[str, list[str]]:
 
 
 def drop_unused_outputs(model: onnx.ModelProto) -> None:
-    """Cut trailing outputs that nobody uses, in place: the importer counts them."""
+    """Cut trailing outputs that nobody uses, in place: the importer counts them.
+
+    Not those of a split, which is into as many parts as it has outputs.
+    """
     used = _used_names(model)
     for node in model.graph.node:
+        if node.op_type == "Split":
+            continue
         while len(node.output) > 1 and node.output[-1] not in used:
             node.output.pop()
 
@@ -137,7 +122,9 @@ def require_supported(model: onnx.ModelProto) -> None:
 
 def _listed(refused: dict[str, list[str]]) -> Iterator[str]:
     for operator in sorted(refused):
-        yield f"{operator} ({_join_names(refused[operator])})"
+        reason = _REASONS.get(operator.split(".")[-1])
+        named = f"{operator} ({_join_names(refused[operator])})"
+        yield f"{named}: {reason}" if reason else named
 
 
 def _join_names(names: Sequence[str]) -> str:

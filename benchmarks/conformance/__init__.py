@@ -1,0 +1,1 @@
+"""The ONNX standard's own cases through ``collage.optimize``, with every backend of a CPU."""

@@ -1,0 +1,113 @@
+"""The ONNX standard's node cases, end to end, on each choice of backends.
+
+    python -m benchmarks.conformance --out out/conformance
+    python -m benchmarks.conformance --backends tvm --cases lstm,gru --again
+
+Each case is imported, optimized without measuring, exported, loaded and run, and compared with
+the standard's own answers. Results are lines of ``conformance.jsonl`` in ``--out``; what is there
+is not done again. Cases share a child process, until one of them breaks it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Self
+
+from benchmarks.child import ChildError, JsonChild
+from benchmarks.conformance import table
+from benchmarks.conformance.cases import cases
+from benchmarks.machine import commit
+from benchmarks.zoo.results import Results, Row
+
+CHOICES = ("tvm", "onednn", "openblas", "openvino", "all")
+CASES_A_CHILD = 200
+SAVED_EVERY = 100
+
+
+def main() -> int:
+    """Run from the command line; the exit status is 1 when an answer was wrong or none came."""
+    args = _arguments()
+    args.out.mkdir(parents=True, exist_ok=True)
+    results = Results(args.out / "conformance.jsonl")
+    words = [word for word in args.cases.split(",") if word]
+    names = [name for name in cases() if not words or any(word in name for word in words)]
+    # Operators themselves before what spells them out.
+    names.sort(key=lambda name: "_expanded" in name)
+    begin, good, done = time.monotonic(), True, 0
+    with _Child(args.limit) as child:
+        for backends, name in ((b, n) for b in args.backends.split(",") for n in names):
+            if not args.again and (name, "onnx", backends) in results.rows:
+                continue
+            if time.monotonic() - begin > args.budget:
+                print("out of time; the same command goes on from here", flush=True)
+                return 1
+            row: Row = {"network": name, "stage": "onnx", "variant": backends, "commit": commit()}
+            row.update(child.attempt(name, backends))
+            results.add(row)
+            good &= row["outcome"] in ("passed", "refused")
+            if row["outcome"] != "passed":
+                print(f"{name} {backends}: {row['outcome']}: {row.get('reason')}", flush=True)
+            done += 1
+            if done % SAVED_EVERY == 0:
+                print(f"{done} done, {time.monotonic() - begin:.0f} s", flush=True)
+    page = table.page(results.of("onnx"))
+    (args.out / "conformance.md").write_text(page + "\n", encoding="utf-8")
+    print(page.split("\n## ")[0])
+    return int(not good)
+
+
+class _Child:
+    """The process that cases run in, replaced when it dies, hangs or grows old."""
+
+    def __init__(self, limit_sec: float) -> None:
+        self._limit = limit_sec
+        self._folder = tempfile.TemporaryDirectory(prefix="collage-conformance-")
+        self._child: JsonChild | None = None
+        self._asked = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+        self._folder.cleanup()
+
+    def attempt(self, name: str, backends: str) -> dict[str, Any]:
+        """What became of a case; a child that dies or hangs is a crash."""
+        if self._child is None or self._asked >= CASES_A_CHILD:
+            self._end()
+            log = Path(self._folder.name) / "stderr"
+            self._child = JsonChild("benchmarks.conformance.worker", [], log)
+        self._asked += 1
+        try:
+            return self._child.ask({"case": name, "backends": backends}, self._limit)
+        except ChildError as err:
+            if not err.usable:
+                self._end()
+            case = cases()[name]
+            facts = {"operator": case.operator, "float32": case.has_float32}
+            return {**facts, "outcome": "crashed", "reason": str(err)}
+
+    def _end(self) -> None:
+        if self._child is not None:
+            self._child.close()
+        self._child, self._asked = None, 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--backends", default=",".join(CHOICES), help=f"of {', '.join(CHOICES)}")
+    parser.add_argument("--cases", default="", help="words that names contain (all)")
+    parser.add_argument("--budget", type=float, default=1e9, help="seconds for all of it")
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds for one case")
+    parser.add_argument("--again", action="store_true", help="also what --out has already")
+    parser.add_argument("--out", type=Path, default=Path("out/conformance"))
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

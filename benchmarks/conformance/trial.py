@@ -1,0 +1,108 @@
+"""One case on one choice of backends: from the model to the loaded bundle's answers."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import collage
+from benchmarks.conformance.cases import Array, Case, cases
+from collage.backends.contract.errors import CollageError, UserError, telling_line
+from collage.backends.devices import CPU
+from collage.cost.models import DeviceSpec, RooflineCostModel
+from collage.pipeline.covers import seeds_of
+from collage.pipeline.imported import import_model
+from collage.targets import resolve_targets
+
+EVERYTHING = ("onednn", "openblas", "openvino")
+
+_ANY_CPU = RooflineCostModel(DeviceSpec("a processor", 1e11, 1e11, 1e11, bytes_per_sec=1e10))
+"""Nothing is measured: what is asked here is whether results are right, not how fast."""
+
+
+def attempt(name: str, backends: str) -> dict[str, Any]:
+    """What becomes of a case.
+
+    Parameters
+    ----------
+    name : str
+        The case's.
+    backends : str
+        ``tvm``, the name of one beside it, or ``all``.
+
+    Returns
+    -------
+    dict
+        ``outcome``: ``passed``, ``refused``, ``wrong`` or ``crashed``; ``reason`` but for the
+        first; ``taken``, how many partitions the backends have that were asked for.
+    """
+    case = cases()[name]
+    facts = {"operator": case.operator, "float32": case.has_float32}
+    try:
+        return {**facts, **_attempt(case, backends)}
+    except UserError as err:
+        return {**facts, "outcome": "refused", "reason": str(err)}
+    except CollageError as err:
+        return {**facts, "outcome": "crashed", "reason": str(err)}
+    except Exception as err:  # noqa: BLE001 - no typed error: what this benchmark looks for
+        reason = f"{type(err).__name__}: {telling_line(err)}"
+        return {**facts, "outcome": "crashed", "reason": reason}
+
+
+def _attempt(case: Case, backends: str) -> dict[str, Any]:
+    others = {"tvm": (), "all": EVERYTHING}.get(backends, (backends,))
+    targets = ["llvm", *others]
+    strategy = "greedy" if backends == "all" else f"single:{backends}"
+    if others and not _takes_part(case, targets, strategy):
+        return {"outcome": "passed", "taken": 0, "reason": "nothing for it to take"}
+    result = collage.optimize(case.model, targets, strategy=strategy, cost_model=_ANY_CPU)
+    taken = sum(c.target.backend != "tvm" for c in result.partitioning.candidates)
+    with tempfile.TemporaryDirectory(prefix="collage-conformance-") as folder:
+        bundle = collage.load(result.export(folder))
+        found = bundle(*case.inputs)
+    answers = found if isinstance(found, list) else [found]
+    wrong = difference(answers, case)
+    if wrong:
+        return {"outcome": "wrong", "taken": taken, "reason": wrong}
+    return {"outcome": "passed", "taken": taken}
+
+
+def _takes_part(case: Case, targets: list[str], strategy: str) -> bool:
+    """Whether another backend than TVM has anything; without, the program is TVM's."""
+    imported = import_model(case.model, CPU)
+    contenders = seeds_of(imported.graph, resolve_targets(targets), strategy)
+    return any(
+        candidate.target.backend != "tvm"
+        for contender in contenders
+        for candidate in contender.partitioning.candidates
+    )
+
+
+def difference(answers: list[Any], case: Case) -> str:
+    """In what the answers differ from the case's, in words; empty where they do not."""
+    if len(answers) != len(case.outputs):
+        return f"{len(answers)} outputs instead of {len(case.outputs)}"
+    for answer, wanted in zip(answers, case.outputs, strict=True):
+        ours = np.asarray(answer)
+        if (ours.shape, ours.dtype) != (wanted.shape, wanted.dtype):
+            return f"{ours.dtype}{list(ours.shape)} instead of {wanted.dtype}{list(wanted.shape)}"
+        if not _close(ours, wanted, case):
+            worst = np.nanmax(np.abs(_wide(ours) - _wide(wanted)))
+            largest = np.nanmax(np.abs(_wide(wanted)))
+            return f"off by {worst:.2g} where values reach {largest:.2g}"
+    return ""
+
+
+def _close(ours: Array, wanted: Array, case: Case) -> bool:
+    if ours.dtype.kind in "biu":
+        return bool(np.array_equal(ours, wanted))
+    step = float(ml_dtypes.finfo(wanted.dtype).eps)  # type: ignore[no-untyped-call]
+    rtol, atol = max(case.rtol, 4 * step), max(case.atol, 1e-5, step)
+    return np.allclose(_wide(ours), _wide(wanted), rtol=rtol, atol=atol, equal_nan=True)
+
+
+def _wide(x: Array) -> Array:
+    return x.astype("float64")

@@ -1,0 +1,308 @@
+"""If, Loop and Scan as straight lines, so that their bodies are searched like everything else.
+
+A condition that is known chooses its branch. Of one that is not, both branches are computed and the
+results selected: nothing in ONNX has side effects. Loops are unrolled; one that may end early keeps
+its last state from then on. How often at most has to be known, and shapes may not depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from collage.backends.contract.errors import ModelError
+from collage.importers.onnx.functions import rename_inputs
+from collage.importers.onnx.known import Known, inferred_shapes, settle
+from collage.importers.onnx.support import node_label
+
+CONTROL_FLOW = ("If", "Loop", "Scan")
+
+_MOST_NODES = 20_000
+"""An unrolled graph with more nodes than this takes hours to search."""
+
+_DEEPEST = 16
+"""Levels of nested bodies."""
+
+
+def flatten(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The same graph without If, Loop and Scan, or the model itself where there are none.
+
+    Raises
+    ------
+    ModelError
+        Names a node whose trip count or shapes depend on data, with the reason.
+    """
+    for level in range(_DEEPEST):
+        if not any(_is_control_flow(node) for node in model.graph.node):
+            return model
+        copy = onnx.ModelProto()
+        copy.CopyFrom(model)
+        flat = _Flat(copy, f"level{level}_")
+        for node in model.graph.node:
+            flat.add(node)
+        settle(copy, flat.nodes, flat.known)
+        flat.require_same_shapes(copy)
+        model = copy
+    raise ModelError(f"control flow is nested deeper than {_DEEPEST} levels", value=_DEEPEST)
+
+
+def _is_control_flow(node: onnx.NodeProto) -> bool:
+    return node.op_type in CONTROL_FLOW and node.domain in ("", "ai.onnx")
+
+
+@dataclass
+class _Flat:
+    """Nodes in a straight line, written one after the other.
+
+    Attributes
+    ----------
+    nodes : list of onnx.NodeProto
+        What has to be computed.
+    known : Known
+        What has not.
+    selected : list
+        Pairs of values of which one is chosen, and the node that asks for it.
+    """
+
+    model: onnx.ModelProto
+    prefix: str
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    selected: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.known = Known(self.model)
+        self._count = 0
+        versions = [o.version for o in self.model.opset_import if o.domain in ("", "ai.onnx")]
+        self._opset = int(versions[0]) if versions else 1
+
+    def add(self, node: onnx.NodeProto, *, expand: bool = True) -> None:
+        """Write a node; with its body in its place, if it has one."""
+        if expand and _is_control_flow(node):
+            {"If": self._if, "Loop": self._loop, "Scan": self._scan}[node.op_type](node)
+        elif not self.known.learn(node):
+            self.nodes.append(node)
+            if len(self.nodes) > _MOST_NODES:
+                raise ModelError(
+                    f"unrolled, the loops of the model have more than {_MOST_NODES} nodes",
+                    value=len(self.nodes),
+                )
+
+    def require_same_shapes(self, flat: onnx.ModelProto) -> None:
+        """Refuse a choice between values of different shapes.
+
+        Raises
+        ------
+        ModelError
+        """
+        shapes = inferred_shapes(flat) if self.selected else {}
+        for first, second, label in self.selected:
+            found = [shapes.get(name) for name in (first, second)]
+            if found[0] is None or found[0] != found[1]:
+                raise _refusal(label, "the shape of its result depends on data")
+
+    def _emit(self, op_type: str, inputs: Sequence[str], **attributes: object) -> str:
+        output = self._fresh(op_type.lower())
+        self.add(helper.make_node(op_type, list(inputs), [output], name=output, **attributes))
+        return output
+
+    def _fresh(self, what: str) -> str:
+        self._count += 1
+        return f"{self.prefix}{what}_{self._count}"
+
+    def _constant(self, value: object, dtype: str) -> str:
+        name = self._fresh("constant")
+        self.known.values[name] = np.asarray(value, dtype)
+        return name
+
+    def _bind(self, output: str, value: str) -> None:
+        if output:
+            self.add(helper.make_node("Identity", [value], [output], name=output))
+
+    def _select(self, condition: str, first: str, second: str, label: str) -> str:
+        if first == second:
+            return first
+        self.selected.append((first, second, label))
+        return self._emit("Where", [condition, first, second])
+
+    def _scalar(self, condition: str) -> str:
+        if self.known.shapes.get(condition) == ():
+            return condition
+        return self._emit("Reshape", [condition, self._constant([], "int64")])
+
+    def _along(self, value: str, axis: int) -> str:
+        """A value with one more axis of extent 1."""
+        if self._opset < 13:
+            return self._emit("Unsqueeze", [value], axes=[axis])
+        return self._emit("Unsqueeze", [value, self._constant([axis], "int64")])
+
+    def _inline(self, graph: onnx.GraphProto, arguments: Sequence[str]) -> list[str]:
+        """The body of a node, written for these arguments; the names of its results."""
+        self._count += 1
+        prefix = f"{self.prefix}{self._count}_"
+        names = {v.name: a for v, a in zip(graph.input, arguments, strict=True)}
+        for tensor in graph.initializer:
+            names[tensor.name] = prefix + tensor.name
+            self.known.values[prefix + tensor.name] = onnx.numpy_helper.to_array(tensor)
+        for node in graph.node:
+            names.update((name, prefix + name) for name in node.output if name)
+        for node in graph.node:
+            self.add(_renamed(node, names, prefix), expand=False)
+        return [names.get(value.name, value.name) for value in graph.output]
+
+    def _if(self, node: onnx.NodeProto) -> None:
+        label = node_label(node)
+        branches = {a.name: a.g for a in node.attribute}
+        condition = node.input[0]
+        known = self.known.values.get(condition)
+        if known is not None:
+            chosen = branches["then_branch" if bool(known.any()) else "else_branch"]
+            for output, value in zip(node.output, self._inline(chosen, []), strict=False):
+                self._bind(output, value)
+            return
+        for graph in branches.values():
+            _require_tensors(graph, f"{label} (If)")
+        first, second = (
+            self._inline(branches[f"{which}_branch"], []) for which in ("then", "else")
+        )
+        condition = self._scalar(condition)
+        for output, one, other in zip(node.output, first, second, strict=False):
+            self._bind(output, self._select(condition, one, other, f"{label} (If)"))
+
+    def _loop(self, node: onnx.NodeProto) -> None:
+        label = f"{node_label(node)} (Loop)"
+        (body,) = [a.g for a in node.attribute if a.name == "body"]
+        most = self._trip_count(node.input[0] if node.input else "", label)
+        condition = node.input[1] if len(node.input) > 1 else ""
+        states = list(node.input[2:])
+        rows: list[list[str]] = [[] for _ in range(len(body.output) - 1 - len(states))]
+        alive = self._as_condition(condition)
+        trip = 0
+        while alive is not False and (most is None or trip < most):
+            if most is None and alive is not True:
+                raise _refusal(label, "how often it runs depends on data, without a limit")
+            going = self._constant(True, "bool") if alive is True else alive
+            results = self._inline(body, [self._constant(trip, "int64"), going, *states])
+            carried = results[1 : 1 + len(states)]
+            if alive is not True and rows:
+                raise _refusal(label, "how many rows it gives depends on data")
+            if alive is not True:
+                carried = [
+                    self._select(alive, new, old, label)
+                    for new, old in zip(carried, states, strict=True)
+                ]
+            states = carried
+            for row, value in zip(rows, results[1 + len(states) :], strict=True):
+                row.append(self._along(value, 0))
+            again = self._as_condition(results[0])
+            if isinstance(alive, str) and isinstance(again, str):
+                alive = self._emit("And", [alive, self._scalar(again)])
+            elif again is not True:
+                alive = self._scalar(again) if isinstance(again, str) else False
+            trip += 1
+        gathered = [
+            self._stacked(row, 0, value, label)
+            for row, value in zip(rows, body.output[1 + len(states) :], strict=True)
+        ]
+        for output, value in zip(node.output, [*states, *gathered], strict=False):
+            self._bind(output, value)
+
+    def _trip_count(self, name: str, label: str) -> int | None:
+        if not name:
+            return None
+        known = self.known.values.get(name)
+        if known is None:
+            raise _refusal(label, "how often it runs depends on data")
+        # The largest number stands for no limit.
+        return None if int(known.item()) >= np.iinfo("int64").max else int(known.item())
+
+    def _as_condition(self, name: str) -> bool | str:
+        known = self.known.values.get(name)
+        if not name:
+            return True
+        return name if known is None else bool(known.any())
+
+    def _stacked(
+        self, row: Sequence[str], axis: int, value: onnx.ValueInfoProto, label: str
+    ) -> str:
+        if len(row) > 1:
+            return self._emit("Concat", row, axis=axis)
+        if row:
+            return row[0]
+        tensor = value.type.tensor_type
+        if not tensor.HasField("shape") or any(
+            not d.HasField("dim_value") for d in tensor.shape.dim
+        ):
+            raise _refusal(label, "it runs not once, and its result's shape is not declared")
+        shape = [int(dim.dim_value) for dim in tensor.shape.dim]
+        shape.insert(axis, 0)
+        dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+        return self._constant(np.zeros(shape, dtype), str(dtype))
+
+    def _scan(self, node: onnx.NodeProto) -> None:
+        label = f"{node_label(node)} (Scan)"
+        if self._opset < 9:
+            raise _refusal(label, "operator set 8 defines it with batches; convert the model to 9")
+        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        body, count = attributes["body"], int(attributes["num_scan_inputs"])
+        states, scanned = list(node.input[:-count]), list(node.input[-count:])
+        outputs = len(body.output) - len(states)
+        shapes = [self.known.shapes.get(name) for name in scanned]
+        if any(shape is None for shape in shapes):
+            raise _refusal(label, "how long what it scans is depends on data")
+        ranks = [len(shape) for shape in shapes if shape is not None]
+        axes = list(attributes.get("scan_input_axes", [0] * count))
+        axes = [axis % rank for axis, rank in zip(axes, ranks, strict=True)]
+        backwards = list(attributes.get("scan_input_directions", [0] * count))
+        trips = {shape[axis] for shape, axis in zip(shapes, axes, strict=True) if shape is not None}
+        if len(trips) != 1:
+            raise _refusal(label, f"what it scans is of different lengths: {sorted(trips)}")
+        (trip,) = trips
+        rows: list[list[str]] = [[] for _ in range(outputs)]
+        out_axes = list(attributes.get("scan_output_axes", [0] * outputs))
+        for step in range(trip):
+            slices = [
+                self._emit(
+                    "Gather",
+                    [name, self._constant(trip - 1 - step if back else step, "int64")],
+                    axis=axis,
+                )
+                for name, axis, back in zip(scanned, axes, backwards, strict=True)
+            ]
+            results = self._inline(body, [*states, *slices])
+            states = results[: len(states)]
+            for row, value, axis in zip(rows, results[len(states) :], out_axes, strict=True):
+                row.append(self._along(value, axis))
+        turned = list(attributes.get("scan_output_directions", [0] * outputs))
+        gathered = [
+            self._stacked(row[::-1] if back else row, axis, value, label)
+            for row, back, axis, value in zip(
+                *(rows, turned, out_axes, body.output[len(states) :]), strict=True
+            )
+        ]
+        for output, value in zip(node.output, [*states, *gathered], strict=False):
+            self._bind(output, value)
+
+
+def _renamed(node: onnx.NodeProto, names: dict[str, str], prefix: str) -> onnx.NodeProto:
+    """A node of a body with the names that its values have outside."""
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    copy.name = prefix + node_label(node)
+    copy.output[:] = [names.get(name, name) for name in node.output]
+    rename_inputs(copy, names)
+    return copy
+
+
+def _require_tensors(graph: onnx.GraphProto, label: str) -> None:
+    for value in graph.output:
+        kind = value.type.WhichOneof("value") or "tensor_type"
+        if kind != "tensor_type":
+            raise _refusal(label, f"its result '{value.name}' is no tensor but a {kind[:-5]}")
+
+
+def _refusal(label: str, reason: str) -> ModelError:
+    return ModelError(f"{label} cannot be imported: {reason}", value=label)

@@ -1,0 +1,166 @@
+"""What is known of an ONNX graph before it runs: constants, and what follows from them.
+
+onnxruntime folds whole graphs (``fold``), but not what unrolling a loop leaves behind, nor graphs
+of operator sets that it does not know yet. Here single nodes are evaluated by the standard's own
+reference.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+Array = NDArray[Any]
+
+_MOST_ELEMENTS = 1 << 16
+"""Larger results stay computed: they take no part in shapes or conditions."""
+
+_NEVER = frozenset(
+    [
+        *("Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike"),
+        *("RandomUniform", "RandomUniformLike", "If", "Loop", "Scan", "SequenceMap"),
+    ]
+)
+"""Not the same at each call, or with graphs of their own."""
+
+_log = logging.getLogger(__name__)
+
+
+class Known:
+    """Values by name, of initializers and of nodes that were evaluated.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+        Says which operator sets its nodes are of, and holds the initializers.
+    """
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self._opsets = list(model.opset_import)
+        self._version = model.ir_version
+        self.values: dict[str, Array] = {}
+        self.shapes = inferred_shapes(model)
+        for tensor in model.graph.initializer:
+            if np.prod(tensor.dims, dtype="int64") <= _MOST_ELEMENTS and _is_plain(tensor):
+                self.values[tensor.name] = numpy_helper.to_array(tensor)
+
+    def learn(self, node: onnx.NodeProto) -> bool:
+        """Whether a node's results are known; they are in :attr:`values` then."""
+        if node.op_type in _NEVER or node.domain not in ("", "ai.onnx"):
+            return False
+        if node.op_type == "Shape" and (shape := self.shapes.get(node.input[0])) is not None:
+            attributes = {a.name: a.i for a in node.attribute}
+            part = shape[attributes.get("start", 0) : attributes.get("end")]
+            self.values[node.output[0]] = np.asarray(part, "int64")
+            return True
+        if not all(name in self.values for name in node.input if name):
+            return False
+        found = self._evaluated(node)
+        if found is None:
+            return False
+        self.values.update(zip((name for name in node.output if name), found, strict=True))
+        return True
+
+    def _evaluated(self, node: onnx.NodeProto) -> list[Array] | None:
+        outputs = [name for name in node.output if name]
+        nothing = [helper.make_empty_tensor_value_info(name) for name in outputs]
+        graph = helper.make_graph([node], "node", [], nothing)
+        graph.input.extend(
+            helper.make_tensor_value_info(
+                name,
+                helper.np_dtype_to_tensor_dtype(self.values[name].dtype),
+                self.values[name].shape,
+            )
+            for name in dict.fromkeys(node.input)
+            if name
+        )
+        model = helper.make_model(graph, opset_imports=self._opsets, ir_version=self._version)
+        feed = {value.name: self.values[value.name] for value in graph.input}
+        try:
+            found = ReferenceEvaluator(model).run(None, feed)
+        except Exception as err:  # noqa: BLE001 - it raises anything; the node stays as it is
+            _log.info("%s (%s) is not evaluated: %s", node.name, node.op_type, err)
+            return None
+        if not all(isinstance(x, np.ndarray) and x.size <= _MOST_ELEMENTS for x in found):
+            return None
+        return [x for x in found if isinstance(x, np.ndarray)]
+
+
+def _is_plain(tensor: onnx.TensorProto) -> bool:
+    """Whether its elements are numbers whose type numpy itself has."""
+    return np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type)).kind in "biuf"
+
+
+def inferred_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
+    """Static shapes by name, of all values whose shape ONNX's inference finds."""
+    try:
+        graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+    except (onnx.shape_inference.InferenceError, ValueError) as err:
+        _log.info("no shapes are inferred: %s", err)
+        graph = model.graph
+    found = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+    for value in [*graph.input, *graph.value_info, *graph.output]:
+        kind = value.type
+        if kind.WhichOneof("value") != "tensor_type" or not kind.tensor_type.HasField("shape"):
+            continue
+        dims = kind.tensor_type.shape.dim
+        if all(dim.HasField("dim_value") for dim in dims):
+            found[value.name] = tuple(int(dim.dim_value) for dim in dims)
+    return found
+
+
+def settle(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto], known: Known) -> None:
+    """Write nodes, and what they need of the known values, into a model's graph.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+        Changed in place.
+    nodes : iterable of onnx.NodeProto
+        All that are left, in order.
+    known : Known
+        Whose values become initializers where they are used.
+    """
+    kept = list(nodes)
+    del model.graph.node[:]
+    model.graph.node.extend(kept)
+    del model.graph.value_info[:]
+    used = set(names_used(model.graph.node))
+    used.update(value.name for value in model.graph.output)
+    there = {tensor.name for tensor in model.graph.initializer}
+    model.graph.initializer.extend(
+        numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), name)
+        for name, value in _sorted(known.values)
+        if name in used and name not in there
+    )
+
+
+def _sorted(values: Mapping[str, Array]) -> list[tuple[str, Array]]:
+    return sorted(values.items())
+
+
+def names_used(nodes: Iterable[onnx.NodeProto]) -> Iterable[str]:
+    """Every value that nodes read, those in graphs of their own included."""
+    for node in nodes:
+        yield from node.input
+        for attribute in node.attribute:
+            for graph in [attribute.g, *attribute.graphs]:
+                yield from names_used(graph.node)
+                yield from (value.name for value in graph.output)
+
+
+def fold_known(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy of a model without the nodes whose results are known."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    known = Known(copy)
+    nodes = [node for node in copy.graph.node if not known.learn(node)]
+    settle(copy, nodes, known)
+    return copy

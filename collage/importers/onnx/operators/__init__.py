@@ -1,0 +1,41 @@
+"""Converters of ONNX operators that TVM's importer lacks or gets wrong, a family a file.
+
+A converter gives the expression, or None where TVM's own converter does it right; what cannot be
+converted is refused with a reason (:class:`~collage.importers.onnx.operators.node.Refused`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from collage.importers.onnx.operators import (
+    convolution,
+    elementwise,
+    indexing,
+    movement,
+    norms,
+    pooling,
+    quantized,
+    recurrent,
+    reductions,
+    resize,
+    spectral,
+)
+from collage.importers.onnx.operators.node import Converter
+
+__all__ = ["CONVERTERS"]
+
+CONVERTERS: Mapping[str, Converter] = {
+    **convolution.CONVERTERS,
+    **elementwise.CONVERTERS,
+    **indexing.CONVERTERS,
+    **movement.CONVERTERS,
+    **norms.CONVERTERS,
+    **pooling.CONVERTERS,
+    **quantized.CONVERTERS,
+    **recurrent.CONVERTERS,
+    **reductions.CONVERTERS,
+    **resize.CONVERTERS,
+    **spectral.CONVERTERS,
+}
+"""By operator of the standard."""

@@ -1,0 +1,93 @@
+"""Convolutions of element types that TVM's converter does not take, and transposed ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm import relax
+from tvm.relax import op
+
+from collage.importers.onnx.operators.node import Node, Refused
+
+_BY_RANK = {3: op.nn.conv1d, 4: op.nn.conv2d, 5: op.nn.conv3d}
+
+
+@dataclass(frozen=True)
+class Window:
+    """How a convolution's window moves, all that ONNX leaves open filled in."""
+
+    strides: list[int]
+    dilations: list[int]
+    pads: list[int]
+    groups: int
+
+    @classmethod
+    def of(cls, node: Node, data: list[int], weight: list[int]) -> Window:
+        """A node's window, for the shapes of its operands."""
+        rank = len(data) - 2
+        strides = node.integers("strides", [1] * rank)
+        dilations = node.integers("dilations", [1] * rank)
+        auto = node.text("auto_pad", "NOTSET")
+        pads = node.integers("pads", [0] * 2 * rank)
+        if auto in ("SAME_UPPER", "SAME_LOWER"):
+            before, after = [], []
+            for axis in range(rank):
+                extent, reach = data[axis + 2], (weight[axis + 2] - 1) * dilations[axis] + 1
+                steps = -(-extent // strides[axis])
+                total = max((steps - 1) * strides[axis] + reach - extent, 0)
+                before.append(total // 2 if auto == "SAME_UPPER" else total - total // 2)
+                after.append(total - before[-1])
+            pads = [*before, *after]
+        elif auto == "VALID":
+            pads = [0] * 2 * rank
+        return cls(strides, dilations, pads, node.integer("group", 1))
+
+
+def convolve(
+    node: Node, data: relax.Expr, weight: relax.Expr, window: Window, out_dtype: str
+) -> relax.Expr:
+    """A convolution of one to three axes of tensors that stand in place of a node's operands."""
+    rank = len(window.strides)
+    if rank + 2 not in _BY_RANK:
+        raise Refused(f"a convolution along {rank} axes")
+    convolution = _BY_RANK[rank + 2]
+    return node.emit(
+        convolution(
+            data,
+            weight,
+            strides=window.strides,
+            padding=window.pads,
+            dilation=window.dilations,
+            groups=window.groups,
+            out_dtype=out_dtype,
+        )
+    )
+
+
+def conv_transpose(node: Node) -> None:
+    """Say by pads which output shape is wanted: TVM's importer does not look at the shape."""
+    attributes = node.attributes
+    wanted = node.integers("output_shape", ())
+    shape, weights = node.shape(0), node.shape(1)
+    if not wanted:
+        return
+    rank = len(shape) - 2
+    ones, zeros = [1] * rank, [0] * rank
+    strides, dilation = node.integers("strides", ones), node.integers("dilations", ones)
+    added = node.integers("output_padding", zeros)
+    before, after = [], []
+    for axis, extent in enumerate(wanted[-rank:]):
+        reach = (weights[axis + 2] - 1) * dilation[axis] + 1
+        full = strides[axis] * (shape[axis + 2] - 1) + reach + added[axis]
+        total = max(full - extent, 0)
+        added[axis] += max(extent - full, 0)
+        half = total // 2
+        upper = node.text("auto_pad", "NOTSET") == "SAME_UPPER"
+        before.append(half if upper else total - half)
+        after.append(total - before[-1])
+    attributes.pop("auto_pad", None)
+    attributes.pop("output_shape")
+    attributes.update(pads=[*before, *after], output_padding=added)
+
+
+CONVERTERS = {"ConvTranspose": conv_transpose}

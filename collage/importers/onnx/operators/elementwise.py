@@ -1,0 +1,83 @@
+"""Operators on single elements, where TVM's importer ignores an attribute."""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import helper
+from tvm import relax, te, tirx
+from tvm.relax import op
+
+from collage.importers.onnx.operators.node import Converter, Node, Refused, const
+
+
+def _is_infinite(node: Node) -> relax.Expr | None:
+    negative, positive = (node.integer(f"detect_{s}", 1) for s in ("negative", "positive"))
+    if negative and positive:
+        return None
+    x, kind = node.operand(0), node.dtype(0)
+    if not negative and not positive:
+        return node.emit(op.zeros(node.shape(0), "bool"))
+    return node.emit(op.equal(x, const(np.inf if positive else -np.inf, kind)))
+
+
+def _modulo(node: Node) -> relax.Expr | None:
+    """With the divisor's sign; TVM's has the dividend's for floating-point numbers."""
+    if node.integer("fmod", 0) or "float" not in node.dtype(0):
+        return None
+    x, y = node.operand(0), node.operand(1)
+    whole = node.emit(op.floor(node.emit(op.divide(x, y))))
+    return node.emit(op.subtract(x, node.emit(op.multiply(whole, y))))
+
+
+def _power(node: Node) -> relax.Expr | None:
+    """With operands of two types: computed in the floating-point one, given as the first one's."""
+    kinds = [node.dtype(0), node.dtype(1)]
+    if kinds[0] == kinds[1]:
+        return None
+    floats = [kind for kind in kinds if "float" in kind]
+    wide = max(floats, key=lambda kind: int(kind[-2:])) if floats else kinds[0]
+    operands = [node.emit(op.astype(node.operand(i), wide)) for i in range(2)]
+    return node.emit(op.astype(node.emit(op.power(*operands)), kinds[0]))
+
+
+def _exponential_unit(alpha: float, gamma: float) -> Converter:
+    """Elu and Selu, whose constants are of the operand's type here."""
+
+    def convert(node: Node) -> relax.Expr:
+        emit, x, kind = node.emit, node.operand(0), node.dtype(0)
+        a = const(node.number("alpha", alpha), kind)
+        below = emit(op.subtract(emit(op.exp(x)), const(1.0, kind)))
+        # Only where it is below zero: elsewhere an exponential may be infinite.
+        below = emit(op.multiply(a, emit(op.minimum(below, const(0.0, kind)))))
+        unit = emit(op.add(below, emit(op.nn.relu(x))))
+        scale = node.number("gamma", gamma)
+        return unit if scale == 1.0 else emit(op.multiply(const(scale, kind), unit))
+
+    return convert
+
+
+def _bit_cast(node: Node) -> relax.Expr | None:
+    source = node.dtype(0)
+    target = helper.tensor_dtype_to_np_dtype(node.integer("to", 1)).name
+    if source == target:
+        return node.operand(0)
+    if "bool" in (source, target):
+        raise Refused("bits of truth values")
+    x = node.operand(0)
+
+    def reinterpreted(tensor: te.Tensor) -> te.Tensor:
+        return te.compute(
+            tensor.shape, lambda *place: tirx.reinterpret(target, tensor(*place)), "bits"
+        )
+
+    return node.builder.emit_te(reinterpreted, x, primfunc_name_hint="bit_cast")
+
+
+CONVERTERS: dict[str, Converter] = {
+    "BitCast": _bit_cast,
+    "Elu": _exponential_unit(1.0, 1.0),
+    "IsInf": _is_infinite,
+    "Mod": _modulo,
+    "Pow": _power,
+    "Selu": _exponential_unit(1.67326319217681884765625, 1.05070102214813232421875),
+}

@@ -1,0 +1,96 @@
+"""What TVM's importer does not compute of pools: where each maximum was, and a dropout's mask."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from tvm import relax
+from tvm.relax import op
+
+from collage.importers.onnx.operators.node import Array, Node, Refused, const, fixed_tensor
+
+
+def _max_pool(node: Node) -> relax.Expr | None:
+    """TVM's, but where the maxima's places are asked for: those elements are laid side by side."""
+    if node.outputs == 1:
+        return None
+    emit, shape, kind = node.emit, node.shape(0), node.dtype(0)
+    places = _windows(node, shape[2:])
+    count, elements = math.prod(shape[2:]), places.shape[-1]
+    lowest = -np.inf if "float" in kind else np.iinfo(kind).min
+    flat = emit(op.reshape(node.operand(0), [shape[0], shape[1], count]))
+    beyond = emit(op.full([shape[0], shape[1], 1], const(lowest, kind), kind))
+    flat = emit(op.concat([flat, beyond], 2))
+    table = places.reshape(-1, elements)
+    wide = [shape[0], shape[1], *table.shape]
+    taken = emit(op.take(flat, fixed_tensor(table.reshape(-1).astype("int32")), 2))
+    taken = emit(op.reshape(taken, wide))
+    result = [shape[0], shape[1], *places.shape[:-1]]
+    which = emit(op.argmax(taken, 3, keepdims=True))
+    at = _row_or_column_major(node, shape[2:])[table]
+    spread = emit(op.broadcast_to(fixed_tensor(at.reshape(1, 1, *at.shape)), wide))
+    spread = emit(op.squeeze(emit(op.gather_elements(spread, which, 3)), [3]))
+    planes = np.arange(shape[0] * shape[1], dtype="int64").reshape(shape[0], shape[1], 1) * count
+    spread = emit(op.add(spread, fixed_tensor(planes)))
+    most = emit(op.max(taken, [3]))
+    return relax.Tuple([emit(op.reshape(most, result)), emit(op.reshape(spread, result))])
+
+
+def _row_or_column_major(node: Node, extents: list[int]) -> Array:
+    """The number that ONNX gives each element of a plane; one more for what lies beyond it."""
+    numbers = np.arange(math.prod(extents), dtype="int64")
+    if node.integer("storage_order", 0):
+        numbers = numbers.reshape(extents[::-1]).transpose().reshape(-1)
+    return np.append(numbers, 0)
+
+
+def _windows(node: Node, extents: list[int]) -> Array:
+    """Which elements of a plane lie in each window: (results along each axis..., elements)."""
+    rank = len(extents)
+    kernel = node.integers("kernel_shape", ())
+    ones = [1] * rank
+    strides, dilations = node.integers("strides", ones), node.integers("dilations", ones)
+    pads = node.integers("pads", [0] * 2 * rank)
+    auto = node.text("auto_pad", "NOTSET")
+    rounded = math.ceil if node.integer("ceil_mode", 0) else math.floor
+    along = []
+    for axis, extent in enumerate(extents):
+        reach = (kernel[axis] - 1) * dilations[axis] + 1
+        before, after = (0, 0) if auto == "VALID" else (pads[axis], pads[rank + axis])
+        if auto.startswith("SAME"):
+            count = -(-extent // strides[axis])
+            total = max((count - 1) * strides[axis] + reach - extent, 0)
+            before = total // 2 if auto == "SAME_UPPER" else total - total // 2
+        else:
+            count = rounded((extent + before + after - reach) / strides[axis]) + 1
+            if (count - 1) * strides[axis] >= extent + before:
+                count -= 1  # A window that begins behind the end.
+        steps = np.arange(count)[:, None] * strides[axis] - before
+        along.append(steps + np.arange(kernel[axis])[None, :] * dilations[axis])
+    counts = [len(places) for places in along]
+    number, inside = np.zeros(1, "int64"), np.ones(1, bool)
+    for axis, places in enumerate(along):
+        view = [1] * (2 * rank)
+        view[axis], view[rank + axis] = counts[axis], kernel[axis]
+        places = places.reshape(view)
+        number = number * extents[axis] + places
+        inside = inside & (places >= 0) & (places < extents[axis])
+    found: Array = np.where(inside, number, math.prod(extents))
+    return found.reshape(*counts, math.prod(kernel))
+
+
+def _dropout(node: Node) -> relax.Expr | None:
+    """TVM's, but where the mask is asked for: nothing is dropped."""
+    if node.has(2):
+        training = node.constant(2)
+        ratio = node.constant(1) if node.has(1) else np.asarray(0.5)
+        if training is None or (training.any() and (ratio is None or ratio.item() != 0)):
+            raise Refused("training mode: it draws random numbers")
+    if node.outputs == 1:
+        return None
+    x = node.operand(0)
+    return relax.Tuple([x, node.emit(op.ones(node.shape(0), "bool"))])
+
+
+CONVERTERS = {"MaxPool": _max_pool, "Dropout": _dropout}

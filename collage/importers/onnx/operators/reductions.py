@@ -1,0 +1,78 @@
+"""Reductions over nothing, whose results ONNX defines, and norms that TVM's importer lacks."""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm import relax
+from tvm.relax import op
+
+from collage.importers.onnx.operators.node import Converter, Node, Refused, const
+
+_OF_NOTHING = {
+    "ReduceSum": 0.0,
+    "ReduceSumSquare": 0.0,
+    "ReduceL1": 0.0,
+    "ReduceL2": 0.0,
+    "ReduceProd": 1.0,
+    "ReduceLogSum": -np.inf,
+    "ReduceLogSumExp": -np.inf,
+    "ReduceMax": -np.inf,
+    "ReduceMin": np.inf,
+    "ReduceMean": np.nan,
+}
+
+
+def _reduction(name: str) -> Converter:
+    def convert(node: Node) -> relax.Expr | None:
+        shape = node.shape(0)
+        if 0 not in shape:
+            return None
+        axes = _axes(node, len(shape))
+        kept = bool(node.integer("keepdims", 1))
+        rest = [1 if i in axes else n for i, n in enumerate(shape) if kept or i not in axes]
+        kind, value = node.dtype(0), _OF_NOTHING[name]
+        if "int" in kind and not np.isfinite(value):
+            limits = np.iinfo(kind)
+            value = limits.min if value < 0 else limits.max
+        if kind == "bool":
+            value = name == "ReduceMin"
+        return node.emit(op.full(rest, const(value, kind), kind))
+
+    return convert
+
+
+def _axes(node: Node, rank: int) -> set[int]:
+    given = node.constant(1)
+    if given is None and node.has(1):
+        raise Refused("its axes are computed while the model runs; they have to be constants")
+    named = node.integers("axes", ()) if given is None else [int(axis) for axis in given]
+    if not named and node.integer("noop_with_empty_axes", 0):
+        return set()
+    return {axis % rank for axis in named or range(rank)}
+
+
+def _argument(node: Node) -> None:
+    if 0 in node.shape(0):
+        raise Refused("a reduction over an empty set")
+
+
+def _norm(node: Node) -> relax.Expr:
+    """Divided by the norm along an axis; where that is zero, zero."""
+    emit, x, kind = node.emit, node.operand(0), node.dtype(0)
+    axis, power = node.integer("axis", -1), node.integer("p", 2)
+    if power == 1:
+        norm = emit(op.sum(emit(op.abs(x)), [axis], keepdims=True))
+    elif power == 2:
+        norm = emit(op.sqrt(emit(op.sum(emit(op.multiply(x, x)), [axis], keepdims=True))))
+    else:
+        raise Refused(f"the norm of order {power} is not in the standard")
+    none = emit(op.equal(norm, const(0.0, kind)))
+    return emit(op.divide(x, emit(op.where(none, const(1.0, kind), norm))))
+
+
+CONVERTERS: dict[str, Converter] = {
+    **{name: _reduction(name) for name in _OF_NOTHING},
+    "ArgMax": _argument,
+    "ArgMin": _argument,
+    "LpNormalization": _norm,
+}

@@ -1,0 +1,74 @@
+"""The standard's cases through the whole way: a sample here, all of them in the slow suite."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.conformance import __main__ as conformance
+from benchmarks.conformance import table
+from benchmarks.conformance.cases import cases
+from benchmarks.conformance.trial import attempt
+
+_SAMPLE = (
+    *("lstm_with_peepholes", "gru_seq_length", "simple_rnn_batchwise", "if", "loop11"),
+    *("scan9_sum", "qlinearconv", "dynamicquantizelinear", "stft", "dft_inverse_opset19"),
+    *("resize_downsample_scales_cubic_antialias", "reduce_max_empty_set", "identity"),
+)
+
+
+@pytest.mark.parametrize("name", _SAMPLE)
+def test_sample_is_right(name: str) -> None:
+    if name not in cases():
+        pytest.skip("not in this version of the standard")
+    assert attempt(name, "tvm").get("reason", "") == ""
+
+
+def test_refusals_say_why() -> None:
+    for name, reason in (
+        ("nonzero_example", "depends on data"),
+        ("equal_string", "holds strings"),
+        ("training_dropout", "draws random numbers"),
+    ):
+        answer = attempt(name, "tvm")
+        assert (answer["outcome"], reason in answer["reason"]) == ("refused", True)
+
+
+def test_runner_goes_on_where_it_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["conformance", "--cases", "nonzero_example,relu_expanded", "--backends", "tvm,onednn"]
+    monkeypatch.setattr("sys.argv", [*argv, "--out", str(tmp_path)])
+    assert conformance.main() == 0
+    rows = (tmp_path / "conformance.jsonl").read_text().splitlines()
+    names = {(row["network"], row["variant"]): row["outcome"] for row in map(json.loads, rows)}
+    assert names["nonzero_example", "tvm"] == "refused"
+    assert set(names.values()) == {"passed", "refused"}
+    assert conformance.main() == 0
+    assert (tmp_path / "conformance.jsonl").read_text().splitlines() == rows
+    page = (tmp_path / "conformance.md").read_text()
+    assert "| NonZero | 1 | " in page
+    assert "nonzero_example" in capsys.readouterr().out
+
+
+def test_table_counts_and_groups() -> None:
+    row = {"stage": "onnx", "commit": "c", "float32": True, "operator": "Add", "taken": 1}
+    rows = [
+        {**row, "network": "one", "variant": "tvm", "outcome": "passed"},
+        {**row, "network": "two", "variant": "tvm", "outcome": "refused", "reason": "no"},
+        {**row, "network": "two", "variant": "onednn", "outcome": "refused", "reason": "no"},
+        {**row, "network": "three", "variant": "onednn", "outcome": "wrong", "reason": "off"},
+    ]
+    page = table.page(rows)
+    assert "| tvm | 2 | 1 | 1 | 0 | 0 |  | 2 | 1 (50.0 %) |" in page
+    assert "- three (onednn): off" in page
+    assert "| Add | 1 | no |" in page
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(4 * 3600)
+def test_every_case_with_every_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["conformance", "--out", str(tmp_path)])
+    assert conformance.main() == 0

@@ -1,0 +1,70 @@
+"""ONNX models for tests, run here and by an independent program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+from collage.cost.reference import evaluate
+from collage.importers import load_model
+from collage.normalize import normalize
+from tests.collage_tests.normalize.test_models import by_onnxruntime
+
+__all__ = ["by_importer", "by_onnxruntime", "model_of", "require_same"]
+
+Array = NDArray[Any]
+
+
+def model_of(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Mapping[str, Array],
+    outputs: Sequence[str],
+    constants: Mapping[str, Array] | None = None,
+    opset: int = 17,
+) -> onnx.ModelProto:
+    """A model of these nodes; inputs are as the arrays that it is going to be given."""
+    graph = helper.make_graph(
+        list(nodes),
+        "graph",
+        [_info(name, array) for name, array in inputs.items()],
+        [helper.make_empty_tensor_value_info(name) for name in outputs],
+        [numpy_helper.from_array(array, name) for name, array in (constants or {}).items()],
+    )
+    opsets = [helper.make_opsetid("", opset)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    return onnx.shape_inference.infer_shapes(model)
+
+
+def _info(name: str, array: Array) -> onnx.ValueInfoProto:
+    dtype = helper.np_dtype_to_tensor_dtype(array.dtype)
+    return helper.make_tensor_value_info(name, dtype, array.shape)
+
+
+def by_importer(model: onnx.ModelProto, given: Mapping[str, Array]) -> list[Array]:
+    """What the imported and normalized module answers, evaluated in numpy as searches do it."""
+    return [np.asarray(x) for x in evaluate(normalize(load_model(model).mod), [*given.values()])]
+
+
+def require_same(ours: Sequence[Array], wanted: Sequence[Array], tolerance: float = 1e-4) -> None:
+    """Fail where shapes, element types or values differ.
+
+    Parameters
+    ----------
+    ours, wanted : sequence of numpy.ndarray
+        In the same order.
+    tolerance : float
+        Of floating-point numbers, absolute, and relative to the largest one.
+    """
+    assert len(ours) == len(wanted)
+    for found, expected in zip(ours, wanted, strict=True):
+        assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+        if found.dtype.kind in "biu":
+            assert np.array_equal(found, expected)
+        elif found.size:
+            scale = max(1.0, float(np.abs(expected).max()))
+            assert float(np.abs(found - expected).max()) <= tolerance * scale

@@ -1,0 +1,220 @@
+"""If, Loop and Scan as straight lines, beside onnxruntime; what cannot be one is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+
+from collage.backends.contract.errors import ModelError
+from collage.importers import load_model
+from tests.collage_tests.importers.onnx_models import (
+    Array,
+    by_importer,
+    by_onnxruntime,
+    require_same,
+)
+
+_HEAD = '<ir_version: 9, opset_import: ["" : 17]>\n'
+
+
+def compare(text: str, **given: Array) -> list[Array]:
+    """What the model answers, which is what onnxruntime answers."""
+    model = onnx.parser.parse_model(_HEAD + text)
+    found = by_importer(model, given)
+    require_same(found, by_onnxruntime(model, given))
+    return found
+
+
+def fresh(*shape: int) -> Array:
+    return np.random.default_rng().uniform(-2, 2, shape).astype("float32")
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_condition_that_is_not_known_selects(taken: bool) -> None:
+    compare(
+        """
+        net (bool c, float[3,4] x) => (float[3,4] y, float[3,4] z) {
+            y, z = If (c) <
+                then_branch = yes () => (float[3,4] a, float[3,4] b) { a = Exp(x) b = Neg(x) },
+                else_branch = no () => (float[3,4] a, float[3,4] b) {
+                    two = Constant <value = float[1] {2}> ()
+                    a = Mul(x, two)
+                    b = If (c) <
+                        then_branch = inner () => (float[3,4] d) { d = Abs(a) },
+                        else_branch = other () => (float[3,4] d) { d = Add(a, x) }>
+                }>
+        }
+        """,
+        c=np.asarray(taken),
+        x=fresh(3, 4),
+    )
+
+
+def test_a_known_condition_chooses_a_branch() -> None:
+    text = """
+        net (float[3,4] x) => (float[M] y) {
+            shape = Shape(x)
+            place = Constant <value = int64[1] {0}> ()
+            rows = Gather(shape, place)
+            three = Constant <value = int64[1] {3}> ()
+            c = Equal(rows, three)
+            scalar = Squeeze(c)
+            y = If (scalar) <
+                then_branch = yes () => (float[N] a) { f = Constant <value = int64[1] {-1}> ()
+                                                       a = Reshape(x, f) },
+                else_branch = no () => (float[N] a) { e = NonZero(x) g = Cast <to = 1> (e)
+                                                      h = Constant <value = int64[1] {-1}> ()
+                                                      a = Reshape(g, h) }>
+        }
+        """
+    (found,) = compare(text, x=fresh(3, 4))
+    assert found.shape == (12,)
+
+
+def test_branches_of_different_shapes_are_refused() -> None:
+    text = """
+        net (bool c, float[3,4] x) => (float[M,N] y) {
+            y = If (c) <
+                then_branch = yes () => (float[3,4] a) { a = Exp(x) },
+                else_branch = no () => (float[4,3] a) { a = Transpose(x) }>
+        }
+        """
+    with pytest.raises(ModelError, match=r"\(If\).*shape of its result depends on data"):
+        load_model(onnx.parser.parse_model(_HEAD + text))
+
+
+def test_a_loop_with_states_rows_and_outer_values() -> None:
+    compare(
+        """
+        net (float[2,3] x) => (float[2,3] s, float[4,2,3] rows) {
+            n = Constant <value = int64 {4}> ()
+            go = Constant <value = bool {1}> ()
+            s, rows = Loop (n, go, x) <
+                body = step (int64 i, bool c, float[2,3] h)
+                    => (bool c2, float[2,3] h2, float[2,3] r)
+                { c2 = Identity(c) f = Cast <to = 1> (i) g = Add(h, f)
+                  h2 = Mul(g, x) r = Tanh(h2) }>
+        }
+        """,
+        x=fresh(2, 3),
+    )
+
+
+@pytest.mark.parametrize("limit", [-9.0, 1.5, 1e9])
+def test_a_loop_that_ends_by_what_it_computes(limit: float) -> None:
+    compare(
+        """
+        net (float[3] x, float limit) => (float[3] s) {
+            n = Constant <value = int64 {6}> ()
+            go = Constant <value = bool {1}> ()
+            s = Loop (n, go, x) <
+                body = step (int64 i, bool c, float[3] h)
+                    => (bool c2, float[3] h2)
+                { one = Constant <value = float {1}> ()
+                  h2 = Add(h, one) m = ReduceMax <keepdims = 0> (h2) c2 = Less(m, limit) }>
+        }
+        """,
+        x=np.random.default_rng().uniform(-1, 0.9, 3).astype("float32"),
+        limit=np.array(limit, "float32"),
+    )
+
+
+def test_a_loop_that_counts_by_itself() -> None:
+    (found,) = compare(
+        """
+        net (float[3] x) => (float[3] s) {
+            go = Constant <value = bool {1}> ()
+            zero = Constant <value = int64 {0}> ()
+            k, s = Loop (, go, zero, x) <
+                body = step (int64 i, bool c, int64 j, float[3] h)
+                    => (bool c2, int64 k2, float[3] h2)
+                { one = Constant <value = int64 {1}> () five = Constant <value = int64 {5}> ()
+                  k2 = Add(j, one) c2 = Less(k2, five) h2 = Add(h, x) }>
+        }
+        """,
+        x=(x := fresh(3)),
+    )
+    assert np.allclose(found, 6 * x, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            """
+            net (int64 n, float[3] x) => (float[3] s) {
+                s = Loop (n, , x) <body = step (int64 i, bool c, float[3] h)
+                    => (bool c2, float[3] h2)
+                    { c2 = Identity(c) h2 = Add(h, x) }>
+            }
+            """,
+            "how often it runs depends on data",
+        ),
+        (
+            """
+            net (float[3] x, float limit) => (float[3] s) {
+                s = Loop (, , x) <body = step (int64 i, bool c, float[3] h)
+                    => (bool c2, float[3] h2)
+                    { h2 = Add(h, x) m = ReduceMax <keepdims = 0> (h2) c2 = Less(m, limit) }>
+            }
+            """,
+            "without a limit",
+        ),
+        (
+            """
+            net (float[3] x, float limit) => (float[3] s, float[M,3] rows) {
+                n = Constant <value = int64 {4}> ()
+                s, rows = Loop (n, , x) <
+                    body = step (int64 i, bool c, float[3] h) => (bool c2, float[3] h2, float[3] r)
+                    { h2 = Add(h, x) r = Exp(h) m = ReduceMax <keepdims = 0> (h2)
+                      c2 = Less(m, limit) }>
+            }
+            """,
+            "how many rows it gives depends on data",
+        ),
+    ],
+)
+def test_loops_that_depend_on_data_are_refused(text: str, reason: str) -> None:
+    with pytest.raises(ModelError, match=rf"\(Loop\) cannot be imported: .*{reason}"):
+        load_model(onnx.parser.parse_model(_HEAD + text))
+
+
+def test_a_scan_along_other_axes_and_backwards() -> None:
+    compare(
+        """
+        net (float[2] h, float[2,5] x, float[5,2] w)
+            => (float[2] s, float[2,5] rows, float[5,2] back) {
+            s, rows, back = Scan (h, x, w) <
+                num_scan_inputs = 2, scan_input_axes = [1, 0], scan_input_directions = [0, 1],
+                scan_output_axes = [1, 0], scan_output_directions = [0, 1],
+                body = step (float[2] a, float[2] p, float[2] q)
+                    => (float[2] b, float[2] r, float[2] t)
+                { m = Mul(p, q) b = Add(a, m) r = Tanh(b) t = Sub(b, p) }>
+        }
+        """,
+        h=fresh(2),
+        x=fresh(2, 5),
+        w=fresh(5, 2),
+    )
+
+
+def test_a_loop_within_a_loop() -> None:
+    compare(
+        """
+        net (float[2] x) => (float[2] s) {
+            n = Constant <value = int64 {3}> ()
+            s = Loop (n, , x) <
+                body = outer (int64 i, bool c, float[2] h) => (bool c2, float[2] h2)
+                { c2 = Identity(c)
+                  more = Constant <value = int64 {1}> ()
+                  times = Add(i, more)
+                  h2 = Loop (times, , h) <
+                    body = inner (int64 j, bool d, float[2] g) => (bool d2, float[2] g2)
+                    { d2 = Identity(d) e = Cast <to = 1> (i) k = Mul(g, x) g2 = Add(k, e) }>
+                }>
+        }
+        """,
+        x=fresh(2),
+    )

@@ -1,0 +1,149 @@
+"""Files that are odd but valid, through the whole way: each has to answer as onnxruntime does."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from onnx import helper, numpy_helper
+
+import collage
+from collage.backends.contract.errors import ModelError, ShapeError
+from collage.cost.models import DeviceSpec, RooflineCostModel
+from collage.importers import load_model
+from tests.collage_tests.importers.onnx_models import Array, by_onnxruntime, model_of, require_same
+
+_COSTS = RooflineCostModel(DeviceSpec("a processor", 1e11, 1e11, 1e11, bytes_per_sec=1e10))
+
+
+def answers(model: onnx.ModelProto, given: dict[str, Array], folder: Path) -> list[Array]:
+    """What the exported and loaded bundle answers; outputs bear the model's names."""
+    result = collage.optimize(model, ["llvm"], cost_model=_COSTS)
+    bundle = collage.load(result.export(folder / "bundle"))
+    assert [info.name for info in bundle.inputs] == list(given)
+    assert [info.name for info in bundle.outputs] == [value.name for value in model.graph.output]
+    found = bundle(**given)
+    return found if isinstance(found, list) else [found]
+
+
+def compare(text: str, folder: Path, **given: Array) -> None:
+    model = onnx.parser.parse_model(text)
+    require_same(answers(model, given, folder), by_onnxruntime(model, given))
+
+
+def fresh(*shape: int) -> Array:
+    return np.random.default_rng().uniform(-1, 1, shape).astype("float32")
+
+
+def test_inputs_of_rank_0(tmp_path: Path) -> None:
+    compare(
+        """<ir_version: 8, opset_import: ["" : 17]>
+        net (float x, float[2] y) => (float z, float[2] w) { z = Exp(x) w = Mul(x, y) }""",
+        tmp_path,
+        x=fresh(),
+        y=fresh(2),
+    )
+
+
+def test_outputs_that_are_inputs_or_initializers(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]>
+        net (float[2] x, float[3] unused) => (float[2] x, float[2] c, float[2] y, float[2] y2)
+        <float[2] c = {1.0, 2.0}> { y = Add(x, c) y2 = Identity(y) }"""
+    )
+    given = {"x": fresh(2), "unused": fresh(3)}
+    found = answers(model, given, tmp_path)
+    c = np.array([1, 2], "float32")
+    require_same(found, [given["x"], c, given["x"] + c, given["x"] + c])
+
+
+def test_models_with_only_constants(tmp_path: Path) -> None:
+    compare(
+        """<ir_version: 8, opset_import: ["" : 17]>
+        net () => (float[2] y, float[2] z) <float[2] c = {1.0, 2.0}> {
+            y = Exp(c) z = Constant <value = float[2] {3.0, 4.0}> () }""",
+        tmp_path,
+    )
+
+
+def test_initializers_that_are_inputs(tmp_path: Path) -> None:
+    model = model_of(
+        [helper.make_node("Add", ["x", "w"], ["y"])], {"x": fresh(2), "w": fresh(2)}, ["y"]
+    )
+    weights = fresh(2)
+    model.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    given = {"x": fresh(2)}
+    require_same(answers(model, given, tmp_path), [given["x"] + weights])
+
+
+def test_names_of_any_kind_and_nodes_named_twice(tmp_path: Path) -> None:
+    names = ["a/b:0", "1st-input", "größe.x y", "return"]
+    given = {name: fresh(2) for name in names}
+    nodes = [
+        helper.make_node("Add", names[:2], ["sum;1"], name="same"),
+        helper.make_node("Mul", ["sum;1", names[2]], ["%2"], name="same"),
+        helper.make_node("Sub", ["%2", names[3]], ["out put/0"], name=""),
+    ]
+    model = model_of(nodes, given, ["out put/0"])
+    found = answers(model, given, tmp_path)
+    model.graph.node[1].name = "another"  # onnxruntime insists.
+    require_same(found, by_onnxruntime(model, given))
+
+
+def test_empty_tensors(tmp_path: Path) -> None:
+    given = {"x": np.zeros((0, 3), "float32"), "y": fresh(2, 3)}
+    nodes = [
+        helper.make_node("Concat", ["x", "y"], ["joined"], axis=0),
+        helper.make_node("Relu", ["x"], ["nothing"]),
+    ]
+    model = model_of(nodes, given, ["joined", "nothing"])
+    require_same(answers(model, given, tmp_path), by_onnxruntime(model, given))
+
+
+def test_optional_inputs_and_outputs_left_empty(tmp_path: Path) -> None:
+    given = {"x": fresh(2, 8)}
+    nodes = [
+        helper.make_node("Clip", ["x", "", "high"], ["a"]),
+        helper.make_node("Split", ["a"], ["b", "unused"], axis=1),
+        helper.make_node("Dropout", ["b"], ["y", ""]),
+    ]
+    constants = {"high": np.array(0.25, "float32")}
+    model = model_of(nodes, given, ["y"], constants)
+    require_same(answers(model, given, tmp_path), by_onnxruntime(model, given))
+
+
+def test_one_name_for_two_sizes(caplog: pytest.LogCaptureFixture) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+        net (float[n] x, float[n] y, float[n] z) => (float[m] w) {
+            w = Concat <axis = 0> (x, y, z) }"""
+    model = onnx.parser.parse_model(text)
+    with caplog.at_level(logging.WARNING):
+        imported = load_model(model, shapes={"x": (2,), "y": (3,), "z": (4,)})
+    assert [info.shape for info in imported.inputs] == [(2,), (3,), (4,)]
+    assert "dimension 'n' is given the sizes" in caplog.text
+    # Which of them a third input has, nobody can say.
+    with pytest.raises(ShapeError, match="'z' has open dimensions"):
+        load_model(model, shapes={"x": (2,), "y": (3,)})
+
+
+@pytest.mark.parametrize("opset", [7, 8, 9, 11, 13, 15, 17, 18, 21, 23])
+def test_every_operator_set(opset: int, tmp_path: Path) -> None:
+    given = {"x": fresh(2, 3, 4)}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Softmax", ["b"], ["y"], axis=2),
+    ]
+    model = model_of(nodes, given, ["y"], {"w": fresh(4, 5)}, opset=opset)
+    require_same(answers(model, given, tmp_path), by_onnxruntime(model, given))
+
+
+def test_strings_are_refused() -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+        net (string[2] names) => (bool[2] y) { y = Equal(names, names) }"""
+    with pytest.raises(ModelError, match="'names' holds strings"):
+        load_model(onnx.parser.parse_model(text))

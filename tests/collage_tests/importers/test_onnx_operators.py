@@ -1,0 +1,262 @@
+"""Operators with converters of their own, beside the standard's reference or onnxruntime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+from tests.collage_tests.importers.onnx_models import (
+    Array,
+    by_importer,
+    by_onnxruntime,
+    model_of,
+    require_same,
+)
+
+
+def fresh(*shape: int) -> Array:
+    return np.random.default_rng().uniform(-1, 1, shape).astype("float32")
+
+
+def by_reference(model: Any, given: dict[str, Array]) -> list[Array]:
+    """The standard's own evaluator."""
+    return list(ReferenceEvaluator(model).run(None, given))
+
+
+_WALKS = ["half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric", "pytorch_half_pixel"]
+
+
+@pytest.mark.parametrize("walk", _WALKS)
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"mode": "nearest", "nearest_mode": "floor"},
+        {"mode": "nearest", "nearest_mode": "ceil"},
+        {"mode": "nearest", "nearest_mode": "round_prefer_ceil"},
+        {"mode": "linear"},
+        {"mode": "linear", "antialias": 1},
+        {"mode": "cubic", "cubic_coeff_a": -0.5},
+        {"mode": "cubic", "antialias": 1},
+        {"mode": "cubic", "exclude_outside": 1},
+    ],
+    ids=lambda a: "-".join(str(v) for v in a.values()),
+)
+def test_resize(walk: str, attributes: dict[str, Any]) -> None:
+    """Up along one axis and down along another, at a ratio that leaves parts of elements."""
+    x = fresh(1, 2, 7, 9)
+    node = helper.make_node(
+        "Resize", ["x", "", "scales"], ["y"], coordinate_transformation_mode=walk, **attributes
+    )
+    scales = np.array([1, 1, 0.61, 1.7], np.float32)
+    model = model_of([node], {"x": x}, ["y"], {"scales": scales}, opset=19)
+    require_same(by_importer(model, {"x": x}), by_reference(model, {"x": x}))
+
+
+@pytest.mark.parametrize("policy", ["stretch", "not_larger", "not_smaller"])
+def test_resize_of_chosen_axes_to_sizes(policy: str) -> None:
+    x = fresh(6, 2, 9, 3)
+    node = helper.make_node(
+        *("Resize", ["x", "", "", "sizes"], ["y"]),
+        axes=[2, 0],
+        mode="linear",
+        keep_aspect_ratio_policy=policy,
+    )
+    model = model_of([node], {"x": x}, ["y"], {"sizes": np.array([5, 11])}, opset=19)
+    require_same(by_importer(model, {"x": x}), by_reference(model, {"x": x}))
+
+
+def test_resize_of_a_region() -> None:
+    x = fresh(1, 1, 5, 6)
+    node = helper.make_node(
+        *("Resize", ["x", "roi", "", "sizes"], ["y"]),
+        mode="linear",
+        coordinate_transformation_mode="tf_crop_and_resize",
+        extrapolation_value=7.5,
+    )
+    roi = np.array([0, 0, 0.3, 0.2, 1, 1, 1.2, 0.9], np.float32)
+    constants = {"roi": roi, "sizes": np.array([1, 1, 4, 7])}
+    model = model_of([node], {"x": x}, ["y"], constants, opset=19)
+    require_same(by_importer(model, {"x": x}), by_reference(model, {"x": x}))
+
+
+@pytest.mark.parametrize("length", [None, 5, 8, 12])
+@pytest.mark.parametrize(("inverse", "onesided"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_fourier_transforms(length: int | None, inverse: int, onesided: int) -> None:
+    real = onesided and not inverse
+    x = fresh(2, 8, 3, 1 if real else 2)
+    numbers = x[..., 0].astype("complex128") + (0 if real else 1j * x[..., 1])
+    names, constants = ["x"], {"axis": np.array(1)}
+    if length is not None:
+        constants["length"] = np.array(length)
+    names += ["length" if length is not None else "", "axis"]
+    node = helper.make_node("DFT", names, ["y"], inverse=inverse, onesided=onesided)
+    model = model_of([node], {"x": x}, ["y"], constants, opset=20)
+    if inverse and onesided:
+        values = np.fft.irfft(numbers, length, axis=1)
+        wanted = values[..., None]
+    else:
+        transform = {(0, 0): np.fft.fft, (1, 0): np.fft.ifft, (0, 1): np.fft.rfft}
+        values = transform[inverse, onesided](numbers if not real else numbers.real, length, axis=1)
+        wanted = np.stack([values.real, values.imag], -1)
+    require_same(by_importer(model, {"x": x}), [wanted.astype("float32")])
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_short_time_fourier_transform(parts: int) -> None:
+    x = fresh(2, 32, parts)
+    node = helper.make_node(
+        "STFT", ["x", "step", "window", "length"], ["y"], onesided=int(parts == 1)
+    )
+    constants = {
+        "step": np.array(5),
+        "window": np.hanning(8).astype("float32"),
+        "length": np.array(8),
+    }
+    model = model_of([node], {"x": x}, ["y"], constants)
+    (found,) = by_importer(model, {"x": x})
+    numbers = x[..., 0] if parts == 1 else x[..., 0] + 1j * x[..., 1]
+    transform = np.fft.rfft if parts == 1 else np.fft.fft
+    rows = [transform(numbers[:, i : i + 8] * constants["window"]) for i in range(0, 25, 5)]
+    values = np.stack(rows, 1)
+    require_same([found], [np.stack([values.real, values.imag], -1).astype("float32")])
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+@pytest.mark.parametrize("by_channel", [False, True])
+def test_quantized_convolution(kind: str, by_channel: bool) -> None:
+    rng = np.random.default_rng()
+    limits = np.iinfo(kind)
+    x = rng.integers(limits.min, limits.max, (1, 4, 7, 8)).astype(kind)
+    w = rng.integers(-128, 127, (6, 2, 3, 3)).astype("int8")
+    scale = rng.uniform(0.01, 0.02, 6).astype("float32")
+    constants = {
+        "xs": np.array(0.02, "float32"),
+        "xz": np.array(3, kind),
+        "w": w,
+        "ws": scale if by_channel else scale[:1].reshape(()),
+        "wz": np.zeros(6 if by_channel else (), "int8"),
+        "ys": np.array(0.07, "float32"),
+        "yz": np.array(5, kind),
+        "b": rng.integers(-500, 500, 6).astype("int32"),
+    }
+    node = helper.make_node(
+        *("QLinearConv", ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz", "b"], ["y"]),
+        group=2,
+        pads=[1, 0, 1, 2],
+        strides=[2, 1],
+    )
+    model = model_of([node], {"x": x}, ["y"], constants)
+    # One more or less where a product lies half-way: factors are multiplied in another order.
+    (found,), (wanted,) = by_importer(model, {"x": x}), by_onnxruntime(model, {"x": x})
+    assert found.dtype == wanted.dtype
+    assert found.shape == wanted.shape
+    assert np.abs(found.astype("int32") - wanted.astype("int32")).max() <= 1
+    assert (found == wanted).mean() > 0.9
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+def test_integer_products(kind: str) -> None:
+    rng = np.random.default_rng()
+    limits = np.iinfo(kind)
+    given = {
+        name: rng.integers(limits.min, limits.max, shape).astype(kind)
+        for name, shape in (("a", (5, 300)), ("b", (300, 7)))
+    }
+    constants = {"az": np.array(7, kind), "bz": np.array(2, kind)}
+    node = helper.make_node("MatMulInteger", ["a", "b", "az", "bz"], ["y"])
+    model = model_of([node], given, ["y"], constants)
+    wide = [given["a"].astype("int32") - 7, given["b"].astype("int32") - 2]
+    require_same(by_importer(model, given), [wide[0] @ wide[1]])
+
+
+def test_integer_convolution_in_every_rank() -> None:
+    rng = np.random.default_rng()
+    for rank in (1, 2, 3):
+        given = {
+            "x": rng.integers(0, 255, (1, 3, *[6] * rank)).astype("uint8"),
+            "w": rng.integers(0, 255, (2, 3, *[3] * rank)).astype("uint8"),
+        }
+        constants = {"xz": np.array(100, "uint8"), "wz": np.array(128, "uint8")}
+        node = helper.make_node("ConvInteger", ["x", "w", "xz", "wz"], ["y"], pads=[1] * 2 * rank)
+        model = model_of([node], given, ["y"], constants)
+        require_same(by_importer(model, given), by_reference(model, given))
+
+
+@pytest.mark.parametrize("values", [(-1.5, 2.0), (0.5, 2.0), (-2.0, -0.25), (0.0, 0.0)])
+def test_dynamic_quantization(values: tuple[float, float]) -> None:
+    x = np.random.default_rng().uniform(*values, (3, 4)).astype("float32")
+    node = helper.make_node("DynamicQuantizeLinear", ["x"], ["y", "s", "z"])
+    model = model_of([node], {"x": x}, ["y", "s", "z"])
+    (y, s, z), (wy, ws, wz) = by_importer(model, {"x": x}), by_onnxruntime(model, {"x": x})
+    assert (s, z) == (pytest.approx(ws, rel=1e-6), wz)
+    assert np.abs(y.astype(int) - wy.astype(int)).max() <= 1
+
+
+def test_sequences_backwards() -> None:
+    x, lengths = fresh(5, 3, 2), np.array([1, 5, 3])
+    node = helper.make_node("ReverseSequence", ["x", "n"], ["y"], time_axis=0, batch_axis=1)
+    model = model_of([node], given := {"x": x, "n": lengths}, ["y"])
+    require_same(by_importer(model, given), by_onnxruntime(model, given), 0)
+
+
+def test_places_of_maxima() -> None:
+    x = fresh(2, 3, 7, 8)
+    for attributes in (
+        {"pads": [1, 0, 1, 1], "strides": [2, 2]},
+        {"storage_order": 1, "strides": [2, 3], "ceil_mode": 1},
+        {"dilations": [2, 1]},
+        {"auto_pad": "SAME_UPPER", "strides": [2, 1]},
+    ):
+        node = helper.make_node("MaxPool", ["x"], ["y", "i"], kernel_shape=[2, 3], **attributes)
+        model = model_of([node], {"x": x}, ["y", "i"])
+        require_same(by_importer(model, {"x": x}), by_onnxruntime(model, {"x": x}), 0)
+
+
+def test_norms_with_their_further_results() -> None:
+    given = {"x": fresh(2, 3, 4), "w": fresh(4), "b": fresh(4)}
+    node = helper.make_node("LayerNormalization", list(given), ["y", "m", "d"], axis=-1)
+    model = model_of([node], given, ["y", "m", "d"])
+    require_same(by_importer(model, given), by_onnxruntime(model, given))
+    # In training mode a batch norm normalizes by what it sees, and says so.
+    given = {"x": fresh(2, 3, 4), "s": fresh(3), "b": fresh(3), "m": fresh(3), "v": fresh(3) + 2}
+    node = helper.make_node(
+        "BatchNormalization", list(given), ["y", "rm", "rv"], training_mode=1, momentum=0.7
+    )
+    model = model_of([node], given, ["y", "rm", "rv"])
+    require_same(by_importer(model, given), by_reference(model, given))
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_local_response_norms(size: int) -> None:
+    x = fresh(1, 6, 3, 3)
+    node = helper.make_node("LRN", ["x"], ["y"], size=size, alpha=0.5, bias=1.5)
+    model = model_of([node], {"x": x}, ["y"])
+    # The standard's formula: its evaluator leaves out a factor, and onnxruntime even windows.
+    total = np.zeros_like(x)
+    for channel in range(6):
+        window = slice(max(0, channel - (size - 1) // 2), channel + size // 2 + 1)
+        total[:, channel] = (x[:, window] ** 2).sum(1)
+    require_same(by_importer(model, {"x": x}), [x / (1.5 + 0.5 / size * total) ** 0.75])
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+@pytest.mark.parametrize("kind", ["float32", "int32"])
+@pytest.mark.parametrize("operator", ["ReduceSum", "ReduceProd", "ReduceMax", "ReduceMin"])
+def test_reductions_over_nothing(operator: str, kind: str, kept: int) -> None:
+    x = np.zeros((2, 0, 3), kind)
+    node = helper.make_node(operator, ["x", "axes"], ["y"], keepdims=kept)
+    model = model_of([node], {"x": x}, ["y"], {"axes": np.array([1])}, opset=20)
+    values = {
+        "ReduceSum": 0,
+        "ReduceProd": 1,
+        "ReduceMax": -np.inf if kind == "float32" else np.iinfo(kind).min,
+        "ReduceMin": np.inf if kind == "float32" else np.iinfo(kind).max,
+    }
+    (found,) = by_importer(model, {"x": x})
+    wanted = np.full((2, 1, 3) if kept else (2, 3), values[operator], kind)
+    assert found.dtype == wanted.dtype
+    assert np.array_equal(found, wanted)
