@@ -213,9 +213,8 @@ class BundleFunction:
 
 def _host(value: Any) -> np.ndarray:
     """An array or tensor as numpy's."""
-    if isinstance(value, np.ndarray | np.generic):
-        return np.asarray(value)
-    return tvm.runtime.from_dlpack(value).numpy()
+    plain = isinstance(value, np.ndarray | np.generic)
+    return np.asarray(value if plain else tvm.runtime.from_dlpack(value).numpy())
 
 
 def random_array(info: TensorInfo, seed: int) -> np.ndarray:
