@@ -1,0 +1,157 @@
+"""One bundle for several shapes, against onnxruntime: at the buckets, between and outside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.parser
+import onnxruntime
+import pytest
+import tvm
+from numpy.typing import NDArray
+
+import collage
+from collage.backends.contract.errors import InputError, ShapeError
+from collage.pipeline.shapes.buckets import buckets_of
+from tests.collage_tests.pipeline.flat_costs import FlatCosts
+
+_WIDTH = 6
+
+
+def _model(text: str, **weights: tuple[int, ...]) -> onnx.ModelProto:
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
+    random = np.random.default_rng()
+    for name, shape in weights.items():
+        array = random.standard_normal(shape, np.float32)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    return model
+
+
+def _classifier() -> onnx.ModelProto:
+    """Its batch is padded: ``Reshape`` takes it from the input, as exporters write it."""
+    return _model(
+        """
+        net (float[n, 3, 8, 8] image, float[n, 4] more) => (float[n, 5] scores, float[4] same) {
+            c = Conv<pads = [1, 1, 1, 1]>(image, kernel)
+            r = Relu(c)
+            p = GlobalAveragePool(r)
+            s = Shape(p)
+            zero = Constant<value = int64[1] {0}>()
+            n0 = Gather(s, zero)
+            rest = Constant<value = int64[1] {-1}>()
+            to = Concat<axis = 0>(n0, rest)
+            f = Reshape(p, to)
+            both = Concat<axis = 1>(f, more)
+            h = MatMul(both, head)
+            scores = Softmax<axis = 1>(h)
+            same = Exp(bias)
+        }
+        """,
+        kernel=(_WIDTH, 3, 3, 3),
+        head=(_WIDTH + 4, 5),
+        bias=(4,),
+    )
+
+
+def _attention() -> onnx.ModelProto:
+    """Its sequence is not padded: every row looks at all others."""
+    return _model(
+        """
+        net (float[1, rows, 6] x) => (float[1, rows, 6] y) {
+            t = Transpose<perm = [0, 2, 1]>(x)
+            s = MatMul(x, t)
+            p = Softmax<axis = 2>(s)
+            y = MatMul(p, x)
+        }
+        """
+    )
+
+
+def _reference(model: onnx.ModelProto, feed: dict[str, NDArray[np.float32]]) -> list[object]:
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    return list(session.run(None, feed))
+
+
+def _random(*shape: int) -> NDArray[np.float32]:
+    return np.random.default_rng().standard_normal(shape).astype("float32")
+
+
+def test_a_batch_is_padded_between_buckets(tmp_path: Path) -> None:
+    model = _classifier()
+    shapes = {"image": ["1:6", 3, 8, 8]}
+    result = collage.optimize(model, ["llvm"], shapes=shapes, cost_model=FlatCosts("llvm"))
+    bundle = collage.load(result.export(tmp_path / "bundle"))
+    (function,) = bundle.manifest.functions
+    assert [variant.entry for variant in function.variants] == [
+        *("main_1", "main_2", "main_4", "main_6")
+    ]
+    assert function.padding is not None and function.padding.sizes == (3, 5)
+    for n in range(1, 7):
+        feed = {"image": _random(n, 3, 8, 8), "more": _random(n, 4)}
+        for found, expected in zip(bundle(**feed), _reference(model, feed), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+    feed = {"image": _random(3, 3, 8, 8), "more": _random(3, 4)}
+    tensors = {name: tvm.runtime.tensor(array) for name, array in feed.items()}
+    for found, expected in zip(bundle(**tensors), _reference(model, feed), strict=True):
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-3, atol=1e-4)
+    wrong = r"'image' must be float32\[1\.\.6, 3, 8, 8\], not float32\[7, 3, 8, 8\]: axis 0 may be"
+    with pytest.raises(InputError, match=wrong):
+        bundle(image=_random(7, 3, 8, 8), more=_random(7, 4))
+    with pytest.raises(InputError, match="do not go together"):
+        bundle(image=_random(3, 3, 8, 8), more=_random(2, 4))
+    with pytest.raises(InputError, match=r"not float32\[2, 3, 8, 9\]$"):
+        bundle(image=_random(2, 3, 8, 9), more=_random(2, 4))
+    assert any("between buckets are padded" in remark for remark in bundle.report.remarks)
+
+
+def test_a_sequence_is_taken_at_its_buckets_alone(tmp_path: Path) -> None:
+    model = _attention()
+    shapes = {"x": [1, (2, 5), 6]}
+    result = collage.optimize(model, ["llvm"], shapes=shapes, cost_model=FlatCosts("llvm"))
+    bundle = collage.load(result.export(tmp_path / "bundle"))
+    assert bundle.manifest.functions[0].padding is None
+    for rows in (2, 5):
+        feed = {"x": _random(1, rows, 6)}
+        (expected,) = _reference(model, feed)
+        np.testing.assert_allclose(bundle(**feed), expected, rtol=1e-3, atol=1e-4)
+    with pytest.raises(InputError, match=r"must be float32\[1, 2\|5, 6\], not .* axis 1 may be 2"):
+        bundle(_random(1, 3, 6))
+    assert any("only the shapes of buckets" in remark for remark in bundle.report.remarks)
+
+
+@pytest.mark.parametrize(
+    ("extents", "expected"),
+    [
+        ("1:8", (1, 2, 4, 8)),
+        ("5:9", (5, 8, 9)),
+        ("3:3", ()),
+        ("4|1|4", (1, 4)),
+        ([7, 2], (2, 7)),
+        ((1, 2, 3), (1, 2, 3)),
+        ("1:4@rows", (1, 2, 4)),
+        (5, ()),
+    ],
+)
+def test_extents_are_read(extents: object, expected: tuple[int, ...]) -> None:
+    found = buckets_of({"x": [extents, 3]})
+    assert found.varying == ((expected,) if expected else ())
+
+
+@pytest.mark.parametrize("extents", ["", "a", "1:", ":8", "8:1", "0:4", "1|", "1:2:3", [], [0, 1]])
+def test_what_is_no_extent_is_refused(extents: object) -> None:
+    with pytest.raises(ShapeError, match="input 'x'"):
+        buckets_of({"x": [extents, 3]})
+
+
+def test_dimensions_written_alike_vary_together() -> None:
+    together = buckets_of({"x": ["1:4", 8], "mask": ["1:4"]})
+    assert [bucket.extents for bucket in together.buckets] == [(1,), (2,), (4,)]
+    apart = buckets_of({"x": ["1:4", "1:4@columns"]})
+    assert len(apart.buckets) == 9
+
+
+def test_too_many_buckets_are_refused() -> None:
+    with pytest.raises(ShapeError, match="100 buckets"):
+        buckets_of({"x": [list(range(1, 101))]})
