@@ -22,7 +22,7 @@ from collage.backends.contract import (
     members_of,
 )
 from collage.backends.contract.errors import CompileError, telling_line
-from collage.backends.contract.registry import CodegenFailures, codegen_options
+from collage.backends.contract.relax_codegen import CodegenFailures, codegen_options, target_of
 from collage.backends.devices import FLUSHED, common_device
 from collage.backends.link import CompiledLibrary, link
 from collage.backends.relax.cuda_graph import all_capturable, copy_shared_inputs
@@ -59,14 +59,36 @@ def external_functions(mod: tvm.IRModule, backend: ExternalBackend) -> list[rela
     backend : ExternalBackend
         Whose functions are wanted.
     """
-    functions = _lift_constants(mod, [backend]).functions.values()
-    return [f for f in functions if f.attrs and f.attrs.get("Codegen") == backend.name]
+    functions = _external(_lift_constants(mod, [backend]))
+    return [function for function in functions if function.attrs["Codegen"] == backend.name]
+
+
+def _external(mod: tvm.IRModule) -> list[relax.Function]:
+    return [func for func in mod.functions.values() if func.attrs and "Codegen" in func.attrs]
 
 
 def codegen_names(mod: tvm.IRModule) -> set[str]:
     """The external code generators that a module's functions ask for."""
-    attrs = (func.attrs for func in mod.functions.values() if func.attrs)
-    return {str(a["Codegen"]) for a in attrs if "Codegen" in a}
+    return {str(function.attrs["Codegen"]) for function in _external(mod)}
+
+
+def used_targets(mod: tvm.IRModule, targets: Sequence[BackendTarget]) -> list[BackendTarget]:
+    """The external targets that a module's functions are for, in their order.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        Partitioned.
+    targets : sequence of BackendTarget
+        What it is compiled for.
+
+    Raises
+    ------
+    TargetError
+        When a function is for none of them.
+    """
+    used = {target_of(function, targets) for function in _external(mod)}
+    return [target for target in targets if target in used]
 
 
 def build_executable(
@@ -112,11 +134,11 @@ def _run_codegen(
     mod: tvm.IRModule, targets: Sequence[BackendTarget], context: BuildContext
 ) -> tvm.IRModule:
     """Replace the functions of every external backend by its compiled libraries."""
-    used = codegen_names(mod)
     mod = _lift_constants(mod, (backend for backend, _ in members_of(ExternalBackend, targets)))
     failures = CodegenFailures()
     options = {
-        t.backend: codegen_options(t, context, failures) for t in targets if t.backend in used
+        name: codegen_options([t for t in targets if t.backend == name], context, failures)
+        for name in codegen_names(mod)
     }
     try:
         mod = relax.transform.RunCodegen(options)(mod)
@@ -182,8 +204,7 @@ def compile_module(
     >>> library.path, library.shared_libraries
     (PosixPath('model.so'), ())
     """
-    used = codegen_names(mod)
-    linked = [t for t in targets if t.backend in used]
+    linked = used_targets(mod, targets)
     capture = cuda_graph and common_device(targets).captures_graphs and all_capturable(linked)
     executable = build_executable(mod, targets, context, cuda_graph=capture)
     return link(executable, linked or targets[:1], output, context)

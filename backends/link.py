@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import tvm
 from tvm import relax
 
 from collage.backends.contract import (
@@ -20,9 +22,13 @@ from collage.backends.contract import (
     ShipsLibraries,
     members_of,
 )
+from collage.backends.contract.context import default_context
 from collage.backends.contract.errors import CompileError, OutputError, TargetError
+from collage.backends.contract.relax_codegen import named_targets
 from collage.backends.devices import common_device
+from collage.backends.storage import OwnFolder, scratch_parent
 from collage.backends.toolchain import native
+from collage.backends.toolchain.load_requirements import load_libraries, load_runtimes
 
 
 @dataclass(frozen=True)
@@ -131,12 +137,78 @@ def link(
     runtimes = {backend: runtime for backend, runtime in named if runtime}
     required = library_requirements(used)
     libraries = [*bundled.values(), *(library.path for library in required)]
+    # Two targets of one backend bring its runtime twice, which is the same whatever their options.
     pool = [native.num_threads_object(context)]
     if one_pool:
         pool.append(native.thread_pool_object(context))
-    _export(executable, output, pool, libraries, context)
+    flags = ["-Wl,-z,muldefs"] if len({t.backend for t in used}) < len(used) else []
+    _export(executable, output, pool, libraries, context, flags)
     shipped = {**companions, **bundled}
     return CompiledLibrary(output, tuple(shipped.values()), required, runtimes)
+
+
+def finalize(
+    executable: relax.VMExecutable, output: str | Path | None = None
+) -> tvm.runtime.Module:
+    """Link and load what TVM's own ``RunCodegen`` and ``tvm.compile`` made with our backends.
+
+    Nothing has to be said of the backends: what their code generators returned says it.
+
+    Parameters
+    ----------
+    executable : relax.VMExecutable
+        What ``tvm.compile`` gave.
+    output : path, optional
+        The shared library to write, with what it needs in ``lib/`` beside it; by default one that
+        goes when the process ends.
+
+    Returns
+    -------
+    tvm.runtime.Module
+        For ``relax.VirtualMachine``.
+
+    Raises
+    ------
+    BackendUnavailableError
+        When this machine lacks a library that it needs.
+    CompileError, OutputError
+        As :func:`link` raises them.
+
+    Examples
+    --------
+    >>> import collage
+    >>> import numpy as np
+    >>> from tvm.relax.backend.pattern_registry import get_patterns_with_prefix
+    >>> from collage.testing import graph
+    >>> mod = graph([(2, 2)], lambda emit, x: relax.op.matmul(x, x))
+    >>> patterns = get_patterns_with_prefix("openblas.")
+    >>> passes = [
+    ...     relax.transform.FuseOpsByPattern(patterns, bind_constants=True, annotate_codegen=True),
+    ...     relax.transform.RunCodegen(),
+    ... ]
+    >>> executable = tvm.compile(tvm.transform.Sequential(passes)(mod), "llvm")
+    >>> machine = relax.VirtualMachine(collage.finalize(executable), tvm.cpu())
+    >>> machine["main"](tvm.runtime.tensor(np.ones((2, 2), "float32"))).numpy().tolist()
+    [[2.0, 2.0], [2.0, 2.0]]
+    """
+    context = default_context()
+    context.work_dir.mkdir(parents=True, exist_ok=True)
+    own = output is None
+    if output is None:
+        # Some libraries open others when they first run.
+        folder = OwnFolder(scratch_parent())
+        atexit.register(folder.remove)
+        output = folder.path / "model.so"
+    targets = named_targets(executable.mod)
+    if targets:
+        library = link(executable, targets, Path(output), context)
+    else:
+        _export(executable, Path(output), [], [], context)
+        library = CompiledLibrary(Path(output), ())
+    stage_libraries(library, copy=not own)
+    load_libraries(library.required)
+    load_runtimes(library.runtimes)
+    return tvm.runtime.load_module(str(library.path))
 
 
 def _export(
@@ -145,8 +217,10 @@ def _export(
     objects: Sequence[Path],
     libraries: Sequence[Path],
     context: BuildContext,
+    more_flags: Sequence[str] = (),
 ) -> None:
     flags = ["-shared", "-fPIC", "-fopenmp", "-Wl,-rpath,$ORIGIN/lib", "-Wl,--build-id=none"]
+    flags += more_flags
     # TVM names options before objects, where a linker that defaults to --as-needed drops libraries.
     flags += ["-Wl,--push-state,--no-as-needed", *map(str, libraries), "-Wl,--pop-state"]
     try:

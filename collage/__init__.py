@@ -3,7 +3,8 @@
 :func:`optimize` takes a model and the targets a machine has, and gives a :class:`Result`: the
 fastest partitioned module, the report that says why, and :meth:`Result.export`, which writes a
 bundle that :func:`load` reads on another machine. :mod:`collage.transform` has the same as a TVM
-pass; :func:`register_backend` adds a target of one's own.
+pass; :func:`register_backend` adds a target of one's own, and :func:`finalize` links what TVM's own
+passes made with our backends.
 """
 
 from __future__ import annotations
@@ -18,11 +19,20 @@ from collage.config import Config
 if TYPE_CHECKING:
     from collage import transform
     from collage.backends.contract.registry import register_backend
+    from collage.backends.link import finalize
     from collage.bundle import load
     from collage.pipeline.optimize import optimize
     from collage.pipeline.result import Result
 
-__all__ = ["Result", "__version__", "load", "optimize", "register_backend", "transform"]
+__all__ = [
+    "Result",
+    "__version__",
+    "finalize",
+    "load",
+    "optimize",
+    "register_backend",
+    "transform",
+]
 
 
 # Only this package reads the environment: backends that Relax calls by itself are told here.
@@ -34,6 +44,7 @@ __getattr__, __dir__ = on_demand(
     __name__,
     {
         "backends.contract.registry": ("register_backend",),
+        "backends.link": ("finalize",),
         "bundle": ("load",),
         "pipeline.optimize": ("optimize",),
         "pipeline.result": ("Result",),

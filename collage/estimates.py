@@ -111,7 +111,7 @@ class Estimates:
         if workload.key not in self._kinds:
             self._kinds[workload.key] = _kind(workload)
         kind = self._kinds[workload.key]
-        return (target.backend, kind), (target.backend, ""), ("", kind), ("", "")
+        return (target.name, kind), (target.name, ""), ("", kind), ("", "")
 
 
 def importance(workload: Workload) -> float:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import tvm
 
-from collage.backends.contract import BackendTarget, TargetSet
+from collage.backends.contract import BackendTarget, TargetSet, is_native
 from collage.backends.contract.errors import BackendUnavailableError, TargetError, last_line
 from collage.backends.contract.registry import backend_names, get_backend
 from collage.backends.devices import CPU, DEVICE_KINDS, DeviceKind, device_named, device_of
@@ -25,7 +25,8 @@ def resolve_targets(targets: Sequence[TargetLike]) -> TargetSet:
     ----------
     targets : sequence
         TVM targets (``"llvm"``, ``tvm.target.Target(...)``) and external codegen targets
-        (``"onednn"``, ``{"kind": "onednn", "layout": "nhwc"}``); or an earlier result's set.
+        (``"onednn"``, ``{"kind": "onednn", "layout": "nhwc"}``); or an earlier result's set. A
+        backend may take part several times, with other attributes under another ``name``.
 
     Raises
     ------
@@ -39,11 +40,15 @@ def resolve_targets(targets: Sequence[TargetLike]) -> TargetSet:
     if isinstance(targets, str | Mapping | tvm.target.Target):
         targets = [targets]
     device: tvm.target.Target | None = None
-    external: list[tuple[str, dict[str, Any]]] = []
+    external: list[tuple[str, str, dict[str, Any]]] = []
     native_options: dict[str, Any] = {}
     for target in targets:
         if isinstance(target, BackendTarget):
-            target = {"kind": target.backend, **target.option_dict()}
+            if is_native(target):
+                native_options = target.option_dict()
+                device = device or target.device
+                continue
+            target = {"kind": target.backend, "name": target.name, **target.option_dict()}
         if isinstance(target, tvm.target.Target):
             device = _one_device(device, target)
             continue
@@ -53,30 +58,53 @@ def resolve_targets(targets: Sequence[TargetLike]) -> TargetSet:
         elif kind == "tvm":
             native_options = attributes
         elif kind in backend_names():
-            if kind in (name for name, _ in external):
-                raise TargetError(f"target '{kind}' is given twice", value=kind)
-            external.append((kind, attributes))
+            external.append((kind, _name(kind, attributes), attributes))
         else:
             known = ", ".join([*(k.target_kind for k in DEVICE_KINDS), *backend_names()])
             raise TargetError(f"unknown target '{kind}'; known targets: {known}", value=kind)
     device = device or _device_target(CPU.target_kind, {})
     device_kind = device_of(device)
-    for kind, _ in external:
+    for kind, _, _ in external:
         _check_device(kind, device_kind)
     native = BackendTarget.of("tvm", device, native_options)
-    return TargetSet(native, tuple(_usable(kind, device, given) for kind, given in external))
+    members = [BackendTarget.of(kind, device, given, name) for kind, name, given in external]
+    found = TargetSet(native, tuple(members))
+    for target in found.external:
+        _require_usable(target)
+    return found
 
 
-def _usable(kind: str, device: tvm.target.Target, attributes: Mapping[str, Any]) -> BackendTarget:
-    target = BackendTarget.of(kind, device, attributes)
+def _name(kind: str, attributes: dict[str, Any]) -> str:
+    """The name among a target's attributes, taken out of them; the backend's where there is none.
+
+    It stands in the names of functions, and for one thing alone wherever names are shown.
+    """
+    name = attributes.pop("name", kind)
+    if not isinstance(name, str) or not name.isidentifier():
+        raise TargetError(f"{name!r} cannot name a target: it is no identifier", value=name)
+    if name != kind and (name in backend_names() or name in tvm.target.Target.list_kinds()):
+        raise TargetError(
+            f"a target of '{kind}' cannot be named '{name}', which is another target's kind",
+            value=name,
+        )
+    return name
+
+
+def _require_usable(target: BackendTarget) -> None:
+    if is_native(target):
+        raise TargetError(
+            f"'{target.name}' compiles through TVM as 'tvm' does, and only one can have what no "
+            "other takes; a backend that lowers partitions of its own to tensor programs is a "
+            "collage.backends.contract.TensorBackend",
+            value=target.name,
+        )
     available = target.implementation.probe()
     if not available.usable:
         raise BackendUnavailableError(
-            f"target '{kind}' cannot be used here: {available.reason}",
+            f"target '{target.backend}' cannot be used here: {available.reason}",
             remedy=available.remedy,
-            value=kind,
+            value=target.backend,
         )
-    return target
 
 
 def parse_target_text(text: str) -> TargetLike:

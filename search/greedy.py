@@ -36,7 +36,7 @@ def greedy(
     targets : TargetSet
         Exactly those to use.
     priority : sequence of str, optional
-        Names of external backends, the first to choose first; in the order of ``targets`` if left
+        Names of external targets, the first to choose first; in the order of ``targets`` if left
         out. Backends that are not named get nothing.
     origin : str
         Of the partitioning that is made.
@@ -62,7 +62,7 @@ def greedy(
     >>> [(c.backend, c.nodes) for c in greedy(dataflow, targets).candidates]
     [('onednn', 3)]
     """
-    external = {target.backend: target for target in targets.external}
+    external = {target.name: target for target in targets.external}
     order = list(external) if priority is None else list(priority)
     for name in order:
         if name not in external:
@@ -95,7 +95,7 @@ def single_backend(
     Returns
     -------
     Partitioning
-        Its origin is ``single:`` and the backend's name.
+        Its origin is ``single:`` and the target's name.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def single_backend(
     [('tvm', 3)]
     """
     targets = TargetSet(native, () if target == native else (target,))
-    return greedy(graph, targets, origin=f"single:{target.backend}")
+    return greedy(graph, targets, origin=f"single:{target.name}")
 
 
 def _merge(graph: DataflowGraph, chosen: Sequence[Candidate]) -> list[Candidate]:

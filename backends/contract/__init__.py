@@ -21,13 +21,17 @@ if TYPE_CHECKING:
         LimitsCapture,
         NeedsRuntime,
         Precompiles,
+        PreparesModules,
+        PreparesPartitions,
         RefusesPartitions,
         RequiresLibraries,
+        RunsElsewhere,
         ShipsLibraries,
         Tunable,
     )
     from collage.backends.contract.backend import (
         PARTITION_ATTR,
+        TARGET_ATTR,
         Backend,
         ExternalBackend,
         Granularity,
@@ -39,12 +43,19 @@ if TYPE_CHECKING:
     from collage.backends.contract.registry import backend_names, get_backend, register_backend
     from collage.backends.contract.requirements import Availability, LibraryRequirement
     from collage.backends.contract.target import BackendTarget
-    from collage.backends.contract.target_set import TargetSet, is_native, members_of
+    from collage.backends.contract.target_set import (
+        TargetSet,
+        is_external_codegen_for,
+        is_native,
+        members_of,
+    )
+    from collage.backends.contract.tensor_backend import TensorBackend
 
 
 __all__ = [
     "NUM_THREADS_ALL",
     "PARTITION_ATTR",
+    "TARGET_ATTR",
     "Availability",
     "Backend",
     "BackendTarget",
@@ -62,16 +73,21 @@ __all__ = [
     "Precision",
     "Precompiles",
     "Predicate",
+    "PreparesModules",
+    "PreparesPartitions",
     "RefusesPartitions",
     "RequiresLibraries",
     "Roofline",
+    "RunsElsewhere",
     "ShipsLibraries",
     "TargetSet",
+    "TensorBackend",
     "Tunable",
     "Verdict",
     "always",
     "backend_names",
     "get_backend",
+    "is_external_codegen_for",
     "is_native",
     "members_of",
     "register_backend",
@@ -87,18 +103,29 @@ __getattr__, __dir__ = on_demand(
             "LimitsCapture",
             "NeedsRuntime",
             "Precompiles",
+            "PreparesModules",
+            "PreparesPartitions",
             "RefusesPartitions",
             "RequiresLibraries",
+            "RunsElsewhere",
             "ShipsLibraries",
             "Tunable",
         ),
-        "backend": ("PARTITION_ATTR", "Backend", "ExternalBackend", "Granularity", "NativeBackend"),
+        "backend": (
+            "PARTITION_ATTR",
+            "TARGET_ATTR",
+            "Backend",
+            "ExternalBackend",
+            "Granularity",
+            "NativeBackend",
+        ),
         "context": ("NUM_THREADS_ALL", "BuildContext"),
         "kernels": ("Precision", "Roofline"),
         "patterns": ("Match", "PatternTriple", "Predicate", "Verdict", "always"),
         "registry": ("backend_names", "get_backend", "register_backend"),
         "requirements": ("Availability", "LibraryRequirement"),
         "target": ("BackendTarget",),
-        "target_set": ("TargetSet", "is_native", "members_of"),
+        "target_set": ("TargetSet", "is_external_codegen_for", "is_native", "members_of"),
+        "tensor_backend": ("TensorBackend",),
     },
 )

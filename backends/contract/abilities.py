@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+import tvm
 from tvm import relax
 
 from collage.backends.contract.context import BuildContext
@@ -21,6 +22,88 @@ from collage.backends.contract.target import BackendTarget
 
 if TYPE_CHECKING:
     from collage.backends.toolchain.native import Compilation
+
+
+@runtime_checkable
+class PreparesModules(Protocol):
+    """Has passes that run over the whole module before the search.
+
+    Examples
+    --------
+    >>> class Mine:
+    ...     def module_passes(self, target):
+    ...         return [relax.transform.CanonicalizeBindings()]
+    >>> isinstance(Mine(), PreparesModules)
+    True
+    """
+
+    def module_passes(self, target: BackendTarget) -> Sequence[tvm.transform.Pass]:
+        """Passes over the normalized module, whose ``main`` keeps its parameters and results.
+
+        All targets are given what they make, so they compute the same: the module is run before and
+        after each of them on random inputs, and one that changes the results is left out, which the
+        report says. Backends have their turns in the order of their registration.
+
+        Parameters
+        ----------
+        target : BackendTarget
+            With this backend's options.
+        """
+        ...
+
+
+@runtime_checkable
+class PreparesPartitions(Protocol):
+    """Has passes that run over its own partitions before they are compiled.
+
+    Examples
+    --------
+    >>> class Mine:
+    ...     def partition_passes(self, target):
+    ...         return [relax.transform.CanonicalizeBindings()]
+    >>> isinstance(Mine(), PreparesPartitions)
+    True
+    """
+
+    def partition_passes(self, target: BackendTarget) -> Sequence[tvm.transform.Pass]:
+        """Passes over a module of this backend's partition functions, which keep their symbols,
+        parameters and results.
+
+        What they do is part of compiling: whatever is measured, tuned or deployed went through
+        them, and is compared with the reference as always.
+
+        Parameters
+        ----------
+        target : BackendTarget
+            With this backend's options.
+        """
+        ...
+
+
+@runtime_checkable
+class RunsElsewhere(Protocol):
+    """Compiles for a machine that this one is not: ahead of time.
+
+    Examples
+    --------
+    >>> class Mine:
+    ...     def unfit_here(self, target):
+    ...         return "its code is for a board"
+    >>> isinstance(Mine(), RunsElsewhere)
+    True
+    """
+
+    def unfit_here(self, target: BackendTarget) -> str:
+        """Why this machine cannot run what is compiled for a target; empty where it can.
+
+        Its candidates can be estimated then, compiled and exported, but not measured here.
+
+        Parameters
+        ----------
+        target : BackendTarget
+            With this backend's options.
+        """
+        ...
 
 
 @runtime_checkable

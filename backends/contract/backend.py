@@ -1,8 +1,8 @@
 """The contract every backend keeps: what it can run, with which options, and how it compiles it.
 
 A backend is one instance of :class:`ExternalBackend` (brings a library; Relax BYOC code generation)
-or :class:`NativeBackend` (compiles through TVM itself). Third parties subclass the former, see
-``examples/``.
+or :class:`NativeBackend` (compiles through TVM itself what no other takes). Third parties subclass
+the former, or :class:`~collage.backends.contract.TensorBackend` on top of it, see ``examples/``.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ from collage.backends.contract.target import BackendTarget
 
 PARTITION_ATTR = "collage.backend"
 """Function attribute that names the native backend of a partition function."""
+
+TARGET_ATTR = "collage.target"
+"""Function attribute that names the target, where that is not called as its backend is."""
 
 
 class Granularity(enum.Enum):

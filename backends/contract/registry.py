@@ -10,22 +10,20 @@ from __future__ import annotations
 import functools
 import importlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from importlib import metadata
 from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm import relax
 from tvm.relax.backend import _ffi_api as _relax_registry
 from tvm.relax.backend.pattern_registry import get_patterns_with_prefix, register_patterns
 from tvm.relax.backend.utils import has_leaking_intermediate_variables
 
 from collage.backends.contract.backend import Backend, ExternalBackend
-from collage.backends.contract.context import BuildContext, default_context
-from collage.backends.contract.errors import CollageError, TargetError
+from collage.backends.contract.errors import TargetError
 from collage.backends.contract.patterns import Match, PatternTriple
+from collage.backends.contract.relax_codegen import run_codegen
 from collage.backends.contract.target import BackendTarget
 from collage.backends.devices import device_named
 
@@ -68,9 +66,15 @@ def _register(backend: Backend) -> None:
         raise TargetError(f"'{name}' is the name of a TVM target kind", value=name)
     _backends[name] = backend
     if isinstance(backend, ExternalBackend):
-        _register_codegen(backend)
+        register_codegen(backend)
         device = device_named(backend.device).any_target()
         register_relax_patterns(backend, BackendTarget(name, device, backend.parse_options({})))
+
+
+def register_codegen(backend: ExternalBackend) -> None:
+    """Tell Relax who compiles the functions of a backend."""
+    codegen = functools.partial(run_codegen, backend)
+    tvm_ffi.register_global_func(f"relax.ext.{backend.name}", codegen, override=True)
 
 
 def get_backend(name: str) -> Backend:
@@ -128,68 +132,24 @@ def register_relax_patterns(backend: Backend, target: BackendTarget) -> list[str
     """
     earlier = [pattern.name for pattern in get_patterns_with_prefix(f"{backend.name}.")]
     _relax_registry.RemovePatterns(earlier)
-    triples = list(backend.patterns(target))
-    register_patterns([_relax_pattern(triple) for triple in triples])
+    with target.scope:
+        triples = list(backend.patterns(target))
+    register_patterns([_relax_pattern(triple, target) for triple in triples])
     return [triple.name for triple in reversed(triples)]
 
 
 def _relax_pattern(
-    triple: PatternTriple,
+    triple: PatternTriple, target: BackendTarget
 ) -> tuple[str, Any, Mapping[str, Any], Callable[..., bool]]:
     def check(context: Any) -> bool:
         # FuseOpsByPattern would return an inner value to its other users as well, which can close a
         # cycle: a convolution fused with an addition that depends on the convolution twice.
         if has_leaking_intermediate_variables(context):
             return False
-        return bool(triple.predicate(Match(context.matched_expr, context.annotated_expr)))
+        with target.scope:
+            return bool(triple.predicate(Match(context.matched_expr, context.annotated_expr)))
 
     return (triple.name, triple.pattern, triple.annotations, check)
-
-
-def _register_codegen(backend: ExternalBackend) -> None:
-    def codegen(
-        functions: Sequence[relax.Function], options: Mapping[str, Any], _names: Mapping[Any, str]
-    ) -> list[tvm.runtime.Module]:
-        # None of them is there in plain Relax BYOC.
-        target = options.get("target") or _default_target(backend)
-        context = options.get("context") or default_context()
-        try:
-            return backend.codegen(list(functions), target, context)
-        except CollageError as err:
-            # An error loses its type on its way through TVM: the caller finds it here instead.
-            if "failures" in options:
-                options["failures"].errors.append(err)
-            raise
-
-    tvm_ffi.register_global_func(f"relax.ext.{backend.name}", codegen, override=True)
-
-
-def _default_target(backend: Backend) -> BackendTarget:
-    return BackendTarget(backend.name, tvm.target.Target("llvm"), backend.parse_options({}))
-
-
-@dataclass
-class CodegenFailures:
-    """Errors that code generators raised under ``RunCodegen``, with their types and values."""
-
-    errors: list[CollageError] = field(default_factory=list)
-
-
-def codegen_options(
-    target: BackendTarget, context: BuildContext, failures: CodegenFailures
-) -> dict[str, Any]:
-    """What ``RunCodegen`` is to hand to a backend as its options.
-
-    Parameters
-    ----------
-    target : BackendTarget
-        What the backend compiles for.
-    context : BuildContext
-        Where and how.
-    failures : CodegenFailures
-        Gets the errors that the code generator raises.
-    """
-    return {"target": target, "context": context, "failures": failures}
 
 
 def _load_builtin_and_entry_points() -> None:

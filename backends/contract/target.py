@@ -1,4 +1,8 @@
-"""A target of a search: a backend, its options and the device it compiles for."""
+"""A target of a search: a backend, its options and the device it compiles for.
+
+While a backend is asked for patterns and verdicts, and while it compiles, TVM's own current target
+says all of this too: :attr:`BackendTarget.scope` is the device with the rest as its features.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,11 @@ if TYPE_CHECKING:
     from collage.backends.contract.backend import Backend
 
 
+_FEATURE = "feature."
+_SELF = "feature.collage"
+"""TVM takes attributes of any name behind this prefix, on targets of every kind."""
+
+
 @dataclass(frozen=True)
 class BackendTarget:
     """A backend, its validated options, and the TVM target of the device it refines.
@@ -29,12 +38,17 @@ class BackendTarget:
         The TVM target compiled for, for example ``llvm -mcpu=...``.
     options : object
         An instance of the backend's ``options_type`` (a frozen dataclass).
+    alias : str
+        Its name where one backend takes part with several options; empty for the backend's own.
 
     Examples
     --------
-    >>> target = BackendTarget.of("onednn", tvm.target.Target("llvm"), {"layout": "nhwc"})
-    >>> target.option_dict(), target.implementation.name
-    ({'layout': 'nhwc'}, 'onednn')
+    >>> target = BackendTarget.of("onednn", tvm.target.Target("llvm"), {"layout": "nhwc"}, "last")
+    >>> target.name, target.option_dict(), target.implementation.name
+    ('last', {'layout': 'nhwc'}, 'onednn')
+    >>> with target.scope:
+    ...     tvm.target.Target.current().features.layout, BackendTarget.current() == target
+    ('nhwc', True)
     >>> BackendTarget.of("onednn", target.device, {"colour": "red"})
     Traceback (most recent call last):
         ...
@@ -44,10 +58,15 @@ class BackendTarget:
     backend: str
     device: tvm.target.Target
     options: Any = field(default_factory=NoOptions)
+    alias: str = ""
 
     @classmethod
     def of(
-        cls, backend: str, device: tvm.target.Target, attributes: Mapping[str, Any] | None = None
+        cls,
+        backend: str,
+        device: tvm.target.Target,
+        attributes: Mapping[str, Any] | None = None,
+        alias: str = "",
     ) -> BackendTarget:
         """The target of a registered backend, with options from a user's attributes.
 
@@ -59,6 +78,8 @@ class BackendTarget:
             What it compiles for.
         attributes : mapping of str to object, optional
             Options that differ from the backend's own choice.
+        alias : str
+            The target's name, if that is not to be the backend's.
 
         Raises
         ------
@@ -66,7 +87,48 @@ class BackendTarget:
             When there is no such backend, it has no such option, or a value is of the wrong type.
         """
         bare = cls(backend, device)
-        return cls(backend, device, bare.implementation.parse_options(attributes or {}))
+        options = bare.implementation.parse_options(attributes or {})
+        return cls(backend, device, options, "" if alias == backend else alias)
+
+    @classmethod
+    def current(cls) -> BackendTarget | None:
+        """The target whose :attr:`scope` is TVM's current target; None where there is none."""
+        scope = tvm.target.Target.current(allow_none=True)
+        return None if scope is None or _SELF not in scope.attrs else cls.of_scope(scope)
+
+    @classmethod
+    def of_scope(cls, scope: tvm.target.Target) -> BackendTarget:
+        """The target that a :attr:`scope` is of.
+
+        Parameters
+        ----------
+        scope : tvm.target.Target
+            Of some target, possibly of another process.
+        """
+        said = json.loads(str(scope.attrs[_SELF]))
+        added = {_SELF, *(_FEATURE + option for option in said["options"])}
+        device = {key: value for key, value in scope.export().items() if str(key) not in added}
+        target = tvm.target.Target(device)
+        return cls.of(said["backend"], target, said["options"], said["alias"])
+
+    @property
+    def name(self) -> str:
+        """What logs, reports and partitions call it: its alias, or the backend's name."""
+        return self.alias or self.backend
+
+    @cached_property
+    def scope(self) -> tvm.target.Target:
+        """The device with this target's options as its features.
+
+        It is TVM's current target wherever the backend is asked for patterns or verdicts and while
+        it compiles. ``Target.current().features.layout`` is then the option ``layout``, and
+        :meth:`current` all of this target.
+        """
+        options = self.option_dict()
+        said = {"backend": self.backend, "alias": self.alias, "options": options}
+        features = {_FEATURE + k: value for k, value in options.items() if value is not None}
+        features[_SELF] = json.dumps(said, sort_keys=True)
+        return tvm.target.Target({**self.device.export(), **features})
 
     @cached_property
     def implementation(self) -> Backend:
@@ -94,6 +156,8 @@ class BackendTarget:
     def _key(self) -> str:
         device = {str(k): str(v) for k, v in self.device.export().items()}
         value = {"backend": self.backend, "options": self.option_dict(), "device": device}
+        if self.alias:
+            value["name"] = self.alias
         return json.dumps(value, sort_keys=True, default=str)
 
     def __hash__(self) -> int:

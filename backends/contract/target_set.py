@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from collage.backends.contract.backend import NativeBackend
 from collage.backends.contract.errors import TargetError
@@ -47,11 +48,18 @@ class TargetSet(Sequence[BackendTarget]):
         for target in self.external:
             if device_of(target.device) is not self.device:
                 raise TargetError(
-                    f"target '{target.backend}' is for '{target.device.kind.name}', the others are "
+                    f"target '{target.name}' is for '{target.device.kind.name}', the others are "
                     f"for '{self.device.target_kind}'; targets of several kinds of devices "
                     "cannot be used together",
                     value=target.key(),
                 )
+        twice = [name for name, count in Counter(self.names).items() if count > 1]
+        if twice:
+            raise TargetError(
+                f"target '{twice[0]}' is given twice; a second one of the same backend needs a "
+                f"name of its own, for example {{'kind': '{twice[0]}', 'name': '{twice[0]}_2'}}",
+                value=twice[0],
+            )
 
     @classmethod
     def of(cls, targets: Iterable[BackendTarget]) -> TargetSet:
@@ -70,7 +78,7 @@ class TargetSet(Sequence[BackendTarget]):
             raise TargetError(
                 f"{len(native)} of the targets compile through TVM; give exactly one, for example "
                 "'llvm'",
-                value=[target.backend for target in members],
+                value=[target.name for target in members],
             )
         return cls(native[0], tuple(target for target in members if not is_native(target)))
 
@@ -97,23 +105,32 @@ class TargetSet(Sequence[BackendTarget]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The backends' names, the native one's first."""
-        return tuple(target.backend for target in self)
+        """The targets' names, the native one's first."""
+        return tuple(target.name for target in self)
 
-    def named(self, backend: str) -> BackendTarget:
-        """The target of a backend.
+    def codegen_options(self) -> dict[str, dict[str, Any]]:
+        """What TVM's own ``RunCodegen`` is to be given for a module partitioned for these targets.
+
+        Without it, each backend compiles all of its functions with its default attributes.
+        """
+        names = dict.fromkeys(target.backend for target in self.external)
+        return {
+            name: {"targets": [target for target in self.external if target.backend == name]}
+            for name in names
+        }
+
+    def named(self, name: str) -> BackendTarget:
+        """The target of that name, which is its backend's unless it was given one.
 
         Raises
         ------
         TargetError
-            When none of the targets is of that backend; lists those there are.
+            When there is none; lists those there are.
         """
         for target in self:
-            if target.backend == backend:
+            if target.name == name:
                 return target
-        raise TargetError(
-            f"'{backend}' is none of these targets: {', '.join(self.names)}", value=backend
-        )
+        raise TargetError(f"'{name}' is none of these targets: {', '.join(self.names)}", value=name)
 
 
 def is_native(target: BackendTarget) -> bool:
@@ -127,6 +144,28 @@ def is_native(target: BackendTarget) -> bool:
     [True, False]
     """
     return isinstance(target.implementation, NativeBackend)
+
+
+def is_external_codegen_for(target: BackendTarget, plain: BackendTarget) -> bool:
+    """Whether a target is for the same kind of device as a plain one and takes part of its work.
+
+    Parameters
+    ----------
+    target : BackendTarget
+        Of any backend.
+    plain : BackendTarget
+        Of a native one, which has what is left.
+
+    Examples
+    --------
+    >>> import tvm
+    >>> cpu = tvm.target.Target("llvm")
+    >>> plain, onednn = (BackendTarget.of(name, cpu) for name in ("tvm", "onednn"))
+    >>> is_external_codegen_for(onednn, plain), is_external_codegen_for(plain, onednn)
+    (True, False)
+    """
+    same = device_of(target.device) is device_of(plain.device)
+    return same and is_native(plain) and not is_native(target)
 
 
 def members_of(

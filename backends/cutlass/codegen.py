@@ -88,7 +88,7 @@ def compile_functions(
     arch = arch_of(target.device)
     partitions = read_partitions(functions, known, target.options, arch)
     chosen = tune(partitions, target, context)
-    return _compile_plan(plan(partitions, chosen), target.options, context, arch)
+    return _compile_plan(plan(partitions, chosen, target.options), target.options, context, arch)
 
 
 def read_partitions(
@@ -145,7 +145,11 @@ def tune(
     return Tuner(log, profiler, target.options, arch).choose(list(questions.values()))
 
 
-def plan(partitions: Sequence[Partition], chosen: Mapping[KernelSpec, Configuration]) -> Plan:
+def plan(
+    partitions: Sequence[Partition],
+    chosen: Mapping[KernelSpec, Configuration],
+    options: CutlassOptions | None = None,
+) -> Plan:
     """Give every partition its unit, by its spec's configuration.
 
     Parameters
@@ -154,6 +158,8 @@ def plan(partitions: Sequence[Partition], chosen: Mapping[KernelSpec, Configurat
         In the order of their entry points.
     chosen : mapping of KernelSpec to Configuration
         A configuration for every partition's spec.
+    options : CutlassOptions, optional
+        What the kernels' compiler flags follow from.
 
     Raises
     ------
@@ -165,7 +171,7 @@ def plan(partitions: Sequence[Partition], chosen: Mapping[KernelSpec, Configurat
     for partition in partitions:
         spec, family = partition.spec, partition.family
         if spec not in units:
-            units[spec] = Unit.of(family.render(spec, chosen[spec]))
+            units[spec] = Unit.of(family.render(spec, chosen[spec]), options)
         if len(spec.inputs) > _MAX_INPUTS:
             raise CodegenError(
                 f"'{partition.symbol}' has {len(spec.inputs)} inputs; at most {_MAX_INPUTS} fit",

@@ -34,9 +34,18 @@ class Unit:
     source: KernelSource
 
     @classmethod
-    def of(cls, source: KernelSource) -> Unit:
-        """The unit of a rendered source."""
+    def of(cls, source: KernelSource, options: CutlassOptions | None = None) -> Unit:
+        """The unit of a rendered source.
+
+        Parameters
+        ----------
+        source : KernelSource
+            As the family rendered it.
+        options : CutlassOptions, optional
+            What its compiler flags follow from: two targets may want one kernel in two ways.
+        """
         digest = hashlib.sha256(source.text.encode())
+        digest.update("".join(_fast_math(options)).encode())
         for header in included_headers(source.text):
             digest.update(header.read_bytes())
         return cls(f"collage_cutlass_{digest.hexdigest()[:16]}", source)
@@ -108,8 +117,11 @@ def included_headers(text: str, folder: Path = TEMPLATES) -> list[Path]:
 
 def compile_flags(options: CutlassOptions) -> list[str]:
     """nvcc's flags for kernel units, besides the shared ones."""
-    fast = ["--use_fast_math"] if options.use_fast_math else []
-    return [*include_flags(), f"-I{TEMPLATES}", *fast]
+    return [*include_flags(), f"-I{TEMPLATES}", *_fast_math(options)]
+
+
+def _fast_math(options: CutlassOptions | None) -> list[str]:
+    return ["--use_fast_math"] if options is not None and options.use_fast_math else []
 
 
 _COMPILER_BYTES = 7 << 29

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -72,8 +73,15 @@ class DeviceKind(ABC):
         """The name of what a target compiles for, for example ``sm_90a``."""
 
     def host_target(self, target: tvm.target.Target) -> tvm.target.Target:
-        """What the processor's part of the code is compiled for: any, if a device does the work."""
-        return tvm.target.Target("llvm")
+        """What the processor's part of the code is compiled for: the target's own host, or any, if
+        a device does the work."""
+        return target.host or tvm.target.Target("llvm")
+
+    def machine(self, target: tvm.target.Target) -> str:
+        """The machine that the processor's part of the code is for, as ``uname`` calls it."""
+        triple = str(self.host_target(target).attrs.get("mtriple", ""))
+        name = triple.partition("-")[0]
+        return {"": platform.machine(), "arm64": "aarch64", "amd64": "x86_64"}.get(name, name)
 
     @abstractmethod
     def is_here(self) -> bool:

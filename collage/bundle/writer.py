@@ -144,7 +144,7 @@ def write_bundle(
             functions=listed,
             num_threads=context.num_threads,
             denormals=device_of(device).denormals(context),
-            architecture=platform.machine(),
+            architecture=device_of(device).machine(device),
             system=platform.system(),
             cpu_flags=cpu_flags_of(host),
             **device_of(device).manifest_fields(device),

@@ -33,7 +33,7 @@ def baselines(graph: DataflowGraph, targets: TargetSet) -> list[Contender]:
     ['single:tvm', 'single:onednn', 'single:openblas', 'greedy']
     """
     found = [
-        Contender(f"{_SINGLE}{target.backend}", single_backend(graph, target, targets.native))
+        Contender(f"{_SINGLE}{target.name}", single_backend(graph, target, targets.native))
         for target in targets
     ]
     if len(targets.external) > 1:
@@ -103,7 +103,7 @@ def taking_part(strategy: str, targets: TargetSet) -> list[BackendTarget]:
     ['onednn']
     """
     name = strategy.removeprefix(_SINGLE)
-    return [target for target in targets if name in ("search", "greedy", target.backend)]
+    return [target for target in targets if name in ("search", "greedy", target.name)]
 
 
 def check_strategy(strategy: str, targets: TargetSet) -> None:

@@ -15,6 +15,7 @@ from tvm import relax
 
 from collage.backends.contract import BackendTarget, BuildContext, RefusesPartitions, is_native
 from collage.backends.contract.errors import ReplayMissError
+from collage.backends.contract.relax_codegen import prepared
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostStatus
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
@@ -145,7 +146,10 @@ class PartitionRepair:
             backend = target.implementation
             assert isinstance(backend, RefusesPartitions)
             functions = _functions(module, asked)
-            for name, reason in backend.refusals(functions, target, self._context).items():
+            with target.scope:
+                ready = prepared(functions, target)
+                refusals = backend.refusals(ready, target, self._context)
+            for name, reason in refusals.items():
                 self._costs.refuse(names[name], reason)
                 refused.append(Refusal(names[name], reason))
         return refused

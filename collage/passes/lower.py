@@ -10,7 +10,12 @@ from collections.abc import Mapping, Sequence
 import tvm
 from tvm import relax
 
-from collage.backends.contract import PARTITION_ATTR, ExternalBackend, NativeBackend
+from collage.backends.contract import (
+    PARTITION_ATTR,
+    TARGET_ATTR,
+    ExternalBackend,
+    NativeBackend,
+)
 from collage.passes.align_weights import align_weights
 from collage.rewrite import map_leaves
 from collage.search.candidates import Candidate
@@ -67,8 +72,9 @@ def lower(mod: tvm.IRModule, graph: DataflowGraph, partitioning: Partitioning) -
     Returns
     -------
     tvm.IRModule
-        External partitions carry ``Codegen`` and hold ``Composite`` functions; native ones carry
-        the attribute ``collage.backend``.
+        External partitions carry ``Codegen`` and hold ``Composite`` functions, and
+        ``collage.target`` where a target is not called as its backend is; native ones carry the
+        attribute ``collage.backend``.
 
     Examples
     --------
@@ -269,4 +275,8 @@ def _external_function(
         region.bindings.append(relax.VarBinding(local, function))
         call = relax.Call(local, [region.mapping[var] for var in inner_inputs])
         region.bind(inner_outputs[0], call, function.ret_ty)
-    return region.function(outputs, {"Codegen": candidate.backend, "global_symbol": name})
+    target = candidate.target
+    attrs: dict[str, object] = {"Codegen": target.backend, "global_symbol": name}
+    if target.alias:
+        attrs[TARGET_ATTR] = target.alias
+    return region.function(outputs, attrs)

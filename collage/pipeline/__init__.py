@@ -1,12 +1,12 @@
 """The stages of :func:`collage.optimize`, in the order that a model goes through them.
 
 ``session`` opens targets, log and folders; ``imported`` makes the model a canonical module and its
-graph; ``costing`` decides, once, who says what things cost; ``covers`` finds candidates and chooses
-partitionings among them; ``evaluated`` compares these end to end and refines the best; ``assemble``
-turns what came out into the ``result``. ``prefetch`` compiles in the background, meanwhile, what
-libraries need whatever the model is. ``inputs`` has what models are run on, ``limits`` what ends a
-search early. Each stage takes and gives typed values and can be run alone; ``optimize`` is their
-sequence.
+graph; ``prepared`` runs the passes that backends bring; ``costing`` decides, once, who says what
+things cost; ``covers`` finds candidates and chooses partitionings among them; ``evaluated``
+compares these end to end and refines the best; ``assemble`` turns what came out into the
+``result``. ``prefetch`` compiles in the background, meanwhile, what libraries need whatever the
+model is. ``inputs`` has what models are run on, ``limits`` what ends a search early. Each stage
+takes and gives typed values and can be run alone; ``optimize`` is their sequence.
 """
 
 from collage.pipeline.costing import Costing, EstimatedCosting, MeasuredCosting, choose_costing
@@ -20,6 +20,7 @@ from collage.pipeline.evaluated import (
 )
 from collage.pipeline.imported import Imported, import_model
 from collage.pipeline.limits import AnswerInHand, Budget
+from collage.pipeline.prepared import prepare_module
 from collage.pipeline.result import Result
 from collage.pipeline.session import Session, open_session
 
@@ -42,6 +43,7 @@ __all__ = [
     "find_covers",
     "import_model",
     "open_session",
+    "prepare_module",
     "refine_winner",
     "seeds_of",
 ]

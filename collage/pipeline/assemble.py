@@ -121,7 +121,7 @@ def report_of(
         stats=search_stats(costing, costs, covers, evaluated, budget),
         outputs_max_rel_diff=winner.largest_error,
         outputs_rounding_rel_diff=None if samples is None else samples.rounding,
-        remarks=() if samples is None else samples.remarks,
+        remarks=(*imported.remarks, *(() if samples is None else samples.remarks)),
         workers=worker_uses(measured),
         builders=builder_use(measured),
     )

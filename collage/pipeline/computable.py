@@ -128,7 +128,7 @@ def require_codegen_targets(mod: tvm.IRModule, function: str, targets: TargetSet
     collage.backends.contract.errors.TargetError: 'main' calls 'fused_relax_exp_vax', which ...
     """
     for name, backend in given_codegen(mod).items():
-        if backend not in targets.names:
+        if backend not in {target.backend for target in targets}:
             raise TargetError(
                 f"'{function}' calls '{name}', which is a function of the backend '{backend}' "
                 f"already: name that one among the targets ({', '.join(targets.names)}), or give "

@@ -5,10 +5,12 @@ The choice is made once, here; the other stages ask a :class:`Costing`.
 
 from __future__ import annotations
 
+import platform
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
+from collage.backends.contract import RunsElsewhere, TargetSet, members_of
 from collage.backends.contract.errors import LogError, TargetError, WorkersError
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostModel
@@ -350,7 +352,8 @@ def choose_costing(
     WorkersError
         When workers are given where nothing is measured, or by a model with its own.
     TargetError
-        When a given model measures with another number of threads than the bundle would state.
+        When a given model measures with another number of threads than the bundle would state, or
+        this machine is to measure what it cannot run.
 
     Examples
     --------
@@ -374,6 +377,8 @@ def choose_costing(
             "workers=, on the command line --estimate or --workers",
             value=type(engine).__name__,
         )
+    if cost_model is None and engine is None and not session.replay:
+        _require_fit_here(session.targets)
     if cost_model is None:
         return MeasuredCosting(session, budget=budget, engine=engine)
     if session.replay:
@@ -399,3 +404,23 @@ def choose_costing(
             )
         return MeasuredCosting(session, budget=budget, given=cost_model)
     return EstimatedCosting(session, cost_model)
+
+
+def _require_fit_here(targets: TargetSet) -> None:
+    """Refuse to measure here what runs elsewhere."""
+    reasons = [
+        (target.name, backend.unfit_here(target))
+        for backend, target in members_of(RunsElsewhere, targets)
+    ]
+    machine = targets.device.machine(targets.native.device)
+    if machine != platform.machine():
+        triple = targets.native.device.attrs["mtriple"]
+        reasons.append((targets.native.name, f"'{triple}' is not {platform.machine()}"))
+    for name, reason in reasons:
+        if reason:
+            raise TargetError(
+                f"target '{name}' cannot be measured on this machine: {reason}; give an estimate "
+                "as cost_model=, for example a RooflineCostModel, or workers= that have such a "
+                "device",
+                value=name,
+            )

@@ -41,6 +41,8 @@ class Imported:
         What each input should be like; empty where nothing is known.
     function : str
         What ``main`` is called in the model and in its bundle.
+    remarks : tuple of str
+        What the report is to say of how it was made ready.
 
     Examples
     --------
@@ -61,6 +63,7 @@ class Imported:
     outputs: tuple[TensorInfo, ...]
     ranges: tuple[Range, ...] = ()
     function: str = MAIN
+    remarks: tuple[str, ...] = ()
 
     def random_inputs(self, seed: int) -> list[NDArray[Any]]:
         """Arrays to run the model on, the same for the same seed."""

@@ -24,6 +24,7 @@ from collage.pipeline.imported import Imported
 from collage.pipeline.inputs.samples import Inputs
 from collage.pipeline.limits import AnswerInHand, Budget
 from collage.pipeline.prefetch import Prefetch
+from collage.pipeline.prepared import prepare_module
 from collage.pipeline.result import Result
 from collage.pipeline.second_look import SecondLook
 from collage.pipeline.session import Session
@@ -81,6 +82,7 @@ class Search:
     ) -> Result:
         session, costing, prefetch = self.session, self.costing, self.prefetch
         targets, progress, replay = session.targets, session.progress, session.replay
+        imported = prepare_module(imported, targets, self.seed, progress)
         costs = WorkloadCosts(imported.mod, imported.graph, self.asked)
         comparison = costing.comparison(imported, costs, self.seed, inputs)
         seeds = seeds_of(imported.graph, targets, self.strategy)

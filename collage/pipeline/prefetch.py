@@ -103,7 +103,7 @@ def missing(targets: Sequence[BackendTarget], context: BuildContext) -> list[Com
     found: dict[Path, Compilation] = {}
     for backend, target in members_of(Precompiles, targets):
         # Who cannot say what it needs now, says why when it compiles.
-        with contextlib.suppress(CollageError):
+        with contextlib.suppress(CollageError), target.scope:
             for compilation in backend.compilations(target, context):
                 found.setdefault(compilation.output, compilation)
     return [compilation for path, compilation in found.items() if not path.exists()]

@@ -118,21 +118,21 @@ class Batch:
     def _time(self, place: Place, index: int, build: BuildResult) -> None:
         self.deadline.check()
         job = RunJob.in_folder(self.jobs[index].folder)
-        with self.watch.timing(place.name, self.jobs[index].target.backend, queued=True):
+        with self.watch.timing(place.name, self.jobs[index].target.name, queued=True):
             result = place.runner.run_sharing(job, lambda: self.hold(place))
             self._record(index, build, result)
         self.timed(place.name, self.keys[index])
 
     def _set_aside(self, index: int, reason: str) -> None:
         job = self.jobs[index]
-        text, backend = job.workload.describe(), job.target.backend
+        text, backend = job.workload.describe(), job.target.name
         with self._one_at_a_time:
             self.recorder.set_aside(self.keys[index], text, backend, reason)
         shutil.rmtree(job.folder, ignore_errors=True)
 
     def _record(self, index: int, build: BuildResult, result: RunResult) -> None:
         job = self.jobs[index]
-        text, backend = job.workload.describe(), job.target.backend
+        text, backend = job.workload.describe(), job.target.name
         with self._one_at_a_time:
             self.stats.seconds_running += result.run_sec
             self.recorder.keep_workload(self.keys[index], result, text, backend, build.build_sec)

@@ -203,7 +203,7 @@ def partition_miss(question: Question, count: int) -> ReplayMissError:
     workload, target = question
     return ReplayMissError(
         f"the log holds no measurement of '{workload.describe()}' ({workload.key[:12]}) "
-        f"on {target.backend} that fits this machine, these versions and this configuration"
+        f"on {target.name} that fits this machine, these versions and this configuration"
         f" ({count} such workloads)",
         value=workload.key,
     )

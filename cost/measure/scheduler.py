@@ -336,7 +336,7 @@ class Measurer:
             What was found out.
         """
         result = RunResult(cost)
-        self._recorder.keep_workload(key, result, workload.describe(), target.backend, 0.0)
+        self._recorder.keep_workload(key, result, workload.describe(), target.name, 0.0)
 
     def _builder_for(self, jobs: Sequence[BuildJob]) -> Builder:
         plugins = plugins_for(job.target for job in jobs)

@@ -58,7 +58,7 @@ class Tuning:
         self._pool = ThreadPoolExecutor(max(1, len(wanted)), thread_name_prefix="collage-tuning")
         self._running: dict[BackendTarget, Future[str]] = {}
         for target, found in wanted.items():
-            report(f"{target.backend} chooses kernels for {len(found)} candidates")
+            report(f"{target.name} chooses kernels for {len(found)} candidates")
             self._running[target] = self._pool.submit(self._tune, target, found)
 
     def __enter__(self) -> Tuning:
@@ -84,7 +84,7 @@ class Tuning:
         self._pool.shutdown()
         for target in ended:
             if reason := self._running[target].result():
-                self._report(f"{target.backend} did not tune all at once: {reason}")
+                self._report(f"{target.name} did not tune all at once: {reason}")
 
     def is_under_way(self, target: BackendTarget) -> bool:
         """Whether a target's workloads are still being tuned."""

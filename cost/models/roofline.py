@@ -73,7 +73,7 @@ class RooflineCostModel(CostModel):
     spec : DeviceSpec, optional
         The device; by default that of the target's architecture in ``SPECS``.
     rooflines : mapping of str to Roofline, optional
-        By backend name; in place of what the backends say of themselves.
+        By target's name; in place of what the backends say of themselves.
 
     Examples
     --------
@@ -135,7 +135,7 @@ class RooflineCostModel(CostModel):
     def _cost(self, workload: Workload, target: BackendTarget) -> Cost:
         spec = self.spec(target)
         backend = target.implementation
-        roofline = self._rooflines.get(target.backend) or backend.roofline(target.device)
+        roofline = self._rooflines.get(target.name) or backend.roofline(target.device)
         precision = backend.precision(target.options)
         bytes_per_sec = roofline.memory * spec.bytes_per_sec
         work = _Work.of(workload)

@@ -64,9 +64,9 @@ class TableCostModel(CostModel):
         )
 
     def _answer(self, workload: Workload, target: BackendTarget) -> Cost:
-        self.asked.append((workload.key, target.backend))
+        self.asked.append((workload.key, target.name))
         for name in (workload.key, workload.describe()):
-            found = self._costs.get((name, target.backend))
+            found = self._costs.get((name, target.name))
             if isinstance(found, Cost):
                 return found
             if found is not None:

@@ -28,11 +28,12 @@ class TargetMessage(Message, frozen=True):
     backend: str
     options: dict[str, Any]
     device: str
+    alias: str = ""
 
     @classmethod
     def of(cls, target: BackendTarget) -> TargetMessage:
         """The message that says it."""
-        return cls(target.backend, target.option_dict(), str(target.device))
+        return cls(target.backend, target.option_dict(), str(target.device), target.alias)
 
     def target(self) -> BackendTarget:
         """What it says.
@@ -42,7 +43,8 @@ class TargetMessage(Message, frozen=True):
         TargetError
             When this process has no such backend, or it has no such options.
         """
-        return BackendTarget.of(self.backend, tvm.target.Target(self.device), self.options)
+        device = tvm.target.Target(self.device)
+        return BackendTarget.of(self.backend, device, self.options, self.alias)
 
 
 class WorkloadMessage(Message, frozen=True):

@@ -11,6 +11,7 @@ import tvm
 
 from collage.backends.compile import compile_module, external_functions
 from collage.backends.contract import ExternalBackend, Tunable
+from collage.backends.contract.relax_codegen import prepared
 from collage.cost.processes.messages import Build, Built, Compiled, CompileModel, Done, Tune
 from collage.cost.processes.staging import compile_to_measure, stage_to_measure
 from collage.cost.reference import Sample, sample_of
@@ -52,7 +53,8 @@ def tune(request: Tune) -> Done:
         for workload in request.workloads
         for function in external_functions(workload.workload().materialize(request.seed), backend)
     ]
-    backend.tune(functions, target, request.context)
+    with target.scope:
+        backend.tune(prepared(functions, target), target, request.context)
     return Done()
 
 

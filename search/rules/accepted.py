@@ -66,4 +66,5 @@ def region_verdict(graph: DataflowGraph, candidate: Candidate) -> Verdict:
     if not isinstance(backend, JudgesRegions):
         return Verdict.yes()
     operators = [graph.bindings[index].value for index in bits(candidate.nodes)]
-    return backend.accepts_region(operators, candidate.target)
+    with candidate.target.scope:
+        return backend.accepts_region(operators, candidate.target)

@@ -97,7 +97,8 @@ class MatchRule(PartitionRule):
         key = ("matches", self.target.key())
         found = graph.memo.get(key)
         if not isinstance(found, Found):
-            triples = self.target.implementation.patterns(self.target)
+            with self.target.scope:
+                triples = self.target.implementation.patterns(self.target)
             rules = [
                 CompositeRule(DFPatternRule(triple, self.target), triple.name)
                 for triple in reversed(list(triples))

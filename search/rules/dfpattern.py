@@ -65,13 +65,14 @@ class DFPatternRule(PartitionRule):
             annotated = {
                 name: matched[p] for name, p in self.triple.annotations.items() if p in matched
             }
-            verdict = self.triple.predicate(Match(binding.value, annotated))
+            with self.target.scope:
+                verdict = self.triple.predicate(Match(binding.value, annotated))
             reason = verdict.reason if not verdict else self._obstacle(graph, root, nodes)
             if verdict and not reason:
                 candidates.append(Candidate(nodes, self.target, rule=self.triple.name))
             else:
                 rejections.append(
-                    Rejection(root, self.target.backend, self.triple.name, reason or "refused")
+                    Rejection(root, self.target.name, self.triple.name, reason or "refused")
                 )
         return Found(tuple(candidates), tuple(rejections))
 

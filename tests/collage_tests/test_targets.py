@@ -7,7 +7,18 @@ from typing import Any
 import pytest
 import tvm
 
+from collage.backends.contract import (
+    Availability,
+    BackendTarget,
+    BuildContext,
+    NativeBackend,
+    PatternTriple,
+    backend_names,
+    get_backend,
+    registry,
+)
 from collage.backends.contract.errors import TargetError
+from collage.backends.devices import device_of
 from collage.backends.toolchain.cuda_runtime import has_device
 from collage.targets import parse_target_text, resolve_targets
 
@@ -99,3 +110,80 @@ def test_ill_formed_target_text(text: str) -> None:
 def test_the_targets_of_a_result_are_targets_again() -> None:
     targets = resolve_targets(["llvm", "openblas"])
     assert resolve_targets(targets) is targets
+
+
+def test_one_backend_takes_part_under_several_names() -> None:
+    named = {"kind": "onednn", "name": "last", "layout": "nhwc"}
+    targets = resolve_targets(["onednn", named, "onednn:name=first,layout=blocked"])
+    assert targets.names == ("tvm", "onednn", "last", "first")
+    assert [target.backend for target in targets] == ["tvm", *["onednn"] * 3]
+    assert targets.named("last").options.layout == "nhwc"
+    assert len({target.key() for target in targets}) == 4
+    assert resolve_targets(list(targets)) == targets
+    # A name alone tells targets apart, too, and that of its backend is none.
+    assert resolve_targets([{"kind": "onednn", "name": "other"}])[1] != targets[1]
+    assert resolve_targets([{"kind": "onednn", "name": "onednn"}])[1] == targets[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("openblas", "cannot be named 'openblas', which is another target's kind"),
+        ("tvm", "cannot be named 'tvm'"),
+        ("llvm", "cannot be named 'llvm'"),
+        ("two words", "cannot name a target: it is no identifier"),
+        (7, "7 cannot name a target"),
+    ],
+)
+def test_a_name_that_means_something_else_is_refused(name: object, message: str) -> None:
+    with pytest.raises(TargetError, match=message):
+        resolve_targets([{"kind": "onednn", "name": name}])
+
+
+def test_the_host_that_a_user_names_is_kept() -> None:
+    host = {"kind": "llvm", "mcpu": "x86-64-v3"}
+    given = {"kind": "cuda", "arch": "sm_90a"}
+    for device in (tvm.target.Target(given, host=host), {**given, "host": host}):
+        for target in resolve_targets([device, "cublas"]):
+            assert str(target.device.host.attrs["mcpu"]) == "x86-64-v3"
+            hosted = device_of(target.device).host_target(target.device)
+            assert str(hosted.attrs["mcpu"]) == "x86-64-v3"
+            assert str(target.scope.host.attrs["mcpu"]) == "x86-64-v3"
+
+
+def test_a_target_is_what_its_scope_says() -> None:
+    named = {"kind": "openblas", "name": "plain", "epilogues": False}
+    for target in resolve_targets(["openblas", "onednn", named]).external:
+        with target.scope:
+            current = tvm.target.Target.current()
+            assert BackendTarget.current() == target
+            assert current.kind.name == "llvm" and current.attrs["mcpu"]
+            for option, value in target.option_dict().items():
+                assert value is None or current.attrs[f"feature.{option}"] == value
+        assert BackendTarget.current() is None
+
+
+class SecondNative(NativeBackend):
+    """Would have what TVM has, and be taken for it."""
+
+    name = "second_native"
+
+    def probe(self) -> Availability:
+        return Availability(True)
+
+    def patterns(self, target: BackendTarget) -> list[PatternTriple]:
+        return []
+
+    def lower(
+        self, mod: tvm.IRModule, target: BackendTarget, context: BuildContext
+    ) -> tvm.IRModule:
+        return mod
+
+
+def test_a_second_backend_that_has_what_is_left_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    backends = {name: get_backend(name) for name in backend_names()}
+    monkeypatch.setattr(registry, "_backends", {**backends, "second_native": SecondNative()})
+    with pytest.raises(TargetError, match=r"only one can have what no other takes.*TensorBackend"):
+        resolve_targets(["llvm", "second_native"])

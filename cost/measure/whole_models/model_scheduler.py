@@ -152,6 +152,6 @@ class ModelScheduler:
         """
         made = []
         for model, key, result in zip(question.models, keys, results, strict=True):
-            backends = ",".join(sorted({target.backend for target in model.targets}))
+            backends = ",".join(sorted({target.name for target in model.targets}))
             made.append(self._recorder.keep(key, result, model.description, backends))
         return made

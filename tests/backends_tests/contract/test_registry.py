@@ -26,6 +26,7 @@ from collage.backends.contract import (
     PatternTriple,
     Verdict,
     registry,
+    relax_codegen,
 )
 from collage.backends.contract.errors import CodegenError, TargetError
 from collage.testing.graphs import graph
@@ -79,7 +80,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     registry._load_once.cache_clear()
     for backend in before.values():
         if isinstance(backend, ExternalBackend):
-            registry._register_codegen(backend)
+            registry.register_codegen(backend)
 
 
 @pytest.fixture
@@ -188,11 +189,12 @@ def test_options_and_context_reach_the_codegen_unchanged(
     device = tvm.target.Target({"kind": "llvm", "mcpu": "skylake-avx512"})
     codegen = tvm_ffi.get_global_func("relax.ext.recorder")
     func = graph([(20,)], lambda _, x: op.exp(x))["main"].with_attr("global_symbol", "f")
+    func = func.with_attr("Codegen", "recorder")
     for options in (Options(5, "x"), Options(0, None), Options()):
         target = BackendTarget("recorder", device, options)
-        failures = registry.CodegenFailures()
+        failures = relax_codegen.CodegenFailures()
         with pytest.raises(RuntimeError):
-            codegen([func], registry.codegen_options(target, context, failures), {})
+            codegen([func], relax_codegen.codegen_options([target], context, failures), {})
         names, seen_target, seen_context = recorder.calls[-1]
         assert (names, seen_target, seen_context) == (["f"], target, context)
         assert type(seen_target.options.minimum) is int

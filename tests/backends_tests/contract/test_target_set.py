@@ -10,6 +10,7 @@ from collage.backends.contract import (
     ExternalBackend,
     NativeBackend,
     TargetSet,
+    is_external_codegen_for,
     is_native,
     members_of,
 )
@@ -68,3 +69,18 @@ def test_a_target_is_made_from_a_users_attributes() -> None:
     assert BackendTarget.of("onednn", LLVM, {"layout": "nhwc"}).option_dict()["layout"] == "nhwc"
     with pytest.raises(TargetError, match="nonsense"):
         BackendTarget.of("onednn", LLVM, {"nonsense": 1})
+
+
+def test_targets_of_one_backend_need_names() -> None:
+    second = BackendTarget.of("onednn", LLVM, {"layout": "nhwc"}, "second")
+    assert TargetSet(NATIVE, (ONEDNN, second)).named("second") == second
+    with pytest.raises(TargetError, match="'onednn' is given twice"):
+        TargetSet(NATIVE, (ONEDNN, BackendTarget.of("onednn", LLVM, {"layout": "nhwc"})))
+
+
+def test_an_external_target_takes_part_of_a_plain_ones_work() -> None:
+    gpu = BackendTarget("tvm", tvm.target.Target({"kind": "cuda", "arch": "sm_90a"}))
+    assert is_external_codegen_for(ONEDNN, NATIVE)
+    assert not is_external_codegen_for(NATIVE, NATIVE)
+    assert not is_external_codegen_for(ONEDNN, OPENBLAS)
+    assert not is_external_codegen_for(ONEDNN, gpu)
