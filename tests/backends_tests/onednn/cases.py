@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from collage.testing.backend_contract import PatternCase
+from collage.testing.backend_cases import PatternCase
 from collage.testing.graphs import Emit, constant, graph
 
 Step = Callable[[Emit, relax.Expr], relax.Expr]

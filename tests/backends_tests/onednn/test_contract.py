@@ -8,7 +8,8 @@ from tvm.relax import op
 from collage.backends.contract import ExternalBackend
 from collage.backends.contract.registry import get_backend
 from collage.backends.onednn.patterns import pattern_table
-from collage.testing.backend_contract import BackendContract, PatternCase, Refusal
+from collage.testing.backend_cases import PatternCase, Refusal
+from collage.testing.backend_contract import BackendContract
 from collage.testing.graphs import constant, graph
 from tests.backends_tests.onednn.cases import case
 

@@ -16,13 +16,8 @@ from collage.backends.contract.registry import get_backend
 from collage.backends.openblas.options import OpenBLASOptions
 from collage.backends.openblas.patterns import ACTIVATIONS, pattern_table
 from collage.cost.reference import evaluate, largest_error
-from collage.testing.backend_contract import (
-    BackendContract,
-    CompiledCases,
-    PatternCase,
-    Refusal,
-    constants_of,
-)
+from collage.testing.backend_cases import CompiledCases, PatternCase, Refusal, constants_of
+from collage.testing.backend_contract import BackendContract
 from collage.testing.graphs import constant, graph
 
 ACTIVATION_OPS = {

@@ -8,7 +8,7 @@ import numpy as np
 from tvm import relax
 from tvm.relax import op
 
-from collage.testing.backend_contract import PatternCase
+from collage.testing.backend_cases import PatternCase
 from collage.testing.graphs import constant, graph
 
 PICTURE = (2, 4, 9, 11)
