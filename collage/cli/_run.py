@@ -14,7 +14,7 @@ from collage.cli._options import BundleFolder, Debug, example
 if TYPE_CHECKING:
     import numpy as np
 
-    from collage.bundle import Bundle
+    from collage.bundle import BundleFunction
 
 
 def add_to(app: typer.Typer) -> None:
@@ -23,6 +23,7 @@ def add_to(app: typer.Typer) -> None:
         epilog=example(
             "collage run resnet50.bundle --input image.npy --output scores.npy",
             "collage run bert.bundle --input ids=ids.npy --input mask=mask.npy --output results/",
+            "collage run decoder.bundle --function prefill --input tokens=tokens.npy",
         ),
     )(_run)
 
@@ -37,6 +38,10 @@ def _run(
             metavar="[NAME=]FILE.npy",
             help="An input, by name or in order; random ones when none is given.",
         ),
+    ] = None,
+    function: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Which function; by default main, or the first."),
     ] = None,
     output: Annotated[
         Path | None,
@@ -55,7 +60,8 @@ def _run(
 
     from collage.bundle import load
 
-    loaded = load(bundle)
+    whole = load(bundle)
+    loaded = whole[function or whole.main]
     if inputs:
         positional, named = read_inputs(inputs, [info.name for info in loaded.inputs])
     else:
@@ -114,11 +120,11 @@ def read_inputs(
     return positional, named
 
 
-def _output_files(bundle: Bundle, output: Path | None) -> list[Path]:
+def _output_files(function: BundleFunction, output: Path | None) -> list[Path]:
     """Where each output goes; made sure of before the model runs."""
     if output is None:
         return []
-    names = [info.name for info in bundle.outputs]
+    names = [info.name for info in function.outputs]
     single = output.suffix == ".npy"
     if single and len(names) > 1:
         raise OutputError(

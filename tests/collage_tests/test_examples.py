@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from contextlib import suppress
@@ -121,3 +122,40 @@ def test_demo_twice(tmp_path: Path) -> None:
         assert "onnxruntime" in shown
         assert "onednn" in shown
     assert (tmp_path / "out" / "demo" / "bundle-collage" / "report.html").exists()
+
+
+def test_a_decoder_s_prefill_and_steps_are_what_numpy_computes(tmp_path: Path) -> None:
+    shown = run("decoder.py", str(tmp_path), cwd=tmp_path)
+    assert "prefill: tokens[5]" in shown and "step: tokens[1]" in shown
+    decoder = runpy.run_path(str(_EXAMPLES / "decoder.py"))
+    room, weights = decoder["ROOM"], decoder["random_weights"]()
+    tokens = np.random.default_rng().integers(0, decoder["VOCABULARY"], room)
+    expected = _decoded(weights, tokens, decoder["HEADS"])
+    bundle = collage.load(tmp_path / "decoder.bundle")
+    begin = decoder["PROMPT"]
+    empty = np.zeros((room, decoder["WIDTH"]), np.float32)
+    scores, keys, values = bundle["prefill"](
+        tokens[:begin], *decoder["where"](0, begin), empty, empty
+    )
+    close = {"rtol": 1e-3, "atol": 1e-3}
+    np.testing.assert_allclose(scores, expected[:begin], **close)
+    for position in range(begin, room):
+        one = tokens[position : position + 1]
+        scores, keys, values = bundle["step"](one, *decoder["where"](position, 1), keys, values)
+        np.testing.assert_allclose(scores[0], expected[position], **close)
+
+
+def _decoded(weights: dict[str, np.ndarray], tokens: np.ndarray, heads: int) -> np.ndarray:
+    """All scores of a sequence at once, without any cache."""
+    x = weights["embedding"][tokens].astype("float64")
+    count, width = x.shape
+    query, key, value = (
+        (x @ weights[name]).reshape(count, heads, -1).swapaxes(0, 1)
+        for name in ("query", "key", "value")
+    )
+    scores = query @ key.swapaxes(1, 2) / np.sqrt(width / heads)
+    scores = np.where(np.tril(np.ones((count, count), bool)), scores, -np.inf)
+    looks = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    seen = (looks / looks.sum(axis=-1, keepdims=True)) @ value
+    y = x + seen.swapaxes(0, 1).reshape(count, width) @ weights["out"]
+    return y @ weights["head"]

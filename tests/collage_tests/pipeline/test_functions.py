@@ -14,6 +14,7 @@ from tvm.relax.dpl import is_op, wildcard
 
 import collage
 from collage.backends.contract.errors import InputError, ModelError, TargetError
+from collage.cli import main
 from collage.cost.reference import evaluate
 from collage.importers import load_model
 from collage.importers.functions import function_alone, public_functions
@@ -78,8 +79,14 @@ def test_every_function_is_searched_and_called(
         assert library.count(weight.tobytes()[:256]) == 1
 
 
-def test_bundles_of_version_1_load(two: tvm.IRModule, tmp_path: Path) -> None:
+def test_bundles_of_version_1_load(
+    two: tvm.IRModule, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = collage.optimize(two, ["llvm"], cost_model=FlatCosts("llvm")).export(tmp_path / "b")
+    assert main(["run", str(folder), "--function", "decode"]) == 0
+    assert capsys.readouterr().out.count("output_") == 3
+    assert main(["run", str(folder), "--function", "encode"]) != 0
+    assert "its functions: prefill, decode" in capsys.readouterr().err
     place = folder / "manifest.json"
     manifest = json.loads(place.read_text(encoding="utf-8"))
     del manifest["functions"]
