@@ -20,6 +20,10 @@ from collage.backends.toolchain.child_process import (
     python_command,
 )
 
+OPENMP_DEFAULT = {"GOMP_SPINCOUNT": "300000"}
+"""What GNU's OpenMP does where nothing is said. A child imports a module of ours, which sets it; a
+peer is to run as its users run it."""
+
 
 class ChildError(Exception):
     """The child failed, died or hung; the message is one line.

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.child import ChildError, JsonChild
+from benchmarks.child import OPENMP_DEFAULT, ChildError, JsonChild
+from benchmarks.engines import ENGINES, CollageEngine
 from benchmarks.engines.base import Array, EngineMissingError, Job
 
 EngineError = ChildError
@@ -58,6 +59,8 @@ class EngineProcess(JsonChild):
         environment = dict.fromkeys(
             ("OMP_NUM_THREADS", "COLLAGE_NUM_THREADS", "TVM_NUM_THREADS"), threads
         )
+        if not issubclass(ENGINES[engine], CollageEngine):
+            environment |= OPENMP_DEFAULT
         arguments = [engine, str(job.model), str(job.work_dir), threads]
         super().__init__("benchmarks.engines.worker", arguments, log, environment)
         self._outputs = log.with_suffix(".npz")

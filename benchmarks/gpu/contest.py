@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.child import ChildError, JsonChild
+from benchmarks.child import OPENMP_DEFAULT, ChildError, JsonChild
 from benchmarks.gpu import device
 from benchmarks.gpu.slots import GpuSlot
 from benchmarks.statistics import max_relative_difference, rms_relative_difference
@@ -192,7 +192,8 @@ class Contest:
         arguments += [str(self._work / "weights.pt"), str(self._work), plan.device, plan.dtype]
         log = self._work / f"{_file_name(engine)}.stderr"
         inductor = {"TORCHINDUCTOR_CACHE_DIR": str(self._compiler_cache)}
-        environment = {**self._slot.environment, **inductor}
+        waiting = {} if engine == COLLAGE else OPENMP_DEFAULT
+        environment = {**self._slot.environment, **inductor, **waiting}
         return self._stack.enter_context(JsonChild(_WORKER, arguments, log, environment))
 
     def _build(self) -> None:
