@@ -113,14 +113,13 @@ class _Loaded(Session):
         ordered = [inputs[_match(info.name, inputs)] for info in bundle.inputs]
         self._bundle = bundle
         self._tensors = [tvm.runtime.tensor(np.ascontiguousarray(array)) for array in ordered]
-        self._result: Any = None
+        self._result: list[Any] = []
 
     def call(self) -> None:
-        self._result = self._bundle(*self._tensors)
+        self._result = self._bundle.compute(self._tensors)
 
     def outputs(self) -> list[Array]:
-        results = self._result if isinstance(self._result, list) else [self._result]
-        return [tensor.numpy() for tensor in results]
+        return [tensor.numpy() for tensor in self._result]
 
 
 def _match(name: str, inputs: Mapping[str, Array]) -> str:

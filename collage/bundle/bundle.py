@@ -19,11 +19,12 @@ from collage.bundle.function import BundleFunction
 from collage.bundle.manifest import read_manifest, read_report
 from collage.bundle.profile import Profile, copy_rate, profile_calls
 from collage.bundle.requirements import load_requirements
+from collage.bundle.session import SessionMethods
 from collage.report import Report
 
 
-class Bundle:
-    """A loaded bundle: callable with numpy arrays or DLPack tensors.
+class Bundle(SessionMethods):
+    """A loaded bundle: callable with numpy arrays or DLPack tensors, as the model itself is.
 
     Attributes
     ----------
@@ -101,20 +102,29 @@ class Bundle:
         Parameters
         ----------
         *args, **named
-            One numpy array or DLPack tensor per input, by position or by input name, of the
-            declared shape and dtype.
+            As :class:`BundleFunction` takes them.
 
         Returns
         -------
-        array or list of arrays
-            One per output; numpy arrays, or TVM tensors (DLPack) when any input was no numpy array.
+        Any
+            What that gives.
 
         Raises
         ------
         InputError
-            A missing, unknown or ill-shaped input.
+            A missing, unknown or ill-shaped input, or one of another structure.
         """
         return self[self.main](*args, **named)
+
+    def compute(self, values: Sequence[Any]) -> list[Any]:
+        """Run the model's main function, see :meth:`BundleFunction.compute`.
+
+        Parameters
+        ----------
+        values : sequence
+            One array or tensor per input, in the order of :attr:`inputs`.
+        """
+        return self[self.main].compute(values)
 
     def random_inputs(self, seed: int = 0) -> list[np.ndarray]:
         """Seeded inputs of the main function, see :meth:`BundleFunction.random_inputs`."""

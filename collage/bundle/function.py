@@ -14,10 +14,8 @@ from tvm import relax
 from collage.backends.contract.errors import InputError
 from collage.bundle.dispatch import choose, cut, pad
 from collage.bundle.signature import FunctionEntry, Variant
+from collage.bundle.tensors import as_given, on_host, to_tvm
 from collage.tensor_info import TensorInfo
-
-_ALIGNMENT_BYTES = 64
-"""TVM's generated code loads vectors with this alignment."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class PreparedCall:
 
 
 class BundleFunction:
-    """A function of a loaded bundle: callable with numpy arrays or DLPack tensors.
+    """A function of a loaded bundle: callable with numpy arrays or DLPack tensors, as the model is.
 
     Attributes
     ----------
@@ -68,29 +66,52 @@ class BundleFunction:
         Parameters
         ----------
         *args, **named
-            One numpy array or DLPack tensor per input, by position or by input name, of the
-            declared shape and dtype.
+            As the model is called, where it is one with a structure: dicts, tuples, None and
+            values that were compiled in among its inputs. Else one numpy array or DLPack tensor
+            per input, by position or by input name. Each is of the declared shape and dtype.
 
         Returns
         -------
-        array or list of arrays
-            One per output; numpy arrays, or TVM tensors (DLPack) when any input was no numpy array.
+        Any
+            What the model gives, with its dicts, tuples and None; else one array, or a list of
+            them where there are several outputs. Arrays are numpy's where all inputs are,
+            PyTorch's where one is, over the memory that was written, else TVM's (DLPack).
 
         Raises
         ------
         InputError
-            A missing, unknown or ill-shaped input.
+            A missing, unknown or ill-shaped input, or one of another structure.
         """
-        values = self._match_arguments(args, named)
+        signature = self.entry.signature
+        if signature is not None:
+            return signature.returned(self.compute(signature.arguments(args, named)))
+        flat = self.compute(self.in_order(args, named))
+        return flat[0] if len(flat) == 1 else flat
+
+    def compute(self, values: Sequence[Any]) -> list[Any]:
+        """Run it on its inputs side by side, whatever structure it has.
+
+        Parameters
+        ----------
+        values : sequence
+            One array or tensor per input, in the order of :attr:`inputs`.
+
+        Returns
+        -------
+        list
+            One per output, in the order of :attr:`outputs`.
+
+        Raises
+        ------
+        InputError
+            When one is of another shape or dtype.
+        """
         call = self.prepared(values)
         result = self._functions[call.variant.entry](*call.tensors)
         flat = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
-        plain = all(isinstance(value, np.ndarray | np.generic) for value in values)
         if call.extent is not None:
             flat = self._cut(flat, call.extent)
-        if plain:
-            flat = [tensor.numpy() for tensor in flat]
-        return flat[0] if len(flat) == 1 else flat
+        return as_given(flat, values, self.entry.constant_outputs)
 
     def random_inputs(self, seed: int = 0) -> list[np.ndarray]:
         """Seeded inputs of the declared shapes: normal floats, integers 0 or 1."""
@@ -130,7 +151,19 @@ class BundleFunction:
             samples.append(time.perf_counter() - start)
         return tuple(samples)
 
-    def _match_arguments(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+    def in_order(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        """Inputs by position and by the names of :attr:`inputs`, in their order.
+
+        Parameters
+        ----------
+        args, named
+            One for each input, whatever structure the model has.
+
+        Raises
+        ------
+        InputError
+            One is missing, unknown or given twice.
+        """
         names = [info.name for info in self.inputs]
         unknown = [name for name in named if name not in names]
         if unknown or len(args) > len(names):
@@ -163,6 +196,8 @@ class BundleFunction:
         InputError
             When one does not fit.
         """
+        if len(values) != len(self.inputs):
+            raise InputError(f"{len(values)} inputs given; {self._taken()}", value=len(values))
         shapes = [self._shape(value, index) for index, value in enumerate(values)]
         variant, extent = choose(self.entry, shapes)
         padding = self.entry.padding
@@ -170,8 +205,8 @@ class BundleFunction:
             values = list(values)
             for index, axis in padding.inputs:
                 whole = variant.inputs[index].shape[axis]
-                values[index] = pad(_host(values[index]), axis, whole)
-        return PreparedCall(variant, [self._tensor(value) for value in values], extent)
+                values[index] = pad(on_host(values[index]), axis, whole)
+        return PreparedCall(variant, [to_tvm(value, self._device) for value in values], extent)
 
     def _cut(self, outputs: list[tvm.runtime.Tensor], extent: int) -> list[tvm.runtime.Tensor]:
         assert self.entry.padding is not None
@@ -196,25 +231,6 @@ class BundleFunction:
                 value=shape,
             )
         return shape
-
-    def _tensor(self, value: Any) -> tvm.runtime.Tensor:
-        """A TVM tensor over the value's memory where it can be used as it lies, else a copy."""
-        if isinstance(value, np.ndarray | np.generic):
-            # Not ascontiguousarray, which makes a vector of a tensor of rank 0.
-            return tvm.runtime.tensor(np.asarray(value, order="C"), self._device)
-        tensor = tvm.runtime.from_dlpack(value)
-        if tensor.device != self._device or not tensor.is_contiguous():
-            return tvm.runtime.tensor(tensor.numpy(), self._device)
-        if self._device.dlpack_device_type() != tvm.cpu().dlpack_device_type():
-            return tensor
-        aligned = np.from_dlpack(value).ctypes.data % _ALIGNMENT_BYTES == 0
-        return tensor if aligned else tvm.runtime.tensor(tensor.numpy())
-
-
-def _host(value: Any) -> np.ndarray:
-    """An array or tensor as numpy's."""
-    plain = isinstance(value, np.ndarray | np.generic)
-    return np.asarray(value if plain else tvm.runtime.from_dlpack(value).numpy())
 
 
 def random_array(info: TensorInfo, seed: int) -> np.ndarray:

@@ -11,6 +11,7 @@ from collage.backends.contract.requirements import RequiredLibrary
 from collage.backends.devices import CPU
 from collage.bundle.signature import FunctionEntry, Variant
 from collage.report import Report
+from collage.structure import SIGNATURE_VERSION
 from collage.tensor_info import TensorInfo
 
 MANIFEST = "manifest.json"
@@ -156,7 +157,15 @@ def read_manifest(folder: Path) -> Manifest:
                 f"{' and '.join(map(str, _READABLE))}",
                 value=found,
             )
-        return msgspec.json.decode(text, type=Manifest)
+        manifest = msgspec.json.decode(text, type=Manifest)
+        for function in manifest.functions:
+            if function.signature and function.signature.version != SIGNATURE_VERSION:
+                raise BundleError(
+                    f"'{path}' has a signature of version {function.signature.version}; this "
+                    f"version reads {SIGNATURE_VERSION}",
+                    value=function.signature.version,
+                )
+        return manifest
     except FileNotFoundError as err:
         raise BundleError(f"'{folder}' is no bundle: it has no {MANIFEST}", value=folder) from err
     except (OSError, ValueError) as err:

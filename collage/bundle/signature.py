@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from collage.structure import Signature
 from collage.tensor_info import TensorInfo
 
 MAIN = "main"
@@ -55,6 +56,11 @@ class FunctionEntry(msgspec.Struct, frozen=True):
         One, or one for each bucket of shapes, the largest last.
     padding : Padding or None
         Where shapes between the buckets may be padded.
+    signature : Signature or None
+        How inputs and outputs lie in dicts, tuples and such; None where they lie side by side, as
+        in bundles of earlier releases.
+    constant_outputs : tuple of int
+        Places of outputs that are the same in every call.
 
     Examples
     --------
@@ -67,6 +73,8 @@ class FunctionEntry(msgspec.Struct, frozen=True):
     name: str
     variants: tuple[Variant, ...]
     padding: Padding | None = None
+    signature: Signature | None = None
+    constant_outputs: tuple[int, ...] = ()
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:

@@ -52,8 +52,14 @@ def _optimize(
         ),
     ],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="BUNDLE", help="Folder of the bundle.")
-    ],
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="BUNDLE",
+            help="Folder of the bundle; by default beside the model, as MODEL's name with .bundle.",
+        ),
+    ] = None,
     log: Annotated[
         str | None,
         typer.Option(
@@ -155,6 +161,7 @@ def _optimize(
 
     from collage.bundle import prepare_folder
 
+    output = output or model.with_suffix(".bundle")
     existed = output.exists()
     # An hour of measuring must not end at a folder that cannot be written.
     prepare_folder(output)

@@ -13,7 +13,7 @@ from typing import Any
 
 import tvm
 
-from collage.backends.contract.errors import ModelError
+from collage.backends.contract.errors import InputError, ModelError
 from collage.importers._base import (
     FileImporter,
     ImportedModel,
@@ -23,28 +23,35 @@ from collage.importers._base import (
 )
 from collage.importers.onnx.model import OnnxImporter, import_onnx
 from collage.importers.relax_files import RelaxJsonImporter, TvmScriptImporter
+from collage.importers.torch.module import ExampleInputs, export_module, is_module
 from collage.importers.torch.program import (
     TorchProgramImporter,
     import_exported_program,
     is_exported_program,
 )
 
-__all__ = ["ImportedModel", "load_model"]
+__all__ = ["ExampleInputs", "ImportedModel", "load_model"]
 
 
 def load_model(
-    source: Any, *, shapes: Shapes | None = None, allow_code: bool = False
+    source: Any,
+    *,
+    shapes: Shapes | None = None,
+    allow_code: bool = False,
+    example_inputs: ExampleInputs = None,
 ) -> ImportedModel:
     """A model as a Relax module, from a file or from an object of another framework.
 
     Parameters
     ----------
-    source : str, Path, onnx.ModelProto, torch.export.ExportedProgram or tvm.IRModule
+    source : path, tvm.IRModule, onnx.ModelProto, torch.nn.Module or ExportedProgram
         A file's format is told by its content; the suffix only decides what is tried first.
     shapes : mapping of str to sequence of int, optional
         Concrete shapes for inputs with open dimensions.
     allow_code : bool
         Whether a TVMScript ``.py`` file may be run. It is code like any other Python file.
+    example_inputs : sequence or mapping, optional
+        What a ``torch.nn.Module`` is called with, by position or by name; only that has them.
 
     Returns
     -------
@@ -58,6 +65,8 @@ def load_model(
         code without ``allow_code``.
     ShapeError
         A missing, unknown or contradictory shape.
+    InputError
+        Example inputs that are missing, that the module does not take, or for what is no module.
 
     Examples
     --------
@@ -71,6 +80,14 @@ def load_model(
     (TensorInfo(name='x', shape=(4, 8), dtype='float32'),)
     """
     shapes = dict(shapes or {})
+    if is_module(source):
+        program = export_module(source, example_inputs)
+        return import_exported_program(program, type(source).__name__, shapes)
+    if example_inputs is not None:
+        raise InputError(
+            f"example_inputs are for a torch.nn.Module, not for a {type(source).__name__}",
+            value=type(source).__name__,
+        )
     if isinstance(source, str | Path):
         return _load_file(Path(source), shapes, allow_code)
     if isinstance(source, tvm.IRModule):
@@ -81,7 +98,7 @@ def load_model(
         return import_onnx(source, source.graph.name or "model", shapes)
     raise ModelError(
         f"cannot import an object of type '{type(source).__name__}'; give a path, an "
-        "onnx.ModelProto, a torch.export.ExportedProgram or a tvm.IRModule",
+        "onnx.ModelProto, a torch.nn.Module, a torch.export.ExportedProgram or a tvm.IRModule",
         value=type(source).__name__,
     )
 

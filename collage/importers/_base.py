@@ -13,6 +13,7 @@ from tvm import relax
 from collage.backends.contract.errors import ModelError, ShapeError
 from collage.backends.relax.static_shape import tensor_shape
 from collage.importers.functions import MAIN, function_alone, public_functions
+from collage.structure import Signature
 from collage.tensor_info import TensorInfo
 
 Shapes = Mapping[str, Sequence[int]]
@@ -37,6 +38,8 @@ class ImportedModel:
         What ``main`` is called in the model.
     others : tuple of ImportedModel
         The model's other public functions, each as the ``main`` of a module of its own.
+    signature : Signature or None
+        How inputs and outputs lie in dicts, tuples and such; None where they lie side by side.
 
     Examples
     --------
@@ -54,6 +57,7 @@ class ImportedModel:
     source_format: str
     function: str = MAIN
     others: tuple[ImportedModel, ...] = ()
+    signature: Signature | None = None
 
 
 class FileImporter(Protocol):

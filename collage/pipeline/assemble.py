@@ -23,6 +23,7 @@ from collage.pipeline.imported import Imported
 from collage.pipeline.limits import Budget
 from collage.pipeline.result import Result
 from collage.pipeline.session import Session
+from collage.pipeline.shapes.bucketed import Bucketed
 from collage.report import (
     BuilderUse,
     EndToEnd,
@@ -69,6 +70,7 @@ def assemble_result(
         targets=session.targets,
         inputs=imported.inputs,
         outputs=imported.outputs,
+        entries=(Bucketed(imported.function, (imported,)).entry,),
         library=library,
         context=session.context,
         versions=report.versions,

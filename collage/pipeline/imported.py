@@ -12,14 +12,16 @@ from numpy.typing import NDArray
 
 from collage.backends.devices import DeviceKind
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
-from collage.importers import ImportedModel, load_model
+from collage.importers import ExampleInputs, ImportedModel, load_model
 from collage.importers.functions import MAIN
 from collage.normalize import normalize
 from collage.passes import combine_parallel_matmul, expand_attention, to_channels_last
 from collage.pipeline.computable import require_computable
+from collage.pipeline.constant_outputs import constant_outputs
 from collage.pipeline.inputs.drawing import draw_inputs
 from collage.pipeline.inputs.working_range import Range, working_ranges
 from collage.search.dataflow import DataflowGraph
+from collage.structure import Signature
 from collage.tensor_info import TensorInfo
 
 
@@ -43,6 +45,10 @@ class Imported:
         What ``main`` is called in the model and in its bundle.
     remarks : tuple of str
         What the report is to say of how it was made ready.
+    signature : Signature or None
+        How inputs and outputs lie in dicts, tuples and such; None where they lie side by side.
+    constant_outputs : tuple of int
+        Places of results that are the same in every call.
 
     Examples
     --------
@@ -64,6 +70,8 @@ class Imported:
     ranges: tuple[Range, ...] = ()
     function: str = MAIN
     remarks: tuple[str, ...] = ()
+    signature: Signature | None = None
+    constant_outputs: tuple[int, ...] = ()
 
     def random_inputs(self, seed: int) -> list[NDArray[Any]]:
         """Arrays to run the model on, the same for the same seed."""
@@ -76,13 +84,14 @@ def import_model(
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
     allow_code: bool = False,
+    example_inputs: ExampleInputs = None,
     progress: ProgressCallback = ignore,
 ) -> Imported:
     """Import a model and bring it into the form that a device's backends want.
 
     Parameters
     ----------
-    model : tvm.IRModule, path, onnx.ModelProto or torch.export.ExportedProgram
+    model : path, tvm.IRModule, onnx.ModelProto, torch.nn.Module or ExportedProgram
         See :func:`collage.importers.load_model`.
     device : DeviceKind
         What it is going to run on.
@@ -90,6 +99,8 @@ def import_model(
         For inputs with open dimensions.
     allow_code : bool
         Whether a TVMScript ``.py`` file may be run.
+    example_inputs : sequence or mapping, optional
+        What a ``torch.nn.Module`` is called with.
     progress : callable
         Informed of the steps.
 
@@ -115,9 +126,13 @@ def import_model(
     >>> [imported.graph.op_name(index) for index in range(len(imported.graph))]
     ['nn.silu']
     """
-    return import_functions(model, device, shapes=shapes, allow_code=allow_code, progress=progress)[
-        0
-    ]
+    return import_functions(
+        *(model, device),
+        shapes=shapes,
+        allow_code=allow_code,
+        example_inputs=example_inputs,
+        progress=progress,
+    )[0]
 
 
 def import_functions(
@@ -126,13 +141,14 @@ def import_functions(
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
     allow_code: bool = False,
+    example_inputs: ExampleInputs = None,
     progress: ProgressCallback = ignore,
 ) -> list[Imported]:
     """As :func:`import_model`, all public functions of a model, ``main`` first.
 
     Parameters
     ----------
-    model, device, shapes, allow_code, progress
+    model, device, shapes, allow_code, example_inputs, progress
         As :func:`import_model` takes them.
 
     Raises
@@ -152,7 +168,7 @@ def import_functions(
     """
     name = str(model) if isinstance(model, str | Path) else type(model).__name__
     progress(ProgressEvent("import", 0, 2, name))
-    loaded = load_model(model, shapes=shapes, allow_code=allow_code)
+    loaded = load_model(model, shapes=shapes, allow_code=allow_code, example_inputs=example_inputs)
     progress(ProgressEvent("import", 1, 2, "normalizing"))
     functions = [prepare(one, device) for one in (loaded, *loaded.others)]
     operators = sum(len(function.graph) for function in functions)
@@ -179,7 +195,11 @@ def prepare(loaded: ImportedModel, device: DeviceKind) -> Imported:
     graph = DataflowGraph.from_function(mod["main"], mod)
     require_computable(graph, loaded.name)
     ranges = working_ranges(loaded.mod)
-    return Imported(loaded.name, mod, graph, loaded.inputs, loaded.outputs, ranges, loaded.function)
+    return Imported(
+        *(loaded.name, mod, graph, loaded.inputs, loaded.outputs, ranges, loaded.function),
+        signature=loaded.signature,
+        constant_outputs=constant_outputs(mod["main"]),
+    )
 
 
 def _normalized(device: DeviceKind, mod: tvm.IRModule) -> tvm.IRModule:

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from collage.backends.contract import TargetSet
+from collage.backends.contract.errors import ShapeError
 from collage.cost.base import CostModel
 from collage.cost.device import policy_of
 from collage.cost.engines import LOCAL, WorkersLike, engine_of
 from collage.cost.progress import ProgressCallback
 from collage.end_to_end import check_strategy, taking_part
+from collage.importers import ExampleInputs
 from collage.importers.functions import MAIN
 from collage.pipeline.computable import require_codegen_targets
 from collage.pipeline.costing import choose_costing
@@ -44,6 +46,7 @@ def optimize(
     ieee_denormals: bool = False,
     inputs: Inputs | None = None,
     allow_code: bool = False,
+    example_inputs: ExampleInputs = None,
     seed: int = 0,
     cost_model: CostModel | None = None,
     workers: WorkersLike = LOCAL,
@@ -53,7 +56,7 @@ def optimize(
 
     Parameters
     ----------
-    model : tvm.IRModule, path, onnx.ModelProto or torch.export.ExportedProgram
+    model : path, tvm.IRModule, onnx.ModelProto, torch.nn.Module or ExportedProgram
         See :func:`collage.importers.load_model`.
     targets : sequence
         TVM targets and external codegen targets, as names, dicts or ``tvm.target.Target``. TVM
@@ -90,6 +93,9 @@ def optimize(
         first is timed on. Without, inputs are drawn, see :doc:`/correctness`.
     allow_code : bool
         Whether a TVMScript ``.py`` file may be run.
+    example_inputs : sequence or mapping, optional
+        For a ``torch.nn.Module``: what it is called with, by position or by name, of the shapes to
+        optimize for. It is exported in evaluation mode, see :doc:`/pytorch`.
     seed : int
         Of the inputs that are drawn, and of the refinement.
     cost_model : CostModel, optional
@@ -161,7 +167,12 @@ def optimize(
         # Workers that cannot be reached are nothing to find out about after minutes.
         asked = stack.enter_context(costing.open())
         buckets = buckets_of(shapes or {})
-        functions = _imported(model, buckets, targets, allow_code=allow_code, progress=progress)
+        functions = _imported(
+            *(model, buckets, targets),
+            allow_code=allow_code,
+            example_inputs=example_inputs,
+            progress=progress,
+        )
         for variant in (variant for function in functions for variant in function.variants):
             require_codegen_targets(variant.mod, variant.function, targets)
         search = Search(
@@ -182,10 +193,17 @@ def _imported(
     targets: TargetSet,
     *,
     allow_code: bool,
+    example_inputs: ExampleInputs,
     progress: ProgressCallback,
 ) -> list[Bucketed]:
     """The model's functions, for every bucket of shapes."""
     if len(buckets.buckets) > 1:
+        if example_inputs is not None:
+            raise ShapeError(
+                "a torch.nn.Module has the shapes of its example_inputs; for several, export it "
+                "with open dimensions and give the program",
+                value=list(buckets.buckets),
+            )
         return import_buckets(
             model, targets.device, buckets, allow_code=allow_code, progress=progress
         )
@@ -194,6 +212,7 @@ def _imported(
         *(model, targets.device),
         shapes=bucket.shapes,
         allow_code=allow_code,
+        example_inputs=example_inputs,
         progress=progress,
     )
     return [Bucketed(function.function, (function,)) for function in functions]

@@ -18,7 +18,7 @@ from collage.backends.link import CompiledLibrary
 from collage.backends.storage import OwnFolder
 from collage.backends.toolchain.artifact_cache import replacing
 from collage.bundle import FunctionEntry, prepare_folder, write_bundle
-from collage.report import Report, write_html
+from collage.report import Report, brief, notebook_frame, write_html
 from collage.search.partitioning import Partitioning
 from collage.tensor_info import TensorInfo
 
@@ -47,7 +47,7 @@ class Result:
         What is said here of partitioning and report is then that of the first function, the
         largest bucket, while module and library hold all.
     entries : tuple of FunctionEntry
-        What they take and give, as the bundle's manifest lists it; empty where there is one.
+        What they take and give, as the bundle's manifest lists it.
     alternatives : mapping of str to tvm.IRModule
         The partitioned modules that were compared end to end, the chosen one among them, by name:
         ``search``, ``greedy``, ``single:<backend>``. Those that do not run are missing.
@@ -84,6 +84,19 @@ class Result:
     _libraries: Mapping[str, Callable[[], CompiledLibrary]] = field(
         default_factory=dict, repr=False
     )
+    _exported: list[Path] = field(default_factory=list, repr=False)
+
+    def __repr__(self) -> str:
+        return "\n".join([brief(self.report), f"  {self._whereabouts()}"])
+
+    def _repr_html_(self) -> str:
+        """The report, in a notebook."""
+        return notebook_frame(self.report)
+
+    def _whereabouts(self) -> str:
+        if not self._exported:
+            return "not exported yet: export(folder) writes a bundle"
+        return f"exported to {', '.join(map(str, self._exported))}"
 
     @cached_property
     def executable(self) -> relax.VMExecutable:
@@ -100,7 +113,12 @@ class Result:
         KeyError
             When there is none of that name.
         """
-        return replace(self, module=self.alternatives[name], library=self._libraries[name]())
+        return replace(
+            self,
+            module=self.alternatives[name],
+            library=self._libraries[name](),
+            _exported=[],
+        )
 
     def export(self, folder: str | Path) -> Path:
         """Write the deployable bundle: ``model.so``, ``lib/``, ``manifest.json``, the report.
@@ -138,4 +156,6 @@ class Result:
             report=self.report,
         )
         write_html(self.report, folder / REPORT_HTML)
+        if folder not in self._exported:
+            self._exported.append(folder)
         return folder

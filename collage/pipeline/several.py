@@ -75,6 +75,7 @@ def best_of_all(
         entries=tuple(function.entry for function in functions),
         alternatives={},
         _libraries={},
+        _exported=[],
     )
 
 

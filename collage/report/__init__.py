@@ -26,6 +26,7 @@ from collage.report.workers import BuilderUse, WorkerUse, share_of
 
 if TYPE_CHECKING:
     from collage.report.assemble import assemble_report
+    from collage.report.brief import brief, notebook_frame
     from collage.report.html import write_html
     from collage.report.palette import backend_colors
     from collage.report.text import explanation, summary
@@ -47,10 +48,12 @@ __all__ = [
     "WorkerUse",
     "assemble_report",
     "backend_colors",
+    "brief",
     "explain",
     "explanation",
     "format_sec",
     "format_time",
+    "notebook_frame",
     "shape_text",
     "share_of",
     "shares",
@@ -63,6 +66,7 @@ __getattr__, __dir__ = on_demand(
     __name__,
     {
         "assemble": ("assemble_report",),
+        "brief": ("brief", "notebook_frame"),
         "html": ("write_html",),
         "palette": ("backend_colors",),
         "text": ("explanation", "summary"),

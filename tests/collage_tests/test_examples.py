@@ -16,17 +16,20 @@ import psutil
 import pytest
 
 import collage
+from tests.entry_points import with_entry_points
 
 _ROOT = Path(__file__).resolve().parents[2]
 _EXAMPLES = _ROOT / "examples"
 
 
-def run(script: str, *arguments: str, cwd: Path, limit_sec: float = 300.0) -> str:
+def run(
+    script: str, *arguments: str, cwd: Path, limit_sec: float = 300.0, path: str = str(_ROOT)
+) -> str:
     """Standard output of an example."""
     done = subprocess.run(
         [sys.executable, str(_EXAMPLES / script), *arguments],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+        env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         timeout=limit_sec,
@@ -83,6 +86,16 @@ def test_relax_pass_prints_a_module(tmp_path: Path) -> None:
     script = run("relax_pass.py", str(tmp_path), cwd=tmp_path)
     assert "@R.function" in script
     assert (tmp_path / "log.jsonl").stat().st_size > 0
+
+
+@pytest.mark.torch
+def test_torch_model_agrees_with_torch(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    path = with_entry_points(tmp_path / "packages")
+    shown = run("torch_model.py", str(tmp_path), cwd=tmp_path, path=path)
+    assert "is chosen" in shown and f"exported to {tmp_path / 'bundle'}" in shown
+    differences = [float(line.split()[-1]) for line in shown.splitlines() if "largest diff" in line]
+    assert len(differences) == 2 and max(differences) < 1e-4
 
 
 @pytest.mark.fleet

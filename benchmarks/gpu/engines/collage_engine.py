@@ -191,15 +191,13 @@ class _Loaded(Session):
         self._bundle = bundle
         self._device = tvm.device(job.device, 0)
         self._inputs = [tvm.runtime.tensor(a, self._device) for a in inputs]
-        self._result: Any = None
+        self._result: list[Any] = []
         if job.device == "cuda":
             torch.cuda.init()  # for the events; on the same, default, stream
 
     def call(self) -> None:
-        self._result = self._bundle(*self._inputs)
+        self._result = self._bundle.compute(self._inputs)
 
     def outputs(self) -> list[Array]:
         self._device.sync()
-        result = self._result
-        leaves = list(result) if isinstance(result, list | tuple) else [result]
-        return [np.asarray(leaf.numpy(), dtype=np.float32) for leaf in leaves]
+        return [np.asarray(leaf.numpy(), dtype=np.float32) for leaf in self._result]

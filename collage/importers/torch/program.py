@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,9 +81,11 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
     ModelError
         For operators that cannot be imported, and for a program exported in training mode.
     """
+    from collage.importers.torch.structure import signature_of
     from collage.importers.torch.translate import translate
 
     try:
+        signature = signature_of(program)
         mod = translate(program)
     except ModelError:
         raise
@@ -91,7 +94,8 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
             f"the program cannot be imported: {telling_line(err)}", value=name
         ) from err
     _require_inference(mod, name)
-    return reject_shapes(shapes, from_module(mod, name=name, source_format="pt2"))
+    model = from_module(mod, name=name, source_format="pt2", output_names=signature.output_names())
+    return reject_shapes(shapes, replace(model, signature=signature))
 
 
 def _require_inference(mod: tvm.IRModule, name: str) -> None:

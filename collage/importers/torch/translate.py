@@ -27,6 +27,7 @@ from collage.importers.torch.converters import CONVERTERS, RefusedError
 from collage.importers.torch.pads import keep_pads
 from collage.importers.torch.products import PRODUCTS
 from collage.importers.torch.resize import keep_whole
+from collage.importers.torch.structure import keep_tensors
 from collage.rewrite import with_attrs
 
 _HALF = ("float16", "bfloat16")
@@ -59,6 +60,7 @@ def translate(program: torch.export.ExportedProgram) -> tvm.IRModule:
     """
     importer = _Importer()
     program = _taken_apart(program, frozenset(importer.create_convert_map()))
+    keep_tensors(program)
     try:
         mod = importer.from_exported_program(
             program,

@@ -46,7 +46,10 @@ class Bucketed:
     def entry(self) -> FunctionEntry:
         """As a bundle's manifest lists it."""
         variants = tuple(Variant(v.function, v.inputs, v.outputs) for v in self.variants)
-        return FunctionEntry(self.name, variants, self.padding)
+        last = self.variants[-1]
+        return FunctionEntry(
+            self.name, variants, self.padding, last.signature, last.constant_outputs
+        )
 
 
 def import_buckets(

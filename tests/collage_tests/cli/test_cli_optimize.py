@@ -47,6 +47,16 @@ def search(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Any]], No
     return install
 
 
+def test_without_an_output_the_bundle_lies_beside_the_model(
+    model: Path, search: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    search(lambda *_args, **_kwargs: _Result(resnet_report()))
+    assert main(["optimize", str(model), "-t", "llvm"]) == 0
+    bundle = model.with_name("m.bundle")
+    assert (bundle / "manifest.json").exists()
+    assert f"bundle  {bundle}\n" in capsys.readouterr().out
+
+
 def test_every_option_reaches_the_search(
     model: Path, tmp_path: Path, search: Callable[..., None]
 ) -> None:

@@ -1,0 +1,126 @@
+"""What ``torch.compile`` hands on: its ``options`` and its ``mode``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from collage.backends.contract.errors import LogError, TargetError, UserError
+from collage.backends.contract.registry import backend_names, get_backend
+from collage.backends.devices import device_named
+from collage.backends.link import library_requirements
+from collage.targets import TargetLike, resolve_targets
+
+SEARCH, REPLAY = "search", "replay"
+
+
+@dataclass(frozen=True)
+class Options:
+    """The keys of ``options``; all but the first as :func:`collage.optimize` has them.
+
+    Attributes
+    ----------
+    targets : sequence or None
+        By default what is usable here for the device that the tensors are on.
+    """
+
+    targets: Sequence[TargetLike] | None = None
+    log: str | Path | None = None
+    replay: bool = False
+    time_budget_sec: float | None = None
+    strategy: str = "search"
+    refine_trials: int = 0
+    refine_storage: str | None = None
+    num_threads: int | None = None
+    ieee_denormals: bool = False
+    seed: int = 0
+    cost_model: Any = None
+    workers: Any = "local"
+    progress: Callable[..., Any] | None = None
+
+    @classmethod
+    def of(cls, mode: str | None, given: Mapping[str, Any] | None) -> Options:
+        """What was asked for.
+
+        Parameters
+        ----------
+        mode : str, optional
+            ``search``, or ``replay``, which takes everything from the log.
+        given : mapping, optional
+            The options.
+
+        Raises
+        ------
+        UserError
+            An unknown option or mode.
+        LogError
+            A replay without a log.
+        """
+        known = [field.name for field in fields(cls)]
+        given = dict(given or {})
+        if unknown := [name for name in given if name not in known]:
+            raise UserError(
+                f"unknown option '{unknown[0]}' for torch.compile; known: {', '.join(known)}",
+                value=unknown[0],
+            )
+        if mode not in (None, "default", SEARCH, REPLAY):
+            raise UserError(
+                f"unknown mode '{mode}' for torch.compile; known: {SEARCH}, {REPLAY}", value=mode
+            )
+        if mode == REPLAY:
+            given["replay"] = True
+        if given.get("replay") and given.get("log") is None:
+            raise LogError("a replay needs options={'log': ...}", value=mode)
+        return cls(**given)
+
+    def for_optimize(self, device: str) -> dict[str, Any]:
+        """The keywords of :func:`collage.optimize`.
+
+        Parameters
+        ----------
+        device : str
+            The kind of device that the tensors are on, as PyTorch names it.
+
+        Raises
+        ------
+        TargetError
+            When the targets are for another kind of device.
+        """
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        found["targets"] = targets_for(device) if self.targets is None else self.targets
+        resolved = resolve_targets(found["targets"])
+        if resolved.device.name != device:
+            raise TargetError(
+                f"the tensors are on '{device}', and the targets are for '{resolved.device.name}'",
+                value=resolved.device.name,
+            )
+        return found
+
+
+def targets_for(device: str) -> list[TargetLike]:
+    """All that is usable here for a kind of device and can be loaded together.
+
+    Parameters
+    ----------
+    device : str
+        For example ``cpu``.
+
+    Raises
+    ------
+    TargetError
+        When there is no such kind.
+    """
+    kind = device_named(device)
+    chosen: list[TargetLike] = [kind.target_kind]
+    for name in backend_names():
+        backend = get_backend(name)
+        if name == "tvm" or backend.device != device or not backend.probe().usable:
+            continue
+        try:
+            library_requirements(resolve_targets([*chosen, name]))
+        except TargetError:
+            continue  # It cannot be in one process with those before it.
+        chosen.append(name)
+    return chosen

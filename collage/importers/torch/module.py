@@ -1,0 +1,103 @@
+"""PyTorch modules in memory: exported here, in evaluation mode, by their example inputs."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+from collage.backends.contract.errors import InputError, ModelError, telling_line
+
+ExampleInputs: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
+"""What a module is called with, by position or by name."""
+
+
+def is_module(source: object) -> bool:
+    """Whether this is a ``torch.nn.Module``; torch is not imported to find out."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(source, torch.nn.Module)
+
+
+def export_module(module: Any, example_inputs: ExampleInputs) -> Any:
+    """A module's exported program, with weights and modes of the module left as they were.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Exported in evaluation mode, whatever it is in.
+    example_inputs : sequence or mapping
+        What ``forward`` takes, by position or by name, of the shapes to optimize for.
+
+    Returns
+    -------
+    torch.export.ExportedProgram
+
+    Raises
+    ------
+    InputError
+        When there are none, or ``forward`` does not take them.
+    ModelError
+        When PyTorch cannot export it.
+    """
+    import torch
+
+    name = type(module).__name__
+    args, kwargs = _call(module, example_inputs)
+    try:
+        with _evaluating(module), torch.no_grad():
+            return torch.export.export(module, args, kwargs, strict=False)
+    except Exception as err:  # torch raises anything, its own errors and the model's
+        raise ModelError(
+            f"torch.export cannot export '{name}': {telling_line(err)}", value=name
+        ) from err
+
+
+def _call(module: Any, example_inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The call as ``forward`` has its parameters: by position as far as there is one for each."""
+    name = type(module).__name__
+    if example_inputs is None:
+        raise InputError(
+            f"to optimize the module '{name}' give example_inputs=(...), what it is called with",
+            value=name,
+        )
+    if isinstance(example_inputs, Mapping):
+        given: tuple[tuple[Any, ...], dict[str, Any]] = ((), dict(example_inputs))
+    elif isinstance(example_inputs, tuple | list):
+        given = (tuple(example_inputs), {})
+    else:
+        # One tensor would be taken for a sequence of its rows.
+        given = ((example_inputs,), {})
+    signature = inspect.signature(module.forward)
+    try:
+        bound = signature.bind(*given[0], **given[1])
+    except TypeError as err:
+        raise InputError(
+            f"'{name}' cannot be called with these example inputs: {err}; it takes {signature}",
+            value=name,
+        ) from err
+    return bound.args if not given[1] else (), _named(bound) if given[1] else {}
+
+
+def _named(bound: inspect.BoundArguments) -> dict[str, Any]:
+    """By name, in the order of the parameters."""
+    found: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        if bound.signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+            found.update(value)
+        else:
+            found[name] = value
+    return found
+
+
+@contextmanager
+def _evaluating(module: Any) -> Iterator[None]:
+    """Evaluation mode, and afterwards each part in the mode that it was in."""
+    modes = {part: part.training for part in module.modules()}
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, training in modes.items():
+            part.training = training

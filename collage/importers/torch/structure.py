@@ -1,0 +1,175 @@
+"""How tensors lie in what an exported program takes and gives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
+from torch.utils import _pytree as pytree
+
+from collage.backends.contract.errors import ModelError
+from collage.structure import Fields, Fixed, Items, Leaf, Signature, Structure
+
+_RESULTS = (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)
+
+
+def signature_of(program: torch.export.ExportedProgram) -> Signature:
+    """What a program is called with and what it gives, as plain data.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+        As it was exported.
+
+    Raises
+    ------
+    ModelError
+        When something is neither a tensor nor a plain value, or no tensor comes out.
+    """
+    found = program.graph_signature
+    taken = [spec.arg for spec in found.input_specs if spec.kind is InputKind.USER_INPUT]
+    given = [spec.arg for spec in found.output_specs if spec.kind in _RESULTS]
+    leaves = _places(taken)
+    args, kwargs = program.call_spec.in_spec.children()
+    parameters = [_structure(each, leaves) for each in [*args.children(), *kwargs.children()]]
+    names = _parameter_names(program, args.num_children, list(kwargs.context or ()))
+    result = _structure(program.call_spec.out_spec, _places(given))
+    if not any(isinstance(arg, TensorArgument) for arg in given):
+        raise ModelError("the program gives no tensor back", value=str(result))
+    return Signature(names=names, parameters=tuple(parameters), result=result)
+
+
+def keep_tensors(program: torch.export.ExportedProgram) -> None:
+    """Take out of a program what is neither input nor result: plain values, which were compiled in,
+    and new values of buffers that no result depends on.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+        Changed in place.
+
+    Raises
+    ------
+    ModelError
+        When its results depend on what earlier calls left behind, or it writes into an input.
+    """
+    graph, found = program.graph, program.graph_signature
+    (output,) = graph.find_nodes(op="output")
+    pairs = list(zip(output.args[0], found.output_specs, strict=True))
+    kept = [(value, spec) for value, spec in pairs if _is_tensor_result(spec)]
+    output.args = (tuple(value for value, _ in kept),)
+    graph.eliminate_dead_code()
+    _require_stateless(program)
+    plain = {
+        spec.arg.name
+        for spec in found.input_specs
+        if spec.kind is InputKind.USER_INPUT and not isinstance(spec.arg, TensorArgument)
+    }
+    for node in graph.find_nodes(op="placeholder"):
+        if node.name in plain:
+            graph.erase_node(node)
+    found.input_specs = [spec for spec in found.input_specs if spec.arg.name not in plain]
+    found.output_specs = [spec for _, spec in kept]
+
+
+def _is_tensor_result(spec: Any) -> bool:
+    return spec.kind in _RESULTS and isinstance(spec.arg, TensorArgument)
+
+
+def _require_stateless(program: torch.export.ExportedProgram) -> None:
+    """What is written must not be asked for by a later call: a compiled model forgets."""
+    found = program.graph_signature
+    used = {node.name: list(node.users) for node in program.graph.find_nodes(op="placeholder")}
+    sources = {spec.target: spec.arg.name for spec in found.input_specs if spec.target}
+    for spec in found.output_specs:
+        if spec.kind is OutputKind.USER_INPUT_MUTATION:
+            raise ModelError(
+                f"the model writes into its input '{spec.target}', which its callers would not "
+                "see: let it work on a copy, and give back what is new",
+                value=spec.target,
+            )
+        readers = used.get(sources.get(spec.target, ""))
+        if spec.kind is OutputKind.BUFFER_MUTATION and readers:
+            if any("batch_norm" in str(reader.target) for reader in readers):
+                raise ModelError(
+                    "the program was exported in training mode; call model.eval() before "
+                    "torch.export.export",
+                    value=spec.target,
+                )
+            raise ModelError(
+                f"the model changes its buffer '{spec.target}' and its results depend on it: a "
+                "compiled model keeps nothing between calls; take it as an input and give it back",
+                value=spec.target,
+            )
+
+
+def _places(arguments: list[Any]) -> Iterator[Structure]:
+    """Tensors by their place among tensors, and plain values."""
+    count = 0
+    for argument in arguments:
+        if isinstance(argument, TensorArgument):
+            yield Leaf(count)
+            count += 1
+        elif isinstance(argument, ConstantArgument) and _is_plain(argument.value):
+            yield Fixed(argument.value)
+        else:
+            raise ModelError(
+                f"'{getattr(argument, 'name', argument)}' is neither a tensor nor None, a number "
+                "or text; only such can be taken and given",
+                value=str(argument),
+            )
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or isinstance(value, bool | int | str)
+
+
+def _structure(spec: pytree.TreeSpec, leaves: Iterator[Structure]) -> Structure:
+    if spec.is_leaf():
+        return next(leaves)
+    children = tuple(_structure(child, leaves) for child in spec.children())
+    if spec.type in (tuple, list):
+        return Items("list" if spec.type is list else "tuple", children)
+    fields = getattr(spec.context, "_fields", None)
+    if fields is not None:
+        return Fields("named_tuple", tuple(fields), children, spec.context.__name__)
+    keys = _keys(spec)
+    if any(not isinstance(key, str | int) for key in keys):
+        raise ModelError(f"keys must be text or whole numbers, not {keys[0]!r}", value=keys)
+    return Fields("dict", tuple(keys), children)
+
+
+def _keys(spec: pytree.TreeSpec) -> list[Any]:
+    """Of a dict, or of whatever else PyTorch was told how to take apart."""
+    listed = spec.context if isinstance(spec.context, list) else []
+    if len(listed) == spec.num_children and all(isinstance(key, str | int) for key in listed):
+        return list(listed)
+    definition = pytree.SUPPORTED_NODES[spec.type]
+    # Made of numbers in place of tensors, and asked.
+    whole = definition.unflatten_fn(list(range(spec.num_children)), spec.context)
+    if definition.flatten_with_keys_fn is None:
+        return list(range(spec.num_children))
+    pairs, _ = definition.flatten_with_keys_fn(whole)
+    return [_plain_key(key) for key, _ in pairs]
+
+
+def _plain_key(key: Any) -> Any:
+    if isinstance(key, pytree.GetAttrKey):
+        return key.name
+    return key.key if isinstance(key, pytree.MappingKey) else key.idx
+
+
+def _parameter_names(
+    program: torch.export.ExportedProgram, positional: int, named: list[str]
+) -> tuple[str, ...]:
+    """As ``forward`` calls them, where the program knows."""
+    whole = program.module_call_graph[0].signature
+    known = whole.forward_arg_names if whole is not None else None
+    if known and len(known) == positional + len(named):
+        return tuple(known)
+    return (*(f"arg_{index}" for index in range(positional)), *named)

@@ -1,0 +1,213 @@
+"""``torch.compile`` with this project behind it, beside eager PyTorch on fresh numbers."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collage.backends.contract.errors import LogError, UserError
+from collage.cost.models.roofline import DeviceSpec, RooflineCostModel
+from collage.dynamo import compile_graph
+from collage.dynamo.options import Options, targets_for
+from tests.entry_points import with_entry_points
+
+pytestmark = pytest.mark.torch
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    """No test sees what another one compiled."""
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+    gc.collect()
+
+
+def compiled(model: Any, log: Path | None = None, **options: Any) -> Any:
+    """Without measuring, where no log says otherwise: which partitions win is not asked here."""
+    options = {"targets": ["llvm"], "log": log, **options}
+    if log is None:
+        processor = DeviceSpec("a processor", 1e12, 1e12, 1e12, bytes_per_sec=50e9)
+        options["cost_model"] = RooflineCostModel(processor)
+    return torch.compile(model, backend=compile_graph, options=options)
+
+
+def assert_same(got: Any, want: Any) -> None:
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+
+
+class Net(torch.nn.Module):  # type: ignore[misc,name-defined]
+    """Weights, a buffer, and a branch in Python between two graphs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = torch.nn.Linear(8, 8)
+        self.register_buffer("shift", torch.arange(8.0))
+
+    def forward(self, x: Any) -> Any:
+        y = torch.nn.functional.gelu(self.dense(x)) + self.shift
+        return torch.tanh(y) if x.sum() > 0 else torch.sigmoid(y)
+
+
+@pytest.fixture
+def net() -> Any:
+    torch.manual_seed(0)
+    return Net().eval()
+
+
+def test_is_found_by_name_and_leaves_nothing(tmp_path: Path) -> None:
+    """In a process of its own, which finds the entry point as one finds that of a package."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    program = """
+import torch
+net = torch.compile(torch.nn.Softmax(-1), backend="collage", options={"targets": ["llvm"]})
+x = torch.randn(3, 5)
+with torch.inference_mode():
+    torch.testing.assert_close(net(x), torch.softmax(x, -1))
+"""
+    path = with_entry_points(tmp_path / "packages")
+    env = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(scratch)}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=env,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert not [p for p in scratch.glob("collage-*-scratch/*") if p.is_dir()]
+
+
+def test_graph_breaks_and_new_shapes(net: Any) -> None:
+    fast = compiled(net)
+    with torch.inference_mode():
+        for shape in ((2, 8), (3, 8), (2, 8)):
+            for sign in (1, -1):
+                x = torch.rand(shape) * sign
+                assert_same(fast(x), net(x))
+
+
+def test_a_replay_measures_nothing(tmp_path: Path) -> None:
+    log, net = tmp_path / "log.jsonl", torch.nn.Softmax(-1)
+    with torch.no_grad():
+        x = torch.randn(3, 5)
+        assert_same(compiled(net, log)(x), net(x))
+        before = log.read_bytes()
+        for replayed in (
+            compiled(net, log, replay=True),
+            torch.compile(
+                net,
+                backend=partial(compile_graph, options={"targets": ["llvm"]}),
+                mode=f"replay:{log}",
+            ),
+        ):
+            torch._dynamo.reset()
+            x = torch.randn(3, 5)
+            assert_same(replayed(x), net(x))
+        assert log.read_bytes() == before
+        torch._dynamo.reset()
+        with pytest.raises(LogError, match="log"):
+            compiled(net, log, replay=True)(torch.randn(4, 5))
+
+
+def test_other_weights_are_seen(net: Any) -> None:
+    fast, x = compiled(net), torch.rand(2, 8)
+    with torch.no_grad():
+        assert_same(fast(x), net(x))
+        net.dense.weight.mul_(-2)
+        assert_same(fast(x), net(x))
+        net.dense.bias.data = torch.ones(8)
+        assert_same(fast(x), net(x))
+        net.dense = torch.nn.Linear(8, 8)
+        assert_same(fast(x), net(x))
+
+
+def test_gradients_are_refused(net: Any) -> None:
+    x = torch.randn(2, 8)
+    with pytest.raises(Exception, match=r"only inference is compiled: .*torch\.no_grad\(\)"):
+        compiled(net)(x)
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="only inference is compiled"):
+        compiled(torch.nn.ReLU())(x.requires_grad_())
+
+
+def test_results_are_tensors_of_their_own() -> None:
+    """What is written into a result is nowhere else; what a function writes into is written."""
+
+    def function(x: Any, ids: Any) -> Any:
+        y = x * 2
+        x.add_(1)
+        return y, x, ids > 0, x.clone(), y.sum(), ids[1:] + 1, None, 5
+
+    fast = compiled(function)
+    for x in (torch.randn(4, 6), torch.randn(6, 4).t(), torch.randn(31)[7:].view(4, 6)):
+        ids = torch.randint(-3, 3, (5,))
+        ours, theirs = x.clone(), x.clone()
+        with torch.no_grad():
+            got, want = fast(ours, ids), function(theirs, ids)
+        assert_same(got[:6], want[:6])
+        assert got[6:] == want[6:]
+        assert got[1] is ours
+        assert_same(ours, theirs)
+        got[0].zero_()
+        got[3].zero_()
+        assert_same(ours, theirs)
+
+
+def test_no_more_is_kept_than_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    from collage.dynamo import graph
+
+    made: list[Any] = []
+    remember = graph.Graph.__init__
+
+    def init(self: Any, *args: Any) -> None:
+        made.append(self)
+        remember(self, *args)
+
+    monkeypatch.setattr(graph, "_MOST_KEPT", 2)
+    monkeypatch.setattr(graph.Graph, "__init__", init)
+    fast = compiled(lambda x: x * 2 + 1)
+    with torch.no_grad():
+        for size in (3, 4, 5, 3):
+            x = torch.randn(size)
+            torch._dynamo.mark_dynamic(x, 0)
+            assert_same(fast(x), x * 2 + 1)
+    (one,) = made
+    folder = one._folder.path
+    assert len(one._compiled) == 2
+    assert len([path for path in folder.iterdir() if path.is_dir()]) == 2
+    made.clear()
+    del one, fast
+    torch._dynamo.reset()
+    gc.collect()
+    assert not folder.exists()
+
+
+def test_options_are_checked() -> None:
+    with pytest.raises(UserError, match=r"unknown option .target. for torch\.compile; known: tar"):
+        Options.of(None, {"target": "llvm"})
+    with pytest.raises(UserError, match="unknown mode 'max-autotune'"):
+        Options.of("max-autotune", None)
+    with pytest.raises(LogError, match="a replay needs"):
+        Options.of("replay", {})
+    assert Options.of("replay:x", {}) == Options(log="x", replay=True)
+    assert Options.of("search:x", {}) == Options.of(None, {"log": "x"})
+
+
+def test_targets_are_by_default_what_is_usable_here() -> None:
+    found = Options.of(None, None).for_optimize("cpu")["targets"]
+    assert found == targets_for("cpu") and found[0] == "llvm"
+    with pytest.raises(UserError, match="tensors are on 'cuda', and the targets are for 'cpu'"):
+        Options.of(None, {"targets": ["llvm"]}).for_optimize("cuda")
