@@ -26,7 +26,8 @@ def compile_graph(
     example_inputs : sequence
         Stand-ins for what it is called with.
     mode : str, optional
-        ``search``, the default, or ``replay``, which measures nothing and takes all from the log.
+        ``replay:LOG`` measures nothing and takes all from the log; ``search:LOG`` and ``search``
+        are as options are by default. PyTorch takes a mode or options, not both.
     options : mapping, optional
         ``targets``, ``log``, ``time_budget_sec`` and others, see :doc:`/pytorch`.
 

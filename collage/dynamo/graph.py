@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.utils._python_dispatch import _disable_current_modes
 
 from collage.backends.contract.errors import ModelError, telling_line
 from collage.backends.storage import OwnFolder, scratch_parent
@@ -90,7 +91,9 @@ class Graph:
             self._forget(key)
             found = None
         if found is None:
-            found = self._compiled[key] = self._compile(weights, given)
+            # Whatever PyTorch has under way where the call comes from, exporting is none of it.
+            with _disable_current_modes(), torch.inference_mode(False), torch.no_grad():
+                found = self._compiled[key] = self._compile(weights, given)
         self._compiled.move_to_end(key)
         while len(self._compiled) > _MOST_KEPT:
             self._forget(next(iter(self._compiled)))
@@ -146,10 +149,8 @@ class _Closed(torch.nn.Module):
 
 
 def _exported(closed: _Closed) -> torch.export.ExportedProgram:
-    """The program of a graph; PyTorch is to see that nobody wants gradients of it."""
     try:
-        with torch.inference_mode(False), torch.no_grad():
-            return torch.export.export(closed, closed.example(), strict=False)
+        return torch.export.export(closed, closed.example(), strict=False)
     except Exception as err:  # torch raises anything
         raise ModelError(f"the graph cannot be exported: {telling_line(err)}", value=err) from err
 

@@ -47,7 +47,8 @@ class Options:
         Parameters
         ----------
         mode : str, optional
-            ``search``, or ``replay``, which takes everything from the log.
+            ``search``, or ``replay``, which takes everything from the log; a log may follow
+            (``replay:my.jsonl``), since PyTorch takes a mode or options, not both.
         given : mapping, optional
             The options.
 
@@ -65,14 +66,19 @@ class Options:
                 f"unknown option '{unknown[0]}' for torch.compile; known: {', '.join(known)}",
                 value=unknown[0],
             )
-        if mode not in (None, "default", SEARCH, REPLAY):
+        kind, _, log = (mode or SEARCH).partition(":")
+        if kind not in ("default", SEARCH, REPLAY):
             raise UserError(
-                f"unknown mode '{mode}' for torch.compile; known: {SEARCH}, {REPLAY}", value=mode
+                f"unknown mode '{mode}' for torch.compile; known: {SEARCH}, {SEARCH}:LOG, "
+                f"{REPLAY}:LOG",
+                value=mode,
             )
-        if mode == REPLAY:
+        if log:
+            given["log"] = log
+        if kind == REPLAY:
             given["replay"] = True
         if given.get("replay") and given.get("log") is None:
-            raise LogError("a replay needs options={'log': ...}", value=mode)
+            raise LogError("a replay needs a log: mode='replay:LOG'", value=mode)
         return cls(**given)
 
     def for_optimize(self, device: str) -> dict[str, Any]:

@@ -26,8 +26,8 @@ from collage.report.workers import BuilderUse, WorkerUse, share_of
 
 if TYPE_CHECKING:
     from collage.report.assemble import assemble_report
-    from collage.report.brief import brief, notebook_frame
     from collage.report.html import write_html
+    from collage.report.in_brief import brief, notebook_frame
     from collage.report.palette import backend_colors
     from collage.report.text import explanation, summary
     from collage.report.units import format_sec, format_time
@@ -66,7 +66,7 @@ __getattr__, __dir__ = on_demand(
     __name__,
     {
         "assemble": ("assemble_report",),
-        "brief": ("brief", "notebook_frame"),
+        "in_brief": ("brief", "notebook_frame"),
         "html": ("write_html",),
         "palette": ("backend_colors",),
         "text": ("explanation", "summary"),

@@ -64,7 +64,7 @@ def test_other_kinds_that_hold_the_same_are_taken(batch: Any) -> None:
         (["c", BATCH], {"x": "c"}, "input 'x' is given twice"),
         (["c"], {"batches": BATCH}, "unknown input 'batches'; the model takes"),
         (["c", [1]], {}, "input 'batch' must be a dict with a, 7, pair, not a list of 1"),
-        (["c", {"a": 1}], {}, "input 'batch.a' must be a list of 3, not 1"),
+        (["c", {**BATCH, "a": 1}], {}, "input 'batch.a' must be a list of 3, not 1"),
         (["c", {**BATCH, "a": ["d", None]}], {}, "'batch.a' must be a list of 3, not a list of 2"),
         (["c", {**BATCH, "a": ["d", 0, ()]}], {}, r"'batch.a.1' is None ever since .*, not 0"),
         (
