@@ -68,7 +68,7 @@ def _run(
         err().print(f"no --input given: random inputs, seed {seed}", highlight=False)
         positional, named = loaded.random_inputs(seed), {}
     files = _output_files(loaded, output)
-    arrays = loaded.compute(loaded[loaded.main].in_order(positional, named))
+    arrays = loaded.compute(loaded.in_order(positional, named))
     for info, array in zip(loaded.outputs, arrays, strict=True):
         out().print(_describe(info.name, np.asarray(array)), highlight=False, markup=False)
     for file, array in zip(files, arrays, strict=False):
