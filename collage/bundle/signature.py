@@ -22,6 +22,12 @@ class Variant(msgspec.Struct, frozen=True):
         What it is called in the library.
     inputs, outputs : tuple of TensorInfo
         In the order of the call.
+
+    Examples
+    --------
+    >>> x = TensorInfo("x", (4, 8), "float32")
+    >>> Variant("main_4", inputs=(x,), outputs=()).inputs[0].shape
+    (4, 8)
     """
 
     entry: str
@@ -38,6 +44,13 @@ class Padding(msgspec.Struct, frozen=True):
         Which axis of which input it is, and of which output.
     sizes : tuple of int
         The extents for which it was proven, none of which any variant has.
+
+    Examples
+    --------
+    The batch of one input and one output, between the buckets 1, 2 and 4:
+
+    >>> Padding(inputs=((0, 0),), outputs=((0, 0),), sizes=(3,)).sizes
+    (3,)
     """
 
     inputs: tuple[tuple[int, int], ...]
