@@ -80,7 +80,8 @@ def named_target(target: BackendTarget) -> tvm.runtime.Module:
     text = json.dumps(str(target.scope))
     source = f"static const char* const collage_target[] __attribute__((unused)) = {{{text}}};"
     create = tvm_ffi.get_global_func("runtime.CSourceModuleCreate")
-    return create(f"/* {_NAMED}*/ {source}\n", "cc", [], [])
+    # TVM asks such a module for the first of its functions, and nobody calls it.
+    return create(f"/* {_NAMED}*/ {source}\n", "cc", [_NAMED.strip()], [])
 
 
 def named_targets(module: tvm.runtime.Module) -> list[BackendTarget]:
@@ -152,7 +153,7 @@ def _prepared(function: relax.Function, passes: tvm.transform.Pass, backend: str
 
 def _same_type(one: relax.Function, other: relax.Function) -> bool:
     types = [relax.FuncType([p.ty for p in f.params], f.ret_ty) for f in (one, other)]
-    return bool(tvm.ir.structural_equal(*types))
+    return bool(tvm_ffi.structural_equal(*types))
 
 
 def target_of(function: relax.Function, targets: Sequence[BackendTarget]) -> BackendTarget:

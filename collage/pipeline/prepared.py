@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import tvm
+import tvm_ffi
 from tvm import relax
 
 from collage.backends.contract import (
@@ -91,7 +92,7 @@ def _checked(
     try:
         with target.scope:
             after = relax.transform.Normalize()(single(mod))
-        if tvm.ir.structural_equal(after, mod):
+        if tvm_ffi.structural_equal(after, mod):
             return mod, ""
         if not _same_interface(mod["main"], after["main"]):
             return mod, "it changes the parameters or results of main"
@@ -109,4 +110,4 @@ def _checked(
 
 def _same_interface(before: relax.Function, after: relax.Function) -> bool:
     types = [relax.FuncType([p.ty for p in f.params], f.ret_ty) for f in (before, after)]
-    return bool(tvm.ir.structural_equal(*types))
+    return bool(tvm_ffi.structural_equal(*types))
