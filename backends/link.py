@@ -220,7 +220,7 @@ def _export(
     more_flags: Sequence[str] = (),
 ) -> None:
     flags = ["-shared", "-fPIC", "-fopenmp", "-Wl,-rpath,$ORIGIN/lib", "-Wl,--build-id=none"]
-    flags += more_flags
+    flags += [*native.ffi_include_flags(), *more_flags]
     # TVM names options before objects, where a linker that defaults to --as-needed drops libraries.
     flags += ["-Wl,--push-state,--no-as-needed", *map(str, libraries), "-Wl,--pop-state"]
     try:

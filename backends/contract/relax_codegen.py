@@ -17,6 +17,7 @@ from tvm import relax
 
 from collage.backends.contract.abilities import PreparesPartitions
 from collage.backends.contract.backend import TARGET_ATTR, Backend, ExternalBackend
+from collage.backends.contract.bound_constants import bind_constants
 from collage.backends.contract.context import BuildContext, default_context
 from collage.backends.contract.errors import CodegenError, CollageError, TargetError, last_line
 from collage.backends.contract.target import BackendTarget
@@ -29,7 +30,7 @@ def run_codegen(
     backend: ExternalBackend,
     functions: Sequence[relax.Function],
     options: Mapping[str, Any],
-    _names: Mapping[Any, str],
+    names: Mapping[Any, str],
 ) -> list[tvm.runtime.Module]:
     """Compile all functions of one backend in a module; ``RunCodegen`` calls this.
 
@@ -42,8 +43,9 @@ def run_codegen(
     options : mapping of str to object
         What ``RunCodegen`` was given for the backend: from :func:`codegen_options`, from
         :meth:`TargetSet.codegen_options`, or attributes of the backend's target.
-    _names : mapping of Constant to str
-        Names of constants; those that stay in the functions are embedded.
+    names : mapping of Constant to str
+        Names of constants in the module's ``const_name_to_constant``: by these, functions get those
+        that they take as arguments. Other backends embed theirs.
 
     Raises
     ------
@@ -54,6 +56,9 @@ def run_codegen(
     targets = options.get("targets") or [_plain_target(backend, options)]
     context = options.get("context") or default_context()
     modules: list[tvm.runtime.Module] = []
+    if "failures" not in options and backend.constants_as_arguments:
+        device = int(tvm.device(backend.device).dlpack_device_type())
+        functions, modules = bind_constants(functions, names, device)
     try:
         for target, mine in _by_target(functions, targets).items():
             with target.scope:

@@ -6,11 +6,12 @@ is loaded, whatever number of partitions use it. So a partition needs no copy of
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 
 import tvm
 from tvm import ir, relax
+
+from collage.backends.contract.bound_constants import lift_partition
 
 
 def lift_constants(mod: tvm.IRModule, backends: Collection[str]) -> tvm.IRModule:
@@ -46,7 +47,7 @@ def lift_constants(mod: tvm.IRModule, backends: Collection[str]) -> tvm.IRModule
         attrs = func.attrs
         if attrs is None or "Codegen" not in attrs or str(attrs["Codegen"]) not in backends:
             continue
-        function, constants = _lift_partition(func)
+        function, constants = lift_partition(func)
         if constants:
             fresh = ir.GlobalVar(gvar.name_hint)
             relax.expr._update_type(
@@ -82,70 +83,3 @@ def _pass_constants(
         blocks.append(type(block)(bindings))
     body = relax.SeqExpr(blocks, func.body.body)
     return relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs)
-
-
-class _Parameters:
-    """Constants met so far, each with the parameter that replaces it."""
-
-    def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
-        self.constants: list[ir.GenericConst] = []
-        self.params: list[relax.Var] = []
-
-    def replace(self, expr: relax.Expr) -> relax.Expr:
-        """The expression with parameters for constants; calls and tuples are looked into."""
-        if isinstance(expr, ir.GenericConst) and math.prod(expr.value.shape) > 1:
-            return self._parameter(expr)
-        if isinstance(expr, relax.Tuple):
-            return relax.Tuple([self.replace(field) for field in expr.fields])
-        if isinstance(expr, relax.Call):
-            args = [self.replace(arg) for arg in expr.args]
-            return relax.Call(expr.op, args, expr.attrs, expr.ty_args, expr.span)
-        return expr
-
-    def _parameter(self, constant: ir.GenericConst) -> relax.Var:
-        for known, param in zip(self.constants, self.params, strict=True):
-            if known.same_as(constant):
-                return param
-        self.constants.append(constant)
-        self.params.append(relax.Var(f"{self._prefix}{len(self.params)}", constant.ty))
-        return self.params[-1]
-
-
-def _lift_partition(func: relax.Function) -> tuple[relax.Function, list[ir.GenericConst]]:
-    """The function with its composites' constants as trailing parameters."""
-    lifted = _Parameters("w")
-    composites: dict[relax.Var, tuple[relax.Var, list[ir.GenericConst]]] = {}
-    bindings: list[relax.VarBinding] = []
-    for binding in (b for block in func.body.blocks for b in block.bindings):
-        var, value = binding.var, binding.value
-        if isinstance(value, relax.Function):
-            value, constants = _lift_composite(value)
-            ty = relax.FuncType([p.ty for p in value.params], value.ret_ty)
-            composites[var] = (relax.Var(var.name, ty), constants)
-            var = composites[var][0]
-        elif isinstance(value, relax.Call) and value.op in composites:
-            callee, constants = composites[value.op]
-            args = [lifted.replace(arg) for arg in (*value.args, *constants)]
-            value = relax.Call(callee, args, value.attrs, value.ty_args, value.span)
-        bindings.append(relax.VarBinding(var, value))
-    return _with_parameters(func, bindings, lifted), lifted.constants
-
-
-def _lift_composite(func: relax.Function) -> tuple[relax.Function, list[ir.GenericConst]]:
-    lifted = _Parameters("k")
-    bindings = [
-        relax.VarBinding(binding.var, lifted.replace(binding.value))
-        for block in func.body.blocks
-        for binding in block.bindings
-    ]
-    return _with_parameters(func, bindings, lifted), lifted.constants
-
-
-def _with_parameters(
-    func: relax.Function, bindings: list[relax.VarBinding], lifted: _Parameters
-) -> relax.Function:
-    block = type(func.body.blocks[0])(bindings)
-    body = relax.SeqExpr([block], func.body.body)
-    params = [*func.params, *lifted.params]
-    return relax.Function(params, body, func.ret_ty, func.is_pure, func.attrs)

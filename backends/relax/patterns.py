@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import tvm
 from tvm import relax
 from tvm.relax.dpl import DFPattern, is_const, is_op, wildcard
 
@@ -216,7 +217,10 @@ def permutation(expr: relax.Expr) -> list[int] | None:
     >>> permutation(relax.op.permute_dims(x, [0, -1, 1])), permutation(x)
     ([0, 2, 1], None)
     """
-    if not isinstance(expr, relax.Call) or expr.op.name != "relax.permute_dims":
+    if not isinstance(expr, relax.Call) or not isinstance(expr.op, tvm.ir.Op):
+        # FuseOpsByPattern goes over a module pattern by pattern: calls of what it made are met.
+        return None
+    if expr.op.name != "relax.permute_dims":
         return None
     rank = int(expr.args[0].ty.ndim)
     axes = expr.attrs.axes
