@@ -155,7 +155,8 @@ def _fold_constants(scope: Scope, call: relax.Call) -> relax.Expr | None:
         return None
     shape = static_shape(call)
     size_in = sum(int(np.prod(static_shape(x))) for x in operands)
-    if int(np.prod(shape)) > max(size_in, _MAX_MATERIALIZED):
+    # TVM cannot save a constant without elements.
+    if 0 in shape or int(np.prod(shape)) > max(size_in, _MAX_MATERIALIZED):
         return None
     values = [x for x in map(rw.constant, operands) if x is not None]
     with np.errstate(all="ignore"):

@@ -76,9 +76,21 @@ def _obstacle(value: relax.Expr, var: relax.Var) -> str:
         return "whose shape depends on data"
     if not isinstance(value, relax.Call) or not isinstance(value.op, Op):
         return ""
+    if _is_empty_constant(value) or any(map(_is_empty_constant, value.args)):
+        return "a constant without elements, which TVM cannot save"
     compiled = any(value.op.get_attr(name) is not None for name in ("FLegalize", "FCallPacked"))
     known = compiled or str(value.op.name) in _WITHOUT_LEGALIZATION
     return "" if known else "which TVM cannot compile"
+
+
+def _is_empty_constant(expr: relax.Expr) -> bool:
+    """A tensor of no elements that follows from constants alone."""
+    if not isinstance(expr.ty, relax.TensorType) or 0 not in (tensor_shape(expr) or ()):
+        return False
+    if isinstance(expr, relax.Call):
+        tensors = [arg for arg in expr.args if isinstance(arg.ty, relax.TensorType)]
+        return all(isinstance(arg, tvm.ir.GenericConst) for arg in tensors)
+    return isinstance(expr, tvm.ir.GenericConst)
 
 
 def _is_static(ty: tvm.ir.Type) -> bool:

@@ -48,7 +48,7 @@ def _widened(expr: Any, given: set[Any]) -> Any:
     if isinstance(expr, tirx.Select):
         values = _widened(expr.true_value, given), _widened(expr.false_value, given)
         return tirx.Select(expr.condition, *values)
-    if isinstance(expr, Call) and expr.op.same_as(Op.get("tirx.if_then_else")):
+    if isinstance(expr, Call) and expr.op.same_as(Op.get("prim.if_then_else")):
         condition, *values = expr.args
         return tirx.if_then_else(condition, *(_widened(value, given) for value in values))
     return tirx.Cast(_WIDE, expr)

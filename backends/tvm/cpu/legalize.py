@@ -19,6 +19,7 @@ from collage.backends.tvm.common.legalization import (
     default_legalization,
     reshaped,
 )
+from collage.backends.tvm.cpu.extremes import EXTREMES
 from collage.backends.tvm.cpu.norms import legalize_group_norm, legalize_instance_norm
 from collage.backends.tvm.cpu.schedules import Machine, conv2d, depthwise, matmul
 from collage.backends.tvm.cpu.transposed import transposed_convolutions
@@ -41,6 +42,7 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
         "relax.nn.conv2d": convolution,
         "relax.matmul": product,
         **IN_FLOAT32,
+        **EXTREMES,
         **transposed_convolutions(convolution),
         # With a scale, TVM's own gives float32 for float16, which whoever reads it refuses.
         "relax.nn.attention": legalize_in_float32,

@@ -17,7 +17,11 @@ from collage.importers.onnx.fold import attach_weights, detach_weights, fold, we
 from collage.importers.onnx.functions import expand_functions
 from collage.importers.onnx.known import fold_known
 from collage.importers.onnx.shapes import concretize, real_inputs
-from collage.importers.onnx.support import drop_unused_outputs, require_supported
+from collage.importers.onnx.support import (
+    drop_unused_outputs,
+    require_element_types,
+    require_supported,
+)
 
 _OLDEST_OPSET = 7
 """Older graphs broadcast by attribute, which TVM's importer does not know; they are converted."""
@@ -97,6 +101,7 @@ def import_onnx(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedMo
     attach_weights(small, weights)
     drop_unused_outputs(small)
     require_supported(small)
+    require_element_types(small)
     with warnings.catch_warnings():
         # Renamed inputs and the like; the names are given back below.
         warnings.simplefilter("ignore")

@@ -99,6 +99,43 @@ def drop_unused_outputs(model: onnx.ModelProto) -> None:
             node.output.pop()
 
 
+_COMPUTED = frozenset(
+    [
+        *("FLOAT", "DOUBLE", "FLOAT16", "BFLOAT16", "BOOL", "INT8", "INT16", "INT32", "INT64"),
+        *("UINT8", "UINT16", "UINT32", "UINT64", "UNDEFINED"),
+    ]
+)
+"""Element types that are computed with; not strings, complex numbers, or parts of bytes."""
+
+
+def require_element_types(model: onnx.ModelProto) -> None:
+    """Refuse a graph with values of a type that nothing here computes with.
+
+    Raises
+    ------
+    ModelError
+        Names the types, with the values.
+    """
+    try:
+        graph = onnx.shape_inference.infer_shapes(model).graph
+    except (onnx.shape_inference.InferenceError, ValueError):
+        graph = model.graph  # What cannot be inferred is left to what is declared.
+    found: dict[str, list[str]] = defaultdict(list)
+    for value in [*graph.input, *graph.value_info, *graph.output]:
+        kind = onnx.TensorProto.DataType.Name(value.type.tensor_type.elem_type)
+        if kind not in _COMPUTED:
+            found[kind.lower()].append(value.name)
+    for tensor in graph.initializer:
+        kind = onnx.TensorProto.DataType.Name(tensor.data_type)
+        if kind not in _COMPUTED:
+            found[kind.lower()].append(tensor.name)
+    if found:
+        named = "; ".join(f"{kind} ({_join_names(names)})" for kind, names in sorted(found.items()))
+        raise ModelError(
+            f"these element types are not computed with here: {named}", value=sorted(found)
+        )
+
+
 def require_supported(model: onnx.ModelProto) -> None:
     """Refuse a graph with operators that have no converter.
 

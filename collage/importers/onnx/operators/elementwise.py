@@ -24,20 +24,46 @@ def _modulo(node: Node) -> relax.Expr | None:
     """With the divisor's sign; TVM's has the dividend's for floating-point numbers."""
     if node.integer("fmod", 0) or "float" not in node.dtype(0):
         return None
-    x, y = node.operand(0), node.operand(1)
-    whole = node.emit(op.floor(node.emit(op.divide(x, y))))
-    return node.emit(op.subtract(x, node.emit(op.multiply(whole, y))))
+    emit, y, kind = node.emit, node.operand(1), node.dtype(0)
+    x, zero = node.operand(0), const(0.0, kind)
+    whole = emit(op.trunc(emit(op.divide(x, y))))
+    rest = emit(op.subtract(x, emit(op.multiply(whole, y))))
+    # Of a finite number an infinite divisor leaves all.
+    beyond = const(np.inf, kind)
+    finite = emit(op.less(emit(op.abs(x)), beyond))
+    alone = emit(op.logical_and(finite, emit(op.equal(emit(op.abs(y)), beyond))))
+    rest = emit(op.where(alone, x, rest))
+    apart = emit(op.logical_xor(emit(op.less(rest, zero)), emit(op.less(y, zero))))
+    apart = emit(op.logical_and(apart, emit(op.not_equal(rest, zero))))
+    return emit(op.where(apart, emit(op.add(rest, y)), rest))
+
+
+def _sine_hyperbolic(node: Node) -> relax.Expr:
+    """TVM's is a function that its code generator does not know; near 0 as exact as elsewhere."""
+    tangent = node.emit(op.tanh(node.operand(0)))
+    return node.emit(op.multiply(tangent, _cosine_hyperbolic(node)))
+
+
+def _cosine_hyperbolic(node: Node) -> relax.Expr:
+    """TVM's is a function that its code generator does not know."""
+    x, half = node.operand(0), const(0.5, node.dtype(0))
+    both = [node.emit(op.exp(y)) for y in (x, node.emit(op.negative(x)))]
+    return node.emit(op.add(*(node.emit(op.multiply(half, y)) for y in both)))
 
 
 def _power(node: Node) -> relax.Expr | None:
     """With operands of two types: computed in the floating-point one, given as the first one's."""
     kinds = [node.dtype(0), node.dtype(1)]
-    if kinds[0] == kinds[1]:
-        return None
     floats = [kind for kind in kinds if "float" in kind]
-    wide = max(floats, key=lambda kind: int(kind[-2:])) if floats else kinds[0]
+    if kinds[0] == kinds[1] and floats:
+        return None
+    # TVM raises no integers to a power; those below 2 ** 53 are exact.
+    wide = max(floats, key=lambda kind: int(kind[-2:])) if floats else "float64"
     operands = [node.emit(op.astype(node.operand(i), wide)) for i in range(2)]
-    return node.emit(op.astype(node.emit(op.power(*operands)), kinds[0]))
+    raised = node.emit(op.power(*operands))
+    if not floats:
+        raised = node.emit(op.round(raised))
+    return node.emit(op.astype(raised, kinds[0]))
 
 
 def _exponential_unit(alpha: float, gamma: float) -> Converter:
@@ -75,9 +101,11 @@ def _bit_cast(node: Node) -> relax.Expr | None:
 
 CONVERTERS: dict[str, Converter] = {
     "BitCast": _bit_cast,
+    "Cosh": _cosine_hyperbolic,
     "Elu": _exponential_unit(1.0, 1.0),
     "IsInf": _is_infinite,
     "Mod": _modulo,
     "Pow": _power,
+    "Sinh": _sine_hyperbolic,
     "Selu": _exponential_unit(1.67326319217681884765625, 1.05070102214813232421875),
 }

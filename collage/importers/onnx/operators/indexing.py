@@ -11,6 +11,7 @@ from tvm.relax import op
 
 from collage.importers.onnx.operators.node import (
     Array,
+    Converter,
     Node,
     Refused,
     const,
@@ -157,7 +158,19 @@ def _minor(node: Node, rows: list[int], columns: list[int]) -> relax.Expr:
     return total
 
 
-CONVERTERS = {
+def _triangle(node: Node) -> relax.Expr | None:
+    """TVM's, but of what has no elements."""
+    return node.operand(0) if 0 in node.shape(0) else None
+
+
+def _largest(node: Node) -> None:
+    if node.dtype(0) in ("uint64", "uint32", "uint16"):
+        raise Refused(f"TVM does not sort {node.dtype(0)}")
+
+
+CONVERTERS: dict[str, Converter] = {
+    "TopK": _largest,
+    "Trilu": _triangle,
     "Compress": _compress,
     "Det": _determinant,
     "EyeLike": _eye_like,

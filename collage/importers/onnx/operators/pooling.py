@@ -8,7 +8,14 @@ import numpy as np
 from tvm import relax
 from tvm.relax import op
 
-from collage.importers.onnx.operators.node import Array, Node, Refused, const, fixed_tensor
+from collage.importers.onnx.operators.node import (
+    Array,
+    Converter,
+    Node,
+    Refused,
+    const,
+    fixed_tensor,
+)
 
 
 def _max_pool(node: Node) -> relax.Expr | None:
@@ -93,4 +100,13 @@ def _dropout(node: Node) -> relax.Expr | None:
     return relax.Tuple([x, node.emit(op.ones(node.shape(0), "bool"))])
 
 
-CONVERTERS = {"MaxPool": _max_pool, "Dropout": _dropout}
+def _roi_align(node: Node) -> None:
+    if node.text("mode", "avg") != "avg":
+        raise Refused("TVM's maximum is not the one ONNX defines")
+
+
+CONVERTERS: dict[str, Converter] = {
+    "Dropout": _dropout,
+    "MaxPool": _max_pool,
+    "RoiAlign": _roi_align,
+}

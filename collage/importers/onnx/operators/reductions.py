@@ -1,4 +1,4 @@
-"""Reductions over nothing, whose results ONNX defines, and norms that TVM's importer lacks."""
+"""Reductions of truth values and over nothing, as ONNX defines them; norms that TVM lacks."""
 
 from __future__ import annotations
 
@@ -24,11 +24,14 @@ _OF_NOTHING = {
 
 def _reduction(name: str) -> Converter:
     def convert(node: Node) -> relax.Expr | None:
-        shape = node.shape(0)
-        if 0 not in shape:
+        shape, kept = node.shape(0), bool(node.integer("keepdims", 1))
+        if 0 not in shape and node.dtype(0) != "bool":
             return None
         axes = _axes(node, len(shape))
-        kept = bool(node.integer("keepdims", 1))
+        if 0 not in shape:
+            function = op.max if name == "ReduceMax" else op.min
+            numbers = node.emit(op.astype(node.operand(0), "int8"))
+            return node.emit(op.astype(node.emit(function(numbers, sorted(axes), kept)), "bool"))
         rest = [1 if i in axes else n for i, n in enumerate(shape) if kept or i not in axes]
         kind, value = node.dtype(0), _OF_NOTHING[name]
         if "int" in kind and not np.isfinite(value):

@@ -1,0 +1,54 @@
+"""Maxima and minima that begin at infinity: TVM's begin at the largest finite number.
+
+Of a row that is all minus infinity, as a mask of attention makes them, TVM's maximum is finite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tvm import relax, te, tirx
+
+from collage.backends.relax.static_shape import tensor_shape
+from collage.backends.tvm.common.legalization import Legalization, default_legalization
+
+
+def _legalize(name: str, combine: Callable[[Any, Any], Any], beginning: float) -> Legalization:
+
+    def legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        (x,) = call.args
+        shape = tensor_shape(x)
+        if shape is None or 0 in shape or "float" not in str(x.ty.dtype):
+            return default_legalization(builder, call)
+        given, kept = call.attrs.axis, bool(call.attrs.keepdims)
+        rank = len(shape)
+        axes = {int(a) % rank for a in given} if given is not None else set(range(rank))
+        if not axes:
+            return default_legalization(builder, call)
+        reducer = te.comm_reducer(combine, lambda t: tirx.const(beginning, t), name=name)
+        rest = [1 if i in axes else n for i, n in enumerate(shape) if kept or i not in axes]
+
+        def reduced(operand: te.Tensor) -> te.Tensor:
+            inner = {i: te.reduce_axis((0, shape[i]), f"k{i}") for i in sorted(axes)}
+
+            def element(*place: Any) -> Any:
+                left = list(place)
+                index = []
+                for i in range(rank):
+                    outer = left.pop(0) if kept or i not in axes else None
+                    index.append(inner.get(i, outer))
+                return reducer(operand(*index), axis=list(inner.values()))
+
+            return te.compute(rest, element, name)
+
+        return builder.call_te(reduced, x, primfunc_name_hint=name)
+
+    return legalize
+
+
+EXTREMES: Mapping[str, Legalization] = {
+    "relax.max": _legalize("max", lambda a, b: tirx.max(a, b), float("-inf")),
+    "relax.min": _legalize("min", lambda a, b: tirx.min(a, b), float("inf")),
+}
+"""For every element type that has infinities."""
