@@ -21,6 +21,7 @@ from collage.importers._base import (
     from_module,
     reject_shapes,
 )
+from collage.importers.dynamic import bind_shapes
 from collage.importers.onnx.model import OnnxImporter, import_onnx
 from collage.importers.relax_files import RelaxJsonImporter, TvmScriptImporter
 from collage.importers.torch.module import ExampleInputs, export_module, is_module
@@ -91,7 +92,8 @@ def load_model(
     if isinstance(source, str | Path):
         return _load_file(Path(source), shapes, allow_code)
     if isinstance(source, tvm.IRModule):
-        return reject_shapes(shapes, from_module(source, name="module", source_format="module"))
+        bound = bind_shapes(source, shapes)
+        return reject_shapes(shapes, from_module(bound, name="module", source_format="module"))
     if is_exported_program(source):
         return import_exported_program(source, "program", shapes)
     if type(source).__name__ == "ModelProto" and hasattr(source, "graph"):

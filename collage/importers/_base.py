@@ -170,7 +170,8 @@ def _spec(name: str, ty: tvm.ir.Type, role: str) -> TensorInfo:
     if shape is None:
         text = ",".join(str(d) for d in ty.shape.values)
         raise ShapeError(
-            f"{role} '{name}' has the open shape ({text}); only static shapes can be optimized",
+            f"{role} '{name}' has the open shape ({text}); only static shapes can be optimized: "
+            "give numbers, or a range as 1:8, with shapes= (--shape)",
             value=text,
         )
     return TensorInfo(name, shape, str(ty.dtype.dtype))

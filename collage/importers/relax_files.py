@@ -9,6 +9,7 @@ import tvm.script
 
 from collage.backends.contract.errors import ModelError, telling_line
 from collage.importers._base import ImportedModel, Shapes, from_module, reject_shapes
+from collage.importers.dynamic import bind_shapes
 
 _HEAD_BYTES = 4096
 
@@ -84,7 +85,8 @@ def _describe(mod: object, path: Path, source_format: str, shapes: Shapes) -> Im
         raise ModelError(
             f"'{path}' holds a {type(mod).__name__}, not an IRModule", value=type(mod).__name__
         )
-    return reject_shapes(shapes, from_module(mod, name=path.stem, source_format=source_format))
+    bound = bind_shapes(mod, shapes)
+    return reject_shapes(shapes, from_module(bound, name=path.stem, source_format=source_format))
 
 
 def _head(path: Path) -> bytes:

@@ -60,7 +60,7 @@ def is_exported_program(source: object) -> bool:
 
 
 def import_exported_program(program: Any, name: str, shapes: Shapes) -> ImportedModel:
-    """The model of an exported program, whose shapes are fixed.
+    """The model of an exported program for one set of shapes.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
     name : str
         The model's.
     shapes : mapping of str to sequence of int
-        May only repeat the program's own.
+        Of what has open dimensions; others may only repeat the program's own.
 
     Returns
     -------
@@ -80,10 +80,14 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
     ------
     ModelError
         For operators that cannot be imported, and for a program exported in training mode.
+    ShapeError
+        For shapes that are missing or that it does not take.
     """
+    from collage.importers.torch.dynamic import with_shapes
     from collage.importers.torch.structure import signature_of
     from collage.importers.torch.translate import translate
 
+    program = with_shapes(program, shapes)
     try:
         signature = signature_of(program)
         mod = translate(program)

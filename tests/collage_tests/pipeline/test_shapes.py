@@ -11,9 +11,14 @@ import onnxruntime
 import pytest
 import tvm
 from numpy.typing import NDArray
+from tvm import relax
 
 import collage
 from collage.backends.contract.errors import InputError, ShapeError
+from collage.backends.devices import CPU
+from collage.cost.reference import evaluate
+from collage.importers import load_model
+from collage.pipeline.shapes.bucketed import import_buckets
 from collage.pipeline.shapes.buckets import buckets_of
 from tests.collage_tests.pipeline.flat_costs import FlatCosts
 
@@ -119,6 +124,79 @@ def test_a_sequence_is_taken_at_its_buckets_alone(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"must be float32\[1, 2\|5, 6\], not .* axis 1 may be 2"):
         bundle(_random(1, 3, 6))
     assert any("only the shapes of buckets" in remark for remark in bundle.report.remarks)
+
+
+def _symbolic() -> tvm.IRModule:
+    """``x`` and ``y`` share a symbol; the result has one more row."""
+    n = tvm.tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType((n, 8), "float32"))
+    y = relax.Var("y", relax.TensorType((n + 1, 8), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, y]):
+        with builder.dataflow():
+            joined = builder.emit(relax.op.concat([builder.emit(relax.op.exp(x)), y], axis=0))
+            result = builder.emit_output(relax.op.nn.relu(joined))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def test_symbolic_dimensions_are_bound(tmp_path: Path) -> None:
+    shapes = {"x": ["2|3", 8]}
+    result = collage.optimize(_symbolic(), ["llvm"], shapes=shapes, cost_model=FlatCosts("llvm"))
+    bundle = collage.load(result.export(tmp_path / "bundle"))
+    for rows in (2, 3):
+        x, y = _random(rows, 8), _random(rows + 1, 8)
+        expected = np.maximum(np.concatenate([np.exp(x), y]), 0)
+        np.testing.assert_allclose(bundle(x, y), expected, rtol=1e-4)
+    with pytest.raises(InputError, match=r"'y' must be float32\[3\|4, 8\]"):
+        bundle(_random(2, 8), _random(5, 8))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ({}, "open shape"),
+        ({"x": (2, 8, 1)}, "has 2 dimensions"),
+        ({"x": (0, 8)}, "is no shape"),
+        ({"z": (2, 8)}, "no input 'z'"),
+        ({"x": (2, 9)}, "fixed shape"),
+    ],
+)
+def test_wrong_shapes_for_symbolic_dimensions(shapes: dict[str, object], message: str) -> None:
+    with pytest.raises(ShapeError, match=message):
+        load_model(_symbolic(), shapes=shapes)
+
+
+@pytest.mark.torch
+def test_open_dimensions_of_exported_programs() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.linear = torch.nn.Conv2d(3, 4, 3), torch.nn.Linear(4, 5)
+
+        def forward(self, x, more):
+            return self.linear(torch.relu(self.conv(x)).mean((2, 3))) + more
+
+    net, batch = Net().eval(), torch.export.Dim("batch", min=1, max=8)
+    program = torch.export.export(
+        *(net, (torch.randn(2, 3, 8, 8), torch.randn(2, 5))),
+        dynamic_shapes={"x": {0: batch}, "more": {0: batch}},
+    )
+    (main,) = import_buckets(program, CPU, buckets_of({"x": ["1:4", 3, 8, 8]}))
+    assert main.padding is not None and main.padding.sizes == (3,)
+    assert main.padding.inputs == ((0, 0), (1, 0))
+    for variant in main.variants:
+        (shape, _) = (info.shape for info in variant.inputs)
+        x, more = torch.randn(shape), torch.randn(shape[0], 5)
+        (found,) = evaluate(variant.mod, [x.numpy(), more.numpy()])
+        with torch.no_grad():
+            np.testing.assert_allclose(found, net(x, more).numpy(), rtol=1e-3, atol=1e-4)
+    with pytest.raises(ShapeError, match="does not take these shapes"):
+        load_model(program, shapes={"x": (9, 3, 8, 8)})
+    with pytest.raises(ShapeError, match="'x' has the open dimension"):
+        load_model(program)
 
 
 @pytest.mark.parametrize(

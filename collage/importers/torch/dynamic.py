@@ -1,0 +1,92 @@
+"""Exported programs with open dimensions, for one set of shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.export.graph_signature import ConstantArgument, InputKind, TensorArgument
+from torch.utils import _pytree
+
+from collage.backends.contract.errors import ShapeError, telling_line
+from collage.importers._base import Shapes, show, unknown_input
+
+
+def with_shapes(
+    program: torch.export.ExportedProgram, shapes: Shapes
+) -> torch.export.ExportedProgram:
+    """The program for inputs of the given shapes; itself, where no dimension is open.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+        Exported with ``dynamic_shapes``, or without.
+    shapes : mapping of str to sequence of int
+        By input name; a dimension that several inputs share is given by any of them.
+
+    Raises
+    ------
+    ShapeError
+        When shapes are missing, contradict the ranks, or are none that the program takes.
+    """
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes}
+    specs = [s.arg for s in program.graph_signature.input_specs if s.kind is InputKind.USER_INPUT]
+    declared = {
+        spec.name: tuple(values[spec.name].shape)
+        for spec in specs
+        if isinstance(spec, TensorArgument)
+    }
+    if not any(isinstance(dim, torch.SymInt) for shape in declared.values() for dim in shape):
+        return program
+    sizes = _sizes(declared, shapes)
+    inputs: list[Any] = []
+    for spec in specs:
+        if isinstance(spec, TensorArgument):
+            shape = [_size(dim, sizes, spec.name) for dim in declared[spec.name]]
+            inputs.append(torch.zeros(shape, dtype=values[spec.name].dtype))
+        else:
+            inputs.append(spec.value if isinstance(spec, ConstantArgument) else None)
+    args, kwargs = _pytree.tree_unflatten(inputs, program.call_spec.in_spec)
+    try:
+        return torch.export.export(program.module(), args, kwargs)
+    except Exception as err:  # guards fail as assertions, and torch raises errors of its own
+        raise ShapeError(
+            f"the program does not take these shapes: {telling_line(err)}", value=dict(sizes)
+        ) from err
+
+
+def _sizes(declared: dict[str, tuple[Any, ...]], shapes: Shapes) -> dict[str, int]:
+    """Every symbol's extent."""
+    sizes: dict[str, int] = {}
+    for name, shape in shapes.items():
+        if name not in declared:
+            raise unknown_input(name, declared)
+        if len(shape) != len(declared[name]):
+            raise ShapeError(
+                f"input '{name}' has {len(declared[name])} dimensions ({show(declared[name])}), "
+                f"but the shape {show(shape)} has {len(shape)}",
+                value=tuple(shape),
+            )
+        for dim, size in zip(declared[name], shape, strict=True):
+            if isinstance(dim, torch.SymInt) and sizes.setdefault(str(dim), size) != size:
+                raise ShapeError(
+                    f"input '{name}' shares the dimension '{dim}' with another one, which was "
+                    f"given {sizes[str(dim)]} for it, not {size}",
+                    value=tuple(shape),
+                )
+    return sizes
+
+
+def _size(dim: Any, sizes: dict[str, int], name: str) -> int:
+    if not isinstance(dim, torch.SymInt):
+        return int(dim)
+    if str(dim) in sizes:
+        return sizes[str(dim)]
+    found = dim.node.expr.subs(sizes)
+    if not found.is_Integer:
+        raise ShapeError(
+            f"input '{name}' has the open dimension '{dim}'; give its shape, for example "
+            f"--shape {name}=1,3,224,224, or a range as 1:8",
+            value=str(dim),
+        )
+    return int(found)
