@@ -1,8 +1,8 @@
 """Repairs partitionings of which parts cannot be had: their operators go back to TVM.
 
-A part may be known to be computed wrongly. And a pattern's yes is a hint; some libraries, TensorRT
-above all, only say while compiling that they do not take a region. What a search chose was measured
-and so compiles, but greedy partitionings are made without asking.
+A part may be known to fail, or to be computed wrongly. And a pattern's yes is a hint; some
+libraries, TensorRT above all, only say while compiling that they do not take a region. What a
+search chose was measured and so compiles, but greedy partitionings are made without asking.
 """
 
 from __future__ import annotations
@@ -26,6 +26,14 @@ from collage.search.dataflow import DataflowGraph, bits
 from collage.search.greedy import cover_rest
 from collage.search.partitioning import Partitioning, make_partitioning
 from collage.search.rules import Rejection
+
+_FAILED = {
+    CostStatus.BUILD_FAILED,
+    CostStatus.RUN_FAILED,
+    CostStatus.CRASHED,
+    CostStatus.WRONG_RESULT,
+}
+"""What happens again: too little time or memory may have been another program's doing."""
 
 
 class PartitionRepair:
@@ -91,7 +99,7 @@ class PartitionRepair:
         """The contender without what is refused; itself when nothing is."""
         partitioning = contender.partitioning
         ask = self._from_log if self._context.replay else self._from_libraries
-        refused = self._wrong(partitioning)
+        refused = self._failed(partitioning)
         wrong = {refusal.candidate for refusal in refused}
         refused += [refusal for refusal in ask(partitioning) if refusal.candidate not in wrong]
         if not refused:
@@ -121,14 +129,14 @@ class PartitionRepair:
         message = f"TVM gets {count} operators of {candidate.backend}: {refusal.reason}"
         self._progress(ProgressEvent("repair", len(self.refusals), 0, message))
 
-    def _wrong(self, partitioning: Partitioning) -> list[Refusal]:
-        """What is recorded to be computed wrongly, by itself or in a whole model."""
+    def _failed(self, partitioning: Partitioning) -> list[Refusal]:
+        """What is recorded to fail or to be computed wrongly, by itself or in a whole model."""
         found = []
         for candidate in partitioning.candidates:
             if candidate.inline or is_native(candidate.target):
                 continue
             cost = self._costs.recorded(candidate)
-            if cost is not None and cost.status is CostStatus.WRONG_RESULT:
+            if cost is not None and cost.status in _FAILED:
                 found.append(Refusal(candidate, cost.reason))
         return found
 

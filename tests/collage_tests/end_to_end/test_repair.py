@@ -18,10 +18,12 @@ from collage.backends.contract import BackendTarget, BuildContext, TargetSet
 from collage.backends.contract.errors import ReplayMissError
 from collage.backends.contract.registry import get_backend
 from collage.candidate_costs import WorkloadCosts
-from collage.cost.base import CostStatus
+from collage.cost import TableCostModel
+from collage.cost.base import Cost, CostStatus
 from collage.cost.models.roofline import RooflineCostModel
 from collage.cost.progress import ProgressEvent
 from collage.cost.reference import evaluate
+from collage.cost.workload.workload import Workload
 from collage.end_to_end import Contender
 from collage.end_to_end.repair import PartitionRepair, without
 from collage.normalize import normalize
@@ -175,3 +177,43 @@ def test_optimize_compiles_around_a_refusal(strategy: str, tmp_path: Path) -> No
     manifest = json.loads((Path(bundle) / "manifest.json").read_text())
     version = support.installed().version
     assert manifest["runtimes"] == {"tensorrt": f"python:tensorrt_rtx:{version}"}
+
+
+@pytest.mark.parametrize("status", ["build_failed", "run_failed", "crashed", "wrong_result"])
+@pytest.mark.parametrize("origin", ["greedy", "single"])
+def test_a_partition_that_failed_when_it_was_measured_goes_back_to_tvm(
+    model: tvm.IRModule, graph: DataflowGraph, tmp_path: Path, origin: str, status: str
+) -> None:
+    """Whoever put it into a partitioning: it would fail there, too."""
+    device = tvm.target.Target("llvm")
+    native, onednn = (BackendTarget.of(name, device) for name in ("tvm", "onednn"))
+    targets = TargetSet(native, (onednn,))
+    found = greedy(graph, targets) if origin == "greedy" else single_backend(graph, onednn, native)
+    names = partition_names(found)
+    bad = names["onednn_0"]
+    workload = WorkloadCosts(model, graph, TableCostModel({})).workload(bad)
+    failure = Cost(CostStatus(status), reason="no such luck")
+    costs = WorkloadCosts(model, graph, Recorded({(workload.key, "onednn"): failure}))
+    repair = PartitionRepair(
+        *(model, graph, native, BuildContext(tmp_path / "cache", tmp_path / "work"), costs)
+    )
+    repaired = repair.repair(Contender(origin, found)).partitioning
+    assert bad not in repaired.candidates
+    kept = {c for c in found.candidates if c.backend == "onednn"} - {bad}
+    assert {c for c in repaired.candidates if c.backend == "onednn"} == kept
+    (refusal,) = repair.refusals
+    assert (refusal.candidate, refusal.reason) == (bad, "no such luck")
+    assert {r.node for r in repair.rejections()} == {
+        index for index in range(len(graph)) if bad.nodes >> index & 1
+    }
+    inputs = support.random_inputs(model)
+    (got,) = evaluate(lower(model, graph, repaired), inputs)
+    np.testing.assert_allclose(got, evaluate(model, inputs)[0], rtol=1e-4, atol=1e-4)
+
+
+class Recorded(TableCostModel):
+    """A table that is a log, too."""
+
+    def recorded(self, workload: Workload, target: BackendTarget) -> Cost | None:
+        cost = self.estimate([workload], [target])[0]
+        return None if cost.status is CostStatus.UNKNOWN else cost
