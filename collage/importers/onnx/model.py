@@ -21,6 +21,7 @@ from collage.importers.onnx.support import (
     drop_unused_outputs,
     require_element_types,
     require_supported,
+    require_tensors,
 )
 
 _OLDEST_OPSET = 7
@@ -95,6 +96,7 @@ def import_onnx(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedMo
     inputs = real_inputs(small.graph)
     concretize(inputs, shapes)
     input_names = [value.name for value in inputs]
+    require_tensors(small.graph.output)
     output_names = [value.name for value in small.graph.output]
     small.graph.input.extend(weight_inputs(weights))
     small = _straightened(fold(expand_functions(_at_least(small, _OLDEST_OPSET))))

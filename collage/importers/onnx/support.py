@@ -108,6 +108,23 @@ _COMPUTED = frozenset(
 """Element types that are computed with; not strings, complex numbers, or parts of bytes."""
 
 
+def require_tensors(outputs: Sequence[onnx.ValueInfoProto]) -> None:
+    """Refuse results that are no tensors.
+
+    Raises
+    ------
+    ModelError
+        Names the first.
+    """
+    for value in outputs:
+        kind = value.type.WhichOneof("value") or "tensor_type"
+        if kind != "tensor_type":
+            raise ModelError(
+                f"output '{value.name}' is no tensor ({kind}); only tensors can be given back",
+                value=value.name,
+            )
+
+
 def require_element_types(model: onnx.ModelProto) -> None:
     """Refuse a graph with values of a type that nothing here computes with.
 

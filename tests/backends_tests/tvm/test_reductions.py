@@ -108,3 +108,17 @@ def test_group_norm(
     wanted = normal.reshape(shape) * gamma.reshape(per_channel) + beta.reshape(per_channel)
     error = np.sqrt(np.mean((got - wanted) ** 2) / np.mean(wanted**2))
     assert error < 3e-7 * (1 + mean)
+
+
+def test_extremes_of_what_is_all_infinite(context: BuildContext) -> None:
+    """As masks make them; TVM's own begin at the largest finite number."""
+    low = np.full((3, 40), -np.inf, np.float32)
+    low[1, 7] = 2.0
+
+    def body(emit: tvm_cases.Body, x: relax.Expr, y: relax.Expr) -> relax.Expr:
+        return emit(relax.Tuple([emit(op.max(x, [1])), emit(op.min(y, [1], keepdims=True))]))
+
+    mod = tvm_cases.partition(body, [low, -low])
+    most, least = tvm_cases.run(mod, [low, -low], context)
+    np.testing.assert_array_equal(most, low.max(1))
+    np.testing.assert_array_equal(least, -low.max(1, keepdims=True))

@@ -163,12 +163,28 @@ def _triangle(node: Node) -> relax.Expr | None:
     return node.operand(0) if 0 in node.shape(0) else None
 
 
+def _split(node: Node) -> relax.Expr | None:
+    """TVM's, but into parts of which some have no elements."""
+    sizes = node.integers("split", ()) if node.opset < 13 else node.constant(1)
+    if sizes is None or 0 not in sizes:
+        return None
+    axis = node.integer("axis", 0) % len(node.shape(0))
+    ends = np.cumsum([int(size) for size in sizes])
+    return relax.Tuple(
+        [
+            node.emit(op.strided_slice(node.operand(0), [axis], [int(end - size)], [int(end)]))
+            for end, size in zip(ends, sizes, strict=True)
+        ]
+    )
+
+
 def _largest(node: Node) -> None:
     if node.dtype(0) in ("uint64", "uint32", "uint16"):
         raise Refused(f"TVM does not sort {node.dtype(0)}")
 
 
 CONVERTERS: dict[str, Converter] = {
+    "Split": _split,
     "TopK": _largest,
     "Trilu": _triangle,
     "Compress": _compress,
