@@ -8,6 +8,7 @@
 from collage.bundle.bundle import Bundle, load
 from collage.bundle.function import BundleFunction, random_array
 from collage.bundle.manifest import Manifest, read_manifest, read_report
+from collage.bundle.ownership import borrowed_outputs
 from collage.bundle.profile import KernelTime, Profile
 from collage.bundle.signature import FunctionEntry, Padding, Variant
 from collage.bundle.writer import prepare_folder, write_bundle
@@ -21,6 +22,7 @@ __all__ = [
     "Padding",
     "Profile",
     "Variant",
+    "borrowed_outputs",
     "load",
     "prepare_folder",
     "random_array",

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax
 
 from collage.backends.contract.errors import BundleError, InputError
 from collage.backends.devices import device_named
+from collage.bundle.contexts import Contexts
 from collage.bundle.function import BundleFunction
 from collage.bundle.manifest import read_manifest, read_report
 from collage.bundle.profile import Profile, copy_rate, profile_calls
@@ -24,7 +24,14 @@ from collage.report import Report
 
 
 class Bundle(SessionMethods):
-    """A loaded bundle: callable with numpy arrays or DLPack tensors, as the model itself is.
+    """A loaded bundle: callable as the model itself is, from any number of threads.
+
+    Parameters
+    ----------
+    folder : path
+        The bundle's.
+    verify : bool
+        Whether its files are held against the hashes that the manifest has of them.
 
     Attributes
     ----------
@@ -40,6 +47,7 @@ class Bundle(SessionMethods):
     Examples
     --------
     >>> import collage
+    >>> from tvm import relax
     >>> from collage.cost import TableCostModel
     >>> from collage.testing import graph
     >>> mod = graph([(1, 3)], lambda emit, x: relax.op.abs(x))
@@ -54,16 +62,17 @@ class Bundle(SessionMethods):
     5
     """
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, *, verify: bool = True) -> None:
         self.folder = Path(folder)
         self.manifest = read_manifest(self.folder)
-        load_requirements(self.folder, self.manifest)
+        load_requirements(self.folder, self.manifest, verify=verify)
         library = (self.folder / self.manifest.library).resolve()
         self._module = tvm.runtime.load_module(str(library))
         self._device = device_named(self.manifest.device).runtime_device()
-        machine = relax.VirtualMachine(self._module, self._device)
+        self._contexts = Contexts(self._module, self._device)
+        borrowed = self.manifest.borrowed_outputs
         self.functions = {
-            entry.name: BundleFunction(machine, self._device, entry)
+            entry.name: BundleFunction(self._contexts, self._device, entry, borrowed)
             for entry in self.manifest.all_functions
         }
         self.main = next(iter(self.functions))
@@ -126,6 +135,10 @@ class Bundle(SessionMethods):
         """
         return self[self.main].compute(values)
 
+    def empty_inputs(self) -> list[np.ndarray]:
+        """Arrays for the main function, see :meth:`BundleFunction.empty_inputs`."""
+        return self[self.main].empty_inputs()
+
     def random_inputs(self, seed: int = 0) -> list[np.ndarray]:
         """Seeded inputs of the main function, see :meth:`BundleFunction.random_inputs`."""
         return self[self.main].random_inputs(seed)
@@ -173,13 +186,21 @@ class Bundle(SessionMethods):
         return Profile(kernels, whole, copy_rate(), repeat)
 
 
-def load(folder: str | Path) -> Bundle:
+def load(folder: str | Path, *, verify: bool = True) -> Bundle:
     """Load a bundle.
+
+    Parameters
+    ----------
+    folder : path
+        The bundle's.
+    verify : bool
+        Whether its files are held against the hashes that the manifest has of them, at about 1 GB
+        a second; without it only their sizes are.
 
     Raises
     ------
     BundleError
-        When the folder is no bundle or something it needs is missing here.
+        When the folder is no bundle, is not whole, or something it needs is missing here.
 
     Examples
     --------
@@ -194,4 +215,4 @@ def load(folder: str | Path) -> Bundle:
     >>> bundle(np.array([[-2, -1, 0, 1, 2, 3, 4, 5]], "float32"))
     array([[0., 0., 0., 1., 2., 3., 4., 5.]], dtype=float32)
     """
-    return Bundle(folder)
+    return Bundle(folder, verify=verify)

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax
 
 from collage.backends.contract.errors import InputError
+from collage.bundle.contexts import Contexts
 from collage.bundle.dispatch import choose, cut, pad
 from collage.bundle.signature import FunctionEntry, Variant
-from collage.bundle.tensors import as_given, on_host, to_tvm
+from collage.bundle.tensors import as_given, empty_array, on_host, to_tvm
 from collage.tensor_info import TensorInfo
 
 
@@ -40,6 +40,7 @@ class BundleFunction:
     Examples
     --------
     >>> import collage
+    >>> from tvm import relax
     >>> from collage.cost import TableCostModel
     >>> from collage.testing import graph
     >>> mod = graph([(1, 3)], lambda emit, x: relax.op.abs(x))
@@ -52,13 +53,18 @@ class BundleFunction:
     """
 
     def __init__(
-        self, machine: relax.VirtualMachine, device: tvm.runtime.Device, entry: FunctionEntry
+        self,
+        contexts: Contexts,
+        device: tvm.runtime.Device,
+        entry: FunctionEntry,
+        borrowed: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
         self.entry = entry
         self.inputs = entry.inputs
         self.outputs = entry.outputs
         self._device = device
-        self._functions = {variant.entry: machine[variant.entry] for variant in entry.variants}
+        self._contexts = contexts
+        self._borrowed = borrowed
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Run it.
@@ -107,11 +113,17 @@ class BundleFunction:
             When one is of another shape or dtype.
         """
         call = self.prepared(values)
-        result = self._functions[call.variant.entry](*call.tensors)
+        with self._contexts.borrow() as functions:
+            result = functions[call.variant.entry](*call.tensors)
         flat = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
         if call.extent is not None:
             flat = self._cut(flat, call.extent)
-        return as_given(flat, values, self.entry.constant_outputs)
+        borrowed = self._borrowed.get(call.variant.entry) if self._borrowed else None
+        return as_given(flat, values, self.entry.constant_outputs, call.tensors, borrowed)
+
+    def empty_inputs(self) -> list[np.ndarray]:
+        """Arrays of the declared shapes, to be filled, that calls on a CPU take without a copy."""
+        return [empty_array(info.shape, info.dtype) for info in self.inputs]
 
     def random_inputs(self, seed: int = 0) -> list[np.ndarray]:
         """Seeded inputs of the declared shapes: normal floats, integers 0 or 1."""
@@ -138,17 +150,18 @@ class BundleFunction:
         """
         arrays = list(inputs) if inputs is not None else self.random_inputs()
         call = self.prepared(arrays)
-        tensors, function = call.tensors, self._functions[call.variant.entry]
-        for _ in range(warmup):
-            function(*tensors)
         samples = []
-        for _ in range(repeat):
-            # A GPU works on after the call returns.
-            self._device.sync()
-            start = time.perf_counter()
-            function(*tensors)
-            self._device.sync()
-            samples.append(time.perf_counter() - start)
+        with self._contexts.borrow() as functions:
+            tensors, function = call.tensors, functions[call.variant.entry]
+            for _ in range(warmup):
+                function(*tensors)
+            for _ in range(repeat):
+                # A GPU works on after the call returns.
+                self._device.sync()
+                start = time.perf_counter()
+                function(*tensors)
+                self._device.sync()
+                samples.append(time.perf_counter() - start)
         return tuple(samples)
 
     def in_order(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:

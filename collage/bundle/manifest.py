@@ -9,6 +9,7 @@ import msgspec
 from collage.backends.contract.errors import BundleError
 from collage.backends.contract.requirements import RequiredLibrary
 from collage.backends.devices import CPU
+from collage.bundle.integrity import BundleFile
 from collage.bundle.signature import FunctionEntry, Variant
 from collage.report import Report
 from collage.structure import SIGNATURE_VERSION
@@ -66,6 +67,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         What is too large to ship.
     runtimes : dict of str to str
         By backend, what else runs its partitions.
+    files : tuple of BundleFile
+        What it cannot run without, as it was written; empty in bundles of earlier releases.
+    borrowed_outputs : dict of str to tuple of int, or None
+        By entry, which outputs are weights of the model, or its inputs, and not to be given away;
+        None in bundles of earlier releases.
     schema_version : int
         See ``SCHEMA_VERSION``.
 
@@ -103,6 +109,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     shared_libraries: tuple[ShippedLibrary, ...]
     required_libraries: tuple[RequiredLibrary, ...] = ()
     runtimes: dict[str, str] = {}
+    files: tuple[BundleFile, ...] = ()
+    borrowed_outputs: dict[str, tuple[int, ...]] | None = None
     schema_version: int
 
     @property

@@ -10,10 +10,11 @@ from collage.backends.contract.errors import BackendUnavailableError, BundleErro
 from collage.backends.devices import device_named
 from collage.backends.toolchain.load_requirements import load_libraries, load_runtimes
 from collage.bundle.cpu_flags import cpu_flags_here
+from collage.bundle.integrity import require_whole
 from collage.bundle.manifest import Manifest
 
 
-def load_requirements(folder: Path, manifest: Manifest) -> None:
+def load_requirements(folder: Path, manifest: Manifest, *, verify: bool = True) -> None:
     """Check everything that a bundle needs, and load the libraries among it.
 
     Parameters
@@ -22,11 +23,14 @@ def load_requirements(folder: Path, manifest: Manifest) -> None:
         The bundle's.
     manifest : Manifest
         What it needs.
+    verify : bool
+        Whether files are hashed, besides being held against their sizes.
 
     Raises
     ------
     BundleError
-        Names what is missing: another architecture, instruction set extensions, files.
+        Names what is missing: another architecture, instruction set extensions, files, or parts of
+        them.
     """
     if manifest.architecture != platform.machine():
         raise BundleError(
@@ -44,6 +48,7 @@ def load_requirements(folder: Path, manifest: Manifest) -> None:
             value=missing,
         )
     _require_file(folder, manifest.library)
+    require_whole(folder, manifest.files, hashed=verify)
     try:
         load_libraries(manifest.required_libraries)
     except BackendUnavailableError as err:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,10 @@ import tvm
 
 ALIGNMENT_BYTES = 64
 """TVM's generated code loads vectors with this alignment."""
+
+_NUMPY_TYPES = frozenset(
+    ["bool", *(f"{kind}int{bits}" for kind in ("", "u") for bits in (8, 16, 32, 64))]
+) | frozenset(f"float{bits}" for bits in (16, 32, 64))
 
 
 def is_torch(value: Any) -> bool:
@@ -28,11 +32,21 @@ def to_tvm(value: Any, device: tvm.runtime.Device) -> tvm.runtime.Tensor:
         Of numpy, or anything that has DLPack.
     device : tvm.runtime.Device
         Where it is needed.
+
+    Examples
+    --------
+    On a CPU an array that is contiguous, writable and aligned to 64 bytes is used as it lies:
+
+    >>> array = empty_array((2, 3), "float32")
+    >>> to_tvm(array, tvm.cpu()).data_ptr() == array.ctypes.data
+    True
     """
+    on_processor = device.dlpack_device_type() == tvm.cpu().dlpack_device_type()
     if isinstance(value, np.ndarray | np.generic):
+        if on_processor and isinstance(value, np.ndarray) and _is_usable(value):
+            return tvm.runtime.from_dlpack(value)
         # Not by ascontiguousarray, which makes a vector of a scalar.
         return tvm.runtime.tensor(np.asarray(value, order="C"), device)
-    on_processor = device.dlpack_device_type() == tvm.cpu().dlpack_device_type()
     if is_torch(value):
         value = value.detach().contiguous().resolve_conj().resolve_neg()
         if on_processor and value.data_ptr() % ALIGNMENT_BYTES:
@@ -49,7 +63,11 @@ def to_tvm(value: Any, device: tvm.runtime.Device) -> tvm.runtime.Tensor:
 
 
 def as_given(
-    results: Sequence[tvm.runtime.Tensor], values: Sequence[Any], constants: Sequence[int] = ()
+    results: Sequence[tvm.runtime.Tensor],
+    values: Sequence[Any],
+    constants: Sequence[int] = (),
+    tensors: Sequence[tvm.runtime.Tensor] = (),
+    borrowed: Collection[int] | None = None,
 ) -> list[Any]:
     """Results as tensors of whoever's the inputs were: PyTorch's over the memory that was written,
     numpy's arrays, or TVM's own where inputs were of several kinds.
@@ -62,9 +80,11 @@ def as_given(
         What was given.
     constants : sequence of int
         Places of results that are the compiled code's own, which nobody may write into.
+    tensors, borrowed
+        For numpy's arrays, as :func:`output_arrays` takes them.
     """
     if all(isinstance(value, np.ndarray | np.generic) for value in values):
-        return [tensor.numpy() for tensor in results]
+        return list(output_arrays(results, tensors, borrowed))
     if any(is_torch(value) for value in values):
         torch = sys.modules["torch"]
         # A model that gives its input, or one result twice, must not make its callers share it.
@@ -92,3 +112,83 @@ def on_host(value: Any) -> np.ndarray:
         return np.asarray(value)
     array: np.ndarray = to_tvm(value, tvm.cpu()).numpy()
     return array
+
+
+def output_arrays(
+    tensors: Sequence[tvm.runtime.Tensor],
+    inputs: Sequence[tvm.runtime.Tensor],
+    borrowed: Collection[int] | None,
+) -> list[np.ndarray]:
+    """The results as arrays that belong to the caller: over the results' own memory if they can be.
+
+    Parameters
+    ----------
+    tensors : sequence of tvm.runtime.Tensor
+        What a call gave.
+    inputs : sequence of tvm.runtime.Tensor
+        What it was given: what shares their memory is copied, and so is a second result in the same
+        memory.
+    borrowed : collection of int or None
+        Which results the model keeps, being weights of it; None where that is not known.
+
+    Examples
+    --------
+    >>> given, made = tvm.runtime.tensor(np.ones(3, "float32")), tvm.runtime.tensor(np.ones(2))
+    >>> same, own = output_arrays([given, made], [given], borrowed=())
+    >>> same.ctypes.data == given.data_ptr(), own.ctypes.data == made.data_ptr()
+    (False, True)
+    """
+    taken = [(tensor.data_ptr(), _end(tensor)) for tensor in inputs]
+    arrays = []
+    for index, tensor in enumerate(tensors):
+        begin, end = tensor.data_ptr(), _end(tensor)
+        shared = any(begin < theirs_end and theirs < end for theirs, theirs_end in taken)
+        taken.append((begin, end))
+        if shared or borrowed is None or index in borrowed or not _is_plain(tensor):
+            arrays.append(tensor.numpy())
+        else:
+            arrays.append(np.from_dlpack(tensor))
+    return arrays
+
+
+def empty_array(shape: Sequence[int], dtype: str) -> np.ndarray:
+    """An array that a bundle takes without a copy: aligned as TVM's kernels want it.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Its extents.
+    dtype : str
+        As numpy names it.
+
+    Examples
+    --------
+    >>> array = empty_array((3, 5), "float32")
+    >>> array.shape, array.ctypes.data % ALIGNMENT_BYTES
+    ((3, 5), 0)
+    """
+    wanted = np.dtype(dtype)
+    size = int(np.prod(shape, dtype=np.int64)) * wanted.itemsize
+    raw = np.empty(size + ALIGNMENT_BYTES, np.uint8)
+    begin = -raw.ctypes.data % ALIGNMENT_BYTES
+    return raw[begin : begin + size].view(wanted).reshape(tuple(shape))
+
+
+def _is_usable(array: np.ndarray) -> bool:
+    flags = array.flags
+    # Neither what is read-only, which DLPack's older form could not say, nor extension types such
+    # as bfloat16 can be handed over.
+    plain = array.dtype.kind in "biufc" and array.dtype.isnative
+    usable = flags.c_contiguous and flags.writeable and plain
+    return bool(usable and array.ctypes.data % ALIGNMENT_BYTES == 0)
+
+
+def _is_plain(tensor: tvm.runtime.Tensor) -> bool:
+    """Whether numpy can look at the memory itself."""
+    on_cpu = tensor.device.dlpack_device_type() == tvm.cpu().dlpack_device_type()
+    return bool(on_cpu and str(tensor.dtype) in _NUMPY_TYPES)
+
+
+def _end(tensor: tvm.runtime.Tensor) -> int:
+    itemsize = (tensor.dtype.bits * tensor.dtype.lanes + 7) // 8
+    return int(tensor.data_ptr() + int(np.prod(tensor.shape, dtype=np.int64)) * itemsize)

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
 import platform
 import shutil
 from collections.abc import Mapping, Sequence
@@ -22,10 +21,15 @@ from collage.backends.contract.requirements import RequiredLibrary
 from collage.backends.devices import device_of
 from collage.backends.link import CompiledLibrary, stage_libraries
 from collage.bundle.cpu_flags import cpu_flags_of
+from collage.bundle.integrity import file_facts
 from collage.bundle.manifest import MANIFEST, REPORT, SCHEMA_VERSION, Manifest, ShippedLibrary
+from collage.bundle.native import runtime_libraries
 from collage.bundle.signature import MAIN, FunctionEntry, Variant
 from collage.report import Report
 from collage.tensor_info import TensorInfo
+
+RUNTIME = "runtime"
+"""Where TVM's runtime lies in a bundle that brings it."""
 
 
 def prepare_folder(folder: Path) -> None:
@@ -74,6 +78,8 @@ def write_bundle(
     device: tvm.target.Target,
     report: Report,
     functions: Sequence[FunctionEntry] = (),
+    borrowed_outputs: Mapping[str, Sequence[int]] | None = None,
+    with_runtime: bool = False,
 ) -> Path:
     """Complete a bundle around a library that was linked to ``folder / 'model.so'``.
 
@@ -98,6 +104,10 @@ def write_bundle(
     functions : sequence of FunctionEntry, optional
         All that can be called, that one first; by default it is ``main``, for the one set of
         shapes.
+    borrowed_outputs : mapping of str to sequence of int, optional
+        By entry, see :func:`borrowed_outputs`; where it is not known, results are copied.
+    with_runtime : bool
+        Whether TVM's runtime is copied into ``runtime/``, for programs without Python.
 
     Raises
     ------
@@ -132,7 +142,13 @@ def write_bundle(
     listed = tuple(functions) or (main,)
     try:
         shutil.rmtree(folder / "lib", ignore_errors=True)
-        staged = stage_libraries(library, copy=True)
+        shutil.rmtree(folder / RUNTIME, ignore_errors=True)
+        staged = [f"lib/{path.name}" for path in stage_libraries(library, copy=True)]
+        runtime = _copy_runtime(folder, device) if with_runtime else []
+        files = file_facts(folder, [library.path.name, *staged, *runtime])
+        kept = None
+        if borrowed_outputs is not None:
+            kept = {name: tuple(which) for name, which in borrowed_outputs.items()}
         host = device_of(device).host_target(device)
         manifest = Manifest(
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -152,13 +168,15 @@ def write_bundle(
             tvm_ffi_version=tvm_ffi.__version__,
             backend_versions={str(k): str(v) for k, v in versions.items()},
             shared_libraries=tuple(
-                ShippedLibrary(f"lib/{path.name}", _sha256(path)) for path in staged
+                ShippedLibrary(one.file, one.sha256) for one in files if one.file in staged
             ),
             required_libraries=tuple(
                 RequiredLibrary(needed.soname, needed.version, needed.package)
                 for needed in library.required
             ),
             runtimes=dict(library.runtimes),
+            files=files,
+            borrowed_outputs=kept,
             schema_version=SCHEMA_VERSION,
         )
         (folder / REPORT).write_text(report.to_json() + "\n", encoding="utf-8")
@@ -170,6 +188,9 @@ def write_bundle(
     return folder
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _copy_runtime(folder: Path, device: tvm.target.Target) -> list[str]:
+    (folder / RUNTIME).mkdir()
+    places = {f"{RUNTIME}/{path.name}": path for path in runtime_libraries(device_of(device).name)}
+    for place, path in places.items():
+        shutil.copy2(path, folder / place)
+    return list(places)

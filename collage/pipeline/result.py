@@ -17,7 +17,8 @@ from collage.backends.contract.errors import OutputError
 from collage.backends.link import CompiledLibrary
 from collage.backends.storage import OwnFolder
 from collage.backends.toolchain.artifact_cache import replacing
-from collage.bundle import FunctionEntry, prepare_folder, write_bundle
+from collage.bundle import FunctionEntry, borrowed_outputs, prepare_folder, write_bundle
+from collage.bundle.signature import MAIN
 from collage.report import Report, brief, notebook_frame, write_html
 from collage.search.partitioning import Partitioning
 from collage.tensor_info import TensorInfo
@@ -120,13 +121,16 @@ class Result:
             _exported=[],
         )
 
-    def export(self, folder: str | Path) -> Path:
+    def export(self, folder: str | Path, *, with_runtime: bool = False) -> Path:
         """Write the deployable bundle: ``model.so``, ``lib/``, ``manifest.json``, the report.
 
         Parameters
         ----------
         folder : path
             New, empty, or an earlier bundle, which is replaced.
+        with_runtime : bool
+            Whether TVM's runtime libraries are copied into ``runtime/``, so that a program without
+            Python needs nothing besides, see :doc:`/deploy`.
 
         Raises
         ------
@@ -154,8 +158,14 @@ class Result:
             versions=self.versions,
             device=self.targets.native.device,
             report=self.report,
+            borrowed_outputs={name: borrowed_outputs(self.module[name]) for name in self._names()},
+            with_runtime=with_runtime,
         )
         write_html(self.report, folder / REPORT_HTML)
         if folder not in self._exported:
             self._exported.append(folder)
         return folder
+
+    def _names(self) -> list[str]:
+        """Of all functions in the library that can be called."""
+        return [variant.entry for entry in self.entries for variant in entry.variants] or [MAIN]

@@ -11,6 +11,7 @@ import pytest
 import collage
 from benchmarks.tiny import tiny_mobilenet
 from collage.cost.progress import ProgressEvent
+from tests.collage_tests.pipeline.flat_costs import FlatCosts
 
 TARGETS = ["llvm", "onednn", "openblas"]
 
@@ -32,3 +33,15 @@ def optimized(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Optimized]:
     events: list[ProgressEvent] = []
     result = collage.optimize(tiny_mobilenet(), TARGETS, log=log, progress=events.append)
     yield Optimized(result, result.export(folder / "bundle"), log, events)
+
+
+@pytest.fixture(scope="session")
+def compiled() -> collage.Result:
+    """The same network for every CPU backend at once, compiled without any measuring."""
+    return collage.optimize(tiny_mobilenet(), TARGETS, cost_model=FlatCosts("onednn"))
+
+
+@pytest.fixture(scope="session")
+def compiled_bundle(compiled: collage.Result, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its bundle."""
+    return compiled.export(tmp_path_factory.mktemp("compiled") / "bundle")

@@ -1,0 +1,84 @@
+"""Bundles without Python: headers for C and C++, and where TVM's runtime is that they need.
+
+``include/collage/bundle.hpp`` is the C++ one; ``examples/cpp`` has a program.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import tvm
+from tvm_ffi import libinfo
+
+from collage.backends.contract.errors import BundleError
+
+HEADERS = Path(__file__).parent / "include"
+
+
+def include_dirs() -> tuple[Path, ...]:
+    """The folders of this project's headers and of those of TVM's foreign function interface.
+
+    Examples
+    --------
+    >>> (include_dirs()[0] / "collage" / "bundle.hpp").is_file()
+    True
+    """
+    found = (libinfo.find_include_path(), libinfo.find_dlpack_include_path())
+    return tuple(dict.fromkeys([HEADERS, *map(Path, found)]))
+
+
+def runtime_libraries(device: str = "cpu") -> tuple[Path, ...]:
+    """TVM's runtime, all that a program needs to run bundles.
+
+    Parameters
+    ----------
+    device : str
+        For ``cuda`` TVM's part for GPUs too.
+
+    Raises
+    ------
+    BundleError
+        When TVM is installed without it.
+
+    Examples
+    --------
+    >>> [path.name for path in runtime_libraries()]
+    ['libtvm_ffi.so', 'libtvm_runtime.so']
+    """
+    folder = Path(tvm.__file__).parent / "lib"
+    names = ["libtvm_runtime.so", *(["libtvm_runtime_cuda.so"] if device == "cuda" else [])]
+    found = (Path(libinfo.find_libtvm_ffi()), *(folder / name for name in names))
+    for path in found:
+        if not path.is_file():
+            raise BundleError(f"TVM's runtime is not where it should be: {path}", value=str(path))
+    return found
+
+
+def compile_flags() -> list[str]:
+    """For a C++ compiler.
+
+    Examples
+    --------
+    >>> compile_flags()[0]
+    '-std=c++17'
+    """
+    return ["-std=c++17", *(f"-isystem{path}" for path in include_dirs())]
+
+
+def link_flags() -> list[str]:
+    """For a linker; the program finds TVM's runtime where it is now, or in ``LD_LIBRARY_PATH``.
+
+    Examples
+    --------
+    >>> link_flags()[0]
+    '-Wl,--no-as-needed'
+    """
+    libraries = runtime_libraries()
+    folders = dict.fromkeys(str(path.parent) for path in libraries)
+    return [
+        "-Wl,--no-as-needed",
+        *map(str, libraries),
+        *(f"-Wl,-rpath,{folder}" for folder in folders),
+        "-ldl",
+        "-pthread",
+    ]

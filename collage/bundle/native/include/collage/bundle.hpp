@@ -1,0 +1,203 @@
+// Load a bundle and run it, in C++17, with TVM's runtime and no Python:
+//
+//   collage::Bundle bundle("resnet50.bundle");
+//   collage::Context context = bundle.context();             // one per thread
+//   tvm::ffi::Tensor image = collage::empty(bundle.inputs()[0]);
+//   std::vector<tvm::ffi::Tensor> outputs = context.run({image});
+//
+// `collage native --cflags --ldflags` prints what a compiler needs.
+#pragma once
+
+#include <tvm/ffi/container/array.h>
+#include <tvm/ffi/container/tensor.h>
+#include <tvm/ffi/extra/module.h>
+#include <tvm/ffi/function.h>
+
+#include <cstdlib>
+#include <initializer_list>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "manifest.hpp"
+
+namespace collage {
+
+using tvm::ffi::Tensor;
+
+// TVM's generated code loads vectors with this alignment.
+constexpr size_t kAlignment = 64;
+
+namespace details {
+
+struct HostMemory {
+  void AllocData(DLTensor* tensor) {
+    size_t bytes = tvm::ffi::GetDataSize(*tensor);
+    bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    tensor->data = std::aligned_alloc(kAlignment, bytes ? bytes : kAlignment);
+    if (!tensor->data) throw std::bad_alloc();
+  }
+  void FreeData(DLTensor* tensor) { std::free(tensor->data); }
+};
+
+inline std::string shape_text(const int64_t* extents, size_t rank) {
+  std::string text = "[";
+  for (size_t i = 0; i < rank; ++i) text += (i ? ", " : "") + std::to_string(extents[i]);
+  return text + "]";
+}
+
+inline void flatten(const tvm::ffi::Any& value, std::vector<Tensor>* found) {
+  if (auto tensor = value.as<Tensor>()) {
+    found->push_back(*tensor);
+  } else {
+    for (const auto& one : value.cast<tvm::ffi::Array<tvm::ffi::Any>>()) flatten(one, found);
+  }
+}
+
+}  // namespace details
+
+// Host memory of an input's or output's shape, aligned so that it is used without a copy.
+inline Tensor empty(const TensorInfo& info) {
+  return Tensor::FromNDAlloc(details::HostMemory(), tvm::ffi::Shape(info.shape), info.type(),
+                             DLDevice{kDLCPU, 0});
+}
+
+// A tensor over the caller's own host memory, which has to be aligned to 64 bytes and to outlive it.
+inline Tensor over(void* data, const TensorInfo& info) {
+  auto* managed = new DLManagedTensor{};
+  auto* shape = new std::vector<int64_t>(info.shape);
+  managed->dl_tensor = {data, {kDLCPU, 0}, static_cast<int32_t>(shape->size()), info.type(),
+                        shape->data(), nullptr, 0};
+  managed->manager_ctx = shape;
+  managed->deleter = [](DLManagedTensor* self) {
+    delete static_cast<std::vector<int64_t>*>(self->manager_ctx);
+    delete self;
+  };
+  try {
+    return Tensor::FromDLPack(managed, kAlignment, true);
+  } catch (...) {
+    managed->deleter(managed);
+    throw;
+  }
+}
+
+// The registers of one call. Contexts of one bundle share code and weights; each thread has its own.
+class Context {
+ public:
+  // Tensors on the bundle's device, one per input in the manifest's order. The results are new, or
+  // the model's own where the manifest names them in `borrowed_outputs`.
+  std::vector<Tensor> run(const std::vector<Tensor>& inputs) {
+    if (inputs.size() != infos_->size())
+      throw BundleError("the model takes " + std::to_string(infos_->size()) + " inputs, not " +
+                        std::to_string(inputs.size()));
+    std::vector<tvm::ffi::AnyView> arguments;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      check((*infos_)[i], inputs[i]);
+      arguments.emplace_back(inputs[i]);
+    }
+    tvm::ffi::Any result;
+    entry_.CallPacked(tvm::ffi::PackedArgs(arguments.data(), static_cast<int>(arguments.size())),
+                      &result);
+    std::vector<Tensor> outputs;
+    details::flatten(result, &outputs);
+    return outputs;
+  }
+
+ private:
+  friend class Bundle;
+  Context(tvm::ffi::Module machine, tvm::ffi::Function entry,
+          std::shared_ptr<const std::vector<TensorInfo>> infos)
+      : machine_(std::move(machine)), entry_(std::move(entry)), infos_(std::move(infos)) {}
+
+  static void check(const TensorInfo& info, const Tensor& tensor) {
+    const DLTensor& given = *tensor.GetDLTensorPtr();
+    bool same = static_cast<size_t>(given.ndim) == info.shape.size();
+    for (size_t i = 0; same && i < info.shape.size(); ++i) same = given.shape[i] == info.shape[i];
+    DLDataType type = info.type();
+    same = same && given.dtype.code == type.code && given.dtype.bits == type.bits &&
+           given.dtype.lanes == type.lanes;
+    if (!same)
+      throw BundleError("input '" + info.name + "' must be " + info.dtype +
+                        details::shape_text(info.shape.data(), info.shape.size()) + ", not " +
+                        std::string(tvm::ffi::DLDataTypeToString(given.dtype)) +
+                        details::shape_text(given.shape, static_cast<size_t>(given.ndim)));
+  }
+
+  tvm::ffi::Module machine_;
+  tvm::ffi::Function entry_;
+  std::shared_ptr<const std::vector<TensorInfo>> infos_;
+};
+
+struct LoadOptions {
+  bool verify = true;  // hold files against their hashes; their sizes are looked at anyway
+  int device_id = 0;
+};
+
+class Bundle {
+ public:
+  // Raises BundleError that says what is missing, before anything of the bundle runs.
+  explicit Bundle(const std::string& folder, LoadOptions options = {})
+      : folder_(absolute(folder)),
+        manifest_(read_manifest(folder_)),
+        options_(options),
+        infos_(std::make_shared<const std::vector<TensorInfo>>(manifest_.inputs)),
+        module_(load(folder_, manifest_, options)) {}
+
+  const Manifest& manifest() const { return manifest_; }
+  const std::vector<TensorInfo>& inputs() const { return manifest_.inputs; }
+  const std::vector<TensorInfo>& outputs() const { return manifest_.outputs; }
+  DLDevice device() const { return {on_cuda() ? kDLCUDA : kDLCPU, options_.device_id}; }
+
+  // Cheap on a CPU; on a GPU each uploads the constants of TVM's own kernels. Any thread may ask.
+  Context context() const {
+    std::lock_guard<std::mutex> lock(*mutex_);
+    auto machine = function(module_, "vm_load_executable")().cast<tvm::ffi::Module>();
+    constexpr int pooled = 2;
+    // As TVM's own programs ask for it: what is not on the device is on the host.
+    if (on_cuda())
+      function(machine, "vm_initialization")(static_cast<int>(kDLCUDA), options_.device_id, pooled,
+                                             static_cast<int>(kDLCPU), 0, pooled);
+    else
+      function(machine, "vm_initialization")(static_cast<int>(kDLCPU), 0, pooled);
+    return Context(machine, function(machine, manifest_.entry.c_str()), infos_);
+  }
+
+ private:
+  bool on_cuda() const { return manifest_.device == "cuda"; }
+
+  static std::string absolute(const std::string& folder) {
+    char* path = realpath(folder.c_str(), nullptr);
+    if (!path) throw BundleError("there is no folder '" + folder + "'");
+    std::string found(path);
+    std::free(path);
+    return found;
+  }
+
+  static tvm::ffi::Module load(const std::string& folder, const Manifest& manifest,
+                               const LoadOptions& options) {
+    check_requirements(folder, manifest, options.verify);
+    if (manifest.device != "cpu" && manifest.device != "cuda")
+      throw BundleError("bundle '" + folder + "' is for the device " + manifest.device);
+    if (manifest.device == "cuda" && !dlopen("libtvm_runtime_cuda.so", RTLD_NOW | RTLD_GLOBAL))
+      throw BundleError(std::string("TVM's runtime for CUDA cannot be loaded: ") + dlerror());
+    return tvm::ffi::Module::LoadFromFile(folder + "/" + manifest.library);
+  }
+
+  static tvm::ffi::Function function(const tvm::ffi::Module& module, const char* name) {
+    auto found = module->GetFunction(name);
+    if (!found.has_value()) throw BundleError(std::string("the library has no '") + name + "'");
+    return found.value();
+  }
+
+  std::string folder_;
+  Manifest manifest_;
+  LoadOptions options_;
+  std::shared_ptr<const std::vector<TensorInfo>> infos_;
+  std::unique_ptr<std::mutex> mutex_ = std::make_unique<std::mutex>();
+  tvm::ffi::Module module_;
+};
+
+}  // namespace collage

@@ -1,0 +1,126 @@
+"""Bundles without Python: the example is built as its users would, and prints Python's numbers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import collage
+from collage.bundle import native
+
+MISSING = {"soname": "libnone.so.7", "version": "7.1", "package": "none"}
+EXAMPLE = Path(__file__).parents[3] / "examples" / "cpp"
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built with a plain line of ``g++``; knows of no library's place."""
+    built = tmp_path_factory.mktemp("native") / "run_bundle"
+    flags = [flag for flag in native.link_flags() if "rpath" not in flag]
+    command = ["g++", "-O1", "-Wall", "-Wextra", "-Werror", *native.compile_flags()]
+    subprocess.run([*command, EXAMPLE / "run_bundle.cpp", "-o", built, *flags], check=True)
+    return built
+
+
+@pytest.fixture(scope="module")
+def whole(compiled: collage.Result, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle that brings TVM's runtime along."""
+    folder = tmp_path_factory.mktemp("whole") / "net.bundle"
+    return compiled.export(folder, with_runtime=True)
+
+
+def _run(program: Path, bundle: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """With nothing but what the bundle has: no Python, no path into this environment."""
+    environment = {"LD_LIBRARY_PATH": str(bundle / "runtime"), "PATH": "/usr/bin:/bin"}
+    command = [str(program), str(bundle), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+
+
+def test_a_program_without_python_computes_the_same(
+    program: Path, whole: Path, compiled_bundle: Path, tmp_path: Path
+) -> None:
+    moved = Path(shutil.copytree(whole, tmp_path / "elsewhere"))
+    bundle = collage.load(compiled_bundle)
+    (info,), (result,) = bundle.inputs, bundle.outputs
+    image = np.random.default_rng().standard_normal(info.shape).astype("float32")
+    image.tofile(tmp_path / "image.bin")
+    scores = tmp_path / "scores.bin"
+    files = [
+        "--input",
+        f"{info.name}={tmp_path / 'image.bin'}",
+        "--output",
+        f"{result.name}={scores}",
+    ]
+    done = _run(program, moved, "--threads", "4", "--runs", "3", *files)
+    assert done.returncode == 0, done.stderr
+    want = bundle(image)
+    found = np.fromfile(scores, "float32").reshape(want.shape)
+    np.testing.assert_array_equal(found, want)
+    printed, agreement = done.stdout.splitlines()
+    shape = ", ".join(map(str, want.shape))
+    head, mean = printed.split(": mean ")
+    assert head == f"{result.name} float32[{shape}]"
+    # Six digits of a sum that was made in another order.
+    assert float(mean) == pytest.approx(float(want.mean(dtype=np.float64)), rel=1e-5, abs=1e-6)
+    assert agreement == "4 threads agree"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"architecture": "riscv64"}, "was built for riscv64, this machine is"),
+        ({"cpu_flags": ["avx", "no_such_flag"]}, "needs the instruction sets no_such_flag, which"),
+        ({"schema_version": 99}, "has schema version 99; this header reads 1 and 2"),
+        (
+            {
+                "required_libraries": [
+                    {"soname": "libnone.so.7", "version": "7.1", "package": "none"}
+                ]
+            },
+            "needs libnone.so.7 of none 7.1: put its folder into LD_LIBRARY_PATH",
+        ),
+        ({"runtimes": {"tensorrt": "python:tensorrt"}}, "runs partly through Python"),
+    ],
+)
+def test_what_is_missing_is_said_before_anything_runs(
+    program: Path, whole: Path, tmp_path: Path, change: dict[str, object], message: str
+) -> None:
+    moved = Path(shutil.copytree(whole, tmp_path / "changed"))
+    path = moved / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    done = _run(program, moved)
+    assert done.returncode == 1
+    assert message in done.stderr and done.stdout == ""
+
+
+def test_a_damaged_bundle_is_refused(program: Path, whole: Path, tmp_path: Path) -> None:
+    moved = Path(shutil.copytree(whole, tmp_path / "damaged"))
+    library = moved / "model.so"
+    content = bytearray(library.read_bytes())
+    content[int(np.random.default_rng().integers(len(content)))] ^= 1
+    library.write_bytes(content)
+    assert "model.so is not what was written" in _run(program, moved).stderr
+    library.write_bytes(content[:-1])
+    assert f"model.so has {len(content) - 1} bytes, not" in _run(program, moved).stderr
+    library.unlink()
+    assert "lacks model.so: copy it whole" in _run(program, moved).stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="there is no cmake")
+def test_the_cmake_file_builds_it(whole: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(EXAMPLE.parents[1])}
+    configure = ["cmake", "-S", EXAMPLE, "-B", tmp_path, f"-DPython_EXECUTABLE={sys.executable}"]
+    subprocess.run(configure, check=True, env=environment, capture_output=True)
+    build = ["cmake", "--build", tmp_path]
+    subprocess.run(build, check=True, env=environment, capture_output=True)
+    done = subprocess.run([tmp_path / "run_bundle", whole], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "threads agree" in done.stdout
