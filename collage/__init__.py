@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from collage.backends.contract.registry import register_backend
     from collage.backends.link import finalize
     from collage.bundle import load
+    from collage.pipeline.coverage import coverage
     from collage.pipeline.optimize import optimize
     from collage.pipeline.result import Result
 
 __all__ = [
     "Result",
     "__version__",
+    "coverage",
     "finalize",
     "load",
     "optimize",
@@ -48,6 +50,7 @@ __getattr__, __dir__ = on_demand(
         "backends.contract.registry": ("register_backend",),
         "backends.link": ("finalize",),
         "bundle": ("load",),
+        "pipeline.coverage": ("coverage",),
         "pipeline.optimize": ("optimize",),
         "pipeline.result": ("Result",),
         "transform": (),

@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from collage.backends.contract import BackendTarget, Granularity, TargetSet
-from collage.backends.contract.errors import SearchError
+from collage.backends.contract.errors import RestrictionError, SearchError
 from collage.search.byoc import choose_matches, merge_composites
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
 from collage.search.fusion import fuse_ops_groups
-from collage.search.partitioning import Partitioning, make_partitioning
+from collage.search.partitioning import Partitioning, describe, make_partitioning
+from collage.search.restrictions import UNRESTRICTED, Restrictions
 from collage.search.rules.accepted import region_verdict
 from collage.search.rules.combine import join
 from collage.search.rules.default import MatchRule
 from collage.search.rules.host import is_host
+from collage.search.rules.restricted import RestrictedRule
 
 
 def greedy(
@@ -26,6 +28,9 @@ def greedy(
     targets: TargetSet,
     priority: Sequence[str] | None = None,
     origin: str = "greedy",
+    *,
+    restrictions: Restrictions = UNRESTRICTED,
+    lenders: Sequence[BackendTarget] = (),
 ) -> Partitioning:
     """What ``FuseOpsByPattern`` and ``MergeCompositeFunctions`` give; TVM's fusion gets the rest.
 
@@ -40,6 +45,11 @@ def greedy(
         out. Backends that are not named get nothing.
     origin : str
         Of the partitioning that is made.
+    restrictions : Restrictions, optional
+        What may not be used. Where a binding is closed to the native backend, a match that is
+        allowed is chosen before all others.
+    lenders : sequence of BackendTarget, optional
+        External targets that take what is closed to all of ``targets``, and nothing else.
 
     Returns
     -------
@@ -50,6 +60,8 @@ def greedy(
     ------
     SearchError
         When a name in ``priority`` is no external target's.
+    RestrictionError
+        When the greedy choice leaves a binding to TVM that is closed to it.
 
     Examples
     --------
@@ -69,17 +81,41 @@ def greedy(
             raise SearchError(f"'{name}' is none of the external targets", value=name)
     chosen: list[Candidate] = []
     taken = 0
-    for name in order:
-        fresh = choose_matches(graph, MatchRule(external[name]).find(graph).candidates, taken)
+
+    def choose(target: BackendTarget, among: int) -> None:
+        """Those of a target's matches that touch some bindings."""
+        nonlocal taken
+        matches = RestrictedRule(MatchRule(target), restrictions).find(graph).candidates
+        fresh = choose_matches(graph, [m for m in matches if m.nodes & among], taken)
         taken |= sum(match.nodes for match in fresh)
-        chosen += fresh
-    regions = [region for region in _merge(graph, chosen) if region_verdict(graph, region)]
+        chosen.extend(fresh)
+
+    forced = restrictions.closed_to(targets.native.name)
+    for target in (*(external[name] for name in order), *lenders) if forced else ():
+        choose(target, forced)
+    for name in order:
+        choose(external[name], graph.all_nodes)
+    merged = _merge(graph, chosen)
+    regions = [region for region in merged if region_verdict(graph, region)]
     rest = cover_rest(graph, regions, targets.native)
-    return make_partitioning(graph, [*regions, *rest], None, origin)
+    made = make_partitioning(graph, [*regions, *rest], None, origin)
+    for candidate in made.candidates:
+        if reason := restrictions.reason(candidate):
+            raise RestrictionError(
+                f"{origin} leaves {describe(graph, candidate)} to {candidate.backend}, against "
+                f"{reason}",
+                value=candidate,
+            )
+    return made
 
 
 def single_backend(
-    graph: DataflowGraph, target: BackendTarget, native: BackendTarget
+    graph: DataflowGraph,
+    target: BackendTarget,
+    native: BackendTarget,
+    *,
+    restrictions: Restrictions = UNRESTRICTED,
+    lenders: Sequence[BackendTarget] = (),
 ) -> Partitioning:
     """All that one backend can take, greedily; TVM's fusion gets the rest.
 
@@ -91,6 +127,13 @@ def single_backend(
         External, or the native one itself.
     native : BackendTarget
         Runs the rest.
+    restrictions, lenders
+        As :func:`greedy` takes them.
+
+    Raises
+    ------
+    RestrictionError
+        When a binding is left to TVM that is closed to it.
 
     Returns
     -------
@@ -106,7 +149,13 @@ def single_backend(
     [('tvm', 3)]
     """
     targets = TargetSet(native, () if target == native else (target,))
-    return greedy(graph, targets, origin=f"single:{target.name}")
+    return greedy(
+        graph,
+        targets,
+        origin=f"single:{target.name}",
+        restrictions=restrictions,
+        lenders=[lender for lender in lenders if lender not in (target, native)],
+    )
 
 
 def _merge(graph: DataflowGraph, chosen: Sequence[Candidate]) -> list[Candidate]:

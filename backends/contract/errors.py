@@ -67,6 +67,10 @@ class InputError(UserError):
     """An input array of the wrong name, shape or dtype was given to a compiled model."""
 
 
+class RestrictionError(UserError):
+    """What is pinned or banned matches nothing, names no backend, or cannot be satisfied."""
+
+
 class OutputError(UserError):
     """A place that cannot be written."""
 

@@ -15,7 +15,17 @@ from pathlib import Path
 
 import typer
 
-from collage.cli import _backends, _bench, _explain, _log, _optimize, _run, _workers
+from collage.cli import (
+    _backends,
+    _bench,
+    _coverage,
+    _explain,
+    _log,
+    _native,
+    _optimize,
+    _run,
+    _workers,
+)
 from collage.cli._errors import run
 
 __all__ = ["app", "main"]
@@ -28,7 +38,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
 )
-for _module in (_optimize, _run, _bench, _backends, _workers, _explain, _log):
+for _module in (_optimize, _run, _bench, _coverage, _backends, _workers, _explain, _log, _native):
     _module.add_to(app)
 
 

@@ -12,7 +12,18 @@ import typer
 from collage.backends.contract.errors import LogError, ModelError
 from collage.cli._console import out, print_json, results_only
 from collage.cli._errors import Interrupted
-from collage.cli._options import Debug, Json, check_log, example, parse_shapes
+from collage.cli._options import (
+    AllowCode,
+    Debug,
+    Json,
+    Model,
+    Shape,
+    Targets,
+    check_log,
+    example,
+    parse_shapes,
+    parse_wishes,
+)
 from collage.cli._progress import progress_display
 from collage.cli._samples import read_sample
 
@@ -34,23 +45,8 @@ def add_to(app: typer.Typer) -> None:
 
 def _optimize(
     context: typer.Context,
-    model: Annotated[
-        Path,
-        typer.Argument(
-            metavar="MODEL",
-            help="ONNX, PyTorch exported program (.pt2), or Relax (.json; .py with --allow-code).",
-        ),
-    ],
-    target: Annotated[
-        list[str],
-        typer.Option(
-            "--target",
-            "-t",
-            metavar="TARGET",
-            help="A name, NAME:ATTRIBUTE=VALUE,... or a JSON object with a 'kind'; repeatable. "
-            "TVM itself always takes part. See 'collage backends'.",
-        ),
-    ],
+    model: Model,
+    target: Targets,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -68,13 +64,7 @@ def _optimize(
             "a team's database: sqlite:///team.db, postgresql+psycopg://host/collage.",
         ),
     ] = None,
-    shape: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=1,3,224,224",
-            help="An input's shape; repeatable. 1:8 or 1|4|8 for an extent: several shapes.",
-        ),
-    ] = None,
+    shape: Shape = None,
     input: Annotated[
         list[Path] | None,
         typer.Option(
@@ -98,6 +88,21 @@ def _optimize(
         str | None,
         typer.Option(
             metavar="NAME", help="No search: this backend wherever it can, TVM elsewhere."
+        ),
+    ] = None,
+    pin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN=BACKEND",
+            help="Only this backend may run what the pattern matches, an operator's type or a "
+            "node's name: --pin 'backbone.*=onednn'; repeatable.",
+        ),
+    ] = None,
+    ban: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN=BACKEND",
+            help="This backend may not: --ban nn.softmax=onednn; repeatable.",
         ),
     ] = None,
     estimate: Annotated[
@@ -133,9 +138,13 @@ def _optimize(
             "rpc://tracker:9190?key=h100. See 'collage workers'.",
         ),
     ] = "local",
-    allow_code: Annotated[
-        bool, typer.Option("--allow-code", help="Run MODEL.py, which is code, to get its module.")
+    with_runtime: Annotated[
+        bool,
+        typer.Option(
+            "--with-runtime", help="Copy TVM's runtime into the bundle: to run it without Python."
+        ),
     ] = False,
+    allow_code: AllowCode = False,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -144,6 +153,7 @@ def _optimize(
     Ctrl-C once ends the search with the best answer so far, twice without one.
     """
     shapes = parse_shapes(shape or [])
+    pins, bans = parse_wishes("--pin", pin or []), parse_wishes("--ban", ban or [])
     if not model.exists():
         raise ModelError(f"there is no file '{model}'", value=model)
     if replay and log is None:
@@ -181,6 +191,8 @@ def _optimize(
                 replay=replay,
                 time_budget_sec=_left(time_budget, context.obj),
                 strategy=f"single:{single_backend}" if single_backend else "search",
+                pin=pins,
+                ban=bans,
                 refine_trials=refine,
                 refine_storage=refine_storage,
                 num_threads=threads,
@@ -191,7 +203,7 @@ def _optimize(
                 workers=workers,
                 progress=progress,
             )
-            folder = result.export(output)
+            folder = result.export(output, with_runtime=with_runtime)
     except KeyboardInterrupt as error:
         raise Interrupted(f"interrupted; {_kept(name)}") from error
     finally:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from collage.backends.contract.errors import LogError, ShapeError
+from collage.backends.contract.errors import LogError, RestrictionError, ShapeError
 from collage.backends.storage.log_url import is_database_url
 
 _EXTENT = re.compile(r"[0-9][0-9:|]*(@\w+)?", re.ASCII)
@@ -18,6 +18,34 @@ _EXTENT = re.compile(r"[0-9][0-9:|]*(@\w+)?", re.ASCII)
 Debug = Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 BundleFolder = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle's folder.")]
+Model = Annotated[
+    Path,
+    typer.Argument(
+        metavar="MODEL",
+        help="ONNX, PyTorch exported program (.pt2), or Relax (.json; .py with --allow-code).",
+    ),
+]
+Targets = Annotated[
+    list[str],
+    typer.Option(
+        "--target",
+        "-t",
+        metavar="TARGET",
+        help="A name, NAME:ATTRIBUTE=VALUE,... or a JSON object with a 'kind'; repeatable. "
+        "TVM itself always takes part. See 'collage backends'.",
+    ),
+]
+Shape = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--shape",
+        metavar="NAME=1,3,224,224",
+        help="An input's shape; repeatable. 1:8 or 1|4|8 for an extent: several shapes.",
+    ),
+]
+AllowCode = Annotated[
+    bool, typer.Option("--allow-code", help="Run MODEL.py, which is code, to get its module.")
+]
 
 
 def example(*lines: str) -> str:
@@ -48,6 +76,23 @@ def parse_shapes(texts: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
         if 0 in shapes[name]:
             raise ShapeError(f"shape '{text}': every extent must be at least 1", value=text)
     return shapes
+
+
+def parse_wishes(option: str, texts: Sequence[str]) -> dict[str, list[str]]:
+    """``PATTERN=BACKEND`` for each wish; one pattern may have several backends.
+
+    Raises
+    ------
+    RestrictionError
+        For any other text.
+    """
+    wishes: dict[str, list[str]] = {}
+    for text in texts:
+        pattern, equals, backend = text.rpartition("=")
+        if not (equals and pattern and backend):
+            raise RestrictionError(f"{option} '{text}': write PATTERN=BACKEND", value=text)
+        wishes.setdefault(pattern, []).append(backend)
+    return wishes
 
 
 def check_log(log: str, *, must_exist: bool = False) -> str:

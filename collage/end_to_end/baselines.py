@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from collage.backends.contract import BackendTarget, TargetSet
-from collage.backends.contract.errors import TargetError
+from collage.backends.contract.errors import RestrictionError, TargetError
 from collage.end_to_end._base import Contender
 from collage.search.dataflow import DataflowGraph
 from collage.search.greedy import greedy, single_backend
 from collage.search.partitioning import Partitioning
+from collage.search.restrictions import UNRESTRICTED, Restrictions
 
 _SINGLE = "single:"
 
 
-def baselines(graph: DataflowGraph, targets: TargetSet) -> list[Contender]:
+def baselines(
+    graph: DataflowGraph, targets: TargetSet, restrictions: Restrictions = UNRESTRICTED
+) -> list[Contender]:
     """What a search's answer has to beat: each backend alone, and greedy where that differs.
 
     Parameters
@@ -21,6 +26,9 @@ def baselines(graph: DataflowGraph, targets: TargetSet) -> list[Contender]:
         Of the normalized module.
     targets : TargetSet
         What they may use.
+    restrictions : Restrictions, optional
+        What they may not use. A backend alone has help where it may not, or cannot, have a binding
+        that is closed to TVM too; one that cannot keep to the restrictions is left out.
 
     Examples
     --------
@@ -32,12 +40,12 @@ def baselines(graph: DataflowGraph, targets: TargetSet) -> list[Contender]:
     >>> [one.name for one in baselines(DataflowGraph.from_function(mod["main"]), targets)]
     ['single:tvm', 'single:onednn', 'single:openblas', 'greedy']
     """
-    found = [
-        Contender(f"{_SINGLE}{target.name}", single_backend(graph, target, targets.native))
-        for target in targets
-    ]
-    if len(targets.external) > 1:
-        found.append(Contender("greedy", greedy(graph, targets)))
+    names = [f"{_SINGLE}{target.name}" for target in targets]
+    names += ["greedy"] if len(targets.external) > 1 else []
+    found = []
+    for name in names:
+        with suppress(RestrictionError):
+            found.append(Contender(name, without_search(graph, targets, name, restrictions)))
     return found
 
 
@@ -57,7 +65,12 @@ def is_single(contender: Contender) -> bool:
     return contender.name.startswith(_SINGLE)
 
 
-def without_search(graph: DataflowGraph, targets: TargetSet, strategy: str) -> Partitioning:
+def without_search(
+    graph: DataflowGraph,
+    targets: TargetSet,
+    strategy: str,
+    restrictions: Restrictions = UNRESTRICTED,
+) -> Partitioning:
     """What a strategy other than ``search`` gives.
 
     Parameters
@@ -68,6 +81,13 @@ def without_search(graph: DataflowGraph, targets: TargetSet, strategy: str) -> P
         What it may use.
     strategy : str
         ``greedy`` or ``single:<backend>``.
+    restrictions : Restrictions, optional
+        What it may not use.
+
+    Raises
+    ------
+    RestrictionError
+        When what it chooses is not allowed.
 
     Examples
     --------
@@ -81,8 +101,14 @@ def without_search(graph: DataflowGraph, targets: TargetSet, strategy: str) -> P
     ['onednn']
     """
     if strategy == "greedy":
-        return greedy(graph, targets)
-    return single_backend(graph, targets.named(strategy.removeprefix(_SINGLE)), targets.native)
+        return greedy(graph, targets, restrictions=restrictions)
+    return single_backend(
+        graph,
+        targets.named(strategy.removeprefix(_SINGLE)),
+        targets.native,
+        restrictions=restrictions,
+        lenders=targets.external,
+    )
 
 
 def taking_part(strategy: str, targets: TargetSet) -> list[BackendTarget]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -88,6 +89,7 @@ def report_of(
     covers: Covers,
     evaluated: Evaluated,
     budget: Budget,
+    remarks: Sequence[str] = (),
 ) -> Report:
     """The report of one optimization.
 
@@ -107,6 +109,8 @@ def report_of(
         How whole models did.
     budget : Budget
         What everything took, and what it was to take.
+    remarks : sequence of str
+        What else is to be said.
     """
     winner, samples, measured = evaluated.winner, costing.samples, costing.stats()
     return assemble_report(
@@ -123,7 +127,7 @@ def report_of(
         stats=search_stats(costing, costs, covers, evaluated, budget),
         outputs_max_rel_diff=winner.largest_error,
         outputs_rounding_rel_diff=None if samples is None else samples.rounding,
-        remarks=(*imported.remarks, *(() if samples is None else samples.remarks)),
+        remarks=(*imported.remarks, *remarks, *(() if samples is None else samples.remarks)),
         workers=worker_uses(measured),
         builders=builder_use(measured),
     )

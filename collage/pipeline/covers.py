@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from collage.backends.contract import TargetSet
-from collage.backends.contract.errors import SearchError
+from collage.backends.contract.errors import RestrictionError, SearchError
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
@@ -14,9 +14,11 @@ from collage.end_to_end import Contender, PartitionRepair, baselines, without_se
 from collage.search.dataflow import DataflowGraph
 from collage.search.lazy_search import SearchProgress, SearchResult, search
 from collage.search.partitioning import Partitioning
+from collage.search.restrictions import UNRESTRICTED, Restrictions
 from collage.search.rules import (
     Found,
     PartitionRule,
+    RestrictedRule,
     UndominatedRule,
     default_rules,
     last_resorts,
@@ -50,7 +52,12 @@ class Covers:
     found: Found
     result: SearchResult | None = None
 
-    def repaired(self, repair: PartitionRepair, deadline: Deadline = NEVER) -> Covers:
+    def repaired(
+        self,
+        repair: PartitionRepair,
+        deadline: Deadline = NEVER,
+        restrictions: Restrictions = UNRESTRICTED,
+    ) -> Covers:
         """The same without the partitions that libraries refuse, which become rejections.
 
         Parameters
@@ -59,11 +66,26 @@ class Covers:
             Asks the libraries.
         deadline : Deadline, optional
             Those that they were not asked about by then stay as they are.
+        restrictions : Restrictions, optional
+            Contenders that do not keep to them once TVM has what was refused are left out.
+
+        Raises
+        ------
+        RestrictionError
+            When none is left.
         """
-        contenders = tuple(
+        repaired = [
             contender if deadline.is_up else repair.repair(contender)
             for contender in self.contenders
+        ]
+        contenders = tuple(
+            one for one in repaired if all(map(restrictions.allow, one.partitioning.candidates))
         )
+        if repaired and not contenders:
+            refused = "; ".join(dict.fromkeys(one.reason for one in repair.rejections()))
+            raise RestrictionError(
+                f"what is pinned or banned leaves nothing that compiles: {refused}", value=refused
+            )
         rejections = (*self.found.rejections, *repair.rejections())
         found = replace(self.found, rejections=rejections)
         return replace(self, contenders=contenders, found=found)
@@ -77,6 +99,7 @@ def find_covers(
     progress: ProgressCallback = ignore,
     *,
     seeds: Sequence[Contender] | None = None,
+    restrictions: Restrictions = UNRESTRICTED,
     deadline: Deadline = NEVER,
 ) -> Covers:
     """The search's answer and the baselines; of another strategy, its one partitioning.
@@ -95,6 +118,8 @@ def find_covers(
         Informed of the search's rounds.
     seeds : sequence of Contender, optional
         What :func:`seeds_of` gave, if it was asked before.
+    restrictions : Restrictions, optional
+        What may not be used.
     deadline : Deadline, optional
         When it comes, the answer is made of what is known by then.
 
@@ -116,13 +141,13 @@ def find_covers(
     >>> [contender.name for contender in covers.contenders]
     ['search', 'single:tvm']
     """
-    seeds = seeds_of(graph, targets, strategy) if seeds is None else seeds
+    seeds = seeds_of(graph, targets, strategy, restrictions) if seeds is None else seeds
     if strategy != "search":
         return Covers(tuple(seeds), Found())
     costs.ask_overheads(targets.native)
-    found = find_candidates(graph, targets, progress)
+    found = find_candidates(graph, targets, progress, restrictions=restrictions)
     partitionings = [seed.partitioning for seed in seeds]
-    rules = last_resorts(targets.native)
+    rules = [RestrictedRule(rule, restrictions) for rule in last_resorts(targets.native)]
     result = _search(graph, found, partitionings, costs, progress, deadline, rules)
     if result is None or result.partitioning is None or not result.evaluated:
         # A search that knows no cost has only chosen among guesses, as whoever compares these does.
@@ -130,7 +155,12 @@ def find_covers(
     return Covers((Contender("search", result.partitioning), *seeds), found, result)
 
 
-def seeds_of(graph: DataflowGraph, targets: TargetSet, strategy: str) -> list[Contender]:
+def seeds_of(
+    graph: DataflowGraph,
+    targets: TargetSet,
+    strategy: str,
+    restrictions: Restrictions = UNRESTRICTED,
+) -> list[Contender]:
     """The partitionings that are there before any cost is known.
 
     Parameters
@@ -141,6 +171,8 @@ def seeds_of(graph: DataflowGraph, targets: TargetSet, strategy: str) -> list[Co
         What they may use.
     strategy : str
         ``search``, or the one partitioning that is wanted.
+    restrictions : Restrictions, optional
+        What may not be used.
 
     Examples
     --------
@@ -152,12 +184,16 @@ def seeds_of(graph: DataflowGraph, targets: TargetSet, strategy: str) -> list[Co
     ['greedy']
     """
     if strategy == "search":
-        return baselines(graph, targets)
-    return [Contender(strategy, without_search(graph, targets, strategy))]
+        return baselines(graph, targets, restrictions)
+    return [Contender(strategy, without_search(graph, targets, strategy, restrictions))]
 
 
 def find_candidates(
-    graph: DataflowGraph, targets: TargetSet, progress: ProgressCallback = ignore
+    graph: DataflowGraph,
+    targets: TargetSet,
+    progress: ProgressCallback = ignore,
+    *,
+    restrictions: Restrictions = UNRESTRICTED,
 ) -> Found:
     """Every candidate worth a measurement, and why not the others.
 
@@ -169,6 +205,8 @@ def find_candidates(
         Whose rules and patterns find them.
     progress : callable
         Told how many they are.
+    restrictions : Restrictions, optional
+        What may not be used: it is among the rejections.
 
     Examples
     --------
@@ -182,7 +220,8 @@ def find_candidates(
     ['onednn', 'tvm']
     """
     progress(ProgressEvent("enumerate", 0, 1, "looking for candidates"))
-    found = UndominatedRule(default_rules(targets)).find(graph)
+    rule = RestrictedRule(default_rules(targets), restrictions)
+    found = UndominatedRule(rule).find(graph)
     progress(ProgressEvent("enumerate", 1, 1, f"{len(found.candidates)} candidates"))
     return found
 

@@ -25,9 +25,11 @@ from collage.pipeline.inputs.samples import Inputs
 from collage.pipeline.limits import AnswerInHand, Budget
 from collage.pipeline.prefetch import Prefetch
 from collage.pipeline.prepared import prepare_module
+from collage.pipeline.restrict import Wishes, restrict
 from collage.pipeline.result import Result
 from collage.pipeline.second_look import SecondLook
 from collage.pipeline.session import Session
+from collage.search.dataflow import DataflowGraph
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,10 @@ class Search:
         What it gave when it was.
     prefetch : Prefetch
         What is being compiled in the background.
-    strategy, refine_trials, refine_storage, seed
+    strategy, pin, ban, refine_trials, refine_storage, seed
         As :func:`collage.optimize` takes them.
+    graphs : sequence of DataflowGraph
+        Of all functions: what is pinned or banned has to be in one of them.
     """
 
     session: Session
@@ -53,6 +57,9 @@ class Search:
     asked: CostModel
     prefetch: Prefetch
     strategy: str = "search"
+    pin: Wishes | None = None
+    ban: Wishes | None = None
+    graphs: Sequence[DataflowGraph] = ()
     refine_trials: int = 0
     refine_storage: str | None = None
     seed: int = 0
@@ -85,7 +92,8 @@ class Search:
         imported = prepare_module(imported, targets, self.seed, progress)
         costs = WorkloadCosts(imported.mod, imported.graph, self.asked)
         comparison = costing.comparison(imported, costs, self.seed, inputs)
-        seeds = seeds_of(imported.graph, targets, self.strategy)
+        wishes = restrict(imported.graph, targets, self.pin, self.ban, self.graphs)
+        seeds = seeds_of(imported.graph, targets, self.strategy, wishes.restrictions)
         hand = stack.enter_context(AnswerInHand(comparison, budget, progress))
         if budget.is_limited and not replay:
             if not costing.builds_beside:
@@ -101,13 +109,16 @@ class Search:
             covers = find_covers(
                 *(imported.graph, targets, self.strategy, costs, progress),
                 seeds=seeds,
+                restrictions=wishes.restrictions,
                 deadline=NEVER if replay else budget.measuring,
             )
             repair = PartitionRepair(
                 *(imported.mod, imported.graph, targets.native, session.context),
                 *(costs, progress),
             )
-            covers = covers.repaired(repair, NEVER if replay else budget.compiling)
+            covers = covers.repaired(
+                repair, NEVER if replay else budget.compiling, wishes.restrictions
+            )
             try:
                 if replay:
                     evaluated = evaluate_contenders(comparison, covers.contenders)
@@ -132,7 +143,10 @@ class Search:
             progress=progress,
         )
         library = comparison.library(evaluated.winner)
-        report = report_of(session, imported, costing, costs, covers, evaluated, budget)
+        report = report_of(
+            *(session, imported, costing, costs, covers, evaluated, budget),
+            remarks=wishes.remarks,
+        )
         return assemble_result(session, imported, evaluated, comparison, library, report)
 
 

@@ -23,6 +23,7 @@ from collage.pipeline.inputs.samples import Inputs
 from collage.pipeline.limits import Budget, answering
 from collage.pipeline.one_function import Search
 from collage.pipeline.prefetch import Prefetch
+from collage.pipeline.restrict import Wishes
 from collage.pipeline.result import Result
 from collage.pipeline.session import open_session
 from collage.pipeline.several import best_of_all
@@ -40,6 +41,8 @@ def optimize(
     replay: bool = False,
     time_budget_sec: float | None = None,
     strategy: str = "search",
+    pin: Wishes | None = None,
+    ban: Wishes | None = None,
     refine_trials: int = 0,
     refine_storage: str | None = None,
     num_threads: int | None = None,
@@ -78,6 +81,10 @@ def optimize(
         by then, see :doc:`/budget`. In a replay, what the log lacks is unknown instead of an error.
     strategy : str
         ``search``; or, without a search, ``greedy`` or ``single:<backend>``.
+    pin, ban : mapping of str to str or sequence of str, optional
+        By pattern, the backends that alone may run what it matches, or that may not; the pattern is
+        held against operators' types and nodes' names, see :doc:`/deploy`. All that is compared
+        keeps to them. ``pin={"backbone.*": "onednn"}``, ``ban={"nn.softmax": "onednn"}``.
     refine_trials : int
         Afterwards, this many trials of changes to the best partitioning, on end-to-end time.
     refine_storage : str, optional
@@ -173,17 +180,21 @@ def optimize(
             example_inputs=example_inputs,
             progress=progress,
         )
-        for variant in (variant for function in functions for variant in function.variants):
+        variants = [variant for function in functions for variant in function.variants]
+        for variant in variants:
             require_codegen_targets(variant.mod, variant.function, targets)
         search = Search(
             *(session, costing, asked, prefetch),
             strategy=strategy,
+            pin=pin,
+            ban=ban,
+            graphs=[variant.graph for variant in variants],
             refine_trials=refine_trials,
             refine_storage=refine_storage,
             seed=seed,
         )
-        if [v.function for function in functions for v in function.variants] == [MAIN]:
-            return search.best_of(functions[0].variants[0], budget, inputs)
+        if [variant.function for variant in variants] == [MAIN]:
+            return search.best_of(variants[0], budget, inputs)
         return best_of_all(search, functions, budget, inputs)
 
 

@@ -8,11 +8,16 @@ partitions of the very same operators.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from collage.report.cover import CoverFinder, Piece, mask_of, nodes_of
-from collage.report.data import Alternative, PartitionInfo, Report
+from collage.report.data import Alternative, PartitionInfo, RejectionInfo, Report
 from collage.report.units import format_time
+
+if TYPE_CHECKING:
+    from collage.search.rules import Rejection
 
 NEVER_MEASURED = "unknown"
 VALID = "valid"
@@ -247,12 +252,34 @@ class Explainer:
             return WhyNot(backend, f"{failed[0].status.replace('_', ' ')}: {failed[0].reason}")
         if candidates:
             return WhyNot(backend, candidates[0].reason or NOT_NEEDED)
-        reasons = dict.fromkeys(
-            f"{r.pattern}: {r.reason}"
-            for r in self._report.rejections
-            if r.node == node and r.backend == backend
-        )
-        return WhyNot(backend, "; ".join(reasons) or "no pattern matches")
+        return WhyNot(backend, "; ".join(refusals(self._report.rejections, node, backend)))
+
+
+def refusals(
+    rejections: Iterable[Rejection | RejectionInfo], node: int, backend: str
+) -> tuple[str, ...]:
+    """Why a backend's patterns do not take an operator; there is always a reason.
+
+    Parameters
+    ----------
+    rejections : iterable of Rejection or RejectionInfo
+        Of all operators and backends.
+    node : int
+        The operator's index.
+    backend : str
+        Whose patterns.
+
+    Examples
+    --------
+    >>> refusals([RejectionInfo(3, "onednn", "onednn.conv2d", "dilated")], 3, "onednn")
+    ('onednn.conv2d: dilated',)
+    >>> refusals([], 3, "onednn")
+    ('no pattern matches',)
+    """
+    reasons = dict.fromkeys(
+        f"{r.pattern}: {r.reason}" for r in rejections if (r.node, r.backend) == (node, backend)
+    )
+    return tuple(reasons) or ("no pattern matches",)
 
 
 def _extra_sec(way: Way) -> float:

@@ -71,7 +71,8 @@ class Scope:
 
     def finish(self, output: relax.Expr) -> None:
         """Make ``output`` the function's result; the block ends here."""
-        self._output = self._builder.emit_output(output)
+        name = str(output.name) if isinstance(output, relax.Var) else ""
+        self._output = self._builder.emit_output(output, name_hint=name)
 
     def module(self, mod: tvm.IRModule) -> tvm.IRModule:
         """A module with the finished function for its ``main``, whose attributes it gets."""

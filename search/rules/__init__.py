@@ -24,6 +24,7 @@ from collage.search.rules.last_resort import LAST_RESORT, LastResortRule, last_r
 from collage.search.rules.only_valid import OnlyValidRule
 from collage.search.rules.op_kind import OpKindRule
 from collage.search.rules.regions import RegionLimits, RegionsRule
+from collage.search.rules.restricted import RestrictedRule
 from collage.search.rules.union import UnionRule
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "RegionLimits",
     "RegionsRule",
     "Rejection",
+    "RestrictedRule",
     "UndominatedRule",
     "UnionRule",
     "default_rules",

@@ -14,6 +14,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
 from collage.backends.contract.errors import ModelError, last_line
+from collage.importers.naming import NamingBuilder
 from collage.importers.onnx.operators import CONVERTERS
 from collage.importers.onnx.operators.node import Inputs, Node, Refused
 from collage.importers.onnx.support import node_label
@@ -26,6 +27,7 @@ class CheckedImporter(ONNXGraphImporter):
 
     def __init__(self) -> None:
         super().__init__({}, "float32", sanitize=True)
+        self.bb = NamingBuilder()
         self._failures: list[str] = []
         self._lost: set[relax.Var] = set()
 
@@ -69,7 +71,7 @@ class CheckedImporter(ONNXGraphImporter):
     def _convert_operator(
         self, op_name: str, inputs: Inputs, attrs: Attributes, opset: int
     ) -> relax.Expr:
-        name = str(attrs["tvm_custom"]["name"])
+        name = self.bb.name = str(attrs["tvm_custom"]["name"])
         if any(isinstance(x, relax.Var) and x in self._lost for x in inputs):
             return self._placeholder(attrs)
         try:

@@ -22,6 +22,7 @@ from tvm import relax
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from collage.backends.contract.errors import ModelError, last_line
+from collage.importers.naming import NamingBuilder
 from collage.importers.torch.arguments import dtype_of, shape_of
 from collage.importers.torch.converters import CONVERTERS, RefusedError
 from collage.importers.torch.pads import keep_pads
@@ -158,6 +159,8 @@ class _Importer(ExportedProgramImporter):
     def converted(self, node: fx.Node, convert: Callable[[fx.Node], Any] | None) -> Any:
         """What a converter makes of a node, held against what PyTorch says of its result."""
         name = node.target.__name__
+        if isinstance(self._builder, NamingBuilder):
+            self._builder.name = _label(node)
         if any(self._is_lost(argument) for argument in node.all_input_nodes):
             return self._placeholder(node)
         try:
@@ -236,6 +239,14 @@ def _named(nodes: list[str]) -> str:
     return ", ".join(nodes[:_NODES_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
+def _label(node: fx.Node) -> str:
+    """A node's name, after that of the innermost module it stands in: ``backbone.0.conv2d``."""
+    stack = list(node.meta.get("nn_module_stack", {}).values())
+    path = str(stack[-1][0]) if stack else ""
+    path = path.removeprefix("L['self']").strip(".")
+    return f"{path}.{node.name}" if path else node.name
+
+
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
@@ -270,7 +281,7 @@ def _is_natural(node: fx.Node, natural: set[relax.Expr], env: dict[fx.Node, Any]
     return False
 
 
-class _TypeKeepingBuilder(relax.BlockBuilder):
+class _TypeKeepingBuilder(NamingBuilder):
     """Products of half-precision operands have half-precision results, as in PyTorch."""
 
     def emit(self, expr: relax.Expr, name_hint: str = "") -> relax.Var:
