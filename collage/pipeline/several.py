@@ -18,6 +18,7 @@ from collage.pipeline.limits import Budget
 from collage.pipeline.one_function import Search
 from collage.pipeline.result import LIBRARY, Result
 from collage.pipeline.shapes.bucketed import Bucketed
+from collage.pipeline.sizes import sizes_remark
 
 _JOINING_SHARE = 0.5
 """What compiling all functions together may take, in shares of one function."""
@@ -66,11 +67,13 @@ def best_of_all(
     module = join_functions({name: result.module for name, result in results.items()})
     place = session.context.work_dir / "functions" / LIBRARY
     others = [result.report for name, result in results.items() if name != first]
+    library = compile_to_measure(module, session.targets, place, session.context)
+    report, size = results[first].report, sizes_remark(module, library.path, len(results))
     return replace(
         results[first],
         module=module,
-        report=replace(results[first].report, others=others),
-        library=compile_to_measure(module, session.targets, place, session.context),
+        report=replace(report, remarks=[*report.remarks, size], others=others),
+        library=library,
         functions=results,
         entries=tuple(function.entry for function in functions),
         alternatives={},

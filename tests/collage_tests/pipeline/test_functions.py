@@ -72,6 +72,8 @@ def test_every_function_is_searched_and_called(
         bundle["encode"]
     report = bundle.report
     assert [one.function for one in (report, *report.others)] == ["prefill", "decode"]
+    weights = f"weights of {weight.nbytes / 1024:.1f} KiB, each once; {weight.nbytes / 512:.1f} KiB"
+    assert any(weights in remark for remark in report.remarks)
     assert "The other functions" in (bundle.folder / "report.html").read_text(encoding="utf-8")
     if "onednn" in targets:
         # The weights are in the library once, whoever uses them.

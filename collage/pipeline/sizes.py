@@ -1,0 +1,58 @@
+"""How large a library is that holds several functions, and what they share."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import tvm
+from tvm import ir, relax
+
+from collage.cost.workload.data import array_of
+
+
+def sizes_remark(mod: tvm.IRModule, library: Path, functions: int) -> str:
+    """What the report says of a library's size.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        All functions, partitioned.
+    library : Path
+        What was compiled of them.
+    functions : int
+        How many there are.
+
+    Examples
+    --------
+    >>> from collage.testing import constant, graph
+    >>> mod = graph([(8,)], lambda emit, x: relax.op.add(x, constant(8)))
+    >>> Path("model.so").write_bytes(b"0" * 2048)
+    2048
+    >>> sizes_remark(mod, Path("model.so"), 2)
+    '2 functions in one library of 2.0 KiB: weights of 32 B, each once; 32 B if none were shared'
+    """
+    uses: list[tuple[str, int]] = []
+
+    def visit(expr: relax.Expr) -> None:
+        if isinstance(expr, ir.GenericConst):
+            array = array_of(expr)
+            head = f"{array.dtype} {array.shape}".encode()
+            uses.append((hashlib.sha256(head + array.tobytes()).hexdigest(), array.nbytes))
+
+    for function in mod.functions.values():
+        if isinstance(function, relax.Function):
+            relax.analysis.post_order_visit(function, visit)
+    distinct, whole = sum(dict(uses).values()), sum(size for _, size in uses)
+    return (
+        f"{functions} functions in one library of {_text(library.stat().st_size)}: weights of "
+        f"{_text(distinct)}, each once; {_text(whole)} if none were shared"
+    )
+
+
+def _text(size: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"
