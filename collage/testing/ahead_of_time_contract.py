@@ -22,6 +22,16 @@ class AheadOfTimeContract(BackendStatements):
 
     Derive a test class and override the fixtures ``backend`` and ``cases``; and ``target`` where
     its options or its device need saying, such as another ``mtriple``.
+
+    Examples
+    --------
+    >>> class TestMyBackend(AheadOfTimeContract):
+    ...     @pytest.fixture(scope="class")
+    ...     @classmethod
+    ...     def backend(cls):
+    ...         return get_backend("board")  # As examples/ahead_of_time_backend registers it.
+    >>> issubclass(TestMyBackend, BackendStatements)
+    True
     """
 
     def test_says_why_it_cannot_run_here(

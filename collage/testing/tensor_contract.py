@@ -15,6 +15,16 @@ class TensorContract(BackendContract):
     """The suite of a :class:`~collage.backends.contract.TensorBackend` that runs on a CPU.
 
     Derive a test class and override the fixtures as for :class:`BackendContract`.
+
+    Examples
+    --------
+    >>> class TestMyBackend(TensorContract):
+    ...     @pytest.fixture(scope="class")
+    ...     @classmethod
+    ...     def backend(cls):
+    ...         return get_backend("tiles")  # As examples/tensor_backend registers it.
+    >>> issubclass(TestMyBackend, BackendContract)
+    True
     """
 
     def test_its_own_schedule_is_what_is_compiled(
