@@ -24,6 +24,7 @@ from collage.cli import (
     _native,
     _optimize,
     _run,
+    _stability,
     _workers,
 )
 from collage.cli._errors import run
@@ -38,7 +39,10 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
 )
-for _module in (_optimize, _run, _bench, _coverage, _backends, _workers, _explain, _log, _native):
+for _module in (
+    *(_optimize, _run, _bench, _coverage, _backends),
+    *(_workers, _explain, _stability, _log, _native),
+):
     _module.add_to(app)
 
 

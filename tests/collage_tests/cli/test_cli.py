@@ -24,7 +24,7 @@ from collage.cli._run import read_inputs
 from collage.cost.progress import Crew, ProgressEvent
 
 COMMANDS = [
-    *("optimize", "run", "bench", "backends", "workers", "explain"),
+    *("optimize", "run", "bench", "backends", "coverage", "workers", "explain", "stability"),
     *("log", "log summary", "log merge"),
 ]
 

@@ -1,0 +1,139 @@
+"""``collage stability``: whether searching a model again gives the same answer."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from collage.backends.contract.errors import ModelError
+from collage.cli._console import out, print_json, results_only
+from collage.cli._options import (
+    AllowCode,
+    Debug,
+    Json,
+    Model,
+    Shape,
+    Targets,
+    example,
+    parse_shapes,
+)
+from collage.cli._progress import progress_display
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from collage.pipeline.stability import Stability
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(
+        "stability",
+        epilog=example("collage stability resnet50.onnx -t llvm -t onednn --searches 5"),
+    )(_stability)
+
+
+def _stability(
+    model: Model,
+    target: Targets,
+    searches: Annotated[int, typer.Option(min=2, help="How many.")] = 10,
+    shape: Shape = None,
+    time_budget: Annotated[
+        float | None,
+        typer.Option(min=0.0, metavar="SECONDS", help="Of each search, as for 'optimize'."),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Threads of every kernel; 0: all cores.")
+    ] = None,
+    allow_code: AllowCode = False,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Search a model several times from nothing, and compare the answers in one contest.
+
+    Says which operators went to another backend, whether that made a difference, and by how much.
+    """
+    shapes = parse_shapes(shape or [])
+    if not model.exists():
+        raise ModelError(f"there is no file '{model}'", value=model)
+
+    from collage.pipeline.stability import stability
+    from collage.targets import parse_target_text
+
+    targets = [parse_target_text(text) for text in target]
+    with results_only(), progress_display() as progress:
+        found = stability(
+            model,
+            targets,
+            searches,
+            progress=progress,
+            shapes=shapes or None,
+            time_budget_sec=time_budget,
+            num_threads=threads,
+            allow_code=allow_code,
+        )
+    if json:
+        comparisons = [
+            {"outcome": one.outcome.value, "ratio": one.ratio and dataclasses.asdict(one.ratio)}
+            for one in found.comparisons
+        ]
+        print_json(
+            {
+                **dataclasses.asdict(found),
+                "comparisons": comparisons,
+                "largest_regret": found.largest_regret,
+                "spread": found.spread,
+            }
+        )
+        return
+    out().print(_answers(found))
+    if found.flips:
+        out().print(_flips(found))
+    out().print(_verdict(found), highlight=False)
+
+
+def _answers(found: Stability) -> Table:
+    from rich.table import Table
+
+    from collage.report import format_sec
+
+    table = Table(box=None, pad_edge=False)
+    for title in ("answer", "found by", "searches", "time", "beside the best"):
+        table.add_column(title)
+    for number, comparison in enumerate(found.comparisons):
+        runs = [search for search in found.searches if search.answer == number]
+        times = sorted(search.median_sec for search in runs)
+        ratio = comparison.ratio
+        beside = "the best" if comparison.is_chosen else comparison.outcome.value
+        if ratio is not None:
+            beside += f", {ratio.estimate:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
+        table.add_row(
+            str(number + 1),
+            ", ".join(sorted({search.chosen for search in runs})),
+            f"{len(runs)}",
+            f"{format_sec(times[0])} to {format_sec(times[-1])}",
+            beside,
+        )
+    return table
+
+
+def _flips(found: Stability) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for title in ("operator", "", "backends", "a tie"):
+        table.add_column(title)
+    for flip in found.flips:
+        backends = ", ".join(f"{name} {count}" for name, count in flip.backends.items())
+        table.add_row(str(flip.node), flip.op, backends, "yes" if flip.is_tie else "no")
+    return table
+
+
+def _verdict(found: Stability) -> str:
+    costly = len(found.flips_outside_ties)
+    return (
+        f"{len(found.searches)} searches, {len(found.comparisons)} distinct answers; "
+        f"{len(found.flips)} operators changed backend, {costly} of them outside ties; "
+        f"largest regret {found.largest_regret:.1%}; reported times differ by {found.spread:.1%}"
+    )
