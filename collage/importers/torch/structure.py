@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -54,7 +55,12 @@ def keep_tensors(program: torch.export.ExportedProgram) -> None:
     Raises
     ------
     ModelError
-        When its results depend on what earlier calls left behind, or it writes into an input.
+        When its results depend on what earlier calls left behind.
+
+    Warns
+    -----
+    UserWarning
+        When it writes into an input: its callers will not see that.
     """
     graph, found = program.graph, program.graph_signature
     (output,) = graph.find_nodes(op="output")
@@ -86,10 +92,11 @@ def _require_stateless(program: torch.export.ExportedProgram) -> None:
     sources = {spec.target: spec.arg.name for spec in found.input_specs if spec.target}
     for spec in found.output_specs:
         if spec.kind is OutputKind.USER_INPUT_MUTATION:
-            raise ModelError(
-                f"the model writes into its input '{spec.target}', which its callers would not "
-                "see: let it work on a copy, and give back what is new",
-                value=spec.target,
+            # Mostly an activation in place, whose callers do not look at what they gave.
+            warnings.warn(
+                f"the model writes into its input '{spec.target}'; compiled, it leaves that as it "
+                "is: who wants what is new there has to give it back as a result",
+                stacklevel=2,
             )
         readers = used.get(sources.get(spec.target, ""))
         if spec.kind is OutputKind.BUFFER_MUTATION and readers:

@@ -226,7 +226,6 @@ class GivesNone(torch.nn.Module):  # type: ignore[misc,name-defined]
         (torch.nn.Linear(3, 4), torch.zeros(2, 5), ModelError, "torch.export cannot export 'Lin"),
         (Branches(), torch.zeros(2), ModelError, "torch.export cannot export 'Branches'"),
         (Counts(), torch.zeros(2), ModelError, "changes its buffer 'calls' and its results depend"),
-        (torch.nn.ReLU(True), torch.zeros(2), ModelError, "writes into its input 'input'"),
         (GivesNone(), torch.zeros(2), ModelError, "gives no tensor back"),
     ],
 )
@@ -235,6 +234,20 @@ def test_what_cannot_be_taken_is_refused(
 ) -> None:
     with pytest.raises(error, match=message):
         collage.optimize(module, ["llvm"], example_inputs=examples)
+
+
+def test_what_writes_into_its_input_is_said_and_computes_the_same(tmp_path: Path) -> None:
+    """An activation in place at the very beginning is no reason to have no answer."""
+    module = torch.nn.Sequential(torch.nn.ReLU(inplace=True), torch.nn.Linear(5, 3)).eval()
+    x = torch.randn(4, 5)
+    with pytest.warns(UserWarning, match="writes into its input 'input'; compiled, it leaves"):
+        result = collage.optimize(module, ["llvm"], example_inputs=(x.clone(),))
+    bundle = collage.load(result.export(tmp_path / "bundle"))
+    given = x.clone()
+    found = bundle(given)
+    assert torch.equal(given, x)
+    with torch.no_grad():
+        torch.testing.assert_close(found, module(x.clone()), rtol=1e-4, atol=1e-5)
 
 
 def test_example_inputs_are_for_modules_only() -> None:
