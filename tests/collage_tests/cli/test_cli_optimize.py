@@ -71,7 +71,8 @@ def test_every_option_reaches_the_search(
     text = (
         f"optimize {model} -t llvm -t onednn:layout=nhwc --shape x=1,3,8,8 --log {log} "
         f"-o {tmp_path / 'b'} --time-budget 30 --refine 5 --refine-storage sqlite:///r.db "
-        "--threads 2 --allow-code --workers ray://head:10001"
+        "--threads 2 --allow-code --workers ray://head:10001 --pin backbone.*=onednn "
+        "--ban softmax=onednn --ban softmax=openblas"
     )
     assert main([*text.split(), "-t", '{"kind": "openblas", "epilogues": false}']) == 0
     assert main(f"optimize {model} -t llvm -o {tmp_path / 'c'} --single-backend tvm".split()) == 0
@@ -95,6 +96,8 @@ def test_every_option_reaches_the_search(
         "cost_model": None,
         "workers": "ray://head:10001",
         "inputs": None,
+        "pin": {"backbone.*": ["onednn"]},
+        "ban": {"softmax": ["onednn", "openblas"]},
     }
     assert single["strategy"] == "single:tvm"
     assert single["shapes"] is None
