@@ -1,6 +1,8 @@
 // A region: its plan turned into oneDNN primitives, packed weights and one arena; built once, run often.
 #pragma once
 
+#include <omp.h>
+
 #include <mutex>
 #include <string>
 #include <utility>
@@ -9,7 +11,13 @@
 #include "plan.h"
 #include "storage.h"
 
+extern "C" int collage_num_threads(void);  // num_threads.c
+
 namespace collage_onednn {
+
+// An operator on less than this is done before a second thread has come: one thread computes it.
+// Beside other programs a meeting of all threads takes a thousand times as long as the operator.
+constexpr size_t kAloneBytes = 32 << 10;
 
 using dims = dnnl::memory::dims;
 using tag = dnnl::memory::format_tag;
@@ -72,6 +80,7 @@ class Region {
     dnnl::primitive primitive;
     Arguments arguments;
     std::vector<dnnl_exec_arg_t> exec;
+    int threads;
   };
   struct External {
     dnnl_memory_t memory;
@@ -95,6 +104,8 @@ class Region {
   bool overwritable(int value, size_t op_index, const std::vector<int>& read);
   template <class PD>
   void emit(const PD& pd, const dnnl::primitive& primitive, Arguments arguments);
+  size_t bytes_of(const Op& op) const;
+  void use_threads(size_t bytes);
   void finish();
   void bind_outputs();
 
@@ -137,6 +148,7 @@ class Region {
   std::vector<Step> steps_;
   std::vector<dnnl::memory> memories_;
   std::vector<External> externals_;
+  int threads_ = 0;  // of what is built now: primitives are made for as many as run them
 };
 
 inline bool is_reference(const char* implementation) {
@@ -221,7 +233,23 @@ void Region::emit(const PD& pd, const dnnl::primitive& primitive, Arguments argu
   if (scratchpad.get_size() > 0)
     arguments.emplace_back(DNNL_ARG_SCRATCHPAD, storage_.fresh(scratchpad));
   for (auto& [_, value] : arguments) storage_.touch(value, static_cast<int>(steps_.size()));
-  steps_.push_back({primitive, std::move(arguments), {}});
+  steps_.push_back({primitive, std::move(arguments), {}, threads_});
+}
+
+// Of all tensors that an operator reads and writes.
+inline size_t Region::bytes_of(const Op& op) const {
+  size_t bytes = 0;
+  auto count = [&](int tensor) { bytes += row_major(tensor_dims(tensor)).get_size(); };
+  for (int t : op.inputs) count(t);
+  for (int t : op.outputs) count(t);
+  for (auto& p : op.post_ops)
+    if (p.is_binary) count(p.tensor);
+  return bytes;
+}
+
+inline void Region::use_threads(size_t bytes) {
+  threads_ = bytes < kAloneBytes ? 1 : collage_num_threads();
+  omp_set_num_threads(threads_);
 }
 
 inline Region::Region(const Plan& plan, const void* const* constants) : plan_(plan) {
@@ -246,15 +274,20 @@ inline Region::Region(const Plan& plan, const void* const* constants) : plan_(pl
       bind(id, storage_.fixed(constants[t.index], row_major(t.dims)));
     }
   }
-  for (size_t i = 0; i < plan_.ops.size(); ++i) build(plan_.ops[i], i);
+  for (size_t i = 0; i < plan_.ops.size(); ++i) {
+    use_threads(bytes_of(plan_.ops[i]));
+    build(plan_.ops[i], i);
+  }
   bind_outputs();
   finish();
+  omp_set_num_threads(collage_num_threads());
 }
 
 // Results go straight into the caller's tensors where nothing prevents it.
 inline void Region::bind_outputs() {
   for (size_t k = 0; k < plan_.outputs.size(); ++k) {
     int tensor = plan_.outputs[k];
+    use_threads(2 * row_major(tensor_dims(tensor)).get_size());
     int value = plain(tensor);
     Group& g = storage_.group(value);
     int argument = static_cast<int>(num_inputs() + k);
@@ -290,11 +323,14 @@ inline void Region::run(const std::vector<void*>& arguments) {
     char* data = static_cast<char*>(arguments[e.argument]) + e.offset;
     dnnl::error::wrap_c_api(dnnl_memory_set_data_handle(e.memory, data), "cannot set a buffer");
   }
-  for (auto& step : steps_)
+  int threads = collage_num_threads();
+  for (auto& step : steps_) {
+    if (step.threads != threads) omp_set_num_threads(threads = step.threads);
     dnnl::error::wrap_c_api(
         dnnl_primitive_execute(step.primitive.get(), stream_.get(),
                                static_cast<int>(step.exec.size()), step.exec.data()),
         "a primitive failed");
+  }
   stream_.wait();
 }
 
