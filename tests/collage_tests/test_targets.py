@@ -140,6 +140,7 @@ def test_a_name_that_means_something_else_is_refused(name: object, message: str)
         resolve_targets([{"kind": "onednn", "name": name}])
 
 
+@pytest.mark.cuda
 def test_the_host_that_a_user_names_is_kept() -> None:
     host = {"kind": "llvm", "mcpu": "x86-64-v3"}
     given = {"kind": "cuda", "arch": "sm_90a"}
