@@ -139,7 +139,8 @@ def _layer_norm(imp: Importer, call: relax.Call) -> Tensor:
         gamma = Tensor.constant(np.ones(width, np.float32))
     if not call.attrs.center:
         beta = Tensor.constant(np.zeros(width, np.float32))
-    folded = imp.graph.reshape(x, (*x.shape[: axes[0]], width))
+    # oneDNN wants two to five axes, whatever the tensor has.
+    folded = imp.graph.reshape(x, (math.prod(x.shape[: axes[0]]), width))
     scale, shift = (imp.graph.reshape(t, (width,)) for t in (gamma, beta))
     epsilon = float(call.attrs.epsilon)
     result = imp.graph.add(OpKind.LAYER_NORM, [folded, scale, shift], folded.shape, [], [epsilon])

@@ -205,6 +205,15 @@ def straight_through(emit: Emit, x: relax.Expr) -> relax.Expr:
     return relax.Tuple([y, emit(op.nn.relu(y))])
 
 
+def normalized(*shape: int, axes: list[int]) -> tvm.IRModule:
+    """A layer norm over the last axes of tensors of more axes, or fewer, than oneDNN's."""
+    width = [shape[axis] for axis in axes]
+    return graph(
+        [shape],
+        lambda emit, x: emit(op.nn.layer_norm(x, constant(*width), constant(*width), axes=axes)),
+    )
+
+
 X = (2, 16, 9, 8)
 ONE = (1, 16, 9, 8)
 GRAPHS = {
@@ -236,6 +245,9 @@ GRAPHS = {
     "views_returned": graph([X], views_returned),
     "used_after_return": graph([X], used_after_return),
     "straight_through": graph([X], straight_through),
+    "normalized_whole": normalized(3, 40, axes=[0, 1]),
+    "normalized_vector": normalized(40, axes=[0]),
+    "normalized_of_six_axes": normalized(2, 1, 3, 2, 2, 40, axes=[5]),
 }
 
 
