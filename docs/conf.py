@@ -112,7 +112,8 @@ def _relinked(text: str, home: Path, docname: str) -> str:
             return f"[{label}](/{path.relative_to(DOCS)}{anchor})"
         return f"{{download}}`{label} </../{path.relative_to(ROOT)}>`"
 
-    return re.sub(r"\[([^\]]*)\]\((?!\w+:|#)([^)#]+)(#[^)]*|)\)", relink, text)
+    # What follows a name is no link: `bundle["prefill"](prompt)`.
+    return re.sub(r"(?<!\w)\[([^\]]*)\]\((?!\w+:|#)([^)#]+)(#[^)]*|)\)", relink, text)
 
 
 def _resolve(app: Sphinx, env: Any, node: Any, inner: nodes.Node) -> nodes.Node | None:
