@@ -7,6 +7,7 @@
 #include <collage/bundle.hpp>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <fstream>
@@ -138,6 +139,9 @@ int run(const Arguments& given) {
 }  // namespace
 
 int main(int count, char** words) {
+  // Where other programs want the cores too, kernels' threads must not wait for each other awake.
+  // OpenMP reads it when the bundle brings it.
+  setenv("GOMP_SPINCOUNT", "5000", 0);
   try {
     return run(parse(count, words));
   } catch (const std::exception& err) {
