@@ -179,6 +179,8 @@ def test_the_order_of_targets_does_not_matter(
     manifests = [json.loads((e.folder / "manifest.json").read_text()) for e in (exported, other)]
     for manifest in manifests:
         del manifest["created"]
+        # The linker takes objects in the order of the targets: what is in them was compared above.
+        manifest["files"] = [written["file"] for written in manifest["files"]]
         manifest["required_libraries"].sort(key=lambda need: need["soname"])
     assert manifests[0] == manifests[1]
 
