@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from collage.backends.contract.errors import telling_line
 from collage.backends.toolchain.child_boot import Line
@@ -80,6 +81,74 @@ class JsonChild(ChildProcess):
         if "error" in answer:
             raise ChildError(str(answer["error"])[:400], usable=True)
         return answer
+
+
+class ReplaceableChild:
+    """A child that is replaced by a fresh one when it broke or grew old; a context manager.
+
+    Parameters
+    ----------
+    module, arguments, log, environment
+        As :class:`JsonChild` takes them.
+    most : int, optional
+        Requests that one child answers; without, there is no limit.
+    after_any : bool
+        Replace it also after an error that it reported itself.
+    stopped_between : bool
+        It is stopped while nobody asks it anything: it could still use the processor.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        *,
+        most: int | None = None,
+        after_any: bool = False,
+        stopped_between: bool = False,
+    ) -> None:
+        self._start = partial(JsonChild, module, arguments, log, environment)
+        self._most, self._after_any, self._stopped = most, after_any, stopped_between
+        self._child: JsonChild | None = None
+        self._asked = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ask(self, request: Mapping[str, Any], limit_sec: float) -> dict[str, Any]:
+        """Ask the child that there is, or a new one.
+
+        Raises
+        ------
+        ChildError
+            As :meth:`JsonChild.ask` does.
+        """
+        if self._asked == self._most:
+            self.close()
+        child = self._child = self._child or self._start()
+        self._asked += 1
+        try:
+            if self._stopped:
+                child.resume()
+            answer = child.ask(request, limit_sec)
+            if self._stopped:
+                child.suspend()
+            return answer
+        except ChildError as err:
+            if self._after_any or not err.usable:
+                self.close()
+            raise
+
+    def close(self) -> None:
+        """End it; the next request starts another one."""
+        if self._child is not None:
+            self._child.close()
+        self._child, self._asked = None, 0
 
 
 def serve(line: Line, answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:

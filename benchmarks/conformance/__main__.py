@@ -15,9 +15,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Self
 
-from benchmarks.child import ChildError, JsonChild
+from benchmarks.child import ChildError, ReplaceableChild
 from benchmarks.conformance import table
 from benchmarks.conformance.cases import cases
 from benchmarks.machine import commit
@@ -26,6 +25,7 @@ from benchmarks.zoo.results import Results, Row
 CHOICES = ("tvm", "onednn", "openblas", "openvino", "all")
 CASES_A_CHILD = 200
 SAVED_EVERY = 100
+_WORKER = "benchmarks.conformance.worker"
 
 
 def main() -> int:
@@ -38,7 +38,10 @@ def main() -> int:
     # Operators themselves before what spells them out.
     names.sort(key=lambda name: "_expanded" in name)
     begin, good, done = time.monotonic(), True, 0
-    with _Child(args.limit) as child:
+    with (
+        tempfile.TemporaryDirectory(prefix="collage-conformance-") as folder,
+        ReplaceableChild(_WORKER, [], Path(folder) / "stderr", most=CASES_A_CHILD) as child,
+    ):
         for backends, name in ((b, n) for b in args.backends.split(",") for n in names):
             if not args.again and (name, "onnx", backends) in results.rows:
                 continue
@@ -46,7 +49,7 @@ def main() -> int:
                 print("out of time; the same command goes on from here", flush=True)
                 return 1
             row: Row = {"network": name, "stage": "onnx", "variant": backends, "commit": commit()}
-            row.update(child.attempt(name, backends))
+            row.update(_attempt(child, name, backends, args.limit))
             results.add(row)
             good &= row["outcome"] in ("passed", "refused")
             if row["outcome"] != "passed":
@@ -60,42 +63,14 @@ def main() -> int:
     return int(not good)
 
 
-class _Child:
-    """The process that cases run in, replaced when it dies, hangs or grows old."""
-
-    def __init__(self, limit_sec: float) -> None:
-        self._limit = limit_sec
-        self._folder = tempfile.TemporaryDirectory(prefix="collage-conformance-")
-        self._child: JsonChild | None = None
-        self._asked = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end()
-        self._folder.cleanup()
-
-    def attempt(self, name: str, backends: str) -> dict[str, Any]:
-        """What became of a case; a child that dies or hangs is a crash."""
-        if self._child is None or self._asked >= CASES_A_CHILD:
-            self._end()
-            log = Path(self._folder.name) / "stderr"
-            self._child = JsonChild("benchmarks.conformance.worker", [], log)
-        self._asked += 1
-        try:
-            return self._child.ask({"case": name, "backends": backends}, self._limit)
-        except ChildError as err:
-            if not err.usable:
-                self._end()
-            case = cases()[name]
-            facts = {"operator": case.operator, "float32": case.has_float32}
-            return {**facts, "outcome": "crashed", "reason": str(err)}
-
-    def _end(self) -> None:
-        if self._child is not None:
-            self._child.close()
-        self._child, self._asked = None, 0
+def _attempt(child: ReplaceableChild, name: str, backends: str, limit_sec: float) -> Row:
+    """What became of a case; a child that dies or hangs is a crash."""
+    try:
+        return child.ask({"case": name, "backends": backends}, limit_sec)
+    except ChildError as err:
+        case = cases()[name]
+        facts = {"operator": case.operator, "float32": case.has_float32}
+        return {**facts, "outcome": "crashed", "reason": str(err)}
 
 
 def _arguments() -> argparse.Namespace:

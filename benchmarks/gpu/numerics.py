@@ -18,12 +18,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.child import ChildError, JsonChild
+from benchmarks.child import ChildError, ReplaceableChild
 from benchmarks.gpu import device
 from benchmarks.gpu.cases import CudaCase, cases_of, families
 from benchmarks.gpu.numerics_page import CaseResult, Writer
@@ -117,7 +117,7 @@ class Numerics:
 
     def _compile_all(self, number: int) -> None:
         log = self._settings.work / f"compiler{number}.stderr"
-        with _Replaceable(log, self._environment(number), after_any=False) as child:
+        with ReplaceableChild(_WORKER, [], log, self._environment(number)) as child:
             while (task := self._to_compile.get()) is not None:
                 left = self._deadline - time.monotonic()
                 if left <= 0:
@@ -145,7 +145,8 @@ class Numerics:
         settings = self._settings
         log = settings.work / f"runner{number}.stderr"
         # A kernel's error may have left the GPU's context unusable for the next one.
-        with _Replaceable(log, self._environment(number), after_any=True) as child:
+        environment = self._environment(number)
+        with ReplaceableChild(_WORKER, [], log, environment, after_any=True) as child:
             while (item := self._to_run.get()) is not None:
                 task, compiled = item
                 if time.monotonic() > self._deadline + _RUNNERS_GRACE_SEC:
@@ -185,44 +186,6 @@ class Numerics:
                 task.family, case.name, case.backend, case.pattern, status, case.rtol, **rest
             )
         )
-
-
-class _Replaceable:
-    """A child that is replaced by a fresh one after a failure.
-
-    Parameters
-    ----------
-    log : Path
-    environment : mapping
-        Added to this process's.
-    after_any : bool
-        Also after an error that the child reported itself.
-    """
-
-    def __init__(self, log: Path, environment: Mapping[str, str], *, after_any: bool) -> None:
-        self._log, self._environment, self._after_any = log, environment, after_any
-        self._child: JsonChild | None = None
-
-    def __enter__(self) -> _Replaceable:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end()
-
-    def ask(self, request: dict[str, Any], limit_sec: float) -> dict[str, Any]:
-        if self._child is None:
-            self._child = JsonChild(_WORKER, [], self._log, self._environment)
-        try:
-            return self._child.ask(request, limit_sec)
-        except ChildError as err:
-            if self._after_any or not err.usable:
-                self._end()
-            raise
-
-    def _end(self) -> None:
-        if self._child is not None:
-            self._child.close()
-            self._child = None
 
 
 def _seconds(compiled: dict[str, Any], begin: float) -> dict[str, float]:

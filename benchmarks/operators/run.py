@@ -23,7 +23,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from benchmarks.child import ChildError, JsonChild
+from benchmarks.child import ChildError, ReplaceableChild
 from benchmarks.gpu import device as gpu
 from benchmarks.machine import commit, machine, now
 from benchmarks.operators.case import OperatorCase
@@ -56,38 +56,10 @@ class Settings:
     options: dict[str, dict[str, Any]]
 
 
-class Process:
-    """A worker that is replaced after it died or hung; stopped while it is not its turn."""
-
-    def __init__(self, role: str, settings: Settings, number: int = 0) -> None:
-        self._arguments = [role, settings.device, str(settings.threads)]
-        self._log = settings.work / f"{role}{number}.stderr"
-        self._child: JsonChild | None = None
-
-    def ask(self, request: dict[str, Any], limit_sec: float) -> dict[str, Any]:
-        """Wake it, ask, and stop it again.
-
-        Raises
-        ------
-        ChildError
-            As :meth:`JsonChild.ask` does.
-        """
-        if self._child is None:
-            self._child = JsonChild(_WORKER, self._arguments, self._log)
-        self._child.resume()
-        try:
-            answer = self._child.ask(request, limit_sec)
-        except ChildError as err:
-            if not err.usable:
-                self.close()
-            raise
-        self._child.suspend()
-        return answer
-
-    def close(self) -> None:
-        if self._child is not None:
-            self._child.close()
-        self._child = None
+def _process(role: str, settings: Settings, number: int = 0) -> ReplaceableChild:
+    arguments = [role, settings.device, str(settings.threads)]
+    log = settings.work / f"{role}{number}.stderr"
+    return ReplaceableChild(_WORKER, arguments, log, stopped_between=True)
 
 
 class Comparison:
@@ -95,7 +67,7 @@ class Comparison:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._ours, self._torch = Process(OURS, settings), Process(TORCH, settings)
+        self._ours, self._torch = _process(OURS, settings), _process(TORCH, settings)
 
     def close(self) -> None:
         self._ours.close()
@@ -172,8 +144,8 @@ class Compilers:
     def __init__(self, settings: Settings, count: int) -> None:
         self._settings = settings
         self._pool = ThreadPoolExecutor(count)
-        self._free: SimpleQueue[Process] = SimpleQueue()
-        self._all = [Process(COMPILER, settings, number) for number in range(count)]
+        self._free: SimpleQueue[ReplaceableChild] = SimpleQueue()
+        self._all = [_process(COMPILER, settings, number) for number in range(count)]
         for process in self._all:
             self._free.put(process)
 

@@ -16,9 +16,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Self
 
-from benchmarks.child import ChildError, JsonChild
+from benchmarks.child import ChildError, ReplaceableChild
 from benchmarks.machine import commit
 from benchmarks.zoo import table
 from benchmarks.zoo.families import NETWORKS
@@ -42,64 +41,27 @@ def main() -> int:
     variants = (args.variants or VARIANTS[args.stage]).split(",")
     begin = time.monotonic()
     good = True
-    with _Children(args) as children:
+    with (
+        tempfile.TemporaryDirectory(prefix="collage-zoo-") as folder,
+        # What a package takes to be imported is paid for a few networks at once.
+        ReplaceableChild(
+            *("benchmarks.zoo.worker", [str(args.memory)], Path(folder) / "stderr"),
+            most=NETWORKS_A_CHILD,
+        ) as child,
+    ):
         for name, variant in ((name, variant) for name in names for variant in variants):
             if not args.again and (name, args.stage, variant) in results.rows:
                 continue
             if time.monotonic() - begin > args.budget:
                 print("out of time; the same command goes on from here", flush=True)
                 return 1
-            row = _one(name, variant, args, children)
+            row = _one(name, variant, args, child, Path(folder))
             good &= "failure" not in row
             results.add(row)
             print(table.line(row), flush=True)
             table.write(results, args.out)
     print(table.summary(results, args.stage), flush=True)
     return int(not good)
-
-
-class _Children:
-    """The process that networks run in: the next one's too, unless one broke it or it grew old.
-
-    What a package takes to be imported is then paid for a few networks at once.
-    """
-
-    def __init__(self, args: argparse.Namespace) -> None:
-        self._memory, self._limit = str(args.memory), float(args.limit)
-        self._folder = tempfile.TemporaryDirectory(prefix="collage-zoo-")
-        self._child: JsonChild | None = None
-        self._asked = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end()
-        self._folder.cleanup()
-
-    @property
-    def folder(self) -> Path:
-        """For what a stage writes."""
-        return Path(self._folder.name)
-
-    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a request; raises as :class:`JsonChild` does."""
-        if self._child is None or self._asked >= NETWORKS_A_CHILD:
-            self._end()
-            log = self.folder / "stderr"
-            self._child = JsonChild("benchmarks.zoo.worker", [self._memory], log)
-        self._asked += 1
-        try:
-            return self._child.ask(request, self._limit)
-        except ChildError as err:
-            if not err.usable:
-                self._end()
-            raise
-
-    def _end(self) -> None:
-        if self._child is not None:
-            self._child.close()
-        self._child, self._asked = None, 0
 
 
 def chosen(wanted: str) -> list[str]:
@@ -126,17 +88,19 @@ def chosen(wanted: str) -> list[str]:
     return list(found)
 
 
-def _one(name: str, variant: str, args: argparse.Namespace, children: _Children) -> Row:
+def _one(
+    name: str, variant: str, args: argparse.Namespace, child: ReplaceableChild, folder: Path
+) -> Row:
     row: Row = {"network": name, "stage": args.stage, "variant": variant, "commit": commit()}
     begin = time.monotonic()
     if args.stage == "import":
         request = {"form": variant, "check_sec": args.check_sec}
     else:
-        bundle = str(children.folder / "bundle")
+        bundle = str(folder / "bundle")
         dtype = "float32" if variant == "llvm" else "float16"
         request = {"architecture": variant, "dtype": dtype, "out": bundle}
     try:
-        answer = children.ask({"do": args.stage, "network": name, **request})
+        answer = child.ask({"do": args.stage, "network": name, **request}, float(args.limit))
     except ChildError as err:
         answer = {"failed_in": args.stage, "failure": str(err)}
     return {**row, **answer, "wall_sec": time.monotonic() - begin}
