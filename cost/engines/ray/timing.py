@@ -1,0 +1,116 @@
+"""The half of a host that times, on the one device that its process sees first."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from collage.backends.contract import BuildContext
+from collage.backends.contract.errors import (
+    TargetError,
+)
+from collage.backends.devices import device_named
+from collage.cost.deadline import Deadline
+from collage.cost.device import policy_of
+from collage.cost.engines.local import LocalEngine
+from collage.cost.engines.ray.messages import (
+    AnyOrder,
+    HostSettings,
+    ModelsOrder,
+    RestOrder,
+    RunOrder,
+    WarmOrder,
+)
+from collage.cost.engines.ray.under_way import OrderUnderWay
+from collage.cost.engines.shipping import unpack
+from collage.cost.measure.engine import Work
+from collage.cost.measure.runner import RunJob, RunResult
+from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, WholeModel
+from collage.cost.progress import ProgressEvent
+from collage.cost.reference import Sample
+
+
+class Timing:
+    """Times on the one device that this process sees first."""
+
+    def __init__(
+        self, settings: HostSettings, context: BuildContext, tell: Callable[[ProgressEvent], None]
+    ) -> None:
+        self._settings, self._tell = settings, tell
+        self._kept = context.work_dir / "kept"
+        self._entry = OrderUnderWay()
+        self._policy = policy_of(device_named(settings.kind))
+        if settings.builds:
+            return
+        found = self._policy.all_here()[0]
+        if found.device != settings.device:
+            raise TargetError(
+                f"the device is {found.device}, and not {settings.device}", value=found.device
+            )
+        self._index = found.index
+        deadline = Deadline(lambda: self._entry.deadline.end)
+        work = Work(self._policy, context, settings.config, deadline=deadline)
+        self._workers = LocalEngine().open(work)
+        self._runner = self._workers.places[0].runner
+
+    def time(
+        self, order: AnyOrder, files: Sequence[bytes], folder: Path, entry: OrderUnderWay
+    ) -> list[RunResult]:
+        self._entry = entry
+        entry.work()
+        match order:
+            case RunOrder():
+                return [self._run(order, files, folder, entry)]
+            case ModelsOrder():
+                return self._compare(order, entry)
+            case WarmOrder():
+                self._runner.warm_up()
+            case RestOrder():
+                self._workers.close()
+        return []
+
+    def _run(
+        self, order: RunOrder, files: Sequence[bytes], folder: Path, entry: OrderUnderWay
+    ) -> RunResult:
+        limit = self._settings.config.memory_limit_bytes
+        places = [folder / str(index) for index in range(len(files))]
+        for archive, place in zip(files, places, strict=True):
+            unpack(archive, place, limit)
+        job = RunJob(places[0] / order.library, places[-1])
+        return self._runner.run_sharing(job, lambda: entry.holding(self._policy.kind, self._index))
+
+    def _compare(self, order: ModelsOrder, entry: OrderUnderWay) -> list[RunResult]:
+        samples = [Sample.load(self._kept / digest) for digest in order.samples]
+        models = [WholeModel(model.key, model.description, ()) for model in order.models]
+        question = EndToEndQuestion(models, samples, order.rounds, order.provisional)
+        libraries = [self._kept / model.archive / model.library for model in order.models]
+        # Two processes of this host must not be at work on one device.
+        self._runner.close()
+        with entry.holding(self._policy.kind, self._index):
+            return self._workers.timer(self._tell).measure(question, libraries, entry.deadline)
+
+    def others(self, entry: OrderUnderWay) -> str:
+        with entry.holding(self._policy.kind, self._index):
+            return self._runner.others()
+
+    def lacks(self, digests: Sequence[str]) -> list[str]:
+        return [digest for digest in digests if not (self._kept / _plain(digest)).is_dir()]
+
+    def keep(self, digest: str, archive: bytes, limit_bytes: int) -> None:
+        place = self._kept / _plain(digest)
+        if not place.is_dir():
+            partial = place.with_suffix(".partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            unpack(archive, partial, limit_bytes)
+            partial.rename(place)
+
+    def close(self) -> None:
+        if not self._settings.builds:
+            self._workers.close()
+
+
+def _plain(digest: str) -> str:
+    if not digest.isalnum():
+        raise TargetError(f"'{digest}' is no digest", value=digest)
+    return digest
