@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +11,6 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-import psutil
 import pytest
 
 from collage.backends.contract import BackendTarget, BuildContext
@@ -29,6 +26,7 @@ from collage.cost.measure.runner import RunJob, RunResult
 from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.progress import ignore
 from collage.cost.reference import Sample
+from collage.testing.leftovers import candidate_libraries, children, new_threads
 from collage.testing.misbehaving import (
     misbehaving_job,
     misbehaving_target,
@@ -388,7 +386,7 @@ class EngineContract:
         """No process, no thread, and no file but those that others may use again."""
         scratch = tmp_path / "work"
         scratch.mkdir()
-        before, threads, files = _children(), set(threading.enumerate()), _temporary_files()
+        before, threads, files = children(), set(threading.enumerate()), candidate_libraries()
         own = replace(work, context=replace(work.context, work_dir=scratch))
         with engine.open(own) as workers:
             jobs = [_job(tmp_path / str(n), shape=(n + 1, 9)) for n in range(2)]
@@ -397,11 +395,11 @@ class EngineContract:
             for place in workers.places:
                 assert place.runner.run(RunJob.in_folder(jobs[0].folder)).cost.is_valid
         end = time.monotonic() + self.settle_sec
-        while time.monotonic() < end and (_children() - before or _new_threads(threads)):
+        while time.monotonic() < end and (children() - before or new_threads(threads)):
             time.sleep(0.05)
-        assert _children() <= before
-        assert not _new_threads(threads)
-        assert _temporary_files() <= files
+        assert children() <= before
+        assert not new_threads(threads)
+        assert candidate_libraries() <= files
         assert {path.name for path in scratch.iterdir()} <= {"locks", "references"}
         assert libraries["right"].library.is_file(), "what others have is theirs"
 
@@ -417,25 +415,3 @@ def _question(models: dict[str, Path]) -> EndToEndQuestion:
     whole = [WholeModel(f"key of {word}", word, targets) for word in models]
     x = np.random.default_rng(1).standard_normal((4, 1000), np.float32)
     return EndToEndQuestion(whole, [Sample.of([x], [np.maximum(x, 0.0)])], rounds=4)
-
-
-def _children() -> set[int]:
-    running = psutil.Process(os.getpid()).children(recursive=True)
-    return {child.pid for child in running if _lives(child)}
-
-
-def _lives(child: psutil.Process) -> bool:
-    try:
-        return bool(child.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
-
-
-def _new_threads(known: set[threading.Thread]) -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread not in known}
-
-
-def _temporary_files() -> set[Path]:
-    """What candidates left there; caches and the locks of devices are of use to others."""
-    folder = Path(tempfile.gettempdir())
-    return set(folder.glob("collage-*/**/model.so"))

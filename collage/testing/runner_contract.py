@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
-import psutil
 import pytest
 
 from collage.backends.contract import BuildContext
 from collage.cost.base import CostStatus
 from collage.cost.measure.runner import RunJob, Runner
+from collage.testing.leftovers import children
 from collage.testing.misbehaving import misbehaving_job
 
 _SETTLE_SEC = 5.0
@@ -154,16 +153,11 @@ class RunnerContract:
         assert cost.status is CostStatus.RUN_FAILED and "no such.so" in cost.reason
 
     def test_closing_ends_every_process(self, runner: Runner, library: Library) -> None:
-        before = _children()
+        before = children()
         assert runner.run(library("right")).cost.is_valid
         runner.close()
         end = time.monotonic() + _SETTLE_SEC
-        while time.monotonic() < end and _children() - before:
+        while time.monotonic() < end and children() - before:
             time.sleep(0.05)
-        assert _children() <= before
-        assert os.getpid() == psutil.Process().pid
+        assert children() <= before
         assert runner.run(library("right")).cost.is_valid, "a closed runner starts anew"
-
-
-def _children() -> set[int]:
-    return {child.pid for child in psutil.Process().children(recursive=True)}
