@@ -332,6 +332,7 @@ inline void Region::run(const std::vector<void*>& arguments) {
         "a primitive failed");
   }
   stream_.wait();
+  omp_set_num_threads(collage_num_threads());
 }
 
 }  // namespace collage_onednn

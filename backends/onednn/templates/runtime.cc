@@ -1,4 +1,5 @@
 // Entry of every region that oneDNN runs: checks the arguments, builds on the first call, runs.
+#include <omp.h>
 #include <tvm/ffi/c_api.h>
 
 #include <memory>
@@ -57,7 +58,20 @@ void copy_strided(Region& region, const DLTensor& t, const dims& d, void* stride
   stream.wait();
 }
 
+// OpenMP keeps its count for each calling thread: given back, however the call ends.
+class CallersThreads {
+ public:
+  ~CallersThreads() {
+    omp_set_dynamic(dynamic_);
+    omp_set_num_threads(threads_);
+  }
+
+ private:
+  int threads_ = omp_get_max_threads(), dynamic_ = omp_get_dynamic();
+};
+
 void call(collage_onednn_region* handle, const TVMFFIAny* args, size_t count) {
+  CallersThreads given_back;
   collage_use_thread_pool();
   Region* region;
   {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 
 import numpy as np
@@ -277,6 +278,19 @@ def test_agrees_with_the_reference(compiled: Regions, name: str) -> None:
         assert len(actual) == len(expected)
         for got, wanted in zip(actual, expected, strict=True):
             assert largest_error(got, wanted) < DEFAULT_RTOL
+
+
+@pytest.mark.parametrize("name", ["row_bias", "residual"])
+def test_callers_keep_their_number_of_threads(compiled: Regions, name: str) -> None:
+    """Small operators run on one thread, large ones on all; both are this region's matter."""
+    openmp = ctypes.CDLL("libgomp.so.1")
+    before = openmp.omp_get_max_threads()
+    openmp.omp_set_num_threads(before + 3)
+    try:
+        compiled.run(name, random_inputs(GRAPHS[name], np.random.default_rng()))
+        assert openmp.omp_get_max_threads() == before + 3
+    finally:
+        openmp.omp_set_num_threads(before)
 
 
 def test_inputs_are_never_written(compiled: Regions) -> None:
