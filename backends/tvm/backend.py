@@ -43,6 +43,8 @@ class TVMBackend(NativeBackend):
 
     name = "tvm"
     device = "cpu"
+    # Raised for the reference: until 2, kernels that take halves to even numbers were called wrong.
+    codegen_version = "2"
     options_type = TVMOptions
 
     def probe(self) -> Availability:

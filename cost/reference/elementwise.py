@@ -62,11 +62,6 @@ def _selu(x: Array) -> Any:
     return scale * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
 
 
-def _round_half_away(x: Array) -> Array:
-    # TVM's round is C's: halves go away from zero.
-    return np.copysign(np.floor(np.abs(x) + 0.5), x)
-
-
 def _quotient(a: Array, b: Array) -> Any:
     """Floats divide; integers truncate towards zero, as in C."""
     if np.result_type(a, b).kind in "iu":
@@ -138,7 +133,7 @@ def _per_channel(call: relax.Call, values: Value, x: Array) -> Any:
 def _quantize(call: relax.Call, args: list[Value]) -> Value:
     x = widen(args[0])
     limits = np.iinfo(str(call.attrs.out_dtype))
-    steps = _round_half_away(x / _per_channel(call, args[1], x))
+    steps = np.rint(x / _per_channel(call, args[1], x))
     return np.clip(steps + _per_channel(call, args[2], x), limits.min, limits.max)
 
 
@@ -158,7 +153,7 @@ ELEMENTWISE: OperatorTable = {
             "cos": np.cos, "cosh": np.cosh, "erf": erf, "exp": np.exp, "floor": np.floor,
             "isfinite": np.isfinite, "isinf": np.isinf, "isnan": np.isnan, "log": np.log,
             "logical_not": np.logical_not, "bitwise_not": np.invert, "negative": np.negative,
-            "round": _round_half_away, "rsqrt": lambda x: 1.0 / np.sqrt(x), "sigmoid": sigmoid,
+            "round": np.rint, "rsqrt": lambda x: 1.0 / np.sqrt(x), "sigmoid": sigmoid,
             "sign": np.sign, "sin": np.sin, "sinh": np.sinh, "sqrt": np.sqrt,
             "square": np.square, "tan": np.tan, "tanh": np.tanh, "trunc": np.trunc,
             "nn.relu": lambda x: np.maximum(x, 0), "nn.relu6": lambda x: np.clip(x, 0, 6),

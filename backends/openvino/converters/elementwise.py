@@ -86,7 +86,7 @@ def _floor_divide(w: RegionWriter, call: relax.Call) -> OvTensor:
 
 @converts("round")
 def _round(w: RegionWriter, call: relax.Call) -> OvTensor:
-    return w.op.round(w.tensor(call.args[0]), "half_away_from_zero").output(0)
+    return w.op.round(w.tensor(call.args[0]), "half_to_even").output(0)
 
 
 @converts("trunc")

@@ -30,6 +30,7 @@ UNARY = {
     "atanh": "ATANH",
     "ceil": "CEIL",
     "floor": "FLOOR",
+    "round": "ROUND",
     "erf": "ERF",
     "sign": "SIGN",
     "logical_not": "NOT",
@@ -78,15 +79,6 @@ def _unary(w: NetworkWriter, call: relax.Call) -> TrtTensor:
     if name not in _WIDE_RANGE:
         return w.unary(UNARY[name], x)
     return w.cast_to(w.unary(UNARY[name], w.in_float32(x)), x.dtype)
-
-
-@converts("round")
-def _round_away(w: NetworkWriter, call: relax.Call) -> TrtTensor:
-    # TensorRT's own rounding takes halves to even numbers, Relax's away from zero.
-    x = w.tensor(call.args[0])
-    size = w.unary("ABS", x)
-    up = w.unary("FLOOR", w.binary("SUM", size, w.filled(0.5, x)))
-    return w.binary("PROD", w.unary("SIGN", x), up)
 
 
 @converts("rsqrt")

@@ -178,6 +178,12 @@ def test_numbers_that_are_none(context: BuildContext) -> None:
         assert np.array_equal(library.run(name, [x])[0], getattr(np, name)(x)), name
 
 
+def test_halves_go_to_even_numbers(context: BuildContext) -> None:
+    x = np.tile(np.arange(-8.5, 9.0, dtype=np.float32), (5, 1))
+    library = Library({"round": graph([x.shape], lambda emit, x: op.round(x))}, context)
+    assert np.array_equal(library.run("round", [x])[0], np.rint(x))
+
+
 def test_of_equal_values_the_first_is_found(context: BuildContext) -> None:
     graphs = {n: graph([(9, 200)], lambda emit, x, n=n: getattr(op, n)(x, 1)) for n in
               ("argmax", "argmin")}  # fmt: skip

@@ -46,3 +46,27 @@ def test_quantization_is_tvms(axis: int, scales: np.ndarray, zeros: np.ndarray) 
     # TVM subtracts the zero point in int8, where it may wrap around: a fault of its own.
     exact = np.abs(steps.astype(int) - zeros) < 127
     assert np.abs(back - wanted[1])[exact].max() <= scales.max() * 1.001
+
+
+_HALVES = np.arange(-8.5, 9.0, dtype=np.float32)
+_EVEN = 2 * np.round(_HALVES / 2)
+"""Each of them rounded: a quarter is no tie, whichever way those go."""
+
+
+def test_halves_go_to_even_numbers() -> None:
+    """As in ONNX, PyTorch and TVM's generated code."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType(_HALVES.shape, "float32"))
+    one, zero = relax.const(1.0, "float32"), relax.const(0, "int8")
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            whole = builder.emit(op.round(x))
+            steps = builder.emit(op.quantize(x, one, zero, -1, "int8"))
+            result = builder.emit_output(relax.Tuple([whole, steps]))
+        builder.emit_func_output(result)
+    mod = builder.get()
+    machine = relax.VirtualMachine(tvm.compile(mod, "llvm"), tvm.cpu())
+    compiled = [tensor.numpy() for tensor in machine["main"](tvm.runtime.tensor(_HALVES))]
+    for results in (evaluate(mod, [_HALVES]), compiled):
+        for result in results:
+            assert np.array_equal(result, _EVEN)
