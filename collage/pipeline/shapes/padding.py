@@ -156,6 +156,8 @@ class _Walk:
             raise UnprovenError(f"an operand of {name} is no variable")
         if len(one.args) != len(two.args) or not tvm_ffi.structural_equal(one.attrs, two.attrs):
             raise UnprovenError(f"{name} is another one for another extent")
+        if not _are_alike(one.ty, two.ty):
+            raise UnprovenError(f"{name} gives {two.ty} for {one.ty} for another extent")
         axes = tuple(map(self.axes, one.args, two.args))
         return RULES[name](Operands(name, one, two, axes, self._extents))
 
@@ -197,3 +199,12 @@ class _Walk:
         found = None if shapes[0] == shapes[1] else self._differing(*shapes, what)
         if found != axes or shapes[0] is None:
             raise UnprovenError(f"the shape of {what} depends on the extent in another way")
+
+
+def _are_alike(one: tvm.ir.Type, two: tvm.ir.Type) -> bool:
+    """Whether types are of one kind and rank, whatever the extents."""
+    if type(one) is not type(two):
+        return False
+    if isinstance(one, relax.TupleType):
+        return len(one.fields) == len(two.fields) and all(map(_are_alike, one.fields, two.fields))
+    return not isinstance(one, relax.TensorType) or one.ndim == two.ndim

@@ -2,7 +2,7 @@
 
 A rule is told on which axis each operand has the extent in question, and says on which the result
 has it, or that slices are mixed. It need not look whether the result's shape is as it says: whoever
-asks does that.
+asks does that, and asks only where results for both extents are of one kind and rank.
 """
 
 from __future__ import annotations
@@ -143,8 +143,6 @@ def _like(call: Operands) -> int | None:
 
 def _differing(call: Operands) -> int | None:
     one, two = static_shape(call.large), static_shape(call.small)
-    if len(one) != len(two):
-        call.mixes()
     differing = [axis for axis in range(len(one)) if one[axis] != two[axis]]
     if len(differing) > 1:
         call.mixes()

@@ -181,6 +181,17 @@ def test_a_network_that_changes_with_the_extent_is_not_proven() -> None:
         padded_axes(*_models(body, _rows), (LARGE, SMALL))
 
 
+@pytest.mark.parametrize("larger", [(LARGE, 2, 4), (2, 4 * LARGE), (2, LARGE, 2, 2)])
+def test_a_rank_that_changes_with_the_extent_is_not_proven(larger: tuple[int, ...]) -> None:
+    def body(emit: Callable[..., relax.Var], x: relax.Var) -> relax.Expr:
+        n = int(x.ty.shape.values[0])
+        other = emit(op.reshape(x, larger if n == LARGE else (8 * n,)))
+        return op.reshape(emit(op.exp(other)), (n, 8))
+
+    with pytest.raises(UnprovenError, match="reshape gives"):
+        padded_axes(*_models(body, _rows), (LARGE, SMALL))
+
+
 def test_functions_of_the_module_are_not_looked_into() -> None:
     mod = relax.transform.LegalizeOps()(graph(_rows(LARGE), lambda emit, x: op.exp(x)))
     other = relax.transform.LegalizeOps()(graph(_rows(SMALL), lambda emit, x: op.exp(x)))

@@ -126,6 +126,44 @@ def test_a_sequence_is_taken_at_its_buckets_alone(tmp_path: Path) -> None:
     assert any("only the shapes of buckets" in remark for remark in bundle.report.remarks)
 
 
+def test_a_rank_that_changes_with_a_shape_is_searched_at_the_buckets_alone(tmp_path: Path) -> None:
+    model = _model(
+        """
+        net (float[n, 4] x) => (float[n, 4] y) {
+            s = Shape(x)
+            zero = Constant<value = int64 {0}>()
+            n0 = Gather(s, zero)
+            four = Constant<value = int64 {4}>()
+            large = Greater(n0, four)
+            e = Exp(x)
+            a = If(large) <
+                then_branch = one () => (float[n, 2, 2] t) {
+                    to = Constant<value = int64[3] {-1, 2, 2}>()
+                    t = Reshape(e, to)
+                },
+                else_branch = two () => (float[m] f) {
+                    flat = Constant<value = int64[1] {-1}>()
+                    f = Reshape(e, flat)
+                }
+            >
+            r = Relu(a)
+            back = Constant<value = int64[2] {-1, 4}>()
+            b = Reshape(r, back)
+            y = Exp(b)
+        }
+        """
+    )
+    result = collage.optimize(
+        model, ["llvm"], shapes={"x": ["2|6", 4]}, cost_model=FlatCosts("llvm")
+    )
+    bundle = collage.load(result.export(tmp_path / "bundle"))
+    assert bundle.manifest.functions[0].padding is None
+    for n in (2, 6):
+        feed = {"x": np.random.default_rng().uniform(-1, 1, (n, 4)).astype("float32")}
+        (expected,) = _reference(model, feed)
+        np.testing.assert_allclose(bundle(**feed), expected, rtol=1e-3)
+
+
 def _symbolic() -> tvm.IRModule:
     """``x`` and ``y`` share a symbol; the result has one more row."""
     n = tvm.tirx.Var("n", "int64")
