@@ -26,7 +26,8 @@ def join_functions(modules: Mapping[str, tvm.IRModule]) -> tvm.IRModule:
     Returns
     -------
     tvm.IRModule
-        What else the modules hold has the function's name before its own.
+        What else the modules hold has the function's name before its own, and ``_`` behind it where
+        that is some other function's name.
 
     Examples
     --------
@@ -37,8 +38,17 @@ def join_functions(modules: Mapping[str, tvm.IRModule]) -> tvm.IRModule:
     ['prefill', 'decode']
     """
     functions: dict[tvm.ir.GlobalVar, tvm.ir.BaseFunc] = {}
+    taken = set(modules)
     for name, mod in modules.items():
-        inner = {str(gv.name_hint) for gv in mod.functions} - {_MAIN}
-        names = {_MAIN: name, **{old: f"{name}_{old}" for old in inner}}
+        names = {_MAIN: name}
+        for old in sorted({str(gv.name_hint) for gv in mod.functions} - {_MAIN}):
+            names[old] = _free(f"{name}_{old}", taken)
+            taken.add(names[old])
         functions.update(rename_functions(mod, names).functions)
     return relax.transform.Normalize()(tvm.IRModule(functions))
+
+
+def _free(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
