@@ -14,7 +14,7 @@ from collage.backends.contract.errors import InputError
 from collage.bundle.contexts import Contexts
 from collage.bundle.dispatch import choose, cut, pad
 from collage.bundle.signature import FunctionEntry, Variant
-from collage.bundle.tensors import as_given, empty_array, on_host, to_tvm
+from collage.bundle.tensors import as_given, empty_array, of_the_caller, on_host, to_tvm
 from collage.tensor_info import TensorInfo
 
 
@@ -112,6 +112,26 @@ class BundleFunction:
         InputError
             When one is of another shape or dtype.
         """
+        return as_given(self.results(values), values)
+
+    def results(self, values: Sequence[Any]) -> list[tvm.runtime.Tensor]:
+        """As :meth:`compute`, whatever the inputs are of: tensors of TVM's, on the device.
+
+        Parameters
+        ----------
+        values : sequence
+            One array or tensor per input, in the order of :attr:`inputs`.
+
+        Returns
+        -------
+        list of tvm.runtime.Tensor
+            One per output; nobody else looks at them.
+
+        Raises
+        ------
+        InputError
+            When one is of another shape or dtype.
+        """
         call = self.prepared(values)
         with self._contexts.borrow() as functions:
             result = functions[call.variant.entry](*call.tensors)
@@ -119,7 +139,7 @@ class BundleFunction:
         if call.extent is not None:
             flat = self._cut(flat, call.extent)
         borrowed = self._borrowed.get(call.variant.entry) if self._borrowed else None
-        return as_given(flat, values, self.entry.constant_outputs, call.tensors, borrowed)
+        return of_the_caller(flat, call.tensors, borrowed)
 
     def empty_inputs(self) -> list[np.ndarray]:
         """Arrays of the declared shapes, to be filled, that calls on a CPU take without a copy."""

@@ -5,30 +5,43 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
+from collage.search.dataflow import used_vars
 from collage.search.rules.host import RESHAPES
 
 
-def borrowed_outputs(main: relax.Function) -> tuple[int, ...]:
+def borrowed_outputs(mod: tvm.IRModule, name: str) -> tuple[int, ...]:
     """The outputs that a call does not make anew, by position.
 
     Whoever writes into such a result would change the model's weights or the caller's inputs, so it
-    has to be copied first.
+    has to be copied first. What depends on no input is among them: it may have been computed once,
+    when the model was compiled.
 
     Parameters
     ----------
-    main : relax.Function
-        The entry of a partitioned module.
+    mod : tvm.IRModule
+        A partitioned module.
+    name : str
+        Of its function that is called.
 
     Examples
     --------
     >>> from collage.testing import constant, graph
     >>> weights = constant(4)
     >>> def body(emit, x):
-    ...     return relax.Tuple([emit(relax.op.exp(x)), emit(relax.op.reshape(x, (2, 2))), weights])
-    >>> borrowed_outputs(graph([(4,)], body)["main"])
-    (1, 2)
+    ...     made, turned = emit(relax.op.exp(x)), emit(relax.op.reshape(x, (2, 2)))
+    ...     return relax.Tuple([made, turned, weights, emit(relax.op.exp(weights))])
+    >>> borrowed_outputs(graph([(4,)], body), "main")
+    (1, 2, 3)
     """
-    bound = {b.var: b.value for block in main.body.blocks for b in block.bindings}
+    # As TVM sees them when it computes what it can: a partition's results one by one.
+    main = relax.transform.InlinePrivateFunctions()(mod)[name]
+    bound: dict[relax.Var, relax.Expr] = {}
+    variable = set(main.params)
+    for block in main.body.blocks:
+        for binding in block.bindings:
+            bound[binding.var] = binding.value
+            if variable.intersection(used_vars(binding.value)):
+                variable.add(binding.var)
 
     def resolved(expr: relax.Expr) -> relax.Expr:
         while isinstance(expr, relax.Var) and expr in bound:
@@ -39,13 +52,13 @@ def borrowed_outputs(main: relax.Function) -> tuple[int, ...]:
         expr = resolved(expr)
         if isinstance(expr, relax.TupleGetItem):
             whole = resolved(expr.tuple_value)
-            if isinstance(whole, relax.Tuple):
-                return made(whole.fields[expr.index])
-            return isinstance(whole, relax.Call)
+            return made(whole.fields[expr.index] if isinstance(whole, relax.Tuple) else whole)
         if not isinstance(expr, relax.Call):
             return False
         name = str(expr.op.name) if isinstance(expr.op, tvm.ir.Op) else ""
-        return made(expr.args[0]) if name.removeprefix("relax.") in RESHAPES else True
+        if name.removeprefix("relax.") in RESHAPES:
+            return made(expr.args[0])
+        return bool(variable.intersection(used_vars(expr)))
 
     output = resolved(main.body.body)
     fields = list(output.fields) if isinstance(output, relax.Tuple) else [output]

@@ -72,8 +72,6 @@ class FunctionEntry(msgspec.Struct, frozen=True):
     signature : Signature or None
         How inputs and outputs lie in dicts, tuples and such; None where they lie side by side, as
         in bundles of earlier releases.
-    constant_outputs : tuple of int
-        Places of outputs that are the same in every call.
 
     Examples
     --------
@@ -87,7 +85,6 @@ class FunctionEntry(msgspec.Struct, frozen=True):
     variants: tuple[Variant, ...]
     padding: Padding | None = None
     signature: Signature | None = None
-    constant_outputs: tuple[int, ...] = ()
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:

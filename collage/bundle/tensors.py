@@ -62,42 +62,70 @@ def to_tvm(value: Any, device: tvm.runtime.Device) -> tvm.runtime.Tensor:
     return tensor if aligned else tvm.runtime.tensor(tensor.numpy())
 
 
-def as_given(
+def of_the_caller(
     results: Sequence[tvm.runtime.Tensor],
-    values: Sequence[Any],
-    constants: Sequence[int] = (),
-    tensors: Sequence[tvm.runtime.Tensor] = (),
-    borrowed: Collection[int] | None = None,
-) -> list[Any]:
-    """Results as tensors of whoever's the inputs were: PyTorch's over the memory that was written,
-    numpy's arrays, or TVM's own where inputs were of several kinds.
+    inputs: Sequence[tvm.runtime.Tensor],
+    borrowed: Collection[int] | None,
+) -> list[tvm.runtime.Tensor]:
+    """The results of a call as tensors that its caller may write into.
 
     Parameters
     ----------
     results : sequence of tvm.runtime.Tensor
-        What came out.
+        What the call gave.
+    inputs : sequence of tvm.runtime.Tensor
+        What it was given: what shares their memory is copied, and so is a second result in the same
+        memory.
+    borrowed : collection of int or None
+        Which results the model keeps, see :func:`collage.bundle.borrowed_outputs`; where it is not
+        known, all are copied.
+
+    Examples
+    --------
+    >>> given, made = tvm.runtime.tensor(np.ones(3, "float32")), tvm.runtime.tensor(np.ones(2))
+    >>> same, own = of_the_caller([given, made], [given], borrowed=())
+    >>> same.data_ptr() == given.data_ptr(), own.data_ptr() == made.data_ptr()
+    (False, True)
+    """
+    taken = [(tensor.data_ptr(), _end(tensor)) for tensor in inputs]
+    own = []
+    for place, tensor in enumerate(results):
+        begin, end = tensor.data_ptr(), _end(tensor)
+        shared = any(begin < theirs_end and theirs < end for theirs, theirs_end in taken)
+        taken.append((begin, end))
+        copied = shared or borrowed is None or place in borrowed
+        own.append(tensor.copyto(tensor.device) if copied else tensor)
+    return own
+
+
+def as_given(results: Sequence[tvm.runtime.Tensor], values: Sequence[Any]) -> list[Any]:
+    """Results as tensors of whoever's the inputs were, over the memory that was written: numpy's
+    arrays, PyTorch's where one input was, or TVM's own where inputs were of other kinds.
+
+    Parameters
+    ----------
+    results : sequence of tvm.runtime.Tensor
+        The caller's, see :func:`of_the_caller`.
     values : sequence
         What was given.
-    constants : sequence of int
-        Places of results that are the compiled code's own, which nobody may write into.
-    tensors, borrowed
-        For numpy's arrays, as :func:`output_arrays` takes them.
     """
     if all(isinstance(value, np.ndarray | np.generic) for value in values):
-        return list(output_arrays(results, tensors, borrowed))
+        return [np.from_dlpack(one) if _is_plain(one) else one.numpy() for one in results]
     if any(is_torch(value) for value in values):
-        torch = sys.modules["torch"]
-        # A model that gives its input, or one result twice, must not make its callers share it.
-        taken = {value.data_ptr() for value in values if is_torch(value)}
-        found = []
-        for place, result in enumerate(results):
-            tensor = torch.from_dlpack(result)
-            if place in constants or tensor.data_ptr() in taken:
-                tensor = tensor.clone()
-            taken.add(tensor.data_ptr())
-            found.append(tensor)
-        return found
+        return as_torch(results)
     return list(results)
+
+
+def as_torch(results: Sequence[tvm.runtime.Tensor]) -> list[Any]:
+    """Results as PyTorch's tensors over the same memory.
+
+    Parameters
+    ----------
+    results : sequence of tvm.runtime.Tensor
+        The caller's, see :func:`of_the_caller`.
+    """
+    torch = sys.modules["torch"]
+    return [torch.from_dlpack(result) for result in results]
 
 
 def on_host(value: Any) -> np.ndarray:
@@ -112,43 +140,6 @@ def on_host(value: Any) -> np.ndarray:
         return np.asarray(value)
     array: np.ndarray = to_tvm(value, tvm.cpu()).numpy()
     return array
-
-
-def output_arrays(
-    tensors: Sequence[tvm.runtime.Tensor],
-    inputs: Sequence[tvm.runtime.Tensor],
-    borrowed: Collection[int] | None,
-) -> list[np.ndarray]:
-    """The results as arrays that belong to the caller: over the results' own memory if they can be.
-
-    Parameters
-    ----------
-    tensors : sequence of tvm.runtime.Tensor
-        What a call gave.
-    inputs : sequence of tvm.runtime.Tensor
-        What it was given: what shares their memory is copied, and so is a second result in the same
-        memory.
-    borrowed : collection of int or None
-        Which results the model keeps, being weights of it; None where that is not known.
-
-    Examples
-    --------
-    >>> given, made = tvm.runtime.tensor(np.ones(3, "float32")), tvm.runtime.tensor(np.ones(2))
-    >>> same, own = output_arrays([given, made], [given], borrowed=())
-    >>> same.ctypes.data == given.data_ptr(), own.ctypes.data == made.data_ptr()
-    (False, True)
-    """
-    taken = [(tensor.data_ptr(), _end(tensor)) for tensor in inputs]
-    arrays = []
-    for index, tensor in enumerate(tensors):
-        begin, end = tensor.data_ptr(), _end(tensor)
-        shared = any(begin < theirs_end and theirs < end for theirs, theirs_end in taken)
-        taken.append((begin, end))
-        if shared or borrowed is None or index in borrowed or not _is_plain(tensor):
-            arrays.append(tensor.numpy())
-        else:
-            arrays.append(np.from_dlpack(tensor))
-    return arrays
 
 
 def empty_array(shape: Sequence[int], dtype: str) -> np.ndarray:

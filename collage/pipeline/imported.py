@@ -17,7 +17,6 @@ from collage.importers.functions import MAIN
 from collage.normalize import normalize
 from collage.passes import combine_parallel_matmul, expand_attention, to_channels_last
 from collage.pipeline.computable import require_computable
-from collage.pipeline.constant_outputs import constant_outputs
 from collage.pipeline.inputs.drawing import draw_inputs
 from collage.pipeline.inputs.working_range import Range, working_ranges
 from collage.search.dataflow import DataflowGraph
@@ -47,8 +46,6 @@ class Imported:
         What the report is to say of how it was made ready.
     signature : Signature or None
         How inputs and outputs lie in dicts, tuples and such; None where they lie side by side.
-    constant_outputs : tuple of int
-        Places of results that are the same in every call.
 
     Examples
     --------
@@ -71,7 +68,6 @@ class Imported:
     function: str = MAIN
     remarks: tuple[str, ...] = ()
     signature: Signature | None = None
-    constant_outputs: tuple[int, ...] = ()
 
     def random_inputs(self, seed: int) -> list[NDArray[Any]]:
         """Arrays to run the model on, the same for the same seed."""
@@ -198,7 +194,6 @@ def prepare(loaded: ImportedModel, device: DeviceKind) -> Imported:
     return Imported(
         *(loaded.name, mod, graph, loaded.inputs, loaded.outputs, ranges, loaded.function),
         signature=loaded.signature,
-        constant_outputs=constant_outputs(mod["main"]),
     )
 
 

@@ -158,7 +158,7 @@ class Result:
             versions=self.versions,
             device=self.targets.native.device,
             report=self.report,
-            borrowed_outputs={name: borrowed_outputs(self.module[name]) for name in self._names()},
+            borrowed_outputs={name: borrowed_outputs(self.module, name) for name in self._names()},
             with_runtime=with_runtime,
         )
         write_html(self.report, folder / REPORT_HTML)

@@ -46,10 +46,7 @@ class Bucketed:
     def entry(self) -> FunctionEntry:
         """As a bundle's manifest lists it."""
         variants = tuple(Variant(v.function, v.inputs, v.outputs) for v in self.variants)
-        last = self.variants[-1]
-        return FunctionEntry(
-            self.name, variants, self.padding, last.signature, last.constant_outputs
-        )
+        return FunctionEntry(self.name, variants, self.padding, self.variants[-1].signature)
 
 
 def import_buckets(

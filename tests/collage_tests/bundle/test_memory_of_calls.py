@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from tvm.relax import op
 
 import collage
 from collage.bundle import Bundle
-from collage.bundle.tensors import empty_array, output_arrays, to_tvm
+from collage.bundle.tensors import empty_array, of_the_caller, to_tvm
 from collage.testing import constant, graph
 from tests.collage_tests.pipeline.flat_costs import FlatCosts
 
@@ -81,31 +82,70 @@ def test_results_belong_to_the_caller(compiled_bundle: Path) -> None:
 
 def test_a_result_is_the_tensor_s_own_memory() -> None:
     made = tvm.runtime.tensor(np.random.default_rng().standard_normal((5, 3)).astype("float32"))
-    (array,) = output_arrays([made], [], borrowed=())
-    assert array.ctypes.data == made.data_ptr()
-    (copied,) = output_arrays([made], [], borrowed=None)
-    assert copied.ctypes.data != made.data_ptr()
-    one, other = output_arrays([made, made], [], borrowed=())
-    one[...] = 0
-    assert (other != 0).any() and not np.shares_memory(one, other)
+    (kept,) = of_the_caller([made], [], borrowed=())
+    assert kept.data_ptr() == made.data_ptr()
+    for borrowed in (None, (0,)):
+        (copied,) = of_the_caller([made], [], borrowed=borrowed)
+        assert copied.data_ptr() != made.data_ptr()
+        np.testing.assert_array_equal(copied.numpy(), made.numpy())
+    one, other = of_the_caller([made, made], [], borrowed=())
+    assert one.data_ptr() != other.data_ptr()
 
 
-def test_inputs_and_weights_that_are_results_are_copied(tmp_path: Path) -> None:
-    weights = constant(4, 16)
+WEIGHTS = constant(1, 16)
 
-    def body(emit: Callable[[relax.Expr], relax.Var], x: relax.Var) -> relax.Expr:
-        return relax.Tuple([emit(op.exp(x)), x, emit(op.reshape(x, (16, 4))), weights])
 
-    bundle = _bundle(body, tmp_path)
-    given = bundle.empty_inputs()[0]
+def _not_made_anew(emit: Callable[[relax.Expr], relax.Var], x: relax.Var) -> relax.Expr:
+    wide = emit(op.broadcast_to(WEIGHTS, (40000, 16)))
+    y = emit(op.exp(x))
+    rows = emit(op.add(wide, emit(op.take(y, relax.const(np.array([1], "int64")), axis=0))))
+    given = [x, emit(op.reshape(x, (16, 4)))]
+    return relax.Tuple([y, *given, WEIGHTS, wide, rows, emit(op.exp(WEIGHTS)), y])
+
+
+@pytest.fixture(scope="module")
+def sharing(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return _bundle(_not_made_anew, tmp_path_factory.mktemp("sharing"))
+
+
+def _torch(array: np.ndarray) -> Any:
+    return pytest.importorskip("torch").from_numpy(array)
+
+
+@pytest.mark.parametrize(
+    "kind", [np.asarray, tvm.runtime.from_dlpack, pytest.param(_torch, marks=pytest.mark.torch)]
+)
+def test_what_is_not_made_anew_is_copied(sharing: Bundle, kind: Callable[..., Any]) -> None:
+    given = sharing.empty_inputs()[0]
     given[...] = np.random.default_rng().uniform(-1, 1, given.shape)
-    before = given.copy()
+    before, weights = given.copy(), WEIGHTS.value.numpy()
+    want = [np.exp(before), before, before.reshape(16, 4), weights]
+    want += [np.tile(weights, (40000, 1)), weights + np.exp(before[1:2]).repeat(40000, 0)]
+    want += [np.exp(weights), np.exp(before)]
     for _ in range(2):
-        exp, same, turned, constants = bundle(given)
-        np.testing.assert_allclose(exp, np.exp(before), rtol=1e-5)
-        np.testing.assert_array_equal(same, before)
-        np.testing.assert_array_equal(turned, before.reshape(16, 4))
-        np.testing.assert_array_equal(constants, weights.value.numpy())
-        for result in (exp, same, turned, constants):
+        results = [np.from_dlpack(result) for result in sharing(kind(given))]
+        for result, expected in zip(results, want, strict=True):
+            np.testing.assert_allclose(result, expected, rtol=1e-4)
             result[...] = -7
         np.testing.assert_array_equal(given, before)
+
+
+def test_each_bucket_says_what_it_keeps(tmp_path: Path) -> None:
+    """A small result is folded when the model is normalized, a large one when it is compiled."""
+    n = tvm.tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType((n, 8), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            shape = relax.ShapeExpr([n, 70000])
+            wide = builder.emit(op.broadcast_to(relax.const(np.ones((1, 70000), "float32")), shape))
+            out = builder.emit_output(relax.Tuple([builder.emit(op.exp(x)), wide]))
+        builder.emit_func_output(out)
+    options: dict[str, Any] = {"strategy": "single:tvm", "cost_model": FlatCosts("tvm")}
+    result = collage.optimize(builder.get(), ["llvm"], shapes={"x": ["1|200", 8]}, **options)
+    bundle = collage.load(result.export(tmp_path / "net.bundle"))
+    assert bundle.manifest.borrowed_outputs == {"main_1": (1,), "main_200": (1,)}
+    for rows in (1, 200):
+        given = np.zeros((rows, 8), "float32")
+        bundle(given)[1][...] = 7
+        assert (bundle(given)[1] == 1).all()
