@@ -7,26 +7,34 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tvm import relax
+from tvm.relax import op
 
 import collage
 from collage.bundle import native
+from collage.testing import constant, graph
+from tests.collage_tests.pipeline.flat_costs import FlatCosts
 
 MISSING = {"soname": "libnone.so.7", "version": "7.1", "package": "none"}
 EXAMPLE = Path(__file__).parents[3] / "examples" / "cpp"
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def _built(source: Path, place: Path) -> Path:
     """Built with a plain line of ``g++``; knows of no library's place."""
-    built = tmp_path_factory.mktemp("native") / "run_bundle"
     flags = [flag for flag in native.link_flags() if "rpath" not in flag]
     command = ["g++", "-O1", "-Wall", "-Wextra", "-Werror", *native.compile_flags()]
-    subprocess.run([*command, EXAMPLE / "run_bundle.cpp", "-o", built, *flags], check=True)
-    return built
+    subprocess.run([*command, source, "-o", place, *flags], check=True)
+    return place
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _built(EXAMPLE / "run_bundle.cpp", tmp_path_factory.mktemp("native") / "run_bundle")
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +42,29 @@ def whole(compiled: collage.Result, tmp_path_factory: pytest.TempPathFactory) ->
     """A bundle that brings TVM's runtime along."""
     folder = tmp_path_factory.mktemp("whole") / "net.bundle"
     return compiled.export(folder, with_runtime=True)
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _built(
+        Path(__file__).with_name("write_results.cpp"), tmp_path_factory.mktemp("writer") / "write"
+    )
+
+
+@pytest.fixture
+def keeping(tmp_path: Path) -> Path:
+    """A bundle whose calls make one of five results anew."""
+    weights = constant(1, 16)
+
+    def body(emit: Callable[[relax.Expr], relax.Var], x: relax.Var) -> relax.Expr:
+        wide = emit(op.broadcast_to(weights, (40000, 16)))
+        made = emit(op.exp(x))
+        return relax.Tuple([made, x, weights, wide, emit(op.reshape(made, (16,)))])
+
+    costs = FlatCosts("tvm")
+    mod = graph([(1, 16)], body)
+    result = collage.optimize(mod, ["llvm"], strategy="single:tvm", cost_model=costs)
+    return result.export(tmp_path / "keeping.bundle", with_runtime=True)
 
 
 def _run(program: Path, bundle: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -70,6 +101,16 @@ def test_a_program_without_python_computes_the_same(
     # Six digits of a sum that was made in another order.
     assert float(mean) == pytest.approx(float(want.mean(dtype=np.float64)), rel=1e-5, abs=1e-6)
     assert agreement == "4 threads agree"
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_results_belong_to_the_caller(writer: Path, keeping: Path, known: bool) -> None:
+    """Weights, inputs and what was computed at compile time are among them."""
+    if not known:  # as in bundles of earlier releases
+        path = keeping / "manifest.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"borrowed_outputs": None}))
+    done = _run(writer, keeping)
+    assert (done.returncode, done.stdout) == (0, "5 results\n"), done.stderr
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,26 @@ inline void flatten(const tvm::ffi::Any& value, std::vector<Tensor>* found) {
   }
 }
 
+inline tvm::ffi::Function runtime_function(const char* name) {
+  return tvm::ffi::Function::GetGlobalRequired(name);
+}
+
+inline Tensor copied(const Tensor& tensor) {
+  Tensor made = runtime_function("runtime.TVMTensorAllocWithScope")(
+                    tvm::ffi::Shape(tensor.shape()), tensor.dtype(), tensor.device(), nullptr)
+                    .cast<Tensor>();
+  runtime_function("runtime.TVMTensorCopyFromTo")(tensor, made);
+  return made;
+}
+
+inline bool overlap(const Tensor& one, const Tensor& other) {
+  auto begin = [](const Tensor& t) {
+    return static_cast<const char*>(t.data_ptr()) + t.GetDLTensorPtr()->byte_offset;
+  };
+  auto end = [&](const Tensor& t) { return begin(t) + tvm::ffi::GetDataSize(*t.GetDLTensorPtr()); };
+  return begin(one) < end(other) && begin(other) < end(one);
+}
+
 }  // namespace details
 
 // Host memory of an input's or output's shape, aligned so that it is used without a copy.
@@ -87,15 +107,17 @@ inline Tensor over(void* data, const TensorInfo& info) {
 // The registers of one call. Contexts of one bundle share code and weights; each thread has its own.
 class Context {
  public:
-  // Tensors on the bundle's device, one per input in the manifest's order. The results are new, or
-  // the model's own where the manifest names them in `borrowed_outputs`.
+  // Tensors on the bundle's device, one per input in the manifest's order. The results are the
+  // caller's to write into: what the manifest names in `borrowed_outputs`, and what shares memory
+  // with an input or another result, is copied.
   std::vector<Tensor> run(const std::vector<Tensor>& inputs) {
-    if (inputs.size() != infos_->size())
-      throw BundleError("the model takes " + std::to_string(infos_->size()) + " inputs, not " +
+    const std::vector<TensorInfo>& infos = manifest_->inputs;
+    if (inputs.size() != infos.size())
+      throw BundleError("the model takes " + std::to_string(infos.size()) + " inputs, not " +
                         std::to_string(inputs.size()));
     std::vector<tvm::ffi::AnyView> arguments;
     for (size_t i = 0; i < inputs.size(); ++i) {
-      check((*infos_)[i], inputs[i]);
+      check(infos[i], inputs[i]);
       arguments.emplace_back(inputs[i]);
     }
     tvm::ffi::Any result;
@@ -103,14 +125,21 @@ class Context {
                       &result);
     std::vector<Tensor> outputs;
     details::flatten(result, &outputs);
-    return outputs;
+    std::vector<Tensor> taken(inputs), own;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      bool copy = !manifest_->knows_borrowed || manifest_->borrowed_outputs.count(i);
+      for (const Tensor& other : taken) copy = copy || details::overlap(outputs[i], other);
+      taken.push_back(outputs[i]);
+      own.push_back(copy ? details::copied(outputs[i]) : outputs[i]);
+    }
+    return own;
   }
 
  private:
   friend class Bundle;
   Context(tvm::ffi::Module machine, tvm::ffi::Function entry,
-          std::shared_ptr<const std::vector<TensorInfo>> infos)
-      : machine_(std::move(machine)), entry_(std::move(entry)), infos_(std::move(infos)) {}
+          std::shared_ptr<const Manifest> manifest)
+      : machine_(std::move(machine)), entry_(std::move(entry)), manifest_(std::move(manifest)) {}
 
   static void check(const TensorInfo& info, const Tensor& tensor) {
     const DLTensor& given = *tensor.GetDLTensorPtr();
@@ -128,7 +157,7 @@ class Context {
 
   tvm::ffi::Module machine_;
   tvm::ffi::Function entry_;
-  std::shared_ptr<const std::vector<TensorInfo>> infos_;
+  std::shared_ptr<const Manifest> manifest_;
 };
 
 struct LoadOptions {
@@ -141,14 +170,13 @@ class Bundle {
   // Raises BundleError that says what is missing, before anything of the bundle runs.
   explicit Bundle(const std::string& folder, LoadOptions options = {})
       : folder_(absolute(folder)),
-        manifest_(read_manifest(folder_)),
+        manifest_(std::make_shared<const Manifest>(read_manifest(folder_))),
         options_(options),
-        infos_(std::make_shared<const std::vector<TensorInfo>>(manifest_.inputs)),
-        module_(load(folder_, manifest_, options)) {}
+        module_(load(folder_, *manifest_, options)) {}
 
-  const Manifest& manifest() const { return manifest_; }
-  const std::vector<TensorInfo>& inputs() const { return manifest_.inputs; }
-  const std::vector<TensorInfo>& outputs() const { return manifest_.outputs; }
+  const Manifest& manifest() const { return *manifest_; }
+  const std::vector<TensorInfo>& inputs() const { return manifest_->inputs; }
+  const std::vector<TensorInfo>& outputs() const { return manifest_->outputs; }
   DLDevice device() const { return {on_cuda() ? kDLCUDA : kDLCPU, options_.device_id}; }
 
   // Cheap on a CPU; on a GPU each uploads the constants of TVM's own kernels. Any thread may ask.
@@ -162,11 +190,11 @@ class Bundle {
                                              static_cast<int>(kDLCPU), 0, pooled);
     else
       function(machine, "vm_initialization")(static_cast<int>(kDLCPU), 0, pooled);
-    return Context(machine, function(machine, manifest_.entry.c_str()), infos_);
+    return Context(machine, function(machine, manifest_->entry.c_str()), manifest_);
   }
 
  private:
-  bool on_cuda() const { return manifest_.device == "cuda"; }
+  bool on_cuda() const { return manifest_->device == "cuda"; }
 
   static std::string absolute(const std::string& folder) {
     char* path = realpath(folder.c_str(), nullptr);
@@ -193,9 +221,8 @@ class Bundle {
   }
 
   std::string folder_;
-  Manifest manifest_;
+  std::shared_ptr<const Manifest> manifest_;
   LoadOptions options_;
-  std::shared_ptr<const std::vector<TensorInfo>> infos_;
   std::unique_ptr<std::mutex> mutex_ = std::make_unique<std::mutex>();
   tvm::ffi::Module module_;
 };

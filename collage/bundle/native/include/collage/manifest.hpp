@@ -59,6 +59,9 @@ struct Manifest {
   std::vector<RequiredLibrary> required_libraries;
   std::vector<BundleFile> files;
   std::vector<std::string> runtimes;
+  // Whether the manifest says which results the model keeps, and which those of `entry` are.
+  bool knows_borrowed = false;
+  std::set<int64_t> borrowed_outputs;
 };
 
 namespace details {
@@ -132,6 +135,14 @@ inline Manifest read_manifest(const std::string& folder) {
       m.files.push_back({text(fields, "file"),
                          fields.at(tvm::ffi::String("bytes")).cast<int64_t>(),
                          text(fields, "sha256")});
+    }
+    auto borrowed = object.find(tvm::ffi::String("borrowed_outputs"));
+    if (borrowed != object.end()) {
+      if (auto entries = (*borrowed).second.as<json::Object>()) {
+        m.knows_borrowed = entries->find(tvm::ffi::String(m.entry)) != entries->end();
+        for (const auto& place : list(*entries, m.entry.c_str()))
+          m.borrowed_outputs.insert(place.cast<int64_t>());
+      }
     }
     auto runtimes = object.find(tvm::ffi::String("runtimes"));
     if (runtimes != object.end())
