@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -83,8 +84,10 @@ def _on_gpus(rounds: int) -> list[dict[str, Any]]:
     found = []
     for _ in range(rounds):
         for seen in (names[:1], names[:2]):
-            environment = {"CUDA_VISIBLE_DEVICES": ",".join(seen)}
-            found.append(_run("benchmarks.fleet.gpus", [_NETWORK, str(_BATCH)], environment))
+            # What one search compiles must not be there for the next.
+            with tempfile.TemporaryDirectory(prefix="collage-fleet-") as cache:
+                environment = {"CUDA_VISIBLE_DEVICES": ",".join(seen), "COLLAGE_CACHE_DIR": cache}
+                found.append(_run("benchmarks.fleet.gpus", [_NETWORK, str(_BATCH)], environment))
     return found
 
 
