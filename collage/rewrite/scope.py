@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import tvm
+import tvm_ffi
 from tvm import relax
 
 from collage.backends.contract.errors import ModelError
@@ -76,7 +77,7 @@ class Scope:
 
     def module(self, mod: tvm.IRModule) -> tvm.IRModule:
         """A module with the finished function for its ``main``, whose attributes it gets."""
-        function = self._builder.get()["main"]
+        function = _without_alias(self._builder.get()["main"])
         attrs = mod["main"].attrs
         result = mod.clone()
         result.update_func(
@@ -146,6 +147,28 @@ class Scope:
             # A second old variable that becomes the same new one used the first: one use is gone.
             known = self._uses.get(var)
             self._uses[var] = uses if known is None else known + uses - 1
+
+
+def _without_alias(function: relax.Function) -> relax.Function:
+    """The function whose result is its last variable itself, and keeps its name.
+
+    A builder makes the result a second name for a variable of the block, and the pass that leaves
+    one of the two keeps that name: no node of the model is called so.
+    """
+    (block,) = function.body.blocks
+    *bindings, last = block.bindings
+    if not isinstance(last.value, relax.expr.DataflowVar):
+        return function
+    inner, output = last.value, relax.Var(last.value.name, last.value.ty)
+    block = tvm_ffi.structural_map(
+        relax.DataflowBlock(bindings),
+        [(relax.expr.DataflowVar, lambda var: output if var.same_as(inner) else var)],
+    )
+    body = relax.SeqExpr([block], output)
+    relax.expr._update_type(body, output.ty)
+    return relax.Function(
+        list(function.params), body, function.ret_ty, bool(function.is_pure), function.attrs
+    )
 
 
 def flat_bindings(function: relax.Function) -> list[tuple[relax.Var, relax.Expr]]:

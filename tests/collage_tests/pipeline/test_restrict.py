@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
+from tvm import relax
 
 import collage
 from benchmarks.tiny import tiny_mobilenet
@@ -181,6 +182,24 @@ def test_names_of_onnx_nodes_are_kept() -> None:
     ]
     assert set(convolutions) <= set(pinned) | set(banned)
     assert convolutions[0] in pinned
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_the_last_node_goes_by_its_own_name(outputs: int) -> None:
+    model = onnx.parser.parse_model(MIXED)
+    model.graph.node[-1].name = "/head/Softmax"
+    model.graph.node[0].name = "/body/MatMul"
+    if outputs == 2:
+        last = model.graph.node.add(op_type="Exp", input=["y"], output=["z"], name="/side/Exp")
+        model.graph.output.append(onnx.helper.make_tensor_value_info(last.output[0], 1, (2, 16)))
+    imported = import_model(model, CPU)
+    graph = imported.graph
+    (softmax,) = (i for i in range(len(graph)) if graph.op_name(i) == "nn.softmax")
+    targets = resolve_targets(TARGETS)
+    for name in ("/head/Softmax", "head.Softmax"):
+        wishes = restrict(graph, targets, {name: "onednn"}, None)
+        assert set(wishes.restrictions.closed["tvm"]) == {softmax}
+    relax.analysis.well_formed(imported.mod)
 
 
 def test_the_command_takes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
