@@ -3,7 +3,8 @@
 Both are written ``PATTERN: BACKEND``. A pattern is a shell's (``*``, ``?``, ``[...]``) and is held
 against operators' types (``nn.conv2d``, as ``collage coverage`` lists them) and against what the
 model calls its nodes; in names every character but letters and digits counts as the same, so that
-``backbone.*`` finds ``/backbone/conv1/Conv``.
+``backbone.*`` finds ``/backbone/conv1/Conv``. Brackets may be a name's own too: ``layers[0]/*``
+finds what is in ``layers[0]`` and in ``layers0``.
 """
 
 from __future__ import annotations
@@ -141,11 +142,14 @@ def _backends(
 
 def _matching(graph: DataflowGraph, pattern: str) -> list[int]:
     """The computing operators that a pattern matches, by type or by name."""
-    wanted = _plain(pattern)
+    wanted = {_classes(pattern), _plain(pattern)}
+    # A name may end in a separator of its own, and a pattern in one before its star.
+    wanted |= {text.strip("_") for text in wanted}
     return [
         index
         for index, op, name in _operators(graph)
-        if fnmatchcase(op, pattern) or fnmatchcase(name, wanted)
+        if fnmatchcase(op, pattern)
+        or any(fnmatchcase(text, one) for text in (name, name.strip("_")) for one in wanted)
     ]
 
 
@@ -153,7 +157,8 @@ def _operators(graph: DataflowGraph) -> Iterator[tuple[int, str, str]]:
     """All that compute something: index, type, name."""
     for index in range(len(graph)):
         if not is_host(graph, index):
-            yield index, graph.op_name(index), _plain(str(graph.bindings[index].var.name))
+            name = re.sub("[^0-9A-Za-z]", "_", str(graph.bindings[index].var.name))
+            yield index, graph.op_name(index), name
 
 
 def _nothing(graphs: Sequence[DataflowGraph], verb: str, pattern: str) -> RestrictionError:
@@ -161,17 +166,23 @@ def _nothing(graphs: Sequence[DataflowGraph], verb: str, pattern: str) -> Restri
     operators = [found for graph in graphs for found in _operators(graph)]
     types = list(dict.fromkeys(op for _, op, _ in operators))
     near = difflib.get_close_matches(pattern, types, _NAMED)
-    names = _prefixes([name for _, _, name in operators])
+    names = _prefixes([name.strip("_") for _, _, name in operators])
     near += difflib.get_close_matches(_plain(pattern).strip("*_"), names, _NAMED)
     hint = f"did you mean {', '.join(near)}" if near else f"there is {', '.join(types)}"
     return RestrictionError(f"{verb} '{pattern}' matches no operator; {hint}", value=pattern)
 
 
-def _plain(text: str) -> str:
-    """A name or pattern in which all separators are the same; brackets' content stays."""
-    parts = re.split(r"(\[[^\]]*\])", text)
-    parts[::2] = [re.sub("[^0-9A-Za-z*?]", "_", part) for part in parts[::2]]
-    return "".join(parts).strip("_")
+def _plain(pattern: str) -> str:
+    """A pattern in which all separators are the same, brackets among them."""
+    return re.sub("[^0-9A-Za-z*?]", "_", pattern)
+
+
+def _classes(pattern: str) -> str:
+    """A pattern in which all separators are the same, but brackets are classes of characters."""
+    parts = re.split(r"(\[[^\]]*\])", pattern)
+    parts[::2] = map(_plain, parts[::2])
+    parts[1::2] = [f"[{re.sub('[^0-9A-Za-z!-]', '_', part[1:-1])}]" for part in parts[1::2]]
+    return "".join(parts)
 
 
 def _prefixes(names: Sequence[str]) -> list[str]:

@@ -202,6 +202,32 @@ def test_the_last_node_goes_by_its_own_name(outputs: int) -> None:
     relax.analysis.well_formed(imported.mod)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "matched"),
+    [
+        ("layers[0]/fc[a]/MatMul", "matmul"),
+        ("layers[0].fc[a]*", "matmul"),
+        ("*fc[[]a]*", "matmul"),
+        ("layers[1].Relu[1]", "nn.relu"),
+        ("layers[1].Relu[1]*", "nn.relu"),
+        ("layers[1]*", "nn.relu"),
+        ("layers[2-9]*", "nn.softmax"),
+        ("layers[[]*", None),
+        ("*[ab]??MatMul", "matmul"),
+    ],
+)
+def test_brackets_are_a_names_own_or_a_shells(pattern: str, matched: str | None) -> None:
+    model = onnx.parser.parse_model(MIXED)
+    names = {"MatMul": "layers[0]/fc[a]/MatMul", "Relu": "layers[1].Relu[1]", "Softmax": "layers3"}
+    for node in model.graph.node:
+        node.name = names.get(node.op_type, "other")
+    graph = import_model(model, CPU).graph
+    targets = resolve_targets(TARGETS)
+    wishes = restrict(graph, targets, {pattern: "tvm"}, None)
+    found = {graph.op_name(index) for index in wishes.restrictions.closed["onednn"]}
+    assert found == ({matched} if matched else {"matmul", "nn.relu"})
+
+
 def test_the_command_takes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = tmp_path / "mixed.onnx"
     onnx.save(onnx.parser.parse_model(MIXED), model)
