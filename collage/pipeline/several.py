@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from collage.backends.contract.errors import InputError
 from collage.cost.processes.staging import compile_to_measure
 from collage.cost.progress import ProgressEvent
 from collage.passes import join_functions
 from collage.pipeline.imported import Imported
-from collage.pipeline.inputs.samples import Inputs
+from collage.pipeline.inputs.samples import Inputs, as_array, listed
 from collage.pipeline.limits import Budget
 from collage.pipeline.one_function import Search
 from collage.pipeline.result import LIBRARY, Result
@@ -107,9 +105,8 @@ def _by_variant(functions: Sequence[Bucketed], inputs: Inputs | None) -> Mapping
 
 def _fitting(function: Bucketed, inputs: Inputs) -> dict[str, Inputs]:
     """A function's samples by variant; what fits none is an error, as it is where there is one."""
-    samples = [inputs] if isinstance(inputs, Mapping) else list(inputs)
     found: dict[str, list[Mapping[str, Any]]] = {}
-    for sample in samples:
+    for sample in listed(inputs):
         fitting = [v for v in function.variants if _fits(v, sample)]
         variant = fitting[0] if fitting else function.variants[-1]
         found.setdefault(variant.function, []).append(sample)
@@ -118,5 +115,7 @@ def _fitting(function: Bucketed, inputs: Inputs) -> dict[str, Inputs]:
 
 def _fits(variant: Imported, sample: Mapping[str, Any]) -> bool:
     return all(
-        np.shape(sample[info.name]) == info.shape for info in variant.inputs if info.name in sample
+        as_array(info.name, sample[info.name]).shape == info.shape
+        for info in variant.inputs
+        if info.name in sample
     )

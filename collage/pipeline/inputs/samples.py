@@ -11,7 +11,7 @@ import numpy as np
 import tvm
 from numpy.typing import NDArray
 
-from collage.backends.contract.errors import InputError
+from collage.backends.contract.errors import InputError, last_line
 from collage.cost.reference import Sample, sample_of
 from collage.pipeline.inputs.drawing import drawn_sample, problem_of
 from collage.pipeline.inputs.working_range import Range
@@ -115,10 +115,67 @@ def given_arrays(inputs: Sequence[TensorInfo], given: Inputs) -> list[list[NDArr
         ...
     collage.backends.contract.errors.InputError: ...
     """
-    several = [given] if isinstance(given, Mapping) else list(given)
-    if not several:
+    return [_ordered(inputs, sample) for sample in listed(given)]
+
+
+def listed(given: Inputs) -> list[Mapping[str, Any]]:
+    """One sample or several as a list.
+
+    Parameters
+    ----------
+    given : mapping or sequence of mapping
+        Arrays by input name.
+
+    Raises
+    ------
+    InputError
+        When there is none, or one is no mapping: an array without a name, for example.
+
+    Examples
+    --------
+    >>> listed([np.zeros(3)])
+    Traceback (most recent call last):
+        ...
+    collage.backends.contract.errors.InputError: ...
+    """
+    if isinstance(given, Mapping):
+        return [given]
+    for sample in given if isinstance(given, Sequence) else [given]:
+        if not isinstance(sample, Mapping):
+            raise InputError(
+                "a sample is a mapping of arrays by input name, for example inputs={'x': array}, "
+                f"and several are a list of such; not {type(sample).__name__}",
+                value=type(sample).__name__,
+            )
+    if not given:
         raise InputError("inputs are given, but not a single sample", value=given)
-    return [_ordered(inputs, sample) for sample in several]
+    return list(given)
+
+
+def as_array(name: str, value: Any) -> NDArray[Any]:
+    """What the user gives for an input, of whatever library.
+
+    Parameters
+    ----------
+    name : str
+        The input's.
+    value : array_like
+        What is no array becomes one by numpy's rules.
+
+    Raises
+    ------
+    InputError
+        When it cannot become one: rows of different lengths, a tensor that wants a gradient.
+
+    Examples
+    --------
+    >>> as_array("x", [1, 2]).shape
+    (2,)
+    """
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError, RuntimeError) as err:
+        raise InputError(f"input '{name}' is no array: {last_line(err)}", value=name) from err
 
 
 def _ordered(inputs: Sequence[TensorInfo], sample: Mapping[str, Any]) -> list[NDArray[Any]]:
@@ -130,9 +187,7 @@ def _ordered(inputs: Sequence[TensorInfo], sample: Mapping[str, Any]) -> list[ND
     for info in inputs:
         if info.name not in sample:
             raise InputError(f"input '{info.name}' is missing", value=info.name)
-        value = sample[info.name]
-        # Arrays of other libraries are taken too; what is none of any becomes one by numpy's rules.
-        array = np.asarray(value)
+        array = as_array(info.name, sample[info.name])
         if (array.shape, array.dtype.name) != (info.shape, info.dtype):
             raise InputError(
                 f"input '{info.name}' must be {info.dtype}{list(info.shape)}, "

@@ -121,9 +121,14 @@ def test_given_inputs_are_checked(tmp_path: Path) -> None:
         ({"x0": x.astype(np.float64)}, r"must be float32\[2, 3\], not float64"),
         ({"x0": x.T}, r"not float32\[3, 2\]"),
         ([], "not a single sample"),
+        ([x], "a sample is a mapping of arrays by input name.*not ndarray"),
+        ([{"x0": x}, [x]], "not list"),
+        (x, "not ndarray"),
+        ("x0", "not str"),
+        ({"x0": [[1.0], [1.0, 2.0]]}, "'x0' is no array"),
     ):
         with pytest.raises(InputError, match=message):
-            given_arrays(info, wrong)
+            given_arrays(info, wrong)  # type: ignore[arg-type]
     np.savez(tmp_path / "a.npz", x0=x)
     assert np.array_equal(read_sample(tmp_path / "a.npz")["x0"], x)
     np.save(tmp_path / "b.npy", x)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -109,6 +110,15 @@ def test_a_batch_is_padded_between_buckets(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"not float32\[2, 3, 8, 9\]$"):
         bundle(image=_random(2, 3, 8, 9), more=_random(2, 4))
     assert any("between buckets are padded" in remark for remark in bundle.report.remarks)
+
+
+@pytest.mark.parametrize("wrong", [[_random(2, 4)], [], {"x": [[1.0], [1.0, 2.0]]}])
+def test_samples_that_are_none_are_refused_for_buckets(wrong: Any) -> None:
+    model = _model("net (float[n, 4] x) => (float[n, 4] y) { y = Exp(x) }")
+    with pytest.raises(InputError, match=r"a sample is a mapping|not a single sample|is no array"):
+        collage.optimize(
+            *(model, ["llvm"]), shapes={"x": ["1|2", 4]}, inputs=wrong, cost_model=FlatCosts("llvm")
+        )
 
 
 def test_a_sequence_is_taken_at_its_buckets_alone(tmp_path: Path) -> None:
