@@ -62,7 +62,9 @@ def compile_graph(
 
     def compiled(functional: Any, _: Sequence[Any]) -> Callable[..., Any]:
         metadata = TracingContext.get().fw_metadata
-        graph = Graph(functional, metadata.static_input_indices, chosen)
+        written = set(metadata.mutated_inp_runtime_indices)
+        weights = [place for place in metadata.static_input_indices if place not in written]
+        graph = Graph(functional, weights, chosen)
         boxed: Callable[..., Any] = make_boxed_func(graph)
         return boxed
 

@@ -11,11 +11,13 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._dynamo.convert_frame import compile_lock
 from torch.utils._python_dispatch import _disable_current_modes
 
 from collage.backends.contract.errors import ModelError, telling_line
 from collage.backends.storage import OwnFolder, scratch_parent
 from collage.bundle import Bundle
+from collage.bundle.tensors import as_torch
 from collage.dynamo.options import Options
 from collage.pipeline.optimize import optimize
 
@@ -47,6 +49,58 @@ class _Compiled:
         )
 
 
+@dataclass(frozen=True)
+class _Call:
+    """A call of a graph.
+
+    Attributes
+    ----------
+    functional : torch.fx.GraphModule
+        The graph.
+    places, weights
+        The inputs that are compiled in, and where they stand.
+    given : sequence
+        All others, in their order.
+    """
+
+    functional: fx.GraphModule
+    places: tuple[int, ...]
+    weights: Sequence[torch.Tensor]
+    given: Sequence[Any]
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What it has to be compiled anew for."""
+        return (self.places, tuple(map(id, self.weights)), *map(_kind, self.given))
+
+    def device(self) -> str:
+        """The kind of device that all of its tensors are on.
+
+        Raises
+        ------
+        ModelError
+            When they are not on one, or not on the first of its kind.
+        """
+        tensors = [*self.weights, *(arg for arg in self.given if isinstance(arg, torch.Tensor))]
+        if not tensors:
+            values = [node.meta.get("val") for node in self.functional.graph.nodes]
+            tensors = [value for value in values if isinstance(value, torch.Tensor)]
+        devices = {str(tensor.device): tensor.device for tensor in tensors}
+        if len(devices) > 1:
+            raise ModelError(
+                f"the graph's tensors are on {' and '.join(sorted(devices))}: put all of them on "
+                "one device",
+                value=sorted(devices),
+            )
+        device = next(iter(devices.values()), torch.device("cpu"))
+        if device.index not in (None, 0):
+            raise ModelError(
+                f"the graph's tensors are on {device}; compiled code runs on {device.type}:0",
+                value=str(device),
+            )
+        return str(device.type)
+
+
 class Graph:
     """A function of tensors without side effects, called as PyTorch calls what a backend returns.
 
@@ -55,7 +109,8 @@ class Graph:
     functional : torch.fx.GraphModule
         From AOTAutograd.
     weights : sequence of int
-        Places of the inputs that are a module's parameters and buffers: compiled in.
+        Places of the inputs that are a module's parameters and buffers, and that no call writes
+        into: compiled in.
     options : Options
         Of the search.
     """
@@ -69,39 +124,59 @@ class Graph:
         self._folder = OwnFolder(scratch_parent())
         self._compiled: OrderedDict[tuple[Any, ...], _Compiled] = OrderedDict()
         self._made = 0
-        # A virtual machine runs one call at a time.
+        # Of what is compiled; calls themselves may come from any number of threads.
         self._lock = threading.Lock()
 
     def __call__(self, *args: Any) -> Sequence[Any]:
-        weights = [args[place] for place in self._weights]
-        given = [arg for place, arg in enumerate(args) if place not in self._weights]
-        with self._lock:
-            compiled = self._for(weights, given)
-            tensors = [arg for arg in given if isinstance(arg, torch.Tensor)]
-            found = compiled.bundle.compute(tensors)
-        signature = compiled.bundle[compiled.bundle.main].entry.signature
-        assert signature is not None, "exported programs have one"
-        result: Sequence[Any] = signature.returned(found)
-        return result
-
-    def _for(self, weights: Sequence[torch.Tensor], given: Sequence[Any]) -> _Compiled:
-        key = (tuple(map(id, weights)), *map(_kind, given))
-        found = self._compiled.get(key)
-        if found is not None and not found.holds(weights):
-            self._forget(key)
-            found = None
-        if found is None:
-            # Whatever PyTorch has under way where the call comes from, exporting is none of it.
-            with _disable_current_modes(), torch.inference_mode(False), torch.no_grad():
-                found = self._compiled[key] = self._compile(weights, given)
-        self._compiled.move_to_end(key)
-        while len(self._compiled) > _MOST_KEPT:
-            self._forget(next(iter(self._compiled)))
+        # A tensor of inference mode counts no changes: taken as it is in each call.
+        places = [place for place in self._weights if not args[place].is_inference()]
+        weights = [args[place] for place in places]
+        given = [arg for place, arg in enumerate(args) if place not in places]
+        compiled = self._for(_Call(self._functional, tuple(places), weights, given))
+        main = compiled.bundle[compiled.bundle.main]
+        tensors = [arg for arg in given if isinstance(arg, torch.Tensor)]
+        assert main.entry.signature is not None, "exported programs have one"
+        # PyTorch's, where no input says so either.
+        found: Sequence[Any] = main.entry.signature.returned(as_torch(main.results(tensors)))
         return found
 
-    def _compile(self, weights: Sequence[torch.Tensor], given: Sequence[Any]) -> _Compiled:
-        device = _device(weights, given)
-        program = _exported(_Closed(self._functional, self._weights, weights, given))
+    def _for(self, call: _Call) -> _Compiled:
+        found = self._kept(call)
+        if found is None:
+            # PyTorch traces one function at a time, in this thread or another, and exporting is
+            # tracing. Whatever it has under way where the call comes from, this is none of it.
+            with (
+                compile_lock,
+                _disable_current_modes(),
+                torch.inference_mode(False),
+                torch.no_grad(),
+            ):
+                found = self._kept(call)
+                if found is None:
+                    found = self._compile(call)
+                    self._keep(call, found)
+        return found
+
+    def _kept(self, call: _Call) -> _Compiled | None:
+        with self._lock:
+            found = self._compiled.get(call.key)
+            if found is None:
+                return None
+            if not found.holds(call.weights):
+                self._forget(call.key)
+                return None
+            self._compiled.move_to_end(call.key)
+            return found
+
+    def _keep(self, call: _Call, compiled: _Compiled) -> None:
+        with self._lock:
+            self._compiled[call.key] = compiled
+            while len(self._compiled) > _MOST_KEPT:
+                self._forget(next(iter(self._compiled)))
+
+    def _compile(self, call: _Call) -> _Compiled:
+        device = call.device()
+        program = _exported(_Closed(call))
         keywords = self._options.for_optimize(device)
         if keywords["log"] is None:
             # What other weights or shapes share is measured once.
@@ -109,32 +184,26 @@ class Graph:
         result = optimize(program, **keywords)
         self._made += 1
         bundle = Bundle(result.export(self._folder.path / str(self._made)))
-        return _Compiled(bundle, tuple((weight, _state(weight)) for weight in weights))
+        return _Compiled(bundle, tuple((weight, _state(weight)) for weight in call.weights))
 
     def _forget(self, key: tuple[Any, ...]) -> None:
         shutil.rmtree(self._compiled.pop(key).bundle.folder, ignore_errors=True)
 
 
 class _Closed(torch.nn.Module):
-    """The graph with its weights and plain numbers in it, and only tensors to give."""
+    """The graph with a call's weights and plain numbers in it, and only tensors to give."""
 
-    def __init__(
-        self,
-        functional: fx.GraphModule,
-        places: Sequence[int],
-        weights: Sequence[torch.Tensor],
-        given: Sequence[Any],
-    ) -> None:
+    def __init__(self, call: _Call) -> None:
         super().__init__()
-        self.functional = functional
-        self._places = dict(zip(places, weights, strict=True))
-        for place, weight in self._places.items():
+        self.functional = call.functional
+        self._places = call.places
+        for place, weight in zip(call.places, call.weights, strict=True):
             self.register_buffer(f"weight_{place}", weight.detach())
-        self._given = given
+        self._given = call.given
 
     def example(self) -> tuple[torch.Tensor, ...]:
         """The tensors of the call."""
-        return tuple(arg.detach() for arg in self._given if isinstance(arg, torch.Tensor))
+        return tuple(_plain(arg) for arg in self._given if isinstance(arg, torch.Tensor))
 
     def forward(self, *tensors: torch.Tensor) -> Any:
         rest, left = iter(self._given), iter(tensors)
@@ -155,23 +224,9 @@ def _exported(closed: _Closed) -> torch.export.ExportedProgram:
         raise ModelError(f"the graph cannot be exported: {telling_line(err)}", value=err) from err
 
 
-def _device(weights: Sequence[torch.Tensor], given: Sequence[Any]) -> str:
-    tensors = [*weights, *(arg for arg in given if isinstance(arg, torch.Tensor))]
-    devices = sorted({str(tensor.device) for tensor in tensors})
-    if len(devices) > 1:
-        raise ModelError(
-            f"the graph's tensors are on {' and '.join(devices)}: put all of them on one device",
-            value=devices,
-        )
-    if not tensors:
-        return "cpu"
-    device = tensors[0].device
-    if device.index not in (None, 0):
-        raise ModelError(
-            f"the graph's tensors are on {device}; compiled code runs on {device.type}:0",
-            value=str(device),
-        )
-    return str(device.type)
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """One that can be traced: of inference mode it must not be."""
+    return tensor.clone() if tensor.is_inference() else tensor.detach()
 
 
 def _kind(arg: Any) -> Any:
@@ -179,6 +234,5 @@ def _kind(arg: Any) -> Any:
 
 
 def _state(weight: torch.Tensor) -> tuple[int, ...]:
-    """What changes with a tensor's values; one of inference mode counts no changes."""
-    version = 0 if weight.is_inference() else weight._version
-    return version, weight.data_ptr()
+    """What changes with a tensor's values, but for writes through its ``data``."""
+    return weight._version, weight.data_ptr()

@@ -295,6 +295,12 @@ def _strided(importer: Importer, node: fx.Node) -> relax.Expr:
     return importer.emit(op.take(flat, relax.const(places), 0))
 
 
+def _converted(importer: Importer, node: fx.Node) -> relax.Expr:
+    """What PyTorch's own decompositions say for another element type."""
+    (x,) = arguments(importer, node, "a")
+    return importer.emit(op.astype(x, str(node.meta["val"].dtype).removeprefix("torch.")))
+
+
 CONVERTERS: dict[str, Converter] = {
     "amax.default": _extreme(op.max),
     "elu.default": _elu,
@@ -319,6 +325,7 @@ CONVERTERS: dict[str, Converter] = {
     "div.Scalar_mode": _rounded_quotient,
     "unfold.default": _windows,
     "as_strided.default": _strided,
+    "convert_element_type.default": _converted,
     **NORMS,
     **RESIZES,
 }

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,97 @@ def test_other_weights_are_seen(net: Any) -> None:
         assert_same(fast(x), net(x))
         net.dense = torch.nn.Linear(8, 8)
         assert_same(fast(x), net(x))
+
+
+def test_weights_of_inference_mode_are_seen() -> None:
+    """They count no changes; nor does it matter where other weights were changed."""
+    with torch.inference_mode():
+        net = torch.nn.Linear(8, 8)
+        fast, x = compiled(net), torch.rand(2, 8)
+        for _ in range(3):
+            assert_same(fast(x), net(x))
+            net.weight.mul_(-2)
+    net = torch.nn.Linear(8, 8)
+    fast = compiled(net)
+    with torch.inference_mode():
+        for _ in range(3):
+            assert_same(fast(x), net(x))
+            net.weight.mul_(-2)
+
+
+class Counting(torch.nn.Module):  # type: ignore[misc,name-defined]
+    """Its results depend on what earlier calls wrote."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: Any) -> Any:
+        self.calls.add_(1)
+        return x * self.calls
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_buffers_that_a_call_writes_are_no_weights(
+    mode: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from collage.dynamo import graph
+
+    made: list[Any] = []
+    compile_one = graph.Graph._compile
+    monkeypatch.setattr(
+        graph.Graph, "_compile", lambda self, call: made.append(call) or compile_one(self, call)
+    )
+    with mode():
+        net, same = Counting(), Counting()
+        fast = compiled(net)
+        for _ in range(4):
+            x = torch.rand(3)
+            assert_same(fast(x), same(x))
+        assert_same(net.calls, same.calls)
+    assert len(made) == 1
+
+
+def test_a_graph_without_inputs_gives_tensors() -> None:
+    def function() -> Any:
+        return torch.arange(4) + 1, torch.ones(2, dtype=torch.bfloat16).exp()
+
+    fast = compiled(function)
+    with torch.no_grad():
+        for _ in range(2):
+            for got, want in zip(fast(), function(), strict=True):
+                torch.testing.assert_close(got, want)
+                got.zero_()
+
+
+def test_numbers_among_the_arguments() -> None:
+    """A number that changes is taken as a tensor, and converted in the graph."""
+
+    def function(x: Any, k: Any) -> Any:
+        y = x * k
+        torch._dynamo.graph_break()
+        return y.sum(), {"more": y + 1, "nothing": None, "k": k}
+
+    fast = compiled(function)
+    x = torch.randn(2, 4)
+    with torch.no_grad():
+        for k in (2.5, 3.5, -1.25, 2, 3, 7, True):
+            assert_same(fast(x, k), function(x, k))
+
+
+def test_first_calls_from_several_threads() -> None:
+    net = torch.nn.Linear(4, 4).requires_grad_(False)
+    fast = compiled(lambda x: net(x).relu_())
+
+    def calls(rows: int) -> None:
+        with torch.no_grad():
+            for _ in range(3):
+                x = torch.randn(rows, 4)
+                assert_same(fast(x), net(x).relu())
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(calls, rows) for rows in range(1, 5)]:
+            done.result(timeout=300)
 
 
 def test_gradients_are_refused(net: Any) -> None:

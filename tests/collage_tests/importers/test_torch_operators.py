@@ -61,6 +61,13 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
     "amin, dimensions kept": (lambda x: x.amin(-1, keepdim=True), lambda: (rows(3, 4),)),
     "min and its place": (lambda x: tuple(x.min(1)), lambda: (rows(3, 9),)),
     "max and its place": (lambda x: tuple(x.max(-1)), lambda: (rows(3, 9),)),
+    **{
+        f"element type {dtype}": (
+            lambda x, dtype=dtype: torch.ops.prims.convert_element_type(x * 3, dtype),
+            lambda: (rows(3, 4),),
+        )
+        for dtype in (torch.float16, torch.float64, torch.int64, torch.bool)
+    },
     "any": (lambda x: (x > 2).any(), lambda: (rows(3, 4),)),
     "any along an axis": (lambda x: (x > 0).any(1), lambda: (rows(8, 2),)),
     "product along an axis": (lambda x: x.prod(1), lambda: (rows(3, 4),)),
