@@ -51,9 +51,77 @@ def test_resize(walk: str, attributes: dict[str, Any]) -> None:
     node = helper.make_node(
         "Resize", ["x", "", "scales"], ["y"], coordinate_transformation_mode=walk, **attributes
     )
-    scales = np.array([1, 1, 0.61, 1.7], np.float32)
+    scales = np.array([1, 1, 0.61, 1.73], np.float32)
     model = model_of([node], {"x": x}, ["y"], {"scales": scales}, opset=19)
-    require_same(by_importer(model, {"x": x}), by_reference(model, {"x": x}))
+    # A middle element lies on a whole place, which the standard's float64 misses.
+    central = walk == "half_pixel_symmetric" and attributes["mode"] == "nearest"
+    wanted = (by_onnxruntime if central else by_reference)(model, {"x": x})
+    require_same(by_importer(model, {"x": x}), wanted)
+
+
+def _placed(*shape: int) -> Array:
+    """Elements that tell where they were."""
+    return np.arange(np.prod(shape), dtype="float32").reshape(1, 1, *shape)
+
+
+@pytest.mark.parametrize("near", ["floor", "ceil", "round_prefer_ceil", "round_prefer_floor"])
+@pytest.mark.parametrize("walk", ["half_pixel", "asymmetric", "pytorch_half_pixel"])
+def test_resize_takes_the_elements_that_onnxruntime_takes(walk: str, near: str) -> None:
+    """Extents and places that are whole, or halves, but for what float32 misses."""
+    for extents, scales in [
+        ((10, 10), (0.7, 0.3)),
+        ((11, 11), (1.2, 0.6)),
+        ((8, 17), (1.1, 2.4)),
+        ((14, 7), (0.9, 1 / 3)),
+    ]:
+        x = _placed(*extents)
+        node = helper.make_node(
+            *("Resize", ["x", "", "scales"], ["y"]),
+            mode="nearest",
+            nearest_mode=near,
+            coordinate_transformation_mode=walk,
+        )
+        given = {"scales": np.array([1, 1, *scales], np.float32)}
+        model = model_of([node], {"x": x}, ["y"], given, opset=19)
+        (found,), (wanted,) = by_importer(model, {"x": x}), by_onnxruntime(model, {"x": x})
+        assert np.array_equal(found, wanted), (extents, scales)
+
+
+@pytest.mark.parametrize("sizes", [(24, 28), (4, 19), (21, 9)])
+@pytest.mark.parametrize("near", ["floor", "ceil", "round_prefer_ceil", "round_prefer_floor"])
+def test_resize_to_sizes_takes_the_same_elements(sizes: tuple[int, int], near: str) -> None:
+    x = _placed(10, 13)
+    for walk in ("half_pixel", "asymmetric", "align_corners"):
+        node = helper.make_node(
+            *("Resize", ["x", "", "", "sizes"], ["y"]),
+            mode="nearest",
+            nearest_mode=near,
+            coordinate_transformation_mode=walk,
+        )
+        given = {"sizes": np.array([1, 1, *sizes])}
+        model = model_of([node], {"x": x}, ["y"], given, opset=19)
+        (found,), (wanted,) = by_importer(model, {"x": x}), by_onnxruntime(model, {"x": x})
+        assert np.array_equal(found, wanted), walk
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_resize_of_aligned_corners_to_one_element(mode: str) -> None:
+    x = fresh(1, 2, 7, 6)
+    node = helper.make_node(
+        *("Resize", ["x", "", "", "sizes"], ["y"]),
+        mode=mode,
+        coordinate_transformation_mode="align_corners",
+    )
+    model = model_of([node], {"x": x}, ["y"], {"sizes": np.array([1, 2, 1, 12])}, opset=19)
+    require_same(by_importer(model, {"x": x}), by_onnxruntime(model, {"x": x}))
+
+
+def test_an_old_resize_down_takes_the_next_element() -> None:
+    x = _placed(7, 9)
+    node = helper.make_node("Resize", ["x", "scales"], ["y"], mode="nearest")
+    scales = np.array([1, 1, 0.6, 1.7], np.float32)
+    model = model_of([node], {"x": x}, ["y"], {"scales": scales}, opset=10)
+    require_same(by_importer(model, {"x": x}), by_onnxruntime(model, {"x": x}))
 
 
 @pytest.mark.parametrize("policy", ["stretch", "not_larger", "not_smaller"])

@@ -1,12 +1,15 @@
 """Resize in every mode: along each axis, every result is a weighted sum of a few elements.
 
 Which elements and with what weights is known now. What TVM's own operator computes as ONNX defines
-it stays one operator, for which backends have kernels.
+it stays one operator, for which backends have kernels. Extents and the nearest elements are found
+in float32, as onnxruntime finds them: 0.7 times 10 is 7 there, and below it in float64.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from tvm import relax
@@ -39,6 +42,11 @@ class _Axis:
     begin: float = 0.0
     end: float = 1.0
 
+    @property
+    def moves(self) -> bool:
+        """Whether anything is done along it: a scale counts that leaves the extent as it was."""
+        return (self.before, self.scale, self.begin, self.end) != (self.after, 1.0, 0.0, 1.0)
+
 
 def _resize(node: Node) -> relax.Expr | None:
     shape, mode = node.shape(0), node.text("mode", "nearest")
@@ -51,7 +59,7 @@ def _resize(node: Node) -> relax.Expr | None:
     if mode != "nearest" and "float" not in kind:
         x = node.emit(op.astype(x, "float32"))
     for axis in axes:
-        if axis.before != axis.after or (axis.begin, axis.end) != (0.0, 1.0):
+        if axis.moves:
             x = _along(node, x, axis)
     if dtype_of(x) != kind:
         x = node.emit(op.astype(x, kind))
@@ -60,8 +68,10 @@ def _resize(node: Node) -> relax.Expr | None:
 
 def _is_tvms(node: Node, shape: list[int], axes: list[_Axis], mode: str) -> bool:
     """Whether TVM's own operator does it."""
-    moved = {axis.index for axis in axes if axis.before != axis.after}
-    if node.opset < 11 or len(shape) != 4 or "float" not in node.dtype(0) or not moved <= {2, 3}:
+    resized = [axis for axis in axes if axis.moves]
+    if not {axis.index for axis in resized} <= {2, 3} or "float" not in node.dtype(0):
+        return False
+    if node.opset < 11 or len(shape) != 4:
         return False
     if node.integer("antialias", 0) or node.integer("exclude_outside", 0) or len(axes) != 4:
         return False
@@ -69,9 +79,34 @@ def _is_tvms(node: Node, shape: list[int], axes: list[_Axis], mode: str) -> bool
         return False
     if _walk(node) not in _TVM_MODES:
         return False
-    uneven = any(not np.isclose(axis.scale * axis.before, axis.after) for axis in axes)
-    down = any(axis.after < axis.before for axis in axes)
-    return not uneven and not (mode != "nearest" and down)
+    if any(not np.isclose(axis.scale * axis.before, axis.after) for axis in resized):
+        return False
+    if _walk(node) == "align_corners" and any(axis.after == 1 for axis in resized):
+        return False  # It divides by the last place, which is 0.
+    if mode == "nearest":
+        return all(_tvm_takes_the_same(node, axis) for axis in resized)
+    return all(axis.after > axis.before for axis in resized)
+
+
+def _tvm_takes_the_same(node: Node, axis: _Axis) -> bool:
+    """Whether TVM's nearest elements are these; it multiplies where ONNX divides."""
+    near = np.clip(_weights(node, axis, _places(node, axis))[0][:, 0], 0, axis.before - 1)
+    kinds: tuple[Any, ...] = (np.float32, np.float64)
+    for kind in kinds:  # As precise as a compiler may make it.
+        at, ratio = np.arange(axis.after, dtype=kind), kind(axis.before) / kind(axis.after)
+        match _walk(node):
+            case "align_corners":
+                places = kind(axis.before - 1) / kind(axis.after - 1) * at
+            case "asymmetric":
+                places = ratio * at
+            case _:
+                places = (at + kind(0.5)) * ratio - kind(0.5)
+                if axis.after == 1 and _walk(node) == "pytorch_half_pixel":
+                    places = np.zeros(1, kind)
+        found = _rounded(_nearest(node, axis), places, {"floor": 1e-5, "ceil": -1e-5})
+        if not np.array_equal(np.clip(found, 0, axis.before - 1), near):
+            return False
+    return True
 
 
 def _walk(node: Node) -> str:
@@ -103,7 +138,7 @@ def _axes(node: Node, shape: list[int]) -> list[_Axis]:
         if ratios is None:
             assert scales is not None
             scale = float(scales[i])
-            after = int(np.floor(shape[axis] * scale))
+            after = int(np.floor(np.float32(shape[axis]) * np.float32(scale)))
         elif policy == "stretch":
             assert sizes is not None
             scale, after = float(ratios[i]), int(sizes[i])
@@ -117,40 +152,64 @@ def _axes(node: Node, shape: list[int]) -> list[_Axis]:
 
 def _places(node: Node, axis: _Axis) -> Array:
     """Where each result lies among the elements."""
-    at = np.arange(axis.after, dtype="float64")
-    wide, last = axis.scale * axis.before, axis.before - 1
+    kind: Any = np.float32 if node.text("mode", "nearest") == "nearest" else np.float64
+    at: Any = np.arange(axis.after, dtype=kind)
+    scale, last = kind(axis.scale), kind(axis.before - 1)
+    wide = scale * kind(axis.before)
+    wide = kind(axis.after) if np.isclose(wide, axis.after) else wide
     match _walk(node):
         case "half_pixel":
-            return (at + 0.5) / axis.scale - 0.5
+            places = (at + kind(0.5)) / scale - kind(0.5)
         case "half_pixel_symmetric":
-            offset = axis.before / 2 * (1 - axis.after / wide)
-            return offset + (at + 0.5) / axis.scale - 0.5
+            offset = kind(axis.before / 2) * (1 - kind(axis.after) / wide)
+            places = offset + (at + 0.5).astype("float64") / np.float64(scale) - 0.5
         case "pytorch_half_pixel":
-            return (at + 0.5) / axis.scale - 0.5 if axis.after > 1 else np.zeros(1)
+            places = (at + kind(0.5)) / scale - kind(0.5) if axis.after > 1 else 0 * at
         case "align_corners":
-            return at * last / (wide - 1) if wide != 1 else np.zeros(axis.after)
-        case "asymmetric" | "tf_half_pixel_for_nn" as walk:
-            return (at + (0.5 if walk != "asymmetric" else 0.0)) / axis.scale
+            places = at * last / (wide - 1) if wide != 1 else 0 * at
+        case "asymmetric":
+            places = at / scale
+        case "tf_half_pixel_for_nn":
+            places = (at + kind(0.5)) / scale
+        case "tf_crop_and_resize" if axis.after == 1:
+            places = np.full(1, 0.5 * (axis.begin + axis.end) * last)
         case "tf_crop_and_resize":
-            if axis.after == 1:
-                return np.full(1, 0.5 * (axis.begin + axis.end) * last)
             step = (axis.end - axis.begin) * last / (axis.after - 1)
-            return axis.begin * last + at * step
+            places = axis.begin * last + at * step
         case other:
             raise Refused(f"the coordinates '{other}' are not in the standard")
+    return np.asarray(places, kind)
+
+
+def _nearest(node: Node, axis: _Axis) -> str:
+    """How places are rounded; before opset 11 the standard is silent, and onnxruntime so."""
+    if node.opset < 11:
+        return "ceil" if axis.scale < 1 else "floor"
+    return node.text("nearest_mode", "round_prefer_floor")
+
+
+_TIES = {"round_prefer_floor": -1e-6, "round_prefer_ceil": 1e-6}
+"""What lies so near a half is one that float32 has missed, to onnxruntime as well."""
+
+
+def _rounded(how: str, places: Array, slack: Mapping[str, float]) -> Array:
+    # In float64, where the number before one half, plus one half, is no whole one.
+    wide = places.astype("float64") + slack.get(how, 0.0)
+    rounded: Array = {
+        "round_prefer_floor": np.ceil(wide - 0.5),
+        "round_prefer_ceil": np.floor(wide + 0.5),
+        "floor": np.floor(wide),
+        "ceil": np.ceil(wide),
+    }[how]
+    return rounded.astype("int64")
 
 
 def _weights(node: Node, axis: _Axis, places: Array) -> tuple[Array, Array]:
     """Which elements each result is made of, and how much of each: (results, elements)."""
     mode = node.text("mode", "nearest")
     if mode == "nearest":
-        rounded = {
-            "round_prefer_floor": np.ceil(places - 0.5),
-            "round_prefer_ceil": np.floor(places + 0.5),
-            "floor": np.floor(places),
-            "ceil": np.ceil(places),
-        }[node.text("nearest_mode", "floor" if node.opset < 11 else "round_prefer_floor")]
-        return rounded.astype("int64")[:, None], np.ones((axis.after, 1))
+        near = _rounded(_nearest(node, axis), places, _TIES)
+        return near[:, None], np.ones((axis.after, 1))
     if mode not in ("linear", "cubic"):
         raise Refused(f"the mode '{mode}' is not in the standard")
     narrow = min(axis.scale, 1.0) if node.integer("antialias", 0) else 1.0
