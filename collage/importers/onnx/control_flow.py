@@ -27,6 +27,8 @@ _MOST_NODES = 20_000
 _DEEPEST = 16
 """Levels of nested bodies."""
 
+_SHAPE_DEPENDS = "the shape of its result depends on data"
+
 
 def flatten(model: onnx.ModelProto) -> onnx.ModelProto:
     """The same graph without If, Loop and Scan, or the model itself where there are none.
@@ -36,16 +38,20 @@ def flatten(model: onnx.ModelProto) -> onnx.ModelProto:
     ModelError
         Names a node whose trip count or shapes depend on data, with the reason.
     """
+    selected: list[tuple[str, str, str]] = []
     for level in range(_DEEPEST):
         if not any(_is_control_flow(node) for node in model.graph.node):
+            for _, _, label in selected:
+                raise _refusal(label, _SHAPE_DEPENDS)
             return model
         copy = onnx.ModelProto()
         copy.CopyFrom(model)
         flat = _Flat(copy, f"level{level}_")
+        flat.selected = selected
         for node in model.graph.node:
             flat.add(node)
         settle(copy, flat.nodes, flat.known)
-        flat.require_same_shapes(copy)
+        selected = flat.require_same_shapes(copy)
         model = copy
     raise ModelError(f"control flow is nested deeper than {_DEEPEST} levels", value=_DEEPEST)
 
@@ -91,18 +97,30 @@ class _Flat:
                     value=len(self.nodes),
                 )
 
-    def require_same_shapes(self, flat: onnx.ModelProto) -> None:
+    def require_same_shapes(self, flat: onnx.ModelProto) -> list[tuple[str, str, str]]:
         """Refuse a choice between values of different shapes.
+
+        Returns
+        -------
+        list
+            Choices between values that are not both known: a node with a body, which comes to
+            stand in a straight line at the next level, may stand before them.
 
         Raises
         ------
         ModelError
         """
-        shapes = inferred_shapes(flat) if self.selected else {}
+        if not self.selected:
+            return []
+        shapes = inferred_shapes(flat)
+        shapes.update((name, value.shape) for name, value in self.known.values.items())
+        unknown = []
         for first, second, label in self.selected:
-            found = [shapes.get(name) for name in (first, second)]
-            if found[0] is None or found[0] != found[1]:
-                raise _refusal(label, "the shape of its result depends on data")
+            if first not in shapes or second not in shapes:
+                unknown.append((first, second, label))
+            elif shapes[first] != shapes[second]:
+                raise _refusal(label, _SHAPE_DEPENDS)
+        return unknown
 
     def _emit(self, op_type: str, inputs: Sequence[str], **attributes: object) -> str:
         output = self._fresh(op_type.lower())

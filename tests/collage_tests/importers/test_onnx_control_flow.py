@@ -218,3 +218,62 @@ def test_a_loop_within_a_loop() -> None:
         """,
         x=fresh(2),
     )
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_loop_within_a_branch_that_is_not_known(taken: bool) -> None:
+    compare(
+        """
+        net (bool c, float[2,3] x) => (float[2,3] y) {
+            y = If (c) <
+                then_branch = yes () => (float[2,3] a) {
+                    n = Constant <value = int64 {3}> ()
+                    a = Loop (n, , x) <
+                        body = step (int64 i, bool d, float[2,3] h) => (bool d2, float[2,3] h2)
+                        { d2 = Identity(d) h2 = Mul(h, x) }> },
+                else_branch = no () => (float[2,3] b) { b = Neg(x) }>
+        }
+        """,
+        c=np.asarray(taken),
+        x=fresh(2, 3),
+    )
+
+
+@pytest.mark.parametrize("limit", [-9.0, 30.0, 1e9])
+def test_a_loop_within_a_loop_that_ends_by_what_it_computes(limit: float) -> None:
+    compare(
+        """
+        net (float[3] x, float limit) => (float[3] s) {
+            n = Constant <value = int64 {4}> ()
+            s = Loop (n, , x) <
+                body = outer (int64 i, bool c, float[3] h) => (bool c2, float[3] h2)
+                { two = Constant <value = int64 {2}> ()
+                  h2 = Loop (two, , h) <
+                    body = inner (int64 j, bool d, float[3] g) => (bool d2, float[3] g2)
+                    { d2 = Identity(d) five = Constant <value = float {5}> () g2 = Add(g, five) }>
+                  m = ReduceMax <keepdims = 0> (h2) c2 = Less(m, limit) }>
+        }
+        """,
+        x=np.random.default_rng().uniform(-1, 0.9, 3).astype("float32"),
+        limit=np.array(limit, "float32"),
+    )
+
+
+def test_a_branch_whose_loop_gives_other_rows_is_refused() -> None:
+    text = """
+        net (bool c, float[3] x) => (float[M,N] y) {
+            y = If (c) <
+                then_branch = yes () => (float[P,Q] a) {
+                    n = Constant <value = int64 {4}> ()
+                    a = Loop (n, ) <
+                        body = step (int64 i, bool d) => (bool d2, float[3] r)
+                        { d2 = Identity(d) r = Exp(x) }> },
+                else_branch = no () => (float[P,Q] b) {
+                    n = Constant <value = int64 {5}> ()
+                    b = Loop (n, ) <
+                        body = step (int64 i, bool d) => (bool d2, float[3] r)
+                        { d2 = Identity(d) r = Exp(x) }> }>
+        }
+        """
+    with pytest.raises(ModelError, match=r"\(If\).*shape of its result depends on data"):
+        load_model(onnx.parser.parse_model(_HEAD + text))
