@@ -17,6 +17,7 @@ from collage.backends.contract.errors import ModelError, last_line
 from collage.importers.naming import NamingBuilder
 from collage.importers.onnx.operators import CONVERTERS
 from collage.importers.onnx.operators.node import Inputs, Node, Refused
+from collage.importers.onnx.operators.older import with_inputs
 from collage.importers.onnx.support import node_label
 
 Attributes = dict[str, Any]
@@ -75,6 +76,7 @@ class CheckedImporter(ONNXGraphImporter):
         if any(isinstance(x, relax.Var) and x in self._lost for x in inputs):
             return self._placeholder(attrs)
         try:
+            inputs = with_inputs(op_name, inputs, attrs, opset)
             ours = CONVERTERS.get(op_name)
             found = ours(Node(self.bb, inputs, attrs, opset)) if ours is not None else None
             if found is None:

@@ -328,3 +328,28 @@ def test_reductions_over_nothing(operator: str, kind: str, kept: int) -> None:
     wanted = np.full((2, 1, 3) if kept else (2, 3), values[operator], kind)
     assert found.dtype == wanted.dtype
     assert np.array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"starts": [1, 0], "ends": [100, -1], "axes": [1, -1]},
+        {"starts": [0, 1, -3], "ends": [1, 3, 2**31 - 1]},
+    ],
+    ids=["axes", "no-axes"],
+)
+def test_slice_by_attributes(attributes: dict[str, Any]) -> None:
+    """Of operator set 9, where nothing of it is an input."""
+    x = fresh(2, 3, 4, 5)
+    model = model_of([helper.make_node("Slice", ["x"], ["y"], **attributes)], {"x": x}, ["y"])
+    model.opset_import[0].version = 9
+    require_same(by_importer(model, {"x": x}), by_onnxruntime(model, {"x": x}))
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_upsample_by_attributes(mode: str) -> None:
+    """Of operator set 7, where its scales are no input."""
+    x = fresh(1, 2, 3, 4)
+    node = helper.make_node("Upsample", ["x"], ["y"], mode=mode, scales=[1.0, 1.0, 2.0, 3.0])
+    model = model_of([node], {"x": x}, ["y"], opset=7)
+    require_same(by_importer(model, {"x": x}), by_onnxruntime(model, {"x": x}))
