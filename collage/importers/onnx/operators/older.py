@@ -1,4 +1,4 @@
-"""What older operator sets give as attributes and later ones as inputs, where converters read inputs.
+"""What older operator sets give as attributes, and later ones and our converters as inputs.
 
 TVM's converters of the operators that are not named here know both.
 """

@@ -1,0 +1,91 @@
+"""What a public network is fed: seeded random arrays of the shapes and ranges that it knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Fed:
+    """One input.
+
+    Attributes
+    ----------
+    name : str
+        The graph's.
+    shape : tuple of int
+        Open dimensions filled in.
+    kind : str
+        ``normal`` (of standard deviation ``scale``), ``unit`` (uniform from 0 to 1), ``tokens``
+        (int64 from ``low`` to below ``high``; ``bytes`` the same in int32), ``truth`` or ``zeros``.
+    low, high : int
+        Of integers.
+    scale : float
+        Of ``normal``.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    kind: str = "normal"
+    low: int = 0
+    high: int = 0
+    scale: float = 1.0
+
+    def draw(self, random: np.random.Generator) -> Array:
+        """The next array."""
+        match self.kind:
+            case "normal":
+                return (self.scale * random.standard_normal(self.shape)).astype("float32")
+            case "unit":
+                return random.random(self.shape, "float32")
+            case "tokens":
+                return random.integers(self.low, self.high, self.shape)
+            case "bytes":
+                return random.integers(self.low, self.high, self.shape, "int32")
+            case "truth":
+                return random.random(self.shape) < 0.7
+            case "zeros":
+                return np.zeros(self.shape, "float32")
+            case other:
+                raise ValueError(f"no kind of input is called '{other}'")
+
+
+def normal(name: str, *shape: int, scale: float = 1.0) -> Fed:
+    """Normal values: a normalized picture, a sound, a spectrum."""
+    return Fed(name, shape, scale=scale)
+
+
+def unit(name: str, *shape: int) -> Fed:
+    """Uniform from 0 to 1."""
+    return Fed(name, shape, "unit")
+
+
+def tokens(name: str, high: int, *shape: int, low: int = 0) -> Fed:
+    """Whole numbers, int64."""
+    return Fed(name, shape, "tokens", low, high)
+
+
+def bytes_of(name: str, high: int, *shape: int) -> Fed:
+    """Whole numbers, int32."""
+    return Fed(name, shape, "bytes", 0, high)
+
+
+def truth(name: str, *shape: int) -> Fed:
+    """Seven of ten are true."""
+    return Fed(name, shape, "truth")
+
+
+def zeros(name: str, *shape: int) -> Fed:
+    """A state before the first call."""
+    return Fed(name, shape, "zeros")
+
+
+def fixed(name: str, value: int, *shape: int) -> Fed:
+    """The same whole number everywhere, int64: a sampling rate."""
+    return Fed(name, shape, "tokens", value, value + 1)
