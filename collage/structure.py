@@ -61,6 +61,12 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
         One for each name.
     result : Structure
         What the model gives.
+    positional : int or None
+        How many of the names, from the first on, may be given by position; None, as in earlier
+        bundles, is all.
+    optional : tuple of str or None
+        Which may be left out, since that means what was compiled in; None, as in earlier bundles,
+        is all that hold no tensor.
     version : int
         See ``SIGNATURE_VERSION``.
 
@@ -80,6 +86,8 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
     names: tuple[str, ...]
     parameters: tuple[Structure, ...]
     result: Structure
+    positional: int | None = None
+    optional: tuple[str, ...] | None = None
     version: int = SIGNATURE_VERSION
 
     def arguments(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
@@ -95,9 +103,12 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
         InputError
             What is missing, unknown, given twice, or of another structure.
         """
-        takes = f"the model takes {', '.join(self.names) or 'nothing'}"
-        if len(args) > len(self.names):
-            raise InputError(f"{len(args)} inputs given; {takes}", value=len(args))
+        most = len(self.names) if self.positional is None else self.positional
+        by_name = ["*", *self.names[most:]] if most < len(self.names) else []
+        takes = f"the model takes {', '.join([*self.names[:most], *by_name]) or 'nothing'}"
+        if len(args) > most:
+            how = " by position" if by_name else ""
+            raise InputError(f"{len(args)} inputs given{how}; {takes}", value=len(args))
         if unknown := [name for name in named if name not in self.names]:
             raise InputError(f"unknown input '{unknown[0]}'; {takes}", value=unknown)
         given = dict(zip(self.names, args, strict=False))
@@ -108,9 +119,14 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
         for name, structure in zip(self.names, self.parameters, strict=True):
             if name in given:
                 found.update(_leaves(structure, given[name], name))
-            elif any(_tensors(structure)):
+            elif not self._may_be_missing(name, structure):
                 raise InputError(f"input '{name}' is missing; {takes}", value=name)
         return [found[index] for index in range(len(found))]
+
+    def _may_be_missing(self, name: str, structure: Structure) -> bool:
+        if self.optional is None:
+            return not any(_tensors(structure))
+        return name in self.optional
 
     def returned(self, tensors: Sequence[Any]) -> Any:
         """What the model gives, with these tensors in it.

@@ -24,10 +24,11 @@ from collage.importers._base import (
 from collage.importers.dynamic import bind_shapes
 from collage.importers.onnx.model import OnnxImporter, import_onnx
 from collage.importers.relax_files import RelaxJsonImporter, TvmScriptImporter
-from collage.importers.torch.module import ExampleInputs, export_module, is_module
+from collage.importers.torch.module import ExampleInputs, is_module
 from collage.importers.torch.program import (
     TorchProgramImporter,
     import_exported_program,
+    import_torch_module,
     is_exported_program,
 )
 
@@ -82,8 +83,7 @@ def load_model(
     """
     shapes = dict(shapes or {})
     if is_module(source):
-        program = export_module(source, example_inputs)
-        return import_exported_program(program, type(source).__name__, shapes)
+        return import_torch_module(source, example_inputs, shapes)
     if example_inputs is not None:
         raise InputError(
             f"example_inputs are for a torch.nn.Module, not for a {type(source).__name__}",

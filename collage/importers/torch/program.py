@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from collage.backends.contract.errors import ModelError, telling_line
 from collage.backends.contract.requirements import install_extra
 from collage.importers._base import ImportedModel, Shapes, from_module, reject_shapes
 from collage.importers.torch.archive import is_archive, require_safe
+from collage.importers.torch.module import ExampleInputs, export_module
 
 
 class TorchProgramImporter:
@@ -100,6 +102,36 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
     _require_inference(mod, name)
     model = from_module(mod, name=name, source_format="pt2", output_names=signature.output_names())
     return reject_shapes(shapes, replace(model, signature=signature))
+
+
+def import_torch_module(
+    module: Any, example_inputs: ExampleInputs, shapes: Shapes
+) -> ImportedModel:
+    """The model in a module in memory, called as its ``forward`` is.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Exported in evaluation mode.
+    example_inputs : sequence or mapping
+        What ``forward`` is called with.
+    shapes : mapping of str to sequence of int
+        May only repeat the examples' own.
+
+    Raises
+    ------
+    InputError
+        When there are no example inputs, or ``forward`` does not take them.
+    ModelError, ShapeError
+        As :func:`import_exported_program` does, and when PyTorch cannot export it.
+    """
+    from collage.importers.torch.structure import as_forward_takes
+
+    program = export_module(module, example_inputs)
+    model = import_exported_program(program, type(module).__name__, shapes)
+    assert model.signature is not None, "programs have one"
+    forward = inspect.signature(module.forward)
+    return replace(model, signature=as_forward_takes(model.signature, forward))
 
 
 def _require_inference(mod: tvm.IRModule, name: str) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import torch
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 from torch.utils import _pytree as pytree
@@ -40,7 +42,71 @@ def signature_of(program: torch.export.ExportedProgram) -> Signature:
     result = _structure(program.call_spec.out_spec, _places(given))
     if not any(isinstance(arg, TensorArgument) for arg in given):
         raise ModelError("the program gives no tensor back", value=str(result))
-    return Signature(names=names, parameters=tuple(parameters), result=result)
+    # What other parameters are by default nobody knows.
+    optional = [name for name, one in zip(names, parameters, strict=True) if _is_nothing(one)]
+    return Signature(
+        names=names,
+        parameters=tuple(parameters),
+        result=result,
+        positional=args.num_children,
+        optional=tuple(optional),
+    )
+
+
+def as_forward_takes(signature: Signature, forward: inspect.Signature) -> Signature:
+    """The signature of a module's program, with the parameters that its examples left out.
+
+    A program knows what it was exported with, not what else there is between those, nor what may be
+    left out: a call by position would give one parameter what is another's.
+
+    Parameters
+    ----------
+    signature : Signature
+        The program's.
+    forward : inspect.Signature
+        Of the module's ``forward``.
+    """
+    left = dict(zip(signature.names, signature.parameters, strict=True))
+    found: dict[str, Structure] = {}
+    optional: list[str] = []
+    positional: int | None = None
+    for name, parameter in forward.parameters.items():
+        default = parameter.default
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            found.update({key: left.pop(key) for key in list(left) if key.startswith(f"{name}_")})
+        if parameter.kind not in (
+            inspect.Parameter.POSITIONAL_ONLY,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        ):
+            positional = len(found) if positional is None else positional
+        if name in left:
+            found[name] = left.pop(name)
+        elif _is_plain(default):
+            found[name] = Fixed(default)
+        else:
+            # What is not given and cannot be written down ends what may be given by position.
+            positional = len(found) if positional is None else positional
+            continue
+        if _is_same(found[name], default):
+            optional.append(name)
+    found.update(left)
+    return msgspec.structs.replace(
+        signature,
+        names=tuple(found),
+        parameters=tuple(found.values()),
+        positional=len(found) - len(left) if positional is None else positional,
+        optional=tuple(optional),
+    )
+
+
+def _is_same(structure: Structure, value: Any) -> bool:
+    if not isinstance(structure, Fixed) or type(structure.value) is not type(value):
+        return False
+    return bool(structure.value == value)
+
+
+def _is_nothing(structure: Structure) -> bool:
+    return isinstance(structure, Fixed) and structure.value is None
 
 
 def keep_tensors(program: torch.export.ExportedProgram) -> None:

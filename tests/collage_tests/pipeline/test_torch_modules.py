@@ -18,6 +18,7 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 Pair = namedtuple("Pair", "left right")
+PAIR = Pair(1, 2)
 
 
 class Odd(torch.nn.Module):  # type: ignore[misc,name-defined]
@@ -117,7 +118,7 @@ def test_inputs_and_outputs_keep_names_and_structure(odd: Any, bundle: Path) -> 
     assert_same(got, want)
     assert isinstance(got["again"], torch.Tensor)
     x, batch, unused = (inputs[name] for name in ("x", "batch", "unused"))
-    assert_same(loaded(x, batch, unused), want)
+    assert_same(loaded(x, batch, unused, None, scale=2), want)
 
 
 def test_arrays_of_numpy_give_arrays_of_numpy(odd: Any, bundle: Path) -> None:
@@ -127,6 +128,7 @@ def test_arrays_of_numpy_give_arrays_of_numpy(odd: Any, bundle: Path) -> None:
         "x": inputs["x"].numpy(),
         "batch": {"ids": batch["ids"].numpy(), "nested": [batch["nested"][0].numpy(), None]},
         "unused": inputs["unused"].numpy(),
+        "scale": 2,
     }
     got = collage.load(bundle)(**arrays)
     assert isinstance(got["scores"][0], np.ndarray)
@@ -161,7 +163,11 @@ def test_results_may_be_written_to(odd: Any, bundle: Path) -> None:
         ({"scale": 3}, "input 'scale' is 2 ever since the model was exported, not 3"),
         ({"batch": {"ids": torch.zeros(3)}}, "input 'batch.nested' is missing"),
         ({"batch": torch.zeros(3)}, "input 'batch' must be a dict with ids, nested, not a Tensor"),
-        ({"mask": torch.zeros(3)}, "unknown input 'mask'; the model takes x, batch, unused, scale"),
+        ({"mask": torch.zeros(3)}, "input 'mask' is None ever since .* exported, not a Tensor"),
+        (
+            {"masks": 1},
+            r"unknown input 'masks'; the model takes x, batch, unused, mask, \*, scale, h",
+        ),
     ],
 )
 def test_a_wrong_call_says_what_is_wrong(
@@ -169,6 +175,70 @@ def test_a_wrong_call_says_what_is_wrong(
 ) -> None:
     with pytest.raises(InputError, match=message):
         collage.load(bundle)(**{**odd_inputs(0), **changes})
+
+
+class Takes(torch.nn.Module):  # type: ignore[misc,name-defined]
+    """Parameters of every kind, with defaults and without."""
+
+    def forward(
+        self,
+        x: Any,
+        mask: Any = None,
+        bias: Any = None,
+        odd: Any = PAIR,
+        *,
+        twice: Any = False,
+    ) -> Any:
+        x = x if mask is None else x * mask
+        x = x if bias is None else x - bias
+        return (x + odd.left) * 2 if twice else x + odd.left
+
+
+class Difference(torch.nn.Module):  # type: ignore[misc,name-defined]
+    def forward(self, a: Any, b: Any) -> Any:
+        return a - b
+
+
+class Several(torch.nn.Module):  # type: ignore[misc,name-defined]
+    def forward(self, first: Any, *rest: Any, last: Any = None, **more: Any) -> Any:
+        return first - 2 * rest[0] - 3 * rest[1] - 5 * last - 7 * more["u"]
+
+
+def test_a_call_means_what_it_means_to_the_module(tmp_path: Path) -> None:
+    """Each way of calling is either the module's own, or refused: never something else."""
+    x, y = torch.rand(3) + 1, torch.rand(3) + 1
+    estimated = RooflineCostModel(DeviceSpec("a processor", 1e12, 1e12, 1e12, bytes_per_sec=50e9))
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+        ((x,), {}), ((x, y), {}), ((x, None, y), {}), ((x, y, y), {}), ((x, y, None), {}),
+        ((x,), {"bias": y}), ((x,), {"mask": y}), ((x,), {"mask": None, "bias": y}),
+        ((x,), {"bias": y, "twice": True}), ((x, y), {"twice": False}), ((x,), {"twice": True}),
+        ((y, x), {}), ((), {"b": y, "a": x}), ((), {"a": y, "b": x}), ((x, None, None, y), {}),
+        ((x, y, x), {"last": y, "u": x}), ((x, y, x, y, x), {}), ((x, y, x), {"u": y, "last": x}),
+    ]  # fmt: skip
+    by_name = torch.export.export(Difference(), (), {"b": y, "a": x})
+    several = torch.export.export(Several(), (x, y, x), {"last": y, "u": x})
+    models: list[tuple[Any, Any, int]] = [
+        (Takes(), {"x": x, "bias": y}, 3),
+        (Takes(), (x, y), 5),
+        (Takes(), {"x": x, "twice": True}, 1),
+        (Takes(), {"x": x, "mask": None, "twice": False}, 1),
+        (Difference(), {"b": y, "a": x}, 4),
+        (by_name, None, 2),
+        (several, None, 2),
+    ]
+    for number, (module, examples, taken) in enumerate(models):
+        result = collage.optimize(module, ["llvm"], example_inputs=examples, cost_model=estimated)
+        bundle = collage.load(result.export(tmp_path / str(number)))
+        own = module.module() if isinstance(module, torch.export.ExportedProgram) else module
+        same = 0
+        for args, named in calls:
+            try:
+                found = bundle(*args, **named)
+            except InputError:
+                continue
+            torch.testing.assert_close(found, own(*args, **named), rtol=1e-4, atol=1e-4)
+            same += 1
+        assert same == taken, (number, same)
 
 
 def test_older_and_newer_bundles(odd: Any, bundle: Path, tmp_path: Path) -> None:
