@@ -8,7 +8,6 @@ model of any size fits into one protobuf message.
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Mapping
 
 import onnx
@@ -16,6 +15,8 @@ import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from collage.backends.storage import OwnFolder, scratch_parent
+from collage.importers.onnx.bodies import lift_constants
+from collage.importers.onnx.support import tensor_bytes
 
 _LARGE_BYTES = 64 * 1024
 """Initializers above this stay out of the folding."""
@@ -39,9 +40,11 @@ _FOLDING_FAILED = (
 
 
 def detach_weights(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, onnx.TensorProto]]:
-    """A copy of a model without its large initializers, and those by name, not copied."""
+    """A copy of a model without its large initializers, and those by name, not copied.
+
+    Those of bodies are among them, which are copied once.
+    """
     graph = model.graph
-    large = {t.name: t for t in graph.initializer if _size_bytes(t) > _LARGE_BYTES}
     small = onnx.ModelProto(
         ir_version=max(model.ir_version, 4),
         producer_name=model.producer_name,
@@ -51,16 +54,14 @@ def detach_weights(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, o
     small.graph.name = graph.name or "graph"
     small.graph.node.extend(graph.node)
     small.graph.output.extend(graph.output)
-    small.graph.initializer.extend(t for t in graph.initializer if t.name not in large)
+    taken = {value.name for value in [*graph.input, *graph.initializer]}
+    initializers = [*graph.initializer, *lift_constants(small.graph, taken)]
+    large = {t.name: t for t in initializers if tensor_bytes(t) > _LARGE_BYTES}
+    small.graph.initializer.extend(t for t in initializers if t.name not in large)
     small.graph.sparse_initializer.extend(graph.sparse_initializer)
     initialized = {t.name for t in graph.initializer}
     small.graph.input.extend(v for v in graph.input if v.name not in initialized)
     return small, large
-
-
-def _size_bytes(tensor: onnx.TensorProto) -> int:
-    itemsize = int(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
-    return math.prod(int(dim) for dim in tensor.dims) * itemsize
 
 
 def weight_inputs(weights: Mapping[str, onnx.TensorProto]) -> list[onnx.ValueInfoProto]:

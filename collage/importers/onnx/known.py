@@ -8,7 +8,7 @@ reference.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+
+from collage.importers.onnx.functions import rename_inputs
 
 Array = NDArray[Any]
 
@@ -133,17 +135,22 @@ def settle(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto], known: Known
     model.graph.node.extend(kept)
     del model.graph.value_info[:]
     used = set(names_used(model.graph.node))
-    used.update(value.name for value in model.graph.output)
+    results = {value.name for value in model.graph.output}
     there = {tensor.name for tensor in model.graph.initializer}
-    model.graph.initializer.extend(
-        numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), name)
-        for name, value in _sorted(known.values)
-        if name in used and name not in there
-    )
-
-
-def _sorted(values: Mapping[str, Array]) -> list[tuple[str, Array]]:
-    return sorted(values.items())
+    # Every trip of a loop computes what does not change in it; once is enough.
+    first: dict[tuple[object, ...], str] = {}
+    same: dict[str, str] = {}
+    for name, value in sorted(known.values.items()):
+        if name in there or name not in used | results:
+            continue
+        whole = np.ascontiguousarray(value).reshape(value.shape)
+        alike = first.setdefault((whole.dtype, whole.shape, whole.tobytes()), name)
+        if alike != name and name not in results:
+            same[name] = alike
+        else:
+            model.graph.initializer.append(numpy_helper.from_array(whole, name))
+    for node in model.graph.node if same else ():
+        rename_inputs(node, same)
 
 
 def names_used(nodes: Iterable[onnx.NodeProto]) -> Iterable[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
@@ -186,6 +187,12 @@ def _join_names(names: Sequence[str]) -> str:
     shown = ", ".join(names[:_MAX_NODES_NAMED])
     more = len(names) - _MAX_NODES_NAMED
     return shown if more <= 0 else f"{shown} and {more} more"
+
+
+def tensor_bytes(tensor: onnx.TensorProto) -> int:
+    """How much a tensor's elements take."""
+    itemsize = int(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
+    return math.prod(int(dim) for dim in tensor.dims) * itemsize
 
 
 def node_label(node: onnx.NodeProto) -> str:
