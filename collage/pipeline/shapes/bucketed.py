@@ -14,8 +14,8 @@ from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.importers import ImportedModel, load_model
 from collage.pipeline.imported import Imported, prepare
 from collage.pipeline.shapes.buckets import Bucket, Buckets
+from collage.pipeline.shapes.operands import UnprovenError
 from collage.pipeline.shapes.padding import PaddedAxes, padded_axes
-from collage.pipeline.shapes.slicewise import UnprovenError
 
 MOST_SIZES = 64
 """Extents between buckets for which padding is proven: each takes an import of the model."""

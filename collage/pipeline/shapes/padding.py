@@ -19,8 +19,12 @@ from collage.backends.contract.errors import ModelError
 from collage.backends.relax.static_shape import tensor_shape
 from collage.cost.workload.data import array_of
 from collage.importers import ImportedModel
-from collage.pipeline.shapes.slicewise import RULES, Axes, Operands, UnprovenError
-from collage.rewrite import flat_bindings, op_name
+from collage.normalize import constants
+from collage.pipeline.shapes import computing, moving
+from collage.pipeline.shapes.operands import Axes, Operands, UnprovenError
+from collage.rewrite import apply_rules, flat_bindings, op_name
+
+_RULES = {**computing.RULES, **moving.RULES}
 
 
 @dataclass(frozen=True)
@@ -65,10 +69,14 @@ def padded_axes(large: ImportedModel, small: ImportedModel, extents: tuple[int, 
     >>> padded_axes(net(4), net(3), (4, 3))
     Traceback (most recent call last):
         ...
-    collage.pipeline.shapes.slicewise.UnprovenError: nn.softmax mixes ...
+    collage.pipeline.shapes.operands.UnprovenError: nn.softmax mixes ...
     """
     walk = _Walk(extents)
-    main, other = large.mod["main"], small.mod["main"]
+    try:
+        # Where something is looked up by numbers that are known, they tell the rows.
+        main, other = (apply_rules(one.mod, constants.RULES)["main"] for one in (large, small))
+    except ModelError as err:
+        raise UnprovenError(str(err)) from err
     inputs = []
     for index, (one, two) in enumerate(zip(main.params, other.params, strict=True)):
         axis = walk.parameter(one, two)
@@ -76,10 +84,7 @@ def padded_axes(large: ImportedModel, small: ImportedModel, extents: tuple[int, 
             inputs.append((index, axis))
     if not inputs:
         raise UnprovenError("no input has it for an extent")
-    try:
-        bindings, others = flat_bindings(main), flat_bindings(other)
-    except ModelError as err:
-        raise UnprovenError(str(err)) from err
+    bindings, others = flat_bindings(main), flat_bindings(other)
     if len(bindings) != len(others):
         raise UnprovenError("the model is another one for another extent")
     for (var, value), (other_var, other_value) in zip(bindings, others, strict=True):
@@ -91,6 +96,9 @@ def padded_axes(large: ImportedModel, small: ImportedModel, extents: tuple[int, 
         if isinstance(place, tuple):
             raise UnprovenError("an output is a tuple of tuples")
         if place is not None:
+            shapes = (tensor_shape(_part(func.body.body.ty, index)) for func in (main, other))
+            if tuple(shape[place] for shape in shapes if shape) != extents:
+                raise UnprovenError("the rows of an output are several to a slice")
             outputs.append((index, place))
     return PaddedAxes(tuple(inputs), tuple(outputs))
 
@@ -106,6 +114,8 @@ class _Walk:
         """Which axis of an input has the extent."""
         shapes = tensor_shape(one), tensor_shape(two)
         axis = None if shapes[0] == shapes[1] else self._differing(*shapes, str(one.name))
+        if axis is not None and tuple(shape[axis] for shape in shapes if shape) != self._extents:
+            raise UnprovenError(f"the shape of {one.name} depends on the extent in another way")
         self._known[one] = (two, axis)
         return axis
 
@@ -149,7 +159,7 @@ class _Walk:
 
     def _call(self, one: relax.Call, two: relax.Call) -> Axes:
         name = op_name(one)
-        if not name or name != op_name(two) or name not in RULES:
+        if not name or name != op_name(two) or name not in _RULES:
             what = name or "a call of a function"
             raise UnprovenError(f"of {what} it is not known whether it mixes slices")
         if any(isinstance(arg, relax.Call) for arg in one.args):
@@ -159,7 +169,7 @@ class _Walk:
         if not _are_alike(one.ty, two.ty):
             raise UnprovenError(f"{name} gives {two.ty} for {one.ty} for another extent")
         axes = tuple(map(self.axes, one.args, two.args))
-        return RULES[name](Operands(name, one, two, axes, self._extents))
+        return _RULES[name](Operands(name, one, two, axes, self._extents))
 
     def _constant(self, one: np.ndarray, two: np.ndarray) -> int | None:
         if one.shape == two.shape:
@@ -167,7 +177,7 @@ class _Walk:
                 raise UnprovenError("a constant depends on the extent")
             return None
         axis = self._differing(one.shape, two.shape, "a constant")
-        cut = np.take(one, np.arange(self._extents[1]), axis=axis)
+        cut = np.take(one, np.arange(two.shape[axis]), axis=axis)
         if cut.dtype != two.dtype or not np.array_equal(cut, two):
             raise UnprovenError("a constant depends on the extent")
         return axis
@@ -175,11 +185,12 @@ class _Walk:
     def _differing(
         self, one: tuple[int, ...] | None, two: tuple[int, ...] | None, what: str
     ) -> int:
-        """The one axis on which two shapes differ as the extents do."""
+        """The one axis on which two shapes differ, in the ratio of the extents."""
         if one is None or two is None or len(one) != len(two):
             raise UnprovenError(f"the shape of {what} depends on the extent in another way")
         differing = [axis for axis in range(len(one)) if one[axis] != two[axis]]
-        if len(differing) != 1 or (one[differing[0]], two[differing[0]]) != self._extents:
+        large, small = self._extents
+        if len(differing) != 1 or one[differing[0]] * small != two[differing[0]] * large:
             raise UnprovenError(f"the shape of {what} depends on the extent in another way")
         return differing[0]
 
@@ -199,6 +210,10 @@ class _Walk:
         found = None if shapes[0] == shapes[1] else self._differing(*shapes, what)
         if found != axes or shapes[0] is None:
             raise UnprovenError(f"the shape of {what} depends on the extent in another way")
+
+
+def _part(ty: tvm.ir.Type, index: int) -> tvm.ir.Type:
+    return ty.fields[index] if isinstance(ty, relax.TupleType) else ty
 
 
 def _are_alike(one: tvm.ir.Type, two: tvm.ir.Type) -> bool:

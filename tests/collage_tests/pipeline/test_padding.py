@@ -13,8 +13,8 @@ from tvm.relax import op
 from collage.bundle.dispatch import cut, pad
 from collage.cost.reference import evaluate
 from collage.importers import ImportedModel, load_model
+from collage.pipeline.shapes.operands import UnprovenError
 from collage.pipeline.shapes.padding import padded_axes
-from collage.pipeline.shapes.slicewise import UnprovenError
 from collage.testing import graph
 
 Body = Callable[..., relax.Expr]
@@ -85,12 +85,48 @@ def _table(emit, x):
     )
 
 
+def _indices(emit, x, most):
+    return emit(op.astype(emit(op.clip(x, 0, most)), "int64"))
+
+
+def _flattened(emit, x):
+    """All slices' rows of a table side by side, as PyTorch's embeddings import."""
+    n = int(x.ty.shape.values[0])
+    flat = emit(op.reshape(_indices(emit, x, 3), (n * 8,)))
+    rows = emit(op.nn.relu(emit(op.take(_weights(4, 6), flat, axis=0))))
+    return op.nn.layer_norm(emit(op.reshape(rows, (n, 8, 6))), _weights(6), _weights(6), axes=[-1])
+
+
+def _wrapped(emit, x):
+    """A table's indices may count from its end, as ONNX's do: the table's shape is asked."""
+    table = _weights(4, 6)
+    indices = emit(op.subtract(_indices(emit, x, 3), relax.const(2, "int64")))
+    shape = emit(op.shape_to_tensor(emit(op.shape_of(table))))
+    count = emit(op.take(shape, relax.const(0, "int64"), axis=0))
+    below = emit(op.less(indices, relax.const(0, "int64")))
+    return op.take(table, emit(op.where(below, emit(op.add(indices, count)), indices)), axis=0)
+
+
+def _numbered(emit, x):
+    """Each slice's elements by its own number, as PyTorch's masks import."""
+    n = int(x.ty.shape.values[0])
+    own = emit(op.expand_dims(emit(op.arange(0, n, 1, "int64")), [1]))
+    columns = relax.const(np.array([[7, 0, 3]], "int64"))
+    found = emit(op.index_tensor(x, relax.Tuple([own, columns])))
+    places = relax.const(np.arange(8 * n, dtype="int64").reshape(n, 8)[:, ::-1].copy())
+    turned = emit(op.take(emit(op.reshape(x, (8 * n, 1))), places, axis=0))
+    return relax.Tuple([found, turned])
+
+
 KEPT_APART: dict[str, tuple[Body, Callable[[int], list[tuple[int, ...]]]]] = {
     "conv_net": (_conv_net, _image),
     "attention": (_attention, _image),
     "turned": (_turned, _rows),
     "two_parts": (_two_parts, _rows),
     "table": (_table, _rows),
+    "flattened": (_flattened, _rows),
+    "wrapped": (_wrapped, _rows),
+    "numbered": (_numbered, _rows),
     "outer": (lambda emit, x, y: op.matmul(x, y), lambda n: [(n, 8), (8, 9)]),
     "products": (lambda emit, x, y: op.matmul(x, y), lambda n: [(n, 2, 8), (n, 8, 3)]),
     "several": (lambda emit, x, y: op.multiply(x, y), lambda n: [(n, 8), (n, 1)]),
@@ -107,6 +143,31 @@ MIXED: dict[str, tuple[Body, Callable[[int], list[tuple[int, ...]]]]] = {
     "joined": (lambda emit, x: op.concat([x, x], axis=0), _rows),
     "first": (lambda emit, x: op.strided_slice(x, [0], [0], [1]), _rows),
     "pad": (lambda emit, x: op.nn.pad(x, [1, 0, 0, 0]), _rows),
+    "last": (
+        lambda emit, x: op.take(x, relax.const(np.array([-1]), "int64"), axis=0, mode="wrap"),
+        _rows,
+    ),
+    "looked up": (
+        lambda emit, x: op.take(
+            x, emit(op.strided_slice(_indices(emit, x, 3), [1], [0], [1])), axis=0
+        ),
+        _rows,
+    ),
+    "in another's half": (
+        lambda emit, x: op.gather_elements(
+            emit(op.reshape(x, (2 * int(x.ty.shape.values[0]), 4))),
+            emit(op.strided_slice(_indices(emit, x, 3), [1], [0], [4])),
+            axis=1,
+        ),
+        _rows,
+    ),
+    "added its shape": (
+        lambda emit, x: op.add(
+            emit(op.strided_slice(x, [1], [0], [2])),
+            emit(op.astype(emit(op.shape_to_tensor(emit(op.shape_of(x)))), "float32")),
+        ),
+        _rows,
+    ),
     "folded": (lambda emit, x: op.reshape(x, (-1,)), _rows),
     "interleaved": (
         lambda emit, x: op.reshape(emit(op.permute_dims(x, [1, 0])), (x.ty.shape.values[0], 8)),

@@ -75,7 +75,7 @@ def _attention() -> onnx.ModelProto:
     )
 
 
-def _reference(model: onnx.ModelProto, feed: dict[str, NDArray[np.float32]]) -> list[object]:
+def _reference(model: onnx.ModelProto, feed: dict[str, NDArray[Any]]) -> list[object]:
     session = onnxruntime.InferenceSession(model.SerializeToString())
     return list(session.run(None, feed))
 
@@ -119,6 +119,30 @@ def test_samples_that_are_none_are_refused_for_buckets(wrong: Any) -> None:
         collage.optimize(
             *(model, ["llvm"]), shapes={"x": ["1|2", 4]}, inputs=wrong, cost_model=FlatCosts("llvm")
         )
+
+
+def test_a_batch_of_tokens_is_padded(tmp_path: Path) -> None:
+    model = _model(
+        """
+        net (int64[n, 5] ids, float[20, 8] table) => (float[n, 5, 8] y) {
+            e = Gather<axis = 0>(table, ids)
+            t = Transpose<perm = [0, 2, 1]>(e)
+            s = MatMul(e, t)
+            p = Softmax<axis = 2>(s)
+            y = MatMul(p, e)
+        }
+        """
+    )
+    del model.graph.input[1]
+    model.graph.initializer.append(onnx.numpy_helper.from_array(_random(20, 8), "table"))
+    result = collage.optimize(
+        model, ["llvm"], shapes={"ids": ["1|4", 5]}, cost_model=FlatCosts("llvm")
+    )
+    bundle = collage.load(result.export(tmp_path / "bundle"))
+    for n in range(1, 5):
+        ids = np.random.default_rng().integers(-20, 20, (n, 5))
+        (expected,) = _reference(model, {"ids": ids})
+        np.testing.assert_allclose(bundle(ids=ids), expected, rtol=1e-3, atol=1e-3)
 
 
 def test_a_sequence_is_taken_at_its_buckets_alone(tmp_path: Path) -> None:
