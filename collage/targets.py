@@ -42,11 +42,12 @@ def resolve_targets(targets: Sequence[TargetLike]) -> TargetSet:
     device: tvm.target.Target | None = None
     external: list[tuple[str, str, dict[str, Any]]] = []
     native_options: dict[str, Any] = {}
+    made: list[BackendTarget] = []
     for target in targets:
         if isinstance(target, BackendTarget):
+            made.append(target)
             if is_native(target):
                 native_options = target.option_dict()
-                device = device or target.device
                 continue
             target = {"kind": target.backend, "name": target.name, **target.option_dict()}
         if isinstance(target, tvm.target.Target):
@@ -62,7 +63,7 @@ def resolve_targets(targets: Sequence[TargetLike]) -> TargetSet:
         else:
             known = ", ".join([*(k.target_kind for k in DEVICE_KINDS), *backend_names()])
             raise TargetError(f"unknown target '{kind}'; known targets: {known}", value=kind)
-    device = device or _device_target(CPU.target_kind, {})
+    device = _device_of(made, device) or _device_target(CPU.target_kind, {})
     device_kind = device_of(device)
     for kind, _, _ in external:
         _check_device(kind, device_kind)
@@ -189,6 +190,21 @@ def _one_device(device: tvm.target.Target | None, other: tvm.target.Target) -> t
             value=other,
         )
     return other
+
+
+def _device_of(
+    made: Sequence[BackendTarget], device: tvm.target.Target | None
+) -> tvm.target.Target | None:
+    """The one device of ready-made targets and of what else was given."""
+    for target in made:
+        if device is not None and device.export() != target.device.export():
+            raise TargetError(
+                f"target '{target.name}' is made for the device '{target.device}', but '{device}' "
+                "is given as well; all targets of a search are for one device",
+                value=target,
+            )
+        device = target.device
+    return device
 
 
 def _check_device(backend: str, kind: DeviceKind) -> None:

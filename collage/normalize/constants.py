@@ -16,6 +16,7 @@ from tvm import relax
 
 from collage import rewrite as rw
 from collage.backends.relax.static_shape import static_shape
+from collage.cost.reference.shapes import gather_elements
 from collage.rewrite import ANY_CALL, TUPLE_ITEM, Rules, Scope
 
 _MAX_MATERIALIZED = 1 << 20
@@ -82,7 +83,7 @@ _FOLDERS: dict[str, _Fold] = {
     "stack": lambda call, *xs: np.stack(xs, axis=_axis(call)),
     "strided_slice": _strided_slice,
     "take": lambda call, x, i: np.take(x, i, axis=None if call.attrs.axis is None else _axis(call)),
-    "gather_elements": lambda call, x, i: np.take_along_axis(x, i.astype("int64"), _axis(call)),
+    "gather_elements": lambda call, x, i: gather_elements(x, i, _axis(call)),
     "sum": _reduction(np.sum),
     "mean": _reduction(np.mean),
     "max": _reduction(np.max),

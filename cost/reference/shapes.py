@@ -8,7 +8,7 @@ import numpy as np
 from tvm import relax
 
 from collage.backends.relax.static_shape import static_shape
-from collage.cost.reference.values import OperatorTable, UnsupportedOperator, Value, ints
+from collage.cost.reference.values import Array, OperatorTable, UnsupportedOperator, Value, ints
 
 
 def _reshape(call: relax.Call, args: list[Value]) -> Value:
@@ -69,10 +69,29 @@ def _take(call: relax.Call, args: list[Value]) -> Value:
     return np.take(x, indices, axis=axis)
 
 
+def gather_elements(x: Array, indices: Array, axis: int) -> Array:
+    """Along an axis the elements that indices name; along others, where the indices reach.
+
+    Parameters
+    ----------
+    x, indices : numpy.ndarray
+        Of one rank; along other axes than the one the indices may be the smaller.
+    axis : int
+        May count from the last one.
+
+    Returns
+    -------
+    numpy.ndarray
+        Of the shape of the indices.
+    """
+    axis %= x.ndim
+    reached = [slice(None if i == axis else n) for i, n in enumerate(indices.shape)]
+    places = np.where(indices < 0, indices + x.shape[axis], indices).astype("int64")
+    return np.take_along_axis(x[tuple(reached)], places, axis)
+
+
 def _gather_elements(call: relax.Call, args: list[Value]) -> Value:
-    x, indices = args
-    axis = int(call.attrs.axis)
-    return np.take_along_axis(x, np.where(indices < 0, indices + x.shape[axis], indices), axis)
+    return gather_elements(args[0], args[1], int(call.attrs.axis))
 
 
 def _pad(call: relax.Call, args: list[Value]) -> Value:

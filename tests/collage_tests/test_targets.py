@@ -164,6 +164,17 @@ def test_a_target_is_what_its_scope_says() -> None:
         assert BackendTarget.current() is None
 
 
+def test_a_ready_made_target_brings_its_device() -> None:
+    device = tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v3"})
+    made = BackendTarget.of("openblas", device)
+    for targets in ([made], [made, "onednn"], [device, made], resolve_targets([made])[:]):
+        assert {str(t.device.attrs["mcpu"]) for t in resolve_targets(targets)} == {"x86-64-v3"}
+    older = {"kind": "llvm", "mcpu": "x86-64-v2"}
+    for targets in ([older, made], [made, BackendTarget.of("onednn", tvm.target.Target(older))]):
+        with pytest.raises(TargetError, match="for one device"):
+            resolve_targets(targets)
+
+
 class SecondNative(NativeBackend):
     """Would have what TVM has, and be taken for it."""
 

@@ -63,17 +63,22 @@ def _compress(node: Node) -> relax.Expr:
 
 
 def _reshape(node: Node) -> relax.Expr | None:
-    """TVM's, but of empty tensors, whose extents of 0 it takes for those of the operand."""
+    """TVM's, but of empty tensors: an extent of 0 is one of the operand's to Relax, always."""
     shape = node.shape(0)
     if 0 not in shape:
         return None
     wanted = [int(extent) for extent in node.fixed(1, "shape")]
-    if not node.integer("allowzero", 0):
-        wanted = [shape[i] if extent == 0 else extent for i, extent in enumerate(wanted)]
+    kept = [] if node.integer("allowzero", 0) else [i for i, n in enumerate(wanted) if n == 0]
     if -1 in wanted:
-        rest = math.prod(extent for extent in wanted if extent != -1)
-        wanted[wanted.index(-1)] = 0 if rest == 0 else math.prod(shape) // rest
-    return node.emit(op.reshape(node.operand(0), relax.ShapeExpr(wanted)))
+        # Of the operand's other extents: a batch of none has rows as long as any other.
+        rest = math.prod(n for i, n in enumerate(shape) if i not in kept)
+        given = math.prod(n for i, n in enumerate(wanted) if i not in kept and n != -1)
+        wanted[wanted.index(-1)] = 0 if given == 0 else rest // given
+    for i in kept:
+        wanted[i] = shape[i]
+    if 0 not in wanted:
+        raise Refused(f"{wanted} has elements, and {shape} has none")
+    return node.emit(op.zeros(wanted, node.dtype(0)))
 
 
 def _pad(node: Node) -> relax.Expr | None:
@@ -178,9 +183,15 @@ def _split(node: Node) -> relax.Expr | None:
     )
 
 
-def _largest(node: Node) -> None:
+def _largest(node: Node) -> relax.Expr | None:
+    """TVM's; where any order will do, too, in descending order of what is wanted."""
     if node.dtype(0) in ("uint64", "uint32", "uint16"):
         raise Refused(f"TVM does not sort {node.dtype(0)}")
+    if node.integer("sorted", 1):
+        return None
+    count, largest = int(node.fixed(1, "number").item()), bool(node.integer("largest", 1))
+    axis = node.integer("axis", -1)
+    return op.topk(node.operand(0), count, axis, ret_type="both", largest=largest, dtype="int64")
 
 
 CONVERTERS: dict[str, Converter] = {
