@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import sympy
 import torch
 from torch.export.graph_signature import ConstantArgument, InputKind, TensorArgument
 from torch.utils import _pytree
@@ -43,7 +44,8 @@ def with_shapes(
     for spec in specs:
         if isinstance(spec, TensorArgument):
             shape = [_size(dim, sizes, spec.name) for dim in declared[spec.name]]
-            inputs.append(torch.zeros(shape, dtype=values[spec.name].dtype))
+            like = values[spec.name]
+            inputs.append(torch.zeros(shape, dtype=like.dtype, device=like.device))
         else:
             inputs.append(spec.value if isinstance(spec, ConstantArgument) else None)
     args, kwargs = _pytree.tree_unflatten(inputs, program.call_spec.in_spec)
@@ -55,9 +57,10 @@ def with_shapes(
         ) from err
 
 
-def _sizes(declared: dict[str, tuple[Any, ...]], shapes: Shapes) -> dict[str, int]:
-    """Every symbol's extent."""
-    sizes: dict[str, int] = {}
+def _sizes(declared: dict[str, tuple[Any, ...]], shapes: Shapes) -> dict[sympy.Symbol, int]:
+    """Every symbol's extent: given itself, or to be found from that of an expression of it."""
+    sizes: dict[sympy.Symbol, int] = {}
+    expressions: list[tuple[sympy.Expr, int]] = []
     for name, shape in shapes.items():
         if name not in declared:
             raise unknown_input(name, declared)
@@ -68,20 +71,34 @@ def _sizes(declared: dict[str, tuple[Any, ...]], shapes: Shapes) -> dict[str, in
                 value=tuple(shape),
             )
         for dim, size in zip(declared[name], shape, strict=True):
-            if isinstance(dim, torch.SymInt) and sizes.setdefault(str(dim), size) != size:
+            if not isinstance(dim, torch.SymInt):
+                continue
+            expression = dim.node.expr
+            if not expression.is_Symbol:
+                expressions.append((expression, size))
+            elif sizes.setdefault(expression, size) != size:
                 raise ShapeError(
                     f"input '{name}' shares the dimension '{dim}' with another one, which was "
-                    f"given {sizes[str(dim)]} for it, not {size}",
+                    f"given {sizes[expression]} for it, not {size}",
                     value=tuple(shape),
                 )
+    for expression, size in expressions:
+        unknown = expression.free_symbols - set(sizes)
+        if len(unknown) == 1:
+            (symbol,) = unknown
+            try:
+                found = sympy.solve(expression.subs(sizes) - size, symbol)
+            except NotImplementedError:
+                continue  # Rounded quotients: it has to be given itself.
+            whole = [int(one) for one in found if one.is_Integer and one > 0]
+            if len(whole) == 1:
+                sizes[symbol] = whole[0]
     return sizes
 
 
-def _size(dim: Any, sizes: dict[str, int], name: str) -> int:
+def _size(dim: Any, sizes: dict[sympy.Symbol, int], name: str) -> int:
     if not isinstance(dim, torch.SymInt):
         return int(dim)
-    if str(dim) in sizes:
-        return sizes[str(dim)]
     found = dim.node.expr.subs(sizes)
     if not found.is_Integer:
         raise ShapeError(

@@ -271,6 +271,45 @@ def test_open_dimensions_of_exported_programs() -> None:
         load_model(program)
 
 
+@pytest.mark.torch
+def test_open_dimensions_that_depend_on_others() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Net(torch.nn.Module):
+        def forward(self, x, y):
+            return x.sum() + y.sum()
+
+    rows = torch.export.Dim("rows", min=2, max=9)
+    program = torch.export.export(
+        *(Net(), (torch.ones(3, 3), torch.ones(7))),
+        dynamic_shapes={"x": {0: rows}, "y": {0: 2 * rows + 1}},
+    )
+    for shapes in ({"x": (4, 3)}, {"y": (9,)}, {"x": (4, 3), "y": (9,)}):
+        found = [info.shape for info in load_model(program, shapes=shapes).inputs]
+        assert found == [(4, 3), (9,)]
+    for shapes in ({"y": (8,)}, {"x": (4, 3), "y": (11,)}, {"x": (4, 2)}, {"x": (10, 3)}, {}):
+        with pytest.raises(ShapeError):
+            load_model(program, shapes=shapes)
+
+
+@pytest.mark.torch
+def test_open_dimensions_on_another_device() -> None:
+    torch = pytest.importorskip("torch")
+    from collage.importers.torch.dynamic import with_shapes
+
+    rows = torch.export.Dim("rows", min=2, max=9)
+    with torch.device("meta"):
+        program = torch.export.export(
+            torch.nn.Linear(3, 3), (torch.ones(3, 3),), dynamic_shapes={"input": {0: rows}}
+        )
+    (x,) = [
+        node.meta["val"]
+        for node in with_shapes(program, {"input": (4, 3)}).graph.find_nodes(op="placeholder")
+        if node.name == "input"
+    ]
+    assert (str(x.device), tuple(x.shape)) == ("meta", (4, 3))
+
+
 @pytest.mark.parametrize(
     ("extents", "expected"),
     [
