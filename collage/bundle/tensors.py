@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 import tvm
+import tvm_ffi
+
+from collage.backends.contract.errors import InputError
 
 ALIGNMENT_BYTES = 64
 """TVM's generated code loads vectors with this alignment."""
@@ -33,6 +36,11 @@ def to_tvm(value: Any, device: tvm.runtime.Device) -> tvm.runtime.Tensor:
     device : tvm.runtime.Device
         Where it is needed.
 
+    Raises
+    ------
+    InputError
+        When it does not lie in order, and not where numpy could bring it in order.
+
     Examples
     --------
     On a CPU an array that is contiguous, writable and aligned to 64 bytes is used as it lies:
@@ -53,13 +61,21 @@ def to_tvm(value: Any, device: tvm.runtime.Device) -> tvm.runtime.Tensor:
             value = value.clone()
         tensor = tvm.runtime.from_dlpack(value)
         return tensor if tensor.device == device else tensor.copyto(device)
-    tensor = tvm.runtime.from_dlpack(value)
-    if tensor.device != device or not tensor.is_contiguous():
-        return tvm.runtime.tensor(tensor.numpy(), device)
-    if not on_processor:
-        return tensor
-    aligned = np.from_dlpack(value).ctypes.data % ALIGNMENT_BYTES == 0
-    return tensor if aligned else tvm.runtime.tensor(tensor.numpy())
+    # Not by TVM's own function, which refuses what does not lie as its kernels want it.
+    tensor = value if isinstance(value, tvm.runtime.Tensor) else tvm_ffi.from_dlpack(value)
+    if not tensor.is_contiguous():
+        if not _is_plain(tensor):
+            raise InputError(
+                f"a tensor of {type(value).__name__} does not lie in order in memory, and its "
+                "elements cannot be moved here: give a contiguous copy",
+                value=type(value).__name__,
+            )
+        return tvm.runtime.tensor(np.ascontiguousarray(np.from_dlpack(tensor)), device)
+    if tensor.device != device:
+        return tensor.copyto(device)
+    begin = np.from_dlpack(tensor).ctypes.data if _is_plain(tensor) else tensor.data_ptr()
+    unaligned = on_processor and begin % ALIGNMENT_BYTES
+    return tensor.copyto(device) if unaligned else tensor
 
 
 def of_the_caller(

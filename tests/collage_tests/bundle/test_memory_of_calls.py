@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+import tvm_ffi
 from tvm import relax
 from tvm.relax import op
 
 import collage
 from collage.bundle import Bundle
+from collage.bundle.function import random_array
 from collage.bundle.tensors import empty_array, of_the_caller, to_tvm
+from collage.tensor_info import TensorInfo
 from collage.testing import constant, graph
 from tests.collage_tests.pipeline.flat_costs import FlatCosts
 
@@ -58,6 +61,47 @@ def test_what_cannot_be_used_is_copied_and_right() -> None:
         np.testing.assert_array_equal(tensor.numpy(), aligned)
     scalar = np.asarray(rng.standard_normal(), "float32")
     assert to_tvm(scalar, CPU).numpy() == scalar
+
+
+class Foreign:
+    """An array of a library that nobody here knows."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self.array.__dlpack_device__()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "bool"])
+def test_memory_of_others_is_taken_wherever_it_lies(dtype: str) -> None:
+    aligned = empty_array((8, 6), dtype)
+    aligned[...] = np.random.default_rng().integers(0, 2, (8, 6))
+    raw = empty_array((49,), dtype)
+    raw[1:] = aligned.ravel()
+    for array in (aligned, raw[1:].reshape(8, 6), aligned[1:], aligned.T, aligned[::2]):
+        as_it_lies = array.flags.c_contiguous and array.ctypes.data % 64 == 0
+        for value in (Foreign(array), tvm_ffi.from_dlpack(array)):
+            tensor = to_tvm(value, CPU)
+            assert (tensor.data_ptr() == array.ctypes.data) == as_it_lies
+            assert tensor.data_ptr() % 64 == 0
+            np.testing.assert_array_equal(tensor.numpy(), array)
+
+
+def test_tensors_of_types_that_numpy_lacks() -> None:
+    halves = np.random.default_rng().standard_normal(40).astype("bfloat16")
+    tensor = tvm.runtime.tensor(halves)
+    assert to_tvm(tensor, CPU).data_ptr() == tensor.data_ptr()
+    for skipped in (32, 3):
+        view = tensor._create_view((40 - skipped,), relative_byte_offset=2 * skipped)
+        taken = to_tvm(view, CPU)
+        assert taken.data_ptr() % 64 == 0
+        np.testing.assert_array_equal(taken.numpy(), halves[skipped:])
+    drawn = random_array(TensorInfo("x", (1000,), "bfloat16"), seed=0)
+    assert drawn.dtype == halves.dtype and len(np.unique(drawn)) > 100
 
 
 def test_results_belong_to_the_caller(compiled_bundle: Path) -> None:
