@@ -141,12 +141,28 @@ class Profile:
 
 @dataclass
 class _Run:
-    """What the instrument saw of one call of the model."""
+    """What the instrument saw of one call of the model, in the order of the calls' begins."""
 
     symbols: list[str] = field(default_factory=list)
     begins: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
+    under_way: list[int] = field(default_factory=list)
+
+    def begin(self, symbol: str, size: int) -> None:
+        self.under_way.append(len(self.symbols))
+        self.symbols.append(symbol)
+        self.sizes.append(size)
+        self.seconds.append(0.0)
+        self.begins.append(time.perf_counter())
+
+    def end(self, now: float) -> None:
+        place = self.under_way.pop()
+        elapsed = now - self.begins[place]
+        self.seconds[place] += elapsed
+        if self.under_way:
+            # A function of the virtual machine's that called this one: what is left is its own.
+            self.seconds[self.under_way[-1]] -= elapsed
 
 
 def profile_calls(
@@ -195,15 +211,12 @@ def profile_calls(
 
 def _instrument(run: Callable[[], _Run], device: tvm.runtime.Device) -> Callable[..., None]:
     def instrument(_: Any, symbol: str, before_run: bool, __: Any, *args: Any) -> None:
-        now = run()
+        size = sum(map(_bytes, args)) if before_run else 0
+        device.sync()
         if before_run:
-            now.symbols.append(str(symbol))
-            now.sizes.append(sum(map(_bytes, args)))
-            device.sync()
-            now.begins.append(time.perf_counter())
+            run().begin(str(symbol), size)
         else:
-            device.sync()
-            now.seconds.append(time.perf_counter() - now.begins[-1])
+            run().end(time.perf_counter())
 
     return instrument
 

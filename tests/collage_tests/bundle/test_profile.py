@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tvm
 from tvm import relax
 
 import collage
 from collage.backends.contract import BackendTarget
 from collage.bundle import KernelTime, Profile
+from collage.bundle.profile import profile_calls
 from collage.cli import main
 from collage.cost.base import Cost, CostModel
 from collage.cost.workload import Workload
@@ -45,6 +47,33 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = graph([(SIDE, SIDE)], body)
     result = collage.optimize(model, ["llvm", "openblas"], cost_model=PreferLibraries())
     return result.export(tmp_path_factory.mktemp("profile") / "bundle")
+
+
+def _calling_another() -> tvm.runtime.Module:
+    """``main`` computes a little, before and after it calls a function that computes much."""
+    builder = relax.BlockBuilder()
+    a, x = (relax.Var(name, relax.TensorType((SIDE, SIDE), "float32")) for name in "ax")
+    with builder.function("inner", [a]):
+        product = a
+        for _ in range(4):
+            product = builder.emit(relax.op.matmul(product, a))
+        builder.emit_func_output(product)
+    (inner,) = builder.get().get_global_vars()
+    with builder.function("main", [x]):
+        called = builder.emit(relax.Call(inner, [builder.emit(relax.op.negative(x))]))
+        builder.emit_func_output(builder.emit(relax.op.abs(called)))
+    return tvm.compile(builder.get(), "llvm").jit()
+
+
+def test_a_function_that_calls_others_has_its_own_time_alone() -> None:
+    data = tvm.runtime.tensor(np.zeros((SIDE, SIDE), "float32"))
+    kernels = profile_calls(_calling_another(), tvm.cpu(), "main", [data], [], repeat=9, warmup=1)
+    symbols = [k.symbol.removeprefix("tir_") for k in kernels]
+    assert symbols == ["negative", "inner", *["matmul"] * 4, "abs"]
+    times = {symbol: k.median_sec for symbol, k in zip(symbols, kernels, strict=True)}
+    assert 0 <= times["inner"] < times["matmul"] and times["abs"] < times["matmul"]
+    begins = [k.begin_sec for k in kernels]
+    assert begins == sorted(begins)
 
 
 def test_each_call_is_timed_where_it_runs(bundle: Path) -> None:
