@@ -15,7 +15,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
 from collage.backends.contract.errors import ModelError, last_line
 from collage.importers.naming import NamingBuilder
-from collage.importers.onnx.operators import CONVERTERS
+from collage.importers.onnx.operators import converter_of
 from collage.importers.onnx.operators.node import Inputs, Node, Refused
 from collage.importers.onnx.operators.older import with_inputs
 from collage.importers.onnx.support import node_label
@@ -77,7 +77,7 @@ class CheckedImporter(ONNXGraphImporter):
             return self._placeholder(attrs)
         try:
             inputs = with_inputs(op_name, inputs, attrs, opset)
-            ours = CONVERTERS.get(op_name)
+            ours = converter_of(op_name)
             found = ours(Node(self.bb, inputs, attrs, opset)) if ours is not None else None
             if found is None:
                 found = super()._convert_operator(op_name, inputs, attrs, opset)

@@ -10,7 +10,7 @@ import onnx
 from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
 
 from collage.backends.contract.errors import ModelError
-from collage.importers.onnx.operators import CONVERTERS
+from collage.importers.onnx.operators import BEYOND, CONVERTERS
 
 _MICROSOFT_ONLY = frozenset(
     [
@@ -61,12 +61,14 @@ _MAX_NODES_NAMED = 5
 
 
 def is_supported(node: onnx.NodeProto) -> bool:
-    """Whether TVM's importer has a converter for this node's operator."""
+    """Whether there is a converter for this node's operator, TVM's or ours."""
     if node.op_type in _DATA_DEPENDENT:
         return False
     if node.domain in ("", "ai.onnx"):
         known = node.op_type in _get_convert_map() and node.op_type not in _MICROSOFT_ONLY
         return known or node.op_type in CONVERTERS or node.op_type == "Constant"
+    if node.op_type in BEYOND.get(node.domain, {}):
+        return True
     return node.domain == _MICROSOFT and node.op_type in _MICROSOFT_ONLY | {"Gelu"}
 
 

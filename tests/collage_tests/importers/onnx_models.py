@@ -26,8 +26,13 @@ def model_of(
     outputs: Sequence[str],
     constants: Mapping[str, Array] | None = None,
     opset: int = 17,
+    beyond: str = "",
 ) -> onnx.ModelProto:
-    """A model of these nodes; inputs are as the arrays that it is going to be given."""
+    """A model of these nodes; inputs are as the arrays that it is going to be given.
+
+    With nodes of a domain beyond the standard, which inference does not know, results are declared
+    as nothing but tensors.
+    """
     graph = helper.make_graph(
         list(nodes),
         "graph",
@@ -36,6 +41,8 @@ def model_of(
         [numpy_helper.from_array(array, name) for name, array in (constants or {}).items()],
     )
     opsets = [helper.make_opsetid("", opset)]
+    if beyond:
+        opsets.append(helper.make_opsetid(beyond, 1))
     model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
     return onnx.shape_inference.infer_shapes(model)
 

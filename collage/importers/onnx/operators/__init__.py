@@ -23,7 +23,7 @@ from collage.importers.onnx.operators import (
 )
 from collage.importers.onnx.operators.node import Converter
 
-__all__ = ["CONVERTERS"]
+__all__ = ["BEYOND", "CONVERTERS", "converter_of"]
 
 CONVERTERS: Mapping[str, Converter] = {
     **convolution.CONVERTERS,
@@ -39,3 +39,15 @@ CONVERTERS: Mapping[str, Converter] = {
     **spectral.CONVERTERS,
 }
 """By operator of the standard."""
+
+BEYOND: Mapping[str, Mapping[str, Converter]] = {
+    "com.microsoft": {**recurrent.MICROSOFT},
+}
+"""By domain, then by operator; no name is another's too, for TVM's importer tells no domains."""
+
+_EVERY = {**CONVERTERS, **{name: c for domain in BEYOND.values() for name, c in domain.items()}}
+
+
+def converter_of(operator: str) -> Converter | None:
+    """The converter of an operator, of whichever domain."""
+    return _EVERY.get(operator)

@@ -7,8 +7,9 @@ shorter than the longest one has behind its end is computed and thrown away.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 from tvm import relax
 from tvm.relax import op
 
@@ -20,6 +21,7 @@ from collage.importers.onnx.operators.node import (
     fixed_tensor,
     shape_of,
 )
+from collage.importers.onnx.operators.quantized import stepped
 
 Function = Callable[[relax.Expr], relax.Expr]
 
@@ -43,6 +45,8 @@ class _Kind:
     step: Callable[[_Cell, relax.Expr, list[relax.Expr]], list[relax.Expr]]
     states: int = 1
     """Tensors that go from step to step: the hidden state, and the LSTM's cell."""
+    entering: Callable[[Node, relax.Expr], relax.Expr] = lambda _, x: x
+    """What is done to values before they are multiplied by weights."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ class _Cell:
     """One direction: weights as they are multiplied by, biases, functions."""
 
     node: Node
+    kind: _Kind
     hidden: int
     weight: relax.Expr
     recurrent: relax.Expr
@@ -77,7 +82,7 @@ class _Cell:
 
     def across(self, h: relax.Expr) -> relax.Expr:
         """The share of the hidden state, all gates."""
-        return self.emit(op.matmul(h, self.recurrent))
+        return self.emit(op.matmul(self.kind.entering(self.node, h), self.recurrent))
 
     def columns(self, begin: int, end: int) -> relax.Expr:
         """Recurrent weights of some gates."""
@@ -188,7 +193,7 @@ def _run(
     """All steps of one direction: outputs as (steps, 1, batch, hidden), and the last states."""
     emit, dtype = cell.emit, cell.node.dtype(0)
     steps, batch, width = shape_of(x)
-    flat = emit(op.reshape(x, [steps * batch, width]))
+    flat = kind.entering(cell.node, emit(op.reshape(x, [steps * batch, width])))
     taken = emit(op.matmul(flat, cell.weight))
     if cell.input_bias is not None:
         taken = emit(op.add(taken, cell.input_bias))
@@ -226,7 +231,8 @@ def _cell(node: Node, kind: _Kind, which: int, hidden: int, functions: list[Func
         peepholes = [_columns(node, holes, i * hidden, hidden) for i in range(3)]
     weight, recurrent = (_turned(node, _part(node, i, which)) for i in (1, 2))
     return _Cell(
-        *(node, hidden, weight, recurrent, input_bias, recurrent_bias, peepholes, functions)
+        *(node, kind, hidden, weight, recurrent),
+        *(input_bias, recurrent_bias, peepholes, functions),
     )
 
 
@@ -329,8 +335,33 @@ def _function(node: Node, name: str, alpha: float, beta: float) -> Function:
     return found
 
 
+def _quantized_lstm(node: Node) -> relax.Expr:
+    """onnxruntime's own: weights in 8 bits, and what they are multiplied by rounded to 256 steps.
+
+    Computed with the rounded values themselves, which come to the same as sums of integers scaled.
+    """
+    weights = [_dequantized(node, 1, 8), _dequantized(node, 2, 10)]
+    inputs = [node.operand(0), *weights, *node.inputs[3:8]]
+    kind = replace(_KINDS["LSTM"], entering=stepped)
+    return _convert(replace(node, inputs=inputs), kind)
+
+
+def _dequantized(node: Node, index: int, scale: int) -> relax.Expr:
+    """Weights as the standard has them: (directions, gates, inputs), float32."""
+    directions, rows, columns = node.shape(index)
+    found = []
+    for which in (index, scale, scale + 1):
+        value = node.fixed(which, "weights").astype("float32")
+        found.append(value if which == index else value.reshape(directions, 1, -1))
+    values, scales, points = found
+    whole = np.broadcast_to((values - points) * scales, (directions, rows, columns))
+    return fixed_tensor(whole.transpose(0, 2, 1).copy())
+
+
 CONVERTERS = {
     "RNN": lambda node: _convert(node, _KINDS["RNN"]),
     "GRU": lambda node: _convert(node, _KINDS["GRU"]),
     "LSTM": lambda node: _convert(node, _KINDS["LSTM"]),
 }
+
+MICROSOFT = {"DynamicQuantizeLSTM": _quantized_lstm}
