@@ -411,3 +411,13 @@ def test_reshape_of_nothing(shape: tuple[int, ...], wanted: tuple[int, ...], all
     answer = by_onnxruntime(model, given)
     require_same(by_importer(model, given), answer)
     require_same(run(normalize(load_model(model).mod), [x, y]), answer)
+
+
+@pytest.mark.parametrize("operator", ["Sinh", "Cosh"])
+def test_hyperbolic_functions_up_to_the_largest_number(operator: str) -> None:
+    x = np.array([-89.4, -88.8, -60, -1, -1e-4, 0, 1e-4, 0.5, 20, 88.8, 89.4, 90, -90], np.float32)
+    model = model_of([helper.make_node(operator, ["x"], ["y"])], {"x": x}, ["y"])
+    with np.errstate(over="ignore"):
+        wanted = {"Sinh": np.sinh, "Cosh": np.cosh}[operator](x)
+    for found in (by_importer(model, {"x": x}), run(normalize(load_model(model).mod), [x])):
+        np.testing.assert_allclose(found[0], wanted, rtol=1e-4)

@@ -38,17 +38,23 @@ def _modulo(node: Node) -> relax.Expr | None:
     return emit(op.where(apart, emit(op.add(rest, y)), rest))
 
 
-def _sine_hyperbolic(node: Node) -> relax.Expr:
-    """TVM's is a function that its code generator does not know; near 0 as exact as elsewhere."""
-    tangent = node.emit(op.tanh(node.operand(0)))
-    return node.emit(op.multiply(tangent, _cosine_hyperbolic(node)))
+def _hyperbolic(*, sine: bool) -> Converter:
+    """TVM's are functions that its code generator does not know."""
 
+    def convert(node: Node) -> relax.Expr:
+        emit, x, kind = node.emit, node.operand(0), node.dtype(0)
+        wide = kind if kind == "float64" else "float32"
+        x = x if kind == wide else emit(op.astype(x, wide))
+        # Of half the operand, squared: the exponential of the whole one is infinite sooner.
+        half = const(0.5, wide)
+        part = emit(op.multiply(half, x))
+        both = [emit(op.exp(y)) for y in (part, emit(op.negative(part)))]
+        found = emit(op.add(*(emit(op.multiply(emit(op.multiply(half, y)), y)) for y in both)))
+        if sine:  # Near 0 as exact as elsewhere.
+            found = emit(op.multiply(emit(op.tanh(x)), found))
+        return found if kind == wide else emit(op.astype(found, kind))
 
-def _cosine_hyperbolic(node: Node) -> relax.Expr:
-    """TVM's is a function that its code generator does not know."""
-    x, half = node.operand(0), const(0.5, node.dtype(0))
-    both = [node.emit(op.exp(y)) for y in (x, node.emit(op.negative(x)))]
-    return node.emit(op.add(*(node.emit(op.multiply(half, y)) for y in both)))
+    return convert
 
 
 def _power(node: Node) -> relax.Expr | None:
@@ -101,11 +107,11 @@ def _bit_cast(node: Node) -> relax.Expr | None:
 
 CONVERTERS: dict[str, Converter] = {
     "BitCast": _bit_cast,
-    "Cosh": _cosine_hyperbolic,
+    "Cosh": _hyperbolic(sine=False),
     "Elu": _exponential_unit(1.0, 1.0),
     "IsInf": _is_infinite,
     "Mod": _modulo,
     "Pow": _power,
-    "Sinh": _sine_hyperbolic,
+    "Sinh": _hyperbolic(sine=True),
     "Selu": _exponential_unit(1.67326319217681884765625, 1.05070102214813232421875),
 }
