@@ -192,11 +192,11 @@ def reject_shapes(shapes: Shapes, model: ImportedModel) -> ImportedModel:
     ShapeError
         For an unknown input or another shape.
     """
-    specs = [spec for function in (model, *model.others) for spec in function.inputs]
+    specs = [(f.function, spec) for f in (model, *model.others) for spec in f.inputs]
     for name, shape in shapes.items():
-        known = [spec.shape for spec in specs if spec.name == name]
+        known = [spec.shape for of, spec in specs if name in (spec.name, f"{of}.{spec.name}")]
         if not known:
-            raise unknown_input(name, list(dict.fromkeys(spec.name for spec in specs)))
+            raise unknown_input(name, list(dict.fromkeys(spec.name for _, spec in specs)))
         if tuple(shape) not in known:
             fixed = " or ".join(dict.fromkeys(map(show, known)))
             raise ShapeError(

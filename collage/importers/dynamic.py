@@ -18,7 +18,8 @@ def bind_shapes(mod: tvm.IRModule, shapes: Shapes) -> tvm.IRModule:
     mod : tvm.IRModule
         As the user gave it.
     shapes : mapping of str to sequence of int
-        By input name; a symbol that several inputs of a function share is given by any of them.
+        By input name; a symbol that several inputs of a function share is given by any of them. A
+        name holds for every function that has such an input; of one alone it is ``prefill.x``.
 
     Raises
     ------
@@ -36,14 +37,17 @@ def bind_shapes(mod: tvm.IRModule, shapes: Shapes) -> tvm.IRModule:
     R.shape([4, 8])
     """
     functions = public_functions(mod)
-    inputs = list(dict.fromkeys(str(param.name) for f in functions for param in mod[f].params))
+    pairs = [(f, str(param.name)) for f in functions for param in mod[f].params]
+    inputs = list(dict.fromkeys(name for _, name in pairs))
+    inputs += [f"{f}.{name}" for f, name in pairs if len(functions) > 1]
     for given in shapes:
         if given not in inputs:
             raise unknown_input(given, inputs)
     for name in functions:
         found: dict[tirx.Var, tuple[int, str]] = {}
         for param in mod[name].params:
-            label = str(param.name)
+            own = f"{name}.{param.name}"
+            label = own if own in inputs and own in shapes else str(param.name)
             if label in shapes and isinstance(param.ty, relax.TensorType):
                 _bind(label, param.ty, tuple(shapes[label]), found)
         if found:

@@ -27,7 +27,7 @@ def join_functions(modules: Mapping[str, tvm.IRModule]) -> tvm.IRModule:
     -------
     tvm.IRModule
         What else the modules hold has the function's name before its own, and ``_`` behind it where
-        that is some other function's name.
+        that is some other function's name. It has the attributes of all, which are of one model.
 
     Examples
     --------
@@ -38,14 +38,16 @@ def join_functions(modules: Mapping[str, tvm.IRModule]) -> tvm.IRModule:
     ['prefill', 'decode']
     """
     functions: dict[tvm.ir.GlobalVar, tvm.ir.BaseFunc] = {}
+    attrs: dict[str, object] = {}
     taken = set(modules)
     for name, mod in modules.items():
         names = {_MAIN: name}
+        attrs.update(mod.attrs or {})
         for old in sorted({str(gv.name_hint) for gv in mod.functions} - {_MAIN}):
             names[old] = _free(f"{name}_{old}", taken)
             taken.add(names[old])
         functions.update(rename_functions(mod, names).functions)
-    return relax.transform.Normalize()(tvm.IRModule(functions))
+    return relax.transform.Normalize()(tvm.IRModule(functions, attrs=attrs or None))
 
 
 def _free(name: str, taken: set[str]) -> str:

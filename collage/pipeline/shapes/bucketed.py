@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from collage.backends.contract.errors import ModelError, ShapeError
+from collage.backends.contract.errors import CollageError
 from collage.backends.devices import DeviceKind
 from collage.bundle import FunctionEntry, Padding, Variant
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.importers import ImportedModel, load_model
 from collage.pipeline.imported import Imported, prepare
 from collage.pipeline.shapes.buckets import Bucket, Buckets
-from collage.pipeline.shapes.operands import UnprovenError
 from collage.pipeline.shapes.padding import PaddedAxes, padded_axes
 
 MOST_SIZES = 64
-"""Extents between buckets for which padding is proven: each takes an import of the model."""
+"""Shapes between buckets for which padding is proven: each takes an import of the model."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,10 @@ def import_buckets(
         progress(ProgressEvent("import", number, len(buckets.buckets), text))
         found.at(bucket)
     progress(ProgressEvent("import", len(buckets.buckets), len(buckets.buckets), "all buckets"))
-    functions = found.at(buckets.buckets[-1])
-    return [_bucketed(name, found, buckets, device, set(functions)) for name in functions]
+    names = list(found.at(buckets.buckets[-1]))
+    variants = {name: _variants(name, found, buckets, device, set(names)) for name in names}
+    proofs = _proofs([name for name in names if len(variants[name]) > 1], found, buckets)
+    return [_bucketed(name, variants[name], proofs.get(name)) for name in names]
 
 
 class _Models:
@@ -114,9 +116,10 @@ class _Models:
         return self._found[bucket.extents]
 
 
-def _bucketed(
+def _variants(
     name: str, found: _Models, buckets: Buckets, device: DeviceKind, names: set[str]
-) -> Bucketed:
+) -> tuple[Imported, ...]:
+    """A function once for each bucket that makes a difference to it."""
     variants: dict[tuple[object, ...], Imported] = {}
     for bucket in buckets.buckets:
         loaded = found.at(bucket)[name]
@@ -126,50 +129,85 @@ def _bucketed(
             while label in names:
                 label += "_"
             variants[shapes] = replace(prepare(loaded, device), function=label)
+    return tuple(variants.values())
+
+
+def _bucketed(name: str, variants: tuple[Imported, ...], proof: _Proof | None) -> Bucketed:
     if len(variants) == 1:
-        (only,) = variants.values()
-        return Bucketed(name, (replace(only, function=name),))
-    reasons = []
-    for index in range(len(buckets.varying)):
-        try:
-            padding = _padding(name, found, buckets, index)
-        except (UnprovenError, ModelError, ShapeError) as err:
-            reasons.append(str(err))
-        else:
-            if padding is not None:
-                return Bucketed(name, tuple(variants.values()), padding, _padded(padding))
+        return Bucketed(name, (replace(variants[0], function=name),))
+    padding = proof.padding if proof else None
+    if padding is not None:
+        return Bucketed(name, variants, padding, _padded(padding))
+    reasons = proof.reasons if proof else []
     remark = f"only the shapes of buckets are taken: {'; '.join(reasons)}" if reasons else ""
-    return Bucketed(name, tuple(variants.values()), None, remark)
+    return Bucketed(name, variants, None, remark)
 
 
-def _padding(name: str, found: _Models, buckets: Buckets, index: int) -> Padding | None:
-    """The padding of one dimension that varies; None where there is nothing between buckets.
+@dataclass
+class _Proof:
+    """What is known of a function's padding: along which dimension, or why along none."""
 
-    Raises
-    ------
-    UnprovenError
-        When it is not known to change nothing for some extent.
+    padding: Padding | None = None
+    reasons: list[str] = field(default_factory=list)
+
+
+def _proofs(names: Sequence[str], found: _Models, buckets: Buckets) -> dict[str, _Proof]:
+    """The padding of each function along the first dimension for which it is proven."""
+    proofs = {name: _Proof() for name in names}
+    for index in range(len(buckets.varying)):
+        missing = [name for name in names if proofs[name].padding is None]
+        for name, answer in _along(index, missing, found, buckets).items():
+            if isinstance(answer, Padding):
+                proofs[name].padding = answer
+            else:
+                proofs[name].reasons.append(answer)
+    return proofs
+
+
+def _along(
+    index: int, names: Sequence[str], found: _Models, buckets: Buckets
+) -> dict[str, Padding | str]:
+    """The padding of one dimension that varies, or why there is none; nothing is said where nothing
+    lies between buckets.
+
+    The model is imported once for each place between them, whatever the number of functions.
     """
     extents = buckets.varying[index]
     sizes = [size for size in range(extents[0], extents[-1]) if size not in extents]
-    if len(sizes) > MOST_SIZES:
-        raise UnprovenError(
-            f"there are {len(sizes)} extents between the buckets, and padding is proven for at "
+    others = [e if i != index else (0,) for i, e in enumerate(buckets.varying)]
+    places = len(sizes) * math.prod(map(len, others))
+    if places > MOST_SIZES:
+        reason = (
+            f"there are {places} shapes between the buckets, and padding is proven for at "
             f"most {MOST_SIZES}"
         )
-    others = [e if i != index else (0,) for i, e in enumerate(buckets.varying)]
-    proofs: set[PaddedAxes] = set()
+        return dict.fromkeys(names, reason)
+    refused: dict[str, str] = {}
+    axes: dict[str, PaddedAxes] = {}
     for size, rest in itertools.product(sizes, itertools.product(*others)):
+        proving = [name for name in names if name not in refused]
+        if not proving:
+            break
         bucket = next(extent for extent in extents if extent > size)
-        at = (_with(rest, index, extent) for extent in (bucket, size))
-        large, small = (found.at(buckets.at(place))[name] for place in at)
-        proofs.add(padded_axes(large, small, (bucket, size)))
-        if len(proofs) > 1:
-            raise UnprovenError("other axes have the extent for other shapes")
-    if not proofs:
-        return None
-    (axes,) = proofs
-    return Padding(axes.inputs, axes.outputs, tuple(sizes))
+        at = [_with(rest, index, extent) for extent in (bucket, size)]
+        try:
+            large, small = (found.at(buckets.at(place)) for place in at)
+        except CollageError as err:
+            return {**dict.fromkeys(proving, str(err)), **refused}
+        for name in proving:
+            try:
+                proven = padded_axes(large[name], small[name], (bucket, size))
+            except CollageError as err:
+                refused[name] = str(err)
+                continue
+            if axes.setdefault(name, proven) != proven:
+                refused[name] = "other axes have the extent for other shapes"
+    paddings = {
+        name: Padding(found.inputs, found.outputs, tuple(sizes))
+        for name, found in axes.items()
+        if name not in refused
+    }
+    return {**paddings, **refused}
 
 
 def _with(extents: Sequence[int], index: int, extent: int) -> tuple[int, ...]:

@@ -41,3 +41,8 @@ def test_names_that_collide_stay_apart() -> None:
             np.testing.assert_allclose(
                 found, OPERATORS[operator](x), rtol=1e-4, err_msg=f"{name}/{inner}"
             )
+
+
+def test_attributes_of_the_modules_stay() -> None:
+    kept = _calling("inner", "exp").with_attr("name", "net")
+    assert dict(join_functions({"a": kept, "b": _calling("inner", "exp")}).attrs) == {"name": "net"}

@@ -19,7 +19,7 @@ from collage.backends.contract.errors import InputError, ShapeError
 from collage.backends.devices import CPU
 from collage.cost.reference import evaluate
 from collage.importers import load_model
-from collage.pipeline.shapes.bucketed import import_buckets
+from collage.pipeline.shapes.bucketed import MOST_SIZES, import_buckets
 from collage.pipeline.shapes.buckets import buckets_of
 from tests.collage_tests.pipeline.flat_costs import FlatCosts
 
@@ -237,6 +237,48 @@ def test_symbolic_dimensions_are_bound(tmp_path: Path) -> None:
 def test_wrong_shapes_for_symbolic_dimensions(shapes: dict[str, object], message: str) -> None:
     with pytest.raises(ShapeError, match=message):
         load_model(_symbolic(), shapes=shapes)
+
+
+def _two_functions() -> tvm.IRModule:
+    """``x`` has an open batch in either, but another width; ``mixed`` sums over the batch."""
+    builder = relax.BlockBuilder()
+    for name, width in (("apart", 8), ("mixed", 5)):
+        n = tvm.tirx.Var("n", "int64")
+        x = relax.Var("x", relax.TensorType((n, width), "float32"))
+        with builder.function(name, [x]):
+            with builder.dataflow():
+                y = builder.emit(relax.op.exp(x))
+                y = builder.emit(relax.op.sum(y, axis=[0])) if name == "mixed" else y
+                result = builder.emit_output(relax.op.nn.relu(y))
+            builder.emit_func_output(result)
+    return builder.get()
+
+
+def test_shapes_are_given_to_one_function_alone() -> None:
+    both = load_model(_two_functions(), shapes={"x": (2, 8)})
+    assert both.inputs[0].shape == (2, 8) and both.others[0].inputs[0].shape == (2, 5)
+    loaded = load_model(_two_functions(), shapes={"apart.x": (2, 8), "mixed.x": (3, 5)})
+    assert loaded.inputs[0].shape == (2, 8) and loaded.others[0].inputs[0].shape == (3, 5)
+    with pytest.raises(ShapeError, match=r"no input 'third.x'"):
+        load_model(_two_functions(), shapes={"third.x": (2, 8)})
+
+
+def test_each_function_is_padded_or_not_by_itself() -> None:
+    shapes = {"apart.x": ["2:8", 8], "mixed.x": ["2:8", 5]}
+    apart, mixed = import_buckets(_two_functions(), CPU, buckets_of(shapes))
+    assert apart.padding is not None and apart.padding.sizes == (3, 5, 6, 7)
+    assert mixed.padding is None and "sum mixes slices" in mixed.remark
+
+
+def test_only_so_many_shapes_are_proven() -> None:
+    model = _model("net (float[n, m] x) => (float[n, m] y) { y = Exp(x) }")
+    for between in (MOST_SIZES // 3, MOST_SIZES // 3 + 1):
+        shapes = {"x": [(1, between + 2), (2, 3, 4)]}
+        (main,) = import_buckets(model, CPU, buckets_of(shapes))
+        if 3 * between <= MOST_SIZES:
+            assert main.padding is not None and len(main.padding.sizes) == between
+        else:
+            assert main.padding is None and f"{3 * between} shapes" in main.remark
 
 
 @pytest.mark.torch
