@@ -6,12 +6,13 @@
 """
 
 from collage.bundle.bundle import Bundle, load
+from collage.bundle.folder import filling, prepare_folder
 from collage.bundle.function import BundleFunction, random_array
 from collage.bundle.manifest import Manifest, read_manifest, read_report
 from collage.bundle.ownership import borrowed_outputs
 from collage.bundle.profile import KernelTime, Profile
 from collage.bundle.signature import FunctionEntry, Padding, Variant
-from collage.bundle.writer import prepare_folder, write_bundle
+from collage.bundle.writer import write_bundle
 
 __all__ = [
     "Bundle",
@@ -23,6 +24,7 @@ __all__ = [
     "Profile",
     "Variant",
     "borrowed_outputs",
+    "filling",
     "load",
     "prepare_folder",
     "random_array",

@@ -21,49 +21,13 @@ from collage.backends.contract.requirements import RequiredLibrary
 from collage.backends.devices import device_of
 from collage.backends.link import CompiledLibrary, stage_libraries
 from collage.bundle.cpu_flags import cpu_flags_of
+from collage.bundle.folder import LIB, RUNTIME
 from collage.bundle.integrity import file_facts
-from collage.bundle.manifest import MANIFEST, REPORT, SCHEMA_VERSION, Manifest, ShippedLibrary
+from collage.bundle.manifest import REPORT, SCHEMA_VERSION, Manifest, ShippedLibrary
 from collage.bundle.native import runtime_libraries
 from collage.bundle.signature import MAIN, FunctionEntry, Variant
 from collage.report import Report
 from collage.tensor_info import TensorInfo
-
-RUNTIME = "runtime"
-"""Where TVM's runtime lies in a bundle that brings it."""
-
-
-def prepare_folder(folder: Path) -> None:
-    """Make a bundle's folder, before any work is spent on its content.
-
-    Raises
-    ------
-    OutputError
-        When it cannot be made or written, or holds something that is no bundle.
-
-    Examples
-    --------
-    >>> prepare_folder(Path("net.bundle"))
-    >>> Path("notes").mkdir()
-    >>> Path("notes/today.txt").touch()
-    >>> prepare_folder(Path("notes"))
-    Traceback (most recent call last):
-        ...
-    collage.backends.contract.errors.OutputError: 'notes' holds files but is no bundle; ...
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".write-probe"
-        probe.touch()
-        probe.unlink()
-    except OSError as err:
-        raise OutputError(
-            f"cannot write to '{folder}': {err.strerror}; choose another folder", value=str(folder)
-        ) from err
-    if any(folder.iterdir()) and not (folder / MANIFEST).exists():
-        raise OutputError(
-            f"'{folder}' holds files but is no bundle; choose an empty or new folder",
-            value=str(folder),
-        )
 
 
 def write_bundle(
@@ -86,7 +50,7 @@ def write_bundle(
     Parameters
     ----------
     folder : Path
-        The bundle's, see :func:`prepare_folder`.
+        The bundle's, see :func:`filling`.
     library : CompiledLibrary
         What it holds.
     model : str
@@ -122,7 +86,7 @@ def write_bundle(
     >>> (native,) = resolve_targets(["llvm"])
     >>> mod = graph([(1, 8)], lambda emit, x: tvm.relax.op.exp(x))
     >>> folder = Path("small.bundle")
-    >>> prepare_folder(folder)
+    >>> folder.mkdir()
     >>> context = BuildContext(Path("cache"), Path("work"))
     >>> bundle = write_bundle(
     ...     folder,
@@ -141,9 +105,9 @@ def write_bundle(
     main = FunctionEntry(MAIN, (Variant(MAIN, tuple(inputs), tuple(outputs)),))
     listed = tuple(functions) or (main,)
     try:
-        shutil.rmtree(folder / "lib", ignore_errors=True)
+        shutil.rmtree(folder / LIB, ignore_errors=True)
         shutil.rmtree(folder / RUNTIME, ignore_errors=True)
-        staged = [f"lib/{path.name}" for path in stage_libraries(library, copy=True)]
+        staged = [f"{LIB}/{path.name}" for path in stage_libraries(library, copy=True)]
         runtime = _copy_runtime(folder, device) if with_runtime else []
         files = file_facts(folder, [library.path.name, *staged, *runtime])
         kept = None

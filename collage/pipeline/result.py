@@ -16,8 +16,7 @@ from collage.backends.contract import BuildContext, TargetSet
 from collage.backends.contract.errors import OutputError
 from collage.backends.link import CompiledLibrary
 from collage.backends.storage import OwnFolder
-from collage.backends.toolchain.artifact_cache import replacing
-from collage.bundle import FunctionEntry, borrowed_outputs, prepare_folder, write_bundle
+from collage.bundle import FunctionEntry, borrowed_outputs, filling, write_bundle
 from collage.bundle.signature import MAIN
 from collage.report import Report, brief, notebook_frame, write_html
 from collage.search.partitioning import Partitioning
@@ -138,30 +137,29 @@ class Result:
             When it cannot be written.
         """
         folder = Path(folder)
-        prepare_folder(folder)
-        place = folder / LIBRARY
-        try:
-            # Replaced, not overwritten: a running program may have the old file mapped.
-            with replacing(place) as partial:
-                shutil.copyfile(self.library.path, partial)
-                partial.chmod(0o755)
-        except OSError as err:
-            raise OutputError(f"cannot write '{place}': {err.strerror}", value=place) from err
-        write_bundle(
-            folder,
-            replace(self.library, path=place),
-            model=self.model,
-            inputs=self.inputs,
-            outputs=self.outputs,
-            functions=self.entries,
-            context=self.context,
-            versions=self.versions,
-            device=self.targets.native.device,
-            report=self.report,
-            borrowed_outputs={name: borrowed_outputs(self.module, name) for name in self._names()},
-            with_runtime=with_runtime,
-        )
-        write_html(self.report, folder / REPORT_HTML)
+        with filling(folder) as partial:
+            place = partial / LIBRARY
+            try:
+                shutil.copyfile(self.library.path, place)
+                place.chmod(0o755)
+            except OSError as err:
+                raise OutputError(f"cannot write '{place}': {err.strerror}", value=place) from err
+            kept = {name: borrowed_outputs(self.module, name) for name in self._names()}
+            write_bundle(
+                partial,
+                replace(self.library, path=place),
+                model=self.model,
+                inputs=self.inputs,
+                outputs=self.outputs,
+                functions=self.entries,
+                context=self.context,
+                versions=self.versions,
+                device=self.targets.native.device,
+                report=self.report,
+                borrowed_outputs=kept,
+                with_runtime=with_runtime,
+            )
+            write_html(self.report, partial / REPORT_HTML)
         if folder not in self._exported:
             self._exported.append(folder)
         return folder

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import html
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pytest
+
+import collage
+from collage.backends.contract.errors import OutputError
 from tests.collage_tests.conftest import Optimized
 
 
@@ -33,3 +39,29 @@ def test_shows_its_report_in_a_notebook(optimized: Optimized) -> None:
     page, _, _ = rest.partition('"')
     assert html.unescape(page).startswith("<!DOCTYPE html>")
     assert optimized.result.model in html.unescape(page)
+
+
+def test_an_export_that_fails_leaves_the_folder_as_it_was(
+    compiled: collage.Result, tmp_path: Path
+) -> None:
+    """A new one can be written to again, and an earlier bundle still runs."""
+    broken = replace(
+        compiled, library=replace(compiled.library, shared_libraries=(tmp_path / "none.so",))
+    )
+    folder = tmp_path / "net.bundle"
+    with pytest.raises(OutputError, match="cannot write"):
+        broken.export(folder)
+    assert not list(folder.iterdir())
+    (folder / ".partial").mkdir()  # as a process that is killed would leave it
+    (folder / ".partial" / "model.so").touch()
+    bundle = collage.load(compiled.export(folder, with_runtime=True))
+    written = sorted(folder.rglob("*"))
+    inputs = bundle.random_inputs(seed=3)
+    want = bundle(*inputs)
+    with pytest.raises(OutputError, match="cannot write"):
+        broken.export(folder)
+    assert sorted(folder.rglob("*")) == written
+    np.testing.assert_array_equal(collage.load(folder)(*inputs), want)
+    compiled.export(folder)
+    assert not (folder / "runtime").exists() and not (folder / ".partial").exists()
+    np.testing.assert_array_equal(collage.load(folder)(*inputs), want)
