@@ -14,11 +14,10 @@ import numpy as np
 
 from collage.backends.contract import BackendTarget
 from collage.cost.base import Cost
-from collage.cost.models.roofline import SPECS, DeviceSpec, RooflineCostModel
+from collage.cost.models.roofline import CPU, SPECS, RooflineCostModel
 from collage.cost.workload.describe import call_flops, operator_calls
 from collage.cost.workload.workload import Workload
 
-_CPU = DeviceSpec("a CPU", 2e11, 2e11, 2e11, bytes_per_sec=2e10, launch_sec=1e-6)
 _GPU = SPECS["sm_90"]
 
 _QUANTILE = 0.9
@@ -59,7 +58,7 @@ class Estimates:
     """
 
     def __init__(self) -> None:
-        self._cpu, self._gpu = RooflineCostModel(_CPU), RooflineCostModel(_GPU)
+        self._cpu, self._gpu = RooflineCostModel(CPU), RooflineCostModel(_GPU)
         self._ratios: dict[_Level, list[float]] = defaultdict(list)
         self._kinds: dict[str, str] = {}
         self._rooflines: dict[tuple[str, BackendTarget], float] = {}
@@ -122,7 +121,7 @@ def importance(workload: Workload) -> float:
     workload : Workload
         One that occurs once.
     """
-    return workload.flops / _CPU.float_flops_per_sec + workload.bytes / _CPU.bytes_per_sec
+    return workload.flops / CPU.float_flops_per_sec + workload.bytes / CPU.bytes_per_sec
 
 
 def _kind(workload: Workload) -> str:

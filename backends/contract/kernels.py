@@ -44,14 +44,22 @@ class Roofline:
         Of the arithmetic limit.
     memory : float
         Of the bandwidth.
+    partition_sec : float
+        What entering one of its partitions takes, whatever is in it.
+    operator_sec : float or None
+        What each operator in a partition takes besides, however small: a call of the library's
+        with what that prepares and waits for. None where partitions are made of kernels that the
+        device launches, which the device's data sheet has.
 
     Examples
     --------
-    >>> Roofline(matmul=0.8)
-    Roofline(matmul=0.8, convolution=0.5, attention=0.5, memory=0.7)
+    >>> Roofline(matmul=0.8).matmul, Roofline().operator_sec is None
+    (0.8, True)
     """
 
     matmul: float = 0.50
     convolution: float = 0.50
     attention: float = 0.50
     memory: float = 0.70
+    partition_sec: float = 0.0
+    operator_sec: float | None = None

@@ -17,6 +17,7 @@ from collage.backends.contract import (
     Granularity,
     PatternTriple,
     Precompiles,
+    Roofline,
 )
 from collage.backends.onednn.codegen import compile_functions, runtime_compilation
 from collage.backends.onednn.library import find_installation
@@ -43,6 +44,9 @@ class OnednnBackend(ExternalBackend, BundlesLibraries, Precompiles):
 
     def probe(self) -> Availability:
         return Availability.of(lambda: {"onednn": find_installation().version})
+
+    def roofline(self, device: tvm.target.Target) -> Roofline:
+        return Roofline(0.90, 0.80, partition_sec=0.8e-6, operator_sec=0.5e-6)
 
     def patterns(self, target: BackendTarget) -> Sequence[PatternTriple]:
         return pattern_table()

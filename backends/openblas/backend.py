@@ -16,6 +16,7 @@ from collage.backends.contract import (
     ExternalBackend,
     PatternTriple,
     Precompiles,
+    Roofline,
 )
 from collage.backends.openblas.codegen import compile_functions, runtime_compilations
 from collage.backends.openblas.library import find_installation
@@ -40,6 +41,9 @@ class OpenBLASBackend(ExternalBackend, BundlesLibraries, Precompiles):
 
     def probe(self) -> Availability:
         return Availability.of(lambda: {"openblas": find_installation().version})
+
+    def roofline(self, device: tvm.target.Target) -> Roofline:
+        return Roofline(0.65, operator_sec=0.55e-6)
 
     def patterns(self, target: BackendTarget) -> Sequence[PatternTriple]:
         return pattern_table(target.options)

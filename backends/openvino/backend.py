@@ -18,6 +18,7 @@ from collage.backends.contract import (
     PatternTriple,
     Precision,
     Precompiles,
+    Roofline,
     ShipsLibraries,
     Verdict,
 )
@@ -48,6 +49,9 @@ class OpenvinoBackend(ExternalBackend, ShipsLibraries, JudgesRegions, Precompile
 
     def precision(self, options: OpenvinoOptions) -> Precision:
         return Precision(options.precision)
+
+    def roofline(self, device: tvm.target.Target) -> Roofline:
+        return Roofline(0.90, 0.80, partition_sec=6e-6, operator_sec=1.2e-6)
 
     def patterns(self, target: BackendTarget) -> Sequence[PatternTriple]:
         return pattern_table()

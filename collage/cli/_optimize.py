@@ -109,7 +109,7 @@ def _optimize(
         bool,
         typer.Option(
             "--estimate",
-            help="Compile for a GPU that is not here: estimate costs from its data sheet. "
+            help="Estimate costs from a data sheet: for a GPU that is not here, or a nominal CPU. "
             "Kernels are those tuned for it, where the log or the cache has any.",
         ),
     ] = False,

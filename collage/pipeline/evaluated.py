@@ -201,7 +201,7 @@ def by_promise(contenders: Sequence[Contender], costs: WorkloadCosts) -> list[Co
     >>> from collage.targets import resolve_targets
     >>> from collage.testing import graph
     >>> weights = relax.const(np.ones((512, 512), "float32"))
-    >>> mod = graph([(8, 512)], lambda emit, x: op.matmul(x, weights))
+    >>> mod = graph([(256, 512)], lambda emit, x: op.matmul(x, weights))
     >>> dataflow = DataflowGraph.from_function(mod["main"])
     >>> costs = WorkloadCosts(mod, dataflow, TableCostModel({}))
     >>> seeds = baselines(dataflow, resolve_targets(["llvm", "onednn"]))

@@ -17,7 +17,12 @@ from collage.backends.contract import BackendTarget, Precision, Roofline
 from collage.backends.contract.errors import TargetError
 from collage.backends.relax.tensor_spec import TensorSpec
 from collage.cost.base import Cost, CostModel, CostStatus, Overheads
-from collage.cost.workload.describe import call_flops, operator_calls
+from collage.cost.workload.describe import (
+    call_flops,
+    calls_of,
+    composites_of,
+    operator_calls,
+)
 from collage.cost.workload.workload import Workload
 
 
@@ -64,9 +69,12 @@ SPECS: Mapping[str, DeviceSpec] = {
 }
 """By compute capability: the data-centre GPU of each generation."""
 
+CPU = DeviceSpec("a CPU", 2e11, 2e11, 2e11, bytes_per_sec=2e10, launch_sec=1e-6)
+"""A nominal one, about as fast as two cores with AVX-512."""
+
 
 class RooflineCostModel(CostModel):
-    """Estimates the cost of workloads on a CUDA device that need not be here.
+    """Estimates the cost of workloads on a CUDA device that need not be here, or on a CPU.
 
     Parameters
     ----------
@@ -122,6 +130,8 @@ class RooflineCostModel(CostModel):
         if self._spec is not None:
             return self._spec
         device = target.device
+        if device.kind.name == "llvm":
+            return CPU
         arch = str(device.attrs.get("arch", ""))
         found = SPECS.get(arch.rstrip("af"))
         if found is None:
@@ -145,8 +155,11 @@ class RooflineCostModel(CostModel):
             peak = _product_peak(spec, product.dtype, precision)
             share = getattr(roofline, product.kind)
             busy_sec += max(product.flops / (share * peak), product.bytes / bytes_per_sec)
-        seconds = max(busy_sec, workload.bytes / bytes_per_sec)
-        seconds += spec.launch_sec * max(1, len(work.products))
+        seconds = max(busy_sec, workload.bytes / bytes_per_sec) + roofline.partition_sec
+        if roofline.operator_sec is None:
+            seconds += spec.launch_sec * max(1, len(work.products))
+        else:
+            seconds += roofline.operator_sec * _library_calls(workload)
         return Cost(CostStatus.VALID, seconds, samples_sec=(seconds,))
 
 
@@ -177,6 +190,13 @@ class _Work:
             moved = sum(spec.bytes for spec in (*operands, TensorSpec.of(call.ty)))
             work.products.append(_Product(kind, operands[0].dtype, call_flops(call), moved))
         return work
+
+
+def _library_calls(workload: Workload) -> int:
+    """Operators that a library runs one by one: its composites, each with what is fused into it,
+    but for those that only give a tensor another shape. A partition without any is one kernel."""
+    composites = composites_of(workload.module)
+    return max(1, sum(any(map(call_flops, calls_of(one))) for one in composites))
 
 
 def _is_tensor(ty: ir.Type) -> bool:

@@ -19,15 +19,25 @@ def operator_calls(mod: tvm.IRModule) -> Iterator[ir.Call]:
     """Every operator call of a module's functions, inner ones included, in order."""
     for var in sorted(mod.get_global_vars(), key=lambda var: str(var.name_hint)):
         if isinstance(mod[var], relax.Function):
-            yield from _calls_of(mod[var])
+            yield from calls_of(mod[var])
 
 
-def _calls_of(func: relax.Function) -> Iterator[ir.Call]:
+def composites_of(mod: tvm.IRModule) -> Iterator[relax.Function]:
+    """The inner functions of a module's partitions: what a pattern matched, each of them."""
+    for func in mod.functions.values():
+        if isinstance(func, relax.Function):
+            for block in func.body.blocks:
+                values = (binding.value for binding in block.bindings)
+                yield from (value for value in values if isinstance(value, relax.Function))
+
+
+def calls_of(func: relax.Function) -> Iterator[ir.Call]:
+    """Every operator call of a function, those of inner functions included, in order."""
     for block in func.body.blocks:
         for binding in block.bindings:
             value = binding.value
             if isinstance(value, relax.Function):
-                yield from _calls_of(value)
+                yield from calls_of(value)
             elif isinstance(value, ir.Call) and isinstance(value.op, ir.Op):
                 yield value
 
