@@ -71,6 +71,10 @@ class RestrictionError(UserError):
     """What is pinned or banned matches nothing, names no backend, or cannot be satisfied."""
 
 
+class UnmatchedError(RestrictionError):
+    """A pattern that is pinned or banned, the ``value``, matches nothing."""
+
+
 class OutputError(UserError):
     """A place that cannot be written."""
 

@@ -126,7 +126,8 @@ def _flips(found: Stability) -> Table:
         table.add_column(title)
     for flip in found.flips:
         backends = ", ".join(f"{name} {count}" for name, count in flip.backends.items())
-        table.add_row(str(flip.node), flip.op, backends, "yes" if flip.is_tie else "no")
+        place = f"{flip.function} {flip.node}".strip()
+        table.add_row(place, flip.op, backends, "yes" if flip.is_tie else "no")
     return table
 
 

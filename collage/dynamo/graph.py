@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import threading
+import warnings
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +15,13 @@ from torch import fx
 from torch._dynamo.convert_frame import compile_lock
 from torch.utils._python_dispatch import _disable_current_modes
 
-from collage.backends.contract.errors import ModelError, telling_line
+from collage.backends.contract.errors import ModelError, UnmatchedError, telling_line
 from collage.backends.storage import OwnFolder, scratch_parent
 from collage.bundle import Bundle
 from collage.bundle.tensors import as_torch
 from collage.dynamo.options import Options
 from collage.pipeline.optimize import optimize
+from collage.pipeline.result import Result
 
 _MOST_KEPT = 8
 """Shapes and sets of weights that a graph stays compiled for; PyTorch itself gives up recompiling a
@@ -181,7 +183,7 @@ class Graph:
         if keywords["log"] is None:
             # What other weights or shapes share is measured once.
             keywords["log"] = self._folder.path / "log.jsonl"
-        result = optimize(program, **keywords)
+        result = _optimized(program, keywords)
         self._made += 1
         bundle = Bundle(result.export(self._folder.path / str(self._made)))
         return _Compiled(bundle, tuple((weight, _state(weight)) for weight in call.weights))
@@ -222,6 +224,21 @@ def _exported(closed: _Closed) -> torch.export.ExportedProgram:
         return torch.export.export(closed, closed.example(), strict=False)
     except Exception as err:  # torch raises anything
         raise ModelError(f"the graph cannot be exported: {telling_line(err)}", value=err) from err
+
+
+def _optimized(program: torch.export.ExportedProgram, keywords: Mapping[str, Any]) -> Result:
+    """What a model pins or bans need not be in each of its graphs, of which it has several."""
+    wishes = {verb: dict(keywords[verb] or {}) for verb in ("pin", "ban")}
+    while True:
+        try:
+            return optimize(program, **{**keywords, **wishes})
+        except UnmatchedError as err:
+            warnings.warn(f"{err}; this graph is compiled without it", stacklevel=2)
+            wishes = {verb: _without(one, err.value) for verb, one in wishes.items()}
+
+
+def _without(wishes: Mapping[str, Any], pattern: object) -> dict[str, Any]:
+    return {key: value for key, value in wishes.items() if key != pattern}
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:

@@ -11,6 +11,7 @@ from collage.backends.contract.errors import LogError, TargetError, UserError
 from collage.backends.contract.registry import backend_names, get_backend
 from collage.backends.devices import device_named
 from collage.backends.link import library_requirements
+from collage.pipeline.restrict import Wishes
 from collage.targets import TargetLike, resolve_targets
 
 SEARCH, REPLAY = "search", "replay"
@@ -24,6 +25,8 @@ class Options:
     ----------
     targets : sequence or None
         By default what is usable here for the device that the tensors are on.
+    pin, ban : mapping, optional
+        A pattern that matches nothing in one of a model's graphs is not looked for there.
     """
 
     targets: Sequence[TargetLike] | None = None
@@ -31,6 +34,8 @@ class Options:
     replay: bool = False
     time_budget_sec: float | None = None
     strategy: str = "search"
+    pin: Wishes | None = None
+    ban: Wishes | None = None
     refine_trials: int = 0
     refine_storage: str | None = None
     num_threads: int | None = None

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from collage.backends.contract import TargetSet
-from collage.backends.contract.errors import RestrictionError
+from collage.backends.contract.errors import RestrictionError, UnmatchedError
 from collage.report.explain import refusals
 from collage.search.dataflow import DataflowGraph, bits
 from collage.search.restrictions import Restrictions
@@ -75,8 +75,10 @@ def restrict(
 
     Raises
     ------
+    UnmatchedError
+        When a pattern matches nothing.
     RestrictionError
-        When a pattern matches nothing, a backend is none of the targets, or nobody can run an
+        When a backend is none of the targets, or nobody can run an
         operator who may. Operators that only change a shape may always stay in ``main``, where they
         cost nothing.
 
@@ -94,7 +96,7 @@ def restrict(
     >>> restrict(dataflow, targets, {"nn.rely": "onednn"}, None)
     Traceback (most recent call last):
         ...
-    collage.backends.contract.errors.RestrictionError: pin 'nn.rely' matches no operator ...
+    collage.backends.contract.errors.UnmatchedError: pin 'nn.rely' matches no operator ...
     """
     closed: dict[str, dict[int, str]] = defaultdict(dict)
     remarks = []
@@ -161,7 +163,7 @@ def _operators(graph: DataflowGraph) -> Iterator[tuple[int, str, str]]:
             yield index, graph.op_name(index), name
 
 
-def _nothing(graphs: Sequence[DataflowGraph], verb: str, pattern: str) -> RestrictionError:
+def _nothing(graphs: Sequence[DataflowGraph], verb: str, pattern: str) -> UnmatchedError:
     """The error for a pattern that matches nothing, with what comes near."""
     operators = [found for graph in graphs for found in _operators(graph)]
     types = list(dict.fromkeys(op for _, op, _ in operators))
@@ -169,7 +171,7 @@ def _nothing(graphs: Sequence[DataflowGraph], verb: str, pattern: str) -> Restri
     names = _prefixes([name.strip("_") for _, _, name in operators])
     near += difflib.get_close_matches(_plain(pattern).strip("*_"), names, _NAMED)
     hint = f"did you mean {', '.join(near)}" if near else f"there is {', '.join(types)}"
-    return RestrictionError(f"{verb} '{pattern}' matches no operator; {hint}", value=pattern)
+    return UnmatchedError(f"{verb} '{pattern}' matches no operator; {hint}", value=pattern)
 
 
 def _plain(pattern: str) -> str:

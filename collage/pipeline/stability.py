@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from collage.bundle import Bundle, load
+from collage.backends.contract.errors import UserError
+from collage.bundle import Bundle, load, random_array
 from collage.cost.contest import Outcome, PairedComparison, paired_comparisons
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.pipeline.optimize import optimize
@@ -38,7 +39,7 @@ class SearchAnswer:
     chosen : str
         Whose answer won its own contest: ``search``, ``greedy``, ``single:<backend>``.
     median_sec : float
-        Of that answer, in its own contest.
+        Of that answer, in its own contest; of several functions together, as ``wall_sec``.
     wall_sec : float
         What the search took.
 
@@ -68,6 +69,8 @@ class Flip:
         How many searches gave it to which.
     is_tie : bool
         Whether all answers with another backend there tie end to end.
+    function : str
+        Whose graph it is, of a model with several functions or buckets of shapes.
 
     Examples
     --------
@@ -79,6 +82,7 @@ class Flip:
     op: str
     backends: Mapping[str, int]
     is_tie: bool
+    function: str = ""
 
 
 @dataclass(frozen=True)
@@ -146,6 +150,11 @@ def stability(
     **options
         More of :func:`collage.optimize`'s, but for a log.
 
+    Raises
+    ------
+    UserError
+        When no search is asked for, or a log is given, and as :func:`collage.optimize` does.
+
     Examples
     --------
     >>> from collage.testing import graph
@@ -155,7 +164,14 @@ def stability(
     >>> len(found.searches), found.flips, found.largest_regret
     (2, (), 0.0)
     """
-    found: list[tuple[int, Report]] = []
+    if searches < 1:
+        raise UserError(f"searches={searches}: at least one is needed", value=searches)
+    for name in ("log", "replay"):
+        if name in options:
+            raise UserError(
+                f"'{name}' cannot be given: each search begins with an empty log", value=name
+            )
+    found: list[tuple[int, Sequence[Report]]] = []
     keys: list[object] = []
     bundles: list[Path] = []
     with tempfile.TemporaryDirectory(prefix="collage-stability-") as name:
@@ -164,35 +180,52 @@ def stability(
             result = optimize(
                 model, targets, progress=progress, log=Path(name) / f"{number}.jsonl", **options
             )
-            key = result.partitioning.key()
+            parts = list(result.functions.values()) or [result]
+            key = [part.partitioning.key() for part in parts]
             if key not in keys:
                 keys.append(key)
                 bundles.append(result.export(Path(name) / f"answer-{len(bundles)}"))
-            found.append((keys.index(key), result.report))
+            found.append((keys.index(key), [part.report for part in parts]))
         progress(ProgressEvent("stability", searches, searches, f"{len(bundles)} answers"))
         comparisons = _contest([load(folder) for folder in bundles])
-    answers = tuple(_answer(number, report) for number, report in found)
-    return Stability(answers, comparisons, find_flips(found, comparisons))
+    answers = tuple(_answer(number, reports) for number, reports in found)
+    functions = [
+        find_flips([(number, reports[place]) for number, reports in found], comparisons)
+        for place in range(len(found[0][1]))
+    ]
+    return Stability(answers, comparisons, tuple(flip for flips in functions for flip in flips))
 
 
-def _answer(number: int, report: Report) -> SearchAnswer:
-    chosen = next(row for row in report.end_to_end if row.chosen)
-    assert chosen.median_sec is not None, "what is chosen was timed"
-    return SearchAnswer(number, chosen.name, chosen.median_sec, report.search.wall_sec)
+def _answer(number: int, reports: Sequence[Report]) -> SearchAnswer:
+    chosen = [row for report in reports for row in report.end_to_end if row.chosen]
+    times = [row.median_sec for row in chosen if row.median_sec is not None]
+    assert len(times) == len(reports), "what is chosen was timed"
+    names = ", ".join(dict.fromkeys(row.name for row in chosen))
+    wall_sec = sum(report.search.wall_sec for report in reports)
+    return SearchAnswer(number, names, sum(times), wall_sec)
 
 
 def _contest(bundles: Sequence[Bundle]) -> tuple[PairedComparison, ...]:
     """All in each round, in another order each time."""
-    calls = [max(1, round(_ROUND_SEC / np.median(b.benchmark(5, warmup=2)))) for b in bundles]
+    calls = [max(1, round(_ROUND_SEC / _seconds(bundle, 5, warmup=2))) for bundle in bundles]
     table: list[list[float | None]] = [[] for _ in bundles]
     orders = np.random.default_rng(0).permuted(
         np.tile(np.arange(len(bundles)), (_ROUNDS, 1)), axis=1
     )
     for order in orders:
         for row in order:
-            seconds = bundles[row].benchmark(calls[row], warmup=1)
-            table[row].append(float(np.median(seconds)))
+            table[row].append(_seconds(bundles[row], calls[row], warmup=1))
     return tuple(paired_comparisons(table, range(len(bundles))))
+
+
+def _seconds(bundle: Bundle, repeat: int, warmup: int) -> float:
+    """Of one call of everything that a bundle holds: each function, for each of its shapes."""
+    total = 0.0
+    for function in bundle.functions.values():
+        for variant in function.entry.variants:
+            inputs = [random_array(info, seed) for seed, info in enumerate(variant.inputs)]
+            total += float(np.median(function.benchmark(repeat, warmup, inputs)))
+    return total
 
 
 def find_flips(
@@ -223,7 +256,8 @@ def find_flips(
                 if one.get(node.index, "") != best.get(node.index, "")
             }
             is_tie = all(comparisons[number].outcome in equal for number in others)
-            flips.append(Flip(node.index, node.op, dict(counts), is_tie))
+            name = found[0][1].function
+            flips.append(Flip(node.index, node.op, dict(counts), is_tie, name))
     return tuple(flips)
 
 

@@ -288,6 +288,36 @@ def test_no_more_is_kept_than_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not folder.exists()
 
 
+def test_operators_are_pinned_and_banned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In those graphs that have them; what is in none of them is said."""
+    from collage.dynamo import graph
+
+    reports: list[Any] = []
+    optimize = graph.optimize
+
+    def seen(*args: Any, **options: Any) -> Any:
+        result = optimize(*args, **options)
+        reports.append(result.report)
+        return result
+
+    def function(x: Any) -> Any:
+        y = torch.softmax(x, -1)
+        torch._dynamo.graph_break()
+        return torch.sigmoid(y)
+
+    monkeypatch.setattr(graph, "optimize", seen)
+    restricted = {"pin": {"nn.softmax": "tvm"}, "ban": {"sigmoid": ["onednn"]}}
+    fast = compiled(function, targets=["llvm", "onednn"], **restricted)
+    x = torch.randn(3, 5)
+    with torch.no_grad(), pytest.warns(UserWarning, match="'nn.softmax' matches no operator"):
+        assert_same(fast(x), function(x))
+    remarks = [line for report in reports for line in report.remarks if "1 operator" in line]
+    assert [line.split(" (")[0] for line in remarks] == [
+        "pinned nn.softmax to tvm",
+        "banned sigmoid from onednn",
+    ]
+
+
 def test_options_are_checked() -> None:
     with pytest.raises(UserError, match=r"unknown option .target. for torch\.compile; known: tar"):
         Options.of(None, {"target": "llvm"})

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
+import pytest
+from tvm.relax import op
+
+import collage
 from benchmarks.tiny import tiny_mobilenet
+from collage.backends.contract.errors import UserError
+from collage.cost import TableCostModel
 from collage.cost.contest import Interval, Outcome, PairedComparison
 from collage.cost.progress import ProgressEvent
+from collage.pipeline import stability as module
+from collage.pipeline.optimize import optimize
 from collage.pipeline.stability import SearchAnswer, Stability, find_flips, stability
 from collage.report import NodeInfo, PartitionInfo, Report
+from collage.testing import graph
 
 CHOSEN = PairedComparison(Outcome.CHOSEN)
 TIE = PairedComparison(Outcome.TIE, Interval(1.002, 0.998, 1.006, n=24))
@@ -71,3 +80,37 @@ def test_real_searches_are_compared_in_one_contest() -> None:
     for flip in found.flips:
         assert sum(flip.backends.values()) == 2 and len(flip.backends) == 2
     assert [e.done for e in events if e.stage == "stability"] == [0, 1, 2]
+
+
+def test_answers_are_told_apart_in_every_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both searches agree about the first function, and not about the second."""
+    mod = graph([(64, 64)], lambda emit, x: op.exp(x))
+    mod["other"] = graph([(32, 64)], lambda emit, x: op.exp(x))["main"]
+    costs = iter(["tvm", "onednn"])
+
+    def changing(*args: Any, **options: Any) -> collage.Result:
+        other = next(costs)
+        table = {("exp 64x64", "tvm"): 1e-6, ("exp 64x64", "onednn"): 1e-3}
+        table |= {("exp 32x64", n): 1e-6 if n == other else 1e-3 for n in ("tvm", "onednn")}
+        return optimize(*args, cost_model=TableCostModel(table), **options)
+
+    monkeypatch.setattr(module, "optimize", changing)
+    found = stability(mod, ["llvm", "onednn"], searches=2)
+    assert [search.answer for search in found.searches] == [0, 1]
+    assert [search.median_sec for search in found.searches] == pytest.approx([2e-6, 2e-6])
+    (flip,) = found.flips
+    assert (flip.function, flip.op) == ("other", "exp")
+    assert flip.backends == {"tvm": 1, "onednn": 1}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"searches": 0}, "searches=0: at least one"),
+        ({"log": "x.jsonl"}, "'log' cannot be given"),
+        ({"replay": True}, "'replay' cannot be given"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        stability(tiny_mobilenet(), ["llvm"], **options)
