@@ -38,13 +38,19 @@ def inline_stages(sch: s_tir.Schedule, kept: Set[str] = frozenset()) -> None:
         name = sch.get(block).name_hint
         if name not in outputs and name not in kept and _worth_inlining(sch, block):
             sch.compute_inline(block)
+    # TVM's rfactor fails where a stage beside the reduction has no loop.
+    for block in root_blocks(sch):
+        if not sch.get_loops(block):
+            sch.add_unit_loop(block)
 
 
 def _worth_inlining(sch: s_tir.Schedule, block: Any) -> bool:
     """Whether folding a stage into its readers saves memory traffic without repeating much work."""
     stmt = sch.get(block)
     axes = axes_of(sch, block)
-    if axes is None or any(axis.reduce for axis in axes) or not is_elementwise(stmt):
+    if axes is None or any(axis.reduce for axis in axes):
+        return False
+    if not is_elementwise(stmt) and not _is_of_rank_0(stmt):
         return False
     consumers = list(sch.get_consumers(block))
     if not consumers:
@@ -69,6 +75,12 @@ def is_elementwise(stmt: Any) -> bool:
         isinstance(index, tirx.IntImm) or index.same_as(var)
         for index, var in zip(body.indices, variables, strict=True)
     )
+
+
+def _is_of_rank_0(stmt: Any) -> bool:
+    """One store of a scalar that is computed from others."""
+    body = stmt.body
+    return stmt.init is None and isinstance(body, tirx.BufferStore) and not body.indices
 
 
 def reads_in_order(stmt: Any, axes: Sequence[Axis], buffer: Any) -> bool:

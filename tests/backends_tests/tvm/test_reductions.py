@@ -122,3 +122,24 @@ def test_extremes_of_what_is_all_infinite(context: BuildContext) -> None:
     most, least = tvm_cases.run(mod, [low, -low], context)
     np.testing.assert_array_equal(most, low.max(1))
     np.testing.assert_array_equal(least, -low.max(1, keepdims=True))
+
+
+@pytest.mark.parametrize("scale", ["product", "quotient"])
+def test_product_scaled_by_a_computed_scalar(scale: str, context: BuildContext) -> None:
+    """What quantized networks are full of: a stage without any loop beside the reduction."""
+    rng = np.random.default_rng()
+    x = rng.integers(-9, 9, (1, 24, 24, 512)).astype(np.int32)
+    s = np.asarray(rng.uniform(1, 2), np.float32)
+    w = rng.integers(-9, 9, (512, 1)).astype(np.int32)
+
+    def body(emit: tvm_cases.Body, x: relax.Expr, w: relax.Expr, s: relax.Expr) -> relax.Expr:
+        total = emit(op.astype(emit(op.matmul(x, w, out_dtype="int32")), "float32"))
+        scaled = {"product": op.multiply, "quotient": op.divide}[scale](s, relax.const(0.25))
+        return emit(op.multiply(total, emit(scaled)))
+
+    mod = tvm_cases.partition(body, [x, w, s])
+    assert tvm_cases.families(tvm_cases.kernels(mod, context)) == ["rowwise"]
+    (got,) = tvm_cases.run(mod, [x, w, s], context)
+    factor = s * 0.25 if scale == "product" else s / 0.25
+    wanted = (x.astype(np.int64) @ w).astype(np.float32) * factor
+    tvm_cases.assert_close(got, wanted)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
+import tvm
 from tvm import s_tir, tirx
 
 from collage.backends.tvm.common.blocks import Machine
@@ -35,6 +36,10 @@ _FAMILIES: tuple[tuple[str, Callable[..., tirx.PrimFunc | Refusal]], ...] = (
 )
 
 
+_ERRORS = (s_tir.ScheduleError, tvm.error.InternalError)
+"""A primitive's own no, and what it did not reckon with: the next family may take the kernel."""
+
+
 def schedule_function(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
     """Schedule one fused kernel with the first family that takes it.
 
@@ -55,5 +60,5 @@ def schedule_function(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
     'generic'
     """
     attempts = [(name, functools.partial(family, machine=machine)) for name, family in _FAMILIES]
-    scheduled, refusals = first_fitting(func, attempts, (s_tir.ScheduleError,))
+    scheduled, refusals = first_fitting(func, attempts, _ERRORS)
     return scheduled or func.with_attr(SCHEDULE_ATTR, "; ".join(["none", *refusals]))
