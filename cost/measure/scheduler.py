@@ -165,6 +165,7 @@ class Measurer:
         self._recorder.wanted += len(misses)
         waiting, again = list(misses.items()), set[RecordKey]()
         size = self._batch_size()
+        comparing = self._ready_comparing()
         begin = time.monotonic()
         # Leaving the tuning ends its processes, as leaving a batch ends those that work on it.
         with suppress(OutOfTimeError), self._tuning(misses.values()) as tuning:
@@ -182,13 +183,13 @@ class Measurer:
                 batch = {key: begun[key] for key in begun if key in missing or key in again}
                 if batch:
                     again -= batch.keys()
-                    doubtful = self._measure_batch(batch)
+                    doubtful = self._measure_batch(batch, comparing)
                     self._recorder.wanted += len(doubtful)
                     again |= doubtful.keys()
                     waiting += doubtful.items()
 
     def _measure_batch(
-        self, questions: Mapping[RecordKey, Question]
+        self, questions: Mapping[RecordKey, Question], comparing: Comparing
     ) -> Mapping[RecordKey, Question]:
         """Measure some; which of all that were measured so far must be measured again."""
         with tempfile.TemporaryDirectory(dir=self._scratch(), prefix="measure-") as folder:
@@ -197,7 +198,8 @@ class Measurer:
                 for index, (workload, target) in enumerate(questions.values())
             ]
             pool, builder = self._ready_pool(), self._builder_for(jobs)
-            comparing = self._compare(pool, builder, jobs[0].target)
+            if not comparing.has_begun and len(self._workers.places) > 1:
+                comparing.begin(pool, jobs[0].target.device, builder)
             comparing.ask(questions)
             batch = Batch(
                 *(list(questions), jobs, builder, pool, self._holding.place, self._recorder),
@@ -213,7 +215,7 @@ class Measurer:
                 raise
             return comparing.take_doubtful()
 
-    def _compare(self, pool: RunnerPool, builder: Builder, target: BackendTarget) -> Comparing:
+    def _ready_comparing(self) -> Comparing:
         """Who says whether places compare; asked only where there are several."""
         if self._comparing is None:
             work = self._work
@@ -224,8 +226,9 @@ class Measurer:
                 self._holding.place,
                 self._say,
             )
-        if not self._comparing.has_begun and len(self._workers.places) > 1:
-            self._comparing.begin(pool, target.device, builder)
+            if self._workers.tunes and len(self._workers.places) > 1:
+                # Where tuning, which begins next, computes too.
+                self._comparing.look_for_others(self._first)
         return self._comparing
 
     @property

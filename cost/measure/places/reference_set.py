@@ -19,7 +19,7 @@ from collage.cost.base import CostStatus
 from collage.cost.device import DevicePolicy
 from collage.cost.measure.builder import Builder, BuildJob
 from collage.cost.measure.engine import Place
-from collage.cost.measure.runner import ExclusiveDevice, RunJob
+from collage.cost.measure.runner import RunJob
 from collage.cost.workload.workload import Workload
 
 REFERENCE_BACKEND = "tvm"
@@ -108,15 +108,13 @@ class ReferenceSet:
         """Of the workloads."""
         return tuple(self._jobs)
 
-    def time(self, place: Place, exclusive: ExclusiveDevice) -> dict[str, float | str]:
-        """One round at one place.
+    def time(self, place: Place) -> dict[str, float | str]:
+        """One round at one place, whose device is held meanwhile.
 
         Parameters
         ----------
         place : Place
             Where.
-        exclusive : callable
-            Keeps others from the place's device.
 
         Raises
         ------
@@ -125,7 +123,7 @@ class ReferenceSet:
         """
         times: dict[str, float | str] = {}
         for name, job in self._jobs.items():
-            cost = place.runner.run_sharing(job, exclusive).cost
+            cost = place.runner.run(job).cost
             times[name] = cost.median_sec if cost.is_valid else cost.reason
         return times
 

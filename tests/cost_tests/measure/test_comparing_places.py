@@ -223,6 +223,28 @@ def test_a_shared_place_is_left_out_or_said(search: Search, runners: list[Simula
     assert said == "gpu 0 is left out: cannot be compared: others compute on it 61 % of the time"
 
 
+def test_what_the_search_computes_itself_is_not_taken_for_others(
+    context: BuildContext, toy: ToyTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tuners on the first GPU were, and the search went on with the second one alone."""
+    asked = list[str]()
+
+    class Tuning(Simulated):
+        def others(self) -> str:
+            asked.append("others compute on it 61 % of the time")
+            return asked[-1] if len(asked) > 1 else ""
+
+    monkeypatch.setattr(SimulatedWorkers, "tunes", True)
+    runners = [Tuning(), Simulated()]
+    search = Search(context, toy, runners, tmp_path / "log.jsonl")
+    try:
+        search.measure(range(1, 10))
+    finally:
+        search.measurer.close()
+    assert search.said == [] and len(asked) == 1
+    assert runners[0].timed and runners[1].timed
+
+
 def test_one_place_alone_is_not_compared_but_said_to_be_shared(
     context: BuildContext, toy: ToyTarget, tmp_path: Path
 ) -> None:
@@ -323,6 +345,7 @@ def test_the_reference_set_is_right_and_does_what_its_names_say(
     ):
         made = ReferenceSet.build(CPU_POLICY, target, builder, tmp_path)
         place = Place("cpu", runner)
-        times = made.time(place, lambda: place.hold(lambda: None, lambda: False))
+        with place.hold(lambda: None, lambda: False):
+            times = made.time(place)
     assert set(times) == {"memory", "compute", "launch"}
     assert all(isinstance(sec, float) and 0 < sec < 1 for sec in times.values()), times
