@@ -24,11 +24,11 @@ from collage.importers._base import (
 from collage.importers.dynamic import bind_shapes
 from collage.importers.onnx.model import OnnxImporter, import_onnx
 from collage.importers.relax_files import RelaxJsonImporter, TvmScriptImporter
-from collage.importers.torch.module import ExampleInputs, is_module
+from collage.importers.torch.module import ExampleInputs, ExportedModule, export_module, is_module
 from collage.importers.torch.program import (
     TorchProgramImporter,
+    import_exported_module,
     import_exported_program,
-    import_torch_module,
     is_exported_program,
 )
 
@@ -83,12 +83,14 @@ def load_model(
     """
     shapes = dict(shapes or {})
     if is_module(source):
-        return import_torch_module(source, example_inputs, shapes)
+        return import_exported_module(export_module(source, example_inputs), shapes)
     if example_inputs is not None:
         raise InputError(
             f"example_inputs are for a torch.nn.Module, not for a {type(source).__name__}",
             value=type(source).__name__,
         )
+    if isinstance(source, ExportedModule):
+        return import_exported_module(source, shapes)
     if isinstance(source, str | Path):
         return _load_file(Path(source), shapes, allow_code)
     if isinstance(source, tvm.IRModule):

@@ -14,6 +14,7 @@ from collage.backends.devices import DeviceKind
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.importers import ExampleInputs, ImportedModel, load_model
 from collage.importers.functions import MAIN
+from collage.importers.torch.module import ExportedModule
 from collage.normalize import normalize
 from collage.passes import combine_parallel_matmul, expand_attention, to_channels_last
 from collage.pipeline.computable import require_computable
@@ -162,7 +163,7 @@ def import_functions(
     >>> [(one.function, one.inputs[0].shape) for one in import_functions(mod, CPU)]
     [('main', (8,)), ('decode', (1,))]
     """
-    name = str(model) if isinstance(model, str | Path) else type(model).__name__
+    name = str(model) if isinstance(model, str | Path | ExportedModule) else type(model).__name__
     progress(ProgressEvent("import", 0, 2, name))
     loaded = load_model(model, shapes=shapes, allow_code=allow_code, example_inputs=example_inputs)
     progress(ProgressEvent("import", 1, 2, "normalizing"))

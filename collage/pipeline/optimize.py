@@ -16,6 +16,7 @@ from collage.cost.progress import ProgressCallback
 from collage.end_to_end import check_strategy, taking_part
 from collage.importers import ExampleInputs
 from collage.importers.functions import MAIN
+from collage.importers.torch.module import export_module
 from collage.pipeline.computable import require_codegen_targets
 from collage.pipeline.costing import choose_costing
 from collage.pipeline.imported import import_functions
@@ -50,6 +51,7 @@ def optimize(
     inputs: Inputs | None = None,
     allow_code: bool = False,
     example_inputs: ExampleInputs = None,
+    dynamic_shapes: Any = None,
     seed: int = 0,
     cost_model: CostModel | None = None,
     workers: WorkersLike = LOCAL,
@@ -103,6 +105,9 @@ def optimize(
     example_inputs : sequence or mapping, optional
         For a ``torch.nn.Module``: what it is called with, by position or by name, of the shapes to
         optimize for. It is exported in evaluation mode, see :doc:`/pytorch`.
+    dynamic_shapes : dict, tuple or list, optional
+        For a ``torch.nn.Module``: its open dimensions, as ``torch.export.export`` takes them;
+        ``shapes`` says what to optimize for then.
     seed : int
         Of the inputs that are drawn, and of the refinement.
     cost_model : CostModel, optional
@@ -178,6 +183,7 @@ def optimize(
             *(model, buckets, targets),
             allow_code=allow_code,
             example_inputs=example_inputs,
+            dynamic_shapes=dynamic_shapes,
             progress=progress,
         )
         variants = [variant for function in functions for variant in function.variants]
@@ -205,14 +211,18 @@ def _imported(
     *,
     allow_code: bool,
     example_inputs: ExampleInputs,
+    dynamic_shapes: Any,
     progress: ProgressCallback,
 ) -> list[Bucketed]:
     """The model's functions, for every bucket of shapes."""
+    if dynamic_shapes is not None:
+        # Exported once, whatever the shapes.
+        model, example_inputs = export_module(model, example_inputs, dynamic_shapes), None
     if len(buckets.buckets) > 1:
         if example_inputs is not None:
             raise ShapeError(
-                "a torch.nn.Module has the shapes of its example_inputs; for several, export it "
-                "with open dimensions and give the program",
+                "a torch.nn.Module has the shapes of its example_inputs; for several, give "
+                "dynamic_shapes, its open dimensions",
                 value=list(buckets.buckets),
             )
         return import_buckets(

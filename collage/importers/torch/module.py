@@ -6,6 +6,7 @@ import inspect
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from collage.backends.contract.errors import InputError, ModelError, telling_line
@@ -20,34 +21,61 @@ def is_module(source: object) -> bool:
     return torch is not None and isinstance(source, torch.nn.Module)
 
 
-def export_module(module: Any, example_inputs: ExampleInputs) -> Any:
-    """A module's exported program, with weights and modes of the module left as they were.
+@dataclass(frozen=True)
+class ExportedModule:
+    """A module's program, and how the module itself is called.
+
+    Attributes
+    ----------
+    name : str
+        Of its class.
+    program : torch.export.ExportedProgram
+        It.
+    forward : inspect.Signature
+        Of the module's ``forward``.
+    """
+
+    name: str
+    program: Any
+    forward: inspect.Signature
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def export_module(
+    module: Any, example_inputs: ExampleInputs, dynamic_shapes: Any = None
+) -> ExportedModule:
+    """Export a module, with weights and modes of the module left as they were.
 
     Parameters
     ----------
     module : torch.nn.Module
         Exported in evaluation mode, whatever it is in.
     example_inputs : sequence or mapping
-        What ``forward`` takes, by position or by name, of the shapes to optimize for.
-
-    Returns
-    -------
-    torch.export.ExportedProgram
+        What ``forward`` takes, by position or by name; all extents are theirs but for those of
+        ``dynamic_shapes``.
+    dynamic_shapes : dict, tuple or list, optional
+        The open dimensions, as ``torch.export.export`` takes them.
 
     Raises
     ------
     InputError
-        When there are none, or ``forward`` does not take them.
+        When there are none, or ``forward`` does not take them, or it is no module.
     ModelError
-        When PyTorch cannot export it.
+        When PyTorch cannot export it, with these dimensions open.
     """
+    name = type(module).__name__
+    if not is_module(module):
+        raise InputError(f"dynamic_shapes are for a torch.nn.Module, not for a {name}", value=name)
     import torch
 
-    name = type(module).__name__
     args, kwargs = _call(module, example_inputs)
+    options = {"dynamic_shapes": dynamic_shapes, "strict": False}
     try:
         with _evaluating(module), torch.no_grad():
-            return torch.export.export(module, args, kwargs, strict=False)
+            program = torch.export.export(module, args, kwargs, **options)
+        return ExportedModule(name, program, inspect.signature(module.forward))
     except Exception as err:  # torch raises anything, its own errors and the model's
         raise ModelError(
             f"torch.export cannot export '{name}': {telling_line(err)}", value=name

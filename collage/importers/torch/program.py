@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from collage.backends.contract.errors import ModelError, telling_line
 from collage.backends.contract.requirements import install_extra
 from collage.importers._base import ImportedModel, Shapes, from_module, reject_shapes
 from collage.importers.torch.archive import is_archive, require_safe
-from collage.importers.torch.module import ExampleInputs, export_module
+from collage.importers.torch.module import ExportedModule
 
 
 class TorchProgramImporter:
@@ -104,34 +103,26 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
     return reject_shapes(shapes, replace(model, signature=signature))
 
 
-def import_torch_module(
-    module: Any, example_inputs: ExampleInputs, shapes: Shapes
-) -> ImportedModel:
-    """The model in a module in memory, called as its ``forward`` is.
+def import_exported_module(exported: ExportedModule, shapes: Shapes) -> ImportedModel:
+    """The model in a module's program, called as the module's ``forward`` is.
 
     Parameters
     ----------
-    module : torch.nn.Module
+    exported : ExportedModule
         Exported in evaluation mode.
-    example_inputs : sequence or mapping
-        What ``forward`` is called with.
     shapes : mapping of str to sequence of int
-        May only repeat the examples' own.
+        As :func:`import_exported_program` takes them.
 
     Raises
     ------
-    InputError
-        When there are no example inputs, or ``forward`` does not take them.
     ModelError, ShapeError
-        As :func:`import_exported_program` does, and when PyTorch cannot export it.
+        As :func:`import_exported_program` does.
     """
     from collage.importers.torch.structure import as_forward_takes
 
-    program = export_module(module, example_inputs)
-    model = import_exported_program(program, type(module).__name__, shapes)
+    model = import_exported_program(exported.program, exported.name, shapes)
     assert model.signature is not None, "programs have one"
-    forward = inspect.signature(module.forward)
-    return replace(model, signature=as_forward_takes(model.signature, forward))
+    return replace(model, signature=as_forward_takes(model.signature, exported.forward))
 
 
 def _require_inference(mod: tvm.IRModule, name: str) -> None:
