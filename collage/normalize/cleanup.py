@@ -106,15 +106,17 @@ def _whole_slice(scope: Scope, call: relax.Call) -> relax.Expr | None:
 
 
 def _single_concat(scope: Scope, call: relax.Call) -> relax.Expr | None:
-    """``concat`` of one tensor is that tensor; the tuple is written inline."""
+    """``concat`` without parts of extent 0; of one tensor that tensor; the tuple inline."""
     fields = scope.definition(call.args[0])
     if not isinstance(fields, relax.Tuple):
         return None
-    if len(fields.fields) == 1:
-        return fields.fields[0]
-    if isinstance(call.args[0], relax.Tuple):
+    axis = int(call.attrs.axis)
+    kept = [x for x in fields.fields if static_shape(x)[axis]] or [fields.fields[0]]
+    if len(kept) == 1:
+        return kept[0]
+    if isinstance(call.args[0], relax.Tuple) and len(kept) == len(fields.fields):
         return None
-    return relax.op.concat(list(fields.fields), axis=int(call.attrs.axis))
+    return relax.op.concat(kept, axis=axis)
 
 
 def _single_split(scope: Scope, item: relax.TupleGetItem) -> relax.Expr | None:

@@ -148,6 +148,18 @@ def test_nary_operators_become_chains(
     check(module(shapes, body), wanted)
 
 
+@pytest.mark.parametrize("axis", [1, -1])
+def test_parts_without_elements_are_not_joined(axis: int) -> None:
+    nothing = relax.const(np.zeros((2, 0), "float32"))
+
+    def body(_: object, x: relax.Expr, y: relax.Expr) -> relax.Expr:
+        return R.nn.relu(R.concat([nothing, x, nothing, y], axis))
+
+    check(module([(2, 3), (2, 4)], body), ["concat", "nn.relu"])
+    alone = module([(2, 3)], lambda _, x: R.nn.relu(R.concat([x, nothing], axis)))
+    check(alone, ["nn.relu"])
+
+
 def test_stack_is_concat_with_an_inline_tuple() -> None:
     mod = check(
         module([(2, 3), (2, 3)], lambda bb, x, y: R.stack([x, y], 1)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import tvm
 from tvm import relax
@@ -28,6 +29,13 @@ def test_every_operator_is_named_and_nothing_is_measured() -> None:
     assert caught.value.value == ["nonzero", "unique"]
     assert "nonzero, whose shape depends on data (lv1, lv5); unique" in str(caught.value)
     assert not {"build", "measure", "search"} & set(stages)
+
+
+def test_constants_without_elements_are_named_in_tuples_too() -> None:
+    nothing = relax.const(np.zeros((2, 0), "float32"))
+    mod = graph([(2, 0)], lambda emit, x: emit(op.concat([nothing, x], axis=0)))
+    with pytest.raises(ModelError, match="concat, a constant without elements"):
+        collage.optimize(mod, ["llvm"])
 
 
 @pytest.mark.parametrize("dtype", ["float32"])
