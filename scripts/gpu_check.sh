@@ -117,7 +117,7 @@ for stage in "${stages[@]}"; do
       run environment 90 "$python" -m benchmarks.gpu.environment --out "$out" ${dry:+--quick};;
     tests)
       limit=$(left); [ "$limit" -lt "$tests_budget" ] || limit=$tests_budget
-      run tests "$limit" "$python" -m pytest -m gpu -p no:cacheprovider -q -rfEs --durations=5 \
+      run tests "$limit" "$python" -m pytest -m gpu -p no:cacheprovider -v -rfEs --durations=5 \
         --junitxml "$out/tests.xml" ${match:+-k "$match"} $(grep -rlF mark.gpu tests --include='test_*.py');;
     numerics)
       if [ -n "$dry" ] && [ -z "$families" ]; then families=tests.benchmarks_tests.gpu_rehearsal_cases; fi

@@ -122,11 +122,12 @@ def page(kept: dict[str, Any]) -> str:
     fewest = {s["network"]: s for s in reversed(searches) if not s["network_between"]}
     lines += [_row(found, fewest.get(found["network"], found)) for found in searches]
     lines += [_GPUS.format(network=_NETWORK, batch=_BATCH)]
-    searches = kept.get("gpus", {}).get("searches", [])
+    gpus = kept.get("gpus", {})
     lines += [
         f"| {s['gpus']} | {s['taken_sec']:.0f} | {s['measured']} | {s['answer_sec'] * 1e3:.3f} |"
-        for s in searches
+        for s in gpus.get("searches", [])
     ] or ["| 2 against 1 | not run: no two GPUs were at hand | | |"]
+    lines += ["", *gpus["notes"]] if "notes" in gpus else []
     return "\n".join([*lines, ""])
 
 
