@@ -85,7 +85,7 @@ class Plan:
     abreast : int
         Contests that are timed one after the other on the same GPU.
     search_sec : float or None
-        The search's time budget; by default what is left of the contest's.
+        The search's time budget, as far as the contest's goes; by default what is left of it.
     alternatives : bool
         Whether what the search did not choose is timed too.
     wrong_difference : float
@@ -211,11 +211,12 @@ class Contest:
         """Our bundles by name."""
         row = self.rows.setdefault(COLLAGE, Row(COLLAGE))
         left = self._left(self._prepare_until)
-        asked = self._plan.search_sec
+        asked, had = self._plan.search_sec, max(0.5 * left, left - AFTER_SEARCH_SEC)
         options = {
             "targets": list(self._plan.targets),
             "log": str(self._plan.log),
-            "time_budget_sec": max(0.5 * left, left - AFTER_SEARCH_SEC) if asked is None else asked,
+            # A search that is promised more than is left is ended without an answer.
+            "time_budget_sec": had if asked is None else min(asked, had),
             "alternatives": self._plan.alternatives,
         }
         child = self._running.pop(COLLAGE)
