@@ -20,6 +20,8 @@ from collage.importers.onnx.operators import (
     reductions,
     resize,
     spectral,
+    tables,
+    trees,
 )
 from collage.importers.onnx.operators.node import Converter
 
@@ -41,6 +43,7 @@ CONVERTERS: Mapping[str, Converter] = {
 """By operator of the standard."""
 
 BEYOND: Mapping[str, Mapping[str, Converter]] = {
+    "ai.onnx.ml": {**tables.TABLES, **trees.TREES},
     "com.microsoft": {**recurrent.MICROSOFT},
 }
 """By domain, then by operator; no name is another's too, for TVM's importer tells no domains."""

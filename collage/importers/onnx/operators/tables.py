@@ -1,0 +1,149 @@
+"""Operators on tables, which exporters of classical learning write: scaling, linear models.
+
+A table is (rows, features), of any element type; results are float32, but for labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from tvm import relax
+from tvm.relax import op
+
+from collage.importers.onnx.operators.node import Node, Refused, const, fixed_tensor
+
+
+def floats(node: Node, index: int = 0) -> relax.Expr:
+    """A table in float32."""
+    x = node.operand(index)
+    return x if node.dtype(index) == "float32" else node.emit(op.astype(x, "float32"))
+
+
+def rows(node: Node, index: int = 0) -> relax.Expr:
+    """A table in float32; a single vector is a table of one row."""
+    shape = node.shape(index)
+    x = floats(node, index)
+    return x if len(shape) == 2 else node.emit(op.reshape(x, [1, *shape]))
+
+
+def vector(node: Node, name: str) -> np.ndarray:
+    """An attribute that is a list of numbers."""
+    return np.asarray(node.attributes.get(name, ()), "float32")
+
+
+def transformed(node: Node, scores: relax.Expr) -> relax.Expr:
+    """Scores as the node's ``post_transform`` wants them."""
+    kind = node.text("post_transform", "NONE")
+    functions: dict[str, Callable[[relax.Expr], relax.Expr]] = {
+        "NONE": lambda x: x,
+        "LOGISTIC": op.sigmoid,
+        "SOFTMAX": lambda x: op.nn.softmax(x, axis=-1),
+    }
+    if kind not in functions:
+        raise Refused(f"post_transform {kind}")
+    return node.emit(functions[kind](scores))
+
+
+def labels(node: Node, chosen: relax.Expr, *names: str) -> relax.Expr:
+    """The labels of classes by their numbers: (rows,), int64."""
+    known = next((node.attributes[name] for name in names if name in node.attributes), None)
+    if known is None:
+        raise Refused("its labels are strings")
+    table = fixed_tensor(np.asarray(known, "int64"))
+    return node.emit(op.take(table, node.emit(op.astype(chosen, "int64")), axis=0))
+
+
+def _scaler(node: Node) -> relax.Expr:
+    centred = node.emit(op.subtract(floats(node), fixed_tensor(vector(node, "offset"))))
+    return node.emit(op.multiply(centred, fixed_tensor(vector(node, "scale"))))
+
+
+def _imputer(node: Node) -> relax.Expr:
+    whole = "int" in node.dtype(0)
+    suffix, dtype = ("int64", "int64") if whole else ("float", "float32")
+    filling = np.asarray(node.attributes.get(f"imputed_value_{suffix}s", ()), dtype)
+    replaced = node.attributes.get(f"replaced_value_{suffix}", 0)
+    if not filling.size:
+        raise Refused("it says of other element types what to fill in")
+    x = node.operand(0)
+    if not whole and np.isnan(replaced):
+        missing = node.emit(op.isnan(x))
+    else:
+        missing = node.emit(op.equal(x, const(replaced, node.dtype(0))))
+    value = node.emit(op.astype(fixed_tensor(filling), node.dtype(0)))
+    return node.emit(op.where(missing, value, x))
+
+
+def _normalizer(node: Node) -> relax.Expr:
+    x, kind = floats(node), node.text("norm", "MAX")
+    axis = len(node.shape(0)) - 1
+    if kind == "MAX":
+        size = op.max(x, axis, keepdims=True)
+    elif kind == "L1":
+        size = op.sum(node.emit(op.abs(x)), axis, keepdims=True)
+    else:
+        size = op.sqrt(node.emit(op.sum(node.emit(op.multiply(x, x)), axis, keepdims=True)))
+    size = node.emit(size)
+    zero, one = const(0.0, "float32"), const(1.0, "float32")
+    return node.emit(op.divide(x, node.emit(op.where(node.emit(op.equal(size, zero)), one, size))))
+
+
+def _binarizer(node: Node) -> relax.Expr:
+    dtype = node.dtype(0)
+    above = op.greater(node.operand(0), const(node.number("threshold", 0.0), dtype))
+    return node.emit(op.astype(node.emit(above), dtype))
+
+
+def _feature_vectorizer(node: Node) -> relax.Expr:
+    parts = [rows(node, i) for i in range(len(node.inputs))]
+    return node.emit(op.concat(parts, axis=1))
+
+
+def _extractor(node: Node) -> relax.Expr:
+    places = node.emit(op.reshape(node.operand(1), [-1]))
+    shape = node.shape(0)
+    x = node.operand(0)
+    if len(shape) == 1:
+        x = node.emit(op.reshape(x, [1, *shape]))
+    return node.emit(op.take(x, places, axis=max(len(shape), 2) - 1))
+
+
+def _linear(node: Node) -> relax.Expr:
+    """One score for each row of coefficients."""
+    features = node.shape(0)[-1]
+    weights = vector(node, "coefficients").reshape(-1, features).T.copy()
+    scores = node.emit(op.matmul(rows(node), fixed_tensor(weights)))
+    intercepts = vector(node, "intercepts")
+    if not intercepts.size:
+        return scores
+    return node.emit(op.add(scores, fixed_tensor(intercepts)))
+
+
+def _linear_classifier(node: Node) -> relax.Expr:
+    scores, emit = _linear(node), node.emit
+    names = "classlabels_ints", "classlabels_int64s"
+    count = int(scores.ty.shape.values[1])
+    if count > 1:
+        place = emit(op.argmax(scores, axis=1))
+        return relax.Tuple([labels(node, place, *names), transformed(node, scores)])
+    if len(node.attributes.get(names[0], ())) != 2:
+        raise Refused("one row of coefficients, and not two labels")
+    if node.text("post_transform", "NONE") == "SOFTMAX":
+        raise Refused("a softmax of one score")
+    above = emit(op.greater(emit(op.squeeze(scores, [1])), const(0.0, "float32")))
+    sure = transformed(node, scores)
+    both = emit(op.concat([emit(op.subtract(const(1.0, "float32"), sure)), sure], axis=1))
+    return relax.Tuple([labels(node, above, *names), both])
+
+
+TABLES = {
+    "ArrayFeatureExtractor": _extractor,
+    "Binarizer": _binarizer,
+    "FeatureVectorizer": _feature_vectorizer,
+    "Imputer": _imputer,
+    "LinearClassifier": _linear_classifier,
+    "LinearRegressor": lambda node: transformed(node, _linear(node)),
+    "Normalizer": _normalizer,
+    "Scaler": _scaler,
+}

@@ -1,0 +1,167 @@
+"""Operators on tables and ensembles of trees, beside onnxruntime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from collage.backends.contract.errors import ModelError
+from collage.importers import load_model
+from tests.collage_tests.importers.onnx_models import (
+    Array,
+    by_importer,
+    by_onnxruntime,
+    model_of,
+    require_same,
+)
+
+_DOMAIN = "ai.onnx.ml"
+
+
+def table(rows: int, features: int) -> Array:
+    return np.random.default_rng().uniform(-1, 1, (rows, features)).astype("float32")
+
+
+def node_of(operator: str, names: list[str], outputs: list[str], **attributes: Any) -> Any:
+    return helper.make_node(operator, names, outputs, domain=_DOMAIN, **attributes)
+
+
+@pytest.mark.parametrize(
+    ("operator", "attributes"),
+    [
+        ("Scaler", {"offset": [0.1, 0.2, -0.3], "scale": [2.0, 0.5, 1.0]}),
+        ("Scaler", {"offset": [0.1], "scale": [2.0]}),
+        ("Imputer", {"imputed_value_floats": [5.0, 6.0, 7.0], "replaced_value_float": 0.25}),
+        ("Imputer", {"imputed_value_floats": [5.0], "replaced_value_float": float("nan")}),
+        ("Normalizer", {"norm": "L1"}),
+        ("Normalizer", {"norm": "L2"}),
+        ("Binarizer", {"threshold": 0.2}),
+        ("LinearRegressor", {"coefficients": [1.0, -2.0, 0.5], "intercepts": [0.3]}),
+        ("LinearRegressor", {"coefficients": [0.1 * i for i in range(6)], "targets": 2}),
+    ],
+    ids=lambda v: v if isinstance(v, str) else "-".join(v),
+)
+def test_what_gives_one_table(operator: str, attributes: dict[str, Any]) -> None:
+    x = table(5, 3)
+    x[1, 1] = attributes.get("replaced_value_float", 0.25)
+    model = model_of(
+        [node_of(operator, ["x"], ["y"], **attributes)], {"x": x}, ["y"], beyond=_DOMAIN
+    )
+    require_same(by_importer(model, {"x": x}), by_onnxruntime(model, {"x": x}))
+
+
+def test_features_chosen_and_joined() -> None:
+    x, y = table(4, 5), table(4, 2)
+    nodes = [
+        node_of("ArrayFeatureExtractor", ["x", "places"], ["some"]),
+        node_of("FeatureVectorizer", ["some", "y"], ["z"], inputdimensions=[3, 2]),
+    ]
+    places = {"places": np.asarray([4, 0, 2])}
+    model = model_of(nodes, {"x": x, "y": y}, ["z"], places, beyond=_DOMAIN)
+    given = {"x": x, "y": y}
+    require_same(by_importer(model, given), by_onnxruntime(model, given))
+
+
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_linear_classifier(classes: int, transform: str) -> None:
+    x = table(9, 4)
+    count = 1 if classes == 2 else classes
+    if count == 1 and transform == "SOFTMAX":
+        pytest.skip("a softmax of one score is refused")
+    weights = np.random.default_rng().uniform(-1, 1, (count, 4))
+    attributes = {
+        "coefficients": weights.reshape(-1).tolist(),
+        "intercepts": [0.1 * i for i in range(count)],
+        "classlabels_ints": [3, 5, 8][:classes],
+        "post_transform": transform,
+    }
+    _compare("LinearClassifier", x, ["label", "scores"], attributes)
+
+
+def trees(count: int, depth: int, features: int, seed: int) -> dict[str, Any]:
+    """Attributes of full trees with fresh thresholds, of which one branch ends early."""
+    rng = np.random.default_rng(seed)
+    columns = ["treeids", "nodeids", "featureids", "values", "modes", "truenodeids"]
+    columns += ["falsenodeids", "missing_value_tracks_true"]
+    found: dict[str, list[Any]] = {f"nodes_{name}": [] for name in columns}
+    for tree in range(count):
+        nodes = 2 ** (depth + 1) - 1
+        for i in range(nodes):
+            # The second node is a leaf: nobody comes to what would be below it.
+            inner = 2 * i + 2 < nodes and i != 1
+            found["nodes_treeids"].append(tree)
+            found["nodes_nodeids"].append(i)
+            found["nodes_featureids"].append(int(rng.integers(features)))
+            found["nodes_values"].append(float(np.float32(rng.uniform(-1, 1))))
+            found["nodes_modes"].append("BRANCH_LEQ" if inner else "LEAF")
+            found["nodes_truenodeids"].append(2 * i + 1 if inner else 0)
+            found["nodes_falsenodeids"].append(2 * i + 2 if inner else 0)
+            found["nodes_missing_value_tracks_true"].append(int(rng.integers(2)))
+    return found
+
+
+def leaves_of(attributes: dict[str, Any]) -> list[tuple[int, int]]:
+    names = zip(*(attributes[f"nodes_{n}"] for n in ("treeids", "nodeids", "modes")), strict=True)
+    return [(tree, node) for tree, node, mode in names if mode == "LEAF"]
+
+
+def _compare(operator: str, x: Array, outputs: list[str], attributes: dict[str, Any]) -> None:
+    model = model_of(
+        [node_of(operator, ["x"], outputs, **attributes)], {"x": x}, outputs, beyond=_DOMAIN
+    )
+    require_same(by_importer(model, {"x": x}), by_onnxruntime(model, {"x": x}))
+
+
+@pytest.mark.parametrize("how", ["SUM", "AVERAGE"])
+@pytest.mark.parametrize("base", [[], [0.5, -0.5]])
+def test_regression_by_trees(base: list[float], how: str) -> None:
+    x = table(50, 6)
+    x[3, 2] = x[4, 1] = np.nan
+    given = trees(7, 3, 6, seed=0)
+    ends = [(t, n, k) for t, n in leaves_of(given) for k in range(2)]
+    attributes = {
+        **given,
+        **{
+            f"target_{n}": [e[i] for e in ends] for i, n in enumerate(("treeids", "nodeids", "ids"))
+        },
+        "target_weights": np.random.default_rng().uniform(-1, 1, len(ends)).tolist(),
+        "n_targets": 2,
+        "aggregate_function": how,
+        **({"base_values": base} if base else {}),
+    }
+    _compare("TreeEnsembleRegressor", x, ["y"], attributes)
+
+
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC"])
+@pytest.mark.parametrize("weights", ["positive", "any"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_classes_by_trees(classes: int, weights: str, transform: str) -> None:
+    given = trees(1 if weights == "positive" else 5, 3, 4, seed=classes)
+    ends = leaves_of(given)
+    rng = np.random.default_rng()
+    low = 0.01 if weights == "positive" else -1.0
+    ids = [0 if classes == 2 else i % classes for i in range(len(ends))]
+    attributes = {
+        **given,
+        **{f"class_{n}": [e[i] for e in ends] for i, n in enumerate(("treeids", "nodeids"))},
+        "class_ids": ids,
+        "class_weights": rng.uniform(low, 1, len(ends)).tolist(),
+        "classlabels_int64s": [7, 2, 4][:classes],
+        "post_transform": transform,
+    }
+    _compare("TreeEnsembleClassifier", table(60, 4), ["label", "scores"], attributes)
+
+
+def test_refusals_say_why() -> None:
+    given = trees(1, 2, 3, seed=0)
+    given["nodes_modes"][0] = "BRANCH_GT"
+    given |= {"target_treeids": [0], "target_nodeids": [1], "target_ids": [0]}
+    given["target_weights"] = [1.0]
+    node = node_of("TreeEnsembleRegressor", ["x"], ["y"], **given)
+    model = model_of([node], {"x": table(2, 3)}, ["y"], beyond=_DOMAIN)
+    with pytest.raises(ModelError, match="compare in different ways: BRANCH_GT, BRANCH_LEQ"):
+        load_model(model)
