@@ -1,9 +1,10 @@
 """Checks a ``.pt2`` archive before torch reads it, so that reading it runs nobody's code.
 
 ``torch.export.load`` unpickles: weights with ``use_pickle``, custom and opaque objects, and sample
-inputs when their safe reading fails. It evaluates symbolic shape expressions as Python, and loads
-compiled kernels. An ordinary exported program with static shapes needs none of this, so archives
-that do are refused (torch 2.13, ``torch/export/pt2_archive/_package.py``).
+inputs when their safe reading fails; and it loads compiled kernels. An ordinary exported program
+needs none of this, so archives that do are refused (torch 2.13,
+``torch/export/pt2_archive/_package.py``). Sizes, guards and names become Python code, see
+``expressions``: they may be nothing else.
 """
 
 from __future__ import annotations
@@ -15,10 +16,26 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from collage.backends.contract.errors import ModelError, ShapeError, telling_line
+from collage.backends.contract.errors import ModelError, telling_line
+from collage.importers.torch.expressions import (
+    has_plain_keywords,
+    is_name,
+    is_path,
+    only_counts,
+)
 
 _FORMAT_FILE = "archive_format"
 _PICKLED_OBJECTS = ("custom_obj_", "opaque_obj_")
+_SHOWN = 60
+_CHECKS = {
+    "expr_str": only_counts,
+    "guards_code": only_counts,
+    "name": is_name,
+    "forward_arg_names": is_name,
+    "in_spec": has_plain_keywords,
+    "fqn": is_path,
+}
+"""By key, wherever it stands; what is called ``..._name`` is a weight's path."""
 
 
 def is_archive(path: Path) -> bool:
@@ -38,8 +55,6 @@ def require_safe(path: Path) -> None:
     ------
     ModelError
         Says what the archive holds.
-    ShapeError
-        For a program that was exported with open dimensions.
     """
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
@@ -57,7 +72,7 @@ def require_safe(path: Path) -> None:
             _require_plain(name, path)
         for name in relative:
             if name.endswith(".json"):
-                _require_static(json.loads(archive.read(root + name)), name, path)
+                _require_harmless(json.loads(archive.read(root + name)), name, path)
             elif name.startswith("data/sample_inputs/"):
                 _require_tensors(archive.read(root + name), path)
 
@@ -71,18 +86,20 @@ def _require_plain(name: str, path: Path) -> None:
         raise ModelError(f"'{path}' holds pickled objects ({name}), which are not read", value=name)
 
 
-def _require_static(value: Any, name: str, path: Path) -> None:
+def _require_harmless(value: Any, name: str, path: Path) -> None:
     for key, inner in _pairs(value):
         if key == "use_pickle" and inner:
             raise ModelError(
                 f"'{path}' holds pickled tensors (see {name}), which are not read", value=name
             )
-        if key == "expr_str":
-            raise ShapeError(
-                f"'{path}' was exported with open dimensions ({inner}); export it again with "
-                "example inputs of the shapes to optimize for, without dynamic_shapes",
-                value=inner,
-            )
+        check = _CHECKS.get(key, is_path if key.endswith("_name") else None)
+        for text in inner if isinstance(inner, list) else [inner]:
+            if check is not None and text is not None and not check(text):
+                raise ModelError(
+                    f"'{path}' holds text (see '{key}' in {name}) that PyTorch would make code of, "
+                    f"and that is more than a name or arithmetic: {str(text)[:_SHOWN]!r}",
+                    value=text,
+                )
 
 
 def _pairs(value: Any) -> Iterator[tuple[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import re
 import sys
 import zipfile
 from collections import Counter
@@ -16,9 +17,12 @@ import numpy as np
 import pytest
 
 from collage.backends.contract.errors import ModelError, ShapeError
+from collage.backends.devices import CPU
 from collage.cost.reference import evaluate, largest_error
 from collage.importers import load_model
 from collage.normalize import normalize
+from collage.pipeline.shapes.bucketed import import_buckets
+from collage.pipeline.shapes.buckets import buckets_of
 from tests.collage_tests.normalize.oracle import operators
 
 pytestmark = pytest.mark.torch
@@ -100,12 +104,131 @@ def test_training_mode_is_refused(tmp_path: Path) -> None:
         load_model(program)
 
 
-def test_open_dimensions_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "open.pt2"
-    batch = torch.export.Dim("batch", min=2, max=8)
-    torch.export.save(exported(dynamic_shapes={"image": {0: batch}}), path)
-    with pytest.raises(ShapeError, match="open dimensions"):
-        load_model(path)
+class Folded(torch.nn.Module):  # type: ignore[misc,name-defined]
+    """Guards on an open dimension, one that depends on another, and an expression as a size."""
+
+    def forward(self, x: Any, y: Any) -> Any:
+        x = x.relu() if x.shape[0] * 3 > 7 else x
+        return x.reshape(2, -1) + y[0], x[: x.shape[0] // 2]
+
+
+def open_archive(folder: Path) -> Path:
+    half = torch.export.Dim("half", min=2, max=6)
+    program = torch.export.export(
+        *(Folded(), (torch.ones(6, 5), torch.ones(7))),
+        dynamic_shapes={"x": {0: 2 * half}, "y": {0: 2 * half + 1}},
+    )
+    path = folder / "open.pt2"
+    torch.export.save(program, path)
+    return path
+
+
+def test_open_dimensions_of_a_file(tmp_path: Path) -> None:
+    path = open_archive(tmp_path)
+    (main,) = import_buckets(path, CPU, buckets_of({"x": ["4|8|10", 5]}))
+    for variant, rows in zip(main.variants, (4, 8, 10), strict=True):
+        x, y = torch.randn(rows, 5), torch.randn(rows + 1)
+        assert [info.shape for info in variant.inputs] == [x.shape, y.shape]
+        found = evaluate(variant.mod, [x.numpy(), y.numpy()])
+        for mine, theirs in zip(found, Folded()(x, y), strict=True):
+            np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-5)
+    for shapes in ({}, {"x": (5, 5)}, {"x": (14, 5)}, {"x": (8, 5), "y": (8,)}):
+        with pytest.raises(ShapeError):
+            load_model(path, shapes=shapes)
+
+
+@pytest.mark.parametrize("place", ["guards_code", "expr_str", "guards_code of a static program"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "__import__('pathlib').Path({mark!r}).touch() or True",
+        "open({mark!r}, 'w')",
+        "[c for c in ().__class__.__base__.__subclasses__()]",
+        "L['x'].size.__func__.__globals__['os'].system('touch {mark}')",
+        "Symbol('open({mark!r})')",
+        "Add(Symbol('s0'), (lambda: open({mark!r}, 'w'))())",
+        "torch.load({mark!r})",
+        "1 == 1 or exec('1')",
+        "1 #",
+    ],
+)
+def test_expressions_that_do_more_than_count_are_not_evaluated(
+    tmp_path: Path, place: str, code: str
+) -> None:
+    mark = tmp_path / "exploded"
+    text = code.format(mark=str(mark))
+    is_static = "static" in place
+
+    def change(name: str, data: bytes) -> bytes:
+        if not name.endswith("models/model.json"):
+            return data
+        program = json.loads(data)
+        if "guards_code" in place:
+            assert "guards_code" in program
+            program["guards_code"] = [text]
+        else:
+            first = re.findall(rb'"expr_str": ("(?:[^"\\\\]|\\\\.)*")', data)[0]
+            return data.replace(first, json.dumps(text).encode())
+        return json.dumps(program).encode()
+
+    whole = archive(tmp_path) if is_static else open_archive(tmp_path)
+    with pytest.raises(ModelError, match="would make code of"):
+        load_model(rewritten(whole, change, {}), shapes={} if is_static else {"x": (8, 5)})
+    assert not mark.exists()
+
+
+NAMED = "{name}=__import__('pathlib').Path({mark!r}).touch()"
+QUOTED = "{name}', __import__('pathlib').Path({mark!r}).touch(), '"
+
+
+@pytest.mark.parametrize(
+    ("old", "name", "new"),
+    [
+        ('"{name}"', "image", NAMED),
+        ('"{name}"', "stride", NAMED),
+        ('"{name}"', "p_conv_weight", NAMED),
+        ('"{name}"', "conv.weight", QUOTED),
+        ('"{name}"', "conv", QUOTED),
+        ('"forward_arg_names": ["{name}"]', "image", NAMED),
+    ],
+)
+def test_names_that_are_code_are_not_made_code(
+    tmp_path: Path, old: str, name: str, new: str
+) -> None:
+    mark = tmp_path / "exploded"
+    code = new.format(name=name, mark=str(mark))
+
+    def change(file: str, data: bytes) -> bytes:
+        if not file.endswith(".json"):
+            return data
+        before, text = old.format(name=name), data.decode()
+        assert before in text or not file.endswith("models/model.json")
+        after = old.replace('"{name}"', json.dumps(code)).replace("{name}", code)
+        return text.replace(before, after).encode()
+
+    with pytest.raises(ModelError, match="would make code of"):
+        load_model(rewritten(archive(tmp_path), change, {}))
+    assert not mark.exists()
+
+
+def test_keywords_of_a_file_are_names(tmp_path: Path) -> None:
+    class Keywords(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def forward(self, x: Any, *, batch: Any, last: Any) -> Any:
+            return x - batch["a b"] * last
+
+    x, y, z = torch.rand(3, 4)
+    path = tmp_path / "keywords.pt2"
+    torch.export.save(torch.export.export(Keywords(), (x,), {"batch": {"a b": y}, "last": z}), path)
+    found = load_model(path)
+    assert [info.name for info in found.inputs] == ["x", "batch_a_b", "last"]
+    (mine,) = evaluate(found.mod, [x.numpy(), y.numpy(), z.numpy()])
+    np.testing.assert_allclose(mine, (x - y * z).numpy(), rtol=1e-5, atol=1e-6)
+
+    def change(file: str, data: bytes) -> bytes:
+        return data.replace(rb"\\\"last\\\"", rb"\\\"last': print(), 'x\\\"")
+
+    with pytest.raises(ModelError, match="would make code of"):
+        load_model(rewritten(path, change, {}))
 
 
 def test_pickled_weights_are_not_read(tmp_path: Path) -> None:
