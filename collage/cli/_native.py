@@ -1,4 +1,4 @@
-"""``collage native``: what a C++ compiler needs to build a program that runs bundles."""
+"""``collage native``: what a C or C++ compiler needs to build a program that runs bundles."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ def _native(
     libraries: Annotated[
         bool, typer.Option("--libraries", help="TVM's runtime libraries, one a line.")
     ] = False,
+    source: Annotated[
+        bool, typer.Option("--source", help="The file that a program in C needs, too.")
+    ] = False,
     debug: Debug = False,
 ) -> None:
     """Say how to compile and link a program that runs bundles without Python."""
     from collage.bundle import native
 
-    if not (cflags or ldflags or includes or libraries):
-        raise typer.BadParameter("say --cflags, --ldflags, --includes or --libraries")
+    if not (cflags or ldflags or includes or libraries or source):
+        raise typer.BadParameter("say --cflags, --ldflags, --includes, --libraries or --source")
     flags = [*(native.compile_flags() if cflags else []), *(native.link_flags() if ldflags else [])]
     if flags:
         print(" ".join(flags))
@@ -39,3 +42,5 @@ def _native(
         print(path)
     for path in native.runtime_libraries() if libraries else ():
         print(path)
+    if source:
+        print(native.C_SOURCE)

@@ -1,6 +1,7 @@
 """Bundles without Python: headers for C and C++, and where TVM's runtime is that they need.
 
-``include/collage/bundle.hpp`` is the C++ one; ``examples/cpp`` has a program.
+``include/collage/bundle.hpp`` is the C++ one, ``bundle.h`` the one for C; ``examples/cpp`` has a
+program for each.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from tvm_ffi import libinfo
 from collage.backends.contract.errors import BundleError
 
 HEADERS = Path(__file__).parent / "include"
+
+C_SOURCE = Path(__file__).parent / "src" / "bundle_c.cpp"
+"""What ``bundle.h`` declares, to be compiled as C++ once and linked to a program in C."""
 
 
 def include_dirs() -> tuple[Path, ...]:

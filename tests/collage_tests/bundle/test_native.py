@@ -38,6 +38,21 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def c_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """In C99 but for the one file that is C++."""
+    folder = tmp_path_factory.mktemp("native_c")
+    strict = ["-O1", "-Wall", "-Wextra", "-Werror"]
+    source, made = EXAMPLE / "run_bundle.c", folder / "run_bundle.o"
+    c99 = ["gcc", "-std=c99", "-pedantic", *strict, f"-I{native.HEADERS}"]
+    subprocess.run([*c99, "-c", source, "-o", made], check=True)
+    place = folder / "run_bundle_c"
+    flags = [flag for flag in native.link_flags() if "rpath" not in flag]
+    command = ["g++", *strict, *native.compile_flags(), native.C_SOURCE, made, "-o", place, *flags]
+    subprocess.run(command, check=True)
+    return place
+
+
+@pytest.fixture(scope="module")
 def whole(compiled: collage.Result, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle that brings TVM's runtime along."""
     folder = tmp_path_factory.mktemp("whole") / "net.bundle"
@@ -67,11 +82,15 @@ def keeping(tmp_path: Path) -> Path:
     return result.export(tmp_path / "keeping.bundle", with_runtime=True)
 
 
-def _run(program: Path, bundle: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _run(
+    program: Path, bundle: Path, *arguments: str, folder: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     """With nothing but what the bundle has: no Python, no path into this environment."""
     environment = {"LD_LIBRARY_PATH": str(bundle / "runtime"), "PATH": "/usr/bin:/bin"}
     command = [str(program), str(bundle), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    return subprocess.run(
+        command, capture_output=True, text=True, env=environment, timeout=120, cwd=folder
+    )
 
 
 def test_a_program_without_python_computes_the_same(
@@ -101,6 +120,35 @@ def test_a_program_without_python_computes_the_same(
     # Six digits of a sum that was made in another order.
     assert float(mean) == pytest.approx(float(want.mean(dtype=np.float64)), rel=1e-5, abs=1e-6)
     assert agreement == "4 threads agree"
+
+
+def test_a_program_in_c_computes_the_same(c_program: Path, keeping: Path, tmp_path: Path) -> None:
+    bundle = collage.load(keeping)
+    (info,) = bundle.inputs
+    x = np.random.default_rng().standard_normal(info.shape).astype("float32")
+    x.tofile(tmp_path / "x.bin")
+    done = _run(c_program, keeping, str(tmp_path / "x.bin"), folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    *lines, agreement = done.stdout.splitlines()
+    assert agreement == "4 threads agree" and len(lines) == len(bundle.outputs) == 5
+    for line, result, want in zip(lines, bundle.outputs, bundle(x), strict=True):
+        shape = ", ".join(map(str, want.shape))
+        assert line == f"{result.name} float32[{shape}] {want.nbytes} bytes"
+        found = np.fromfile(tmp_path / f"{result.name}.bin", "float32").reshape(want.shape)
+        np.testing.assert_array_equal(found, want)
+
+
+def test_a_program_in_c_is_told_what_is_wrong(c_program: Path, whole: Path, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    shutil.copytree(whole / "runtime", empty / "runtime")
+    done = _run(c_program, empty)
+    assert done.returncode == 1 and done.stdout == ""
+    assert "manifest.json" in done.stderr and str(empty) in done.stderr
+    moved = Path(shutil.copytree(whole, tmp_path / "damaged"))
+    content = bytearray((moved / "model.so").read_bytes())
+    content[0] ^= 1
+    (moved / "model.so").write_bytes(content)
+    assert "model.so is not what was written" in _run(c_program, moved).stderr
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -162,6 +210,8 @@ def test_the_cmake_file_builds_it(whole: Path, tmp_path: Path) -> None:
     subprocess.run(configure, check=True, env=environment, capture_output=True)
     build = ["cmake", "--build", tmp_path]
     subprocess.run(build, check=True, env=environment, capture_output=True)
-    done = subprocess.run([tmp_path / "run_bundle", whole], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "threads agree" in done.stdout
+    for name in ("run_bundle", "run_bundle_c"):
+        program = tmp_path / name
+        done = subprocess.run([program, whole], capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert "4 threads agree" in done.stdout
