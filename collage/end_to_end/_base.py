@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,16 +48,23 @@ class Contender:
     partitioning: Partitioning
 
 
+def everybody() -> float:
+    """More than there ever are."""
+    return math.inf
+
+
 @dataclass(frozen=True)
 class Seen:
-    """What trying out one whole model took.
+    """What trying out a whole model took, or several at once.
 
     Attributes
     ----------
     compile_sec : float
-        To compile it.
+        To compile them.
     check_sec : float
-        To load, check and time it once.
+        To load, check and briefly time each.
+    models : int
+        How many were compiled.
 
     Examples
     --------
@@ -66,6 +74,7 @@ class Seen:
 
     compile_sec: float
     check_sec: float
+    models: int = 1
 
 
 @dataclass(frozen=True)
@@ -234,17 +243,26 @@ class EndToEndComparison(ABC):
     def settle(self) -> None:  # noqa: B027 (nothing to do is a good answer)
         """Wait for what runs on these cores in the background."""
 
-    def try_out(self, contender: Contender, deadline: Deadline = NEVER) -> tuple[Evaluation, Seen]:
-        """Whether one runs at all, and what finding that out took.
+    def try_out(
+        self,
+        contenders: Sequence[Contender],
+        deadline: Deadline = NEVER,
+        enough: Callable[[], float] = everybody,
+    ) -> tuple[list[Evaluation], Seen]:
+        """Whether some run at all, about how they stand, and what finding that out took.
 
         Parameters
         ----------
-        contender : Contender
-            Its time is no comparison yet.
+        contenders : sequence of Contender
+            Compiled at once, and timed in turns for a moment: enough to tell a good one from one
+            that takes twice the time, no more.
         deadline : Deadline, optional
-            When to give it up; by default not within any budget.
+            When to give them up; by default not within any budget.
+        enough : callable, optional
+            How many of them will do, as things stand: those still compiling are given up when so
+            many are compiled.
         """
-        return self._evaluate([self._lowered(contender)])[0], Seen(0.0, 0.0)
+        return self._evaluate([self._lowered(one) for one in contenders]), Seen(0.0, 0.0)
 
     def culprits(self, evaluation: Evaluation) -> list[Refusal]:
         """Which partitions make a contender wrong; from now on they are known not to be usable.

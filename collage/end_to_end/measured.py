@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from collage.backends.contract.errors import OutOfTimeError
 from collage.cost.base import Cost, CostStatus
 from collage.cost.database.record import Record
 from collage.cost.deadline import NEVER, Deadline
-from collage.cost.measure.whole_models.model_builder import ModelJob
+from collage.cost.measure.whole_models.model_builder import ModelJob, ModelResult
 from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.models.measured import MeasuredCostModel
 from collage.cost.reference import Sample
@@ -26,12 +27,16 @@ from collage.end_to_end._base import (
     Lowered,
     Refusal,
     Seen,
+    everybody,
 )
 from collage.end_to_end.culprits import Model, wrong_alone, wrong_together
 from collage.search.dataflow import DataflowGraph
 
 _PATIENCE_SEC = 3600.0
 """For an answer to have one."""
+
+_TRIAL_ROUNDS = 3
+"""That those play who are tried out together: the middle one of three is not one bad moment."""
 
 
 class MeasuredComparison(EndToEndComparison):
@@ -107,29 +112,42 @@ class MeasuredComparison(EndToEndComparison):
         """Wait for the samples."""
         len(self._samples)
 
-    def try_out(self, contender: Contender, deadline: Deadline = NEVER) -> tuple[Evaluation, Seen]:
-        """Compile, check and time one in a process of its own; see the base class.
+    def try_out(
+        self,
+        contenders: Sequence[Contender],
+        deadline: Deadline = NEVER,
+        enough: Callable[[], float] = everybody,
+    ) -> tuple[list[Evaluation], Seen]:
+        """Compile, check and time each in a process of its own; see the base class.
 
         Parameters
         ----------
-        contender : Contender
-            Its time is no comparison yet.
+        contenders : sequence of Contender
+            Their times are hardly a comparison yet.
         deadline : Deadline, optional
-            When to give it up.
+            When to give them up.
+        enough : callable, optional
+            How many of them will do.
         """
         deadline = deadline.or_earlier(Deadline.after(_PATIENCE_SEC))
         begin = time.monotonic()
-        variant = self._lowered(contender)
-        self._failures.pop(variant.key, None)
-        self._compile({variant.key: variant}, deadline)
+        lowered = [self._lowered(contender) for contender in contenders]
+        variants = {variant.key: variant for variant in lowered}
+        for key in variants:
+            self._failures.pop(key, None)
+        self._compile(variants, deadline, enough)
         compiled = time.monotonic()
-        library = self._libraries.get(variant.key)
-        if library is not None:
-            question = replace(self._question([variant]), rounds=1, provisional=True)
-            (record,) = self._model.measure_end_to_end(question, [library.path], deadline)
-            self._tried[variant.key] = record
-        seen = Seen(compiled - begin, time.monotonic() - compiled)
-        return self._evaluation(variant, None), seen
+        found = [variant for key, variant in variants.items() if key in self._libraries]
+        if found:
+            rounds = 1 if len(found) == 1 else _TRIAL_ROUNDS
+            question = replace(self._question(found), rounds=rounds, provisional=True)
+            libraries = [self._libraries[variant.key].path for variant in found]
+            records = self._model.measure_end_to_end(question, libraries, deadline)
+            self._tried.update(zip((variant.key for variant in found), records, strict=True))
+        # As whoever shares out the time has it: each but the first takes half as long.
+        check_sec = (time.monotonic() - compiled) / (0.5 + 0.5 * max(1, len(found)))
+        seen = Seen(compiled - begin, check_sec, max(1, len(found)))
+        return [self._evaluation(variant, None) for variant in lowered], seen
 
     def culprits(self, evaluation: Evaluation) -> list[Refusal]:
         """See the base class; each is recorded as computing a wrong result.
@@ -150,7 +168,7 @@ class MeasuredComparison(EndToEndComparison):
                     break
             else:
                 found = wrong_together(
-                    model, evaluation, lambda one: self.try_out(one, self._timing)[0]
+                    model, evaluation, lambda one: self.try_out([one], self._timing)[0][0]
                 )
         for refusal in found:
             workload = Workload.from_module(model.alone(refusal.candidate))
@@ -193,7 +211,12 @@ class MeasuredComparison(EndToEndComparison):
         models = [WholeModel(v.key, v.contender.name, tuple(self._targets)) for v in variants]
         return EndToEndQuestion(models, self._samples, data=self._data)
 
-    def _compile(self, variants: Mapping[str, Lowered], deadline: Deadline) -> bool:
+    def _compile(
+        self,
+        variants: Mapping[str, Lowered],
+        deadline: Deadline,
+        enough: Callable[[], float] = everybody,
+    ) -> bool:
         """Compile those not compiled yet, all at once; whether none of them failed."""
         missing = [
             variant
@@ -203,7 +226,14 @@ class MeasuredComparison(EndToEndComparison):
         if not missing:
             return True
         jobs = [ModelJob(v.module, self._place(v.key), v.contender.name) for v in missing]
-        results = self._model.compile_end_to_end(jobs, self._targets, deadline)
+        compiled: list[int] = []
+
+        def done(index: int, result: ModelResult) -> None:
+            if result.library is not None:
+                compiled.append(index)
+
+        end = Deadline(lambda: -math.inf if len(compiled) >= enough() else deadline.end)
+        results = self._model.compile_end_to_end(jobs, self._targets, end, done)
         failed = []
         for variant, result in zip(missing, results, strict=True):
             if result.library is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.contest import PairedComparison
@@ -16,8 +16,12 @@ from collage.search.dataflow import DataflowGraph
 from collage.search.evolutionary import refine
 from collage.search.partitioning import Partitioning
 
-_PROMISING_RATIO = 2.0
-"""With little time, whoever is guessed to be so much slower than the most promising is left out."""
+_PROMISING_RATIO = 4.0
+"""With little time, whoever is guessed to be so much slower than the most promising is left out.
+Beside other programs a library whose threads wait awake takes many times what it is guessed to."""
+
+_BEATEN_RATIO = 1.3
+"""Whoever was tried out beside the answer in hand and took so much longer is not timed again."""
 
 
 @dataclass(frozen=True)
@@ -158,19 +162,35 @@ def evaluate_in_time(
     """
     first = hand.answer()
     held = None if first is None else first.contender
+    tried = {one.contender.partitioning.key(): one for one in hand.tried}
     ranked = by_promise(contenders, costs)
     distinct: dict[object, Contender] = {} if held is None else {held.partitioning.key(): held}
     for contender in [*(c for c in contenders if c.name == "search"), *ranked]:
         distinct.setdefault(contender.partitioning.key(), contender)
     others = [contender for contender in distinct.values() if contender is not held]
     if budget.is_limited:
-        promising = _PROMISING_RATIO * min(map(_promise(costs), distinct.values()))
-        others = [c for c in others if _promise(costs)(c) <= promising]
-    fitting = others[: budget.contenders_that_fit(len(others))]
+        best = min(distinct.values(), key=_promise(costs))
+        others = [c for c in others if is_promising(c, best, costs)]
+    if first is not None:
+        beaten_sec = _BEATEN_RATIO * first.cost.median_sec
+        beaten = {key for key, one in tried.items() if one.cost.median_sec > beaten_sec}
+        others = [c for c in others if c.partitioning.key() not in beaten]
+    compiled = [c for c in others if c.partitioning.key() in tried]
+    others = [c for c in others if c.partitioning.key() not in tried]
+    fitting = [*compiled, *others[: budget.contenders_that_fit(len(others))]]
     budget.begin_contest()
     taking_part = {c.partitioning.key() for c in [*fitting, *([] if held is None else [held])]}
     chosen = [c for c in contenders if c.partitioning.key() in taking_part]
-    timed = dict(zip(chosen, comparison.compare(chosen), strict=True))
+    timed = {}
+    if fitting or len(tried) < 2:
+        timed = dict(zip(chosen, comparison.compare(chosen), strict=True))
+    # Who was beaten before does not play against those that played again.
+    again = any(one.cost.is_valid and one.rounds is not None for one in timed.values())
+    for contender in contenders:
+        known = tried.get(contender.partitioning.key())
+        if known is not None and contender not in timed:
+            rounds = None if again else known.rounds
+            timed[contender] = replace(known, contender=contender, rounds=rounds)
     if budget.is_limited and not any(one.cost.is_valid for one in timed.values()):
         last = first_that_runs(comparison, list(distinct.values()), budget)
         if last is not None:
@@ -209,6 +229,20 @@ def by_promise(contenders: Sequence[Contender], costs: WorkloadCosts) -> list[Co
     ['single:onednn', 'single:tvm']
     """
     return sorted(contenders, key=_promise(costs))
+
+
+def is_promising(contender: Contender, best: Contender, costs: WorkloadCosts) -> bool:
+    """Whether one is not far behind another, by what is known and guessed of them.
+
+    Parameters
+    ----------
+    contender, best : Contender
+        Of the same model.
+    costs : WorkloadCosts
+        Nothing is measured for this.
+    """
+    promise = _promise(costs)
+    return promise(contender) <= _PROMISING_RATIO * promise(best)
 
 
 def _promise(costs: WorkloadCosts) -> Callable[[Contender], float]:

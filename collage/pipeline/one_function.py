@@ -18,6 +18,7 @@ from collage.pipeline.evaluated import (
     by_promise,
     evaluate_contenders,
     evaluate_in_time,
+    is_promising,
     refine_winner,
 )
 from collage.pipeline.imported import Imported
@@ -98,7 +99,10 @@ class Search:
         if budget.is_limited and not replay:
             if not costing.builds_beside:
                 prefetch.wait(budget.preparing)
-            hand.find(_safest_first(seeds, costs, prefetch))
+            # Beside measuring, whoever is compiled needlessly takes a core from candidates.
+            ranked = _safest_first(seeds, costs, prefetch)
+            promising = [one for one in ranked if is_promising(one, ranked[0], costs)]
+            hand.find(ranked, 1 if costing.builds_beside else len(promising))
         if not costing.builds_beside:
             # The cores are what is going to be timed on.
             hand.answer()
@@ -153,11 +157,18 @@ class Search:
 def _safest_first(
     seeds: Sequence[Contender], costs: WorkloadCosts, prefetch: Prefetch
 ) -> list[Contender]:
-    """The most promising first; while libraries are still compiled, what needs none of them."""
-    ranked = by_promise(seeds, costs)
+    """The most promising first; while libraries are still compiled, what needs none of them.
+
+    Second comes TVM alone, unless it is far behind: kernels that it fuses and libraries' calls are
+    so different that where a guess is wrong of one of them it seldom is of both.
+    """
+    distinct = {seed.partitioning.key(): seed for seed in reversed(by_promise(seeds, costs))}
+    ranked = by_promise(list(distinct.values()), costs)
     if prefetch.is_under_way:
         ranked.sort(key=_needs_libraries)
-    return ranked
+    first, *others = ranked
+    others.sort(key=lambda one: _needs_libraries(one) or not is_promising(one, first, costs))
+    return [first, *others]
 
 
 def _needs_libraries(contender: Contender) -> bool:

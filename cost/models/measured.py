@@ -27,7 +27,12 @@ from collage.cost.measure.engine import Engine, Work
 from collage.cost.measure.replay import NO_TIME, MeasureStats, RecordLookup, partition_miss
 from collage.cost.measure.runner import RunResult
 from collage.cost.measure.scheduler import Measurer
-from collage.cost.measure.whole_models.model_builder import ModelJob, ModelResult
+from collage.cost.measure.whole_models.model_builder import (
+    ModelDone,
+    ModelJob,
+    ModelResult,
+    nobody_waits,
+)
 from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.models.overheads import overheads_from, probe_workloads
 from collage.cost.models.whole_models import WholeModels
@@ -268,6 +273,7 @@ class MeasuredCostModel(CostModel):
         jobs: Sequence[ModelJob],
         targets: Sequence[BackendTarget],
         deadline: Deadline = NEVER,
+        done: ModelDone = nobody_waits,
     ) -> list[ModelResult]:
         """Compile whole models for :meth:`measure_end_to_end`, several at a time.
 
@@ -279,13 +285,15 @@ class MeasuredCostModel(CostModel):
             Everything that they may use.
         deadline : Deadline, optional
             Those that are not compiled then have an unknown result.
+        done : callable, optional
+            Given each result, by the index of its job, as soon as it is there.
 
         Raises
         ------
         MeasurementError
             When no worker process can be started.
         """
-        return self._site(targets).measurer.models.compile(jobs, targets, deadline)
+        return self._site(targets).measurer.models.compile(jobs, targets, deadline, done)
 
     def record_failures(self, question: EndToEndQuestion, costs: Sequence[Cost]) -> None:
         """Record whole models that cannot be timed; what is unknown is not kept.

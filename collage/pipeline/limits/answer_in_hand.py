@@ -65,6 +65,7 @@ class AnswerInHand:
         self._progress = progress
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="collage-answer")
         self._found: Future[Evaluation | None] | None = None
+        self._tried: list[Evaluation] = []
         self._closed = False
         self._closing = Deadline(lambda: -math.inf if self._closed else math.inf)
 
@@ -75,16 +76,18 @@ class AnswerInHand:
         self._closed = True
         self._pool.shutdown(cancel_futures=True)
 
-    def find(self, contenders: Sequence[Contender]) -> None:
+    def find(self, contenders: Sequence[Contender], at_once: int = 1) -> None:
         """Begin to try them out in this order, unless that was begun before.
 
         Parameters
         ----------
         contenders : sequence of Contender
             The most promising first.
+        at_once : int
+            So many of them are tried together at first, and the fastest is the answer.
         """
         if self._found is None:
-            self._found = self._pool.submit(self._first_that_runs, list(contenders))
+            self._found = self._pool.submit(self._first_that_runs, list(contenders), at_once)
 
     def answer(self) -> Evaluation | None:
         """The one that runs, waited for; None when none does, or nobody asked for one."""
@@ -94,11 +97,54 @@ class AnswerInHand:
                 return self._found.result(_POLL_SEC)
         return None
 
-    def _first_that_runs(self, contenders: Sequence[Contender]) -> Evaluation | None:
-        found = first_that_runs(self._comparison, contenders, self._budget, self._closing)
-        if found is not None:
-            self._progress(ProgressEvent("answer", 1, 1, found.contender.name))
-        return found
+    @property
+    def tried(self) -> tuple[Evaluation, ...]:
+        """Those that were tried together with the answer and run, the answer included; of an answer
+        that was waited for."""
+        return tuple(self._tried)
+
+    def _first_that_runs(self, contenders: Sequence[Contender], at_once: int) -> Evaluation | None:
+        self._tried = try_together(
+            self._comparison, contenders[:at_once], self._budget, self._closing
+        )
+        if not self._tried:
+            found = first_that_runs(
+                self._comparison, contenders[at_once:], self._budget, self._closing
+            )
+            self._tried = [] if found is None else [found]
+        if not self._tried:
+            return None
+        fastest = min(self._tried, key=lambda one: one.cost.median_sec)
+        self._progress(ProgressEvent("answer", 1, 1, fastest.contender.name))
+        return fastest
+
+
+def try_together(
+    comparison: EndToEndComparison,
+    contenders: Sequence[Contender],
+    budget: Budget,
+    deadline: Deadline = NEVER,
+) -> list[Evaluation]:
+    """Those that run; one of them at least is waited for, within the budget or not.
+
+    Parameters
+    ----------
+    comparison : EndToEndComparison
+        Compiles and checks.
+    contenders : sequence of Contender
+        Compiled at once, and timed in turns.
+    budget : Budget
+        Told what that takes.
+    deadline : Deadline, optional
+        When nobody wants any of them any longer.
+    """
+    if deadline.is_up or not contenders:
+        return []
+    evaluations, seen = comparison.try_out(contenders, deadline, budget.enough)
+    found = [evaluation for evaluation in evaluations if evaluation.cost.is_valid]
+    if found:
+        budget.saw(seen)
+    return found
 
 
 def first_that_runs(
@@ -121,10 +167,7 @@ def first_that_runs(
         When nobody wants it any longer.
     """
     for contender in contenders:
-        if deadline.is_up:
-            break
-        evaluation, seen = comparison.try_out(contender, deadline)
-        if evaluation.cost.is_valid:
-            budget.saw(seen)
-            return evaluation
+        found = try_together(comparison, [contender], budget, deadline)
+        if found:
+            return found[0]
     return None

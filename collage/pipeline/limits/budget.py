@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from collage.cost.deadline import Deadline
 from collage.end_to_end import Seen
@@ -21,6 +22,10 @@ _CHECK_SHARE = 0.08
 """Of the whole, as long as no model was compiled or run."""
 
 _PREPARE_SHARE = 0.25
+
+_TRIAL_SHARE = 0.4
+"""Of the whole: what is compiled by then is tried out before anything is measured. It takes part in
+the last comparison, too, and is not compiled again."""
 
 _PATIENCE = 1.3
 """A contender may take so many times as long as the first model took."""
@@ -75,7 +80,8 @@ class Budget:
         self.parallel = parallel
         self._clock = clock
         self._begin = clock()
-        self._end = math.inf if total_sec is None else self._begin + total_sec
+        self._total_sec = math.inf if total_sec is None else total_sec
+        self._end = self._begin + self._total_sec
         self._interrupted_at = math.inf
         self._contest_began = math.inf
         self._parts: list[Budget] = []
@@ -136,9 +142,18 @@ class Budget:
         return part
 
     def saw(self, seen: Seen) -> None:
-        """Take note of what the first whole model took."""
-        self._seen = seen
+        """Take note of what the first whole models took."""
+        waves = math.ceil(seen.models / self.parallel)
+        self._seen = replace(seen, compile_sec=seen.compile_sec / waves)
         self._left_when_seen = self._end - self._clock()
+
+    def enough(self) -> float:
+        """How many whole models will do to begin with: all that there are, as long as they leave
+        time to measure; then two, for a guess may be wrong; and at last one."""
+        now = self._clock()
+        if self.interrupted or now > self.compiling.end:
+            return 1
+        return 2 if now > self._begin + _TRIAL_SHARE * self._total_sec else math.inf
 
     def begin_contest(self) -> None:
         """Contenders are compiled and timed from now on; an interrupt ends that, too."""

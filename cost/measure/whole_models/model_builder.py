@@ -88,13 +88,29 @@ class ModelResult:
         return cls(CostStatus.UNKNOWN, "not compiled: the time budget was spent")
 
 
+ModelDone = Callable[[int, ModelResult], None]
+"""Told of each model that is compiled, or failed to be, by the index of its job."""
+
+
+def nobody_waits(index: int, result: ModelResult) -> None:
+    """Tells nobody.
+
+    Parameters
+    ----------
+    index : int
+        Of the job.
+    result : ModelResult
+        What came of it.
+    """
+
+
 def compile_models(
     jobs: Sequence[ModelJob],
     targets: Sequence[BackendTarget],
     context: BuildContext,
     config: MeasureConfig,
     parallel: int,
-    done: Callable[[int, ModelResult], None],
+    done: ModelDone,
     deadline: Deadline = NEVER,
 ) -> list[ModelResult]:
     """Compile variants of one model at once; one that fails, hangs or crashes hurts no other.

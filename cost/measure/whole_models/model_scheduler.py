@@ -20,7 +20,13 @@ from collage.cost.measure.replay import NO_TIME, MeasureStats
 from collage.cost.measure.runner import RunResult
 from collage.cost.measure.scratch import make_scratch
 from collage.cost.measure.watch import WHOLE_MODELS, Watch
-from collage.cost.measure.whole_models.model_builder import ModelJob, ModelResult, compile_models
+from collage.cost.measure.whole_models.model_builder import (
+    ModelDone,
+    ModelJob,
+    ModelResult,
+    compile_models,
+    nobody_waits,
+)
 from collage.cost.measure.whole_models.model_timer import EndToEndQuestion
 from collage.cost.progress import ProgressCallback, ProgressEvent
 
@@ -65,6 +71,7 @@ class ModelScheduler:
         jobs: Sequence[ModelJob],
         targets: Sequence[BackendTarget],
         deadline: Deadline = NEVER,
+        done: ModelDone = nobody_waits,
     ) -> list[ModelResult]:
         """Compile whole models that are going to be timed; see :func:`compile_models`.
 
@@ -76,16 +83,19 @@ class ModelScheduler:
             Everything that they may use.
         deadline : Deadline, optional
             Those that are not compiled then have an unknown result.
+        done : callable, optional
+            Given each result, by the index of its job, as soon as it is there.
         """
         ended = 0
 
-        def done(index: int, result: ModelResult) -> None:
+        def tell(index: int, result: ModelResult) -> None:
             nonlocal ended
             ended += 1
             reason = f": {result.reason}" if result.reason else ""
             self._progress(
                 ProgressEvent("compile", ended, len(jobs), f"{jobs[index].description}{reason}")
             )
+            done(index, result)
 
         kind = self._work.policy.kind
         with ExitStack() as stack:
@@ -101,7 +111,7 @@ class ModelScheduler:
             results = compile_models(
                 *(jobs, targets, self._work.context, self._work.config),
                 # They are compiled here, however many builders there are elsewhere.
-                *(self._work.parallel_builds or self._work.policy.builders(), done, deadline),
+                *(self._work.parallel_builds or self._work.policy.builders(), tell, deadline),
             )
             self._stats.seconds_building += time.perf_counter() - begin
         return results

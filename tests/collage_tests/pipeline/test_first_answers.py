@@ -1,0 +1,134 @@
+"""Which contenders are tried out first, and that the fastest of them all is the answer."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tvm import relax
+from tvm.relax import op
+
+import collage
+from collage.backends.contract import BuildContext
+from collage.candidate_costs import WorkloadCosts
+from collage.cost import TableCostModel
+from collage.cost.base import Cost
+from collage.cost.contest import Rounds
+from collage.cost.deadline import NEVER, Deadline
+from collage.end_to_end import Contender, EndToEndComparison, Evaluation, Seen, baselines
+from collage.end_to_end._base import Lowered, everybody
+from collage.pipeline.evaluated import evaluate_in_time
+from collage.pipeline.limits import AnswerInHand, Budget
+from collage.search.dataflow import DataflowGraph
+from collage.targets import resolve_targets
+from collage.testing import graph
+
+TARGETS = resolve_targets(["llvm", "onednn", "openblas", "openvino"])
+WEIGHTS = relax.const(np.ones((64, 64), "float32"))
+MODEL = graph([(8, 64)], lambda emit, x: op.exp(emit(op.matmul(x, WEIGHTS))))
+GRAPH = DataflowGraph.from_function(MODEL["main"])
+SEEDS = baselines(GRAPH, TARGETS)
+NAMES = ("single:tvm", "single:onednn", "single:openblas", "single:openvino")
+
+
+class TimesOfATable(EndToEndComparison):
+    """Times are given, and noted in contests as those that are measured are."""
+
+    def __init__(self, seconds: Mapping[str, float]) -> None:
+        super().__init__(MODEL, GRAPH, TARGETS, BuildContext(Path("cache"), Path("work")))
+        self._contests = map(str, itertools.count())
+        keys = {one.partitioning.key(): one.name for one in reversed(SEEDS)}
+        self._seconds = {key: seconds[name] for key, name in keys.items()}
+
+    def try_out(
+        self,
+        contenders: Sequence[Contender],
+        deadline: Deadline = NEVER,
+        enough: Callable[[], float] = everybody,
+    ) -> tuple[list[Evaluation], Seen]:
+        return self.compare(contenders), Seen(0.1, 0.1, len(contenders))
+
+    def _evaluate(self, lowered: Sequence[Lowered]) -> list[Evaluation]:
+        contest, found = next(self._contests), []
+        for one in lowered:
+            seconds = [self._seconds[one.contender.partitioning.key()]] * 3
+            cost, rounds = Cost.of_samples(seconds), Rounds(contest, tuple(seconds))
+            found.append(Evaluation.of(one, cost, rounds=rounds))
+        return found
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.floats(1e-6, 1.0), min_size=4, max_size=4),
+    st.integers(1, 4),
+    st.sampled_from([0.0, 4.0, 1e3]),
+    st.permutations(NAMES),
+)
+def test_the_fastest_of_all_that_were_timed_is_the_answer(
+    times: list[float], at_once: int, budget_sec: float, order: list[str]
+) -> None:
+    """Whether they played with it or before it, and whatever was guessed of them."""
+    seconds = dict(zip(NAMES, times, strict=True))
+    seconds["greedy"] = seconds["single:onednn"]
+    comparison = TimesOfATable(seconds)
+    costs = WorkloadCosts(MODEL, GRAPH, TableCostModel({}))
+    budget = Budget(budget_sec)
+    by_name = {one.name: one for one in SEEDS}
+    with AnswerInHand(comparison, budget) as hand:
+        hand.find([by_name[name] for name in order], at_once)
+        evaluated = evaluate_in_time(comparison, SEEDS, costs, budget, hand)
+    timed = [one for one in evaluated.evaluations if one.cost.is_valid]
+    assert len({one.key for one in timed}) >= at_once
+    fastest = min(one.cost.median_sec for one in timed)
+    # Among equals the simplest is taken.
+    assert evaluated.winner.cost.median_sec <= 1.02 * fastest + 1e-6
+
+
+@given(st.floats(1.0, 1e4), st.integers(1, 8))
+def test_the_less_time_is_left_the_fewer_first_answers_are_waited_for(
+    total: float, parallel: int
+) -> None:
+    now = 50.0
+    budget = Budget(total, parallel=parallel, clock=lambda: now)
+    wanted = []
+    for share in np.linspace(0.0, 1.0, 30):
+        now = 50.0 + float(share) * total
+        wanted.append(budget.enough())
+    assert Budget().enough() == float("inf")
+    assert wanted == sorted(wanted, reverse=True) and set(wanted) == {float("inf"), 2, 1}
+    budget.interrupt()
+    assert budget.enough() == 1
+
+
+@pytest.mark.parametrize("parallel", [1, 2, 5])
+def test_models_that_were_compiled_together_are_no_measure_of_one(parallel: int) -> None:
+    together, alone = (Budget(1e3, parallel=parallel, clock=lambda: 0.0) for _ in range(2))
+    together.saw(Seen(4.0 * -(-5 // parallel), 1.0, 5))
+    alone.saw(Seen(4.0, 1.0))
+    assert together.measuring.end == pytest.approx(alone.measuring.end)
+
+
+def test_tvm_alone_is_among_those_tried_first() -> None:
+    """However little time there is, as long as there is any for two."""
+    events: list[str] = []
+    begin = time.monotonic()
+    result = collage.optimize(
+        MODEL,
+        ["llvm", "onednn", "openblas", "openvino"],
+        time_budget_sec=60.0,
+        progress=lambda event: (
+            events.append(event.message) if event.stage == "end to end" else None
+        ),
+    )
+    assert time.monotonic() - begin < 200.0
+    assert "single:tvm" in events
+    timed = [row for row in result.report.end_to_end if row.median_sec is not None]
+    assert any(row.chosen for row in timed)
+    assert isinstance(result.module, tvm.IRModule)
