@@ -82,12 +82,14 @@ class _Flat:
     def __post_init__(self) -> None:
         self.known = Known(self.model)
         self._count = 0
+        self._expanded = False
         versions = [o.version for o in self.model.opset_import if o.domain in ("", "ai.onnx")]
         self._opset = int(versions[0]) if versions else 1
 
     def add(self, node: onnx.NodeProto, *, expand: bool = True) -> None:
         """Write a node; with its body in its place, if it has one."""
-        if expand and _is_control_flow(node):
+        if expand and _is_control_flow(node) and not self._waits(node):
+            self._expanded = True
             {"If": self._if, "Loop": self._loop, "Scan": self._scan}[node.op_type](node)
         elif not self.known.learn(node):
             self.nodes.append(node)
@@ -96,6 +98,21 @@ class _Flat:
                     f"unrolled, the loops of the model have more than {_MOST_NODES} nodes",
                     value=len(self.nodes),
                 )
+
+    def _waits(self, node: onnx.NodeProto) -> bool:
+        """Whether a choice goes by a shape that may be known once other bodies are written out."""
+        if node.op_type != "If" or node.input[0] in self.known.values or not self._expanded:
+            return False
+        made = {name: inner for inner in self.nodes for name in inner.output}
+        names, seen = [node.input[0]], set[str]()
+        while names:
+            name = names.pop()
+            if name in made and name not in seen:
+                seen.add(name)
+                if made[name].op_type in ("Shape", "Size"):
+                    return True
+                names += made[name].input
+        return False
 
     def require_same_shapes(self, flat: onnx.ModelProto) -> list[tuple[str, str, str]]:
         """Refuse a choice between values of different shapes.

@@ -54,6 +54,31 @@ def test_a_condition_that_is_not_known_selects(taken: bool) -> None:
     )
 
 
+def test_a_choice_by_the_shape_of_what_a_loop_gives() -> None:
+    """Exporters squeeze so: the shape is known only when the loop is written out."""
+    compare(
+        """
+        net (float[3,1] x) => (float[N] y) {
+            n = Constant <value = int64 {2}> ()
+            z = Loop (n, , x) <
+                body = step (int64 i, bool c, float[A,B] h) => (bool c2, float[A,B] h2)
+                { c2 = Identity(c) h2 = Tanh(h) }>
+            shape = Shape(z)
+            one = Constant <value = int64 {1}> ()
+            columns = Gather(shape, one)
+            single = Equal(columns, one)
+            y = If (single) <
+                then_branch = flat () => (float[N] b) {
+                    axes = Constant <value = int64[1] {1}> ()
+                    b = Squeeze(z, axes)
+                },
+                else_branch = same () => (float[P,Q] b) { b = Identity(z) }>
+        }
+        """,
+        x=fresh(3, 1),
+    )
+
+
 def test_a_known_condition_chooses_a_branch() -> None:
     text = """
         net (float[3,4] x) => (float[M] y) {
