@@ -139,7 +139,8 @@ class BundleFunction:
         if call.extent is not None:
             flat = self._cut(flat, call.extent)
         borrowed = self._borrowed.get(call.variant.entry) if self._borrowed else None
-        return of_the_caller(flat, call.tensors, borrowed)
+        given = of_the_caller(flat, call.tensors, borrowed)
+        return self._chosen(given) if self.entry.rows else given
 
     def empty_inputs(self) -> list[np.ndarray]:
         """Arrays of the declared shapes, to be filled, that calls on a CPU take without a copy."""
@@ -240,6 +241,16 @@ class BundleFunction:
                 whole = variant.inputs[index].shape[axis]
                 values[index] = pad(on_host(values[index]), axis, whole)
         return PreparedCall(variant, [to_tvm(value, self._device) for value in values], extent)
+
+    def _chosen(self, outputs: list[tvm.runtime.Tensor]) -> list[tvm.runtime.Tensor]:
+        """Outputs with the rows that there are, without the numbers of them."""
+        arrays = dict(enumerate(outputs))
+        for rows in self.entry.rows:
+            count = int(arrays.pop(rows.count).numpy().item())
+            for index, axis in rows.outputs:
+                part = cut(arrays[index].numpy(), axis, count)
+                arrays[index] = tvm.runtime.tensor(part, self._device)
+        return list(arrays.values())
 
     def _cut(self, outputs: list[tvm.runtime.Tensor], extent: int) -> list[tvm.runtime.Tensor]:
         assert self.entry.padding is not None

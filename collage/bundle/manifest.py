@@ -19,7 +19,9 @@ MANIFEST = "manifest.json"
 REPORT = "report.json"
 SCHEMA_VERSION = 2
 """Since 2 there are several functions, and shapes in buckets."""
-_READABLE = (1, 2)
+ROWS_SCHEMA_VERSION = 3
+"""Of bundles whose results have to be cut, which earlier releases did not do."""
+_READABLE = (1, 2, 3)
 
 
 class ShippedLibrary(msgspec.Struct, frozen=True):

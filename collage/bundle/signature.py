@@ -58,6 +58,28 @@ class Padding(msgspec.Struct, frozen=True):
     sizes: tuple[int, ...]
 
 
+class Rows(msgspec.Struct, frozen=True):
+    """Rows that are computed as many as there may be, of which the data say how many there are.
+
+    Attributes
+    ----------
+    count : int
+        The output that says it; callers do not see it.
+    outputs : tuple of (int, int)
+        Which axis of which output is cut.
+
+    Examples
+    --------
+    Boxes and their classes, and how many:
+
+    >>> Rows(count=2, outputs=((0, 0), (1, 0))).count
+    2
+    """
+
+    count: int
+    outputs: tuple[tuple[int, int], ...]
+
+
 class FunctionEntry(msgspec.Struct, frozen=True):
     """A function of a bundle.
 
@@ -72,6 +94,8 @@ class FunctionEntry(msgspec.Struct, frozen=True):
     signature : Signature or None
         How inputs and outputs lie in dicts, tuples and such; None where they lie side by side, as
         in bundles of earlier releases.
+    rows : tuple of Rows
+        What is cut off results.
 
     Examples
     --------
@@ -85,6 +109,7 @@ class FunctionEntry(msgspec.Struct, frozen=True):
     variants: tuple[Variant, ...]
     padding: Padding | None = None
     signature: Signature | None = None
+    rows: tuple[Rows, ...] = ()
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
@@ -93,8 +118,10 @@ class FunctionEntry(msgspec.Struct, frozen=True):
 
     @property
     def outputs(self) -> tuple[TensorInfo, ...]:
-        """Of the largest variant."""
-        return self.variants[-1].outputs
+        """Of the largest variant, without the numbers of rows, which the others are cut to."""
+        counts = {rows.count for rows in self.rows}
+        outputs = self.variants[-1].outputs
+        return tuple(info for index, info in enumerate(outputs) if index not in counts)
 
     def extents(self, index: int, axis: int) -> tuple[int, ...]:
         """The extents that an input may have on an axis, ascending.

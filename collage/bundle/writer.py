@@ -23,7 +23,13 @@ from collage.backends.link import CompiledLibrary, stage_libraries
 from collage.bundle.cpu_flags import cpu_flags_of
 from collage.bundle.folder import LIB, RUNTIME
 from collage.bundle.integrity import file_facts
-from collage.bundle.manifest import REPORT, SCHEMA_VERSION, Manifest, ShippedLibrary
+from collage.bundle.manifest import (
+    REPORT,
+    ROWS_SCHEMA_VERSION,
+    SCHEMA_VERSION,
+    Manifest,
+    ShippedLibrary,
+)
 from collage.bundle.native import runtime_libraries
 from collage.bundle.signature import MAIN, FunctionEntry, Variant
 from collage.report import Report
@@ -141,7 +147,9 @@ def write_bundle(
             runtimes=dict(library.runtimes),
             files=files,
             borrowed_outputs=kept,
-            schema_version=SCHEMA_VERSION,
+            schema_version=(
+                ROWS_SCHEMA_VERSION if any(one.rows for one in listed) else SCHEMA_VERSION
+            ),
         )
         (folder / REPORT).write_text(report.to_json() + "\n", encoding="utf-8")
         manifest.write(folder)

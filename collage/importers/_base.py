@@ -21,6 +21,25 @@ Shapes = Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True)
+class ChosenRows:
+    """Rows of which the data say how many there are, computed as the most that there may be.
+
+    Attributes
+    ----------
+    label : str
+        The operator that chooses them, and what the model calls it.
+    count : int
+        The output that says how many they are; the caller of the model does not see it.
+    more : ImportedModel
+        The same model with room for one more: what depends on them has another shape there.
+    """
+
+    label: str
+    count: int
+    more: ImportedModel
+
+
+@dataclass(frozen=True)
 class ImportedModel:
     """A model as a Relax module.
 
@@ -40,6 +59,8 @@ class ImportedModel:
         The model's other public functions, each as the ``main`` of a module of its own.
     signature : Signature or None
         How inputs and outputs lie in dicts, tuples and such; None where they lie side by side.
+    chosen : tuple of ChosenRows
+        What is to be cut off its outputs.
 
     Examples
     --------
@@ -58,6 +79,7 @@ class ImportedModel:
     function: str = MAIN
     others: tuple[ImportedModel, ...] = ()
     signature: Signature | None = None
+    chosen: tuple[ChosenRows, ...] = ()
 
 
 class FileImporter(Protocol):

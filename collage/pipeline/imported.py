@@ -11,6 +11,7 @@ import tvm
 from numpy.typing import NDArray
 
 from collage.backends.devices import DeviceKind
+from collage.bundle.signature import Rows
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.importers import ExampleInputs, ImportedModel, load_model
 from collage.importers.functions import MAIN
@@ -20,6 +21,7 @@ from collage.passes import combine_parallel_matmul, expand_attention, to_channel
 from collage.pipeline.computable import require_computable
 from collage.pipeline.inputs.drawing import draw_inputs
 from collage.pipeline.inputs.working_range import Range, working_ranges
+from collage.pipeline.shapes.rows import rows_of
 from collage.search.dataflow import DataflowGraph
 from collage.structure import Signature
 from collage.tensor_info import TensorInfo
@@ -47,6 +49,8 @@ class Imported:
         What the report is to say of how it was made ready.
     signature : Signature or None
         How inputs and outputs lie in dicts, tuples and such; None where they lie side by side.
+    rows : tuple of Rows
+        What is cut off its outputs.
 
     Examples
     --------
@@ -69,6 +73,7 @@ class Imported:
     function: str = MAIN
     remarks: tuple[str, ...] = ()
     signature: Signature | None = None
+    rows: tuple[Rows, ...] = ()
 
     def random_inputs(self, seed: int) -> list[NDArray[Any]]:
         """Arrays to run the model on, the same for the same seed."""
@@ -195,6 +200,7 @@ def prepare(loaded: ImportedModel, device: DeviceKind) -> Imported:
     return Imported(
         *(loaded.name, mod, graph, loaded.inputs, loaded.outputs, ranges, loaded.function),
         signature=loaded.signature,
+        rows=rows_of(loaded),
     )
 
 

@@ -33,7 +33,7 @@ def test_sample_is_right(name: str) -> None:
 
 def test_refusals_say_why() -> None:
     for name, reason in (
-        ("nonzero_example", "depends on data"),
+        ("unique_sorted_without_axis", "depends on data"),
         ("equal_string", "holds strings"),
         ("training_dropout", "draws random numbers"),
         ("cast_FLOAT_to_FLOAT8E5M2", "not computed with here: float8e5m2"),
@@ -48,18 +48,24 @@ def test_refusals_say_why() -> None:
 def test_runner_goes_on_where_it_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    argv = ["conformance", "--cases", "nonzero_example,relu_expanded", "--backends", "tvm,onednn"]
+    argv = [
+        "conformance",
+        "--cases",
+        "unique_sorted_without_axis,relu_expanded",
+        "--backends",
+        "tvm,onednn",
+    ]
     monkeypatch.setattr("sys.argv", [*argv, "--out", str(tmp_path)])
     assert conformance.main() == 0
     rows = (tmp_path / "conformance.jsonl").read_text().splitlines()
     names = {(row["network"], row["variant"]): row["outcome"] for row in map(json.loads, rows)}
-    assert names["nonzero_example", "tvm"] == "refused"
+    assert names["unique_sorted_without_axis", "tvm"] == "refused"
     assert set(names.values()) == {"passed", "refused"}
     assert conformance.main() == 0
     assert (tmp_path / "conformance.jsonl").read_text().splitlines() == rows
     page = (tmp_path / "conformance.md").read_text()
-    assert "| NonZero | 1 | " in page
-    assert "nonzero_example" in capsys.readouterr().out
+    assert "| Unique | 1 | " in page
+    assert "unique_sorted_without_axis" in capsys.readouterr().out
 
 
 def test_table_counts_and_groups() -> None:

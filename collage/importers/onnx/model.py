@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -10,7 +11,8 @@ import onnx.version_converter
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from collage.backends.contract.errors import ModelError, telling_line
-from collage.importers._base import ImportedModel, Shapes, from_module
+from collage.importers._base import ChosenRows, ImportedModel, Shapes, from_module
+from collage.importers.onnx.choosers import count_rows, room_for_one_more
 from collage.importers.onnx.control_flow import flatten
 from collage.importers.onnx.converter import CheckedImporter
 from collage.importers.onnx.fold import attach_weights, detach_weights, fold, weight_inputs
@@ -19,6 +21,7 @@ from collage.importers.onnx.known import fold_known
 from collage.importers.onnx.shapes import concretize, real_inputs
 from collage.importers.onnx.support import (
     drop_unused_outputs,
+    node_label,
     require_element_types,
     require_supported,
     require_tensors,
@@ -104,17 +107,30 @@ def import_onnx(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedMo
     drop_unused_outputs(small)
     require_supported(small)
     require_element_types(small)
-    with warnings.catch_warnings():
-        # Renamed inputs and the like; the names are given back below.
-        warnings.simplefilter("ignore")
-        mod = CheckedImporter().convert(small)
-    return from_module(
-        mod,
-        name=name,
-        source_format="onnx",
-        input_names=input_names,
-        output_names=output_names,
-    )
+    choosers = count_rows(small)
+    output_names += [chooser.output[1] for chooser in choosers]
+
+    def imported() -> ImportedModel:
+        with warnings.catch_warnings():
+            # Renamed inputs and the like; the names are given back here.
+            warnings.simplefilter("ignore")
+            mod = CheckedImporter().convert(small)
+        return from_module(
+            mod,
+            name=name,
+            source_format="onnx",
+            input_names=input_names,
+            output_names=output_names,
+        )
+
+    found = imported()
+    first = len(found.outputs) - len(choosers)
+    chosen = []
+    for place, chooser in enumerate(choosers):
+        with room_for_one_more(chooser):
+            label = f"{chooser.op_type} ({node_label(chooser)})"
+            chosen.append(ChosenRows(label, first + place, imported()))
+    return replace(found, chosen=tuple(chosen))
 
 
 def _straightened(model: onnx.ModelProto) -> onnx.ModelProto:

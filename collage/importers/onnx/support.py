@@ -27,7 +27,7 @@ _MICROSOFT_ONLY = frozenset(
 
 _DATA_DEPENDENT = frozenset(
     [
-        *("AllClassNMS", "NonMaxSuppression", "NonZero", "Unique"),
+        *("AllClassNMS", "Unique"),
         *("If", "Loop", "Scan"),
     ]
 )

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from collage.backends.contract.errors import CollageError
+from collage.backends.contract.errors import CollageError, ShapeError
 from collage.backends.devices import DeviceKind
 from collage.bundle import FunctionEntry, Padding, Variant
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
@@ -46,7 +46,8 @@ class Bucketed:
     def entry(self) -> FunctionEntry:
         """As a bundle's manifest lists it."""
         variants = tuple(Variant(v.function, v.inputs, v.outputs) for v in self.variants)
-        return FunctionEntry(self.name, variants, self.padding, self.variants[-1].signature)
+        last = self.variants[-1]
+        return FunctionEntry(self.name, variants, self.padding, last.signature, last.rows)
 
 
 def import_buckets(
@@ -135,6 +136,12 @@ def _variants(
 def _bucketed(name: str, variants: tuple[Imported, ...], proof: _Proof | None) -> Bucketed:
     if len(variants) == 1:
         return Bucketed(name, (replace(variants[0], function=name),))
+    if len({variant.rows for variant in variants}) > 1:
+        raise ShapeError(
+            f"'{name}' gives the rows that its data choose elsewhere for other shapes; optimize "
+            "for one shape at a time",
+            value=name,
+        )
     padding = proof.padding if proof else None
     if padding is not None:
         return Bucketed(name, variants, padding, _padded(padding))

@@ -14,7 +14,8 @@ from tvm import relax
 
 from collage.backends.relax.static_shape import static_shape
 from collage.cost.workload.data import array_of
-from collage.pipeline.shapes.operands import Axes, Operands, has_extent
+from collage.importers.onnx.operators.choosing import CHOSEN_ROWS
+from collage.pipeline.shapes.operands import Axes, Operands, UnprovenError, has_extent
 from collage.rewrite import is_constant
 
 
@@ -156,6 +157,24 @@ def _gather(call: Operands) -> int | None:
     return call.along(one, int(call.large.attrs.axis), len(call.shape()))
 
 
+def _gather_nd(call: Operands) -> int | None:
+    """Parts of a table at places of which each slice has its own."""
+    table, places = call.axis(0), call.axis(1)
+    if table is not None or int(call.large.attrs.batch_dims):
+        call.mixes()
+    return call.along(places, -1, len(call.shape(1)))
+
+
+def _program(call: Operands) -> Axes:
+    """A tensor program: nothing is known of it, unless it is where the extent begins."""
+    if any(map(has_extent, call.axes)):
+        raise UnprovenError("of call_tir it is not known whether it mixes slices")
+    if str(call.large.args[0].name_hint).startswith(CHOSEN_ROWS):
+        return _differing(call)
+    parts = call.large.ty
+    return (None,) * len(parts.fields) if isinstance(parts, relax.TupleType) else None
+
+
 def _of_a_shape(call: Operands) -> None:
     """A shape, or its numbers: they have to be the same, so it is of what has not the extent."""
     one, two = call.large.args[0].ty, call.small.args[0].ty
@@ -178,5 +197,7 @@ RULES: dict[str, Callable[[Operands], Axes]] = {
     "broadcast_to": _broadcast,
     "nn.pad": _pad,
     "gather_elements": _gather,
+    "gather_nd": _gather_nd,
+    "call_tir": _program,
 }
 """By operator's name, without ``relax.``."""

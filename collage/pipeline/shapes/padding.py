@@ -71,6 +71,27 @@ def padded_axes(large: ImportedModel, small: ImportedModel, extents: tuple[int, 
         ...
     collage.pipeline.shapes.operands.UnprovenError: nn.softmax mixes ...
     """
+    found = separate_axes(large, small, extents)
+    if not found.inputs:
+        raise UnprovenError("no input has it for an extent")
+    return found
+
+
+def separate_axes(
+    large: ImportedModel, small: ImportedModel, extents: tuple[int, int]
+) -> PaddedAxes:
+    """As :func:`padded_axes`, where the extent may begin inside of the model, too.
+
+    Parameters
+    ----------
+    large, small, extents
+        As :func:`padded_axes` takes them.
+
+    Raises
+    ------
+    UnprovenError
+        As :func:`padded_axes` does.
+    """
     walk = _Walk(extents)
     try:
         # Where something is looked up by numbers that are known, they tell the rows.
@@ -82,8 +103,6 @@ def padded_axes(large: ImportedModel, small: ImportedModel, extents: tuple[int, 
         axis = walk.parameter(one, two)
         if axis is not None:
             inputs.append((index, axis))
-    if not inputs:
-        raise UnprovenError("no input has it for an extent")
     bindings, others = flat_bindings(main), flat_bindings(other)
     if len(bindings) != len(others):
         raise UnprovenError("the model is another one for another extent")
@@ -148,6 +167,8 @@ class _Walk:
                     raise UnprovenError("the model is another one for another extent")
                 part: Axes = whole[int(one.index)]
                 return part
+            case tvm.ir.GlobalVar() if str(one.name_hint) == str(two.name_hint):
+                return None
             case relax.ShapeExpr():
                 # Whoever takes it is told by the shape of what comes out.
                 return None

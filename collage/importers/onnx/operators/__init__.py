@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from collage.importers.onnx.operators import (
+    choosing,
     convolution,
     elementwise,
     indexing,
@@ -28,6 +29,7 @@ from collage.importers.onnx.operators.node import Converter
 __all__ = ["BEYOND", "CONVERTERS", "converter_of"]
 
 CONVERTERS: Mapping[str, Converter] = {
+    **choosing.CONVERTERS,
     **convolution.CONVERTERS,
     **elementwise.CONVERTERS,
     **indexing.CONVERTERS,

@@ -1,0 +1,187 @@
+"""Operators that choose rows, and what follows them, beside onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from onnx import helper
+
+from collage.backends.contract.errors import ModelError
+from collage.cost.reference import evaluate
+from collage.importers import load_model
+from collage.normalize import normalize
+from collage.pipeline.shapes.rows import rows_of
+from tests.collage_tests.importers.onnx_models import (
+    Array,
+    by_onnxruntime,
+    model_of,
+    require_same,
+)
+
+_HEAD = '<ir_version: 9, opset_import: ["" : 17]>\n'
+
+
+def compare(model: onnx.ModelProto, given: Mapping[str, Array]) -> list[Array]:
+    """What the model answers, cut to the rows that there are: what onnxruntime answers."""
+    loaded = load_model(model)
+    whole = [np.asarray(x) for x in evaluate(normalize(loaded.mod), [*given.values()])]
+    rows = rows_of(loaded)
+    found = dict(enumerate(whole))
+    for one in rows:
+        count = int(found.pop(one.count).item())
+        for index, axis in one.outputs:
+            assert whole[index].shape[axis] >= count
+            found[index] = np.take(found[index], np.arange(count), axis)
+    answer = [*found.values()]
+    require_same(answer, by_onnxruntime(model, given))
+    return answer
+
+
+def parsed(text: str) -> onnx.ModelProto:
+    return onnx.parser.parse_model(_HEAD + text)
+
+
+def fresh(*shape: int) -> Array:
+    return np.random.default_rng().standard_normal(shape).astype("float32")
+
+
+def boxes_of(batch: int, count: int, *, center: bool) -> Array:
+    """Boxes that often overlap: by center and sides, or by any two opposite corners."""
+    rng = np.random.default_rng()
+    place = rng.uniform(0, 10, (batch, count, 2))
+    if center:
+        boxes = np.concatenate([place, rng.uniform(0.1, 4, (batch, count, 2))], 2)
+    else:
+        boxes = np.concatenate([place, place + rng.normal(0, 3, (batch, count, 2))], 2)
+    # Of whole eighths, areas and their sums are exact, in whatever order they are computed.
+    return (np.round(boxes * 8) / 8).astype("float32")
+
+
+@pytest.mark.parametrize("center", [0, 1])
+@pytest.mark.parametrize(
+    ("limit", "overlap", "least"),
+    [(4, 0.5, None), (40, 0.0, -1.0), (6, 0.9, 0.3), (3, 0.3, 50.0)],
+)
+def test_suppression(center: int, limit: int, overlap: float, least: float | None) -> None:
+    """Also of scores that are alike, of classes without a box, and of no box at all."""
+    boxes = boxes_of(2, 30, center=bool(center))
+    scores = np.round(fresh(2, 3, 30), 1)
+    constants = {"limit": np.array([limit]), "overlap": np.array([overlap], np.float32)}
+    if least is not None:
+        constants["least"] = np.array([least], np.float32)
+    node = helper.make_node(
+        "NonMaxSuppression", ["boxes", "scores", *constants], ["rows"], center_point_box=center
+    )
+    given = {"boxes": boxes, "scores": scores}
+    model = model_of([node], given, ["rows"], constants)
+    (found,) = compare(model, given)
+    assert (len(found) == 0) == (least == 50.0)
+
+
+def test_a_detectors_tail() -> None:
+    """Boxes, scores and classes by the rows that are chosen."""
+    text = """
+        net (float[1,40,4] b, float[1,5,40] s, int64[1] k, float[1] o, float[1] c)
+            => (int64[n,3] rows, float[n,4] boxes, float[n] best, float[n,6] all)
+        <int64[1] k = {4}, float[1] o = {0.4}, float[1] c = {0.1}>
+        {
+            rows = NonMaxSuppression(b, s, k, o, c)
+            two = Constant <value = int64 {2}> ()
+            one = Constant <value = int64 {1}> ()
+            axis = Constant <value = int64[1] {1}> ()
+            zero = Constant <value = int64[1] {0}> ()
+            half = Constant <value = float {0.5}> ()
+            place = Gather <axis = 1> (rows, two)
+            class = Gather <axis = 1> (rows, one)
+            flat = Squeeze(b, zero)
+            boxes0 = Gather <axis = 0> (flat, place)
+            boxes = Mul(boxes0, half)
+            order = Constant <value = int64[3] {0, 1, 2}> ()
+            best = GatherND(s, rows)
+            kind = Cast <to = 1> (class)
+            kinds = Unsqueeze(kind, axis)
+            bests = Unsqueeze(best, axis)
+            all = Concat <axis = 1> (boxes, kinds, bests)
+        }
+        """
+    given = {"b": boxes_of(1, 40, center=False), "s": fresh(1, 5, 40)}
+    compare(parsed(text), given)
+
+
+@pytest.mark.parametrize("kind", ["float32", "bool", "int64", "uint8"])
+@pytest.mark.parametrize("shape", [(7,), (4, 5), (2, 3, 4)])
+def test_places_that_are_not_zero(shape: tuple[int, ...], kind: str) -> None:
+    x = np.random.default_rng().choice([0, 0, 1, 3], shape).astype(kind)
+    model = model_of([helper.make_node("NonZero", ["x"], ["y"])], {"x": x}, ["y"])
+    compare(model, {"x": x})
+
+
+@pytest.mark.parametrize("fill", [0, 1])
+def test_all_or_none_of_the_places(fill: int) -> None:
+    x = np.full((3, 4), fill, "float32")
+    model = model_of([helper.make_node("NonZero", ["x"], ["y"])], {"x": x}, ["y"])
+    (found,) = compare(model, {"x": x})
+    assert found.shape == (2, 12 * fill)
+
+
+def test_two_choices_of_their_own() -> None:
+    text = """
+        net (float[6,8] x, float[9] w)
+            => (int64[2,n] p, float[n] values, float[6,8] y, float[m] others) {
+            y = Tanh(x)
+            zero = Constant <value = float {0}> ()
+            positive = Greater(y, zero)
+            p = NonZero(positive)
+            turned = Transpose <perm = [1, 0]> (p)
+            values = GatherND(y, turned)
+            negative = Less(w, zero)
+            q = NonZero(negative)
+            axis = Constant <value = int64[1] {0}> ()
+            places = Squeeze(q, axis)
+            others0 = Gather <axis = 0> (w, places)
+            others = Exp(others0)
+        }
+        """
+    compare(parsed(text), {"x": fresh(6, 8), "w": fresh(9)})
+
+
+def test_of_what_is_known_the_places_are_known() -> None:
+    text = """
+        net (float[3,4] x) => (float[2] y) {
+            s = Shape(x) z = NonZero(s) f = Constant <value = int64[1] {-1}> ()
+            c = Cast <to = 1> (z) y = Reshape(c, f)
+        }
+        """
+    model = parsed(text)
+    assert not load_model(model).chosen
+    compare(model, {"x": fresh(3, 4)})
+
+
+@pytest.mark.parametrize(
+    "mixing",
+    [
+        "y = ReduceMax <keepdims = 0, axes = [1]> (p)",
+        "c = Cast <to = 1> (p) y = Softmax <axis = 1> (c)",
+        "k = Constant <value = int64[1] {2}> () y, i = TopK <axis = 1> (p, k)",
+        "s = Shape(p) y = Cast <to = 1> (s)",
+    ],
+)
+def test_what_mixes_rows_is_refused(mixing: str) -> None:
+    model = parsed(f"net (float[6] x) => (y) {{ p = NonZero(x) {mixing} }}")
+    loaded = load_model(model)
+    with pytest.raises(ModelError, match=r"NonZero \(p\) chooses as many rows as the data say"):
+        rows_of(loaded)
+
+
+def test_limits_have_to_be_known() -> None:
+    text = """
+        net (float[1,9,4] b, float[1,2,9] s, int64[1] k) => (int64[n,3] rows) {
+            rows = NonMaxSuppression(b, s, k)
+        }
+        """
+    with pytest.raises(ModelError, match=r"rows \(NonMaxSuppression: its number of boxes"):
+        load_model(parsed(text))
