@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import tvm
 from tvm import relax
 
@@ -9,8 +11,8 @@ from collage.search.dataflow import used_vars
 from collage.search.rules.host import RESHAPES
 
 
-def borrowed_outputs(mod: tvm.IRModule, name: str) -> tuple[int, ...]:
-    """The outputs that a call does not make anew, by position.
+def borrowed_outputs(mod: tvm.IRModule, names: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """By function, the outputs that a call does not make anew, by position.
 
     Whoever writes into such a result would change the model's weights or the caller's inputs, so it
     has to be copied first. What depends on no input is among them: it may have been computed once,
@@ -20,8 +22,8 @@ def borrowed_outputs(mod: tvm.IRModule, name: str) -> tuple[int, ...]:
     ----------
     mod : tvm.IRModule
         A partitioned module.
-    name : str
-        Of its function that is called.
+    names : iterable of str
+        Of its functions that are called.
 
     Examples
     --------
@@ -30,11 +32,15 @@ def borrowed_outputs(mod: tvm.IRModule, name: str) -> tuple[int, ...]:
     >>> def body(emit, x):
     ...     made, turned = emit(relax.op.exp(x)), emit(relax.op.reshape(x, (2, 2)))
     ...     return relax.Tuple([made, turned, weights, emit(relax.op.exp(weights))])
-    >>> borrowed_outputs(graph([(4,)], body), "main")
-    (1, 2, 3)
+    >>> borrowed_outputs(graph([(4,)], body), ["main"])
+    {'main': (1, 2, 3)}
     """
     # As TVM sees them when it computes what it can: a partition's results one by one.
-    main = relax.transform.InlinePrivateFunctions()(mod)[name]
+    mod = relax.transform.InlinePrivateFunctions()(mod)
+    return {name: _borrowed(mod[name]) for name in names}
+
+
+def _borrowed(main: relax.Function) -> tuple[int, ...]:
     bound: dict[relax.Var, relax.Expr] = {}
     variable = set(main.params)
     for block in main.body.blocks:

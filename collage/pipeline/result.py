@@ -144,7 +144,6 @@ class Result:
                 place.chmod(0o755)
             except OSError as err:
                 raise OutputError(f"cannot write '{place}': {err.strerror}", value=place) from err
-            kept = {name: borrowed_outputs(self.module, name) for name in self._names()}
             write_bundle(
                 partial,
                 replace(self.library, path=place),
@@ -156,7 +155,7 @@ class Result:
                 versions=self.versions,
                 device=self.targets.native.device,
                 report=self.report,
-                borrowed_outputs=kept,
+                borrowed_outputs=borrowed_outputs(self.module, self._names()),
                 with_runtime=with_runtime,
             )
             write_html(self.report, partial / REPORT_HTML)
