@@ -17,6 +17,7 @@ from collage._on_demand import on_demand
 if TYPE_CHECKING:
     from collage.backends.contract.abilities import (
         BundlesLibraries,
+        HoldsMemory,
         JudgesRegions,
         LimitsCapture,
         NeedsRuntime,
@@ -63,6 +64,7 @@ __all__ = [
     "BundlesLibraries",
     "ExternalBackend",
     "Granularity",
+    "HoldsMemory",
     "JudgesRegions",
     "LibraryRequirement",
     "LimitsCapture",
@@ -100,6 +102,7 @@ __getattr__, __dir__ = on_demand(
         "abilities": (
             "BundlesLibraries",
             "JudgesRegions",
+            "HoldsMemory",
             "LimitsCapture",
             "NeedsRuntime",
             "Precompiles",

@@ -333,6 +333,30 @@ class NeedsRuntime(Protocol):
 
 
 @runtime_checkable
+class HoldsMemory(Protocol):
+    """Holds more memory than its partitions' arguments, constants and intermediate results.
+
+    Examples
+    --------
+    >>> class Mine:
+    ...     def weight_copies(self, target):
+    ...         return 1  # packed before the first call
+    ...     def workspace_bytes(self, target):
+    ...         return 32 << 20
+    >>> isinstance(Mine(), HoldsMemory)
+    True
+    """
+
+    def weight_copies(self, target: BackendTarget) -> int:
+        """How many copies of its partitions' weights it makes of those in the library."""
+        ...
+
+    def workspace_bytes(self, target: BackendTarget) -> int:
+        """The most that its kernels ask for while they run, all partitions together."""
+        ...
+
+
+@runtime_checkable
 class LimitsCapture(Protocol):
     """Has entry points that, for some targets, cannot be captured into a CUDA graph.
 

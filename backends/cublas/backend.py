@@ -12,6 +12,7 @@ from collage.backends.contract import (
     BackendTarget,
     BuildContext,
     ExternalBackend,
+    HoldsMemory,
     LibraryRequirement,
     PatternTriple,
     Precision,
@@ -31,7 +32,7 @@ from collage.backends.toolchain.cuda_toolkit import arch_of, cudart
 from collage.backends.toolchain.native import Compilation
 
 
-class CublasBackend(ExternalBackend, Precompiles, RequiresLibraries, Tunable):
+class CublasBackend(ExternalBackend, HoldsMemory, Precompiles, RequiresLibraries, Tunable):
     """Matrix products through ``cublasLtMatmul``.
 
     Examples
@@ -83,6 +84,12 @@ class CublasBackend(ExternalBackend, Precompiles, RequiresLibraries, Tunable):
 
     def required_libraries(self, target: BackendTarget) -> Sequence[LibraryRequirement]:
         return (find_installation().library,)
+
+    def weight_copies(self, target: BackendTarget) -> int:
+        return 0
+
+    def workspace_bytes(self, target: BackendTarget) -> int:
+        return int(target.options.workspace_limit)
 
 
 def _versions() -> Mapping[str, str]:

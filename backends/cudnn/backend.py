@@ -17,6 +17,7 @@ from collage.backends.contract import (
     BackendTarget,
     BuildContext,
     ExternalBackend,
+    HoldsMemory,
     LibraryRequirement,
     PatternTriple,
     Precision,
@@ -38,7 +39,7 @@ from collage.backends.toolchain import cuda_runtime, cuda_toolkit
 from collage.backends.toolchain.native import Compilation
 
 
-class CudnnBackend(ExternalBackend, Precompiles, RequiresLibraries, Tunable):
+class CudnnBackend(ExternalBackend, HoldsMemory, Precompiles, RequiresLibraries, Tunable):
     """Graphs of cuDNN's graph API, through the C++ headers of its frontend.
 
     Examples
@@ -86,6 +87,12 @@ class CudnnBackend(ExternalBackend, Precompiles, RequiresLibraries, Tunable):
     def required_libraries(self, target: BackendTarget) -> Sequence[LibraryRequirement]:
         # libcudnn.so.9 is a door: it opens the libcudnn_*.so.9 in its own folder.
         return (cuda_toolkit.cudart(), find_installation().requirement())
+
+    def weight_copies(self, target: BackendTarget) -> int:
+        return 0
+
+    def workspace_bytes(self, target: BackendTarget) -> int:
+        return int(target.options.workspace_limit)
 
 
 def _versions() -> Mapping[str, str]:

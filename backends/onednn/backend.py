@@ -15,6 +15,7 @@ from collage.backends.contract import (
     BundlesLibraries,
     ExternalBackend,
     Granularity,
+    HoldsMemory,
     PatternTriple,
     Precompiles,
     Roofline,
@@ -26,7 +27,7 @@ from collage.backends.onednn.patterns import pattern_table
 from collage.backends.toolchain.native import Compilation
 
 
-class OnednnBackend(ExternalBackend, BundlesLibraries, Precompiles):
+class OnednnBackend(ExternalBackend, BundlesLibraries, HoldsMemory, Precompiles):
     """Regions of convolutions, matrix products and what stands between them, through oneDNN.
 
     Examples
@@ -61,6 +62,12 @@ class OnednnBackend(ExternalBackend, BundlesLibraries, Precompiles):
 
     def shared_libraries(self, target: BackendTarget) -> Sequence[Path]:
         return (find_installation().library,)
+
+    def weight_copies(self, target: BackendTarget) -> int:
+        return 1
+
+    def workspace_bytes(self, target: BackendTarget) -> int:
+        return 0
 
 
 def backend() -> OnednnBackend:

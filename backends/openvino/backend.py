@@ -14,6 +14,7 @@ from collage.backends.contract import (
     BuildContext,
     ExternalBackend,
     Granularity,
+    HoldsMemory,
     JudgesRegions,
     PatternTriple,
     Precision,
@@ -29,7 +30,7 @@ from collage.backends.openvino.patterns import pattern_table
 from collage.backends.toolchain.native import Compilation
 
 
-class OpenvinoBackend(ExternalBackend, ShipsLibraries, JudgesRegions, Precompiles):
+class OpenvinoBackend(ExternalBackend, HoldsMemory, ShipsLibraries, JudgesRegions, Precompiles):
     """Regions of a network through OpenVINO.
 
     Examples
@@ -74,6 +75,12 @@ class OpenvinoBackend(ExternalBackend, ShipsLibraries, JudgesRegions, Precompile
     def companion_libraries(self, target: BackendTarget) -> Sequence[Path]:
         installation = find_installation()
         return (installation.library, *installation.companions)
+
+    def weight_copies(self, target: BackendTarget) -> int:
+        return 1
+
+    def workspace_bytes(self, target: BackendTarget) -> int:
+        return 0
 
 
 def backend() -> OpenvinoBackend:

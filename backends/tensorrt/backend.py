@@ -17,6 +17,7 @@ from collage.backends.contract import (
     BuildContext,
     ExternalBackend,
     Granularity,
+    HoldsMemory,
     JudgesRegions,
     LibraryRequirement,
     LimitsCapture,
@@ -44,6 +45,7 @@ from collage.backends.toolchain.native import Compilation
 
 class TensorrtBackend(
     ExternalBackend,
+    HoldsMemory,
     JudgesRegions,
     LimitsCapture,
     NeedsRuntime,
@@ -143,6 +145,12 @@ class TensorrtBackend(
         package = package_for(name)
         if package is not None:
             python_runtime.install(package)
+
+    def weight_copies(self, target: BackendTarget) -> int:
+        return 1
+
+    def workspace_bytes(self, target: BackendTarget) -> int:
+        return int(target.options.max_workspace_size)
 
 
 def backend() -> TensorrtBackend:

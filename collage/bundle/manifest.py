@@ -11,7 +11,7 @@ from collage.backends.contract.requirements import RequiredLibrary
 from collage.backends.devices import CPU
 from collage.bundle.integrity import BundleFile
 from collage.bundle.signature import FunctionEntry, Variant
-from collage.report import Report
+from collage.report import MemoryUse, Report
 from collage.structure import SIGNATURE_VERSION
 from collage.tensor_info import TensorInfo
 
@@ -74,6 +74,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     borrowed_outputs : dict of str to tuple of int, or None
         By entry, which outputs are weights of the model, or its inputs, and not to be given away;
         None in bundles of earlier releases.
+    memory : MemoryUse or None
+        What the library takes once it is loaded and called, as far as that is known; None in
+        bundles of earlier releases.
     schema_version : int
         See ``SCHEMA_VERSION``.
 
@@ -113,6 +116,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     runtimes: dict[str, str] = {}
     files: tuple[BundleFile, ...] = ()
     borrowed_outputs: dict[str, tuple[int, ...]] | None = None
+    memory: MemoryUse | None = None
     schema_version: int
 
     @property

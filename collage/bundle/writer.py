@@ -32,7 +32,7 @@ from collage.bundle.manifest import (
 )
 from collage.bundle.native import runtime_libraries
 from collage.bundle.signature import MAIN, FunctionEntry, Variant
-from collage.report import Report
+from collage.report import MemoryUse, Report
 from collage.tensor_info import TensorInfo
 
 
@@ -49,6 +49,7 @@ def write_bundle(
     report: Report,
     functions: Sequence[FunctionEntry] = (),
     borrowed_outputs: Mapping[str, Sequence[int]] | None = None,
+    memory: MemoryUse | None = None,
     with_runtime: bool = False,
 ) -> Path:
     """Complete a bundle around a library that was linked to ``folder / 'model.so'``.
@@ -76,6 +77,8 @@ def write_bundle(
         shapes.
     borrowed_outputs : mapping of str to sequence of int, optional
         By entry, see :func:`borrowed_outputs`; where it is not known, results are copied.
+    memory : MemoryUse, optional
+        What it takes.
     with_runtime : bool
         Whether TVM's runtime is copied into ``runtime/``, for programs without Python.
 
@@ -147,6 +150,7 @@ def write_bundle(
             runtimes=dict(library.runtimes),
             files=files,
             borrowed_outputs=kept,
+            memory=memory,
             schema_version=(
                 ROWS_SCHEMA_VERSION if any(one.rows for one in listed) else SCHEMA_VERSION
             ),

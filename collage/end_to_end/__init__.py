@@ -4,7 +4,7 @@
 times compiled models in alternation, ``estimated`` adds up costs where there is no device.
 ``baselines`` makes the partitionings that a search has to beat; ``repair`` takes out of all of them
 what a library refuses to compile or computes wrongly; ``culprits`` finds the latter; ``verdict``
-says who wins.
+says who wins, and ``memory`` what each takes.
 """
 
 from collage.end_to_end._base import (
@@ -18,6 +18,7 @@ from collage.end_to_end._base import (
 from collage.end_to_end.baselines import baselines, check_strategy, taking_part, without_search
 from collage.end_to_end.estimated import EstimatedComparison
 from collage.end_to_end.measured import MeasuredComparison
+from collage.end_to_end.memory import memory_of
 from collage.end_to_end.repair import PartitionRepair
 from collage.end_to_end.verdict import Verdict, best, decide
 
@@ -36,6 +37,7 @@ __all__ = [
     "best",
     "check_strategy",
     "decide",
+    "memory_of",
     "taking_part",
     "without_search",
 ]

@@ -12,7 +12,7 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import tvm
@@ -26,7 +26,9 @@ from collage.cost.database.keys import ModuleKeys
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.measure.replay import NO_TIME
 from collage.cost.processes.staging import compile_to_measure
+from collage.end_to_end.memory import memory_of
 from collage.passes import lower
+from collage.report import MemoryUse
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import Partitioning
@@ -85,11 +87,14 @@ class Lowered:
     ----------
     key : str
         Equal for contenders that came out the same.
+    memory : MemoryUse or None
+        What it takes; None of what was not even lowered.
     """
 
     contender: Contender
     module: tvm.IRModule
     key: str
+    memory: MemoryUse | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -140,7 +145,10 @@ class Evaluation(Lowered):
         rounds : Rounds, optional
             Its part in a contest.
         """
-        return cls(lowered.contender, lowered.module, lowered.key, cost, largest_error, rounds)
+        return cls(
+            *(lowered.contender, lowered.module, lowered.key, cost, largest_error, rounds),
+            memory=lowered.memory,
+        )
 
     @classmethod
     def without_time(cls, contender: Contender) -> Evaluation:
@@ -229,6 +237,7 @@ class EndToEndComparison(ABC):
         self._context = context
         self._keys = ModuleKeys()
         self._libraries: dict[str, CompiledLibrary] = {}
+        self._memory: dict[str, MemoryUse] = {}
 
     def compare(self, contenders: Sequence[Contender]) -> list[Evaluation]:
         """The evaluation of each contender, in the order given.
@@ -286,7 +295,10 @@ class EndToEndComparison(ABC):
 
     def _lowered(self, contender: Contender) -> Lowered:
         module = lower(self._mod, self._graph, contender.partitioning)
-        return Lowered(contender, module, self._keys.key(module))
+        key = self._keys.key(module)
+        if key not in self._memory:
+            self._memory[key] = memory_of(module, tuple(self._targets))
+        return Lowered(contender, module, key, memory=self._memory[key])
 
     @abstractmethod
     def _evaluate(self, lowered: Sequence[Lowered]) -> list[Evaluation]:

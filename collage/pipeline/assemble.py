@@ -236,6 +236,7 @@ def _end_to_end_row(
         rounds=sum(sec is not None for sec in rounds.counted) if rounds is not None else 0,
         disturbed=len(rounds.disturbed) if rounds is not None else 0,
         discarded=len(rounds.discarded) if rounds is not None else 0,
+        memory=evaluation.memory,
     )
 
 

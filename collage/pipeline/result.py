@@ -18,6 +18,7 @@ from collage.backends.link import CompiledLibrary
 from collage.backends.storage import OwnFolder
 from collage.bundle import FunctionEntry, borrowed_outputs, filling, write_bundle
 from collage.bundle.signature import MAIN
+from collage.end_to_end import memory_of
 from collage.report import Report, brief, notebook_frame, write_html
 from collage.search.partitioning import Partitioning
 from collage.tensor_info import TensorInfo
@@ -156,6 +157,7 @@ class Result:
                 device=self.targets.native.device,
                 report=self.report,
                 borrowed_outputs=borrowed_outputs(self.module, self._names()),
+                memory=memory_of(self.module, self.targets, self._names()),
                 with_runtime=with_runtime,
             )
             write_html(self.report, partial / REPORT_HTML)

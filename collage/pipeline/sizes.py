@@ -9,6 +9,7 @@ import tvm
 from tvm import ir, relax
 
 from collage.cost.workload.data import array_of
+from collage.report import size_text
 
 
 def sizes_remark(mod: tvm.IRModule, library: Path, functions: int) -> str:
@@ -45,14 +46,6 @@ def sizes_remark(mod: tvm.IRModule, library: Path, functions: int) -> str:
             relax.analysis.post_order_visit(function, visit)
     distinct, whole = sum(dict(uses).values()), sum(size for _, size in uses)
     return (
-        f"{functions} functions in one library of {_text(library.stat().st_size)}: weights of "
-        f"{_text(distinct)}, each once; {_text(whole)} if none were shared"
+        f"{functions} functions in one library of {size_text(library.stat().st_size)}: weights of "
+        f"{size_text(distinct)}, each once; {size_text(whole)} if none were shared"
     )
-
-
-def _text(size: float) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} GiB"

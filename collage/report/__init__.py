@@ -22,6 +22,7 @@ from collage.report.data import (
     shape_text,
 )
 from collage.report.explain import NodeExplanation, Way, WhyNot, explain
+from collage.report.memory import MemoryUse, size_text
 from collage.report.workers import BuilderUse, WorkerUse, share_of
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ __all__ = [
     "Alternative",
     "BuilderUse",
     "EndToEnd",
+    "MemoryUse",
     "NodeExplanation",
     "NodeInfo",
     "PartitionInfo",
@@ -57,6 +59,7 @@ __all__ = [
     "shape_text",
     "share_of",
     "shares",
+    "size_text",
     "summary",
     "write_html",
 ]

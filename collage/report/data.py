@@ -15,6 +15,7 @@ import msgspec
 
 from collage.backends.contract.errors import BundleError
 from collage.report.codec import decode
+from collage.report.memory import MemoryUse
 from collage.report.workers import BuilderUse, WorkerUse
 
 SCHEMA_VERSION = 1
@@ -172,6 +173,8 @@ class EndToEnd:
     rounds, disturbed, discarded : int
         Rounds that it played and that count; rounds in which the machine was disturbed; those of
         them that were measured again and do not count.
+    memory : MemoryUse or None
+        What it takes, as far as that can be known beforehand.
 
     Examples
     --------
@@ -193,6 +196,7 @@ class EndToEnd:
     rounds: int = 0
     disturbed: int = 0
     discarded: int = 0
+    memory: MemoryUse | None = None
 
     def __post_init__(self) -> None:
         if not self.kind:

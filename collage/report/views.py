@@ -10,6 +10,7 @@ from typing import Any
 from collage.report.data import Alternative, EndToEnd, Report
 from collage.report.explain import Explainer
 from collage.report.figure import operator_summary
+from collage.report.memory import size_text
 from collage.report.units import format_sec, format_time
 from collage.report.verdict import verdict_of
 
@@ -88,6 +89,9 @@ def headline(report: Report) -> list[Tile]:
             f"{operators} operators on {_plural(backends, 'backend')}",
         )
     )
+    if chosen is not None and chosen.memory is not None:
+        total, _, parts = str(chosen.memory).partition(": ")
+        tiles.append(Tile(total, "of memory", parts))
     if report.outputs_max_rel_diff is not None:
         rounding = report.outputs_rounding_rel_diff
         note = "relative" if rounding is None else f"relative; rounding alone: {rounding:.1e}"
@@ -147,7 +151,12 @@ def end_to_end_bars(report: Report, colors: dict[str, str]) -> list[Bar]:
                 color=mixed if row.chosen else colors.get(row.name.rpartition(":")[2], ""),
                 note="; ".join(
                     part
-                    for part in (row.note, verdict_of(row, rows), f"n = {row.n}" if row.n else "")
+                    for part in (
+                        row.note,
+                        verdict_of(row, rows),
+                        size_text(row.memory.total_bytes) if row.memory else "",
+                        f"n = {row.n}" if row.n else "",
+                    )
                     if part
                 ),
                 chosen=row.chosen,
