@@ -24,7 +24,12 @@ class Window:
     @classmethod
     def of(cls, node: Node, data: list[int], weight: list[int]) -> Window:
         """A node's window, for the shapes of its operands."""
-        rank = len(data) - 2
+        return cls.over(node, data[2:], weight[2:])
+
+    @classmethod
+    def over(cls, node: Node, extents: list[int], kernel: list[int]) -> Window:
+        """A node's window, for extents and kernel along the axes that it moves along."""
+        rank = len(extents)
         strides = node.integers("strides", [1] * rank)
         dilations = node.integers("dilations", [1] * rank)
         auto = node.text("auto_pad", "NOTSET")
@@ -32,7 +37,7 @@ class Window:
         if auto in ("SAME_UPPER", "SAME_LOWER"):
             before, after = [], []
             for axis in range(rank):
-                extent, reach = data[axis + 2], (weight[axis + 2] - 1) * dilations[axis] + 1
+                extent, reach = extents[axis], (kernel[axis] - 1) * dilations[axis] + 1
                 steps = -(-extent // strides[axis])
                 total = max((steps - 1) * strides[axis] + reach - extent, 0)
                 before.append(total // 2 if auto == "SAME_UPPER" else total - total // 2)

@@ -17,6 +17,7 @@ from collage.importers.onnx.operators.node import (
     const,
     fixed_tensor,
     shape_of,
+    vector_shape,
 )
 
 
@@ -30,8 +31,7 @@ def _one_hot(node: Node) -> relax.Expr:
     below = emit(op.less(index, const(0, "int64")))
     index = emit(op.where(below, emit(op.add(index, whole)), index))
     index = emit(op.reshape(index, [*shape[:axis], 1, *shape[axis:]]))
-    row = [1] * (len(shape) + 1)
-    row[axis] = depth
+    row = vector_shape(len(shape) + 1, axis, depth)
     here = emit(op.equal(index, fixed_tensor(np.arange(depth, dtype="int64").reshape(row))))
     off, on = (_element(node, 2, place) for place in range(2))
     return emit(op.where(here, on, off))
@@ -91,14 +91,12 @@ def _pad(node: Node) -> relax.Expr | None:
         return None
     emit, shape, kind = node.emit, node.shape(0), node.dtype(0)
     pads = [int(p) for p in node.fixed(1, "pads")]
-    axes = node.constant(3)
+    axes = node.axes(3, len(shape))
     if axes is None:
-        if node.has(3):
-            raise Refused("its axes are computed while the model runs; they have to be constants")
-        axes = np.arange(len(shape))
+        axes = list(range(len(shape)))
     low, high = [0] * len(shape), [0] * len(shape)
     for i, axis in enumerate(axes):
-        low[int(axis) % len(shape)], high[int(axis) % len(shape)] = pads[i], pads[i + len(axes)]
+        low[axis], high[axis] = pads[i], pads[i + len(axes)]
     x = node.operand(0)
     # A negative pad cuts off.
     x = emit(

@@ -8,7 +8,14 @@ import numpy as np
 from tvm import relax
 from tvm.relax import op
 
-from collage.importers.onnx.operators.node import Node, Refused, const, fixed_tensor, shape_of
+from collage.importers.onnx.operators.node import (
+    Node,
+    Refused,
+    const,
+    fixed_tensor,
+    shape_of,
+    vector_shape,
+)
 
 
 def _depth_to_space(node: Node) -> relax.Expr:
@@ -36,11 +43,9 @@ def _reverse_sequence(node: Node) -> relax.Expr:
     emit, shape = node.emit, node.shape(0)
     time, batch = node.integer("time_axis", 0), node.integer("batch_axis", 1)
     lengths = emit(op.astype(node.operand(1), "int64"))
-    column = [1] * len(shape)
-    column[batch] = shape[batch]
+    column = vector_shape(len(shape), batch, shape[batch])
     lengths = emit(op.reshape(lengths, column))
-    row = [1] * len(shape)
-    row[time] = shape[time]
+    row = vector_shape(len(shape), time, shape[time])
     steps = fixed_tensor(np.arange(shape[time], dtype="int64").reshape(row))
     one = const(1, "int64")
     mirrored = emit(op.subtract(emit(op.subtract(lengths, steps)), one))
@@ -89,12 +94,10 @@ def _tensor_scatter(node: Node) -> relax.Expr:
         raise Refused("the axis of the batch")
     length, update = shape[axis], node.operand(1)
     new = shape_of(update)[axis]
-    row = [1] * len(shape)
-    row[axis] = length
+    row = vector_shape(len(shape), axis, length)
     places = fixed_tensor(np.arange(length, dtype="int64").reshape(row))
     if node.has(2):
-        column = [1] * len(shape)
-        column[0] = shape[0]
+        column = vector_shape(len(shape), 0, shape[0])
         first = emit(op.reshape(emit(op.astype(node.operand(2), "int64")), column))
     else:
         first = const(0, "int64")

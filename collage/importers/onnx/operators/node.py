@@ -80,6 +80,15 @@ class Node:
             raise Refused(f"its {what} is computed while the model runs; it has to be a constant")
         return value
 
+    def axes(self, index: int, rank: int) -> list[int] | None:
+        """The axes that an optional input names, which have to be known now; None without it."""
+        if not self.has(index):
+            return None
+        value = constant_of(self.inputs[index])
+        if value is None:
+            raise Refused("its axes are computed while the model runs; they have to be constants")
+        return [int(axis) % rank for axis in value]
+
     def text(self, name: str, default: str) -> str:
         """An attribute that is a word."""
         return text_of(self.attributes, name, default)
@@ -134,6 +143,13 @@ def constant_of(expr: relax.Expr | None) -> Array | None:
 def const(value: Any, dtype: str) -> relax.Expr:
     """A constant of an element type."""
     return relax.const(np.asarray(value).astype(dtype), dtype)
+
+
+def vector_shape(rank: int, axis: int, extent: int) -> list[int]:
+    """The shape of a vector that lies along one axis and is broadcast along the others."""
+    shape = [1] * rank
+    shape[axis] = extent
+    return shape
 
 
 def fixed_tensor(value: Array) -> relax.Expr:

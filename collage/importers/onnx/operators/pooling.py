@@ -8,6 +8,7 @@ import numpy as np
 from tvm import relax
 from tvm.relax import op
 
+from collage.importers.onnx.operators.convolution import Window
 from collage.importers.onnx.operators.node import (
     Array,
     Converter,
@@ -56,19 +57,16 @@ def _windows(node: Node, extents: list[int]) -> Array:
     """Which elements of a plane lie in each window: (results along each axis..., elements)."""
     rank = len(extents)
     kernel = node.integers("kernel_shape", ())
-    ones = [1] * rank
-    strides, dilations = node.integers("strides", ones), node.integers("dilations", ones)
-    pads = node.integers("pads", [0] * 2 * rank)
-    auto = node.text("auto_pad", "NOTSET")
+    window = Window.over(node, extents, kernel)
+    strides, dilations, pads = window.strides, window.dilations, window.pads
+    same = node.text("auto_pad", "NOTSET").startswith("SAME")
     rounded = math.ceil if node.integer("ceil_mode", 0) else math.floor
     along = []
     for axis, extent in enumerate(extents):
         reach = (kernel[axis] - 1) * dilations[axis] + 1
-        before, after = (0, 0) if auto == "VALID" else (pads[axis], pads[rank + axis])
-        if auto.startswith("SAME"):
+        before, after = pads[axis], pads[rank + axis]
+        if same:
             count = -(-extent // strides[axis])
-            total = max((count - 1) * strides[axis] + reach - extent, 0)
-            before = total // 2 if auto == "SAME_UPPER" else total - total // 2
         else:
             count = rounded((extent + before + after - reach) / strides[axis]) + 1
             if (count - 1) * strides[axis] >= extent + before:

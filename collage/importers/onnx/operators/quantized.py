@@ -8,7 +8,14 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.importers.onnx.operators.convolution import Window, convolve
-from collage.importers.onnx.operators.node import Node, Refused, const, dtype_of, shape_of
+from collage.importers.onnx.operators.node import (
+    Node,
+    Refused,
+    const,
+    dtype_of,
+    shape_of,
+    vector_shape,
+)
 
 _WHOLE = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 
@@ -18,9 +25,7 @@ def _along(node: Node, values: relax.Expr, rank: int, axis: int) -> relax.Expr:
     shape = shape_of(values)
     if len(shape) != 1:
         return values
-    extents = [1] * rank
-    extents[axis] = shape[0]
-    return node.emit(op.reshape(values, extents))
+    return node.emit(op.reshape(values, vector_shape(rank, axis, shape[0])))
 
 
 def _centred(node: Node, x: int, zero: int, axis: int) -> relax.Expr:

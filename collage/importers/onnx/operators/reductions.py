@@ -45,10 +45,9 @@ def _reduction(name: str) -> Converter:
 
 
 def _axes(node: Node, rank: int) -> set[int]:
-    given = node.constant(1)
-    if given is None and node.has(1):
-        raise Refused("its axes are computed while the model runs; they have to be constants")
-    named = node.integers("axes", ()) if given is None else [int(axis) for axis in given]
+    named = node.axes(1, rank)
+    if named is None:
+        named = node.integers("axes", ())
     if not named and node.integer("noop_with_empty_axes", 0):
         return set()
     return {axis % rank for axis in named or range(rank)}

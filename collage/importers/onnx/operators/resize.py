@@ -23,6 +23,7 @@ from collage.importers.onnx.operators.node import (
     dtype_of,
     fixed_tensor,
     shape_of,
+    vector_shape,
 )
 
 _MOST_TAKEN = 4
@@ -239,8 +240,7 @@ def _along(node: Node, x: relax.Expr, axis: _Axis) -> relax.Expr:
     places = _places(node, axis)
     near, weights = _weights(node, axis, places)
     near = np.clip(near, 0, axis.before - 1)
-    extents = [1] * len(shape)
-    extents[axis.index] = axis.after
+    extents = vector_shape(len(shape), axis.index, axis.after)
 
     def taken(tap: int) -> relax.Expr:
         return emit(op.take(x, fixed_tensor(near[:, tap].astype("int32")), axis.index))
