@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from onnx import helper
@@ -60,3 +62,103 @@ def test_quantized_lstm_with_weights_that_are_computed() -> None:
     node = helper.make_node("DynamicQuantizeLSTM", names, ["Y"], domain=_DOMAIN, hidden_size=2)
     with pytest.raises(ModelError, match="weights is computed while the model runs"):
         load_model(model_of([node], given, ["Y"], constants, beyond=_DOMAIN))
+
+
+def whole(kind: str, *shape: int) -> Array:
+    limits = np.iinfo(kind)
+    return np.random.default_rng().integers(limits.min, limits.max, shape, kind, endpoint=True)
+
+
+def real(*shape: int) -> Array:
+    return np.random.default_rng().uniform(-1, 1, shape).astype("float32")
+
+
+def compare(
+    operator: str, given: dict[str, Array], tolerance: float = 1e-4, **attributes: Any
+) -> None:
+    """Inputs in the given order; those in capitals are constants, empty names are left out."""
+    node = helper.make_node(operator, list(given), ["y"], domain=_DOMAIN, **attributes)
+    fed = {name: array for name, array in given.items() if name and name.islower()}
+    constants = {name: array for name, array in given.items() if name.isupper()}
+    model = model_of([node], fed, ["y"], constants, beyond=_DOMAIN)
+    (ours,), (wanted,) = by_importer(model, fed), by_onnxruntime(model, fed)
+    if wanted.dtype.kind in "iu":
+        # A number right between two integers may be rounded to either.
+        assert (ours.shape, ours.dtype) == (wanted.shape, wanted.dtype)
+        assert int(np.abs(ours.astype("int32") - wanted).max()) <= 1
+        return
+    require_same([ours], [wanted], tolerance)
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8"])
+@pytest.mark.parametrize("operator", ["QLinearAdd", "QLinearMul"])
+def test_two_quantized(operator: str, kind: str) -> None:
+    given = {"a": whole(kind, 3, 8), "AS": np.float32(0.02), "AZ": np.asarray(7, kind)}
+    given |= {"b": whole(kind, 1, 8), "BS": np.float32(0.03), "BZ": np.asarray(3, kind)}
+    given |= {"YS": np.float32(0.05), "YZ": np.asarray(60, kind)}
+    compare(operator, {name: np.asarray(array) for name, array in given.items()})
+
+
+@pytest.mark.parametrize("operator", ["QLinearSigmoid", "QLinearLeakyRelu"])
+def test_one_quantized(operator: str) -> None:
+    given = {"x": whole("uint8", 5, 9), "XS": np.float32(0.03), "XZ": np.uint8(120)}
+    given |= {"YS": np.float32(0.01), "YZ": np.uint8(20)}
+    compare(operator, {name: np.asarray(array) for name, array in given.items()})
+
+
+def test_quantized_mean_of_all_places() -> None:
+    given = {"x": whole("uint8", 1, 4, 5, 6), "XS": np.float32(0.03), "XZ": np.uint8(120)}
+    given |= {"YS": np.float32(0.01), "YZ": np.uint8(128)}
+    given = {name: np.asarray(array) for name, array in given.items()}
+    compare("QLinearGlobalAveragePool", given, channels_last=0)
+
+
+def test_quantized_joined() -> None:
+    given = {"YS": np.float32(0.02), "YZ": np.uint8(9)}
+    for name, scale in (("a", 0.02), ("b", 0.03)):
+        given |= {name: whole("uint8", 2, 3), f"{name}s".upper(): np.float32(scale)}
+        given[f"{name}z".upper()] = np.uint8(5)
+    compare("QLinearConcat", {name: np.asarray(array) for name, array in given.items()}, axis=1)
+
+
+@pytest.mark.parametrize("columns", ["one", "each"])
+def test_products_of_integers(columns: str) -> None:
+    scale = np.asarray(0.02, "float32") if columns == "one" else 0.01 + 0.01 * abs(real(6))
+    zero = np.asarray(3, "int8") if columns == "one" else whole("int8", 6) // 2
+    given = {"a": whole("uint8", 4, 32), "B": whole("int8", 32, 6), "AS": np.float32(0.02)}
+    given |= {"BS": scale, "AZ": np.uint8(100), "BZ": zero, "C": real(6)}
+    compare("MatMulIntegerToFloat", {name: np.asarray(array) for name, array in given.items()})
+    given = {"x": real(4, 32), "B": given["B"], "BS": scale, "BZ": zero, "C": given["C"]}
+    compare("DynamicQuantizeMatMul", given, 0.02)
+
+
+@pytest.mark.parametrize(("trans_a", "trans_b"), [(0, 0), (1, 0), (0, 1), (1, 1)])
+def test_fused_products(trans_a: int, trans_b: int) -> None:
+    a, b = real(*([5, 3] if trans_a else [3, 5])), real(*([7, 5] if trans_b else [5, 7]))
+    turns = {"transA": trans_a, "transB": trans_b, "alpha": 0.25}
+    compare("FusedMatMul", {"a": np.stack([a, -a]), "b": np.stack([b, b])}, **turns)
+    compare("FusedGemm", {"a": a, "b": b, "C": real(7)}, activation="Relu", **turns)
+
+
+@pytest.mark.parametrize("activation", ["Relu", "Tanh", "Sigmoid", "LeakyRelu", "Clip"])
+def test_fused_convolution(activation: str) -> None:
+    given = {"x": real(1, 3, 7, 7), "W": real(4, 3, 3, 3), "B": real(4)}
+    parameters = {"LeakyRelu": [0.2], "Clip": [-0.1, 0.3]}.get(activation)
+    attributes = {"activation_params": parameters} if parameters else {}
+    compare("FusedConv", given, activation=activation, pads=[1] * 4, **attributes)
+
+
+def test_quick_gelu() -> None:
+    compare("QuickGelu", {"x": real(3, 8)}, alpha=1.5)
+
+
+@pytest.mark.parametrize("points", [True, False])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_weights_of_few_bits(bits: int, points: bool) -> None:
+    rows, columns, block = 6, 64, 16
+    blocks = columns // block
+    given = {"x": real(3, columns), "B": whole("uint8", rows, blocks, block * bits // 8)}
+    given["S"] = real(rows * blocks)
+    if points:
+        given["Z"] = whole("uint8", rows * blocks * bits // 8)
+    compare("MatMulNBits", given, 1e-3, N=rows, K=columns, bits=bits, block_size=block)

@@ -13,6 +13,7 @@ from collage.importers.onnx.operators import (
     convolution,
     elementwise,
     indexing,
+    microsoft,
     movement,
     norms,
     pooling,
@@ -46,7 +47,7 @@ CONVERTERS: Mapping[str, Converter] = {
 
 BEYOND: Mapping[str, Mapping[str, Converter]] = {
     "ai.onnx.ml": {**tables.TABLES, **trees.TREES},
-    "com.microsoft": {**recurrent.MICROSOFT},
+    "com.microsoft": {**microsoft.MICROSOFT, **recurrent.MICROSOFT},
 }
 """By domain, then by operator; no name is another's too, for TVM's importer tells no domains."""
 

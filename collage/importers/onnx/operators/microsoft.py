@@ -1,0 +1,201 @@
+"""onnxruntime's own operators, as its quantizer and its optimizer write them into files.
+
+Those that take and give 8-bit integers are computed as their definition says: as real numbers,
+rounded at the end. Products of integers times scales come to the same as products of what they
+stand for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from tvm import relax
+from tvm.relax import op
+
+from collage.importers.onnx.operators.convolution import Window, convolve
+from collage.importers.onnx.operators.node import (
+    Array,
+    Converter,
+    Node,
+    Refused,
+    const,
+    dtype_of,
+    fixed_tensor,
+    shape_of,
+)
+from collage.importers.onnx.operators.quantized import stepped
+
+_DEFAULTS = {"leakyrelu": (0.01,), "hardsigmoid": (0.2, 0.5), "clip": (-np.inf, np.inf)}
+
+
+def _meant(node: Node, x: int, scale: int, zero: int) -> relax.Expr:
+    """The real numbers that an input's integers stand for; scales may be one for each column."""
+    values = node.emit(op.astype(node.operand(x), "int32"))
+    if node.has(zero):
+        values = node.emit(op.subtract(values, node.emit(op.astype(node.operand(zero), "int32"))))
+    return node.emit(op.multiply(node.emit(op.astype(values, "float32")), node.operand(scale)))
+
+
+def _rounded(node: Node, y: relax.Expr, scale: int, zero: int, kind: str) -> relax.Expr:
+    """Real numbers as the integers that stand for them."""
+    emit, limits = node.emit, np.iinfo(kind)
+    steps = emit(op.round(emit(op.divide(y, node.operand(scale)))))
+    if node.has(zero):
+        steps = emit(op.add(steps, emit(op.astype(node.operand(zero), "float32"))))
+    return emit(op.astype(emit(op.clip(steps, limits.min, limits.max)), kind))
+
+
+def _of_two(function: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Converter:
+    def convert(node: Node) -> relax.Expr:
+        result = node.emit(function(_meant(node, 0, 1, 2), _meant(node, 3, 4, 5)))
+        return _rounded(node, result, 6, 7, node.dtype(0))
+
+    return convert
+
+
+def _of_one(function: Callable[[Node, relax.Expr], relax.Expr]) -> Converter:
+    def convert(node: Node) -> relax.Expr:
+        result = node.emit(function(node, _meant(node, 0, 1, 2)))
+        return _rounded(node, result, 3, 4, node.dtype(0))
+
+    return convert
+
+
+def _mean_of_all_places(node: Node, x: relax.Expr) -> relax.Expr:
+    rank = len(shape_of(x))
+    last = node.integer("channels_last", 0)
+    return op.mean(x, list(range(1, rank - 1) if last else range(2, rank)), keepdims=True)
+
+
+def _joined(node: Node) -> relax.Expr:
+    """Inputs in threes behind the result's scale and zero: integers, scale, zero."""
+    parts = [_meant(node, i, i + 1, i + 2) for i in range(2, len(node.inputs), 3)]
+    whole = node.emit(op.concat(parts, node.integer("axis", 0)))
+    return _rounded(node, whole, 0, 1, node.dtype(2))
+
+
+def _turned(node: Node, x: relax.Expr, name: str) -> relax.Expr:
+    """A matrix, or a stack of them, transposed where an attribute says so."""
+    if not node.integer(name, 0):
+        return x
+    rank = len(shape_of(x))
+    return node.emit(op.permute_dims(x, [*range(rank - 2), rank - 1, rank - 2]))
+
+
+def _fused_matmul(node: Node) -> relax.Expr:
+    if node.integer("transBatchA", 0) or node.integer("transBatchB", 0):
+        raise Refused("transposed batches")
+    left, right = _turned(node, node.operand(0), "transA"), _turned(node, node.operand(1), "transB")
+    return _times(node, node.emit(op.matmul(left, right)), node.number("alpha", 1.0))
+
+
+def _times(node: Node, x: relax.Expr, factor: float) -> relax.Expr:
+    return x if factor == 1.0 else node.emit(op.multiply(x, const(factor, dtype_of(x))))
+
+
+def _dynamic_matmul(node: Node) -> relax.Expr:
+    """What comes in is rounded to 256 steps over its own range."""
+    product = op.matmul(stepped(node, node.operand(0)), _meant(node, 1, 2, 3))
+    return _with_bias(node, node.emit(product), 4)
+
+
+def _matmul_to_float(node: Node) -> relax.Expr:
+    product = node.emit(op.matmul(_meant(node, 0, 2, 4), _meant(node, 1, 3, 5)))
+    return _with_bias(node, product, 6)
+
+
+def _with_bias(node: Node, x: relax.Expr, index: int) -> relax.Expr:
+    return node.emit(op.add(x, node.operand(index))) if node.has(index) else x
+
+
+def _fused_conv(node: Node) -> relax.Expr:
+    window = Window.of(node, node.shape(0), node.shape(1))
+    x = convolve(node, node.operand(0), node.operand(1), window, node.dtype(0))
+    if node.has(2):
+        column = [1, node.shape(2)[0]] + [1] * (len(node.shape(0)) - 2)
+        x = node.emit(op.add(x, node.emit(op.reshape(node.operand(2), column))))
+    x = _with_bias(node, x, 3)
+    return _activated(node, x, [float(v) for v in node.attributes.get("activation_params", ())])
+
+
+def _fused_gemm(node: Node) -> relax.Expr:
+    x = _fused_matmul(node)
+    if node.has(2):
+        x = node.emit(op.add(x, _times(node, node.operand(2), node.number("beta", 1.0))))
+    names = [f"activation_{which}" for which in ("alpha", "beta", "gamma")]
+    return _activated(node, x, [node.number(n, 0.0) for n in names if n in node.attributes])
+
+
+def _activated(node: Node, x: relax.Expr, given: list[float]) -> relax.Expr:
+    emit, kind = node.emit, node.text("activation", "").lower()
+    first, second = (*given, *_DEFAULTS.get(kind, ())[len(given) :], 0.0, 0.0)[:2]
+
+    def hard_sigmoid(x: relax.Expr) -> relax.Expr:
+        shifted = emit(op.add(_times(node, x, first), const(second, dtype_of(x))))
+        return op.clip(shifted, 0.0, 1.0)
+
+    functions: dict[str, Callable[[relax.Expr], relax.Expr]] = {
+        "": lambda x: x,
+        "relu": op.nn.relu,
+        "tanh": op.tanh,
+        "sigmoid": op.sigmoid,
+        "leakyrelu": lambda x: op.nn.leakyrelu(x, first),
+        "clip": lambda x: op.clip(x, first, second),
+        "hardsigmoid": hard_sigmoid,
+    }
+    if kind not in functions:
+        raise Refused(f"the activation '{kind}'")
+    return emit(functions[kind](x))
+
+
+def _quick_gelu(node: Node) -> relax.Expr:
+    x = node.operand(0)
+    gate = node.emit(op.sigmoid(_times(node, x, node.number("alpha", 1.702))))
+    return node.emit(op.multiply(x, gate))
+
+
+def _few_bits(node: Node) -> relax.Expr:
+    """A product by weights of 4 or 8 bits, which have a scale for each block of a row."""
+    bits, rows, columns = (node.integer(name, 0) for name in ("bits", "N", "K"))
+    bits, block = bits or 4, node.integer("block_size", 0)
+    if bits not in (4, 8) or node.has(4):
+        raise Refused(f"weights of {bits} bits, or in another order")
+    values = _unpacked(node.fixed(1, "weights"), bits).reshape(rows, -1, block)
+    blocks = values.shape[1]
+    scales = node.fixed(2, "scales").astype("float32").reshape(rows, blocks, 1)
+    points: Array = np.full((rows, blocks, 1), 1 << (bits - 1), "float32")
+    if node.has(3):
+        given = node.fixed(3, "zero points")
+        packed = given.dtype == np.uint8
+        whole = _unpacked(given.reshape(rows, -1), bits) if packed else given.reshape(rows, -1)
+        points = whole[:, :blocks].astype("float32").reshape(rows, blocks, 1)
+    weights = ((values - points) * scales).reshape(rows, -1)[:, :columns]
+    kind = node.dtype(0)
+    turned = fixed_tensor(weights.T.astype(kind).copy())
+    return _with_bias(node, node.emit(op.matmul(node.operand(0), turned)), 5)
+
+
+def _unpacked(packed: Array, bits: int) -> Array:
+    """Bytes as the numbers in them, the lower half first."""
+    if bits == 8:
+        return packed.astype("float32")
+    halves = np.stack([packed & 15, packed >> 4], -1)
+    return halves.reshape(*packed.shape[:-1], -1).astype("float32")
+
+
+MICROSOFT = {
+    "DynamicQuantizeMatMul": _dynamic_matmul,
+    "FusedConv": _fused_conv,
+    "FusedGemm": _fused_gemm,
+    "FusedMatMul": _fused_matmul,
+    "MatMulIntegerToFloat": _matmul_to_float,
+    "MatMulNBits": _few_bits,
+    "QLinearAdd": _of_two(op.add),
+    "QLinearConcat": _joined,
+    "QLinearGlobalAveragePool": _of_one(_mean_of_all_places),
+    "QLinearLeakyRelu": _of_one(lambda node, x: op.nn.leakyrelu(x, node.number("alpha", 0.01))),
+    "QLinearMul": _of_two(op.multiply),
+    "QLinearSigmoid": _of_one(lambda node, x: op.sigmoid(x)),
+    "QuickGelu": _quick_gelu,
+}
