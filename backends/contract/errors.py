@@ -75,6 +75,10 @@ class UnmatchedError(RestrictionError):
     """A pattern that is pinned or banned, the ``value``, matches nothing."""
 
 
+class MemoryLimitError(UserError):
+    """Nothing that was found fits into the memory that was given; ``value`` is the least."""
+
+
 class OutputError(UserError):
     """A place that cannot be written."""
 

@@ -21,6 +21,7 @@ from collage.cli._options import (
     Targets,
     check_log,
     example,
+    parse_bytes,
     parse_shapes,
     parse_wishes,
 )
@@ -105,6 +106,14 @@ def _optimize(
             help="This backend may not: --ban nn.softmax=onednn; repeatable.",
         ),
     ] = None,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BYTES",
+            help="The most that weights, their copies, activations and workspace may take: a "
+            "number, or with K, M or G behind it, of 1024.",
+        ),
+    ] = None,
     estimate: Annotated[
         bool,
         typer.Option(
@@ -154,6 +163,7 @@ def _optimize(
     """
     shapes = parse_shapes(shape or [])
     pins, bans = parse_wishes("--pin", pin or []), parse_wishes("--ban", ban or [])
+    limit_bytes = None if memory_limit is None else parse_bytes("--memory-limit", memory_limit)
     if not model.exists():
         raise ModelError(f"there is no file '{model}'", value=model)
     if replay and log is None:
@@ -193,6 +203,7 @@ def _optimize(
                 strategy=f"single:{single_backend}" if single_backend else "search",
                 pin=pins,
                 ban=bans,
+                memory_limit_bytes=limit_bytes,
                 refine_trials=refine,
                 refine_storage=refine_storage,
                 num_threads=threads,

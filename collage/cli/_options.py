@@ -9,7 +9,12 @@ from typing import Annotated
 
 import typer
 
-from collage.backends.contract.errors import LogError, RestrictionError, ShapeError
+from collage.backends.contract.errors import (
+    LogError,
+    MemoryLimitError,
+    RestrictionError,
+    ShapeError,
+)
 from collage.backends.storage.log_url import is_database_url
 
 _EXTENT = re.compile(r"[0-9][0-9:|]*(@\w+)?", re.ASCII)
@@ -93,6 +98,20 @@ def parse_wishes(option: str, texts: Sequence[str]) -> dict[str, list[str]]:
             raise RestrictionError(f"{option} '{text}': write PATTERN=BACKEND", value=text)
         wishes.setdefault(pattern, []).append(backend)
     return wishes
+
+
+def parse_bytes(option: str, text: str) -> int:
+    """A number of bytes, as ``268435456``, ``262144K``, ``256M`` or ``0.25G``.
+
+    Raises
+    ------
+    MemoryLimitError
+        For any other text.
+    """
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([KMG]?)", text, re.ASCII)
+    if found is None:
+        raise MemoryLimitError(f"{option} '{text}': write bytes, as 256M or 0.25G", value=text)
+    return int(float(found[1]) * 1024 ** " KMG".index(found[2] or " "))
 
 
 def check_log(log: str, *, must_exist: bool = False) -> str:

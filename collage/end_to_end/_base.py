@@ -249,6 +249,16 @@ class EndToEndComparison(ABC):
         """
         return self._evaluate([self._lowered(contender) for contender in contenders])
 
+    def stated(self, contender: Contender) -> Lowered:
+        """A contender with what it takes in memory; nothing is compiled.
+
+        Parameters
+        ----------
+        contender : Contender
+            Whoever may take part.
+        """
+        return self._lowered(contender)
+
     def settle(self) -> None:  # noqa: B027 (nothing to do is a good answer)
         """Wait for what runs on these cores in the background."""
 

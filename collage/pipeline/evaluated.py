@@ -259,6 +259,7 @@ def refine_winner(
     budget: Budget | None = None,
     storage: str | None = None,
     seed: int = 0,
+    fits: Callable[[Contender], bool] = lambda contender: True,
     progress: ProgressCallback = ignore,
 ) -> Evaluated:
     """Try changes to the winner on end-to-end time, and compare what they led to with the others.
@@ -282,6 +283,8 @@ def refine_winner(
         share it, and those of other models and devices are kept apart.
     seed : int
         Of the changes.
+    fits : callable, optional
+        Whether one may be had at all: what is over a limit is not tried.
     progress : callable
         Informed of each trial.
 
@@ -322,7 +325,10 @@ def refine_winner(
         nonlocal done
         done += 1
         progress(ProgressEvent("refine", min(done, trials), trials, partitioning.origin))
-        reference, trial = comparison.compare([start, Contender("trial", partitioning)])
+        change = Contender("trial", partitioning)
+        if not fits(change):
+            return float("inf")
+        reference, trial = comparison.compare([start, change])
         if not (reference.cost.is_valid and trial.cost.is_valid):
             return float("inf")
         # Times of different minutes do not compare; ratios to the same start do.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 
 from collage.backends.contract import is_native
 from collage.candidate_costs import WorkloadCosts
@@ -24,6 +25,7 @@ from collage.pipeline.evaluated import (
 from collage.pipeline.imported import Imported
 from collage.pipeline.inputs.samples import Inputs
 from collage.pipeline.limits import AnswerInHand, Budget
+from collage.pipeline.memory_limit import MemoryLimit
 from collage.pipeline.prefetch import Prefetch
 from collage.pipeline.prepared import prepare_module
 from collage.pipeline.restrict import Wishes, restrict
@@ -31,6 +33,8 @@ from collage.pipeline.result import Result
 from collage.pipeline.second_look import SecondLook
 from collage.pipeline.session import Session
 from collage.search.dataflow import DataflowGraph
+from collage.search.restrictions import Restrictions
+from collage.search.rules import RestrictedRule, last_resorts
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class Search:
         What it gave when it was.
     prefetch : Prefetch
         What is being compiled in the background.
-    strategy, pin, ban, refine_trials, refine_storage, seed
+    strategy, pin, ban, refine_trials, refine_storage, seed, memory_limit_bytes
         As :func:`collage.optimize` takes them.
     graphs : sequence of DataflowGraph
         Of all functions: what is pinned or banned has to be in one of them.
@@ -64,6 +68,7 @@ class Search:
     refine_trials: int = 0
     refine_storage: str | None = None
     seed: int = 0
+    memory_limit_bytes: int | None = None
 
     def best_of(self, imported: Imported, budget: Budget, inputs: Inputs | None) -> Result:
         """The fastest partitioning of one function, compiled.
@@ -95,12 +100,14 @@ class Search:
         comparison = costing.comparison(imported, costs, self.seed, inputs)
         wishes = restrict(imported.graph, targets, self.pin, self.ban, self.graphs)
         seeds = seeds_of(imported.graph, targets, self.strategy, wishes.restrictions)
+        limit = MemoryLimit(imported, targets, comparison, self.memory_limit_bytes)
         hand = stack.enter_context(AnswerInHand(comparison, budget, progress))
-        if budget.is_limited and not replay:
+        small = list(filter(limit.fits, seeds))
+        if small and budget.is_limited and not replay:
             if not costing.builds_beside:
                 prefetch.wait(budget.preparing)
             # Beside measuring, whoever is compiled needlessly takes a core from candidates.
-            ranked = _safest_first(seeds, costs, prefetch)
+            ranked = _safest_first(small, costs, prefetch)
             promising = [one for one in ranked if is_promising(one, ranked[0], costs)]
             hand.find(ranked, 1 if costing.builds_beside else len(promising))
         if not costing.builds_beside:
@@ -123,6 +130,11 @@ class Search:
             covers = covers.repaired(
                 repair, NEVER if replay else budget.compiling, wishes.restrictions
             )
+            covers = limit.keep(
+                *(covers, costs, partial(_repaired, repair, wishes.restrictions)),
+                [RestrictedRule(r, wishes.restrictions) for r in last_resorts(targets.native)],
+                NEVER if replay else budget.measuring,
+            )
             try:
                 if replay:
                     evaluated = evaluate_contenders(comparison, covers.contenders)
@@ -144,14 +156,23 @@ class Search:
             trials=self.refine_trials,
             storage=self.refine_storage,
             seed=self.seed,
+            fits=limit.fits,
             progress=progress,
         )
+        evaluated = limit.with_left_out(evaluated)
         library = comparison.library(evaluated.winner)
         report = report_of(
             *(session, imported, costing, costs, covers, evaluated, budget),
-            remarks=wishes.remarks,
+            remarks=(*wishes.remarks, *limit.remarks),
         )
         return assemble_result(session, imported, evaluated, comparison, library, report)
+
+
+def _repaired(
+    repair: PartitionRepair, restrictions: Restrictions, contender: Contender
+) -> Contender | None:
+    repaired = repair.repair(contender)
+    return repaired if all(map(restrictions.allow, repaired.partitioning.candidates)) else None
 
 
 def _safest_first(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from collage.backends.contract import TargetSet
-from collage.backends.contract.errors import ShapeError
+from collage.backends.contract.errors import MemoryLimitError, ShapeError
 from collage.cost.base import CostModel
 from collage.cost.device import policy_of
 from collage.cost.engines import LOCAL, WorkersLike, engine_of
@@ -44,6 +44,7 @@ def optimize(
     strategy: str = "search",
     pin: Wishes | None = None,
     ban: Wishes | None = None,
+    memory_limit_bytes: int | None = None,
     refine_trials: int = 0,
     refine_storage: str | None = None,
     num_threads: int | None = None,
@@ -87,6 +88,10 @@ def optimize(
         By pattern, the backends that alone may run what it matches, or that may not; the pattern is
         held against operators' types and nodes' names, see :doc:`/deploy`. All that is compared
         keeps to them. ``pin={"backbone.*": "onednn"}``, ``ban={"nn.softmax": "onednn"}``.
+    memory_limit_bytes : int, optional
+        The most that weights, their copies, activations and workspace may take together, as the
+        report states it, see :doc:`/deploy`. Whoever takes more is not compared, and the search
+        looks for what takes less.
     refine_trials : int
         Afterwards, this many trials of changes to the best partitioning, on end-to-end time.
     refine_storage : str, optional
@@ -159,6 +164,11 @@ def optimize(
     >>> again.module.script() == result.module.script()
     True
     """
+    if memory_limit_bytes is not None and memory_limit_bytes < 1:
+        raise MemoryLimitError(
+            f"memory_limit_bytes is {memory_limit_bytes}, and has to be positive",
+            value=memory_limit_bytes,
+        )
     budget = Budget(time_budget_sec)
     engine = None if workers == LOCAL else engine_of(workers)
     with answering(budget), ExitStack() as stack:
@@ -195,6 +205,7 @@ def optimize(
             pin=pin,
             ban=ban,
             graphs=[variant.graph for variant in variants],
+            memory_limit_bytes=memory_limit_bytes,
             refine_trials=refine_trials,
             refine_storage=refine_storage,
             seed=seed,

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from collage.backends.contract.errors import InputError
+from collage.backends.contract.errors import InputError, MemoryLimitError
 from collage.cost.processes.staging import compile_to_measure
 from collage.cost.progress import ProgressEvent
+from collage.end_to_end import memory_of
 from collage.passes import join_functions
 from collage.pipeline.imported import Imported
 from collage.pipeline.inputs.samples import Inputs, as_array, listed
@@ -17,6 +18,7 @@ from collage.pipeline.one_function import Search
 from collage.pipeline.result import LIBRARY, Result
 from collage.pipeline.shapes.bucketed import Bucketed
 from collage.pipeline.sizes import sizes_remark
+from collage.report import size_text
 
 _JOINING_SHARE = 0.5
 """What compiling all functions together may take, in shares of one function."""
@@ -63,6 +65,12 @@ def best_of_all(
     # What a call of the bundle itself calls: the largest of its variants, where there are several.
     first = functions[0].variants[-1].function
     module = join_functions({name: result.module for name, result in results.items()})
+    together, limit = memory_of(module, session.targets, list(results)), search.memory_limit_bytes
+    if limit is not None and together.total_bytes > limit:
+        raise MemoryLimitError(
+            f"each function fits into {size_text(limit)}, but all of them together take {together}",
+            value=together,
+        )
     place = session.context.work_dir / "functions" / LIBRARY
     others = [result.report for name, result in results.items() if name != first]
     library = compile_to_measure(module, session.targets, place, session.context)

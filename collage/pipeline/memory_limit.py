@@ -1,0 +1,223 @@
+"""A limit on memory: who is over it does not take part, and the search looks for what is within.
+
+The search knows sums of seconds alone. So each candidate's bytes are given a price in seconds, and
+the price is raised until the cheapest cover is within the limit: at a low price the one that is
+hardly slower, at a high one the smallest there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from collage.backends.contract import TargetSet
+from collage.backends.contract.errors import MemoryLimitError, SearchError
+from collage.candidate_costs import WorkloadCosts
+from collage.cost.base import Cost, CostStatus
+from collage.cost.deadline import Deadline
+from collage.end_to_end import Contender, EndToEndComparison, Evaluation, memory_of
+from collage.passes import extract
+from collage.pipeline.covers import Covers
+from collage.pipeline.evaluated import Evaluated
+from collage.pipeline.imported import Imported
+from collage.report import MemoryUse, size_text
+from collage.search.candidates import Candidate
+from collage.search.lazy_search import search
+from collage.search.rules import PartitionRule
+
+_PRICES = (0.1, 0.3, 1.0, 3.0, 10.0, 100.0, 10_000.0)
+"""Of all bytes of the answer without a limit, in shares of its seconds."""
+
+
+class MemoryLimit:
+    """Says who is within the limit, and remembers who is not.
+
+    Parameters
+    ----------
+    imported : Imported
+        What is searched.
+    targets : TargetSet
+        What it may use.
+    comparison : EndToEndComparison
+        States what contenders take.
+    limit_bytes : int or None
+        None is no limit.
+
+    Attributes
+    ----------
+    left_out : tuple of Evaluation
+        Those of the last covers that were over the limit.
+    """
+
+    def __init__(
+        self,
+        imported: Imported,
+        targets: TargetSet,
+        comparison: EndToEndComparison,
+        limit_bytes: int | None,
+    ) -> None:
+        self.left_out: tuple[Evaluation, ...] = ()
+        self._imported, self._targets = imported, targets
+        self._comparison = comparison
+        self._limit = limit_bytes
+        self._least: MemoryUse | None = None
+        self._bytes: dict[Candidate, int] = {}
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What the report is to say."""
+        if self._limit is None:
+            return ()
+        count = len(self.left_out)
+        text = f"{count} contender{'s were' if count != 1 else ' was'} over it" if count else ""
+        return (f"memory limit {size_text(self._limit)}{': ' * bool(text)}{text}",)
+
+    def fits(self, contender: Contender) -> bool:
+        """Whether one may take part.
+
+        Parameters
+        ----------
+        contender : Contender
+            Nothing is compiled for this.
+        """
+        if self._limit is None:
+            return True
+        use = self._comparison.stated(contender).memory
+        if use is None:
+            return False
+        if self._least is None or use.total_bytes < self._least.total_bytes:
+            self._least = use
+        return use.total_bytes <= self._limit
+
+    def keep(
+        self,
+        covers: Covers,
+        costs: WorkloadCosts,
+        repair: Callable[[Contender], Contender | None],
+        rules: Sequence[PartitionRule],
+        deadline: Deadline,
+    ) -> Covers:
+        """Covers within the limit; the search's answer is replaced where it is over it.
+
+        Parameters
+        ----------
+        covers : Covers
+            As the search without a limit has them.
+        costs : WorkloadCosts
+            What it asked.
+        repair : callable
+            Takes out what libraries refuse; None where nothing else may run that.
+        rules : sequence of PartitionRule
+            Last resorts of a search.
+        deadline : Deadline
+            When the answer has to be made of what is known.
+
+        Raises
+        ------
+        MemoryLimitError
+            When nothing within the limit is found; has the least that was.
+        """
+        if self._limit is None:
+            return covers
+        within = [one for one in covers.contenders if self.fits(one)]
+        over = [one for one in covers.contenders if one not in within]
+        if covers.found.candidates and not any(one.name == "search" for one in within):
+            found = self._searched(covers, costs, repair, rules, deadline)
+            within = [found, *within] if found is not None else within
+        self.left_out = tuple(map(self._over, over))
+        if not within:
+            raise MemoryLimitError(
+                f"nothing that was found fits into {size_text(self._limit)}; the least takes "
+                f"{self._least}",
+                value=self._least,
+            )
+        return replace(covers, contenders=tuple(within))
+
+    def with_left_out(self, evaluated: Evaluated) -> Evaluated:
+        """How all did, those included that were over the limit.
+
+        Parameters
+        ----------
+        evaluated : Evaluated
+            Of those within.
+        """
+        return Evaluated(
+            (*evaluated.evaluations, *self.left_out),
+            evaluated.winner,
+            (*evaluated.comparisons, *[None] * len(self.left_out)),
+        )
+
+    def _over(self, contender: Contender) -> Evaluation:
+        lowered = self._comparison.stated(contender)
+        if contender.name == "search":
+            contender = replace(contender, name="search:without a limit")
+            lowered = replace(lowered, contender=contender)
+        reason = f"takes {lowered.memory}; the limit is {size_text(self._limit or 0)}"
+        return Evaluation.of(lowered, Cost(CostStatus.OUT_OF_MEMORY, reason=reason))
+
+    def _searched(
+        self,
+        covers: Covers,
+        costs: WorkloadCosts,
+        repair: Callable[[Contender], Contender | None],
+        rules: Sequence[PartitionRule],
+        deadline: Deadline,
+    ) -> Contender | None:
+        """The first cover within the limit as bytes become dearer."""
+        start = covers.contenders[0].partitioning.candidates
+        seconds, size = sum(map(costs.guess, start)), sum(map(self._size, start))
+        for price in _PRICES:
+            priced = _Priced(costs, self._size, price * seconds / max(size, 1))
+            try:
+                result = search(
+                    *(self._imported.graph, covers.found.candidates, priced),
+                    seeds=[one.partitioning for one in covers.contenders],
+                    should_stop=lambda: deadline.is_up,
+                    last_resorts=rules,
+                )
+            except SearchError:
+                # Of candidates that are known, which is all that there is time for.
+                return None
+            if result.partitioning is None:
+                return None
+            known = sum(map(costs.guess, result.partitioning.candidates))
+            found = repair(Contender("search", replace(result.partitioning, seconds=known)))
+            if found is not None and self.fits(found):
+                return found
+        return None
+
+    def _size(self, candidate: Candidate) -> int:
+        """What a candidate takes on its own, without weights, which every cover has."""
+        if candidate.inline:
+            return 0
+        if candidate not in self._bytes:
+            module = extract(self._imported.mod, self._imported.graph, candidate)
+            use = memory_of(module, tuple(self._targets))
+            self._bytes[candidate] = use.total_bytes - use.weights_bytes
+        return self._bytes[candidate]
+
+
+class _Priced:
+    """What candidates cost where their bytes have a price; see :class:`CandidateCosts`."""
+
+    def __init__(
+        self, costs: WorkloadCosts, size: Callable[[Candidate], int], price: float
+    ) -> None:
+        self._costs, self._size, self._price = costs, size, price
+
+    def seconds(self, candidates: Sequence[Candidate]) -> list[float | None]:
+        found = zip(candidates, self._costs.seconds(candidates), strict=True)
+        return [None if sec is None else sec + self._of(one) for one, sec in found]
+
+    def known(self, candidate: Candidate) -> float | None:
+        sec = self._costs.known(candidate)
+        return None if sec is None else sec + self._of(candidate)
+
+    def lower_bound(self, candidate: Candidate) -> float:
+        return self._costs.lower_bound(candidate) + self._of(candidate)
+
+    def guess(self, candidate: Candidate) -> float:
+        return self._costs.guess(candidate) + self._of(candidate)
+
+    def _of(self, candidate: Candidate) -> float:
+        return self._price * self._size(candidate)
