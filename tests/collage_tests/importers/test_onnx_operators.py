@@ -349,6 +349,18 @@ def test_slice_by_attributes(attributes: dict[str, Any]) -> None:
     require_same(by_importer(model, {"x": x}), by_onnxruntime(model, {"x": x}))
 
 
+@pytest.mark.parametrize("opset", [9, 10, 11])
+def test_largest_elements_of_each_operator_set(opset: int) -> None:
+    """Their number is an attribute, then an input."""
+    # All different, however they are drawn.
+    x = np.random.default_rng().permutation(120).reshape(2, 3, 4, 5).astype("float32")
+    attribute, name = ({"k": 2}, []) if opset < 10 else ({}, ["k"])
+    node = helper.make_node("TopK", ["x", *name], ["y", "places"], axis=2, **attribute)
+    constants = {"k": np.asarray([2])} if name else {}
+    model = model_of([node], {"x": x}, ["y", "places"], constants, opset=opset)
+    require_same(by_importer(model, {"x": x}), by_onnxruntime(model, {"x": x}))
+
+
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_upsample_by_attributes(mode: str) -> None:
     """Of operator set 7, where its scales are no input."""

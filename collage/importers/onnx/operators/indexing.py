@@ -181,12 +181,13 @@ def _split(node: Node) -> relax.Expr | None:
     )
 
 
-def _largest(node: Node) -> relax.Expr | None:
-    """TVM's; where any order will do, too, in descending order of what is wanted."""
+def _largest(node: Node) -> relax.Expr:
+    """In descending order of what is wanted, also where any order will do.
+
+    TVM's converter takes one element in operator set 10, whatever the number is.
+    """
     if node.dtype(0) in ("uint64", "uint32", "uint16"):
         raise Refused(f"TVM does not sort {node.dtype(0)}")
-    if node.integer("sorted", 1):
-        return None
     count, largest = int(node.fixed(1, "number").item()), bool(node.integer("largest", 1))
     axis = node.integer("axis", -1)
     return op.topk(node.operand(0), count, axis, ret_type="both", largest=largest, dtype="int64")

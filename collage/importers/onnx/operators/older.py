@@ -14,6 +14,7 @@ from collage.importers.onnx.operators.node import Inputs, fixed_tensor
 
 _MOVED: dict[str, tuple[int, list[tuple[str, str]]]] = {
     "Slice": (10, [("starts", "int64"), ("ends", "int64"), ("axes", "int64")]),
+    "TopK": (10, [("k", "int64")]),
     "Upsample": (9, [("scales", "float32")]),
 }
 """By operator, the first set with inputs, and what those behind the data were, of which type."""
