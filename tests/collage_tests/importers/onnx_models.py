@@ -10,12 +10,13 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
+from collage.bundle.signature import Rows
 from collage.cost.reference import evaluate
 from collage.importers import load_model
 from collage.normalize import normalize
 from tests.collage_tests.normalize.test_models import by_onnxruntime
 
-__all__ = ["by_importer", "by_onnxruntime", "model_of", "require_same"]
+__all__ = ["by_importer", "by_onnxruntime", "cut_rows", "model_of", "require_same"]
 
 Array = NDArray[Any]
 
@@ -55,6 +56,17 @@ def _info(name: str, array: Array) -> onnx.ValueInfoProto:
 def by_importer(model: onnx.ModelProto, given: Mapping[str, Array]) -> list[Array]:
     """What the imported and normalized module answers, evaluated in numpy as searches do it."""
     return [np.asarray(x) for x in evaluate(normalize(load_model(model).mod), [*given.values()])]
+
+
+def cut_rows(rows: Sequence[Rows], results: Sequence[Array]) -> list[Array]:
+    """Results as a bundle gives them: with the rows that there are, without the numbers of them."""
+    found = {index: np.asarray(result) for index, result in enumerate(results)}
+    for one in rows:
+        count = int(found.pop(one.count).item())
+        for index, axis in one.outputs:
+            assert found[index].shape[axis] >= count
+            found[index] = np.take(found[index], np.arange(count), axis)
+    return [*found.values()]
 
 
 def require_same(ours: Sequence[Array], wanted: Sequence[Array], tolerance: float = 1e-4) -> None:

@@ -18,6 +18,7 @@ from collage.pipeline.shapes.rows import rows_of
 from tests.collage_tests.importers.onnx_models import (
     Array,
     by_onnxruntime,
+    cut_rows,
     model_of,
     require_same,
 )
@@ -28,15 +29,8 @@ _HEAD = '<ir_version: 9, opset_import: ["" : 17]>\n'
 def compare(model: onnx.ModelProto, given: Mapping[str, Array]) -> list[Array]:
     """What the model answers, cut to the rows that there are: what onnxruntime answers."""
     loaded = load_model(model)
-    whole = [np.asarray(x) for x in evaluate(normalize(loaded.mod), [*given.values()])]
-    rows = rows_of(loaded)
-    found = dict(enumerate(whole))
-    for one in rows:
-        count = int(found.pop(one.count).item())
-        for index, axis in one.outputs:
-            assert whole[index].shape[axis] >= count
-            found[index] = np.take(found[index], np.arange(count), axis)
-    answer = [*found.values()]
+    whole = evaluate(normalize(loaded.mod), [*given.values()])
+    answer = cut_rows(rows_of(loaded), whole)
     require_same(answer, by_onnxruntime(model, given))
     return answer
 
