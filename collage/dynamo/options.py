@@ -36,6 +36,7 @@ class Options:
     strategy: str = "search"
     pin: Wishes | None = None
     ban: Wishes | None = None
+    memory_limit_bytes: int | None = None
     refine_trials: int = 0
     refine_storage: str | None = None
     num_threads: int | None = None

@@ -154,7 +154,7 @@ def end_to_end_bars(report: Report, colors: dict[str, str]) -> list[Bar]:
                     for part in (
                         row.note,
                         verdict_of(row, rows),
-                        size_text(row.memory.total_bytes) if row.memory else "",
+                        size_text(row.memory.total_bytes) if row.memory and row.n else "",
                         f"n = {row.n}" if row.n else "",
                     )
                     if part
