@@ -44,9 +44,10 @@ def main() -> int:
             results.add(row)
             good &= row["outcome"] in ("right", "refused")
             print(f"{name}: {row['outcome']} {row.get('reason', '')}", flush=True)
-    # Of the runs of one network, the one that was given most time.
-    newest = {row["network"]: row for row in sorted(results.of("public"), key=_budget)}
-    page = table.page([newest[name] for name in MODELS if name in newest])
+    places = {name: place for place, name in enumerate(MODELS)}
+    rows = [row for row in results.of("public") if row["network"] in places]
+    rows.sort(key=lambda row: (places[row["network"]], float(row["variant"])))
+    page = table.page(rows)
     (args.out / "public_models.md").write_text(page + "\n", encoding="utf-8")
     return int(not good)
 
@@ -54,10 +55,6 @@ def main() -> int:
 def _chosen(only: str) -> list[str]:
     words = [word for word in only.split(",") if word]
     return [name for name in MODELS if not words or any(word in name for word in words)]
-
-
-def _budget(row: Row) -> float:
-    return float(row["variant"])
 
 
 def _attempt(child: ReplaceableChild, name: str, args: argparse.Namespace) -> Row:

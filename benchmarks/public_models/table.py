@@ -18,19 +18,17 @@ def page(rows: Sequence[Row]) -> str:
     Parameters
     ----------
     rows : sequence
-        The newest of each network.
+        The newest of each network and budget.
     """
     here = machine()
-    counts = Counter(row["outcome"] for row in rows)
-    said = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES)
     wheels = sorted({row["network"].split("/")[0] for row in rows})
     commits = ", ".join(sorted({str(row["commit"]) or "unknown" for row in rows}))
     lines = [
         "# Trained networks from public wheels",
         "",
-        f"{len(rows)} ONNX files of {len(wheels)} wheels: {said}. They were listed before any of "
-        "them was tried. Each is imported, optimized, exported, loaded and run on seeded random "
-        "inputs, beside onnxruntime on the file as it is "
+        f"{len({row['network'] for row in rows})} ONNX files of {len(wheels)} wheels, listed "
+        "before any of them was tried. Each is imported, optimized, exported, loaded and run on "
+        "seeded random inputs, beside onnxruntime on the file as it is "
         "(`python -m benchmarks.public_models --out out/public_models`).",
         "",
         "Difference: the largest of two draws, relative to the largest value of an output; of "
@@ -41,6 +39,7 @@ def page(rows: Sequence[Row]) -> str:
         "search: a hint at what is pathological, nothing else.** Budget 0: plain TVM, nothing "
         "measured.",
         "",
+        *(f"- Budget {budget}: {_counts(rows, budget)}" for budget in _budgets(rows)),
         f"- Machine: {here['cpu']}, {here['cores']} cores",
         f"- Commits: {commits}",
         "",
@@ -51,8 +50,17 @@ def page(rows: Sequence[Row]) -> str:
     ]
     reasons = [row for row in rows if row.get("reason")]
     if reasons:
-        lines += ["", "## Why not", "", *(f"- {row['network']}: {_reason(row)}" for row in reasons)]
+        lines += ["", "## Why not", "", *map(_reason, reasons)]
     return "\n".join(lines)
+
+
+def _budgets(rows: Sequence[Row]) -> list[str]:
+    return sorted({row["variant"] for row in rows}, key=float)
+
+
+def _counts(rows: Sequence[Row], budget: str) -> str:
+    counts = Counter(row["outcome"] for row in rows if row["variant"] == budget)
+    return ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES)
 
 
 def _line(row: Row) -> str:
@@ -72,4 +80,5 @@ def _line(row: Row) -> str:
 
 
 def _reason(row: Row) -> str:
-    return str(row["reason"]).replace("\n", " ")
+    reason = str(row["reason"]).replace("\n", " ")
+    return f"- {row['network']} (budget {row['variant']}): {reason}"
