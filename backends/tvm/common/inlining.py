@@ -7,9 +7,20 @@ from typing import Any
 
 import tvm_ffi
 from tvm import s_tir, tirx
-from tvm.ir import Call, Op
+from tvm.ir import Call, Op, TensorLoad
 
 from collage.backends.tvm.common.blocks import Axis, axes_of, root_blocks, size_of
+
+_LEVELS = {
+    **dict.fromkeys(("exp", "log", "sigmoid", "tanh", "erf", "pow"), 2),
+    **dict.fromkeys(("sin", "cos"), 3),
+}
+"""What functions weigh where one is the argument of another."""
+
+_MOST_LEVELS = 6
+"""TVM's code generation puts the value of each ``let`` in place of its variable to learn about it,
+so that its time is exponential in the levels of polynomials (``cpu/fast_math.py``): three sigmoids
+take 0.06 s, four 1.5 s, five more than a minute."""
 
 
 def inline_stages(sch: s_tir.Schedule, kept: Set[str] = frozenset()) -> None:
@@ -56,13 +67,36 @@ def _worth_inlining(sch: s_tir.Schedule, block: Any) -> bool:
     if not consumers:
         return False
     reads = 0
+    levels, buffer = _levels(stmt.body), stmt.writes[0].source
     for consumer in consumers:
         consumer_axes = axes_of(sch, consumer)
         if consumer_axes is None:
             return False
+        if levels and _levels(sch.get(consumer).body, buffer, levels) > _MOST_LEVELS:
+            return False
         reads += size_of(consumer_axes)
     produced = max(size_of(axes), 1)
     return reads <= produced or not _is_expensive(stmt)
+
+
+def _levels(node: Any, buffer: Any = None, of_buffer: int = 0) -> int:
+    """How deep functions are nested, where what is read of a buffer is nested so deep itself."""
+    calls = list[Call]()
+    found = 0
+
+    def load(one: TensorLoad) -> None:
+        nonlocal found
+        if buffer is not None and one.source.same_as(buffer):
+            found = of_buffer
+
+    tvm_ffi.structural_walk(node, [(Call, calls.append), (TensorLoad, load)])
+    for call in calls:
+        level = (
+            _LEVELS.get(str(call.op.name).rpartition(".")[2]) if isinstance(call.op, Op) else None
+        )
+        if level is not None:
+            found = max([found, *(level + _levels(arg, buffer, of_buffer) for arg in call.args)])
+    return found
 
 
 def is_elementwise(stmt: Any) -> bool:

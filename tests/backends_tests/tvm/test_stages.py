@@ -186,6 +186,30 @@ def test_elementwise_chain_is_one_parallel_vectorized_kernel(context: BuildConte
     tvm_cases.assert_close(got, data * np.clip(data / 6 + 0.5, 0, 1))
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["sigmoid", "silu", "tanh", "sin", "exp", "log"])
+def test_functions_of_functions_compile_in_time(name: str, context: BuildContext) -> None:
+    """Six polynomials one in the other kept the compiler busy for hours."""
+    function = getattr(op.nn if name == "silu" else op, name)
+    data = np.random.default_rng().uniform(0.5, 2, (3, 40)).astype(np.float32)
+
+    def body(emit: Callable[..., relax.Var], x: relax.Var) -> relax.Expr:
+        for _ in range(6):
+            x = emit(op.multiply(emit(op.abs(emit(function(x)))), relax.const(0.5)))
+            x = emit(op.minimum(emit(op.add(x, relax.const(0.6))), relax.const(2.0)))
+        return x
+
+    (got,) = tvm_cases.run(tvm_cases.partition(body, [data]), [data], context)
+    sigmoid = lambda x: 1 / (1 + np.exp(-x))  # noqa: E731
+    reference = {"sigmoid": sigmoid, "silu": lambda x: x * sigmoid(x)}.get(name) or getattr(
+        np, name
+    )
+    wanted = data.astype(np.float64)
+    for _ in range(6):
+        wanted = np.minimum(np.abs(reference(wanted)) * 0.5 + 0.6, 2.0)
+    tvm_cases.assert_close(got, wanted)
+
+
 def test_small_kernels_stay_on_one_thread(context: BuildContext) -> None:
     """Starting threads costs more than a tiny tensor's work."""
     mod = tvm_cases.partition(
