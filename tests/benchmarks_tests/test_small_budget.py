@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 
-from benchmarks import small_budget
-from benchmarks.drawn_networks import FAMILIES, drawn
+pytestmark = pytest.mark.torch
+torch = pytest.importorskip("torch")
+
+from benchmarks import small_budget  # noqa: E402
+from benchmarks.drawn_networks import FAMILIES, drawn  # noqa: E402
 
 
 @pytest.mark.parametrize("family", FAMILIES)
