@@ -82,8 +82,11 @@ class BackendStatements(BackendFixtures):
         assert isinstance(backend.precision(defaults), Precision)
         # What costs fewer digits is an option, for the model's author to choose.
         assert backend.precision(defaults).form == "float32"
-        shares = dataclasses.astuple(backend.roofline(target.device))
+        roofline = backend.roofline(target.device)
+        shares = (roofline.matmul, roofline.convolution, roofline.attention, roofline.memory)
         assert all(0 < share <= 1 for share in shares)
+        # What is entered and called takes microseconds, if anything.
+        assert all(0 <= sec < 1e-3 for sec in (roofline.partition_sec, roofline.operator_sec or 0.0))
 
     def test_its_sources_are_told_from_others(self, backend: ExternalBackend) -> None:
         assert backend.source_digest() == backend.source_digest()
