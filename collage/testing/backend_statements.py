@@ -86,7 +86,8 @@ class BackendStatements(BackendFixtures):
         shares = (roofline.matmul, roofline.convolution, roofline.attention, roofline.memory)
         assert all(0 < share <= 1 for share in shares)
         # What is entered and called takes microseconds, if anything.
-        assert all(0 <= sec < 1e-3 for sec in (roofline.partition_sec, roofline.operator_sec or 0.0))
+        costs = (roofline.partition_sec, roofline.operator_sec or 0.0)
+        assert all(0 <= sec < 1e-3 for sec in costs)
 
     def test_its_sources_are_told_from_others(self, backend: ExternalBackend) -> None:
         assert backend.source_digest() == backend.source_digest()
