@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,15 +109,20 @@ def record_candidates(self: Measurer, misses: Mapping[RecordKey, Any]) -> None:
 
 
 def compile_search_alone(
-    self: Measurer, jobs: Sequence[ModelJob], targets: Sequence[BackendTarget], _: Deadline
+    self: Measurer,
+    jobs: Sequence[ModelJob],
+    targets: Sequence[BackendTarget],
+    _: Deadline,
+    done: Callable[[int, ModelResult], object],
 ) -> list[ModelResult]:
     """In the place of compiling whole models: here, and only the one that is going to win."""
     made = []
-    for job in jobs:
+    for index, job in enumerate(jobs):
         library = CompiledLibrary(job.output, ())
         if job.description == "search":
             library = compile_to_measure(job.module, targets, job.output, self._work.context)
         made.append(ModelResult(CostStatus.VALID, library=library))
+        done(index, made[-1])
     return made
 
 
