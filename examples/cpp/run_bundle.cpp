@@ -141,7 +141,7 @@ int run(const Arguments& given) {
 int main(int count, char** words) {
   // Where other programs want the cores too, kernels' threads must not wait for each other awake.
   // OpenMP reads it when the bundle brings it.
-  setenv("GOMP_SPINCOUNT", "5000", 0);
+  setenv("GOMP_SPINCOUNT", "12000", 0);
   try {
     return run(parse(count, words));
   } catch (const std::exception& err) {

@@ -14,7 +14,7 @@ _SAYS = "import collage, os; print(os.environ.get('GOMP_SPINCOUNT'))"
 @pytest.mark.parametrize(
     ("chosen", "expected"),
     [
-        ({}, "5000"),
+        ({}, "12000"),
         ({"GOMP_SPINCOUNT": "7"}, "7"),
         ({"OMP_WAIT_POLICY": "active"}, "None"),
     ],
