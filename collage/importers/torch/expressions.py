@@ -22,7 +22,8 @@ _FUNCTIONS = frozenset(
         "ExprCondPair", "Tuple", "CeilDiv", "CeilToInt", "CleanDiv", "FloatPow", "FloatTrueDiv",
         "FloorDiv", "FloorToInt", "Identity", "IntTrueDiv", "LShift", "RShift", "ModularIndexing",
         "PowByNatural", "PythonMod", "RoundToInt", "ToFloat", "TruncToFloat", "TruncToInt",
-        "Where", "floor", "ceiling", "int", "float", "len",
+        "Where", "floor", "ceiling", "int", "float", "len", "abs", "max",
+        "min", "round",
     ]
 )  # fmt: skip
 """Of sympy's and PyTorch's: numbers in, numbers out."""
@@ -37,6 +38,9 @@ _METHODS = frozenset(
 
 _NAMES = re.compile(r"L|torch|math|oo|int_oo|true|false|[a-z]{1,3}\d+")
 _TEXT = re.compile(r"[\w.]*")
+_NUMBER = re.compile(r"-?[\d.]+(e[+-]\d+)?", re.ASCII)
+"""As sympy writes one between quotes, ``Float('-1.0e-5', precision=53)``."""
+
 _PATH = re.compile(r"[^\"'\\\x00-\x1f\x7f\u2028\u2029]*")
 _ELSEWHERE = re.compile(r"[#\\\r\n\f]")
 """What may mean something else inside a line of code than it does alone."""
@@ -125,7 +129,7 @@ def only_counts(text: object) -> bool:
 def _is_harmless(node: ast.AST, is_called: bool) -> bool:
     if isinstance(node, ast.Constant):
         if isinstance(node.value, str):
-            return _TEXT.fullmatch(node.value) is not None
+            return any(form.fullmatch(node.value) for form in (_TEXT, _NUMBER))
         return node.value is None or isinstance(node.value, int | float)
     if isinstance(node, ast.Call):
         return isinstance(node.func, ast.Name | ast.Attribute)

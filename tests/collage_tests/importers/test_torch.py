@@ -137,6 +137,29 @@ def test_open_dimensions_of_a_file(tmp_path: Path) -> None:
             load_model(path, shapes=shapes)
 
 
+class Measured(torch.nn.Module):  # type: ignore[misc,name-defined]
+    """Guards with Python's own functions of numbers, and numbers with signs in sizes."""
+
+    def forward(self, x: Any, y: Any) -> Any:
+        rows, others = x.shape[0], y.shape[0]
+        torch._check(abs(rows - others) < 30)
+        torch._check(round(rows * 0.5) < 30)
+        both = torch.cat([x, y])[: max(rows, others)] * rows**-0.5
+        return both + (rows * 1e-5 - others * 2.5), x[-min(4, rows) :]
+
+
+def test_a_file_with_ordinary_functions_of_sizes(tmp_path: Path) -> None:
+    module, rows = Measured(), {0: torch.export.Dim.AUTO}
+    example = torch.ones(6, 5), torch.ones(4, 5)
+    program = torch.export.export(module, example, dynamic_shapes=(rows, rows))
+    path = tmp_path / "measured.pt2"
+    torch.export.save(program, path)
+    x, y = torch.rand(8, 5), torch.rand(3, 5)
+    found = load_model(path, shapes={"x": (8, 5), "y": (3, 5)})
+    for mine, theirs in zip(evaluate(found.mod, [x.numpy(), y.numpy()]), module(x, y), strict=True):
+        np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-5)
+
+
 @pytest.mark.parametrize("place", ["guards_code", "expr_str", "guards_code of a static program"])
 @pytest.mark.parametrize(
     "code",
