@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tvm import relax
-from tvm.relax.dpl import CallPattern, TupleGetItemPattern
+from tvm.ir import Op
+from tvm.relax.dpl import (
+    AttrPattern,
+    CallPattern,
+    DataTypePattern,
+    DFPattern,
+    ExprPattern,
+    OrPattern,
+    ShapePattern,
+    TupleGetItemPattern,
+)
 
 from collage.backends.contract import BackendTarget, Match, PatternTriple
 from collage.backends.contract.errors import SearchError
@@ -48,13 +60,14 @@ class DFPatternRule(PartitionRule):
         """
         if graph.function is None:
             raise SearchError("patterns need a graph made from a function", value=None)
+        roots = self._roots(graph)
+        if not roots:
+            return Found((), ())
         values = relax.analysis.get_var2val(graph.function)
         index_of = {binding.value: index for index, binding in enumerate(graph.bindings)}
         candidates, rejections = [], []
-        for root, binding in enumerate(graph.bindings):
-            # A pattern sees through names: of two names for one value only the first counts.
-            if not isinstance(binding.value, relax.Call | relax.TupleGetItem):
-                continue
+        for root in roots:
+            binding = graph.bindings[root]
             matched = self.triple.pattern.extract_matched_expr(binding.value, values)
             if not matched:
                 continue
@@ -76,6 +89,19 @@ class DFPatternRule(PartitionRule):
                 )
         return Found(tuple(candidates), tuple(rejections))
 
+    def _roots(self, graph: DataflowGraph) -> Sequence[int]:
+        """The bindings with which a match may end."""
+        # A pattern sees through names: of two names for one value only the first counts.
+        calls = [
+            root
+            for root, binding in enumerate(graph.bindings)
+            if isinstance(binding.value, relax.Call | relax.TupleGetItem)
+        ]
+        wanted = root_operators(self.triple.pattern)
+        if wanted is None:
+            return calls
+        return [root for root in calls if _operator(graph.bindings[root].value) in wanted]
+
     @staticmethod
     def _obstacle(graph: DataflowGraph, root: int, nodes: int) -> str:
         sub = SubGraph(graph, nodes)
@@ -84,3 +110,41 @@ class DFPatternRule(PartitionRule):
                 f"the value of its {graph.op_name(index)} (binding {index}) is used elsewhere too"
             )
         return "" if sub.is_convex else "it needs its own output through other operators"
+
+
+def root_operators(pattern: DFPattern) -> frozenset[str] | None:
+    """The operators that the last call of a match may be of; None where that may be any.
+
+    Trying a pattern takes some 20 microseconds, and a backend has a hundred of them.
+
+    Parameters
+    ----------
+    pattern : DFPattern
+        Of a backend.
+
+    Examples
+    --------
+    >>> from tvm.relax.dpl import is_op, wildcard
+    >>> add = is_op("relax.add")(wildcard(), wildcard())
+    >>> sorted(root_operators(add | is_op("relax.nn.relu")(add)))
+    ['relax.add', 'relax.nn.relu']
+    >>> root_operators(add | wildcard()) is None
+    True
+    """
+    match pattern:
+        case CallPattern():
+            callee = pattern.op
+            if not isinstance(callee, ExprPattern) or not isinstance(callee.expr, Op):
+                return None
+            return frozenset({str(callee.expr.name)})
+        case OrPattern():
+            left, right = root_operators(pattern.left), root_operators(pattern.right)
+            return None if left is None or right is None else left | right
+        case AttrPattern() | DataTypePattern() | ShapePattern():
+            return root_operators(pattern.pattern)
+    return None
+
+
+def _operator(value: relax.Expr) -> str:
+    is_call = isinstance(value, relax.Call) and isinstance(value.op, Op)
+    return str(value.op.name) if is_call else ""

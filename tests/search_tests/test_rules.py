@@ -10,7 +10,7 @@ import pytest
 import tvm
 from tvm import relax
 from tvm.relax import op
-from tvm.relax.dpl import is_op, wildcard
+from tvm.relax.dpl import is_op, is_tuple_get_item, wildcard
 
 from collage.backends.contract import PatternTriple, TargetSet
 from collage.backends.contract.errors import TargetError
@@ -35,6 +35,7 @@ from collage.search.rules import (
     default_rules,
 )
 from collage.search.subgraph import SubGraph, SubGraphLimits
+from collage.targets import resolve_targets
 from tests.search_tests import networks
 from tests.search_tests.toy_backends import (
     ALL_TARGETS,
@@ -187,6 +188,34 @@ def test_values_used_elsewhere_are_not_swallowed() -> None:
     found = DFPatternRule(PatternTriple("toyop.relu_exp", pattern), OPERATOR_TARGET).find(graph)
     assert not found.candidates
     assert "nn.relu" in found.rejections[0].reason and "elsewhere" in found.rejections[0].reason
+
+
+def test_what_a_pattern_ends_with_decides_nothing_but_where_it_is_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def body(net: networks.Net, x: relax.Var) -> relax.Var:
+        parts = net.emit(op.split(net.conv(x, 8, 3, relu=True), 2, axis=1))
+        first, second = (net.emit(relax.TupleGetItem(parts, i)) for i in range(2))
+        gated = net.emit(op.multiply(net.emit(op.sigmoid(first)), second))
+        small = net.emit(op.divide(gated, relax.const(3.0)))
+        pooled = net.emit(op.nn.max_pool2d(small, 2, strides=2))
+        mean = net.emit(op.mean(pooled, [2, 3]))
+        return net.emit(op.nn.softmax(net.dense(net.emit(op.nn.gelu(net.dense(mean, 7))), 5)))
+
+    graph = DataflowGraph.from_function(networks.function((1, 4, 8, 8), body))
+    wanted = wildcard().has_dtype("float32")
+    several = (
+        is_op("relax.sigmoid")(wanted) | is_op("relax.divide")(wanted, wildcard())
+    ).has_dtype("float32")
+    patterns = [several, several | wildcard(), is_tuple_get_item(wildcard(), 1), wildcard()]
+    triples = [PatternTriple(f"toyop.p{i}", pattern) for i, pattern in enumerate(patterns)]
+    rules = [DFPatternRule(triple, OPERATOR_TARGET) for triple in triples]
+    for target in resolve_targets(["llvm", "onednn", "openblas"]).external:
+        rules += [DFPatternRule(t, target) for t in target.implementation.patterns(target)]
+    found = [rule.find(graph) for rule in rules]
+    assert len(rules) > 50 and sum(len(one.candidates) for one in found) > 20
+    monkeypatch.setattr("collage.search.rules.dfpattern.root_operators", lambda pattern: None)
+    assert [rule.find(graph) for rule in rules] == found
 
 
 def test_union_keeps_the_first_of_equals() -> None:
