@@ -107,9 +107,10 @@ def test_resize_to_sizes_takes_the_same_elements(sizes: tuple[int, int], near: s
         assert np.array_equal(found, wanted), walk
 
 
+@pytest.mark.parametrize("height", [7, 1])
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
-def test_resize_of_aligned_corners_to_one_element(mode: str) -> None:
-    x = fresh(1, 2, 7, 6)
+def test_resize_of_aligned_corners_to_one_element(mode: str, height: int) -> None:
+    x = fresh(1, 2, height, 6)
     node = helper.make_node(
         *("Resize", ["x", "", "", "sizes"], ["y"]),
         mode=mode,

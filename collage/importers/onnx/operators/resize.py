@@ -82,8 +82,8 @@ def _is_tvms(node: Node, shape: list[int], axes: list[_Axis], mode: str) -> bool
         return False
     if any(not np.isclose(axis.scale * axis.before, axis.after) for axis in resized):
         return False
-    if _walk(node) == "align_corners" and any(axis.after == 1 for axis in resized):
-        return False  # It divides by the last place, which is 0.
+    if _walk(node) == "align_corners" and any(axis.after == 1 for axis in axes[2:]):
+        return False  # It divides by the last place, which is 0, also along an axis that stays.
     if mode == "nearest":
         return all(_tvm_takes_the_same(node, axis) for axis in resized)
     return all(axis.after > axis.before for axis in resized)
