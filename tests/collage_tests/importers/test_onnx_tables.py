@@ -165,3 +165,70 @@ def test_refusals_say_why() -> None:
     model = model_of([node], {"x": table(2, 3)}, ["y"], beyond=_DOMAIN)
     with pytest.raises(ModelError, match="compare in different ways: BRANCH_GT, BRANCH_LEQ"):
         load_model(model)
+
+
+def _one_tree(**attributes: Any) -> dict[str, Any]:
+    """A tree of one split and two leaves."""
+    return {
+        "nodes_treeids": [0, 0, 0],
+        "nodes_nodeids": [0, 1, 2],
+        "nodes_featureids": [0, 0, 0],
+        "nodes_values": [0.0, 0.0, 0.0],
+        "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"],
+        "nodes_truenodeids": [1, 0, 0],
+        "nodes_falsenodeids": [2, 0, 0],
+        **attributes,
+    }
+
+
+def test_a_target_that_no_leaf_speaks_of_has_no_base() -> None:
+    x = np.array([[-1.0, 2.0], [1.0, 3.0]], "float32")
+    attributes = _one_tree(
+        target_treeids=[0, 0],
+        target_nodeids=[1, 2],
+        target_ids=[0, 1],
+        target_weights=[0.25, 0.5],
+        n_targets=3,
+        base_values=[1.0, 2.0, 3.0],
+    )
+    _compare("TreeEnsembleRegressor", x, ["y"], attributes)
+
+
+@pytest.mark.parametrize(
+    ("operator", "outputs", "attributes", "reason"),
+    [
+        (
+            "TreeEnsembleRegressor",
+            ["y"],
+            _one_tree(
+                target_treeids=[0, 0],
+                target_nodeids=[1, 2],
+                target_ids=[0, 0],
+                target_weights=[0.25, 0.5],
+                post_transform="LOGISTIC",
+            ),
+            "a post_transform of one target",
+        ),
+        (
+            "TreeEnsembleClassifier",
+            ["label", "scores"],
+            _one_tree(
+                class_treeids=[0, 0],
+                class_nodeids=[1, 2],
+                class_ids=[1, 1],
+                class_weights=[0.25, 0.5],
+                classlabels_int64s=[0, 1],
+            ),
+            "scores of the second of two classes alone",
+        ),
+        ("LinearRegressor", ["y"], {"coefficients": [1.0] * 4}, "2 rows of coefficients for 1"),
+        ("FeatureVectorizer", ["y"], {"inputdimensions": [1]}, "another number of columns"),
+    ],
+)
+def test_what_onnxruntime_answers_otherwise_is_refused(
+    operator: str, outputs: list[str], attributes: dict[str, Any], reason: str
+) -> None:
+    node = node_of(operator, ["x"], outputs, **attributes)
+    model = model_of([node], {"x": table(2, 2)}, outputs, beyond=_DOMAIN)
+    with pytest.raises(ModelError, match=reason):
+        load_model(model)

@@ -11,7 +11,7 @@ import numpy as np
 from tvm import relax
 from tvm.relax import op
 
-from collage.importers.onnx.operators.node import Node, Refused, const, fixed_tensor
+from collage.importers.onnx.operators.node import Node, Refused, const, fixed_tensor, shape_of
 
 
 def floats(node: Node, index: int = 0) -> relax.Expr:
@@ -97,6 +97,9 @@ def _binarizer(node: Node) -> relax.Expr:
 
 def _feature_vectorizer(node: Node) -> relax.Expr:
     parts = [rows(node, i) for i in range(len(node.inputs))]
+    widths = [shape_of(part)[1] for part in parts]
+    if node.integers("inputdimensions", widths) != widths:
+        raise Refused("it takes another number of columns than there are")
     return node.emit(op.concat(parts, axis=1))
 
 
@@ -118,6 +121,13 @@ def _linear(node: Node) -> relax.Expr:
     if not intercepts.size:
         return scores
     return node.emit(op.add(scores, fixed_tensor(intercepts)))
+
+
+def _linear_regressor(node: Node) -> relax.Expr:
+    scores, count = _linear(node), node.integer("targets", 1)
+    if shape_of(scores)[1] != count:
+        raise Refused(f"{shape_of(scores)[1]} rows of coefficients for {count} targets")
+    return transformed(node, scores)
 
 
 def _linear_classifier(node: Node) -> relax.Expr:
@@ -143,7 +153,7 @@ TABLES = {
     "FeatureVectorizer": _feature_vectorizer,
     "Imputer": _imputer,
     "LinearClassifier": _linear_classifier,
-    "LinearRegressor": lambda node: transformed(node, _linear(node)),
+    "LinearRegressor": _linear_regressor,
     "Normalizer": _normalizer,
     "Scaler": _scaler,
 }

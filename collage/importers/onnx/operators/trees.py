@@ -169,11 +169,17 @@ def _scores(
 
 def _regressor(node: Node) -> relax.Expr:
     _require_float32(node)
-    trees = _trees(node)
-    scores = _scores(node, trees, _leaves(node, trees), "target", node.integer("n_targets", 1))
+    trees, count, emit = _trees(node), node.integer("n_targets", 1), node.emit
+    if count == 1 and node.text("post_transform", "NONE") != "NONE":
+        raise Refused("a post_transform of one target, which onnxruntime leaves out")
+    leaves = _leaves(node, trees)
+    scores = _scores(node, trees, leaves, "target", count)
     base = vector(node, "base_values")
     if base.size:
-        scores = node.emit(op.add(scores, fixed_tensor(base)))
+        given = emit(op.add(scores, fixed_tensor(base)))
+        # A target that no leaf speaks of has no score, and nothing is added to it.
+        spoken = _scores(node, trees, leaves, "target", count, only_whether=True)
+        scores = emit(op.where(emit(op.greater(spoken, const(0.0, "float32"))), given, scores))
     return transformed(node, scores)
 
 
@@ -198,8 +204,10 @@ def _classifier(node: Node) -> relax.Expr:
     if count != 2 or len(used) != 1 or base.size > 1:
         raise Refused("string labels, or two classes with scores of their own")
     (only,) = used
+    if only != 0:
+        raise Refused("scores of the second of two classes alone")
     one = _scores(node, trees, leaves, "class", 2)
-    score = emit(op.strided_slice(one, [1], [only], [only + 1]))
+    score = emit(op.strided_slice(one, [1], [0], [1]))
     if base.size:
         score = emit(op.add(score, fixed_tensor(base)))
     positive = bool((vector(node, "class_weights") >= 0).all())
