@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 import tvm
+import tvm_ffi
 
 from collage.backends.contract.errors import BundleError, InputError
 from collage.backends.devices import device_named
 from collage.bundle.contexts import Contexts
+from collage.bundle.folder import spelled_by_file
 from collage.bundle.function import BundleFunction
 from collage.bundle.manifest import read_manifest, read_report
 from collage.bundle.profile import Profile, copy_rate, profile_calls
@@ -67,7 +69,8 @@ class Bundle(SessionMethods):
         self.manifest = read_manifest(self.folder)
         load_requirements(self.folder, self.manifest, verify=verify)
         library = (self.folder / self.manifest.library).resolve()
-        self._module = tvm.runtime.load_module(str(library))
+        # Not by TVM's own function, which spells paths the shortest way.
+        self._module = tvm_ffi.load_module(spelled_by_file(library))
         self._device = device_named(self.manifest.device).runtime_device()
         self._contexts = Contexts(self._module, self._device)
         borrowed = self.manifest.borrowed_outputs

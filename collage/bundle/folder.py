@@ -92,6 +92,28 @@ def filling(folder: Path) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
 
 
+def spelled_by_file(path: Path) -> str:
+    """A library's path, written otherwise wherever another file lies there.
+
+    Libraries are loaded by the text of their paths: what a program had from a folder it would have
+    again after another bundle was exported there. A file that is loaded keeps its number.
+
+    Parameters
+    ----------
+    path : Path
+        Of a file.
+
+    Examples
+    --------
+    >>> path = Path("model.so").absolute()
+    >>> path.touch()
+    >>> spelled_by_file(path) == str(path), Path(spelled_by_file(path)) == path
+    (False, True)
+    """
+    number = f"{path.stat().st_ino:b}"
+    return f"{path.parent}{number.replace('0', '/').replace('1', '/.')}/{path.name}"
+
+
 def _renewed(partial: Path) -> None:
     try:
         # A process that was killed may have left one.

@@ -12,10 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tvm
+from tvm import relax
 
 import collage
 from collage.backends.contract.errors import BundleError, InputError, OutputError
+from collage.testing import graph
 from tests.collage_tests.conftest import Optimized
+from tests.collage_tests.pipeline.flat_costs import FlatCosts
 
 
 @pytest.fixture
@@ -137,6 +140,18 @@ def test_export_refuses_a_folder_with_other_files(optimized: Optimized, tmp_path
     with pytest.raises(OutputError, match="holds files but is no bundle"):
         optimized.result.export(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_folder_that_is_exported_to_anew_is_loaded_anew(tmp_path: Path) -> None:
+    x = np.random.default_rng().random((2, 3), "float32")
+    loaded = []
+    for factor in (2, 5, 7):
+        weights = np.full((2, 3), factor, "float32")
+        mod = graph([(2, 3)], lambda emit, x, w=weights: relax.op.multiply(x, relax.const(w)))
+        result = collage.optimize(mod, ["llvm"], strategy="single:tvm", cost_model=FlatCosts("tvm"))
+        loaded.append(collage.load(result.export(tmp_path / "net.bundle")))
+        for bundle, known in zip(loaded, (2, 5, 7), strict=False):
+            np.testing.assert_allclose(bundle(x), x * known, rtol=1e-6)
 
 
 def test_export_replaces_an_earlier_bundle(optimized: Optimized, tmp_path: Path) -> None:
