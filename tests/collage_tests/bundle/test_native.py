@@ -161,6 +161,21 @@ def test_results_belong_to_the_caller(writer: Path, keeping: Path, known: bool) 
     assert (done.returncode, done.stdout) == (0, "5 results\n"), done.stderr
 
 
+def test_a_folder_with_another_bundle_is_loaded_anew(tmp_path: Path) -> None:
+    source = Path(__file__).with_name("reload_bundle.cpp")
+    place, bundles = _built(source, tmp_path / "reload"), list[Path]()
+    for factor in (3, 5):
+        weight = relax.const(np.full(1, factor, "float32"))
+        mod = graph([(1,)], lambda emit, x, w=weight: op.multiply(x, w))
+        costs = FlatCosts("tvm")
+        result = collage.optimize(mod, ["llvm"], strategy="single:tvm", cost_model=costs)
+        bundles.append(result.export(tmp_path / f"{factor}.bundle", with_runtime=True))
+    environment = {"LD_LIBRARY_PATH": str(bundles[0] / "runtime"), "PATH": "/usr/bin:/bin"}
+    command = [place, tmp_path / "served.bundle", *bundles]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "3\n5\n"), done.stderr
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

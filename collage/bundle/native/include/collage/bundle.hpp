@@ -57,6 +57,17 @@ inline void flatten(const tvm::ffi::Any& value, std::vector<Tensor>* found) {
   }
 }
 
+// A file's path, written otherwise wherever another file lies there: libraries are loaded by the
+// text of their paths, and a program that has loaded one would have it again after it was replaced.
+inline std::string spelled_by_file(const std::string& path) {
+  struct stat found;
+  if (stat(path.c_str(), &found) != 0) throw BundleError("there is no file '" + path + "'");
+  size_t name = path.rfind('/') + 1;
+  std::string spelled = path.substr(0, name);
+  for (auto number = found.st_ino; number; number /= 2) spelled += number % 2 ? "./" : "/";
+  return spelled + path.substr(name);
+}
+
 inline tvm::ffi::Function runtime_function(const char* name) {
   return tvm::ffi::Function::GetGlobalRequired(name);
 }
@@ -211,7 +222,8 @@ class Bundle {
       throw BundleError("bundle '" + folder + "' is for the device " + manifest.device);
     if (manifest.device == "cuda" && !dlopen("libtvm_runtime_cuda.so", RTLD_NOW | RTLD_GLOBAL))
       throw BundleError(std::string("TVM's runtime for CUDA cannot be loaded: ") + dlerror());
-    return tvm::ffi::Module::LoadFromFile(folder + "/" + manifest.library);
+    return tvm::ffi::Module::LoadFromFile(
+        details::spelled_by_file(folder + "/" + manifest.library));
   }
 
   static tvm::ffi::Function function(const tvm::ffi::Module& module, const char* name) {
