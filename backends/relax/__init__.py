@@ -9,6 +9,7 @@ generated stands here too. Nothing here knows a backend.
 Backends import the modules: their source digests follow those that they name, and no others.
 """
 
+from collage.backends.relax.builder_stacks import separate_builder_stacks
 from collage.backends.relax.composites import Composite, CompositeCall, compiling
 from collage.backends.relax.lift_constants import lift_constants
 from collage.backends.relax.partition_walk import PartitionWalk, registration
@@ -59,3 +60,6 @@ __all__ = [
     "with_bias",
     "with_residual",
 ]
+
+# Here, for whatever of ours builds a Relax function imports from this package.
+separate_builder_stacks()
