@@ -14,6 +14,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
 from collage.backends.contract.errors import ModelError, last_line
+from collage.backends.relax.static_shape import tensor_shape
 from collage.importers.naming import NamingBuilder
 from collage.importers.onnx.operators import converter_of
 from collage.importers.onnx.operators.node import Inputs, Node, Refused
@@ -59,6 +60,11 @@ class CheckedImporter(ONNXGraphImporter):
         self._require_complete()
         return mod
 
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of the values of the graph that was converted, by their names in it."""
+        found = {name: _shape(expr) for name, expr in self._nodes.items()}
+        return {name: shape for name, shape in found.items() if shape is not None}
+
     def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
         """Nothing: they were refused before, and TVM knows nothing of the converters here."""
 
@@ -102,3 +108,12 @@ class CheckedImporter(ONNXGraphImporter):
         lost = [relax.Var("lost", relax.TensorType(dtype="float32", ndim=-1)) for _ in range(count)]
         self._lost.update(lost)
         return lost[0] if count == 1 else relax.Tuple(lost)
+
+
+def _shape(expr: Any) -> tuple[int, ...] | None:
+    if isinstance(expr, relax.ShapeExpr):
+        return (len(expr.values),)
+    if tvm.ir.is_prim_expr(expr):
+        return ()
+    ty = getattr(expr, "ty", None)
+    return tensor_shape(ty) if isinstance(ty, relax.TensorType) else None

@@ -8,7 +8,7 @@ reference.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -42,13 +42,17 @@ class Known:
     ----------
     model : onnx.ModelProto
         Says which operator sets its nodes are of, and holds the initializers.
+    shapes : mapping of str to tuple of int, optional
+        Of its values; by default those that ONNX's inference finds.
     """
 
-    def __init__(self, model: onnx.ModelProto) -> None:
+    def __init__(
+        self, model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]] | None = None
+    ) -> None:
         self._opsets = list(model.opset_import)
         self._version = model.ir_version
         self.values: dict[str, Array] = {}
-        self.shapes = inferred_shapes(model)
+        self.shapes = dict(inferred_shapes(model) if shapes is None else shapes)
         for tensor in model.graph.initializer:
             if np.prod(tensor.dims, dtype="int64") <= _MOST_ELEMENTS and _is_plain(tensor):
                 self.values[tensor.name] = numpy_helper.to_array(tensor)

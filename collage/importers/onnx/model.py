@@ -15,6 +15,7 @@ from collage.importers._base import ChosenRows, ImportedModel, Shapes, from_modu
 from collage.importers.onnx.choosers import count_rows, room_for_one_more
 from collage.importers.onnx.control_flow import flatten
 from collage.importers.onnx.converter import CheckedImporter
+from collage.importers.onnx.deciding import require_undecided
 from collage.importers.onnx.fold import attach_weights, detach_weights, fold, weight_inputs
 from collage.importers.onnx.functions import expand_functions
 from collage.importers.onnx.known import fold_known
@@ -110,26 +111,30 @@ def import_onnx(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedMo
     choosers = count_rows(small)
     output_names += [chooser.output[1] for chooser in choosers]
 
-    def imported() -> ImportedModel:
+    def imported() -> tuple[ImportedModel, dict[str, tuple[int, ...]]]:
+        importer = CheckedImporter()
         with warnings.catch_warnings():
             # Renamed inputs and the like; the names are given back here.
             warnings.simplefilter("ignore")
-            mod = CheckedImporter().convert(small)
-        return from_module(
+            mod = importer.convert(small)
+        described = from_module(
             mod,
             name=name,
             source_format="onnx",
             input_names=input_names,
             output_names=output_names,
         )
+        return described, importer.shapes()
 
-    found = imported()
+    found, extents = imported()
     first = len(found.outputs) - len(choosers)
     chosen = []
     for place, chooser in enumerate(choosers):
         with room_for_one_more(chooser):
             label = f"{chooser.op_type} ({node_label(chooser)})"
-            chosen.append(ChosenRows(label, first + place, imported()))
+            more, others = imported()
+        require_undecided(label, small, extents, others)
+        chosen.append(ChosenRows(label, first + place, more))
     return replace(found, chosen=tuple(chosen))
 
 

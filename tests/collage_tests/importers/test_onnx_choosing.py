@@ -179,3 +179,76 @@ def test_limits_have_to_be_known() -> None:
         """
     with pytest.raises(ModelError, match=r"rows \(NonMaxSuppression: its number of boxes"):
         load_model(parsed(text))
+
+
+_COUNT = "n = Shape(p) one = Constant <value = int64 {1}> () m = Gather <axis = 0> (n, one) "
+
+
+_SCALE = "f = Cast <to = 1> (m) h = Constant <value = float {0.4}> () s = Mul(f, h) "
+_BESIDE = (
+    "three = Constant <value = int64[1] {3}> () row = Constant <value = int64[1] {1}> () "
+    "v = Gather <axis = 0> (n, row)"
+)
+
+
+@pytest.mark.parametrize(
+    ("deciding", "what"),
+    [
+        (
+            "none = Constant <value = int64 {0}> () b = Equal(m, none) "
+            "y = If(b) <then_branch = g1() => (float[6] a) { a = Neg(x) }, "
+            "else_branch = g2() => (float[6] e) { e = Abs(x) }>",
+            "Equal",
+        ),
+        ("none = Constant <value = int64[2] {1, 0}> () e = Equal(n, none) y = Not(e)", "Equal"),
+        (
+            "two = Constant <value = int64 {2}> () q = Clip(m, one, two) "
+            "r = Cast <to = 1> (q) y = Mul(x, r)",
+            "Clip",
+        ),
+        (
+            f"{_BESIDE} k = Concat <axis = 0> (v, three) "
+            "q = ReduceMin <keepdims = 0> (k) r = Cast <to = 1> (q) y = Mul(x, r)",
+            "ReduceMin",
+        ),
+        (
+            f"{_BESIDE} k = Concat <axis = 0> (three, v) "
+            "q = ArgMax <keepdims = 0> (k) r = Cast <to = 1> (q) y = Mul(x, r)",
+            "ArgMax",
+        ),
+        (f"{_SCALE} q = Cast <to = 7> (s) r = Cast <to = 1> (q) y = Mul(x, r)", "Cast"),
+        (f"{_SCALE} q = HardSigmoid(f) y = Mul(x, q)", "HardSigmoid"),
+        (
+            "four = Constant <value = int64 {4}> () q = Div(m, four) "
+            "r = Cast <to = 1> (q) y = Mul(x, r)",
+            "Div",
+        ),
+        (
+            "two = Constant <value = bool[2] {1, 1}> () rows = Transpose(p) "
+            "y = Compress <axis = 0> (rows, two)",
+            "Compress",
+        ),
+    ],
+)
+def test_what_decides_by_the_number_of_rows_is_refused(deciding: str, what: str) -> None:
+    model = parsed(f"net (float[6] x) => (y) {{ p = NonZero(x) {_COUNT} {deciding} }}")
+    with pytest.raises(ModelError, match=rf"\({what}\) decides by how many they are"):
+        load_model(model)
+
+
+def test_a_shape_beside_one_that_no_shape_is() -> None:
+    """As exporters write it where a tensor is expanded."""
+    text = """
+        net (float[6] x) => (int64[1,n] y) {
+            p = NonZero(x)
+            n = Shape(p)
+            same = Constant <value = int64[2] {-1, -1}> ()
+            ones = Constant <value = int64[2] {1, 1}> ()
+            kept = Equal(n, same)
+            wanted = Where(kept, ones, n)
+            seven = Constant <value = int64[1,1] {7}> ()
+            y = Expand(seven, wanted)
+        }
+        """
+    x = np.random.default_rng().choice([0, 1], 6).astype("float32")
+    compare(parsed(text), {"x": x})
