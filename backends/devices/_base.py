@@ -33,6 +33,8 @@ class DeviceKind(ABC):
         Whether its libraries want images with their channels last, and parallel products combined.
     has_attention : bool
         Whether its libraries run attention as one operator; otherwise it is taken apart.
+    loops_over_steps : bool
+        Whether one kernel runs the steps of a recurrent layer; otherwise they are written out.
 
     Examples
     --------
@@ -50,6 +52,7 @@ class DeviceKind(ABC):
     captures_graphs: ClassVar[bool] = False
     channels_last: ClassVar[bool] = False
     has_attention: ClassVar[bool] = False
+    loops_over_steps: ClassVar[bool] = False
 
     def __repr__(self) -> str:
         return self.name

@@ -2,7 +2,7 @@
 
 Before the search: ``channels_last`` (by the rules of ``channels_last_rules``) and
 ``combine_parallel_matmul`` for devices whose libraries want that, ``expand_attention`` for those
-that have no attention. After it: ``lower`` turns a partitioning into ordinary Relax BYOC, and
+that have no attention, ``write_out_recurrent`` for those that cannot loop over steps. After it: ``lower`` turns a partitioning into ordinary Relax BYOC, and
 ``align_weights`` gives libraries weights that they can read with wide loads; ``join`` makes one
 module of several functions'.
 """
@@ -13,6 +13,7 @@ from collage.passes.combine_parallel_matmul import combine_parallel_matmul
 from collage.passes.expand_attention import expand_attention
 from collage.passes.join import join_functions
 from collage.passes.lower import extract, lower, partition_names
+from collage.passes.write_out_recurrent import write_out_recurrent
 
 __all__ = [
     "align_weights",
@@ -23,4 +24,5 @@ __all__ = [
     "lower",
     "partition_names",
     "to_channels_last",
+    "write_out_recurrent",
 ]

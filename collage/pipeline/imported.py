@@ -17,7 +17,12 @@ from collage.importers import ExampleInputs, ImportedModel, load_model
 from collage.importers.functions import MAIN
 from collage.importers.torch.module import ExportedModule
 from collage.normalize import normalize
-from collage.passes import combine_parallel_matmul, expand_attention, to_channels_last
+from collage.passes import (
+    combine_parallel_matmul,
+    expand_attention,
+    to_channels_last,
+    write_out_recurrent,
+)
 from collage.pipeline.computable import require_computable
 from collage.pipeline.inputs.drawing import draw_inputs
 from collage.pipeline.inputs.working_range import Range, working_ranges
@@ -207,6 +212,8 @@ def prepare(loaded: ImportedModel, device: DeviceKind) -> Imported:
 def _normalized(device: DeviceKind, mod: tvm.IRModule) -> tvm.IRModule:
     """The canonical form of a module, as a device wants it."""
     mod = normalize(mod)
+    if not device.loops_over_steps and (written := write_out_recurrent(mod)) is not mod:
+        mod = normalize(written)
     if device.channels_last:
         mod = combine_parallel_matmul(to_channels_last(mod))
     if device.has_attention:

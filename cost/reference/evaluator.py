@@ -21,6 +21,7 @@ from collage.cost.reference.elementwise import ELEMENTWISE
 from collage.cost.reference.fallback import evaluate_call
 from collage.cost.reference.linear import LINEAR
 from collage.cost.reference.pools import POOLS
+from collage.cost.reference.recurrent import RECURRENT
 from collage.cost.reference.reductions import REDUCTIONS
 from collage.cost.reference.rounding import EPSILON, rounded
 from collage.cost.reference.shapes import SHAPES
@@ -41,6 +42,7 @@ OPERATORS: OperatorTable = {
     **ELEMENTWISE,
     **LINEAR,
     **POOLS,
+    **RECURRENT,
     **REDUCTIONS,
     **SHAPES,
 }

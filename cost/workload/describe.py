@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import tvm
 from tvm import ir, relax
 
+from collage.backends.relax.recurrent import NAME as RECURRENT
+from collage.backends.relax.recurrent import Recurrence
 from collage.backends.relax.tensor_spec import TensorSpec
 from collage.cost.workload.canonical import placeholder_index
 
@@ -92,6 +94,8 @@ def call_flops(call: ir.Call) -> int:
             return 2 * _size(call.args[0].ty) * weight.size // weight.shape[filters]
         filters = str(call.attrs.kernel_layout).index("O")
         return 2 * out * weight.size // weight.shape[filters]
+    if name == RECURRENT:
+        return 2 * Recurrence.of(call).products
     if name == "relax.matmul":
         return 2 * out * int(call.args[0].ty.shape[-1])
     if name.startswith("relax.nn.attention"):

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from tvm import relax
 from tvm.ir import GenericConst
 
+from collage.backends.relax.recurrent import NAME as RECURRENT
 from collage.backends.relax.static_shape import tensor_shape
 from collage.backends.tvm.common.in_float32 import IN_FLOAT32, legalize_in_float32
 from collage.backends.tvm.common.legalization import (
@@ -21,6 +22,7 @@ from collage.backends.tvm.common.legalization import (
 )
 from collage.backends.tvm.cpu.extremes import EXTREMES
 from collage.backends.tvm.cpu.norms import legalize_group_norm, legalize_instance_norm
+from collage.backends.tvm.cpu.recurrent import legalize_recurrent
 from collage.backends.tvm.cpu.schedules import Machine, conv2d, depthwise, matmul
 from collage.backends.tvm.cpu.transposed import transposed_convolutions
 
@@ -37,7 +39,11 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
     def row(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         return _legalize_conv1d(builder, call, convolution)
 
+    def steps(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        return legalize_recurrent(builder, call, machine)
+
     return {
+        RECURRENT: steps,
         "relax.nn.conv1d": row,
         "relax.nn.conv2d": convolution,
         "relax.matmul": product,

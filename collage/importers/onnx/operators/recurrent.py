@@ -1,18 +1,19 @@
-"""LSTM, GRU and RNN: one product for what all steps take in, then the steps one by one.
+"""LSTM, GRU and RNN: one product for what all steps take in, then one operator for the steps.
 
-The steps are unrolled, so that the search sees ordinary products and activations. What a sequence
-shorter than the longest one has behind its end is computed and thrown away.
+Cells with functions, limits or peepholes of their own, and sequences of one step, are written out.
+What a sequence shorter than the longest one has behind its end is computed and thrown away.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from tvm import relax
 from tvm.relax import op
 
+from collage.backends.relax.recurrent import DIRECTIONS, recurrent
 from collage.importers.onnx.operators.node import (
     Node,
     Refused,
@@ -22,8 +23,7 @@ from collage.importers.onnx.operators.node import (
     shape_of,
 )
 from collage.importers.onnx.operators.quantized import stepped
-
-Function = Callable[[relax.Expr], relax.Expr]
+from collage.rewrite.recurrent import Cell, Function, write_out
 
 _SCALED: dict[str, tuple[float | None, float | None]] = {
     "affine": (1.0, 0.0),
@@ -38,113 +38,20 @@ _SCALED: dict[str, tuple[float | None, float | None]] = {
 
 @dataclass(frozen=True)
 class _Kind:
-    """What sets a kind of cell apart: how many gates it has, their functions, and its step."""
+    """What sets a kind of cell apart: how many gates it has, and their functions."""
 
     gates: int
     functions: tuple[str, ...]
-    step: Callable[[_Cell, relax.Expr, list[relax.Expr]], list[relax.Expr]]
     states: int = 1
     """Tensors that go from step to step: the hidden state, and the LSTM's cell."""
-    entering: Callable[[Node, relax.Expr], relax.Expr] = lambda _, x: x
+    entering: Callable[[Node, relax.Expr], relax.Expr] | None = None
     """What is done to values before they are multiplied by weights."""
 
 
-@dataclass(frozen=True)
-class _Cell:
-    """One direction: weights as they are multiplied by, biases, functions."""
-
-    node: Node
-    kind: _Kind
-    hidden: int
-    weight: relax.Expr
-    recurrent: relax.Expr
-    input_bias: relax.Expr | None
-    recurrent_bias: relax.Expr | None
-    peepholes: list[relax.Expr]
-    functions: list[Function]
-
-    def emit(self, expr: relax.Expr) -> relax.Expr:
-        return self.node.emit(expr)
-
-    def gate(self, x: relax.Expr, index: int) -> relax.Expr:
-        """The columns of one gate."""
-        return self.emit(
-            op.strided_slice(x, [1], [index * self.hidden], [(index + 1) * self.hidden])
-        )
-
-    def clipped(self, x: relax.Expr) -> relax.Expr:
-        """What goes into a function, within the limits that the node asks for."""
-        limit = self.node.attributes.get("clip")
-        return x if limit is None else self.emit(op.clip(x, -float(limit), float(limit)))
-
-    def apply(self, which: int, x: relax.Expr) -> relax.Expr:
-        return self.functions[which](self.clipped(x))
-
-    def across(self, h: relax.Expr) -> relax.Expr:
-        """The share of the hidden state, all gates."""
-        return self.emit(op.matmul(self.kind.entering(self.node, h), self.recurrent))
-
-    def columns(self, begin: int, end: int) -> relax.Expr:
-        """Recurrent weights of some gates."""
-        value = constant_of(self.recurrent)
-        low, high = begin * self.hidden, end * self.hidden
-        if value is not None:
-            return fixed_tensor(value[:, low:high].copy())
-        return self.emit(op.strided_slice(self.recurrent, [1], [low], [high]))
-
-
-def _sum(cell: _Cell, *terms: relax.Expr) -> relax.Expr:
-    total = terms[0]
-    for term in terms[1:]:
-        total = cell.emit(op.add(total, term))
-    return total
-
-
-def _rnn_step(cell: _Cell, x: relax.Expr, states: list[relax.Expr]) -> list[relax.Expr]:
-    return [cell.apply(0, _sum(cell, x, cell.across(states[0])))]
-
-
-def _gru_step(cell: _Cell, x: relax.Expr, states: list[relax.Expr]) -> list[relax.Expr]:
-    (h,) = states
-    emit = cell.emit
-    before = bool(cell.node.integer("linear_before_reset", 0))
-    across = cell.across(h) if before else emit(op.matmul(h, cell.columns(0, 2)))
-    z = cell.apply(0, _sum(cell, cell.gate(x, 0), cell.gate(across, 0)))
-    r = cell.apply(0, _sum(cell, cell.gate(x, 1), cell.gate(across, 1)))
-    bias = [] if cell.recurrent_bias is None else [cell.recurrent_bias]
-    if before:
-        kept = emit(op.multiply(r, _sum(cell, cell.gate(across, 2), *bias)))
-    else:
-        kept = _sum(cell, emit(op.matmul(emit(op.multiply(r, h)), cell.columns(2, 3))), *bias)
-    new = cell.apply(1, _sum(cell, cell.gate(x, 2), kept))
-    # (1 - z) * new + z * h
-    return [emit(op.add(new, emit(op.multiply(z, emit(op.subtract(h, new))))))]
-
-
-def _lstm_step(cell: _Cell, x: relax.Expr, states: list[relax.Expr]) -> list[relax.Expr]:
-    h, c = states
-    emit, peep = cell.emit, cell.peepholes
-    gates = _sum(cell, x, cell.across(h))
-
-    def looking(gate: int, hole: int, at: relax.Expr) -> relax.Expr:
-        own = cell.gate(gates, gate)
-        return _sum(cell, own, emit(op.multiply(peep[hole], at))) if peep else own
-
-    i = cell.apply(0, looking(0, 0, c))
-    if cell.node.integer("input_forget", 0):
-        f = emit(op.subtract(const(1.0, cell.node.dtype(0)), i))
-    else:
-        f = cell.apply(0, looking(2, 2, c))
-    candidate = cell.apply(1, cell.gate(gates, 3))
-    c = _sum(cell, emit(op.multiply(f, c)), emit(op.multiply(i, candidate)))
-    o = cell.apply(0, looking(1, 1, c))
-    return [emit(op.multiply(o, cell.functions[2](c))), c]
-
-
 _KINDS = {
-    "RNN": _Kind(1, ("tanh",), _rnn_step),
-    "GRU": _Kind(3, ("sigmoid", "tanh"), _gru_step),
-    "LSTM": _Kind(4, ("sigmoid", "tanh", "tanh"), _lstm_step, states=2),
+    "RNN": _Kind(1, ("tanh",)),
+    "GRU": _Kind(3, ("sigmoid", "tanh")),
+    "LSTM": _Kind(4, ("sigmoid", "tanh", "tanh"), states=2),
 }
 
 
@@ -156,87 +63,118 @@ def _convert(node: Node, kind: _Kind) -> relax.Expr:
     steps, batch, _ = shape_of(x)
     directions, _, hidden = node.shape(2)
     direction = node.text("direction", "forward")
-    functions = _functions(node, kind, directions)
+    if direction not in DIRECTIONS:
+        raise Refused(f"the direction '{direction}' is not in the standard")
+    names = _function_names(node, kind, directions)
+    cell = _cell_name(node, kind, names)
+    operands = {
+        "taken": _taken(node, kind, x, cell),
+        "weights": _turned(node, node.operand(2)),
+        "h0": _initial(node, 5, directions, batch, hidden),
+    }
+    if kind.states == 2:
+        operands["c0"] = _initial(node, 6, directions, batch, hidden)
+    if cell == "gru_reset_after":
+        operands["bias"] = _last_bias(node, directions, hidden)
     lengths = _lengths(node, steps)
-    outputs, finals = [], []
-    for which in range(directions):
-        cell = _cell(node, kind, which, hidden, functions[which])
-        states = [_initial(node, 5 + s, which, batch, hidden) for s in range(kind.states)]
-        backwards = which == 1 or direction == "reverse"
-        output, states = _run(cell, kind, x, states, lengths, backwards)
-        outputs.append(output)
-        finals.append(states)
-    whole = _joined(node, outputs, 1)
-    axis = 1 if batch_first else 0
-    extents = [batch, 1, hidden] if batch_first else [1, batch, hidden]
+    if lengths is not None:
+        operands["lengths"] = lengths
+    if steps > 1 and _is_standard(node, kind, names):
+        result = emit(recurrent(cell, direction, list(operands.values())))
+        results = [emit(relax.TupleGetItem(result, i)) for i in range(1 + kind.states)]
+    else:
+        written = _written_out(node, kind, cell, direction, names)
+        results = list(write_out(written, operands).fields)
     if batch_first:
-        whole = emit(op.permute_dims(whole, [2, 0, 1, 3]))
-    last = [
-        _joined(node, [emit(op.reshape(states[s], extents)) for states in finals], axis)
-        for s in range(kind.states)
-    ]
-    return relax.Tuple([whole, *last])
+        results[0] = emit(op.permute_dims(results[0], [2, 0, 1, 3]))
+        results[1:] = [emit(op.permute_dims(last, [1, 0, 2])) for last in results[1:]]
+    return relax.Tuple(results)
 
 
-def _joined(node: Node, parts: Sequence[relax.Expr], axis: int) -> relax.Expr:
-    return parts[0] if len(parts) == 1 else node.emit(op.concat(list(parts), axis))
+def _cell_name(node: Node, kind: _Kind, names: list[str]) -> str:
+    if kind.gates == 4:
+        return "lstm"
+    if kind.gates == 3:
+        return "gru_reset_after" if node.integer("linear_before_reset", 0) else "gru"
+    return "rnn_relu" if {name.lower() for name in names} == {"relu"} else "rnn_tanh"
 
 
-def _run(
-    cell: _Cell,
-    kind: _Kind,
-    x: relax.Expr,
-    states: list[relax.Expr],
-    lengths: relax.Expr | None,
-    backwards: bool,
-) -> tuple[relax.Expr, list[relax.Expr]]:
-    """All steps of one direction: outputs as (steps, 1, batch, hidden), and the last states."""
-    emit, dtype = cell.emit, cell.node.dtype(0)
-    steps, batch, width = shape_of(x)
-    flat = kind.entering(cell.node, emit(op.reshape(x, [steps * batch, width])))
-    taken = emit(op.matmul(flat, cell.weight))
-    if cell.input_bias is not None:
-        taken = emit(op.add(taken, cell.input_bias))
-    outputs: dict[int, relax.Expr] = {}
-    for step in reversed(range(steps)) if backwards else range(steps):
-        row = emit(op.strided_slice(taken, [0], [step * batch], [(step + 1) * batch]))
-        after = kind.step(cell, row, states)
-        output = after[0]
-        if lengths is not None:
-            live = emit(op.greater(lengths, const(step, "int32")))
-            output = emit(op.where(live, output, const(0.0, dtype)))
-            after = [emit(op.where(live, new, old)) for new, old in zip(after, states, strict=True)]
-        states = after
-        outputs[step] = emit(op.reshape(output, [1, 1, batch, cell.hidden]))
-    return _joined(cell.node, [outputs[step] for step in range(steps)], 0), states
+def _is_standard(node: Node, kind: _Kind, names: list[str]) -> bool:
+    """Whether the operator computes this cell."""
+    usual = {kind.functions, ("relu",)} if kind.gates == 1 else {kind.functions}
+    size = len(kind.functions)
+    lower = [name.lower() for name in names]
+    sets = {tuple(lower[i : i + size]) for i in range(0, len(lower), size)}
+    odd = node.attributes.get("clip") is not None or bool(node.integer("input_forget", 0))
+    return len(sets) == 1 and sets <= usual and not odd and not node.has(7) and not kind.entering
 
 
-def _cell(node: Node, kind: _Kind, which: int, hidden: int, functions: list[Function]) -> _Cell:
-    dtype, width = node.dtype(0), kind.gates * hidden
-    input_bias = recurrent_bias = None
-    if node.has(3):
-        both = _part(node, 3, which)
-        input_bias, recurrent_bias = (_columns(node, both, i * width, width) for i in range(2))
-        if kind.gates == 3:
-            # A GRU resets the share of the hidden state, with its bias, in the last gate.
-            early = _columns(node, recurrent_bias, 0, 2 * hidden)
-            recurrent_bias = _columns(node, recurrent_bias, 2 * hidden, hidden)
-            early = node.emit(op.concat([early, const([0.0] * hidden, dtype)], 0))
-        else:
-            early = recurrent_bias
-        input_bias = node.emit(op.add(input_bias, early))
-    peepholes = []
+def _written_out(node: Node, kind: _Kind, cell: str, direction: str, names: list[str]) -> Cell:
+    directions, _, hidden = node.shape(2)
+    clip, entering = node.attributes.get("clip"), kind.entering
+    holes: list[list[relax.Expr]] = [[] for _ in range(directions)]
     if kind.gates == 4 and node.has(7):
-        holes = _part(node, 7, which)
-        peepholes = [_columns(node, holes, i * hidden, hidden) for i in range(3)]
-    weight, recurrent = (_turned(node, _part(node, i, which)) for i in (1, 2))
-    return _Cell(
-        *(node, kind, hidden, weight, recurrent),
-        *(input_bias, recurrent_bias, peepholes, functions),
+        for which in range(directions):
+            own = _row(node, 7, which)
+            holes[which] = [_columns(node, own, i * hidden, hidden) for i in range(3)]
+    written = Cell(
+        *(node.emit, cell, direction, _functions(node, kind, names)),
+        clip=None if clip is None else float(clip),
+        coupled=bool(node.integer("input_forget", 0)),
+        peepholes=holes,
     )
+    return written if entering is None else replace(written, entering=lambda h: entering(node, h))
 
 
-def _part(node: Node, index: int, which: int) -> relax.Expr:
+def _taken(node: Node, kind: _Kind, x: relax.Expr, cell: str) -> relax.Expr:
+    """The input's share of all gates of all directions, biases included."""
+    emit = node.emit
+    if kind.entering is not None:
+        x = kind.entering(node, x)
+    directions, width, taken_in = node.shape(1)
+    value = node.constant(1)
+    if value is not None:
+        weights = fixed_tensor(value.reshape(directions * width, taken_in).T.copy())
+    else:
+        flat = emit(op.reshape(node.operand(1), [directions * width, taken_in]))
+        weights = emit(op.permute_dims(flat, [1, 0]))
+    taken = emit(op.matmul(x, weights))
+    if not node.has(3):
+        return taken
+    parts = [_bias(node, which, width, cell) for which in range(directions)]
+    bias = parts[0] if directions == 1 else emit(op.concat(parts, 0))
+    return emit(op.add(taken, bias))
+
+
+def _bias(node: Node, which: int, width: int, cell: str) -> relax.Expr:
+    """What is added to the input's share; a GRU that resets the state's share adds that bias
+    before it does, in the last gate."""
+    both = _row(node, 3, which)
+    own, states = (_columns(node, both, i * width, width) for i in range(2))
+    if cell == "gru_reset_after":
+        early = _columns(node, states, 0, width // 3 * 2)
+        states = node.emit(op.concat([early, const([0.0] * (width // 3), node.dtype(0))], 0))
+    return node.emit(op.add(own, states))
+
+
+def _last_bias(node: Node, directions: int, hidden: int) -> relax.Expr:
+    if not node.has(3):
+        return const(np.zeros((directions, hidden)), node.dtype(0))
+    value = node.constant(3)
+    if value is not None:
+        return fixed_tensor(value[:, 5 * hidden :].copy())
+    return node.emit(op.strided_slice(node.operand(3), [1], [5 * hidden], [6 * hidden]))
+
+
+def _turned(node: Node, weights: relax.Expr) -> relax.Expr:
+    """Weights that states are multiplied by from the left."""
+    value = constant_of(weights)
+    if value is not None:
+        return fixed_tensor(value.transpose(0, 2, 1).copy())
+    return node.emit(op.permute_dims(weights, [0, 2, 1]))
+
+
+def _row(node: Node, index: int, which: int) -> relax.Expr:
     """What an input holds for one direction."""
     value = node.constant(index)
     if value is not None:
@@ -252,40 +190,38 @@ def _columns(node: Node, x: relax.Expr, begin: int, count: int) -> relax.Expr:
     return node.emit(op.strided_slice(x, [0], [begin], [begin + count]))
 
 
-def _turned(node: Node, x: relax.Expr) -> relax.Expr:
-    value = constant_of(x)
-    if value is not None:
-        return fixed_tensor(value.T.copy())
-    return node.emit(op.permute_dims(x, [1, 0]))
-
-
-def _initial(node: Node, index: int, which: int, batch: int, hidden: int) -> relax.Expr:
-    """A state before the first step."""
+def _initial(node: Node, index: int, directions: int, batch: int, hidden: int) -> relax.Expr:
+    """States before the first step, as (directions, batch, hidden)."""
     if not node.has(index):
-        return node.emit(op.zeros([batch, hidden], node.dtype(0)))
-    state, axis = node.operand(index), node.integer("layout", 0)
-    part = node.emit(op.strided_slice(state, [axis], [which], [which + 1]))
-    return node.emit(op.reshape(part, [batch, hidden]))
+        return const(np.zeros((directions, batch, hidden)), node.dtype(0))
+    state = node.operand(index)
+    if node.integer("layout", 0):
+        state = node.emit(op.permute_dims(state, [1, 0, 2]))
+    return state
 
 
 def _lengths(node: Node, steps: int) -> relax.Expr | None:
-    """How long each sequence is, as a column; None where all are as long as the longest."""
+    """How long each sequence is; None where all are as long as the longest."""
     if not node.has(4):
         return None
     known = node.constant(4)
     if known is not None and (known >= steps).all():
         return None
-    lengths = node.emit(op.astype(node.operand(4), "int32"))
-    return node.emit(op.reshape(lengths, [node.shape(4)[0], 1]))
+    return node.emit(op.astype(node.operand(4), "int32"))
 
 
-def _functions(node: Node, kind: _Kind, directions: int) -> list[list[Function]]:
-    """The functions of each direction; parameters belong to those that take them, in order."""
+def _function_names(node: Node, kind: _Kind, directions: int) -> list[str]:
+    """The functions of all directions, in order."""
     default = [name for _ in range(directions) for name in kind.functions]
     given = node.attributes.get("activations") or default
     names = [n.decode() if isinstance(n, bytes) else str(n) for n in given]
     if len(names) != len(default):
         raise Refused(f"{len(names)} activations where it takes {len(default)}")
+    return names
+
+
+def _functions(node: Node, kind: _Kind, names: list[str]) -> list[list[Function]]:
+    """The functions of each direction; parameters belong to those that take them, in order."""
     alphas = [float(a) for a in node.attributes.get("activation_alpha", ())]
     betas = [float(b) for b in node.attributes.get("activation_beta", ())]
     found = []
@@ -297,7 +233,7 @@ def _functions(node: Node, kind: _Kind, directions: int) -> list[list[Function]]
             beta = betas.pop(0)
         found.append(_function(node, name, alpha or 0.0, beta or 0.0))
     size = len(kind.functions)
-    return [found[i * size : (i + 1) * size] for i in range(directions)]
+    return [found[i : i + size] for i in range(0, len(found), size)]
 
 
 def _function(node: Node, name: str, alpha: float, beta: float) -> Function:

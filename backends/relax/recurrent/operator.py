@@ -1,0 +1,177 @@
+"""An operator for what LSTM, GRU and RNN do from step to step, which Relax has none for.
+
+It takes what the steps read of their input already multiplied: that is one product for all steps,
+which any library computes. What is left is a chain of small products, each waiting for the one
+before; written out step by step a second of speech is ten thousand operators.
+
+``collage.recurrent(taken, weights, h0[, c0][, bias][, lengths])``, with ``D`` directions, ``G``
+gates in ONNX's order (LSTM ``iofc``, GRU ``zrh``) and ``H`` elements of state:
+
+- ``taken`` (steps, batch, D * G * H): the input's share of every gate, biases included.
+- ``weights`` (D, H, G * H): by which the state is multiplied from the left.
+- ``h0``, and an LSTM's ``c0`` (D, batch, H): the states before the first step.
+- ``bias`` (D, H), of a GRU that resets after the product: what is added to the state's share of
+  its last gate.
+- ``lengths`` (batch,) int32: of sequences; behind its end a sequence's results are zero, and its
+  states stay.
+
+It gives all hidden states (steps, D, batch, H) and the last states (D, batch, H).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from tvm import ir, relax
+
+from collage.backends.relax.static_shape import static_shape, tensor_dtype
+
+NAME = "collage.recurrent"
+
+GATES = {"lstm": 4, "gru": 3, "gru_reset_after": 3, "rnn_tanh": 1, "rnn_relu": 1}
+"""Kinds of cell and how many gates each has. ``gru_reset_after`` is ONNX's ``linear_before_reset``,
+and PyTorch's only one."""
+
+DIRECTIONS = ("forward", "reverse", "bidirectional")
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """What a call of the operator computes.
+
+    Attributes
+    ----------
+    cell : str
+        One of :data:`GATES`.
+    direction : str
+        One of :data:`DIRECTIONS`.
+    steps, batch, hidden : int
+        Extents.
+    dtype : str
+        Of all tensors but the lengths.
+    has_lengths : bool
+        Whether sequences end early.
+
+    Examples
+    --------
+    >>> recurrence = Recurrence("lstm", "bidirectional", 10, 1, 64, "float32", False)
+    >>> recurrence.backwards, recurrence.gates, recurrence.states
+    ((False, True), 4, 2)
+    """
+
+    cell: str
+    direction: str
+    steps: int
+    batch: int
+    hidden: int
+    dtype: str
+    has_lengths: bool
+
+    @classmethod
+    def of(cls, call: relax.Call) -> Self:
+        """Read a call.
+
+        Parameters
+        ----------
+        call : relax.Call
+            Of the operator.
+        """
+        steps, batch, _ = static_shape(call.args[0])
+        hidden = static_shape(call.args[1])[1]
+        cell, direction = str(call.attrs["cell"]), str(call.attrs["direction"])
+        fixed = 3 + (cell == "lstm") + (cell == "gru_reset_after")
+        lengths = len(call.args) > fixed
+        return cls(cell, direction, steps, batch, hidden, tensor_dtype(call.args[0]), lengths)
+
+    @property
+    def gates(self) -> int:
+        """How many products a step has."""
+        return GATES[self.cell]
+
+    @property
+    def states(self) -> int:
+        """Tensors that go from step to step."""
+        return 2 if self.cell == "lstm" else 1
+
+    @property
+    def backwards(self) -> tuple[bool, ...]:
+        """For each direction, whether it begins at the end."""
+        return {"forward": (False,), "reverse": (True,)}.get(self.direction, (False, True))
+
+    @property
+    def has_bias(self) -> bool:
+        """Whether the state's share of the last gate has a bias of its own."""
+        return self.cell == "gru_reset_after"
+
+    @property
+    def products(self) -> int:
+        """Multiply-adds of the whole."""
+        return len(self.backwards) * self.steps * self.batch * self.gates * self.hidden**2
+
+    def operands(self, args: Sequence[Any]) -> dict[str, Any]:
+        """A call's arguments, or whatever stands for them, by name.
+
+        Parameters
+        ----------
+        args : sequence
+            As many as the operator takes.
+        """
+        names = ["taken", "weights", "h0"]
+        names += ["c0"] * (self.states == 2) + ["bias"] * self.has_bias
+        names += ["lengths"] * self.has_lengths
+        return dict(zip(names, args, strict=True))
+
+
+def recurrent(
+    cell: str,
+    direction: str,
+    operands: Sequence[relax.Expr],
+) -> relax.Call:
+    """A call of the operator.
+
+    Parameters
+    ----------
+    cell : str
+        One of :data:`GATES`.
+    direction : str
+        One of :data:`DIRECTIONS`.
+    operands : sequence of relax.Expr
+        In the operator's order, of known shapes.
+
+    Examples
+    --------
+    >>> from collage.testing import graph
+    >>> shapes = [(5, 2, 12), (1, 4, 12), (1, 2, 4)]
+    >>> mod = graph(shapes, lambda emit, *x: emit(recurrent("gru", "forward", x))[0])
+    >>> [int(extent) for extent in mod["main"].ret_ty.shape]
+    [5, 1, 2, 4]
+    """
+    attrs = ir.make_node("ir.DictAttrs", cell=cell, direction=direction)
+    return relax.Call(ir.Op.get(NAME), list(operands), attrs, [])
+
+
+def _infer(call: relax.Call, _: relax.BlockBuilder) -> relax.Type:
+    one = Recurrence.of(call)
+    state = (len(one.backwards), one.batch, one.hidden)
+    types = [relax.TensorType((one.steps, *state), one.dtype)]
+    types += [relax.TensorType(state, one.dtype)] * one.states
+    return relax.TupleType(types)
+
+
+def _legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    # At the first use: programs are written with TVM's whole tensor library.
+    from collage.backends.relax.recurrent.program import legalize_plainly
+
+    return legalize_plainly(builder, call)
+
+
+def register_operator() -> None:
+    """Make the operator known to TVM, once in a process; modules that have it load only then."""
+    if NAME in ir.Op.list_op_names():
+        return
+    ir.op._ffi_api.RegisterOp(NAME, "The steps of LSTM, GRU and RNN.")
+    ir.register_op_attr(NAME, "FInferType", _infer)
+    ir.register_op_attr(NAME, "FPurity", True)
+    ir.register_op_attr(NAME, "FLegalize", _legalize)

@@ -1,0 +1,353 @@
+"""The recurrent operator as a loop over its steps: one tensor program for any processor.
+
+A task is one direction and a few rows of the batch. It computes the columns of the state in blocks,
+all gates of a block together: their sums stay in registers while the weights stream by once for all
+rows of the task, and the functions follow at once.
+
+Blocks and tasks that would reach past the end begin earlier and compute some columns or rows twice:
+states are read from one buffer and written to another, so that gives the same values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm import relax, te, tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
+
+from collage.backends.relax.recurrent.operator import Recurrence
+
+_WIDE = {"float16": "float32", "bfloat16": "float32"}
+
+
+@dataclass(frozen=True)
+class Blocking:
+    """How the work is cut.
+
+    Attributes
+    ----------
+    columns : int
+        Of the state, in a block; at most as many as it has.
+    rows : int
+        Of the batch, in a task; at most as many as it has.
+    packed : bool
+        Whether weights lie as :func:`pack_weights` lays them.
+    shared_steps : bool
+        Whether the blocks of one step run on all threads, and tasks one after another.
+    """
+
+    columns: int
+    rows: int
+    packed: bool = False
+    shared_steps: bool = False
+
+
+def pack_weights(weights: np.ndarray, recurrence: Recurrence, columns: int) -> np.ndarray:
+    """Weights in the order in which they are read.
+
+    Parameters
+    ----------
+    weights : ndarray
+        ``(directions, hidden, gates * hidden)``.
+    recurrence : Recurrence
+        Whose they are.
+    columns : int
+        Of a block.
+
+    Returns
+    -------
+    ndarray
+        ``(directions, blocks, parts, hidden, gates of the part, columns)``, flat; a GRU that resets
+        before its product has two parts, others one.
+
+    Examples
+    --------
+    >>> one = Recurrence("rnn_tanh", "forward", 3, 1, 3, "float32", False)
+    >>> pack_weights(np.arange(9.0).reshape(1, 3, 3), one, 2)
+    array([0., 1., 3., 4., 6., 7., 1., 2., 4., 5., 7., 8.])
+    """
+    hidden, gates = recurrence.hidden, recurrence.gates
+    by_gate = weights.reshape(len(weights), hidden, gates, hidden)
+    pieces = []
+    for direction in range(len(weights)):
+        for part in _parts(recurrence):
+            for start in _starts(hidden, columns):
+                piece = by_gate[direction, :, part[0] : part[-1] + 1, start : start + columns]
+                pieces.append(np.ascontiguousarray(piece).reshape(-1))
+    return np.concatenate(pieces)
+
+
+def legalize(builder: relax.BlockBuilder, call: relax.Call, blocking: Blocking) -> relax.Expr:
+    """A call of the operator as one tensor program.
+
+    Parameters
+    ----------
+    builder : relax.BlockBuilder
+        Takes the program.
+    call : relax.Call
+        Of the operator.
+    blocking : Blocking
+        How it is cut; packed weights have to be constants.
+    """
+    recurrence = Recurrence.of(call)
+    args = list(call.args)
+    if blocking.packed:
+        args[1] = relax.const(pack_weights(args[1].value.numpy(), recurrence, blocking.columns))
+    outputs = [[int(n) for n in field.shape] for field in call.ty.fields]
+
+    def program(*tensors: te.Tensor) -> Sequence[te.Tensor]:
+        dtype = recurrence.dtype
+        made: Sequence[te.Tensor] = te.extern(
+            outputs,
+            list(tensors),
+            lambda ins, outs: _Writer(recurrence, blocking, ins, outs).written(),
+            name=recurrence.cell,
+            dtype=[dtype] * len(outputs),
+        )
+        return made
+
+    return builder.call_te(program, *args, primfunc_name_hint=recurrence.cell)
+
+
+def legalize_plainly(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """As :func:`legalize`, cut so that it runs on any machine.
+
+    Parameters
+    ----------
+    builder : relax.BlockBuilder
+        Takes the program.
+    call : relax.Call
+        Of the operator.
+    """
+    return legalize(builder, call, Blocking(min(16, Recurrence.of(call).hidden), 1))
+
+
+def _starts(extent: int, block: int) -> list[int]:
+    return [min(i * block, extent - block) for i in range(math.ceil(extent / block))]
+
+
+def _parts(recurrence: Recurrence) -> tuple[tuple[int, ...], ...]:
+    """Gates that are multiplied by the same state: a GRU's last one by what it has reset."""
+    return ((0, 1), (2,)) if recurrence.cell == "gru" else (tuple(range(recurrence.gates)),)
+
+
+class _Writer:
+    """Writes the program's body."""
+
+    def __init__(
+        self, recurrence: Recurrence, blocking: Blocking, ins: Sequence[Any], outs: Sequence[Any]
+    ) -> None:
+        self._one = recurrence
+        self._cut = blocking
+        self._in = recurrence.operands([T.buffer_proxy(buffer) for buffer in ins])
+        self._out = [T.buffer_proxy(buffer) for buffer in outs]
+        self._dtype = _WIDE.get(recurrence.dtype, recurrence.dtype)
+
+    def written(self) -> Any:
+        one, cut = self._one, self._cut
+        tasks = math.ceil(one.batch / cut.rows)
+        with IRBuilder() as ib:
+            kind = T.serial if cut.shared_steps else T.parallel
+            # Directions part outside: which way a step lies is known where it is written.
+            if len(one.backwards) == 1:
+                with kind(0, tasks) as task:
+                    self._task(0, task)
+            else:
+                with kind(0, 2 * tasks) as both, T.If(both < tasks):
+                    with T.Then():
+                        self._task(0, both)
+                    with T.Else():
+                        self._task(1, both - tasks)
+            return ib.get()
+
+    def _task(self, direction: int, task: Any) -> None:
+        one, cut = self._one, self._cut
+        first = _place(task, cut.rows, one.batch)
+        # Of each state two copies: what a step reads, and what it writes.
+        self._state = [
+            T.buffer_proxy(T.decl_buffer([2, cut.rows, one.hidden], self._dtype, scope="global"))
+            for _ in range(one.states)
+        ]
+        for state, name in zip(self._state, ("h0", "c0"), strict=False):
+            with T.serial(0, cut.rows) as row, T.serial(0, one.hidden) as column:
+                state[0, row, column] = self._wide(self._in[name][direction, first + row, column])
+        if one.cell == "gru":
+            self._kept = [
+                T.buffer_proxy(T.decl_buffer([cut.rows, one.hidden], self._dtype, scope="global"))
+                for _ in range(2)
+            ]
+        with T.serial(0, one.steps) as count:
+            step = one.steps - 1 - count if one.backwards[direction] else count
+            old = count % 2
+            for index in range(len(_parts(one))):
+                self._step(direction, index, first, step, old)
+        for state, out in zip(self._state, self._out[1:], strict=True):
+            with T.serial(0, cut.rows) as row, T.serial(0, one.hidden) as column:
+                out[direction, first + row, column] = self._narrow(
+                    state[one.steps % 2, row, column]
+                )
+
+    def _step(self, direction: int, index: int, first: Any, step: Any, old: Any) -> None:
+        """One part of the gates, all blocks."""
+        blocks = math.ceil(self._one.hidden / self._cut.columns)
+        kind = T.parallel if self._cut.shared_steps and blocks > 1 else T.serial
+        with kind(0, blocks) as block:
+            sums = self._sums(direction, index, first, step, old, block)
+            start = _place(block, self._cut.columns, self._one.hidden)
+            for row in range(self._cut.rows):
+                with T.vectorized(0, self._cut.columns) as lane:
+                    place = _Place(direction, first + row, row, step, old, start + lane, lane)
+                    self._cell(index, [gate[row] for gate in sums], place)
+
+    def _sums(
+        self, direction: int, index: int, first: Any, step: Any, old: Any, block: Any
+    ) -> list[list[Any]]:
+        """What the gates' functions are applied to: by gate, by row, the columns of a block."""
+        one, cut = self._one, self._cut
+        part = _parts(one)[index]
+        start = _place(block, cut.columns, one.hidden)
+        sums = [
+            [
+                T.buffer_proxy(T.decl_buffer([cut.columns], self._dtype, scope="local"))
+                for _ in range(cut.rows)
+            ]
+            for _ in part
+        ]
+        for gate, rows in zip(part, sums, strict=True):
+            for row, total in enumerate(rows):
+                with T.vectorized(0, cut.columns) as lane:
+                    total[lane] = self._beginning(direction, gate, first + row, step, start + lane)
+        with T.serial(0, one.hidden) as k:
+            for place, (gate, rows) in enumerate(zip(part, sums, strict=True)):
+                for row, total in enumerate(rows):
+                    factor = self._factor(index, row, k, old)
+                    with T.vectorized(0, cut.columns) as lane:
+                        total[lane] = total[lane] + factor * self._weight(
+                            direction, index, block, gate, place, k, start, lane
+                        )
+        return sums
+
+    def _factor(self, index: int, row: int, k: Any, old: Any) -> Any:
+        return self._kept[1][row, k] if index else self._state[0][old, row, k]
+
+    def _beginning(self, direction: int, gate: int, row: Any, step: Any, column: Any) -> Any:
+        one = self._one
+        if one.has_bias and gate == 2:
+            # What the input gives is added behind the reset.
+            return self._wide(self._in["bias"][direction, column])
+        return self._taken(direction, gate, row, step, column)
+
+    def _taken(self, direction: int, gate: int, row: Any, step: Any, column: Any) -> Any:
+        one = self._one
+        offset = (direction * one.gates + gate) * one.hidden
+        return self._wide(self._in["taken"][step, row, offset + column])
+
+    def _weight(
+        self,
+        direction: int,
+        index: int,
+        block: Any,
+        gate: int,
+        place: int,
+        k: Any,
+        start: Any,
+        lane: Any,
+    ) -> Any:
+        one, cut = self._one, self._cut
+        if not cut.packed:
+            column = gate * one.hidden + start + lane
+            return self._wide(self._in["weights"][direction, k, column])
+        blocks = math.ceil(one.hidden / cut.columns)
+        before = direction * one.gates + _parts(one)[index][0]
+        many = len(_parts(one)[index])
+        offset = before * blocks + block * many
+        row = offset * one.hidden + k * many + place
+        return self._in["weights"][row * cut.columns + lane]
+
+    def _cell(self, index: int, sums: list[Any], place: _Place) -> None:
+        """The functions of a step's gates, at one column of the state."""
+        values = [total[place.lane] for total in sums]
+        match self._one.cell:
+            case "rnn_tanh":
+                self._keep(place, [tirx.tanh(values[0])])
+            case "rnn_relu":
+                self._keep(place, [tirx.max(values[0], tirx.const(0.0, self._dtype))])
+            case "lstm":
+                self._lstm(sums, place)
+            case "gru_reset_after":
+                # Each function's value is stored before another is applied: TVM's time for nested
+                # ones grows exponentially.
+                for total, value in zip(sums[:2], values[:2], strict=True):
+                    total[place.lane] = tirx.sigmoid(value)
+                given = self._taken(place.direction, 2, place.given_row, place.step, place.column)
+                sums[2][place.lane] = tirx.tanh(given + sums[1][place.lane] * values[2])
+                self._mix(sums[0][place.lane], sums[2][place.lane], place)
+            case "gru" if index == 0:
+                z, kept = self._kept
+                z[place.row, place.column] = tirx.sigmoid(values[0])
+                sums[1][place.lane] = tirx.sigmoid(values[1])
+                kept[place.row, place.column] = sums[1][place.lane] * self._old(0, place)
+            case "gru":
+                sums[0][place.lane] = tirx.tanh(values[0])
+                self._mix(self._kept[0][place.row, place.column], sums[0][place.lane], place)
+
+    def _lstm(self, sums: list[Any], place: _Place) -> None:
+        lane = place.lane
+        functions: list[Callable[[Any], Any]] = [tirx.sigmoid] * 3 + [tirx.tanh]
+        for function, total in zip(functions, sums, strict=True):
+            total[lane] = function(total[lane])
+        i, o, f, candidate = sums
+        candidate[lane] = f[lane] * self._old(1, place) + i[lane] * candidate[lane]
+        f[lane] = tirx.tanh(candidate[lane])
+        self._keep(place, [o[lane] * f[lane], candidate[lane]])
+
+    def _mix(self, z: Any, new: Any, place: _Place) -> None:
+        self._keep(place, [new + z * (self._old(0, place) - new)])
+
+    def _old(self, which: int, place: _Place) -> Any:
+        return self._state[which][place.old, place.row, place.column]
+
+    def _keep(self, place: _Place, states: list[Any]) -> None:
+        """Store what a step makes, but for sequences that have ended."""
+        output = states[0]
+        if self._one.has_lengths:
+            live = self._in["lengths"][place.given_row] > tirx.Cast("int32", place.step)
+            output = tirx.Select(live, output, tirx.const(0.0, self._dtype))
+            states = [
+                tirx.Select(live, new, self._old(which, place)) for which, new in enumerate(states)
+            ]
+        direction, row, column = place.direction, place.given_row, place.column
+        self._out[0][place.step, direction, row, column] = self._narrow(output)
+        for state, value in zip(self._state, states, strict=True):
+            state[1 - place.old, place.row, column] = value
+
+    def _wide(self, value: Any) -> Any:
+        return value if self._dtype == self._one.dtype else tirx.Cast(self._dtype, value)
+
+    def _narrow(self, value: Any) -> Any:
+        return value if self._dtype == self._one.dtype else tirx.Cast(self._one.dtype, value)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """One column of one row's state at one step."""
+
+    direction: int
+    given_row: Any
+    row: int
+    step: Any
+    old: Any
+    column: Any
+    lane: Any
+
+
+def _place(block: Any, size: int, extent: int) -> Any:
+    """Where a block begins: the last one ends with the whole."""
+    if extent % size == 0:
+        return block * size
+    return tirx.min(block * size, extent - size)
