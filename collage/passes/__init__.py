@@ -2,9 +2,9 @@
 
 Before the search: ``channels_last`` (by the rules of ``channels_last_rules``) and
 ``combine_parallel_matmul`` for devices whose libraries want that, ``expand_attention`` for those
-that have no attention, ``write_out_recurrent`` for those that cannot loop over steps. After it: ``lower`` turns a partitioning into ordinary Relax BYOC, and
-``align_weights`` gives libraries weights that they can read with wide loads; ``join`` makes one
-module of several functions'.
+that have no attention, ``write_out_recurrent`` for those that cannot loop over steps. After it:
+``lower`` turns a partitioning into ordinary Relax BYOC, and ``align_weights`` gives libraries
+weights that they can read with wide loads; ``join`` makes one module of several functions'.
 """
 
 from collage.passes.align_weights import align_weights
