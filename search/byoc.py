@@ -40,17 +40,21 @@ def choose_matches(
     position = program_positions(graph)
     chosen: list[Candidate] = []
     for same in by_pattern.values():
-        fresh: list[Candidate] = []
+        fresh: dict[int, Candidate] = {}
+        holder: dict[int, int] = {}
         for match in sorted(same, key=lambda c: position[c.nodes.bit_length() - 1]):
-            overlapping = [other for other in fresh if other.nodes & match.nodes]
+            indices = list(bits(match.nodes))
+            overlapping = {holder[index] for index in indices if index in holder}
             # As in the pass: within one pattern a match may swallow earlier ones, never cut them.
-            swallows = all(other.nodes & ~match.nodes == 0 for other in overlapping)
+            swallows = all(nodes & ~match.nodes == 0 for nodes in overlapping)
             if not match.nodes & taken and swallows:
-                fresh = [other for other in fresh if not other.nodes & match.nodes]
-                fresh.append(match)
-        for match in fresh:
-            taken |= match.nodes
-        chosen += fresh
+                for nodes in overlapping:
+                    del fresh[nodes]
+                fresh[match.nodes] = match
+                holder.update(dict.fromkeys(indices, match.nodes))
+        for nodes in fresh:
+            taken |= nodes
+        chosen += fresh.values()
     return chosen
 
 
@@ -84,12 +88,13 @@ def merge_composites(graph: DataflowGraph, blocks: Mapping[int, str]) -> list[li
     between = quotient(graph, items)
     last = [max(position[index] for index in bits(item)) for item in items]
     order = list(nx.lexicographical_topological_sort(between, key=lambda n: last[n]))
-    region = list(range(len(items)))
-    """By item its region; a region's first member stands for it."""
+    regions = nx.utils.UnionFind(range(len(items)))
+    members = [1 << number for number in range(len(items))]
+    """By region its items, as a bit mask."""
     waits_for = [0] * len(items)
-    """By region the regions it waits for, as a bit mask."""
+    """By region the regions it waits for, each by one of its items at least, as a bit mask."""
     for number in order:
-        parents = sorted({region[other] for other in between.predecessors(number)})
+        parents = {regions[other] for other in between.predecessors(number)}
         name = blocks.get(items[number])
         behind = 0
         for parent in parents:
@@ -98,19 +103,20 @@ def merge_composites(graph: DataflowGraph, blocks: Mapping[int, str]) -> list[li
         joined = [
             parent
             for parent in parents
-            if name is not None and blocks.get(items[parent]) == name and not behind >> parent & 1
+            if name is not None
+            and blocks.get(items[parent]) == name
+            and not behind & members[parent]
         ]
-        home = joined[0] if joined else number
         waits = behind
         for parent in parents:
-            waits |= 1 << parent
-        gone = sum(1 << member for member in {number, *joined})
-        region = [home if gone >> own & 1 else own for own in region]
-        waits_for[home] = waits & ~gone
-        if len(joined) > 1:
-            waits_for = [mask & ~gone | 1 << home if mask & gone else mask for mask in waits_for]
+            waits |= members[parent]
+        own = members[number]
+        for parent in joined:
+            own |= members[parent]
+        regions.union(number, *joined)
+        members[regions[number]], waits_for[regions[number]] = own, waits & ~own
     merged: dict[int, list[int]] = {}
     for number in order:
         if items[number] in blocks:
-            merged.setdefault(region[number], []).append(items[number])
+            merged.setdefault(regions[number], []).append(items[number])
     return list(merged.values())

@@ -22,9 +22,12 @@ def bits(mask: int) -> Iterator[int]:
     >>> list(bits(0b10110))
     [1, 2, 4]
     """
+    # What belongs together stands together: most masks are a few digits behind many zeros.
+    start = (mask & -mask).bit_length() - 1
+    mask >>= max(0, start)
     while mask:
         low = mask & -mask
-        yield low.bit_length() - 1
+        yield start + low.bit_length() - 1
         mask ^= low
 
 

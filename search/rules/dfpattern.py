@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from tvm import relax
 from tvm.ir import Op
@@ -58,23 +59,18 @@ class DFPatternRule(PartitionRule):
         SearchError
             When there is no function behind the graph.
         """
-        if graph.function is None:
-            raise SearchError("patterns need a graph made from a function", value=None)
-        roots = self._roots(graph)
-        if not roots:
-            return Found((), ())
-        values = relax.analysis.get_var2val(graph.function)
-        index_of = {binding.value: index for index, binding in enumerate(graph.bindings)}
+        values = _Values.of(graph)
+        roots = values.roots(root_operators(self.triple.pattern))
         candidates, rejections = [], []
         for root in roots:
             binding = graph.bindings[root]
-            matched = self.triple.pattern.extract_matched_expr(binding.value, values)
+            matched = self.triple.pattern.extract_matched_expr(binding.value, values.by_var)
             if not matched:
                 continue
             nodes = 1 << root
             for pattern, expr in matched.items():
-                if isinstance(pattern, CallPattern | TupleGetItemPattern) and expr in index_of:
-                    nodes |= 1 << index_of[expr]
+                if isinstance(pattern, CallPattern | TupleGetItemPattern):
+                    nodes |= 1 << values.index_of.get(expr, root)
             annotated = {
                 name: matched[p] for name, p in self.triple.annotations.items() if p in matched
             }
@@ -89,19 +85,6 @@ class DFPatternRule(PartitionRule):
                 )
         return Found(tuple(candidates), tuple(rejections))
 
-    def _roots(self, graph: DataflowGraph) -> Sequence[int]:
-        """The bindings with which a match may end."""
-        # A pattern sees through names: of two names for one value only the first counts.
-        calls = [
-            root
-            for root, binding in enumerate(graph.bindings)
-            if isinstance(binding.value, relax.Call | relax.TupleGetItem)
-        ]
-        wanted = root_operators(self.triple.pattern)
-        if wanted is None:
-            return calls
-        return [root for root in calls if _operator(graph.bindings[root].value) in wanted]
-
     @staticmethod
     def _obstacle(graph: DataflowGraph, root: int, nodes: int) -> str:
         sub = SubGraph(graph, nodes)
@@ -110,6 +93,43 @@ class DFPatternRule(PartitionRule):
                 f"the value of its {graph.op_name(index)} (binding {index}) is used elsewhere too"
             )
         return "" if sub.is_convex else "it needs its own output through other operators"
+
+
+@dataclass(frozen=True)
+class _Values:
+    """What every pattern asks of a graph; kept with it, for a backend has a hundred patterns."""
+
+    by_var: Mapping[relax.Var, relax.Expr]
+    index_of: Mapping[relax.Expr, int]
+    calls: Sequence[int]
+    by_operator: Mapping[str, Sequence[int]]
+
+    @classmethod
+    def of(cls, graph: DataflowGraph) -> _Values:
+        known = graph.memo.get(("values", ""))
+        if isinstance(known, cls):
+            return known
+        if graph.function is None:
+            raise SearchError("patterns need a graph made from a function", value=None)
+        index_of = {binding.value: index for index, binding in enumerate(graph.bindings)}
+        # A pattern sees through names: of two names for one value only the first counts.
+        calls = [
+            root
+            for root, binding in enumerate(graph.bindings)
+            if isinstance(binding.value, relax.Call | relax.TupleGetItem)
+        ]
+        by_operator: dict[str, list[int]] = {}
+        for root in calls:
+            by_operator.setdefault(_operator(graph.bindings[root].value), []).append(root)
+        made = cls(relax.analysis.get_var2val(graph.function), index_of, calls, by_operator)
+        graph.memo["values", ""] = made
+        return made
+
+    def roots(self, operators: frozenset[str] | None) -> Sequence[int]:
+        """The bindings with which a match may end."""
+        if operators is None:
+            return self.calls
+        return sorted(root for name in operators for root in self.by_operator.get(name, ()))
 
 
 def root_operators(pattern: DFPattern) -> frozenset[str] | None:

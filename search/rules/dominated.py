@@ -49,10 +49,15 @@ class UndominatedRule(PartitionRule):
             for candidate in found.candidates
             if candidate.inline
             or candidate.rule == FUSE_OPS
-            or candidate.nodes | _absorbable(graph, candidate.nodes)
-            not in offered[candidate.target] - {candidate.nodes}
+            or not _grows_into(offered[candidate.target], graph, candidate.nodes)
         ]
         return Found(tuple(kept), found.rejections)
+
+
+def _grows_into(offered: set[int], graph: DataflowGraph, nodes: int) -> bool:
+    """Whether a node set with what it could take along is offered, too."""
+    grown = nodes | _absorbable(graph, nodes)
+    return grown != nodes and grown in offered
 
 
 def _absorbable(graph: DataflowGraph, nodes: int) -> int:

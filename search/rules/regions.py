@@ -10,7 +10,7 @@ import networkx as nx
 
 from collage.search.byoc import choose_matches, merge_composites
 from collage.search.candidates import Candidate
-from collage.search.dataflow import DataflowGraph
+from collage.search.dataflow import DataflowGraph, bits
 from collage.search.partitioning import quotient
 from collage.search.rules._base import Found, PartitionRule, distinct
 from collage.search.rules.combine import CombineLimits, JoinAdjacent, join, join_adjacent
@@ -113,7 +113,7 @@ def _branching_blocks(
     claimed = sum(part.nodes for part in parts)
     rest = graph.all_nodes & ~claimed
     items = [part.nodes for part in parts]
-    items += [1 << index for index in range(len(graph)) if rest >> index & 1]
+    items += [1 << index for index in bits(rest)]
     between = quotient(graph, items)
     sink = len(items)
     backward = between.reverse()
@@ -121,6 +121,7 @@ def _branching_blocks(
     if sink not in backward:
         return []
     meets = nx.immediate_dominators(backward, sink)
+    owner = {index: part for part in parts for index in bits(part.nodes)}
     blocks: list[list[Candidate]] = []
     seen: set[int] = set()
     for fork in nx.lexicographical_topological_sort(between, key=lambda n: items[n].bit_length()):
@@ -130,12 +131,14 @@ def _branching_blocks(
         inside = union_of(graph.descendants, items[fork]) & union_of(graph.ancestors, items[end])
         inside = (inside | items[end]) & ~items[fork]
         for nodes in (inside, inside | items[fork]):
-            chosen = [part for part in parts if part.nodes & nodes]
-            whole = sum(part.nodes for part in chosen)
-            if whole != nodes or nodes in seen or not SubGraph(graph, nodes).is_convex:
+            if nodes & rest or nodes in seen:
+                continue
+            touched = {id(owner[index]): owner[index] for index in bits(nodes)}
+            whole = sum(part.nodes for part in touched.values())
+            if whole != nodes or not SubGraph(graph, nodes).is_convex:
                 continue
             seen.add(nodes)
-            blocks.append(chosen)
+            blocks.append(sorted(touched.values(), key=lambda part: part.nodes.bit_length()))
             if len(blocks) == limit:
                 return blocks
     return blocks
@@ -148,10 +151,11 @@ def _pieces(
     parts = sorted(region, key=lambda part: part.nodes.bit_length())
     whole = sum(part.nodes for part in parts)
     cuts = []
+    before = 0
     for number, part in enumerate(parts[:-1]):
         above = union_of(graph.ancestors, part.nodes) | part.nodes
         below = union_of(graph.descendants, part.nodes)
-        before = sum(other.nodes for other in parts[: number + 1])
+        before |= part.nodes
         if before & ~above == 0 and whole & ~before & ~below == 0:
             cuts.append(number + 1)
     if len(cuts) > max_cuts:
