@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from collage.bundle.signature import Rows
 from collage.cost.reference import evaluate
@@ -16,9 +17,26 @@ from collage.importers import load_model
 from collage.normalize import normalize
 from tests.collage_tests.normalize.test_models import by_onnxruntime
 
-__all__ = ["by_importer", "by_onnxruntime", "cut_rows", "model_of", "require_same"]
+__all__ = [
+    "by_importer",
+    "by_onnxruntime",
+    "by_reference",
+    "cut_rows",
+    "fresh",
+    "model_of",
+    "require_same",
+]
 
 Array = NDArray[Any]
+
+
+def fresh(*shape: int) -> Array:
+    return np.random.default_rng().uniform(-1, 1, shape).astype("float32")
+
+
+def by_reference(model: onnx.ModelProto, given: Mapping[str, Array]) -> list[Array]:
+    """The standard's own evaluator."""
+    return list(ReferenceEvaluator(model).run(None, dict(given)))
 
 
 def model_of(
