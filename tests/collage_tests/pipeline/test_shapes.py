@@ -17,7 +17,6 @@ from tvm import relax
 import collage
 from collage.backends.contract.errors import InputError, ShapeError
 from collage.backends.devices import CPU
-from collage.cost.reference import evaluate
 from collage.importers import load_model
 from collage.pipeline.shapes.bucketed import MOST_SIZES, import_buckets
 from collage.pipeline.shapes.buckets import buckets_of
@@ -279,77 +278,6 @@ def test_only_so_many_shapes_are_proven() -> None:
             assert main.padding is not None and len(main.padding.sizes) == between
         else:
             assert main.padding is None and f"{3 * between} shapes" in main.remark
-
-
-@pytest.mark.torch
-def test_open_dimensions_of_exported_programs() -> None:
-    torch = pytest.importorskip("torch")
-
-    class Net(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv, self.linear = torch.nn.Conv2d(3, 4, 3), torch.nn.Linear(4, 5)
-
-        def forward(self, x, more):
-            return self.linear(torch.relu(self.conv(x)).mean((2, 3))) + more
-
-    net, batch = Net().eval(), torch.export.Dim("batch", min=1, max=8)
-    program = torch.export.export(
-        *(net, (torch.randn(2, 3, 8, 8), torch.randn(2, 5))),
-        dynamic_shapes={"x": {0: batch}, "more": {0: batch}},
-    )
-    (main,) = import_buckets(program, CPU, buckets_of({"x": ["1:4", 3, 8, 8]}))
-    assert main.padding is not None and main.padding.sizes == (3,)
-    assert main.padding.inputs == ((0, 0), (1, 0))
-    for variant in main.variants:
-        (shape, _) = (info.shape for info in variant.inputs)
-        x, more = torch.randn(shape), torch.randn(shape[0], 5)
-        (found,) = evaluate(variant.mod, [x.numpy(), more.numpy()])
-        with torch.no_grad():
-            np.testing.assert_allclose(found, net(x, more).numpy(), rtol=1e-3, atol=1e-4)
-    with pytest.raises(ShapeError, match="does not take these shapes"):
-        load_model(program, shapes={"x": (9, 3, 8, 8)})
-    with pytest.raises(ShapeError, match="'x' has the open dimension"):
-        load_model(program)
-
-
-@pytest.mark.torch
-def test_open_dimensions_that_depend_on_others() -> None:
-    torch = pytest.importorskip("torch")
-
-    class Net(torch.nn.Module):
-        def forward(self, x, y):
-            return x.sum() + y.sum()
-
-    rows = torch.export.Dim("rows", min=2, max=9)
-    program = torch.export.export(
-        *(Net(), (torch.ones(3, 3), torch.ones(7))),
-        dynamic_shapes={"x": {0: rows}, "y": {0: 2 * rows + 1}},
-    )
-    for shapes in ({"x": (4, 3)}, {"y": (9,)}, {"x": (4, 3), "y": (9,)}):
-        found = [info.shape for info in load_model(program, shapes=shapes).inputs]
-        assert found == [(4, 3), (9,)]
-    for shapes in ({"y": (8,)}, {"x": (4, 3), "y": (11,)}, {"x": (4, 2)}, {"x": (10, 3)}, {}):
-        with pytest.raises(ShapeError):
-            load_model(program, shapes=shapes)
-
-
-@pytest.mark.torch
-def test_open_dimensions_on_another_device() -> None:
-    torch = pytest.importorskip("torch")
-    from collage.importers.torch.dynamic import with_shapes
-
-    rows = torch.export.Dim("rows", min=2, max=9)
-    with torch.device("meta"):
-        program = torch.export.export(
-            torch.nn.Linear(3, 3), (torch.ones(3, 3),), dynamic_shapes={"input": {0: rows}}
-        )
-    (x,) = [
-        node.meta["val"]
-        for node in with_shapes(program, {"input": (4, 3)}).graph.find_nodes(op="placeholder")
-        if node.name == "input"
-    ]
-    assert (str(x.device), tuple(x.shape)) == ("meta", (4, 3))
 
 
 @pytest.mark.parametrize(
