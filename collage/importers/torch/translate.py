@@ -27,6 +27,7 @@ from collage.importers.torch.arguments import dtype_of, shape_of
 from collage.importers.torch.converters import CONVERTERS, RefusedError
 from collage.importers.torch.pads import keep_pads
 from collage.importers.torch.products import PRODUCTS
+from collage.importers.torch.recurrent import RECURRENT, keep_recurrent
 from collage.importers.torch.resize import keep_whole
 from collage.importers.torch.structure import keep_tensors
 from collage.rewrite import with_attrs
@@ -87,6 +88,7 @@ def _taken_apart(
         table.pop(whole, None)
     keep_whole(table)
     keep_pads(table)
+    keep_recurrent(table)
     for _ in range(_ROUNDS):
         program = program.run_decompositions(table)
         unknown = {
@@ -152,7 +154,7 @@ class _Importer(ExportedProgramImporter):
 
     def create_convert_map(self) -> dict[str, Callable[[fx.Node], Any]]:
         known = super().create_convert_map()
-        ours = CONVERTERS | PRODUCTS
+        ours = CONVERTERS | PRODUCTS | RECURRENT
         known |= {name: _bound(self, convert) for name, convert in ours.items()}
         return _Checked(self, known)
 

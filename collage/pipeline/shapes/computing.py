@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 from tvm import relax
 
+from collage.backends.relax.recurrent import NAME as RECURRENT
+from collage.backends.relax.recurrent import Recurrence
 from collage.backends.relax.static_shape import static_shape
 from collage.pipeline.shapes.operands import Axes, Operands, axes_of, has_extent
 
@@ -105,6 +107,18 @@ def _topk(call: Operands) -> Axes:
     return (axis, axis) if both else axis
 
 
+def _recurrent(call: Operands) -> Axes:
+    """Each sequence of the batch goes by itself; its steps do not."""
+    recurrence = Recurrence.of(call.large)
+    places = recurrence.operands(call.axes)
+    batch = {name: 0 if name == "lengths" else 1 for name in ("taken", "h0", "c0", "lengths")}
+    if not any(map(has_extent, call.axes)):
+        return (None,) * (1 + recurrence.states)
+    if any(place != batch.get(name) for name, place in places.items()):
+        call.mixes()
+    return (2, *(1,) * recurrence.states)
+
+
 _ELEMENTWISE = """
     abs acos acosh asin asinh atan atanh bitwise_not ceil clip cos cosh erf exp floor isfinite isinf
     isnan log logical_not negative round rsqrt sigmoid sign sin sinh sqrt square tan tanh trunc
@@ -133,5 +147,6 @@ RULES: dict[str, Callable[[Operands], Axes]] = {
     "matmul": _matmul,
     **dict.fromkeys(["nn.attention", "nn.attention_bias"], _attention),
     "topk": _topk,
+    RECURRENT: _recurrent,
 }
 """By operator's name, without ``relax.``."""

@@ -10,6 +10,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
+from collage.backends.relax import recurrent
 from collage.bundle.dispatch import cut, pad
 from collage.cost.reference import evaluate
 from collage.importers import ImportedModel, load_model
@@ -118,6 +119,18 @@ def _numbered(emit, x):
     return relax.Tuple([found, turned])
 
 
+def _lstm(x):
+    """Over steps of a batch."""
+    zeros = relax.const(np.zeros((1, int(x.ty.shape.values[1]), 3), "float32"))
+    return recurrent("lstm", "forward", [x, _weights(1, 3, 12), zeros, zeros])
+
+
+def _sequences(emit, x):
+    whole = emit(_lstm(x))
+    parts = [emit(relax.TupleGetItem(whole, i)) for i in range(3)]
+    return relax.Tuple([emit(op.nn.relu(part)) for part in parts])
+
+
 KEPT_APART: dict[str, tuple[Body, Callable[[int], list[tuple[int, ...]]]]] = {
     "conv_net": (_conv_net, _image),
     "attention": (_attention, _image),
@@ -127,6 +140,7 @@ KEPT_APART: dict[str, tuple[Body, Callable[[int], list[tuple[int, ...]]]]] = {
     "flattened": (_flattened, _rows),
     "wrapped": (_wrapped, _rows),
     "numbered": (_numbered, _rows),
+    "sequences": (_sequences, lambda n: [(4, n, 12)]),
     "outer": (lambda emit, x, y: op.matmul(x, y), lambda n: [(n, 8), (8, 9)]),
     "products": (lambda emit, x, y: op.matmul(x, y), lambda n: [(n, 2, 8), (n, 8, 3)]),
     "several": (lambda emit, x, y: op.multiply(x, y), lambda n: [(n, 8), (n, 1)]),
@@ -138,6 +152,7 @@ MIXED: dict[str, tuple[Body, Callable[[int], list[tuple[int, ...]]]]] = {
     "sum of all": (lambda emit, x: op.sum(x), _rows),
     "cumsum": (lambda emit, x: op.cumsum(x, axis=0), _rows),
     "flip": (lambda emit, x: op.flip(x, axis=0), _rows),
+    "steps": (lambda emit, x: emit(_lstm(x))[0], lambda n: [(n, 2, 12)]),
     "gram": (lambda emit, x: op.matmul(emit(op.permute_dims(x, [1, 0])), x), _rows),
     "all against all": (lambda emit, x: op.matmul(x, emit(op.permute_dims(x, [1, 0]))), _rows),
     "joined": (lambda emit, x: op.concat([x, x], axis=0), _rows),
