@@ -80,7 +80,7 @@ def short_op(op: str) -> str:
     return op.removeprefix("relax.").rpartition(".")[2] or op
 
 
-def partition_figure(report: Report, colors: dict[str, str]) -> Figure:
+def partition_figure(report: Report, colors: dict[str, str]) -> Figure | None:
     """The graph with one box per partition, that opens to its operators.
 
     Parameters
@@ -92,8 +92,8 @@ def partition_figure(report: Report, colors: dict[str, str]) -> Figure:
 
     Returns
     -------
-    Figure
-        Laid out.
+    Figure or None
+        Laid out; None of a graph that is too large to be drawn.
     """
     nodes = {node.index: node for node in report.nodes}
     owner = {index: p.id for p in report.partitions for index in p.nodes}
@@ -149,7 +149,7 @@ def partition_figure(report: Report, colors: dict[str, str]) -> Figure:
 
 def operator_figure(
     report: Report, colors: dict[str, str], explanations: Sequence[NodeExplanation]
-) -> Figure:
+) -> Figure | None:
     """One box per operator, coloured by who runs it; edges inside a partition are drawn thick.
 
     A partition's first operator tells its number and cost.
@@ -163,8 +163,8 @@ def operator_figure(
 
     Returns
     -------
-    Figure
-        Laid out.
+    Figure or None
+        Laid out; None of a graph that is too large to be drawn.
     """
     owner = {index: p for p in report.partitions for index in p.nodes}
     first = {min(p.nodes) for p in report.partitions if not p.inline}
@@ -209,8 +209,10 @@ def _draw(
     boxes: dict[int, Box],
     tips: dict[tuple[int, int], str],
     gap: float,
-) -> Figure:
+) -> Figure | None:
     layout = layered_layout(graph, {i: box.width for i, box in boxes.items()})
+    if layout is None:
+        return None
     placed: dict[int, Box] = {}
     tops: list[float] = []
     heights: list[float] = []

@@ -37,6 +37,10 @@ def render_html(report: Report) -> str:
     explainer = Explainer(report)
     explanations = explainer.nodes()
     nodes = {node.index: node for node in report.nodes}
+    figures = [
+        partition_figure(report, colors),
+        operator_figure(report, colors, explanations),
+    ]
     return environment.get_template("report.html.j2").render(
         report=report,
         colors=colors,
@@ -46,10 +50,7 @@ def render_html(report: Report) -> str:
         end_to_end=end_to_end_bars(report, colors),
         shares=shares(report, colors),
         partition_bars=partition_bars(report, colors),
-        figures=[
-            partition_figure(report, colors),
-            operator_figure(report, colors, explanations),
-        ],
+        figures=[figure for figure in figures if figure is not None],
         explanations=explanations,
         candidates=candidate_rows(report, explainer),
         refusals=refusals(report),

@@ -15,6 +15,9 @@ import networkx as nx
 SWEEPS = 6
 DUMMY_WIDTH = 14.0
 
+MAX_VERTICES = 10_000
+"""Dummies included. As many take two seconds, and nobody finds anything in a drawing of more."""
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -38,7 +41,9 @@ class Layout:
     width: float
 
 
-def layered_layout(graph: nx.DiGraph, widths: Mapping[int, float], gap: float = 24.0) -> Layout:
+def layered_layout(
+    graph: nx.DiGraph, widths: Mapping[int, float], gap: float = 24.0
+) -> Layout | None:
     """A drawing of ``graph`` with few crossings.
 
     Parameters
@@ -52,11 +57,15 @@ def layered_layout(graph: nx.DiGraph, widths: Mapping[int, float], gap: float = 
 
     Returns
     -------
-    Layout
-        From the left edge on.
+    Layout or None
+        From the left edge on. None where it would take more than ``MAX_VERTICES``: an edge that
+        reaches over a thousand layers is a thousand vertices.
     """
     level = {v: i for i, layer in enumerate(nx.topological_generations(graph)) for v in layer}
     _pull_down(graph, level)
+    dummies = sum(level[target] - level[source] - 1 for source, target in graph.edges)
+    if len(graph) + dummies > MAX_VERTICES:
+        return None
     extended, chains = _with_dummies(graph, level)
     layers: list[list[int]] = [[] for _ in range(max(level.values(), default=-1) + 1)]
     for vertex, data in extended.nodes(data=True):

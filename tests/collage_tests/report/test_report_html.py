@@ -16,6 +16,7 @@ from rich.console import Console
 
 from collage.backends.contract.errors import OutputError
 from collage.report import Report
+from collage.report.data import NodeInfo, PartitionInfo
 from collage.report.explain import Explainer
 from collage.report.html import render_html, write_html
 from collage.report.palette import backend_colors
@@ -92,6 +93,33 @@ def test_empty_report_still_renders(report: Report) -> None:
         nodes=[], outputs_max_rel_diff=None,
     )  # fmt: skip
     assert "</html>" in render_html(bare)
+
+
+def _too_large(report: Report, parts: int) -> Report:
+    """Each operator reads the first one: such an edge goes around all that stand between."""
+    nodes = [
+        NodeInfo(i, f"lv{i}", "nn.relu", "8", "float32", sorted({0, i - 1}) if i else [])
+        for i in range(200)
+    ]
+    partitions = [
+        PartitionInfo(i, "tvm", list(range(i, 200, parts)), [], "op kind", 1e-3, 0.0, "key")
+        for i in range(parts)
+    ]
+    return dataclasses.replace(
+        report, nodes=nodes, partitions=partitions, alternatives=[], rejections=[]
+    )
+
+
+@pytest.mark.parametrize(("parts", "drawn"), [(1, ["partitions"]), (200, [])])
+def test_what_is_too_large_to_draw_is_only_listed(
+    report: Report, parts: int, drawn: list[str]
+) -> None:
+    document = render_html(_too_large(report, parts))
+    elements = _Elements(document)
+    assert [tag["id"] for tag in elements.with_class("drawing")] == drawn
+    assert [tag["data-show"] for _, tag in elements.tags if "data-show" in tag] == drawn
+    assert re.search(f"200 operators in {parts} partitions? are too many to draw", document)
+    assert document.count("<td data-tip=") == 200
 
 
 def test_unwritable_place_is_the_user_s_error(report: Report, tmp_path: Path) -> None:
@@ -180,6 +208,18 @@ def test_browser_shows_what_the_data_says(report: Report, page: Path) -> None:
     assert explained.group(1).count("<tr") == sum(
         len(p.nodes) for p in report.partitions if not p.inline
     )
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("parts", [1, 200])
+def test_browser_shows_what_is_too_large_to_draw(
+    report: Report, parts: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "report.html"
+    write_html(_too_large(report, parts), path)
+    visit = dump_dom(path)
+    assert visit.console == []
+    assert _Elements(visit.dom).tags[0][1]["data-ready"] == "yes"
 
 
 @pytest.mark.browser

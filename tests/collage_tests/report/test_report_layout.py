@@ -33,6 +33,7 @@ def _graphs(draw: st.DrawFn) -> tuple[nx.DiGraph, dict[int, float]]:
 def test_layers_and_distances(case: tuple[nx.DiGraph, dict[int, float]]) -> None:
     graph, widths = case
     layout = layered_layout(graph, widths, GAP)
+    assert layout is not None
     layer_of = {v: i for i, layer in enumerate(layout.layers) for v in layer}
     assert sorted(layer_of) == sorted(graph)
     for source, target in graph.edges:
@@ -56,6 +57,7 @@ def test_layers_and_distances(case: tuple[nx.DiGraph, dict[int, float]]) -> None
 
 def test_straight_chain_is_straight() -> None:
     layout = layered_layout(nx.path_graph(30, create_using=nx.DiGraph), dict.fromkeys(range(30), 9))
+    assert layout is not None
     assert len({round(x, 6) for x in layout.center_x.values()}) == 1
 
 
@@ -64,6 +66,8 @@ def test_figures_of_a_whole_network() -> None:
     colors = backend_colors(report.backend_labels())
     partitions = partition_figure(report, colors)
     operators = operator_figure(report, colors, explain(report))
+    assert partitions is not None
+    assert operators is not None
     assert len(partitions.boxes) == len(report.partitions)
     assert len(operators.boxes) == len(report.nodes)
     assert sum(len(b.lines) for b in partitions.boxes) == len(report.nodes)
