@@ -22,6 +22,7 @@ HEADERS = (
     "region.h",
     "ops_fused.h",
     "ops_simple.h",
+    "ops_recurrent.h",
     "ops_movement.h",
 )
 

@@ -33,6 +33,7 @@ class OpKind(enum.IntEnum):
     PAD = 14
     DECONV = 15
     RESAMPLE = 16
+    RECURRENT = 17
 
 
 class Source(enum.IntEnum):
@@ -147,7 +148,10 @@ class PostOp:
 
 @dataclass(eq=False)
 class Node:
-    """One operator; what ``ints`` and ``floats`` mean stands with its kernel in ``templates/``."""
+    """One operator; what ``ints`` and ``floats`` mean stands with its kernel in ``templates/``.
+
+    ``others`` are its results behind the first one, of those that have several.
+    """
 
     kind: OpKind
     inputs: list[Tensor]
@@ -155,6 +159,11 @@ class Node:
     ints: list[int] = field(default_factory=list)
     floats: list[float] = field(default_factory=list)
     post_ops: list[PostOp] = field(default_factory=list)
+    others: list[Tensor] = field(default_factory=list)
+
+    def writes(self) -> list[Tensor]:
+        """All of its results."""
+        return [self.output, *self.others]
 
     def reads(self) -> list[Tensor]:
         """Every tensor it reads, those of its post-operators included."""
@@ -235,14 +244,14 @@ class Graph:
         return result
 
     def producers(self) -> dict[Tensor, Node]:
-        return {node.output: node for node in self.nodes}
+        return {tensor: node for node in self.nodes for tensor in node.writes()}
 
     def drop_dead(self) -> None:
         """Remove nodes whose results nobody reads."""
         live = set(self.outputs)
         kept = []
         for node in reversed(self.nodes):
-            if node.output in live:
+            if not live.isdisjoint(node.writes()):
                 live.update(node.reads())
                 kept.append(node)
         self.nodes = kept[::-1]

@@ -31,6 +31,8 @@ from collage.backends.relax.patterns import (
     with_residual,
 )
 from collage.backends.relax.pooling import PoolPadding
+from collage.backends.relax.recurrent import Recurrence
+from collage.backends.relax.recurrent.layer import is_whole_layer, whole_layers
 from collage.backends.relax.static_shape import tensor_shape
 
 MAX_RANK = 6
@@ -57,7 +59,7 @@ _LAYOUTS = ("NCW", "NCHW", "NCDHW")
 
 def pattern_table() -> list[PatternTriple]:
     """All triples; later ones have a higher priority."""
-    return [*_movement(), *_elementwise(), *_simple(), *_chains()]
+    return [*_movement(), *_elementwise(), *_simple(), *_chains(), *_recurrent()]
 
 
 def _triple(name: str, chain: Chain, *predicates: Predicate) -> PatternTriple:
@@ -308,4 +310,15 @@ def _weights_and_padding(match: Match, layouts: tuple[str, ...]) -> Verdict:
         return Verdict.no(f"weights are laid out {attrs.kernel_layout}, not {' or '.join(layouts)}")
     if any(int(width) < 0 for width in attrs.padding):
         return Verdict.no(f"negative padding {list(attrs.padding)}")
+    return Verdict.yes()
+
+
+def _recurrent() -> Iterator[PatternTriple]:
+    for name, chain in whole_layers():
+        yield _triple(f"recurrent{name}", chain, is_whole_layer, _sequences_to_the_end)
+
+
+def _sequences_to_the_end(match: Match) -> Verdict:
+    if Recurrence.of(_call(match)).has_lengths:
+        return Verdict.no("sequences end early, which oneDNN does not know")
     return Verdict.yes()

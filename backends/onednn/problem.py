@@ -92,13 +92,15 @@ def _tensors(graph: Graph) -> list[Tensor]:
     """Every tensor once, inputs first."""
     found: dict[Tensor, None] = dict.fromkeys(graph.inputs)
     for node in graph.nodes:
-        found.update(dict.fromkeys([*node.reads(), node.output]))
+        found.update(dict.fromkeys([*node.reads(), *node.writes()]))
     found.update(dict.fromkeys(graph.outputs))
     return list(found)
 
 
 def _node_words(node: Node, number: dict[Tensor, int]) -> list[int]:
-    words = [node.kind, len(node.inputs), *(number[t] for t in node.inputs), 1, number[node.output]]
+    words: list[int] = [node.kind]
+    for tensors in (node.inputs, node.writes()):
+        words += [len(tensors), *(number[t] for t in tensors)]
     words += [len(node.ints), *(int(v) for v in node.ints)]
     words += [len(node.floats), *(_bits(v) for v in node.floats), len(node.post_ops)]
     for p in node.post_ops:

@@ -14,6 +14,7 @@ import tvm
 from tvm import relax
 
 from collage.backends.contract.errors import CodegenError
+from collage.backends.relax.composites import resolve
 
 Tensor = TypeVar("Tensor")
 """What a backend makes of a tensor."""
@@ -79,6 +80,7 @@ class PartitionWalk(ABC, Generic[Tensor]):
     def __init__(self, symbol: str) -> None:
         self.symbol = symbol
         self._environment: dict[relax.Var, Item[Tensor]] = {}
+        self._bound: dict[relax.Var, relax.Expr] = {}
 
     @abstractmethod
     def error(self, text: str) -> CodegenError:
@@ -168,6 +170,16 @@ class PartitionWalk(ABC, Generic[Tensor]):
                 return self._call(expr)
         raise self.error(f"unexpected expression {type(expr).__name__}")
 
+    def resolved(self, expr: relax.Expr) -> relax.Expr:
+        """An expression seen through the variables met so far, those of composites included.
+
+        Parameters
+        ----------
+        expr : relax.Expr
+            For operators that depend on what computes their operands.
+        """
+        return resolve(expr, self._bound)
+
     def _body(self, function: relax.Function) -> Item[Tensor]:
         body = function.body
         if not isinstance(body, relax.SeqExpr):
@@ -175,6 +187,7 @@ class PartitionWalk(ABC, Generic[Tensor]):
         for block in body.blocks:
             for binding in block.bindings:
                 self._environment[binding.var] = self.item(binding.value)
+                self._bound[binding.var] = binding.value
         return self.item(body.body)
 
     def _call(self, call: relax.Call) -> Item[Tensor]:
@@ -183,6 +196,7 @@ class PartitionWalk(ABC, Generic[Tensor]):
             assert isinstance(composite, relax.Function)
             for parameter, argument in zip(composite.params, call.args, strict=True):
                 self._environment[parameter] = self.item(argument)
+                self._bound[parameter] = argument
             return self._body(composite)
         name = str(getattr(call.op, "name", call.op))
         if name not in self.handlers:

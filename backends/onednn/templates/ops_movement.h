@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "ops_simple.h"
+#include "ops_recurrent.h"
 
 namespace collage_onednn {
 
@@ -174,6 +174,7 @@ inline void Region::build(const Op& op, size_t at) {
     case OpKind::binary: return binary(op);
     case OpKind::eltwise: return eltwise(op);
     case OpKind::reduction: return reduction(op);
+    case OpKind::recurrent: return recurrent(op);
     case OpKind::reshape: return reshape(op);
     case OpKind::permute: return permute(op);
     case OpKind::slice: return slice(op);

@@ -127,6 +127,10 @@ class Region {
   void binary(const Op& op);
   void eltwise(const Op& op);
   void reduction(const Op& op);
+  // ops_recurrent.h
+  void recurrent(const Op& op);
+  template <class Primitive>
+  void layer(const Op& op, const typename Primitive::primitive_desc& pd);
   // ops_movement.h
   void reshape(const Op& op);
   void permute(const Op& op);

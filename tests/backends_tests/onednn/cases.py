@@ -9,8 +9,10 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
+from collage.backends.relax.recurrent import Recurrence
 from collage.testing.backend_cases import PatternCase
 from collage.testing.graphs import Emit, constant, graph
+from tests.backends_tests.recurrent_layers import layer
 
 Step = Callable[[Emit, relax.Expr], relax.Expr]
 
@@ -193,6 +195,9 @@ def case(pattern: str) -> PatternCase:
     if name in POSITIVE:
         unary = POSITIVE[name]
         return PatternCase(pattern, graph([PICTURE], lambda emit, x: unary(x)), low=0.1)
+    if name.startswith("recurrent"):
+        one = Recurrence("lstm", "bidirectional", 5, 3, 37, "float32", False)
+        return PatternCase(pattern, layer(one, 11, bias=name.endswith("bias")), -1.0, 1.0)
     shape, step = SIMPLE[name]
     low = 0.1 if name == "power" else -2.0
     return PatternCase(pattern, graph([shape], step), low=low)

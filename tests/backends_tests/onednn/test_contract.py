@@ -8,10 +8,12 @@ from tvm.relax import op
 from collage.backends.contract import ExternalBackend
 from collage.backends.contract.registry import get_backend
 from collage.backends.onednn.patterns import pattern_table
+from collage.backends.relax.recurrent import Recurrence
 from collage.testing.backend_cases import PatternCase, Refusal
 from collage.testing.backend_contract import BackendContract
 from collage.testing.graphs import constant, graph
 from tests.backends_tests.onednn.cases import case
+from tests.backends_tests.recurrent_layers import layer
 
 PICTURE = (2, 6, 9, 8)
 
@@ -110,6 +112,11 @@ class TestOnednnContract(BackendContract):
                     PICTURE,
                 ),
                 "per channel",
+            ),
+            Refusal(
+                "onednn.recurrent",
+                layer(Recurrence("gru", "forward", 4, 2, 5, "float32", True), 3, bias=False),
+                "end early",
             ),
             Refusal(
                 "onednn.sigmoid",
