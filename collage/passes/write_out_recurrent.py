@@ -15,7 +15,10 @@ __all__ = ["write_out_recurrent"]
 def _write_out(scope: Scope, call: relax.Call) -> relax.Expr:
     one = Recurrence.of(call)
     functions = standard_functions(scope.emit, one.cell)
-    cell = Cell(scope.emit, one.cell, one.direction, [functions] * len(one.backwards))
+    cell = Cell(
+        *(scope.emit, one.cell, one.direction, [functions] * len(one.backwards)),
+        stepped=one.stepped,
+    )
     return write_out(cell, one.operands(call.args))
 
 

@@ -16,12 +16,9 @@ from tvm.relax import op
 
 from collage.backends.relax.recurrent import GATES
 from collage.backends.relax.static_shape import static_shape, tensor_dtype
+from collage.rewrite.quantized import stepped
 
 Function = Callable[[relax.Expr], relax.Expr]
-
-
-def _same(x: relax.Expr) -> relax.Expr:
-    return x
 
 
 @dataclass(frozen=True)
@@ -44,8 +41,8 @@ class Cell:
         Whether an LSTM forgets as much as it takes in.
     peepholes : sequence of sequence of relax.Expr
         For each direction what an LSTM's gates see of the cell, in ONNX's order ``iof``, (hidden,).
-    entering : callable
-        What is done to a state before it is multiplied.
+    stepped : bool
+        Whether a state is rounded to 256 steps over its own range before it is multiplied.
     """
 
     emit: Function
@@ -55,7 +52,7 @@ class Cell:
     clip: float | None = None
     coupled: bool = False
     peepholes: Sequence[Sequence[relax.Expr]] = field(default=((), ()))
-    entering: Function = _same
+    stepped: bool = False
 
 
 def standard_functions(emit: Function, kind: str) -> list[Function]:
@@ -183,7 +180,9 @@ class _Direction:
         return self._columns(x, index, index + 1)
 
     def _across(self, state: relax.Expr, weights: relax.Expr) -> relax.Expr:
-        return self._emit(op.matmul(self._cell.entering(state), weights))
+        if self._cell.stepped:
+            state = stepped(self._emit, state)
+        return self._emit(op.matmul(state, weights))
 
     def _apply(self, which: int, x: relax.Expr) -> relax.Expr:
         limit = self._cell.clip

@@ -49,7 +49,8 @@ def _step(
 ) -> list[Array]:
     gates = np.split(x, one.gates, axis=1)
     columns = np.split(weights, one.gates, axis=1)
-    h = states[0]
+    old = states[0]
+    h = _in_steps(old) if one.stepped else old
     if one.cell == "lstm":
         i, o, f, new = (a + h @ b for a, b in zip(gates, columns, strict=True))
         c = _sigmoid(f) * states[1] + _sigmoid(i) * np.tanh(new)
@@ -60,7 +61,15 @@ def _step(
     z, r = (_sigmoid(gates[i] + h @ columns[i]) for i in range(2))
     kept = (r * h) @ columns[2] if bias is None else r * (h @ columns[2] + bias)
     new = np.tanh(gates[2] + kept)
-    return [(1 - z) * new + z * h]
+    return [(1 - z) * new + z * old]
+
+
+def _in_steps(h: Array) -> Array:
+    low, high = min(h.min(), 0), max(h.max(), 0)
+    scale = (high - low) / 255 or 1
+    point = np.round(np.clip(-low / scale, 0, 255))
+    shifted: Array = np.clip(np.round(h / scale) + point, 0, 255) - point
+    return shifted * scale
 
 
 RECURRENT: OperatorTable = {NAME: _recurrent}

@@ -53,6 +53,9 @@ class Recurrence:
         Of all tensors but the lengths.
     has_lengths : bool
         Whether sequences end early.
+    stepped : bool
+        Whether the hidden states of all sequences together are rounded to 256 steps over their own
+        range before they are multiplied, as where weights are 8-bit integers. Not for ``gru``.
 
     Examples
     --------
@@ -68,6 +71,7 @@ class Recurrence:
     hidden: int
     dtype: str
     has_lengths: bool
+    stepped: bool = False
 
     @classmethod
     def of(cls, call: relax.Call) -> Self:
@@ -83,7 +87,9 @@ class Recurrence:
         cell, direction = str(call.attrs["cell"]), str(call.attrs["direction"])
         fixed = 3 + (cell == "lstm") + (cell == "gru_reset_after")
         lengths = len(call.args) > fixed
-        return cls(cell, direction, steps, batch, hidden, tensor_dtype(call.args[0]), lengths)
+        stepped = bool(call.attrs["stepped"])
+        dtype = tensor_dtype(call.args[0])
+        return cls(cell, direction, steps, batch, hidden, dtype, lengths, stepped)
 
     @property
     def gates(self) -> int:
@@ -128,6 +134,7 @@ def recurrent(
     cell: str,
     direction: str,
     operands: Sequence[relax.Expr],
+    stepped: bool = False,
 ) -> relax.Call:
     """A call of the operator.
 
@@ -139,6 +146,8 @@ def recurrent(
         One of :data:`DIRECTIONS`.
     operands : sequence of relax.Expr
         In the operator's order, of known shapes.
+    stepped : bool
+        As :class:`Recurrence` has it.
 
     Examples
     --------
@@ -148,7 +157,7 @@ def recurrent(
     >>> [int(extent) for extent in mod["main"].ret_ty.shape]
     [5, 1, 2, 4]
     """
-    attrs = ir.make_node("ir.DictAttrs", cell=cell, direction=direction)
+    attrs = ir.make_node("ir.DictAttrs", cell=cell, direction=direction, stepped=stepped)
     return relax.Call(ir.Op.get(NAME), list(operands), attrs, [])
 
 
@@ -168,7 +177,14 @@ def _legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
 
 def register_operator() -> None:
-    """Make the operator known to TVM, once in a process; modules that have it load only then."""
+    """Make the operator known to TVM, once in a process; modules that have it load only then.
+
+    Examples
+    --------
+    >>> register_operator()
+    >>> NAME in ir.Op.list_op_names()
+    True
+    """
     if NAME in ir.Op.list_op_names():
         return
     ir.op._ffi_api.RegisterOp(NAME, "The steps of LSTM, GRU and RNN.")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -95,6 +95,9 @@ def legalize(builder: relax.BlockBuilder, call: relax.Call, blocking: Blocking) 
         How it is cut; packed weights have to be constants.
     """
     recurrence = Recurrence.of(call)
+    if recurrence.stepped:
+        # The range of a state is that of all rows.
+        blocking = replace(blocking, rows=recurrence.batch, shared_steps=False)
     args = list(call.args)
     if blocking.packed:
         args[1] = relax.const(pack_weights(args[1].value.numpy(), recurrence, blocking.columns))
@@ -181,9 +184,15 @@ class _Writer:
                 T.buffer_proxy(T.decl_buffer([cut.rows, one.hidden], self._dtype, scope="global"))
                 for _ in range(2)
             ]
+        if one.stepped:
+            self._rounded = T.buffer_proxy(
+                T.decl_buffer([cut.rows, one.hidden], self._dtype, scope="global")
+            )
         with T.serial(0, one.steps) as count:
             step = one.steps - 1 - count if one.backwards[direction] else count
             old = count % 2
+            if one.stepped:
+                self._round(old)
             for index in range(len(_parts(one))):
                 self._step(direction, index, first, step, old)
         for state, out in zip(self._state, self._out[1:], strict=True):
@@ -191,6 +200,39 @@ class _Writer:
                 out[direction, first + row, column] = self._narrow(
                     state[one.steps % 2, row, column]
                 )
+
+    def _round(self, old: Any) -> None:
+        """The hidden state in 256 steps over its own range, which has zero in it."""
+        one, cut, dtype = self._one, self._cut, self._dtype
+        low, high = (
+            T.buffer_proxy(T.decl_buffer([cut.columns], dtype, scope="local")) for _ in range(2)
+        )
+        scale, point = (T.buffer_proxy(T.decl_buffer([1], dtype, scope="local")) for _ in range(2))
+        zero, most = tirx.const(0.0, dtype), tirx.const(255.0, dtype)
+        with T.vectorized(0, cut.columns) as lane:
+            low[lane] = zero
+            high[lane] = zero
+        blocks = math.ceil(one.hidden / cut.columns)
+        with T.serial(0, cut.rows) as row, T.serial(0, blocks) as block:
+            start = _place(block, cut.columns, one.hidden)
+            with T.vectorized(0, cut.columns) as lane:
+                value = self._state[0][old, row, start + lane]
+                low[lane] = tirx.min(low[lane], value)
+                high[lane] = tirx.max(high[lane], value)
+        with T.serial(1, cut.columns) as lane:
+            low[0] = tirx.min(low[0], low[lane])
+            high[0] = tirx.max(high[0], high[lane])
+        scale[0] = (high[0] - low[0]) / most
+        with T.If(scale[0] == zero), T.Then():
+            scale[0] = tirx.const(1.0, dtype)
+        point[0] = tirx.nearbyint(tirx.max(tirx.min((zero - low[0]) / scale[0], most), zero))
+        with T.serial(0, cut.rows) as row, T.serial(0, blocks) as block:
+            start = _place(block, cut.columns, one.hidden)
+            with T.vectorized(0, cut.columns) as lane:
+                value = self._state[0][old, row, start + lane] / scale[0]
+                shifted = tirx.nearbyint(value) + point[0]
+                shifted = tirx.max(tirx.min(shifted, most), zero)
+                self._rounded[row, start + lane] = (shifted - point[0]) * scale[0]
 
     def _step(self, direction: int, index: int, first: Any, step: Any, old: Any) -> None:
         """One part of the gates, all blocks."""
@@ -233,6 +275,8 @@ class _Writer:
         return sums
 
     def _factor(self, index: int, row: int, k: Any, old: Any) -> Any:
+        if self._one.stepped:
+            return self._rounded[row, k]
         return self._kept[1][row, k] if index else self._state[0][old, row, k]
 
     def _beginning(self, direction: int, gate: int, row: Any, step: Any, column: Any) -> Any:

@@ -114,7 +114,7 @@ def _recurrent(call: Operands) -> Axes:
     batch = {name: 0 if name == "lengths" else 1 for name in ("taken", "h0", "c0", "lengths")}
     if not any(map(has_extent, call.axes)):
         return (None,) * (1 + recurrence.states)
-    if any(place != batch.get(name) for name, place in places.items()):
+    if recurrence.stepped or any(place != batch.get(name) for name, place in places.items()):
         call.mixes()
     return (2, *(1,) * recurrence.states)
 

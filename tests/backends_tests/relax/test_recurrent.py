@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -50,7 +49,9 @@ def module(one: Recurrence, arrays: Sequence[np.ndarray]) -> tvm.IRModule:
     params.pop(1)
     with builder.function("main", params):
         with builder.dataflow():
-            result = builder.emit_output(builder.emit(recurrent(one.cell, one.direction, given)))
+            result = builder.emit_output(
+                builder.emit(recurrent(one.cell, one.direction, given, one.stepped))
+            )
         builder.emit_func_output(result)
     return builder.get()
 
@@ -145,10 +146,30 @@ def test_steps_written_out_are_the_same(cell: str, direction: str) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize("hidden", [5, 37])
+def test_states_in_steps(hidden: int) -> None:
+    """A value half-way between two steps may go to either; with one step only the input decides."""
+    one = Recurrence("lstm", "bidirectional", 1, 3, hidden, "float32", False, stepped=True)
+    arrays = operands(one)
+    # Whole multiples of a step, and both ends of the range.
+    state = np.random.default_rng().integers(-100, 101, arrays[2].shape)
+    state[:, 0, :2] = [-100, 155]
+    arrays[2] = (state / np.float32(255)).astype("float32")
+    mod = module(one, arrays)
+    given = [a for i, a in enumerate(arrays) if i != 1]
+    how = blocking(one, Machine(vector_bytes=64, num_registers=32, num_threads=2))
+    wanted = evaluate(mod, given, _EXACTLY)
+    plain = relax.transform.LegalizeOps({NAME: lambda b, c: legalize(b, c, how)})(mod)
+    written = evaluate(write_out_recurrent(mod), given, _EXACTLY)
+    for found, other, expected in zip(run(plain, arrays), written, wanted, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+        np.testing.assert_allclose(other, expected, atol=1e-5)
+
+
 def test_a_module_is_the_same_after_it_was_saved() -> None:
-    one = Recurrence("gru", "bidirectional", 3, 2, 5, "float32", False)
+    one = Recurrence("lstm", "bidirectional", 3, 2, 5, "float32", False, stepped=True)
     mod = module(one, operands(one))
     again = tvm.ir.load_json(tvm.ir.save_json(mod))
     tvm.ir.assert_structural_equal(again, mod)
     call = again["main"].body.blocks[0].bindings[0].value
-    assert Recurrence.of(call) == replace(one, has_lengths=False)
+    assert Recurrence.of(call) == one

@@ -24,7 +24,7 @@ from collage.importers.onnx.operators.node import (
     fixed_tensor,
     shape_of,
 )
-from collage.importers.onnx.operators.quantized import stepped
+from collage.rewrite.quantized import stepped
 
 _DEFAULTS = {"leakyrelu": (0.01,), "hardsigmoid": (0.2, 0.5), "clip": (-np.inf, np.inf)}
 
@@ -96,7 +96,7 @@ def _times(node: Node, x: relax.Expr, factor: float) -> relax.Expr:
 
 def _dynamic_matmul(node: Node) -> relax.Expr:
     """What comes in is rounded to 256 steps over its own range."""
-    product = op.matmul(stepped(node, node.operand(0)), _meant(node, 1, 2, 3))
+    product = op.matmul(stepped(node.emit, node.operand(0)), _meant(node, 1, 2, 3))
     return _with_bias(node, node.emit(product), 4)
 
 

@@ -11,11 +11,11 @@ from collage.importers.onnx.operators.convolution import Window, convolve
 from collage.importers.onnx.operators.node import (
     Node,
     Refused,
-    const,
     dtype_of,
     shape_of,
     vector_shape,
 )
+from collage.rewrite.quantized import in_steps
 
 _WHOLE = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 
@@ -134,33 +134,12 @@ def _dequantize(node: Node) -> relax.Expr | None:
     return emit(op.multiply(emit(op.astype(values, kind)), _blocked(node, 1)))
 
 
-def _in_steps(node: Node, x: relax.Expr) -> tuple[relax.Expr, relax.Expr, relax.Expr]:
-    """Values as whole numbers from 0 to 255 over their own range, its step, and where zero is."""
-    emit = node.emit
-    zero, most = const(0.0, "float32"), const(255.0, "float32")
-    low = emit(op.minimum(emit(op.min(x)), zero))
-    high = emit(op.maximum(emit(op.max(x)), zero))
-    scale = emit(op.divide(emit(op.subtract(high, low)), most))
-    # All zeros: any scale will do, as long as nothing is divided by nothing.
-    scale = emit(op.where(emit(op.equal(scale, zero)), const(1.0, "float32"), scale))
-    negative = emit(op.negative(emit(op.divide(low, scale))))
-    point = emit(op.round(emit(op.clip(negative, 0, 255))))
-    shifted = emit(op.add(emit(op.round(emit(op.divide(x, scale)))), point))
-    return emit(op.clip(shifted, 0, 255)), scale, point
-
-
 def _dynamic_quantize(node: Node) -> relax.Expr:
     """To unsigned bytes, over the range of the values themselves."""
-    values, scale, point = _in_steps(node, node.operand(0))
+    values, scale, point = in_steps(node.emit, node.operand(0))
     emit = node.emit
     values, point = (emit(op.astype(x, "uint8")) for x in (values, point))
     return relax.Tuple([values, scale, point])
-
-
-def stepped(node: Node, x: relax.Expr) -> relax.Expr:
-    """Values rounded to 256 steps over their own range, as products of 8-bit integers see them."""
-    values, scale, point = _in_steps(node, x)
-    return node.emit(op.multiply(node.emit(op.subtract(values, point)), scale))
 
 
 CONVERTERS = {

@@ -6,7 +6,6 @@ What a sequence shorter than the longest one has behind its end is computed and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,7 +21,7 @@ from collage.importers.onnx.operators.node import (
     fixed_tensor,
     shape_of,
 )
-from collage.importers.onnx.operators.quantized import stepped
+from collage.rewrite.quantized import stepped
 from collage.rewrite.recurrent import Cell, Function, write_out
 
 _SCALED: dict[str, tuple[float | None, float | None]] = {
@@ -44,8 +43,8 @@ class _Kind:
     functions: tuple[str, ...]
     states: int = 1
     """Tensors that go from step to step: the hidden state, and the LSTM's cell."""
-    entering: Callable[[Node, relax.Expr], relax.Expr] | None = None
-    """What is done to values before they are multiplied by weights."""
+    stepped: bool = False
+    """Whether values are rounded to 256 steps before they are multiplied by weights."""
 
 
 _KINDS = {
@@ -80,7 +79,7 @@ def _convert(node: Node, kind: _Kind) -> relax.Expr:
     if lengths is not None:
         operands["lengths"] = lengths
     if steps > 1 and _is_standard(node, kind, names):
-        result = emit(recurrent(cell, direction, list(operands.values())))
+        result = emit(recurrent(cell, direction, list(operands.values()), kind.stepped))
         results = [emit(relax.TupleGetItem(result, i)) for i in range(1 + kind.states)]
     else:
         written = _written_out(node, kind, cell, direction, names)
@@ -106,31 +105,31 @@ def _is_standard(node: Node, kind: _Kind, names: list[str]) -> bool:
     lower = [name.lower() for name in names]
     sets = {tuple(lower[i : i + size]) for i in range(0, len(lower), size)}
     odd = node.attributes.get("clip") is not None or bool(node.integer("input_forget", 0))
-    return len(sets) == 1 and sets <= usual and not odd and not node.has(7) and not kind.entering
+    return len(sets) == 1 and sets <= usual and not odd and not node.has(7)
 
 
 def _written_out(node: Node, kind: _Kind, cell: str, direction: str, names: list[str]) -> Cell:
     directions, _, hidden = node.shape(2)
-    clip, entering = node.attributes.get("clip"), kind.entering
+    clip = node.attributes.get("clip")
     holes: list[list[relax.Expr]] = [[] for _ in range(directions)]
     if kind.gates == 4 and node.has(7):
         for which in range(directions):
             own = _row(node, 7, which)
             holes[which] = [_columns(node, own, i * hidden, hidden) for i in range(3)]
-    written = Cell(
+    return Cell(
         *(node.emit, cell, direction, _functions(node, kind, names)),
         clip=None if clip is None else float(clip),
         coupled=bool(node.integer("input_forget", 0)),
         peepholes=holes,
+        stepped=kind.stepped,
     )
-    return written if entering is None else replace(written, entering=lambda h: entering(node, h))
 
 
 def _taken(node: Node, kind: _Kind, x: relax.Expr, cell: str) -> relax.Expr:
     """The input's share of all gates of all directions, biases included."""
     emit = node.emit
-    if kind.entering is not None:
-        x = kind.entering(node, x)
+    if kind.stepped:
+        x = stepped(node.emit, x)
     directions, width, taken_in = node.shape(1)
     value = node.constant(1)
     if value is not None:
@@ -278,7 +277,7 @@ def _quantized_lstm(node: Node) -> relax.Expr:
     """
     weights = [_dequantized(node, 1, 8), _dequantized(node, 2, 10)]
     inputs = [node.operand(0), *weights, *node.inputs[3:8]]
-    kind = replace(_KINDS["LSTM"], entering=stepped)
+    kind = replace(_KINDS["LSTM"], stepped=True)
     return _convert(replace(node, inputs=inputs), kind)
 
 
