@@ -19,6 +19,7 @@ from collage.cost.workload.data import DataSpec
 from collage.cost.workload.describe import call_flops
 from collage.cost.workload.workload import Workload
 from collage.estimates import Estimates, importance
+from collage.likeness import Likeness, Likenesses
 from collage.passes import extract
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
@@ -52,6 +53,8 @@ class WorkloadCosts:
         self._best_flops_per_sec = 0.0
         self._workloads: dict[Candidate, Workload] = {}
         self._weights: dict[tvm.ir.GenericConst, DataSpec] = {}
+        self._likenesses = Likenesses(graph, self._weights)
+        self._by_likeness: dict[Likeness, Workload] = {}
         self._costs: dict[Candidate, Cost] = {}
         self._estimates = Estimates()
 
@@ -112,11 +115,17 @@ class WorkloadCosts:
         return self.num_workloads - len(known)
 
     def workload(self, candidate: Candidate) -> Workload:
-        """The candidate's workload, extracted on first use."""
+        """The candidate's workload; extracted where no like candidate was before."""
         if candidate not in self._workloads:
-            module = extract(self._mod, self._graph, candidate)
-            self._workloads[candidate] = Workload.from_module(module, self._weights)
+            self._workloads[candidate] = self._extracted(candidate)
         return self._workloads[candidate]
+
+    def _extracted(self, candidate: Candidate) -> Workload:
+        likeness = self._likenesses.of(candidate)
+        if likeness not in self._by_likeness:
+            module = extract(self._mod, self._graph, candidate)
+            self._by_likeness[likeness] = Workload.from_module(module, self._weights)
+        return self._by_likeness[likeness]
 
     def seconds(self, candidates: Sequence[Candidate]) -> list[float | None]:
         """Seconds per call of each candidate, its transition included; ``inf`` when invalid, None
@@ -146,12 +155,8 @@ class WorkloadCosts:
         """What the cost model knows of a candidate without measuring anything."""
         if candidate in self._costs:
             return self._costs[candidate]
-        workload = self._workloads.get(candidate)
-        if workload is None:
-            # Not kept: it is not asked about, and so not one of this search's workloads.
-            module = extract(self._mod, self._graph, candidate)
-            workload = Workload.from_module(module, self._weights)
-        return self._model.recorded(workload, candidate.target)
+        # Not asked about, and so not one of this search's workloads.
+        return self._model.recorded(self._extracted(candidate), candidate.target)
 
     def refuse(self, candidate: Candidate, reason: str) -> None:
         """Note that a library refuses a candidate, in whatever way that was found out.

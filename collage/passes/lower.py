@@ -137,17 +137,17 @@ def boundary(graph: DataflowGraph, nodes: int) -> tuple[list[relax.Var], list[re
         Of the graph's function.
     """
     inside = set()
-    inputs: list[relax.Var] = []
+    inputs: dict[relax.Var, None] = {}
     outputs: list[relax.Var] = []
     for index in bits(nodes):
         binding = graph.bindings[index]
         for var in used_vars(binding.value):
-            if var not in inside and var not in inputs:
-                inputs.append(var)
+            if var not in inside:
+                inputs[var] = None
         inside.add(binding.var)
         if graph.is_output(index) or graph.succs(index) & ~nodes:
             outputs.append(binding.var)
-    return inputs, outputs
+    return list(inputs), outputs
 
 
 def _renamed(expr: relax.Expr, names: Mapping[relax.Var, relax.Expr]) -> relax.Expr:

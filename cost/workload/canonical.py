@@ -47,6 +47,20 @@ def placeholder_index(expr: relax.Expr) -> int | None:
     return int(expr.args[0].value) if str(expr.op.global_symbol) == PLACEHOLDER else None
 
 
+def inline_digest(constant: ir.GenericConst) -> str | None:
+    """A digest of the content of a constant that a workload keeps; None of one that it replaces.
+
+    Parameters
+    ----------
+    constant : GenericConst
+        Of any size.
+    """
+    spec = TensorSpec.of(constant.ty)
+    if spec.size <= 1 or (spec.is_integer and spec.size <= INLINE_INTEGERS):
+        return hashlib.sha256(array_of(constant).tobytes()).hexdigest()
+    return None
+
+
 class ConstantCollector:
     """Replaces weights by placeholders and keeps the rest inline.
 
@@ -66,10 +80,9 @@ class ConstantCollector:
     def __call__(self, constant: ir.GenericConst) -> relax.Expr:
         if constant in self._index:
             return placeholder(self._index[constant], constant.ty)
-        spec = TensorSpec.of(constant.ty)
-        if spec.size <= 1 or (spec.is_integer and spec.size <= INLINE_INTEGERS):
-            digest = hashlib.sha256(array_of(constant).tobytes())
-            self.inline_digests.append(digest.hexdigest())
+        digest = inline_digest(constant)
+        if digest is not None:
+            self.inline_digests.append(digest)
             return constant
         self._index[constant] = len(self.constants)
         self.constants.append(constant)

@@ -98,6 +98,21 @@ class DataSpec(TensorSpec):
         return np.resize(block.astype(self.dtype), self.shape)
 
 
+def data_spec(constant: ir.GenericConst, known: dict[ir.GenericConst, DataSpec]) -> DataSpec:
+    """How the elements of a constant are distributed.
+
+    Parameters
+    ----------
+    constant : GenericConst
+        Each is gone through only once.
+    known : dict
+        Descriptions from earlier calls; gets a new one.
+    """
+    if constant not in known:
+        known[constant] = DataSpec.measure(array_of(constant))
+    return known[constant]
+
+
 def _extremes(flat: NDArray[np.generic]) -> tuple[float, float]:
     """The smallest and the largest element; not finite when one of them is not a number."""
     if flat.dtype.itemsize >= np.dtype(np.float32).itemsize:

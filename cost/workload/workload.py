@@ -16,7 +16,7 @@ from collage.backends.contract.errors import MeasurementError
 from collage.backends.relax.static_shape import leaf_types
 from collage.backends.relax.tensor_spec import TensorSpec
 from collage.cost.workload.canonical import ConstantCollector, Rebuilder
-from collage.cost.workload.data import DataSpec, array_of, input_spec
+from collage.cost.workload.data import DataSpec, data_spec, input_spec
 from collage.cost.workload.describe import count_flops, describe
 from collage.cost.workload.index_bounds import index_bounds
 
@@ -93,10 +93,7 @@ class Workload:
         collector = ConstantCollector()
         canonical = Rebuilder(collector).module(mod)
         known = {} if known is None else known
-        for constant in collector.constants:
-            if constant not in known:
-                known[constant] = DataSpec.measure(array_of(constant))
-        constants = tuple(known[constant] for constant in collector.constants)
+        constants = tuple(data_spec(constant, known) for constant in collector.constants)
         main = canonical["main"]
         try:
             inputs = tuple(TensorSpec.of(param.ty) for param in main.params)
