@@ -5,6 +5,10 @@
 
 namespace collage_onednn {
 
+// Multiply-adds of a step that one thread does alone: ten microseconds. All threads meet at every
+// step, and beside other programs that takes longer than the step.
+constexpr int64_t kAloneProducts = 1 << 19;
+
 template <class Primitive>
 void Region::layer(const Op& op, const typename Primitive::primitive_desc& pd) {
   Arguments arguments{
@@ -36,6 +40,9 @@ inline void Region::recurrent(const Op& op) {
   auto in = [&](size_t i) { return row_major(tensor_dims(op.inputs[i])); };
   auto out = [&](size_t i) { return row_major(tensor_dims(op.outputs[i])); };
   auto packed = [&](size_t i) { return any_layout(tensor_dims(op.inputs[i])); };
+  const dims& weights = tensor_dims(op.inputs[2]);  // (1, directions, hidden, gates, hidden)
+  const int64_t batch = tensor_dims(op.inputs[0])[1];
+  if (batch * weights[2] * weights[3] * weights[4] < kAloneProducts) use_threads(0);
   switch (op.ints[0]) {  // same order as CELLS in operators/recurrent.py
     case 0:
       return layer<dnnl::lstm_forward>(
