@@ -20,6 +20,8 @@ from collage.backends.openvino.converters.reductions import REDUCTIONS
 from collage.backends.openvino.model import DTYPES, MAX_RANK
 from collage.backends.relax import operator_checks as checks
 from collage.backends.relax.operator_patterns import OperatorPatterns
+from collage.backends.relax.patterns import all_of
+from collage.backends.relax.recurrent.layer import is_whole_layer, whole_layers
 from collage.backends.relax.static_shape import tensor_dtype
 
 _FLOATS = ("float32", "float16", "bfloat16")
@@ -44,6 +46,7 @@ def pattern_table() -> list[PatternTriple]:
         *_reductions(),
         *_pictures(),
         *_multiply_accumulate(),
+        *_recurrent(),
     ]
 
 
@@ -125,3 +128,9 @@ def _multiply_accumulate() -> Iterator[PatternTriple]:
     yield _triple("matmul", 2, checks.same_dtype, dtypes=_FLOATS)
     yield _triple("nn.attention", 3, checks.attention, dtypes=_FLOATS)
     yield _triple("nn.attention_bias", 4, checks.attention, dtypes=_FLOATS)
+
+
+def _recurrent() -> Iterator[PatternTriple]:
+    check = all_of(_PATTERNS.static_tensors(("float32",)), is_whole_layer)
+    for name, chain in whole_layers():
+        yield PatternTriple(f"openvino.recurrent{name}", chain.pattern, check, chain.annotations)

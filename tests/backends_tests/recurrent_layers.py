@@ -23,24 +23,30 @@ def layer(
     given: bool = True,
     rng: np.random.Generator | None = None,
 ) -> tvm.IRModule:
-    """A layer on an input, and on its first states where these are ``given``, else zero."""
+    """A layer on an input, and on its first states where these are ``given``, else zero.
+
+    An input of numbers up to 1 says how many eighths of 8 steps each sequence has.
+    """
     directions = len(one.backwards)
     width, state = one.gates * one.hidden, (directions, one.batch, one.hidden)
     own = constant(features, directions * width, scale=features**-0.5, rng=rng)
     weights = constant(directions, one.hidden, width, scale=one.hidden**-0.5, rng=rng)
     added = constant(directions * width, scale=0.5, rng=rng)
     last = constant(directions, one.hidden, scale=0.5, rng=rng)
-    lengths = relax.const(np.arange(one.batch, dtype="int32") % (one.steps + 1))
     zeros = relax.const(np.zeros(state, np.float32))
     shapes: list[Sequence[int]] = [(one.steps, one.batch, features)]
     shapes += [state] * (one.states if given else 0)
+    shapes += [(one.batch,)] * one.has_lengths
 
-    def body(emit: Emit, x: relax.Expr, *states: relax.Expr) -> relax.Expr:
+    def body(emit: Emit, x: relax.Expr, *others: relax.Expr) -> relax.Expr:
         taken = emit(op.matmul(x, own))
         if bias:
             taken = emit(op.add(taken, added))
-        operands = [taken, weights, *(states or [zeros] * one.states)]
-        operands += [last] * one.has_bias + [lengths] * one.has_lengths
+        operands = [taken, weights, *(others[: one.states] if given else [zeros] * one.states)]
+        operands += [last] * one.has_bias
+        if one.has_lengths:
+            share = emit(op.multiply(emit(op.abs(others[-1])), relax.const(8.0, "float32")))
+            operands.append(emit(op.astype(share, "int32")))
         return recurrent(one.cell, one.direction, operands)
 
     return graph(shapes, body)

@@ -1,5 +1,12 @@
 """What each Relax operator becomes in an OpenVINO model; importing this registers all of it."""
 
-from collage.backends.openvino.converters import elementwise, linear, movement, nn, reductions
+from collage.backends.openvino.converters import (
+    elementwise,
+    linear,
+    movement,
+    nn,
+    recurrent,
+    reductions,
+)
 
-__all__ = ["elementwise", "linear", "movement", "nn", "reductions"]
+__all__ = ["elementwise", "linear", "movement", "nn", "recurrent", "reductions"]

@@ -8,8 +8,10 @@ import numpy as np
 from tvm import relax
 from tvm.relax import op
 
+from collage.backends.relax.recurrent import Recurrence
 from collage.testing.backend_cases import PatternCase
 from collage.testing.graphs import constant, graph
+from tests.backends_tests.recurrent_layers import layer
 
 PICTURE = (2, 4, 9, 11)
 SIDES = {1: (9,), 2: (9, 8), 3: (5, 6, 7)}
@@ -38,7 +40,7 @@ def cases() -> list[PatternCase]:
     """All of them."""
     return [
         *_elementwise(), *_logic(), *_movement(), *_gathering(), *_reductions(), *_norms(),
-        *_pictures(), *_products(),
+        *_pictures(), *_products(), *_recurrent(),
     ]  # fmt: skip
 
 
@@ -165,3 +167,9 @@ def _products() -> Iterator[PatternCase]:
         "attention", heads, lambda q, k, v: op.nn.attention(q, k, v, causal_mask="BottomRight")
     )
     yield case("attention_bias", [*heads, (2, 4, 6, 7)], op.nn.attention_bias)
+
+
+def _recurrent() -> Iterator[PatternCase]:
+    one = Recurrence("gru", "bidirectional", 5, 3, 37, "float32", False)
+    for name in ("", "_bias"):
+        yield PatternCase(f"openvino.recurrent{name}", layer(one, 11, bias=bool(name)), -1.0, 1.0)

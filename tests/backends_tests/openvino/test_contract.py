@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from tvm import relax
 from tvm.relax import op
 
 from collage.backends.contract import ExternalBackend
 from collage.backends.contract.registry import get_backend
+from collage.backends.relax.recurrent import recurrent
 from collage.testing.backend_cases import PatternCase, Refusal
 from collage.testing.backend_contract import BackendContract
-from collage.testing.graphs import constant, graph
+from collage.testing.graphs import Emit, constant, graph
 from tests.backends_tests.openvino.cases import NOT_ALONE, PICTURE, cases
 from tests.backends_tests.openvino.support import installed
 
@@ -55,6 +57,11 @@ class TestOpenvinoContract(BackendContract):
                 "no constant",
             ),
             Refusal(
+                "openvino.recurrent_bias",
+                graph([(5, 2, 4)], _gru_of_biased_steps),
+                "not one value per column",
+            ),
+            Refusal(
                 "openvino.max_pool2d",
                 one(lambda x: op.nn.max_pool2d(x, (2, 2), dilation=(2, 2)), PICTURE),
                 "dilated",
@@ -65,3 +72,8 @@ class TestOpenvinoContract(BackendContract):
                 "circular",
             ),
         ]
+
+
+def _gru_of_biased_steps(emit: Emit, x: relax.Expr) -> relax.Expr:
+    taken = emit(op.add(emit(op.matmul(x, constant(4, 9))), constant(5, 1, 9)))
+    return recurrent("gru", "forward", [taken, constant(1, 3, 9), constant(1, 2, 3)])
