@@ -1,6 +1,7 @@
 """Maxima and minima that begin at infinity: TVM's begin at the largest finite number.
 
-Of a row that is all minus infinity, as a mask of attention makes them, TVM's maximum is finite.
+Of a row that is all minus infinity, as a mask of attention makes them, TVM's maximum is finite, and
+its place is -1, as it is in a row that is all the least whole number: the zeros of bytes.
 """
 
 from __future__ import annotations
@@ -47,8 +48,21 @@ def _legalize(name: str, combine: Callable[[Any, Any], Any], beginning: float) -
     return legalize
 
 
+def _legalize_place(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """TVM's own, but for rows in which nothing exceeds what it begins with: their first place."""
+    (x,) = call.args
+    if str(x.ty.dtype) == "bfloat16":
+        wide = builder.normalize(relax.op.astype(x, "float32"))
+        x = builder.emit(default_legalization(builder, wide))
+    found = builder.normalize(relax.Call(call.op, [x], call.attrs))
+    places = builder.emit(default_legalization(builder, found))
+    first = relax.const(0, str(call.ty.dtype))
+    return default_legalization(builder, builder.normalize(relax.op.maximum(places, first)))
+
+
 EXTREMES: Mapping[str, Legalization] = {
     "relax.max": _legalize("max", lambda a, b: tirx.max(a, b), float("-inf")),
     "relax.min": _legalize("min", lambda a, b: tirx.min(a, b), float("inf")),
+    **dict.fromkeys(["relax.argmax", "relax.argmin"], _legalize_place),
 }
-"""For every element type that has infinities."""
+"""The first two for every element type that has infinities."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+import ml_dtypes
 import numpy as np
 import pytest
 from tvm import relax
@@ -122,6 +123,41 @@ def test_extremes_of_what_is_all_infinite(context: BuildContext) -> None:
     most, least = tvm_cases.run(mod, [low, -low], context)
     np.testing.assert_array_equal(most, low.max(1))
     np.testing.assert_array_equal(least, -low.max(1, keepdims=True))
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16", "bfloat16", "uint8", "int8", "int32"])
+def test_places_of_extremes(kind: str, context: BuildContext) -> None:
+    """The first of what is alike, also where all is the least there is: TVM's own says -1."""
+    rng = np.random.default_rng()
+    is_float = "float" in kind
+    least = -np.inf if is_float else np.iinfo(kind).min
+    most = np.inf if is_float else np.iinfo(kind).max
+    x = rng.integers(0, 4, (6, 5, 7)).astype(getattr(ml_dtypes, kind, kind))
+    x[1], x[2], x[3, :, 2] = least, most, least
+
+    def body(emit: tvm_cases.Body, x: relax.Expr) -> relax.Expr:
+        return emit(
+            relax.Tuple(
+                [
+                    emit(op.argmax(x, 1)),
+                    emit(op.argmin(x, -1, keepdims=True)),
+                    emit(op.argmax(x)),
+                    emit(op.argmin(x, keepdims=True)),
+                    emit(op.argmin(x, 0)),
+                ]
+            )
+        )
+
+    found = tvm_cases.run(tvm_cases.partition(body, [x]), [x], context)
+    wanted = [
+        x.argmax(1),
+        np.expand_dims(x.argmin(-1), -1),
+        x.argmax(),
+        x.argmin(keepdims=True),
+        x.argmin(0),
+    ]
+    for mine, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
 
 
 @pytest.mark.parametrize("scale", ["product", "quotient"])
