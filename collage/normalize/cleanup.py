@@ -86,6 +86,24 @@ def _decided_where(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return relax.op.broadcast_to(chosen, relax.ShapeExpr(static_shape(call)))
 
 
+def _beside_itself(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``x != x`` asks for what is not a number, which a compiler may take for never."""
+    x, other = call.args
+    if not x.same_as(other) or not rw.is_tensor(x) or not rw.is_float(x):
+        return None
+    found = relax.op.isnan(x)
+    if rw.op_name(call) == "not_equal":
+        return found
+    return relax.op.logical_not(scope.emit(found))
+
+
+def _both_true(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """Truth values multiplied are both true; TVM cannot compile every product of them."""
+    if not rw.is_tensor(call) or rw.dtype_of(call) != "bool":
+        return None
+    return relax.op.logical_and(*call.args)
+
+
 def _neutral_element(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``x + 0``, ``x - 0``, ``x * 1``, ``x / 1`` and ``x ** 1`` are ``x``."""
     x, other = call.args
@@ -177,9 +195,11 @@ RULES: Rules = {
     **dict.fromkeys(RESHAPES, (_one_reshape, _flat_take)),
     "bitwise_and": (_neutral_mask,),
     **dict.fromkeys(_BROADCASTING, (_implicit_broadcast,)),
+    "equal": (_implicit_broadcast, _beside_itself),
+    "not_equal": (_implicit_broadcast, _beside_itself),
     "add": (_implicit_broadcast, _neutral_element),
     "subtract": (_implicit_broadcast, _neutral_element),
-    "multiply": (_implicit_broadcast, _neutral_element),
+    "multiply": (_implicit_broadcast, _both_true, _neutral_element),
     "divide": (_implicit_broadcast, _neutral_element),
     "power": (_implicit_broadcast, _neutral_element),
     "logical_and": (_implicit_broadcast, _neutral_mask),

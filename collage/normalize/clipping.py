@@ -47,7 +47,8 @@ def _bounds(scope: Scope, expr: relax.Expr) -> tuple[relax.Expr, float, float] |
         return None
     values = [float(v) for v in limits if v is not None]
     if name == "clip":
-        return x, values[0], values[1]
+        # Where bounds cross, ONNX, PyTorch and numpy give the upper one, and TVM the lower.
+        return x, min(values), values[1]
     return (x, values[0], math.inf) if name == "maximum" else (x, -math.inf, values[0])
 
 
@@ -66,8 +67,10 @@ def _merge_bounds(scope: Scope, call: relax.Call) -> relax.Expr | None:
     made = _clip(x, low, high)
     if rw.op_name(made) != rw.op_name(call):
         return made
-    immediate = all(isinstance(a, tvm.tirx.FloatImm) for a in call.args[1:])
-    return made if rw.op_name(call) == "clip" and not immediate else None
+    is_made = all(isinstance(a, tvm.tirx.FloatImm) for a in call.args[1:])
+    if rw.op_name(call) != "clip" or (is_made and float(call.args[1].value) <= high):
+        return None
+    return made
 
 
 def _hard_swish(scope: Scope, call: relax.Call) -> relax.Expr | None:

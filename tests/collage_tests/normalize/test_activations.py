@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 from tvm import relax, topi
 
-from tests.collage_tests.normalize.oracle import call_of, check, module, operators
+from collage.cost.reference import evaluate
+from collage.normalize import normalize
+from tests.collage_tests.normalize.oracle import (
+    call_of,
+    check,
+    module,
+    operators,
+    random_inputs,
+    run,
+)
 
 R = relax.op
 SHAPE = (2, 3, 8)
@@ -121,6 +130,22 @@ def test_clip_as_the_onnx_importer_leaves_it(low: float, high: float, wanted: li
         return bb.emit_te(topi.minimum, x, bound(bb, high, math.inf))
 
     check(module([SHAPE], body), wanted)
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_where_bounds_cross_the_upper_one_holds(half: bool) -> None:
+    def body(_: object, x: relax.Expr) -> relax.Expr:
+        return (
+            R.minimum(R.maximum(x, relax.const(1.0)), relax.const(-1.0))
+            if half
+            else R.clip(x, 1, -1)
+        )
+
+    mod = normalize(module([SHAPE], body))
+    assert operators(mod) == ["clip"]
+    (x,) = random_inputs(mod)
+    for found in (evaluate(mod, [x]), run(mod, [x])):
+        np.testing.assert_array_equal(found[0], np.full(SHAPE, -1, "float32"))
 
 
 def test_old_clip_with_immediate_bounds() -> None:

@@ -256,3 +256,33 @@ def test_pixels_are_shuffled(outer: tuple[int, ...]) -> None:
     for c, y, z in np.ndindex(2, 9, 12):
         channel = c * 9 + y % 3 * 3 + z % 3
         assert np.array_equal(actual[..., c, y, z], x[..., channel, y // 3, z // 3])
+
+
+def test_what_is_not_itself_is_not_a_number() -> None:
+    """A compiler may decide before it runs that nothing differs from itself."""
+
+    def body(builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        y = builder.emit(R.multiply(x, relax.const(2.0)))
+        same = builder.emit(R.where(R.equal(y, y), y, relax.const(7.0)))
+        return R.add(same, R.astype(R.not_equal(x, x), "float32"))
+
+    mod = normalize(module([(5,)], body))
+    assert "isnan" in operators(mod)
+    assert not {"equal", "not_equal"} & {*operators(mod)}
+    x = np.array([np.nan, np.inf, -np.inf, 0, 1.5], "float32")
+    wanted = np.array([8, np.inf, -np.inf, 0, 3], "float32")
+    for (found,) in (evaluate(mod, [x]), run(mod, [x])):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_truth_values_multiplied() -> None:
+    """As ``isfinite`` is taken apart: TVM could not compile it."""
+
+    def body(builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        bounded = builder.emit(R.not_equal(R.abs(x), relax.const(np.float32("inf"))))
+        return R.multiply(R.equal(x, x), bounded)
+
+    mod = normalize(module([(5,)], body))
+    x = np.array([np.nan, np.inf, -np.inf, 0, 1.5], "float32")
+    for (found,) in (evaluate(mod, [x]), run(mod, [x])):
+        np.testing.assert_array_equal(found, np.isfinite(x))
