@@ -21,11 +21,13 @@ def layer(
     *,
     bias: bool = True,
     given: bool = True,
+    apart: bool = False,
     rng: np.random.Generator | None = None,
 ) -> tvm.IRModule:
     """A layer on an input, and on its first states where these are ``given``, else zero.
 
-    An input of numbers up to 1 says how many eighths of 8 steps each sequence has.
+    An input of numbers up to 1 says how many eighths of 8 steps each sequence has. With results
+    ``apart`` the tuple's items are taken out of it.
     """
     directions = len(one.backwards)
     width, state = one.gates * one.hidden, (directions, one.batch, one.hidden)
@@ -47,6 +49,10 @@ def layer(
         if one.has_lengths:
             share = emit(op.multiply(emit(op.abs(others[-1])), relax.const(8.0, "float32")))
             operands.append(emit(op.astype(share, "int32")))
-        return recurrent(one.cell, one.direction, operands)
+        results = recurrent(one.cell, one.direction, operands)
+        if not apart:
+            return results
+        bound = emit(results)
+        return relax.Tuple([emit(relax.TupleGetItem(bound, i)) for i in range(1 + one.states)])
 
     return graph(shapes, body)

@@ -9,6 +9,7 @@ from tvm import relax
 
 from benchmarks.models import random_inputs
 from benchmarks.tiny import tiny_bert, tiny_mobilenet
+from collage.backends.relax.recurrent import Recurrence
 from collage.cost.reference import evaluate
 from collage.importers import load_model
 from collage.normalize import normalize
@@ -17,6 +18,8 @@ from collage.search.dataflow import DataflowGraph, bits
 from collage.search.greedy import greedy, single_backend
 from collage.search.rules import default_rules
 from collage.targets import resolve_targets
+from collage.testing.backend_cases import PatternCase
+from tests.backends_tests.recurrent_layers import layer
 
 MODELS = {"mobilenet": tiny_mobilenet, "bert": tiny_bert}
 Prepared = tuple[tvm.IRModule, DataflowGraph, list[np.ndarray]]
@@ -87,3 +90,21 @@ def test_boundary_lists_inputs_by_first_use_and_only_values_needed_outside(
     assert [v.name for v in inputs] == [p.name for p in graph.function.params]
     returned = [graph.bindings[i].var for i in bits(graph.outputs)]
     assert [v.name for v in outputs] == [v.name for v in returned]
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_a_partition_gives_all_results_of_a_layer(cell: str) -> None:
+    """The last operator that its pattern matches gives a tuple, whose items are used apart."""
+    one = Recurrence(cell, "bidirectional", 4, 3, 5, "float32", False)
+    mod = layer(one, 6, apart=True)
+    graph = DataflowGraph.from_function(mod["main"], mod)
+    targets = resolve_targets(["onednn"])
+    partitioning = single_backend(graph, targets[1], targets[0])
+    layers = [c for c in partitioning.candidates if c.backend == "onednn"]
+    assert "collage.recurrent" in {graph.op_name(i) for c in layers for i in bits(c.nodes)}
+    lowered = lower(mod, graph, partitioning)
+    inputs = PatternCase("layer", mod).inputs(np.random.default_rng())
+    wanted = evaluate(mod, inputs)
+    assert len(wanted) == 1 + one.states
+    for got, want in zip(evaluate(lowered, inputs), wanted, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
