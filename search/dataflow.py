@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import tvm
 from tvm import relax
@@ -12,6 +13,9 @@ from collage.backends.relax.static_shape import tensor_shape
 from collage.search.op_kinds import OpKind, kind_of
 
 __all__ = ["DataflowGraph", "OpKind", "bits"]
+
+_STEPS = 64
+"""Of a rule, between two looks at whether it is to go on; each takes some ten microseconds."""
 
 
 def bits(mask: int) -> Iterator[int]:
@@ -65,6 +69,8 @@ class DataflowGraph:
         """The function it was made from."""
         self.memo: dict[tuple[str, str], object] = {}
         """What rules found out about this graph and want to keep as long as it lives."""
+        self._check: Callable[[], None] | None = None
+        self._steps = 0
         self.outputs = outputs
         """Bit mask of the bindings whose values the function returns."""
         self._kinds = kinds
@@ -151,6 +157,28 @@ class DataflowGraph:
             kinds=(OpKind.ELEMWISE,) * len(uses),
             op_names=tuple(f"op{i}" for i in range(len(uses))),
         )
+
+    @contextmanager
+    def checked(self, check: Callable[[], None]) -> Iterator[None]:
+        """While this lasts, rules call something now and then, which ends them when it raises.
+
+        Parameters
+        ----------
+        check : callable
+            For example a deadline's check.
+        """
+        self._check = check
+        try:
+            check()
+            yield
+        finally:
+            self._check = None
+
+    def step(self) -> None:
+        """Rules that go over a graph, or over candidates, call this each time around."""
+        self._steps += 1
+        if self._check is not None and self._steps % _STEPS == 0:
+            self._check()
 
     def __len__(self) -> int:
         return len(self._op_names)

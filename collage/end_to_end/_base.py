@@ -35,6 +35,9 @@ from collage.search.partitioning import Partitioning
 
 _LIBRARY = "model.so"
 
+_KEPT_MODULES = 16
+"""More than take part in a comparison: to lower thousands of operators takes seconds."""
+
 
 @dataclass(frozen=True)
 class Contender:
@@ -238,6 +241,7 @@ class EndToEndComparison(ABC):
         self._keys = ModuleKeys()
         self._libraries: dict[str, CompiledLibrary] = {}
         self._memory: dict[str, MemoryUse] = {}
+        self._modules: dict[tuple[Candidate, ...], tuple[tvm.IRModule, str]] = {}
 
     def compare(self, contenders: Sequence[Contender]) -> list[Evaluation]:
         """The evaluation of each contender, in the order given.
@@ -304,8 +308,15 @@ class EndToEndComparison(ABC):
         return json.dumps(sorted(target.key() for target in self._targets))
 
     def _lowered(self, contender: Contender) -> Lowered:
-        module = lower(self._mod, self._graph, contender.partitioning)
-        key = self._keys.key(module)
+        candidates = contender.partitioning.candidates
+        if candidates not in self._modules:
+            module = lower(self._mod, self._graph, contender.partitioning)
+            if len(self._modules) >= _KEPT_MODULES:
+                self._modules.pop(next(iter(self._modules)))
+            if len(self._modules) == _KEPT_MODULES:
+                del self._modules[next(iter(self._modules))]
+            self._modules[candidates] = module, self._keys.key(module)
+        module, key = self._modules[candidates]
         if key not in self._memory:
             self._memory[key] = memory_of(module, tuple(self._targets))
         return Lowered(contender, module, key, memory=self._memory[key])

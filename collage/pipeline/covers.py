@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from collage.backends.contract import TargetSet
-from collage.backends.contract.errors import RestrictionError, SearchError
+from collage.backends.contract.errors import OutOfTimeError, RestrictionError, SearchError
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
@@ -27,6 +27,8 @@ from collage.search.rules import (
 _BATCH = 4096
 """Candidates asked about together, more than all seeds have: libraries tune together what is asked
 together. The cost model itself stops when its time is up."""
+
+_NOT_SEARCHED = SearchResult(None, False, 0.0, evaluated=0, rounds=0, expanded=0)
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ def find_covers(
     seeds: Sequence[Contender] | None = None,
     restrictions: Restrictions = UNRESTRICTED,
     deadline: Deadline = NEVER,
+    looking: Deadline = NEVER,
 ) -> Covers:
     """The search's answer and the baselines; of another strategy, its one partitioning.
 
@@ -122,6 +125,8 @@ def find_covers(
         What may not be used.
     deadline : Deadline, optional
         When it comes, the answer is made of what is known by then.
+    looking : Deadline, optional
+        When candidates that are not found yet are none: the baselines are all there is then.
 
     Raises
     ------
@@ -144,8 +149,13 @@ def find_covers(
     seeds = seeds_of(graph, targets, strategy, restrictions) if seeds is None else seeds
     if strategy != "search":
         return Covers(tuple(seeds), Found())
-    costs.ask_overheads(targets.native)
-    found = find_candidates(graph, targets, progress, restrictions=restrictions)
+    try:
+        looking.check()
+        costs.ask_overheads(targets.native)
+        found = find_candidates(graph, targets, progress, restrictions=restrictions, until=looking)
+    except OutOfTimeError:
+        progress(ProgressEvent("enumerate", 1, 1, "no time to look for candidates"))
+        return Covers(tuple(seeds), Found(), _NOT_SEARCHED)
     partitionings = [seed.partitioning for seed in seeds]
     rules = [RestrictedRule(rule, restrictions) for rule in last_resorts(targets.native)]
     result = _search(graph, found, partitionings, costs, progress, deadline, rules)
@@ -194,6 +204,7 @@ def find_candidates(
     progress: ProgressCallback = ignore,
     *,
     restrictions: Restrictions = UNRESTRICTED,
+    until: Deadline = NEVER,
 ) -> Found:
     """Every candidate worth a measurement, and why not the others.
 
@@ -207,6 +218,13 @@ def find_candidates(
         Told how many they are.
     restrictions : Restrictions, optional
         What may not be used: it is among the rejections.
+    until : Deadline, optional
+        When to give up.
+
+    Raises
+    ------
+    OutOfTimeError
+        When not all were found by then.
 
     Examples
     --------
@@ -221,7 +239,8 @@ def find_candidates(
     """
     progress(ProgressEvent("enumerate", 0, 1, "looking for candidates"))
     rule = RestrictedRule(default_rules(targets), restrictions)
-    found = UndominatedRule(rule).find(graph)
+    with graph.checked(until.check):
+        found = UndominatedRule(rule).find(graph)
     progress(ProgressEvent("enumerate", 1, 1, f"{len(found.candidates)} candidates"))
     return found
 

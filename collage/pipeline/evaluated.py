@@ -182,7 +182,8 @@ def evaluate_in_time(
     taking_part = {c.partitioning.key() for c in [*fitting, *([] if held is None else [held])]}
     chosen = [c for c in contenders if c.partitioning.key() in taking_part]
     timed = {}
-    if fitting or len(tried) < 2:
+    late = budget.timing.is_up and first is not None
+    if fitting or (len(tried) < 2 and not late):
         timed = dict(zip(chosen, comparison.compare(chosen), strict=True))
     # Who was beaten before does not play against those that played again.
     again = any(one.cost.is_valid and one.rounds is not None for one in timed.values())

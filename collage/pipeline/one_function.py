@@ -10,7 +10,7 @@ from functools import partial
 from collage.backends.contract import is_native
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostModel
-from collage.cost.deadline import NEVER
+from collage.cost.deadline import NEVER, Deadline
 from collage.end_to_end import Contender, NothingRunsError, PartitionRepair
 from collage.pipeline.assemble import assemble_result, report_of
 from collage.pipeline.costing import Costing
@@ -55,6 +55,8 @@ class Search:
         As :func:`collage.optimize` takes them.
     graphs : sequence of DataflowGraph
         Of all functions: what is pinned or banned has to be in one of them.
+    log_is_of_use : bool
+        Whether it held anything at the beginning, and may know what there is no time to measure.
     """
 
     session: Session
@@ -69,6 +71,7 @@ class Search:
     refine_storage: str | None = None
     seed: int = 0
     memory_limit_bytes: int | None = None
+    log_is_of_use: bool = True
 
     def best_of(self, imported: Imported, budget: Budget, inputs: Inputs | None) -> Result:
         """The fastest partitioning of one function, compiled.
@@ -96,10 +99,13 @@ class Search:
         session, costing, prefetch = self.session, self.costing, self.prefetch
         targets, progress, replay = session.targets, session.progress, session.replay
         imported = prepare_module(imported, targets, self.seed, progress)
+        budget.operators = len(imported.graph)
         costs = WorkloadCosts(imported.mod, imported.graph, self.asked)
         comparison = costing.comparison(imported, costs, self.seed, inputs)
         wishes = restrict(imported.graph, targets, self.pin, self.ban, self.graphs)
+        began = budget.elapsed_sec
         seeds = seeds_of(imported.graph, targets, self.strategy, wishes.restrictions)
+        matching_sec = budget.elapsed_sec - began
         limit = MemoryLimit(imported, targets, comparison, self.memory_limit_bytes)
         hand = stack.enter_context(AnswerInHand(comparison, budget, progress))
         small = list(filter(limit.fits, seeds))
@@ -122,6 +128,7 @@ class Search:
                 seeds=seeds,
                 restrictions=wishes.restrictions,
                 deadline=NEVER if replay else budget.measuring,
+                looking=NEVER if replay or not small else self.looking(budget, matching_sec),
             )
             repair = PartitionRepair(
                 *(imported.mod, imported.graph, targets.native, session.context),
@@ -166,6 +173,20 @@ class Search:
             remarks=(*wishes.remarks, *limit.remarks),
         )
         return assemble_result(session, imported, evaluated, comparison, library, report)
+
+    def looking(self, budget: Budget, matching_sec: float) -> Deadline:
+        """When to begin to look for candidates would be too late for anything to come of it.
+
+        Parameters
+        ----------
+        budget : Budget
+            Of the function.
+        matching_sec : float
+            What the partitionings that need no costs took.
+        """
+        # To find them all takes about as long as the matches did that the first answers are of.
+        end = budget.compiling if self.log_is_of_use else budget.measuring
+        return Deadline(lambda: end.end - matching_sec)
 
 
 def _repaired(

@@ -209,6 +209,7 @@ def optimize(
             refine_trials=refine_trials,
             refine_storage=refine_storage,
             seed=seed,
+            log_is_of_use=len(session.database) > 0,
         )
         if [variant.function for variant in variants] == [MAIN]:
             return search.best_of(variants[0], budget, inputs)

@@ -68,6 +68,8 @@ def how_far(stats: SearchStats) -> str:
     timed = f"{stats.contenders_timed} of {stats.contenders} partitionings timed end to end"
     if stats.complete:
         return "; ".join([*asked, timed])
+    if not stats.candidates:
+        workloads = "candidates were not looked for"
     cut = _CUTS[stats.interrupted, stats.budget_sec is not None]
     parts = [*asked, f"{cut}: {workloads}, {timed}"]
     if stats.sum_sec is not None and stats.bound_sec is not None:

@@ -34,6 +34,7 @@ class AcceptedRule(PartitionRule):
         kept: list[Candidate] = []
         rejections: dict[tuple[int, str], Rejection] = {}
         for candidate in found.candidates:
+            graph.step()
             verdict = region_verdict(graph, candidate)
             if verdict:
                 kept.append(candidate)

@@ -267,6 +267,7 @@ def join_adjacent(
         grown = 0
         queue: deque[tuple[int, tuple[int, ...]]] = deque([(parts[seed].nodes, (seed,))])
         while queue and grown < limits.max_per_seed:
+            graph.step()
             nodes, members = queue.popleft()
             if len(members) == limits.max_parts:
                 break

@@ -63,6 +63,7 @@ class DFPatternRule(PartitionRule):
         roots = values.roots(root_operators(self.triple.pattern))
         candidates, rejections = [], []
         for root in roots:
+            graph.step()
             binding = graph.bindings[root]
             matched = self.triple.pattern.extract_matched_expr(binding.value, values.by_var)
             if not matched:

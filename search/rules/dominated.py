@@ -56,6 +56,7 @@ class UndominatedRule(PartitionRule):
 
 def _grows_into(offered: set[int], graph: DataflowGraph, nodes: int) -> bool:
     """Whether a node set with what it could take along is offered, too."""
+    graph.step()
     grown = nodes | _absorbable(graph, nodes)
     return grown != nodes and grown in offered
 

@@ -33,5 +33,6 @@ class OnlyValidRule(PartitionRule):
         return Found(valid, found.rejections)
 
     def _is_valid(self, graph: DataflowGraph, candidate: Candidate) -> bool:
+        graph.step()
         part = SubGraph(graph, candidate.nodes)
         return part.is_valid(self.limits) and (candidate.inline or not part.takes_tuples)

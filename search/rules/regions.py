@@ -125,6 +125,7 @@ def _branching_blocks(
     blocks: list[list[Candidate]] = []
     seen: set[int] = set()
     for fork in nx.lexicographical_topological_sort(between, key=lambda n: items[n].bit_length()):
+        graph.step()
         if between.out_degree(fork) < 2 or meets.get(fork, sink) == sink:
             continue
         end = meets[fork]
@@ -153,6 +154,7 @@ def _pieces(
     cuts = []
     before = 0
     for number, part in enumerate(parts[:-1]):
+        graph.step()
         above = union_of(graph.ancestors, part.nodes) | part.nodes
         below = union_of(graph.descendants, part.nodes)
         before |= part.nodes

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError
 from typing import Self
 
+from collage.cost.base import CostStatus
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.end_to_end import Contender, EndToEndComparison, Evaluation
@@ -104,13 +105,12 @@ class AnswerInHand:
         return tuple(self._tried)
 
     def _first_that_runs(self, contenders: Sequence[Contender], at_once: int) -> Evaluation | None:
-        self._tried = try_together(
+        self._tried, failed = try_together(
             self._comparison, contenders[:at_once], self._budget, self._closing
         )
         if not self._tried:
-            found = first_that_runs(
-                self._comparison, contenders[at_once:], self._budget, self._closing
-            )
+            others = [one for one in contenders if one not in failed]
+            found = first_that_runs(self._comparison, others, self._budget, self._closing)
             self._tried = [] if found is None else [found]
         if not self._tried:
             return None
@@ -124,8 +124,10 @@ def try_together(
     contenders: Sequence[Contender],
     budget: Budget,
     deadline: Deadline = NEVER,
-) -> list[Evaluation]:
-    """Those that run; one of them at least is waited for, within the budget or not.
+) -> tuple[list[Evaluation], list[Contender]]:
+    """Those that run, and those that do not; of others there was no time to find out.
+
+    One that runs is waited for, within the budget or not.
 
     Parameters
     ----------
@@ -139,12 +141,17 @@ def try_together(
         When nobody wants any of them any longer.
     """
     if deadline.is_up or not contenders:
-        return []
+        return [], []
     evaluations, seen = comparison.try_out(contenders, deadline, budget.enough)
     found = [evaluation for evaluation in evaluations if evaluation.cost.is_valid]
     if found:
         budget.saw(seen)
-    return found
+    failed = [
+        evaluation.contender
+        for evaluation in evaluations
+        if not evaluation.cost.is_valid and evaluation.cost.status is not CostStatus.UNKNOWN
+    ]
+    return found, failed
 
 
 def first_that_runs(
@@ -167,7 +174,7 @@ def first_that_runs(
         When nobody wants it any longer.
     """
     for contender in contenders:
-        found = try_together(comparison, [contender], budget, deadline)
+        found, _ = try_together(comparison, [contender], budget, deadline)
         if found:
             return found[0]
     return None

@@ -17,6 +17,7 @@ from collage.end_to_end import Seen
 
 _EXPORT_SEC = 0.5
 _EXPORT_SHARE = 0.02
+_EXPORT_SEC_PER_OPERATOR = 6e-4
 _COMPILE_SHARE = 0.2
 _CHECK_SHARE = 0.08
 """Of the whole, as long as no model was compiled or run."""
@@ -53,6 +54,8 @@ class Budget:
         As asked for.
     interrupted : bool
         Whether the user wants the best answer so far.
+    operators : int
+        Of the model, as soon as it is imported: a report tells of each.
 
     Examples
     --------
@@ -78,6 +81,7 @@ class Budget:
         self.total_sec = total_sec
         self.interrupted = False
         self.parallel = parallel
+        self.operators = 0
         self._clock = clock
         self._begin = clock()
         self._total_sec = math.inf if total_sec is None else total_sec
@@ -190,7 +194,8 @@ class Budget:
 
     def _export_begin(self) -> float:
         total = self.total_sec or 0.0
-        return self._end - min(_EXPORT_SEC + _EXPORT_SHARE * total, 0.25 * total)
+        each = _EXPORT_SEC_PER_OPERATOR * self.operators
+        return self._end - min(_EXPORT_SEC + _EXPORT_SHARE * total + each, 0.25 * total)
 
     def _contest_sec(self, count: int) -> float:
         """What compiling so many contenders and timing them and the answer in hand takes."""

@@ -8,21 +8,35 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
-from hypothesis import given
+import tvm
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from tvm import relax
+from tvm.relax import op
 
 import collage
 from benchmarks.models import random_inputs
 from benchmarks.tiny import tiny_mobilenet
+from collage.backends.contract.errors import OutOfTimeError
+from collage.cost.deadline import Deadline
 from collage.cost.progress import ProgressEvent
 from collage.end_to_end import Seen
+from collage.pipeline.costing import MeasuredCosting
+from collage.pipeline.covers import find_candidates
 from collage.pipeline.limits.budget import Budget
+from collage.pipeline.one_function import Search
+from collage.pipeline.prefetch import Prefetch
+from collage.pipeline.session import open_session
 from collage.report.progress import how_far
+from collage.search.dataflow import DataflowGraph
+from collage.targets import resolve_targets
+from collage.testing import constant, graph
 from tests.collage_tests.conftest import TARGETS
 
 SECONDS = st.floats(0.0, 1e4)
@@ -162,7 +176,68 @@ def test_guesses_are_told_from_measurements(tmp_path: Path) -> None:
     assert all(p.median_sec is None for p in report.partitions)
     assert report.search.unmeasured == report.search.distinct_workloads > 0
     page = (result.export(tmp_path / "bundle") / "report.html").read_text()
-    assert "cut off by its budget: 0 of" in page
+    assert "cut off by its budget: candidates were not looked for" in page
+
+
+@pytest.fixture(scope="module")
+def many_operators() -> tvm.IRModule:
+    """Blocks of five operators, one after the other."""
+
+    def blocks(emit: Callable[[relax.Expr], relax.Var], x: relax.Expr) -> relax.Expr:
+        weights = constant(16, 16)
+        for _ in range(120):
+            gate = emit(op.sigmoid(emit(op.matmul(x, weights))))
+            x = emit(op.add(emit(op.multiply(gate, emit(op.tanh(x)))), x))
+        return x
+
+    return graph([(1, 16)], blocks)
+
+
+def test_nothing_is_looked_for_once_there_is_an_answer_and_no_time(
+    many_operators: tvm.IRModule, tmp_path: Path
+) -> None:
+    events: list[ProgressEvent] = []
+    log = tmp_path / "log.jsonl"
+    result = collage.optimize(
+        many_operators, ["llvm", "onednn"], time_budget_sec=0.0, log=log, progress=events.append
+    )
+    assert [e.message for e in events if e.stage == "enumerate"] == [
+        "no time to look for candidates"
+    ]
+    # The first answer is all that was made ready and compiled.
+    assert {e.total for e in events if e.stage == "compile"} == {1}
+    stats = result.report.search
+    assert (stats.candidates, stats.contenders_timed, stats.complete) == (0, 1, False)
+    assert "cut off by its budget: candidates were not looked for, 1 of" in how_far(stats)
+    assert result.report.nodes and any(row.chosen for row in result.report.end_to_end)
+
+
+def test_what_the_log_knows_is_looked_for_as_long_as_it_can_be_compiled(
+    tmp_path: Path,
+) -> None:
+    clock = Clock()
+    budget = Budget(100.0, clock=clock)
+    session = open_session(["llvm"])
+    costing = MeasuredCosting(session)
+    ends = []
+    for log_is_of_use in (True, False):
+        with costing.open() as asked, Prefetch([], session.context) as prefetch:
+            search = Search(session, costing, asked, prefetch, log_is_of_use=log_is_of_use)
+            ends.append(search.looking(budget, matching_sec=3.0).end)
+    assert ends == [budget.compiling.end - 3.0, budget.measuring.end - 3.0]
+    assert ends[0] > ends[1]
+
+
+@given(st.integers(1, 12))
+@settings(max_examples=5, deadline=None)
+def test_rules_give_up_in_the_middle(many_operators: tvm.IRModule, looks: int) -> None:
+    left = iter([math.inf] * looks)
+    deadline = Deadline(lambda: next(left, -math.inf))
+    dataflow = DataflowGraph.from_function(many_operators["main"])
+    with pytest.raises(OutOfTimeError):
+        find_candidates(dataflow, resolve_targets(["llvm", "onednn"]), until=deadline)
+    # Who comes later has all the time there is.
+    assert find_candidates(dataflow, resolve_targets(["llvm"])).candidates
 
 
 def _assert_right(bundle: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ import collage
 from collage.backends.contract import BuildContext
 from collage.candidate_costs import WorkloadCosts
 from collage.cost import TableCostModel
-from collage.cost.base import Cost
+from collage.cost.base import Cost, CostStatus
 from collage.cost.contest import Rounds
 from collage.cost.deadline import NEVER, Deadline
 from collage.end_to_end import Contender, EndToEndComparison, Evaluation, Seen, baselines
@@ -89,6 +90,47 @@ def test_the_fastest_of_all_that_were_timed_is_the_answer(
     fastest = min(one.cost.median_sec for one in timed)
     # Among equals the simplest is taken.
     assert evaluated.winner.cost.median_sec <= 1.02 * fastest + 1e-6
+
+
+class OnlyOneRuns(TimesOfATable):
+    """And of several contenders only some are tried out together: there is no time for more."""
+
+    def __init__(self, runs: str, together: int) -> None:
+        super().__init__(dict.fromkeys([*NAMES, "greedy"], 1.0))
+        self.asked: list[list[str]] = []
+        self._runs, self._together = runs, together
+
+    def try_out(
+        self,
+        contenders: Sequence[Contender],
+        deadline: Deadline = NEVER,
+        enough: Callable[[], float] = everybody,
+    ) -> tuple[list[Evaluation], Seen]:
+        now, late = contenders[: self._together], contenders[self._together :]
+        self.asked.append([one.name for one in now])
+        done = [
+            one
+            if one.contender.name == self._runs
+            else replace(one, cost=Cost(CostStatus.BUILD_FAILED))
+            for one in self.compare(now)
+        ]
+        return [*done, *map(Evaluation.without_time, late)], Seen(0.1, 0.1, len(now))
+
+
+@pytest.mark.parametrize("together", [1, 2, 3, 4])
+@pytest.mark.parametrize("runs", NAMES)
+def test_who_was_left_out_is_tried_when_the_others_do_not_run(runs: str, together: int) -> None:
+    comparison = OnlyOneRuns(runs, together)
+    by_name = {one.name: one for one in SEEDS}
+    with AnswerInHand(comparison, Budget(0.0)) as hand:
+        hand.find([by_name[name] for name in NAMES], at_once=4)
+        answer = hand.answer()
+    assert answer is not None and answer.contender.name == runs
+    first, *later = comparison.asked
+    assert first == list(NAMES[:together])
+    tried = [name for names in comparison.asked for name in names]
+    assert len(set(tried)) == len(tried), "none that failed is tried again"
+    assert all(len(names) == 1 for names in later)
 
 
 @given(st.floats(1.0, 1e4), st.integers(1, 8))
