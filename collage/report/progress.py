@@ -39,6 +39,7 @@ def how_far(stats: SearchStats) -> str:
     >>> how_far(SearchStats(candidates=310, evaluated=180, sum_sec=0.0251, bound_sec=0.0251))
     'proven: no partitioning of these 310 candidates has parts that take less than 25.1 ms ...'
     >>> stats = SearchStats(
+    ...     candidates=310,
     ...     distinct_workloads=120,
     ...     unmeasured=40,
     ...     wall_sec=19.4,
