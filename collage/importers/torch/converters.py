@@ -1,8 +1,10 @@
 """Operators of exported programs that TVM's translator lacks, or takes and gets wrong.
 
 A converter is given the importer and the node, and gives what stands for the node's result. Those
-of interpolations are in :mod:`collage.importers.torch.resize`, of norms in
-:mod:`collage.importers.torch.norms`, of pads in :mod:`collage.importers.torch.pads`.
+of interpolations are in :mod:`collage.importers.torch.resize`, elementwise ones in
+:mod:`collage.importers.torch.elementwise`, of norms in
+:mod:`collage.importers.torch.norms`, of pads in :mod:`collage.importers.torch.pads`, of windows in
+:mod:`collage.importers.torch.pooling`.
 """
 
 from __future__ import annotations
@@ -18,8 +20,10 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.importers.torch.arguments import Importer, arguments, dtype_of, shape_of
+from collage.importers.torch.elementwise import ELEMENTWISE
 from collage.importers.torch.norms import NORMS, norm_of
 from collage.importers.torch.pads import PADS
+from collage.importers.torch.pooling import WINDOWS
 from collage.importers.torch.resize import RESIZES, grid_sample
 
 Converter = Callable[[Importer, fx.Node], Any]
@@ -53,22 +57,6 @@ def _any(importer: Importer, node: fx.Node) -> relax.Expr:
     counted = importer.emit(op.astype(importer.emit(op.astype(x, "bool")), "int32"))
     axes = [dims] if isinstance(dims, int) else (list(dims) if dims else None)
     return importer.emit(op.astype(importer.emit(op.max(counted, axes, bool(keep))), "bool"))
-
-
-def _elu(importer: Importer, node: fx.Node) -> relax.Expr:
-    """As TVM's, which forgets the scales: SELU is this with one."""
-    x, alpha, scale, input_scale = arguments(
-        importer, node, "self", "alpha", "scale", "input_scale"
-    )
-    dtype = dtype_of(x)
-
-    def number(value: float) -> relax.Expr:
-        return relax.const(value, dtype)
-
-    inner = x if input_scale == 1 else op.multiply(x, number(input_scale))
-    fall = op.nn.relu(op.subtract(number(1.0), op.exp(inner)))
-    result = importer.emit(op.add(op.multiply(number(-alpha), fall), op.nn.relu(x)))
-    return result if scale == 1 else importer.emit(op.multiply(result, number(scale)))
 
 
 def _prod(importer: Importer, node: fx.Node) -> relax.Expr:
@@ -254,20 +242,6 @@ def _distances(importer: Importer, node: fx.Node) -> relax.Expr:
     return norm_of(importer, gap, p, [-1])
 
 
-def _rounded_quotient(importer: Importer, node: fx.Node) -> relax.Expr:
-    x, y, mode = arguments(importer, node, "self", "other", "rounding_mode")
-    dtype = next(dtype_of(each) for each in (x, y) if isinstance(each, relax.Expr))
-    x, y = (each if isinstance(each, relax.Expr) else relax.const(each, dtype) for each in (x, y))
-    if mode == "floor" and "int" in dtype:
-        return importer.emit(op.floor_divide(x, y))
-    if "int" in dtype:
-        size = importer.emit(op.floor_divide(op.abs(x), op.abs(y)))
-        return importer.emit(op.multiply(size, op.multiply(op.sign(x), op.sign(y))))
-    quotient = importer.emit(op.divide(x, y))
-    rounds = {None: lambda z: z, "floor": op.floor, "trunc": op.trunc}
-    return importer.emit(rounds[mode](quotient))
-
-
 def _windows(importer: Importer, node: fx.Node) -> relax.Expr:
     """``x.unfold(axis, size, step)``: overlapping windows along an axis, their values last."""
     x, axis, size, step = arguments(importer, node, "self", "dimension", "size", "step")
@@ -295,15 +269,8 @@ def _strided(importer: Importer, node: fx.Node) -> relax.Expr:
     return importer.emit(op.take(flat, relax.const(places), 0))
 
 
-def _converted(importer: Importer, node: fx.Node) -> relax.Expr:
-    """What PyTorch's own decompositions say for another element type."""
-    (x,) = arguments(importer, node, "a")
-    return importer.emit(op.astype(x, str(node.meta["val"].dtype).removeprefix("torch.")))
-
-
 CONVERTERS: dict[str, Converter] = {
     "amax.default": _extreme(op.max),
-    "elu.default": _elu,
     "amin.default": _extreme(op.min),
     "max.dim": _extreme_with_place(op.max, op.argmax),
     "min.dim": _extreme_with_place(op.min, op.argmin),
@@ -321,12 +288,11 @@ CONVERTERS: dict[str, Converter] = {
     "_cdist_forward.default": _distances,
     **PADS,
     "grid_sampler_2d.default": grid_sample,
-    "div.Tensor_mode": _rounded_quotient,
-    "div.Scalar_mode": _rounded_quotient,
     "unfold.default": _windows,
     "as_strided.default": _strided,
-    "convert_element_type.default": _converted,
+    **ELEMENTWISE,
     **NORMS,
     **RESIZES,
+    **WINDOWS,
 }
 """By the name that the translator has for an operator."""

@@ -16,7 +16,7 @@ from torch._decomp import decomposition_table
 from tvm import relax
 from tvm.relax import op
 
-from collage.importers.torch.arguments import Importer, arguments, shape_of
+from collage.importers.torch.arguments import Importer, arguments, dtype_of, shape_of
 
 _LINEAR = {"upsample_linear1d.vec", "upsample_bilinear2d.vec", "upsample_trilinear3d.vec"}
 _NEAREST = {f"upsample_nearest{rank}d.vec" for rank in (1, 2, 3)}
@@ -94,6 +94,9 @@ def _resize(importer: Importer, node: fx.Node) -> relax.Expr:
     size = [int(n) for n in size]
     if size == extents:
         return x
+    if name in _LINEAR | _CUBIC and "float" not in dtype_of(x):
+        # PyTorch has weights of 16 bits there, and roundings that depend on them.
+        raise TypeError(f"an interpolation of {dtype_of(x)}; convert it to float before")
     how = _how(name, bool(corners))
     batch, channels = shape_of(x)[:2]
     if len(size) == 2:

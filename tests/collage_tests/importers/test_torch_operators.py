@@ -245,6 +245,52 @@ CASES["one row resized, corners aligned"] = (
     lambda x: F.interpolate(x, size=9, mode="linear", align_corners=True), lambda: (rows(1, 1, 5),),
 )  # fmt: skip
 
+for mode in ("bilinear", "bicubic"):
+    CASES[f"{mode}, antialiased"] = (
+        lambda x, mode=mode: tuple(
+            F.interpolate(x, mode=mode, antialias=True, **size)
+            for size in (
+                {"size": (3, 2)},
+                {"size": (13, 20), "align_corners": True},
+                {"scale_factor": (0.3, 1.7)},
+                {"scale_factor": 0.7, "recompute_scale_factor": True},
+            )
+        ),
+        lambda: (rows(2, 3, 10, 12),),
+    )
+CASES |= {
+    "adaptive maxima": (
+        lambda x: (F.adaptive_max_pool2d(x, 1), F.adaptive_max_pool2d(x, (4, 5))),
+        lambda: (rows(2, 3, 7, 9),),
+    ),
+    "adaptive maxima of rows": (lambda x: F.adaptive_max_pool1d(x, 3), lambda: (rows(2, 3, 7),)),
+    "adaptive maxima of volumes": (
+        lambda x: F.adaptive_max_pool3d(x, (3, 2, 4)),
+        lambda: (rows(1, 2, 4, 5, 7),),
+    ),
+    "the number of two": (
+        lambda x, y: (torch.fmax(x, y), torch.fmin(x, y)),
+        lambda: (torch.tensor([math.nan, 1, math.nan, 2]), torch.tensor([3, math.nan] * 2)),
+    ),
+    "two to the power": (torch.exp2, lambda: (rows(3, 40),)),
+    "variance and mean": (lambda x: torch.var_mean(x, 1), lambda: (rows(3, 9),)),
+    "deviation and mean": (
+        lambda x: torch.std_mean(x, (0, 2), correction=0, keepdim=True),
+        lambda: (rows(3, 4, 5),),
+    ),
+}
+
+
+@pytest.mark.parametrize("antialias", [False, True])
+def test_interpolations_of_bytes_are_refused(antialias: bool) -> None:
+    """PyTorch's are not those of numbers rounded; they came out cut off."""
+
+    def function(x: Any) -> Any:
+        return F.interpolate(x, (3, 5), mode="bilinear", antialias=antialias)
+
+    with pytest.raises(ModelError, match="an interpolation of uint8; convert it to float before"):
+        load_model(program_of(function, places(255, 1, 3, 8, 8).byte()))
+
 
 @pytest.mark.parametrize("case", CASES)
 def test_operator_agrees_with_torch(case: str) -> None:

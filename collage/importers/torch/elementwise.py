@@ -1,0 +1,112 @@
+"""Elementwise operators, and those that PyTorch's own decompositions leave behind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from torch import fx
+from tvm import relax
+from tvm.relax import op
+
+from collage.importers.torch.arguments import Importer, arguments, dtype_of, shape_of
+
+
+def _elu(importer: Importer, node: fx.Node) -> relax.Expr:
+    """As TVM's, which forgets the scales: SELU is this with one."""
+    x, alpha, scale, input_scale = arguments(
+        importer, node, "self", "alpha", "scale", "input_scale"
+    )
+    dtype = dtype_of(x)
+
+    def number(value: float) -> relax.Expr:
+        return relax.const(value, dtype)
+
+    inner = x if input_scale == 1 else op.multiply(x, number(input_scale))
+    fall = op.nn.relu(op.subtract(number(1.0), op.exp(inner)))
+    result = importer.emit(op.add(op.multiply(number(-alpha), fall), op.nn.relu(x)))
+    return result if scale == 1 else importer.emit(op.multiply(result, number(scale)))
+
+
+def _rounded_quotient(importer: Importer, node: fx.Node) -> relax.Expr:
+    x, y, mode = arguments(importer, node, "self", "other", "rounding_mode")
+    dtype = next(dtype_of(each) for each in (x, y) if isinstance(each, relax.Expr))
+    x, y = (each if isinstance(each, relax.Expr) else relax.const(each, dtype) for each in (x, y))
+    if mode == "floor" and "int" in dtype:
+        return importer.emit(op.floor_divide(x, y))
+    if "int" in dtype:
+        size = importer.emit(op.floor_divide(op.abs(x), op.abs(y)))
+        return importer.emit(op.multiply(size, op.multiply(op.sign(x), op.sign(y))))
+    quotient = importer.emit(op.divide(x, y))
+    rounds = {None: lambda z: z, "floor": op.floor, "trunc": op.trunc}
+    return importer.emit(rounds[mode](quotient))
+
+
+def _number_of(choose: Callable[..., relax.Expr]) -> Callable[[Importer, fx.Node], relax.Expr]:
+    """The larger or the smaller of two; of a number and what is none, the number."""
+
+    def convert(importer: Importer, node: fx.Node) -> relax.Expr:
+        one, two = arguments(importer, node, "self", "other")
+        if "float" not in dtype_of(one):
+            return importer.emit(choose(one, two))
+        both = importer.emit(choose(one, two))
+        either = importer.emit(op.where(importer.emit(op.isnan(two)), one, both))
+        return importer.emit(op.where(importer.emit(op.isnan(one)), two, either))
+
+    return convert
+
+
+def _power_of_two(importer: Importer, node: fx.Node) -> relax.Expr:
+    (x,) = arguments(importer, node, "self")
+    return importer.emit(op.power(relax.const(2.0, dtype_of(x)), x))
+
+
+def _converted(importer: Importer, node: fx.Node) -> relax.Expr:
+    """What PyTorch's own decompositions say for another element type."""
+    (x,) = arguments(importer, node, "a")
+    return importer.emit(op.astype(x, str(node.meta["val"].dtype).removeprefix("torch.")))
+
+
+def _quotient(importer: Importer, node: fx.Node) -> relax.Expr:
+    one, two = arguments(importer, node, "self", "other")
+    return importer.emit(op.divide(one, two))
+
+
+def _variance(importer: Importer, node: fx.Node) -> relax.Expr:
+    """Divided by the number of elements less the correction."""
+    x, dims, correction = arguments(importer, node, "inp", "dims", "correction")
+    shape, kind = shape_of(x), dtype_of(x)
+    axes = list(range(len(shape))) if dims is None else [int(axis) for axis in dims]
+    correction = 1.0 if correction is None else float(correction)
+    count = math.prod(shape[axis] for axis in axes)
+    wide = x if kind in ("float32", "float64") else importer.emit(op.astype(x, "float32"))
+    found = importer.emit(op.variance(wide, axes))
+    scale = count / max(count - correction, 0.0) if count > correction else float("nan")
+    found = importer.emit(op.multiply(found, relax.const(scale, dtype_of(wide))))
+    return found if wide is x else importer.emit(op.astype(found, kind))
+
+
+def _broadcast(importer: Importer, node: fx.Node) -> relax.Expr:
+    """A tensor whose axes are these ones of the result."""
+    x, shape, axes = arguments(importer, node, "a", "shape", "broadcast_dimensions")
+    there = [1] * len(shape)
+    for axis, extent in zip(axes, shape_of(x), strict=True):
+        there[axis] = extent
+    spread = importer.emit(op.reshape(x, there))
+    return importer.emit(op.broadcast_to(spread, relax.ShapeExpr([int(n) for n in shape])))
+
+
+ELEMENTWISE: dict[str, Callable[[Importer, fx.Node], Any]] = {
+    "elu.default": _elu,
+    "div.Tensor_mode": _rounded_quotient,
+    "div.Scalar_mode": _rounded_quotient,
+    "fmax.default": _number_of(op.maximum),
+    "fmin.default": _number_of(op.minimum),
+    "exp2.default": _power_of_two,
+    "convert_element_type.default": _converted,
+    "div.default": _quotient,
+    "var.default": _variance,
+    "broadcast_in_dim.default": _broadcast,
+}
+"""By the name that the translator has for an operator."""
