@@ -14,6 +14,8 @@ from tvm import relax
 
 from collage.backends.contract import BackendTarget
 from collage.cost.base import Cost, CostModel, CostStatus
+from collage.cost.deadline import NEVER, Deadline
+from collage.cost.measure.replay import NO_TIME
 from collage.cost.models.overheads import Overheads
 from collage.cost.workload.data import DataSpec
 from collage.cost.workload.describe import call_flops
@@ -40,12 +42,21 @@ class WorkloadCosts:
         The normalized module, and its ``main``.
     model : CostModel
         Who answers.
+    deadline : Deadline, optional
+        After it nobody is asked any longer, nor is a question prepared.
     """
 
-    def __init__(self, mod: tvm.IRModule, graph: DataflowGraph, model: CostModel) -> None:
+    def __init__(
+        self,
+        mod: tvm.IRModule,
+        graph: DataflowGraph,
+        model: CostModel,
+        deadline: Deadline = NEVER,
+    ) -> None:
         self._mod = mod
         self._graph = graph
         self._model = model
+        self._deadline = deadline
         self._overheads = Overheads(0.0, 0.0)
         self._at_once = 1
         self._node_flops = [_multiply_adds(binding.value) for binding in graph.bindings]
@@ -134,7 +145,7 @@ class WorkloadCosts:
         What matters most is measured first: the dearer a workload and the more often it occurs.
         """
         missing = [c for c in dict.fromkeys(candidates) if c not in self._costs]
-        measured = [c for c in missing if not c.inline]
+        measured = self._prepared([c for c in missing if not c.inline])
         self._costs.update((c, _FREE) for c in missing if c.inline)
         if measured:
             measured = self._by_importance(measured)
@@ -145,6 +156,17 @@ class WorkloadCosts:
                 self._note_rate(candidate, cost)
                 self._estimates.note(self.workload(candidate), candidate.target, cost)
         return [self.known(c) for c in candidates]
+
+    def _prepared(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Those whose workloads are known in time; the others are not measured."""
+        ready = []
+        for candidate in candidates:
+            if candidate in self._workloads or not self._deadline.is_up:
+                self.workload(candidate)
+                ready.append(candidate)
+            else:
+                self._costs[candidate] = NO_TIME
+        return ready
 
     def _by_importance(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         count = Counter((self.workload(c), c.target) for c in candidates)

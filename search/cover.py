@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import networkx as nx
@@ -34,6 +34,9 @@ EFFORTS = ((0, 10_000), (20, 30_000), (80, None))
 """Rounds spent on the potentials, and after how many states more are worth their while."""
 
 DEFAULT_MAX_STATES = 200_000
+
+_STATES = 1024
+"""Visited between two looks at whether there is time to go on."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,10 @@ class Cover:
 
 
 def cheapest_cover(
-    graph: DataflowGraph, costs: Mapping[int, float], max_states: int = DEFAULT_MAX_STATES
+    graph: DataflowGraph,
+    costs: Mapping[int, float],
+    max_states: int = DEFAULT_MAX_STATES,
+    should_stop: Callable[[], bool] | None = None,
 ) -> Cover | None:
     """The cheapest cover of a graph, or None if the blocks admit none.
 
@@ -78,6 +84,8 @@ def cheapest_cover(
         on nothing but these, ties included.
     max_states : int
         After so many states the search goes for the next complete cover instead of the best.
+    should_stop : callable, optional
+        Asked now and then; once it says yes, the search does so, too.
 
     Returns
     -------
@@ -103,22 +111,29 @@ def cheapest_cover(
     ((3, 4), 2.5)
     """
     finite = {block: cost for block, cost in sorted(costs.items()) if cost < math.inf}
-    relaxed = _solve(graph, finite, track=False, max_states=max_states)
+    stop = should_stop or (lambda: False)
+    relaxed = _solve(graph, finite, track=False, max_states=max_states, stop=stop)
     if relaxed is None or nx.is_directed_acyclic_graph(quotient(graph, relaxed.blocks)):
         return relaxed
-    return _solve(graph, finite, track=True, max_states=max_states)
+    return _solve(graph, finite, track=True, max_states=max_states, stop=stop)
 
 
 def _solve(
-    graph: DataflowGraph, costs: Mapping[int, float], *, track: bool, max_states: int
+    graph: DataflowGraph,
+    costs: Mapping[int, float],
+    *,
+    track: bool,
+    max_states: int,
+    stop: Callable[[], bool],
 ) -> Cover | None:
     """With quick potentials if the graph is easy, else with better ones."""
     cover = None
     for rounds, limit in EFFORTS:
         states = max_states if limit is None else min(limit, max_states)
-        reduced = _reduced_costs(len(graph), costs, rounds)
-        cover = _Problem(graph, costs, reduced).solve(track=track, max_states=states)
-        if cover is None or cover.optimal or states == max_states:
+        reduced = _reduced_costs(len(graph), costs, rounds, stop)
+        problem = _Problem(graph, costs, reduced)
+        cover = problem.solve(track=track, max_states=states, stop=stop)
+        if cover is None or cover.optimal or states == max_states or stop():
             break
     return cover
 
@@ -139,7 +154,7 @@ class _Problem:
         for index in reversed(range(len(graph))):
             self.needed[index] = self.needed[index + 1] | graph.preds(index)
 
-    def solve(self, *, track: bool, max_states: int) -> Cover | None:
+    def solve(self, *, track: bool, max_states: int, stop: Callable[[], bool]) -> Cover | None:
         """One search; ``track`` forbids cycles."""
         full = self.graph.all_nodes
         start: State = (0, ())
@@ -157,7 +172,8 @@ class _Problem:
             covered = state[0]
             if covered == full:
                 return self._cover(state, came, len(closed), not hurry)
-            if not hurry and len(closed) >= max_states:
+            late = len(closed) % _STATES == 0 and stop()
+            if not hurry and (late or len(closed) >= max_states):
                 hurry = True
                 heap = [(float(key), 0, entry) for _, key, entry in heap]
                 heapq.heapify(heap)
@@ -220,7 +236,9 @@ def _first_uncovered(covered: int) -> int:
     return (~covered & (covered + 1)).bit_length() - 1
 
 
-def _reduced_costs(size: int, costs: Mapping[int, float], rounds: int) -> dict[int, float]:
+def _reduced_costs(
+    size: int, costs: Mapping[int, float], rounds: int, stop: Callable[[], bool]
+) -> dict[int, float]:
     """Costs less the prices of the covered bindings; all non-negative.
 
     One sweep of dual coordinate ascent raises each binding's price until some block through it is
@@ -236,6 +254,8 @@ def _reduced_costs(size: int, costs: Mapping[int, float], rounds: int) -> dict[i
     reduced = dict(costs)
     used = [index for index in range(size) if through[index]]
     for number in range(rounds):
+        if stop():
+            break
         for index in used if number % 2 == 0 else reversed(used):
             ordered = heapq.nsmallest(2, (reduced[block] for block in through[index]))
             change = math.fsum(ordered) / len(ordered)

@@ -68,7 +68,7 @@ class SearchResult:
     complete : bool
         Whether the partitioning is proven optimal over the candidates.
     optimistic_sec : float
-        No cover can cost less than this.
+        No cover can cost less than this; 0 when nobody knows.
     evaluated : int
         How many candidates the search had evaluated.
     rounds : int
@@ -187,23 +187,26 @@ def search(
     while True:
         pool.refresh()
         chosen = pool.cheapest_by_block()
-        cover = cheapest_cover(graph, {b: pool.values[p] for b, p in chosen.items()}, max_states)
+        values = {block: pool.values[p] for block, p in chosen.items()}
+        cover = cheapest_cover(graph, values, max_states, stop)
         if cover is None:
             if pool.rescue(last_resorts):
                 continue
             raise _nothing_covers(graph, pool)
         rounds, expanded = rounds + 1, expanded + cover.expanded
+        # A cover that is only a good one says nothing of the best.
+        bound_sec = cover.cost if cover.optimal else 0.0
         path = [chosen[block] for block in cover.blocks]
         pending = [p for p in path if not pool.measured[p]]
         if on_round is not None:
             on_round(SearchProgress(rounds, pool.evaluated, len(pending), cover.cost))
         if not pending:
             found: Partitioning | None = pool.partitioning(path, cover)
-            return SearchResult(found, cover.optimal, cover.cost, pool.evaluated, rounds, expanded)
+            return SearchResult(found, cover.optimal, bound_sec, pool.evaluated, rounds, expanded)
         running = running and ask(pending, path)
         if not running:
             found = _best_so_far(graph, pool, seeded, max_states, last_resorts)
-            return SearchResult(found, False, cover.cost, pool.evaluated, rounds, expanded)
+            return SearchResult(found, False, bound_sec, pool.evaluated, rounds, expanded)
 
 
 def _in_turns(seeds: Sequence[Partitioning], begin: int) -> list[int]:

@@ -204,7 +204,7 @@ def search_stats(
         contenders_timed=sum(e.cost.is_valid for e in evaluated.evaluations),
         evaluated=result.evaluated if result else 0,
         sum_sec=result.partitioning.seconds if result and result.partitioning else None,
-        bound_sec=result.optimistic_sec if result and result.evaluated else None,
+        bound_sec=(result.optimistic_sec or None) if result and result.evaluated else None,
     )
 
 

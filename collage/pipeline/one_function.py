@@ -100,7 +100,8 @@ class Search:
         targets, progress, replay = session.targets, session.progress, session.replay
         imported = prepare_module(imported, targets, self.seed, progress)
         budget.operators = len(imported.graph)
-        costs = WorkloadCosts(imported.mod, imported.graph, self.asked)
+        measuring = NEVER if replay else budget.measuring
+        costs = WorkloadCosts(imported.mod, imported.graph, self.asked, measuring)
         comparison = costing.comparison(imported, costs, self.seed, inputs)
         wishes = restrict(imported.graph, targets, self.pin, self.ban, self.graphs)
         began = budget.elapsed_sec
@@ -127,7 +128,7 @@ class Search:
                 *(imported.graph, targets, self.strategy, costs, progress),
                 seeds=seeds,
                 restrictions=wishes.restrictions,
-                deadline=NEVER if replay else budget.measuring,
+                deadline=measuring,
                 looking=NEVER if replay or not small else self.looking(budget, matching_sec),
             )
             repair = PartitionRepair(
@@ -140,7 +141,7 @@ class Search:
             covers = limit.keep(
                 *(covers, costs, partial(_repaired, repair, wishes.restrictions)),
                 [RestrictedRule(r, wishes.restrictions) for r in last_resorts(targets.native)],
-                NEVER if replay else budget.measuring,
+                measuring,
             )
             try:
                 if replay:
@@ -156,7 +157,7 @@ class Search:
                 if late or not look.is_worth_it(evaluated.evaluations):
                     break
             # As a replay does, which has the culprits from the log: nothing else is remembered.
-            costs = WorkloadCosts(imported.mod, imported.graph, self.asked)
+            costs = WorkloadCosts(imported.mod, imported.graph, self.asked, measuring)
         evaluated = refine_winner(
             *(comparison, imported.graph, covers, evaluated),
             budget=budget,

@@ -316,9 +316,8 @@ def test_limit_on_states_still_gives_a_valid_cover() -> None:
     assert hurried.cost >= best.cost
 
 
-def test_crossing_chains_stay_tractable() -> None:
+def crossing_chains(width: int = 12, depth: int = 20) -> tuple[DataflowGraph, dict[int, float]]:
     """Parallel chains numbered in turn, with candidates along each: every step leaves holes."""
-    width, depth = 12, 20
     uses = [[i - width] if i >= width else [] for i in range(width * depth)]
     graph = DataflowGraph.from_uses(uses)
     rng = random.Random(6)
@@ -329,6 +328,29 @@ def test_crossing_chains_stay_tractable() -> None:
                 if row + length <= depth:
                     nodes = sum(1 << ((row + k) * width + lane) for k in range(length))
                     table[nodes] = length * rng.uniform(0.8, 1.3)
+    return graph, table
+
+
+@pytest.mark.parametrize("looks", [0, 1, 2, 5, 40])
+def test_who_has_no_time_gets_a_good_cover_and_no_bound(looks: int) -> None:
+    """Crossing chains take thousands of states."""
+    graph, table = crossing_chains()
+    left = iter([False] * looks)
+    hurried = cheapest_cover(graph, table, should_stop=lambda: next(left, True))
+    best = cheapest_cover(graph, table)
+    assert best is not None and hurried is not None
+    assert sum(hurried.blocks) == graph.all_nodes
+    assert hurried.cost >= best.cost
+    assert best.optimal and (looks == 40 or not hurried.optimal)
+    costs = {Candidate(nodes, TARGETS[0]): seconds for nodes, seconds in table.items()}
+    left = iter([False] * looks)
+    found = search(graph, list(costs), TableCosts(costs), should_stop=lambda: next(left, True))
+    assert found.complete or found.optimistic_sec <= best.cost * (1 + 1e-9)
+
+
+def test_crossing_chains_stay_tractable() -> None:
+    width, depth = 12, 20
+    graph, table = crossing_chains(width, depth)
     cover = cheapest_cover(graph, table)
     assert cover is not None and cover.optimal
     # The chains do not touch, so the optimum is the sum of theirs.
