@@ -25,6 +25,7 @@ from collage.importers.torch.norms import NORMS, norm_of
 from collage.importers.torch.pads import PADS
 from collage.importers.torch.pooling import WINDOWS
 from collage.importers.torch.resize import RESIZES, grid_sample
+from collage.importers.torch.scatter import SCATTERS
 
 Converter = Callable[[Importer, fx.Node], Any]
 
@@ -157,21 +158,6 @@ def _put_back(importer: Importer, x: relax.Expr, axes: list[int], rank: int) -> 
     return importer.emit(op.permute_dims(x, order))
 
 
-def _scatter(importer: Importer, node: fx.Node) -> relax.Expr:
-    """``scatter_add`` and ``scatter_reduce``: a source may be larger than its indices."""
-    x, dim, index, source, reduce, included = arguments(
-        importer, node, "self", "dim", "index", "src", "reduce", "include_self"
-    )
-    kinds = {None: "add", "sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
-    if included is False or reduce not in kinds:
-        raise RefusedError(f"scatter_reduce of '{reduce}' with include_self={included}")
-    extents = shape_of(index)
-    if shape_of(source) != extents:
-        axes = list(range(len(extents)))
-        source = importer.emit(op.strided_slice(source, axes, [0] * len(axes), extents))
-    return importer.emit(op.scatter_elements(x, index, source, dim, kinds[reduce]))
-
-
 def _masked_scatter(importer: Importer, node: fx.Node) -> relax.Expr:
     """The n-th place of a mask gets the n-th value of the source."""
     x, mask, source = arguments(importer, node, "self", "mask", "source")
@@ -280,8 +266,6 @@ CONVERTERS: dict[str, Converter] = {
     "prod.dim_int": _prod,
     "index.Tensor": _index,
     "index_put.default": _index_put,
-    "scatter_add.default": _scatter,
-    "scatter_reduce.two": _scatter,
     "masked_scatter.default": _masked_scatter,
     "_embedding_bag.default": _embedding_bag,
     "_embedding_bag_forward_only.default": _embedding_bag,
@@ -293,6 +277,7 @@ CONVERTERS: dict[str, Converter] = {
     **ELEMENTWISE,
     **NORMS,
     **RESIZES,
+    **SCATTERS,
     **WINDOWS,
 }
 """By the name that the translator has for an operator."""

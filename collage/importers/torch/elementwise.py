@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from torch import fx
 from tvm import relax
 from tvm.relax import op
@@ -68,6 +69,22 @@ def _converted(importer: Importer, node: fx.Node) -> relax.Expr:
     return importer.emit(op.astype(x, str(node.meta["val"].dtype).removeprefix("torch.")))
 
 
+def _clamp(importer: Importer, node: fx.Node) -> relax.Expr:
+    """TVM's translator bounds whole numbers by infinities, which it cannot compile."""
+    x, low, high = arguments(importer, node, "self", "min", "max")
+    kind = dtype_of(x)
+    for bound, choose in ((low, op.maximum), (high, op.minimum)):
+        if bound is None:
+            continue
+        if not isinstance(bound, relax.Expr):
+            if "float" not in kind:
+                limits = np.iinfo(kind)
+                bound = min(max(int(bound), int(limits.min)), int(limits.max))
+            bound = relax.const(bound, kind)
+        x = importer.emit(choose(x, bound))
+    return x
+
+
 def _quotient(importer: Importer, node: fx.Node) -> relax.Expr:
     one, two = arguments(importer, node, "self", "other")
     return importer.emit(op.divide(one, two))
@@ -98,6 +115,8 @@ def _broadcast(importer: Importer, node: fx.Node) -> relax.Expr:
 
 
 ELEMENTWISE: dict[str, Callable[[Importer, fx.Node], Any]] = {
+    **dict.fromkeys(["clamp.default", "clamp.Tensor"], _clamp),
+    **dict.fromkeys(["clamp_min.default", "clamp_max.default"], _clamp),
     "elu.default": _elu,
     "div.Tensor_mode": _rounded_quotient,
     "div.Scalar_mode": _rounded_quotient,

@@ -13,6 +13,7 @@ from collage.backends.contract.errors import ModelError
 from collage.cost.reference import evaluate
 from collage.importers import load_model
 from collage.normalize import normalize
+from tests.collage_tests.normalize.oracle import run
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
@@ -214,51 +215,26 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
 }  # fmt: skip
 
 
-def resized(rank: int, *, corners: bool) -> Callable[..., Any]:
-    """All interpolations over so many axes, in one program."""
-    plain = {1: "linear", 2: "bilinear", 3: "trilinear"}[rank]
-    if corners:
-        modes = [plain, *(["bicubic"] if rank == 2 else [])]
-    else:
-        modes = ["nearest", "nearest-exact", plain, *(["bicubic"] if rank == 2 else [])]
-    sizes = ({"size": (11, 3, 10)[:rank]}, {"scale_factor": 2.0}, {"scale_factor": 1.7})
-
-    def function(x: Any) -> Any:
-        return tuple(
-            F.interpolate(
-                x, mode=m, align_corners=None if m.startswith("nearest") else corners, **size
-            )
-            for m in modes
-            for size in sizes
-        )
-
-    return function
-
-
-for rank in (1, 2, 3):
-    for corners in (False, True):
-        CASES[f"resized along {rank} axes, corners aligned: {corners}"] = (
-            resized(rank, corners=corners),
-            lambda s=(2, 3, 7, 6, 5)[: rank + 2]: (rows(*s),),
-        )
-CASES["one row resized, corners aligned"] = (
-    lambda x: F.interpolate(x, size=9, mode="linear", align_corners=True), lambda: (rows(1, 1, 5),),
-)  # fmt: skip
-
-for mode in ("bilinear", "bicubic"):
-    CASES[f"{mode}, antialiased"] = (
-        lambda x, mode=mode: tuple(
-            F.interpolate(x, mode=mode, antialias=True, **size)
-            for size in (
-                {"size": (3, 2)},
-                {"size": (13, 20), "align_corners": True},
-                {"scale_factor": (0.3, 1.7)},
-                {"scale_factor": 0.7, "recompute_scale_factor": True},
-            )
-        ),
-        lambda: (rows(2, 3, 10, 12),),
-    )
 CASES |= {
+    "whole numbers bounded": (
+        lambda i: (i.clamp(max=7), i.clamp(min=3), i.clamp(2, 9)),
+        lambda: (places(12, 40),),
+    ),
+    "bounded by tensors": (
+        lambda x, y: (x.clamp(min=y), x.clamp(y, y + 1), x.clamp_max(0.3), x.clamp_min(0.1)),
+        lambda: (rows(5, 7), rows(7)),
+    ),
+    **{
+        f"scattered {reduce}, what was there left out: {not own}": (
+            lambda x, i, y, reduce=reduce, own=own: (
+                x.scatter_reduce(0, i, y, reduce, include_self=own),
+                (x * 9).int().scatter_reduce(0, i, (y * 9).int(), reduce, include_self=own),
+            ),
+            lambda: (rows(6, 4), places(5, 9, 4), rows(9, 4)),
+        )
+        for reduce in ("sum", "prod", "mean", "amax", "amin")
+        for own in (True, False)
+    },
     "adaptive maxima": (
         lambda x: (F.adaptive_max_pool2d(x, 1), F.adaptive_max_pool2d(x, (4, 5))),
         lambda: (rows(2, 3, 7, 9),),
@@ -281,21 +257,9 @@ CASES |= {
 }
 
 
-@pytest.mark.parametrize("antialias", [False, True])
-def test_interpolations_of_bytes_are_refused(antialias: bool) -> None:
-    """PyTorch's are not those of numbers rounded; they came out cut off."""
-
-    def function(x: Any) -> Any:
-        return F.interpolate(x, (3, 5), mode="bilinear", antialias=antialias)
-
-    with pytest.raises(ModelError, match="an interpolation of uint8; convert it to float before"):
-        load_model(program_of(function, places(255, 1, 3, 8, 8).byte()))
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_operator_agrees_with_torch(case: str) -> None:
+def require_agreement(function: Callable[..., Any], draw: Callable[[], tuple[Any, ...]]) -> None:
+    """What is imported gives what PyTorch gives."""
     torch.manual_seed(7)
-    function, draw = CASES[case]
     inputs = draw()
     expected = function(*inputs)
     expected = expected if isinstance(expected, tuple) else (expected,)
@@ -305,6 +269,18 @@ def test_operator_agrees_with_torch(case: str) -> None:
         theirs = theirs.numpy()
         assert mine.dtype == theirs.dtype and mine.shape == theirs.shape
         np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_operator_agrees_with_torch(case: str) -> None:
+    require_agreement(*CASES[case])
+
+
+@pytest.mark.parametrize("bounds", [{"max": 7}, {"min": 3}, {"min": 2, "max": 9}])
+def test_whole_numbers_are_bounded_in_what_is_compiled(bounds: dict[str, int]) -> None:
+    i = places(12, 40)
+    mod = normalize(load_model(program_of(lambda i: i.clamp(**bounds), i)).mod)
+    np.testing.assert_array_equal(run(mod, [i.numpy()])[0], i.clamp(**bounds).numpy())
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 300.0])
@@ -338,10 +314,3 @@ def test_all_that_is_missing_is_named_at_once() -> None:
     with pytest.raises(ModelError, match="cannot be imported") as caught:
         load_model(program_of(function, rows(4, 4)))
     assert "_fft" in str(caught.value) and "_linalg_eigh" in str(caught.value)
-
-
-def test_interpolations_stay_whole() -> None:
-    program = program_of(
-        lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), rows(1, 2, 4, 4)
-    )
-    assert "image.resize2d" in load_model(program).mod.script()
