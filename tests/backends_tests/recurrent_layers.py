@@ -32,7 +32,8 @@ def layer(
     directions = len(one.backwards)
     width, state = one.gates * one.hidden, (directions, one.batch, one.hidden)
     own = constant(features, directions * width, scale=features**-0.5, rng=rng)
-    weights = constant(directions, one.hidden, width, scale=one.hidden**-0.5, rng=rng)
+    # Small enough that states, and errors in them, do not grow from step to step.
+    weights = constant(directions, one.hidden, width, scale=0.5 * one.hidden**-0.5, rng=rng)
     added = constant(directions * width, scale=0.5, rng=rng)
     last = constant(directions, one.hidden, scale=0.5, rng=rng)
     zeros = relax.const(np.zeros(state, np.float32))
