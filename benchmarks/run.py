@@ -22,16 +22,21 @@ from benchmarks.exported import BUILDERS
 from benchmarks.interleave import EngineResult, Plan, measure, steps
 from benchmarks.models import before_softmax, light_model
 from benchmarks.processes import Turn
+from benchmarks.recurrent import RECURRENT
 from collage.backends.toolchain.artifact_cache import make_once
 
 MODELS = ("resnet50", "squeezenet", "mobilenet_v2", "bert_base")
+_KNOWN = ", ".join((*MODELS, *RECURRENT))
 _RESULTS = Path(__file__).resolve().parent / "results"
 _QUICK = Plan(rounds=4, turn=Turn(settle_sec=0.1, turn_sec=0.25, min_calls=2))
 
 
 def main(
     model: Annotated[
-        list[str] | None, typer.Option(help=f"Repeat for several; all: {', '.join(MODELS)}.")
+        list[str] | None,
+        typer.Option(
+            help=f"Repeat for several; default: {', '.join(MODELS)}; {', '.join(RECURRENT)}."
+        ),
     ] = None,
     engine: Annotated[
         list[str] | None, typer.Option(help=f"Repeat for several; all: {', '.join(ENGINES)}.")
@@ -53,7 +58,10 @@ def main(
     """
     console = Console()
     models, engines = model or MODELS, engine or tuple(ENGINES)
-    for names, known, what in ((engines, ENGINES, "engine"), (models, MODELS, "model")):
+    for names, known, what in (
+        (engines, ENGINES, "engine"),
+        (models, (*MODELS, *RECURRENT), "model"),
+    ):
         for unknown in (n for n in names if n not in known):
             console.print(f"unknown {what} '{unknown}'; there are: {', '.join(known)}")
             raise typer.Exit(2)
@@ -116,6 +124,9 @@ def _model_file(name: str, folder: Path, console: Console) -> Path | None:
     """Write the model; None, said aloud, where what builds it is not installed."""
     path = folder / f"{name}.onnx"
     folder.mkdir(parents=True, exist_ok=True)
+    if name in RECURRENT:
+        onnx.save(RECURRENT[name].model(name), path)
+        return path
     if name not in BUILDERS:
         onnx.save(before_softmax(light_model(name)), path)
         return path
