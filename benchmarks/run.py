@@ -34,9 +34,7 @@ _QUICK = Plan(rounds=4, turn=Turn(settle_sec=0.1, turn_sec=0.25, min_calls=2))
 def main(
     model: Annotated[
         list[str] | None,
-        typer.Option(
-            help=f"Repeat for several; default: {', '.join(MODELS)}; {', '.join(RECURRENT)}."
-        ),
+        typer.Option(help=f"Repeat for several, by default the first four: {_KNOWN}."),
     ] = None,
     engine: Annotated[
         list[str] | None, typer.Option(help=f"Repeat for several; all: {', '.join(ENGINES)}.")
