@@ -291,3 +291,24 @@ def test_hyperbolic_functions_up_to_the_largest_number(operator: str) -> None:
         wanted = {"Sinh": np.sinh, "Cosh": np.cosh}[operator](x)
     for found in (by_importer(model, {"x": x}), run(normalize(load_model(model).mod), [x])):
         np.testing.assert_allclose(found[0], wanted, rtol=1e-4)
+
+
+@pytest.mark.parametrize("axes", [None, [0], [1, -1]])
+@pytest.mark.parametrize("kind", ["int32", "int64"])
+def test_means_of_whole_numbers(kind: str, axes: list[int] | None) -> None:
+    x = np.random.default_rng().integers(-99, 99, (3, 4, 5)).astype(kind)
+    constants = {} if axes is None else {"axes": np.asarray(axes)}
+    node = helper.make_node("ReduceMean", ["x", *constants], ["y"], keepdims=0)
+    model = model_of([node], {"x": x}, ["y"], constants, opset=18)
+    mod = normalize(load_model(model).mod)
+    for found in (by_importer(model, {"x": x}), run(mod, [x])):
+        require_same(found, by_onnxruntime(model, {"x": x}))
+
+
+@pytest.mark.parametrize("alpha", [1.0, -0.5])
+def test_what_is_over_a_threshold(alpha: float) -> None:
+    x = np.append(fresh(40), np.float32([np.inf, -np.inf, alpha]))
+    node = helper.make_node("ThresholdedRelu", ["x"], ["y"], alpha=alpha)
+    model = model_of([node], {"x": x}, ["y"])
+    (found,) = by_importer(model, {"x": x})
+    np.testing.assert_array_equal(found, by_onnxruntime(model, {"x": x})[0])

@@ -105,6 +105,13 @@ def _bit_cast(node: Node) -> relax.Expr | None:
     return node.builder.emit_te(reinterpreted, x, primfunc_name_hint="bit_cast")
 
 
+def _thresholded(node: Node) -> relax.Expr:
+    """TVM's multiplies by truth values: what is infinite became none."""
+    x, kind = node.operand(0), node.dtype(0)
+    above = node.emit(op.greater(x, const(node.number("alpha", 1.0), kind)))
+    return node.emit(op.where(above, x, const(0.0, kind)))
+
+
 CONVERTERS: dict[str, Converter] = {
     "BitCast": _bit_cast,
     "Cosh": _hyperbolic(sine=False),
@@ -113,5 +120,6 @@ CONVERTERS: dict[str, Converter] = {
     "Mod": _modulo,
     "Pow": _power,
     "Sinh": _hyperbolic(sine=True),
+    "ThresholdedRelu": _thresholded,
     "Selu": _exponential_unit(1.67326319217681884765625, 1.05070102214813232421875),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from tvm import relax
 from tvm.relax import op
@@ -25,9 +27,12 @@ _OF_NOTHING = {
 def _reduction(name: str) -> Converter:
     def convert(node: Node) -> relax.Expr | None:
         shape, kept = node.shape(0), bool(node.integer("keepdims", 1))
-        if 0 not in shape and node.dtype(0) != "bool":
+        is_mean = name == "ReduceMean" and "int" in node.dtype(0)
+        if 0 not in shape and node.dtype(0) != "bool" and not is_mean:
             return None
         axes = _axes(node, len(shape))
+        if 0 not in shape and is_mean:
+            return _whole_mean(node, axes, kept)
         if 0 not in shape:
             function = op.max if name == "ReduceMax" else op.min
             numbers = node.emit(op.astype(node.operand(0), "int8"))
@@ -42,6 +47,18 @@ def _reduction(name: str) -> Converter:
         return node.emit(op.full(rest, const(value, kind), kind))
 
     return convert
+
+
+def _whole_mean(node: Node, axes: set[int], kept: bool) -> relax.Expr:
+    """Of whole numbers, cut towards zero as onnxruntime does; TVM's has another element type."""
+    if not axes:
+        return node.operand(0)
+    emit, kind = node.emit, node.dtype(0)
+    count = math.prod(extent for axis, extent in enumerate(node.shape(0)) if axis in axes)
+    wide = emit(op.astype(node.operand(0), "int64"))
+    total = emit(op.sum(wide, sorted(axes), kept))
+    size = emit(op.floor_divide(emit(op.abs(total)), const(count, "int64")))
+    return emit(op.astype(emit(op.multiply(size, emit(op.sign(total)))), kind))
 
 
 def _axes(node: Node, rank: int) -> set[int]:
