@@ -312,3 +312,21 @@ def test_what_is_over_a_threshold(alpha: float) -> None:
     model = model_of([node], {"x": x}, ["y"])
     (found,) = by_importer(model, {"x": x})
     np.testing.assert_array_equal(found, by_onnxruntime(model, {"x": x})[0])
+
+
+@pytest.mark.parametrize("opset", [10, 16])
+@pytest.mark.parametrize("ratio", [0, 2])
+@pytest.mark.parametrize("scale", [1.0, 0.25])
+def test_regions_at_any_scale(scale: float, ratio: int, opset: int) -> None:
+    """Moved by half a pixel of what is looked at, not of what the regions are measured in."""
+    x, rng = fresh(2, 3, 9, 8), np.random.default_rng()
+    begin = rng.uniform(0, 4, (5, 2))
+    regions = np.concatenate([begin, begin + rng.uniform(1, 4, (5, 2))], 1)
+    # Of whole eighths, how many samples a region has is the same however it is computed.
+    regions = (np.round(regions * 8) / 8 / scale).astype("float32")
+    images = rng.integers(0, 2, 5)
+    sizes = {"output_height": 3, "output_width": 2, "sampling_ratio": ratio}
+    node = helper.make_node("RoiAlign", ["x", "r", "i"], ["y"], spatial_scale=scale, **sizes)
+    given = {"x": x, "r": regions, "i": images}
+    model = model_of([node], given, ["y"], opset=opset)
+    require_same(by_importer(model, given), by_onnxruntime(model, given))
