@@ -330,3 +330,13 @@ def test_regions_at_any_scale(scale: float, ratio: int, opset: int) -> None:
     given = {"x": x, "r": regions, "i": images}
     model = model_of([node], given, ["y"], opset=opset)
     require_same(by_importer(model, given), by_onnxruntime(model, given))
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_logarithms_of_sums_of_nothing_but_zeros(kept: int) -> None:
+    x = fresh(4, 5) * 50
+    x[1], x[2, :3], x[3, 1] = -np.inf, -np.inf, np.inf
+    node = helper.make_node("ReduceLogSumExp", ["x"], ["y"], axes=[1], keepdims=kept)
+    model = model_of([node], {"x": x}, ["y"], opset=13)
+    (found,) = by_importer(model, {"x": x})
+    np.testing.assert_allclose(found, by_onnxruntime(model, {"x": x})[0], 1e-5, 1e-4)

@@ -28,9 +28,12 @@ def _reduction(name: str) -> Converter:
     def convert(node: Node) -> relax.Expr | None:
         shape, kept = node.shape(0), bool(node.integer("keepdims", 1))
         is_mean = name == "ReduceMean" and "int" in node.dtype(0)
-        if 0 not in shape and node.dtype(0) != "bool" and not is_mean:
+        is_ours = is_mean or (name == "ReduceLogSumExp" and "float" in node.dtype(0))
+        if 0 not in shape and node.dtype(0) != "bool" and not is_ours:
             return None
         axes = _axes(node, len(shape))
+        if 0 not in shape and name == "ReduceLogSumExp" and is_ours:
+            return _log_sum_exp(node, axes, kept)
         if 0 not in shape and is_mean:
             return _whole_mean(node, axes, kept)
         if 0 not in shape:
@@ -59,6 +62,21 @@ def _whole_mean(node: Node, axes: set[int], kept: bool) -> relax.Expr:
     total = emit(op.sum(wide, sorted(axes), kept))
     size = emit(op.floor_divide(emit(op.abs(total)), const(count, "int64")))
     return emit(op.astype(emit(op.multiply(size, emit(op.sign(total)))), kind))
+
+
+def _log_sum_exp(node: Node, axes: set[int], kept: bool) -> relax.Expr:
+    """Of what is all minus infinity that; TVM's is not a number."""
+    emit, x, kind = node.emit, node.operand(0), node.dtype(0)
+    if not axes:
+        return x
+    wide = kind if kind in ("float32", "float64") else "float32"
+    x = x if kind == wide else emit(op.astype(x, wide))
+    most = emit(op.max(x, sorted(axes), keepdims=True))
+    most = emit(op.where(emit(op.isinf(most)), const(0.0, wide), most))
+    total = emit(op.sum(emit(op.exp(emit(op.subtract(x, most)))), sorted(axes), kept))
+    rest = [1 if i in axes else n for i, n in enumerate(node.shape(0)) if kept or i not in axes]
+    found = emit(op.add(emit(op.log(total)), emit(op.reshape(most, rest))))
+    return found if kind == wide else emit(op.astype(found, kind))
 
 
 def _axes(node: Node, rank: int) -> set[int]:
