@@ -13,6 +13,13 @@ from collage.backends.contract.errors import ModelError
 from collage.cost.reference import evaluate
 from collage.importers import load_model
 from collage.normalize import normalize
+from tests.collage_tests.importers.torch_functions import (
+    imported,
+    places,
+    program_of,
+    require_agreement,
+    rows,
+)
 from tests.collage_tests.normalize.oracle import run
 
 pytestmark = pytest.mark.torch
@@ -20,38 +27,9 @@ torch = pytest.importorskip("torch")
 F = torch.nn.functional
 
 
-class Function(torch.nn.Module):  # type: ignore[misc,name-defined]
-    """A function as a module."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: Any) -> Any:
-        return self.function(*inputs)
-
-
-def program_of(function: Callable[..., Any], *inputs: Any) -> Any:
-    return torch.export.export(Function(function).eval(), inputs, strict=False)
-
-
-def imported(function: Callable[..., Any], *inputs: Any) -> list[Any]:
-    """What the imported function gives, in numpy."""
-    mod = normalize(load_model(program_of(function, *inputs)).mod)
-    return evaluate(mod, [x.numpy() for x in inputs])
-
-
 def written(x: Any, index: Any, value: Any, *, accumulate: bool = False) -> Any:
     """``x[index] = value`` without changing x."""
     return torch.ops.aten.index_put(x, index, value, accumulate)
-
-
-def rows(*shape: int) -> Any:
-    return torch.randn(*shape)
-
-
-def places(high: int, *shape: int) -> Any:
-    return torch.randint(0, high, shape)
 
 
 CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
@@ -255,20 +233,6 @@ CASES |= {
         lambda: (rows(3, 4, 5),),
     ),
 }
-
-
-def require_agreement(function: Callable[..., Any], draw: Callable[[], tuple[Any, ...]]) -> None:
-    """What is imported gives what PyTorch gives."""
-    torch.manual_seed(7)
-    inputs = draw()
-    expected = function(*inputs)
-    expected = expected if isinstance(expected, tuple) else (expected,)
-    found = imported(function, *inputs)
-    assert len(found) == len(expected)
-    for mine, theirs in zip(found, expected, strict=True):
-        theirs = theirs.numpy()
-        assert mine.dtype == theirs.dtype and mine.shape == theirs.shape
-        np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("case", CASES)
