@@ -24,6 +24,7 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 from collage.backends.contract.errors import ModelError, last_line
 from collage.importers.naming import NamingBuilder
 from collage.importers.torch.arguments import dtype_of, shape_of
+from collage.importers.torch.complex_numbers import COMPLEX, is_complex, split_complex
 from collage.importers.torch.converters import CONVERTERS, RefusedError
 from collage.importers.torch.pads import keep_pads
 from collage.importers.torch.products import PRODUCTS
@@ -61,8 +62,9 @@ def translate(program: torch.export.ExportedProgram) -> tvm.IRModule:
         Names every operator that cannot be imported, with the reason.
     """
     importer = _Importer()
-    program = _taken_apart(program, frozenset(importer.create_convert_map()))
+    program = _taken_apart(program, frozenset([*importer.create_convert_map(), *COMPLEX]))
     keep_tensors(program)
+    split_complex(program)
     try:
         mod = importer.from_exported_program(
             program,
@@ -134,6 +136,11 @@ class _Importer(ExportedProgramImporter):
         """Whether an integer tensor is known to hold no negative values."""
         return expr in self._natural
 
+    def real_converter(self, name: str) -> Callable[[fx.Node], Any] | None:
+        """What converts an operator of real numbers."""
+        found: Callable[[fx.Node], Any] | None = self.convert_map.get(name)
+        return found
+
     def require_complete(self) -> None:
         """Name what could not be converted.
 
@@ -166,6 +173,10 @@ class _Importer(ExportedProgramImporter):
         if any(self._is_lost(argument) for argument in node.all_input_nodes):
             return self._placeholder(node)
         try:
+            if is_complex(node):
+                if name not in COMPLEX:
+                    raise RefusedError("complex numbers")
+                return self._checked(node, COMPLEX[name](self, node))
             if convert is None:
                 raise RefusedError("no converter")
             return self._checked(node, self._with_promoted(node, convert))
@@ -211,10 +222,13 @@ class _Importer(ExportedProgramImporter):
             return found
         if not isinstance(found.ty, relax.TensorType) or found in self._lost:
             return found
-        if dtype_of(found) != _name(wanted.dtype):
-            raise RefusedError(f"gives {dtype_of(found)} where PyTorch has {_name(wanted.dtype)}")
-        if shape_of(found) != list(wanted.shape):
-            raise RefusedError(f"gives {shape_of(found)} where PyTorch has {list(wanted.shape)}")
+        dtype, shape = _name(wanted.dtype), list(wanted.shape)
+        if wanted.is_complex():
+            dtype, shape = _name(wanted.dtype.to_real()), [*shape, 2]
+        if dtype_of(found) != dtype:
+            raise RefusedError(f"gives {dtype_of(found)} where PyTorch has {dtype}")
+        if shape_of(found) != shape:
+            raise RefusedError(f"gives {shape_of(found)} where PyTorch has {shape}")
         if _is_natural(node, self._natural, self.env):
             self._natural.add(found)
         return found

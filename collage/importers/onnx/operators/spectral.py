@@ -1,4 +1,4 @@
-"""Fourier transforms of a fixed length: products with matrices of cosines and sines."""
+"""Fourier transforms of a fixed length."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from collage.importers.onnx.operators.node import (
     fixed_tensor,
     shape_of,
 )
-
-_LONGEST = 8192
-"""A matrix of twice as many rows and columns in float32 would take 1 GiB."""
+from collage.importers.spectral import LONGEST, transform_matrix
 
 
 def _dft(node: Node) -> relax.Expr:
@@ -59,30 +57,9 @@ def _fitted(node: Node, x: relax.Expr, axis: int, length: int) -> relax.Expr:
 
 
 def _matrix(length: int, bins: int, inverse: bool, real_back: bool) -> Array:
-    """The transform of rows (real and imaginary part by turns) as a matrix, in float64.
-
-    Rows: (place, part) of what comes in; columns: (place, part) of what comes out.
-    """
-    if length > _LONGEST:
-        raise Refused(f"a transform of length {length}; up to {_LONGEST} are computed as a product")
-    rows, columns = (bins, length) if real_back else (length, bins)
-    angle = 2 * np.pi * (np.outer(np.arange(rows), np.arange(columns)) % length) / length
-    cosine, sine = np.cos(angle), np.sin(angle)
-    if inverse:
-        cosine, sine = cosine / length, -sine / length
-    matrix = np.zeros((rows, 2, columns, 2))
-    matrix[:, 0, :, 0], matrix[:, 0, :, 1] = cosine, -sine
-    matrix[:, 1, :, 0], matrix[:, 1, :, 1] = sine, cosine
-    if real_back:
-        # What is left out are the conjugates of all bins but the first and, of an even length,
-        # the last.
-        weights = np.full(rows, 2.0)
-        weights[0] = 1.0
-        if length % 2 == 0:
-            weights[length // 2] = 1.0
-        whole: Array = (matrix * weights[:, None, None, None])[..., :1]
-        return whole
-    return matrix
+    if length > LONGEST:
+        raise Refused(f"a transform of length {length}; up to {LONGEST} are computed as a product")
+    return transform_matrix(length, bins, inverse=inverse, real_back=real_back)
 
 
 def _transformed(node: Node, x: relax.Expr, matrix: Array, dtype: str) -> relax.Expr:
