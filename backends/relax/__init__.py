@@ -25,7 +25,7 @@ from collage.backends.relax.patterns import (
     with_residual,
 )
 from collage.backends.relax.pooling import PoolPadding
-from collage.backends.relax.recurrent import Recurrence, recurrent
+from collage.backends.relax.recurrent import Recurrence
 from collage.backends.relax.static_shape import static_shape, tensor_dtype, tensor_shape
 from collage.backends.relax.strided_views import (
     View,
@@ -52,7 +52,6 @@ __all__ = [
     "operand_view",
     "operator",
     "permutation",
-    "recurrent",
     "registration",
     "result_view",
     "row_major_product",

@@ -40,7 +40,7 @@ def write_out_recurrent(mod: tvm.IRModule) -> tvm.IRModule:
 
     Examples
     --------
-    >>> from collage.backends.relax import recurrent
+    >>> from collage.backends.relax.recurrent import recurrent
     >>> from collage.testing import graph
     >>> shapes = [(2, 1, 4), (1, 4, 4), (1, 1, 4)]
     >>> mod = graph(shapes, lambda emit, *x: emit(recurrent("rnn_tanh", "forward", x))[0])

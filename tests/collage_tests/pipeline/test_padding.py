@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from collage.backends.relax import recurrent
+from collage.backends.relax.recurrent import recurrent
 from collage.bundle.dispatch import cut, pad
 from collage.cost.reference import evaluate
 from collage.importers import ImportedModel, load_model
