@@ -50,7 +50,7 @@ def layer(
         if one.has_lengths:
             share = emit(op.multiply(emit(op.abs(others[-1])), relax.const(8.0, "float32")))
             operands.append(emit(op.astype(share, "int32")))
-        results = recurrent(one.cell, one.direction, operands)
+        results = recurrent(one.cell, one.direction, operands, one.stepped)
         if not apart:
             return results
         bound = emit(results)

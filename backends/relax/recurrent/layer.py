@@ -61,6 +61,8 @@ def is_whole_layer(match: Match) -> Verdict:
     call = match.annotated["root"]
     assert isinstance(call, relax.Call)
     one = Recurrence.of(call)
+    if one.stepped:
+        return Verdict.no("its states are rounded to 256 steps before they are multiplied")
     if len(static_shape(match.annotated["input_weights"])) != 2:
         return Verdict.no("the input is not multiplied by one matrix")
     width = len(one.backwards) * one.gates * one.hidden

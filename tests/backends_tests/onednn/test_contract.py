@@ -119,6 +119,11 @@ class TestOnednnContract(BackendContract):
                 "end early",
             ),
             Refusal(
+                "onednn.recurrent_bias",
+                layer(Recurrence("lstm", "forward", 4, 2, 5, "float32", False, stepped=True), 3),
+                "256 steps",
+            ),
+            Refusal(
                 "onednn.sigmoid",
                 one(lambda e, x: op.sigmoid(x), (1, 1, 1, 1, 1, 1, 2)),
                 "dimensions",

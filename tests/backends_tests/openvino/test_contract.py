@@ -8,12 +8,13 @@ from tvm.relax import op
 
 from collage.backends.contract import ExternalBackend
 from collage.backends.contract.registry import get_backend
-from collage.backends.relax.recurrent import recurrent
+from collage.backends.relax.recurrent import Recurrence, recurrent
 from collage.testing.backend_cases import PatternCase, Refusal
 from collage.testing.backend_contract import BackendContract
 from collage.testing.graphs import Emit, constant, graph
 from tests.backends_tests.openvino.cases import NOT_ALONE, PICTURE, cases
 from tests.backends_tests.openvino.support import installed
+from tests.backends_tests.recurrent_layers import layer
 
 pytestmark = installed
 
@@ -60,6 +61,11 @@ class TestOpenvinoContract(BackendContract):
                 "openvino.recurrent_bias",
                 graph([(5, 2, 4)], _gru_of_biased_steps),
                 "not one value per column",
+            ),
+            Refusal(
+                "openvino.recurrent_bias",
+                layer(Recurrence("lstm", "forward", 4, 2, 5, "float32", False, stepped=True), 3),
+                "256 steps",
             ),
             Refusal(
                 "openvino.max_pool2d",
