@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -95,9 +95,6 @@ def legalize(builder: relax.BlockBuilder, call: relax.Call, blocking: Blocking) 
         How it is cut; packed weights have to be constants.
     """
     recurrence = Recurrence.of(call)
-    if recurrence.stepped:
-        # The range of a state is that of all rows.
-        blocking = replace(blocking, rows=recurrence.batch, shared_steps=False)
     args = list(call.args)
     if blocking.packed:
         args[1] = relax.const(pack_weights(args[1].value.numpy(), recurrence, blocking.columns))
@@ -150,10 +147,12 @@ class _Writer:
         self._in = recurrence.operands([T.buffer_proxy(buffer) for buffer in ins])
         self._out = [T.buffer_proxy(buffer) for buffer in outs]
         self._dtype = _WIDE.get(recurrence.dtype, recurrence.dtype)
+        # Rows of a task's states: where these are rounded, the range is that of all rows.
+        self._held = recurrence.batch if recurrence.stepped else blocking.rows
 
     def written(self) -> Any:
         one, cut = self._one, self._cut
-        tasks = math.ceil(one.batch / cut.rows)
+        tasks = math.ceil(one.batch / self._held)
         with IRBuilder() as ib:
             kind = T.serial if cut.shared_steps else T.parallel
             # Directions part outside: which way a step lies is known where it is written.
@@ -169,24 +168,24 @@ class _Writer:
             return ib.get()
 
     def _task(self, direction: int, task: Any) -> None:
-        one, cut = self._one, self._cut
-        first = _place(task, cut.rows, one.batch)
+        one, held = self._one, self._held
+        first = _place(task, self._held, one.batch)
         # Of each state two copies: what a step reads, and what it writes.
         self._state = [
-            T.buffer_proxy(T.decl_buffer([2, cut.rows, one.hidden], self._dtype, scope="global"))
+            T.buffer_proxy(T.decl_buffer([2, held, one.hidden], self._dtype, scope="global"))
             for _ in range(one.states)
         ]
         for state, name in zip(self._state, ("h0", "c0"), strict=False):
-            with T.serial(0, cut.rows) as row, T.serial(0, one.hidden) as column:
+            with T.serial(0, held) as row, T.serial(0, one.hidden) as column:
                 state[0, row, column] = self._wide(self._in[name][direction, first + row, column])
         if one.cell == "gru":
             self._kept = [
-                T.buffer_proxy(T.decl_buffer([cut.rows, one.hidden], self._dtype, scope="global"))
+                T.buffer_proxy(T.decl_buffer([held, one.hidden], self._dtype, scope="global"))
                 for _ in range(2)
             ]
         if one.stepped:
             self._rounded = T.buffer_proxy(
-                T.decl_buffer([cut.rows, one.hidden], self._dtype, scope="global")
+                T.decl_buffer([held, one.hidden], self._dtype, scope="global")
             )
         with T.serial(0, one.steps) as count:
             step = one.steps - 1 - count if one.backwards[direction] else count
@@ -196,7 +195,7 @@ class _Writer:
             for index in range(len(_parts(one))):
                 self._step(direction, index, first, step, old)
         for state, out in zip(self._state, self._out[1:], strict=True):
-            with T.serial(0, cut.rows) as row, T.serial(0, one.hidden) as column:
+            with T.serial(0, held) as row, T.serial(0, one.hidden) as column:
                 out[direction, first + row, column] = self._narrow(
                     state[one.steps % 2, row, column]
                 )
@@ -213,7 +212,7 @@ class _Writer:
             low[lane] = zero
             high[lane] = zero
         blocks = math.ceil(one.hidden / cut.columns)
-        with T.serial(0, cut.rows) as row, T.serial(0, blocks) as block:
+        with T.serial(0, self._held) as row, T.serial(0, blocks) as block:
             start = _place(block, cut.columns, one.hidden)
             with T.vectorized(0, cut.columns) as lane:
                 value = self._state[0][old, row, start + lane]
@@ -226,7 +225,7 @@ class _Writer:
         with T.If(scale[0] == zero), T.Then():
             scale[0] = tirx.const(1.0, dtype)
         point[0] = tirx.nearbyint(tirx.max(tirx.min((zero - low[0]) / scale[0], most), zero))
-        with T.serial(0, cut.rows) as row, T.serial(0, blocks) as block:
+        with T.serial(0, self._held) as row, T.serial(0, blocks) as block:
             start = _place(block, cut.columns, one.hidden)
             with T.vectorized(0, cut.columns) as lane:
                 value = self._state[0][old, row, start + lane] / scale[0]
@@ -235,19 +234,29 @@ class _Writer:
                 self._rounded[row, start + lane] = (shifted - point[0]) * scale[0]
 
     def _step(self, direction: int, index: int, first: Any, step: Any, old: Any) -> None:
-        """One part of the gates, all blocks."""
-        blocks = math.ceil(self._one.hidden / self._cut.columns)
-        kind = T.parallel if self._cut.shared_steps and blocks > 1 else T.serial
-        with kind(0, blocks) as block:
-            sums = self._sums(direction, index, first, step, old, block)
-            start = _place(block, self._cut.columns, self._one.hidden)
-            for row in range(self._cut.rows):
-                with T.vectorized(0, self._cut.columns) as lane:
-                    place = _Place(direction, first + row, row, step, old, start + lane, lane)
+        """One part of the gates, all blocks of the task's rows."""
+        one, cut = self._one, self._cut
+        blocks = math.ceil(one.hidden / cut.columns)
+        kind = T.parallel if cut.shared_steps and blocks > 1 else T.serial
+        with T.serial(0, math.ceil(self._held / cut.rows)) as group, kind(0, blocks) as block:
+            above = _place(group, cut.rows, self._held)
+            sums = self._sums(direction, index, first, above, step, old, block)
+            start = _place(block, cut.columns, one.hidden)
+            for row in range(cut.rows):
+                held = above + row
+                with T.vectorized(0, cut.columns) as lane:
+                    place = _Place(direction, first + held, held, step, old, start + lane, lane)
                     self._cell(index, [gate[row] for gate in sums], place)
 
     def _sums(
-        self, direction: int, index: int, first: Any, step: Any, old: Any, block: Any
+        self,
+        direction: int,
+        index: int,
+        first: Any,
+        above: Any,
+        step: Any,
+        old: Any,
+        block: Any,
     ) -> list[list[Any]]:
         """What the gates' functions are applied to: by gate, by row, the columns of a block."""
         one, cut = self._one, self._cut
@@ -263,18 +272,20 @@ class _Writer:
         for gate, rows in zip(part, sums, strict=True):
             for row, total in enumerate(rows):
                 with T.vectorized(0, cut.columns) as lane:
-                    total[lane] = self._beginning(direction, gate, first + row, step, start + lane)
+                    total[lane] = self._beginning(
+                        direction, gate, first + above + row, step, start + lane
+                    )
         with T.serial(0, one.hidden) as k:
             for place, (gate, rows) in enumerate(zip(part, sums, strict=True)):
                 for row, total in enumerate(rows):
-                    factor = self._factor(index, row, k, old)
+                    factor = self._factor(index, above + row, k, old)
                     with T.vectorized(0, cut.columns) as lane:
                         total[lane] = total[lane] + factor * self._weight(
                             direction, index, block, gate, place, k, start, lane
                         )
         return sums
 
-    def _factor(self, index: int, row: int, k: Any, old: Any) -> Any:
+    def _factor(self, index: int, row: Any, k: Any, old: Any) -> Any:
         if self._one.stepped:
             return self._rounded[row, k]
         return self._kept[1][row, k] if index else self._state[0][old, row, k]
@@ -383,7 +394,7 @@ class _Place:
 
     direction: int
     given_row: Any
-    row: int
+    row: Any
     step: Any
     old: Any
     column: Any

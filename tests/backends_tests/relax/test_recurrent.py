@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -146,10 +147,10 @@ def test_steps_written_out_are_the_same(cell: str, direction: str) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("hidden", [5, 37])
-def test_states_in_steps(hidden: int) -> None:
+@pytest.mark.parametrize(("batch", "hidden"), [(1, 5), (3, 37), (20, 9)])
+def test_states_in_steps(batch: int, hidden: int) -> None:
     """A value half-way between two steps may go to either; with one step only the input decides."""
-    one = Recurrence("lstm", "bidirectional", 1, 3, hidden, "float32", False, stepped=True)
+    one = Recurrence("lstm", "bidirectional", 1, batch, hidden, "float32", False, stepped=True)
     arrays = operands(one)
     # Whole multiples of a step, and both ends of the range.
     state = np.random.default_rng().integers(-100, 101, arrays[2].shape)
@@ -159,11 +160,13 @@ def test_states_in_steps(hidden: int) -> None:
     given = [a for i, a in enumerate(arrays) if i != 1]
     how = blocking(one, Machine(vector_bytes=64, num_registers=32, num_threads=2))
     wanted = evaluate(mod, given, _EXACTLY)
-    plain = relax.transform.LegalizeOps({NAME: lambda b, c: legalize(b, c, how)})(mod)
-    written = evaluate(write_out_recurrent(mod), given, _EXACTLY)
-    for found, other, expected in zip(run(plain, arrays), written, wanted, strict=True):
-        np.testing.assert_allclose(found, expected, atol=1e-5)
-        np.testing.assert_allclose(other, expected, atol=1e-5)
+    found = [evaluate(write_out_recurrent(mod), given, _EXACTLY)]
+    for cut in (how, replace(how, shared_steps=True)):
+        legal = {NAME: lambda b, c, cut=cut: legalize(b, c, cut)}
+        found.append(run(relax.transform.LegalizeOps(legal)(mod), arrays))
+    for results in found:
+        for result, expected in zip(results, wanted, strict=True):
+            np.testing.assert_allclose(result, expected, atol=1e-5)
 
 
 def test_a_module_is_the_same_after_it_was_saved() -> None:
