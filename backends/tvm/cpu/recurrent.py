@@ -8,7 +8,8 @@ import tvm
 from tvm import relax
 
 from collage.backends.relax.recurrent import Recurrence
-from collage.backends.relax.recurrent.program import Blocking, legalize, legalize_plainly
+from collage.backends.relax.recurrent.blocking import Blocking
+from collage.backends.relax.recurrent.program import legalize, legalize_plainly
 from collage.backends.tvm.common.blocks import Machine
 
 _FEWEST_SUMS = 4
