@@ -14,7 +14,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from collage.backends.relax.recurrent import GATES
+from collage.backends.relax.recurrent import DIRECTIONS, GATES
 from collage.backends.relax.static_shape import static_shape, tensor_dtype
 from collage.rewrite.quantized import stepped
 
@@ -92,18 +92,13 @@ def write_out(cell: Cell, operands: Mapping[str, relax.Expr]) -> relax.Tuple:
         batch, hidden).
     """
     outputs, lasts = [], []
-    for direction in range(len(backwards(cell))):
+    for direction in range(len(DIRECTIONS[cell.direction])):
         output, states = _Direction(cell, operands, direction).run()
         outputs.append(output)
         lasts.append(states)
     whole = [_joined(cell, outputs, 1)]
     whole += [_joined(cell, [last[i] for last in lasts], 0) for i in range(len(lasts[0]))]
     return relax.Tuple(whole)
-
-
-def backwards(cell: Cell) -> tuple[bool, ...]:
-    """For each direction, whether it begins at the end."""
-    return {"forward": (False,), "reverse": (True,)}.get(cell.direction, (False, True))
 
 
 def _joined(cell: Cell, parts: Sequence[relax.Expr], axis: int) -> relax.Expr:
@@ -118,7 +113,7 @@ class _Direction:
         self._operands = operands
         self._which = which
         self._emit = cell.emit
-        self._backwards = backwards(cell)[which]
+        self._backwards = DIRECTIONS[cell.direction][which]
         self._steps, self._batch, _ = static_shape(operands["taken"])
         self._hidden = static_shape(operands["weights"])[1]
         self._dtype = tensor_dtype(operands["taken"])

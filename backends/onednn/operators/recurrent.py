@@ -31,7 +31,7 @@ def _recurrent(imp: Importer, call: relax.Call) -> list[Tensor]:
     state = (1, directions, one.batch, one.hidden)
     names = ("h0", "c0")[: one.states]
     inputs += [graph.reshape(imp.tensor(layer.operands[name]), state) for name in names]
-    ints = [list(CELLS).index(one.cell), DIRECTIONS.index(one.direction)]
+    ints = [list(CELLS).index(one.cell), list(DIRECTIONS).index(one.direction)]
     lasts = [Tensor(state) for _ in names]
     # Both directions side by side.
     output = Tensor((one.steps, one.batch, directions * one.hidden))

@@ -34,7 +34,8 @@ GATES = {"lstm": 4, "gru": 3, "gru_reset_after": 3, "rnn_tanh": 1, "rnn_relu": 1
 """Kinds of cell and how many gates each has. ``gru_reset_after`` is ONNX's ``linear_before_reset``,
 and PyTorch's only one."""
 
-DIRECTIONS = ("forward", "reverse", "bidirectional")
+DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+"""Names of directions, and of each part whether it begins at the end."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class Recurrence:
     @property
     def backwards(self) -> tuple[bool, ...]:
         """For each direction, whether it begins at the end."""
-        return {"forward": (False,), "reverse": (True,)}.get(self.direction, (False, True))
+        return DIRECTIONS[self.direction]
 
     @property
     def has_bias(self) -> bool:
