@@ -72,6 +72,16 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
         ),
         lambda: tuple(rows(3, 4) for _ in range(4)),
     ),
+    "arithmetic in double precision": (
+        lambda a, b: torch.view_as_real(
+            torch.add(torch.complex(a, b), torch.complex(b, a), alpha=2) * (3 - 1j) + a.float() - 2
+        ),
+        lambda: (rows(3, 4).double(), rows(3, 4).double()),
+    ),
+    "real numbers first": (
+        lambda x: torch.view_as_real(2 - x * torch.fft.fft(x) / (x.abs() + 1) + x * (2 + 0j)),
+        lambda: (rows(3, 4),),
+    ),
     "an exponential": (lambda x: torch.exp(x * 1j).real, lambda: (rows(3, 4),)),
     "moved about": (
         lambda x: torch.view_as_real(
