@@ -25,9 +25,9 @@ from collage.backends.contract.errors import CompileError, telling_line
 from collage.backends.contract.relax_codegen import CodegenFailures, codegen_options, target_of
 from collage.backends.devices import FLUSHED, common_device
 from collage.backends.link import CompiledLibrary, link
-from collage.backends.relax.cuda_graph import all_capturable, copy_shared_inputs
-from collage.backends.relax.denormals import flush_denormals
-from collage.backends.relax.lift_constants import lift_constants
+from collage.backends.relax.modules.cuda_graph import all_capturable, copy_shared_inputs
+from collage.backends.relax.modules.denormals import flush_denormals
+from collage.backends.relax.modules.lift_constants import lift_constants
 
 
 def lower_native(

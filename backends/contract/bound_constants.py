@@ -1,8 +1,9 @@
 """Constants of partitions as arguments of their functions, and bound to these by name.
 
-In our own compiling, ``main`` hands constants over, see ``backends/relax/lift_constants.py``. Under
-TVM's own ``RunCodegen`` nobody rewrites ``main``. There a stub stands before each function: TVM's
-loader of constants gives it those that it names, once, and it adds them to what it is called with.
+In our own compiling, ``main`` hands constants over, see
+``backends/relax/modules/lift_constants.py``. Under TVM's own ``RunCodegen`` nobody rewrites
+``main``. There a stub stands before each function: TVM's loader of constants gives it those that it
+names, once, and it adds them to what it is called with.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from collage.backends.contract.errors import CodegenError
 from collage.backends.cublas.options import CublasOptions
 from collage.backends.cublas.patterns import kinds, product_of
 from collage.backends.cublas.problem import Problem
-from collage.backends.relax.composites import CompositeCall, compiling
+from collage.backends.relax.partitions.composites import CompositeCall, compiling
 
 NO_ARGUMENT = -1
 

@@ -21,6 +21,7 @@ from collage.backends.cublas.problem import (
     derive,
     matrix_views,
 )
+from collage.backends.relax.calls.strided_views import View, operand_view, result_view
 from collage.backends.relax.patterns import (
     Chain,
     all_of,
@@ -34,7 +35,6 @@ from collage.backends.relax.patterns import (
     with_residual,
 )
 from collage.backends.relax.static_shape import static_shape, tensor_dtype, tensor_shape
-from collage.backends.relax.strided_views import View, operand_view, result_view
 
 MATMUL, CONV2D = "relax.matmul", "relax.nn.conv2d"
 

@@ -12,7 +12,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from collage.backends.contract.errors import UnsupportedProblemError
-from collage.backends.relax.strided_views import View, matmul_views, row_major_product
+from collage.backends.relax.calls.strided_views import View, matmul_views, row_major_product
 
 _MAX_EXTENT = 2**31 - 1
 """cublasLt's extents and leading dimensions fit 32 bits (``cublasLt.h``)."""
@@ -98,7 +98,7 @@ class Product:
 
 
 def matrix_views(lhs: View, rhs: View, result: View | None = None) -> tuple[View, View, View]:
-    """:func:`~collage.backends.relax.strided_views.matmul_views` of operands that are no vectors.
+    """:func:`~collage.backends.relax.matmul_views` of operands that are no vectors.
 
     Parameters
     ----------

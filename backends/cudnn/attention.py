@@ -15,8 +15,8 @@ from collage.backends.cudnn.problem import (
     GraphBuilder,
     Kind,
 )
+from collage.backends.relax.calls.strided_views import View, operand_view, result_view
 from collage.backends.relax.static_shape import static_shape
-from collage.backends.relax.strided_views import View, operand_view, result_view
 
 HEADS_FIRST = (0, 2, 1, 3)
 """Axes that turn (batch, length, heads, width) to (batch, heads, length, width) and back."""

@@ -13,7 +13,7 @@ from collage.backends.cudnn.epilogue import Epilogue, add_epilogue, check_bias, 
 from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.problem import Graph, GraphBuilder, Kind
 from collage.backends.cudnn.spatial import per_axis, plane_view
-from collage.backends.relax.pooling import SPATIAL, split_padding
+from collage.backends.relax.calls.pooling import SPATIAL, split_padding
 from collage.backends.relax.static_shape import static_shape
 
 CONVOLUTIONS = tuple(f"conv{rank}d{kind}" for kind in ("_transpose", "") for rank in SPATIAL)

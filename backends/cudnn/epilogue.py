@@ -9,7 +9,7 @@ from tvm import relax
 
 from collage.backends.contract.errors import UnsupportedProblemError
 from collage.backends.cudnn.problem import GraphBuilder, Kind
-from collage.backends.relax.strided_views import View
+from collage.backends.relax.calls.strided_views import View
 
 ACTIVATIONS = {
     "relax.nn.relu": Kind.RELU,

@@ -19,8 +19,8 @@ from collage.backends.cudnn.patterns import check_softmax, scale_of
 from collage.backends.cudnn.problem import Graph
 from collage.backends.cudnn.product import matmul_graph
 from collage.backends.cudnn.single import norm_graph, pool_graph, softmax_graph
-from collage.backends.relax.composites import Composite, CompositeCall, compiling
-from collage.backends.relax.patterns import permutation
+from collage.backends.relax.calls.layouts import permutation
+from collage.backends.relax.partitions.composites import Composite, CompositeCall, compiling
 from collage.backends.relax.static_shape import static_shape
 
 _CONTRACTIONS = {

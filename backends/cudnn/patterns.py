@@ -27,6 +27,7 @@ from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.problem import Graph
 from collage.backends.cudnn.product import matmul_graph
 from collage.backends.cudnn.single import norm_graph, pool_graph, softmax_graph
+from collage.backends.relax.calls.pooling import SPATIAL
 from collage.backends.relax.patterns import (
     Chain,
     all_of,
@@ -37,7 +38,6 @@ from collage.backends.relax.patterns import (
     with_bias,
     with_residual,
 )
-from collage.backends.relax.pooling import SPATIAL
 from collage.backends.relax.static_shape import static_shape
 
 ACTIVATIONS = ("sigmoid", "tanh", "gelu", "gelu_tanh", "silu", "clip", "leakyrelu", "relu")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from collage.backends.contract.errors import UnsupportedProblemError
-from collage.backends.relax.strided_views import View
+from collage.backends.relax.calls.strided_views import View
 
 DTYPES = ("float16", "bfloat16", "float32")
 """Element types, in the order of ``collage_cudnn_dtype``."""

@@ -19,8 +19,8 @@ from collage.backends.cudnn.problem import (
     GraphBuilder,
     Kind,
 )
+from collage.backends.relax.calls.strided_views import View
 from collage.backends.relax.static_shape import static_shape
-from collage.backends.relax.strided_views import View
 
 
 def matmul_graph(call: relax.Call, epilogue: Epilogue, options: CudnnOptions) -> Graph:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collage.backends.relax.strided_views import View
+from collage.backends.relax.calls.strided_views import View
 
 _LAST = "W"
 """The only spatial axis of one-dimensional data, and the last one of any other."""

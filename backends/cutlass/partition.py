@@ -10,7 +10,7 @@ from tvm import relax
 from collage.backends.contract.errors import CodegenError
 from collage.backends.cutlass.families import KernelSpec, OperatorFamily
 from collage.backends.cutlass.options import CutlassOptions
-from collage.backends.relax.composites import CompositeCall
+from collage.backends.relax.partitions.composites import CompositeCall
 
 
 @dataclass(frozen=True)

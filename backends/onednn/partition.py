@@ -13,7 +13,7 @@ from tvm import relax
 
 from collage.backends.contract.errors import CodegenError
 from collage.backends.onednn.graph import Graph, Source, Tensor
-from collage.backends.relax.partition_walk import PartitionWalk, registration
+from collage.backends.relax.partitions.walk import PartitionWalk, registration
 from collage.backends.relax.static_shape import tensor_dtype, tensor_shape
 
 Handler = Callable[["Importer", relax.Call], "Tensor | list[Tensor]"]

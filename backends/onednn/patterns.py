@@ -15,6 +15,7 @@ from tvm.relax.dpl import is_op, wildcard
 
 from collage.backends.contract import Match, PatternTriple, Predicate, Verdict
 from collage.backends.onednn.operators.elementwise import BINARY, UNARY
+from collage.backends.relax.calls.pooling import PoolPadding
 from collage.backends.relax.patterns import (
     Chain,
     all_of,
@@ -30,7 +31,6 @@ from collage.backends.relax.patterns import (
     with_bias,
     with_residual,
 )
-from collage.backends.relax.pooling import PoolPadding
 from collage.backends.relax.recurrent import Recurrence
 from collage.backends.relax.recurrent.layer import is_whole_layer, whole_layers
 from collage.backends.relax.static_shape import tensor_shape

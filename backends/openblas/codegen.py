@@ -15,8 +15,8 @@ from collage.backends.contract import BuildContext
 from collage.backends.openblas.options import OpenBLASOptions
 from collage.backends.openblas.partition import Partition, Source, read_partition
 from collage.backends.openblas.problem import Problem, plan
-from collage.backends.relax.composites import compiling
-from collage.backends.relax.strided_views import View, matmul_views
+from collage.backends.relax.calls.strided_views import View, matmul_views
+from collage.backends.relax.partitions.composites import compiling
 from collage.backends.toolchain import native
 from collage.backends.toolchain.stubs import Stubs
 

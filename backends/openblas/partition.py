@@ -9,8 +9,8 @@ import tvm
 from tvm import relax
 
 from collage.backends.contract.errors import CodegenError
-from collage.backends.relax.composites import CompositeCall
-from collage.backends.relax.strided_views import View, operand_view, result_view
+from collage.backends.relax.calls.strided_views import View, operand_view, result_view
+from collage.backends.relax.partitions.composites import CompositeCall
 
 _ACTIVATION_OPS = {
     "relax.nn.relu": "relu",

@@ -11,6 +11,7 @@ from tvm.relax.dpl import is_op, wildcard
 from collage.backends.contract import Match, PatternTriple, Predicate, Verdict
 from collage.backends.openblas.options import OpenBLASOptions
 from collage.backends.openblas.problem import Problem, plan
+from collage.backends.relax.calls.strided_views import matmul_views, operand_view, result_view
 from collage.backends.relax.patterns import (
     Chain,
     all_of,
@@ -22,7 +23,6 @@ from collage.backends.relax.patterns import (
     with_bias,
 )
 from collage.backends.relax.static_shape import tensor_shape
-from collage.backends.relax.strided_views import matmul_views, operand_view, result_view
 
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "tanh", "sigmoid")
 """Activations of the runtime's epilogue, by their names in ``backends.patterns``."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from collage.backends.contract.errors import UnsupportedProblemError
-from collage.backends.relax.strided_views import View, row_major_product
+from collage.backends.relax.calls.strided_views import View, row_major_product
 
 _MAX_BATCH_AXES = 6
 """Room for batch axes in the runtime's ``collage_matmul``."""

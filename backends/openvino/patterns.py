@@ -18,9 +18,9 @@ from collage.backends.openvino.converters.nn import (
 )
 from collage.backends.openvino.converters.reductions import REDUCTIONS
 from collage.backends.openvino.model import DTYPES, MAX_RANK
-from collage.backends.relax import operator_checks as checks
-from collage.backends.relax.operator_patterns import OperatorPatterns
 from collage.backends.relax.patterns import all_of
+from collage.backends.relax.patterns import operator_checks as checks
+from collage.backends.relax.patterns.operators import OperatorPatterns
 from collage.backends.relax.recurrent.layer import is_whole_layer, whole_layers
 from collage.backends.relax.static_shape import tensor_dtype
 

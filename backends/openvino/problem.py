@@ -19,7 +19,7 @@ from tvm import relax
 
 from collage.backends.openvino.library import python_api
 from collage.backends.openvino.model import Array, ModelWriter, OvTensor
-from collage.backends.relax.partition_walk import PartitionWalk, flatten, registration
+from collage.backends.relax.partitions.walk import PartitionWalk, flatten, registration
 from collage.backends.relax.static_shape import leaf_types, static_shape, tensor_dtype, tensor_shape
 from collage.backends.relax.tensor_spec import TensorSpec
 

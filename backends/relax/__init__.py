@@ -10,30 +10,30 @@ Backends import the modules: their source digests follow those that they name, a
 """
 
 from collage.backends.relax.builder_stacks import separate_builder_stacks
-from collage.backends.relax.composites import Composite, CompositeCall, compiling
-from collage.backends.relax.lift_constants import lift_constants
-from collage.backends.relax.partition_walk import PartitionWalk, registration
-from collage.backends.relax.patterns import (
-    ACTIVATIONS,
-    Chain,
-    all_of,
-    derives,
-    operator,
-    permutation,
-    with_activation,
-    with_bias,
-    with_residual,
-)
-from collage.backends.relax.pooling import PoolPadding
-from collage.backends.relax.recurrent import Recurrence
-from collage.backends.relax.static_shape import static_shape, tensor_dtype, tensor_shape
-from collage.backends.relax.strided_views import (
+from collage.backends.relax.calls.layouts import permutation
+from collage.backends.relax.calls.pooling import PoolPadding
+from collage.backends.relax.calls.strided_views import (
     View,
     matmul_views,
     operand_view,
     result_view,
     row_major_product,
 )
+from collage.backends.relax.modules.lift_constants import lift_constants
+from collage.backends.relax.partitions.composites import Composite, CompositeCall, compiling
+from collage.backends.relax.partitions.walk import PartitionWalk, registration
+from collage.backends.relax.patterns import (
+    ACTIVATIONS,
+    Chain,
+    all_of,
+    derives,
+    operator,
+    with_activation,
+    with_bias,
+    with_residual,
+)
+from collage.backends.relax.recurrent import Recurrence
+from collage.backends.relax.static_shape import static_shape, tensor_dtype, tensor_shape
 
 __all__ = [
     "ACTIVATIONS",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from collage.backends.contract import Match, Predicate, Verdict
-from collage.backends.relax.layouts import data_layout, spatial_rank
-from collage.backends.relax.operator_checks import is_constant, root_call, same_layout
-from collage.backends.relax.pooling import SPATIAL
+from collage.backends.relax.calls.layouts import data_layout, spatial_rank
+from collage.backends.relax.calls.pooling import SPATIAL
+from collage.backends.relax.patterns.operator_checks import is_constant, root_call, same_layout
 from collage.backends.relax.static_shape import tensor_dtype, tensor_shape
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from collage.backends.contract import PatternTriple, Predicate
-from collage.backends.relax import operator_checks
-from collage.backends.relax.operator_patterns import OperatorPatterns
+from collage.backends.relax.patterns import operator_checks
+from collage.backends.relax.patterns.operators import OperatorPatterns
 from collage.backends.tensorrt import checks
 from collage.backends.tensorrt.converters.elementwise import ACTIVATIONS, BINARY, UNARY
 from collage.backends.tensorrt.converters.movement import (

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tvm import relax
 
 from collage.backends.contract import Verdict
-from collage.backends.relax.operator_patterns import operator_names
+from collage.backends.relax.patterns.operators import operator_names
 from collage.backends.tensorrt.options import TensorrtOptions
 from collage.backends.tensorrt.patterns import MULTIPLY_ACCUMULATE, QUANTIZING
 

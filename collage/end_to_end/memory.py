@@ -19,7 +19,7 @@ from tvm import relax
 
 from collage.backends.contract import BackendTarget, HoldsMemory
 from collage.backends.contract.relax_codegen import target_of
-from collage.backends.relax.memory_plan import planned_bytes, tensor_bytes
+from collage.backends.relax.modules.memory_plan import planned_bytes, tensor_bytes
 from collage.report import MemoryUse
 
 _MAIN = "main"

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from tvm import relax
 
-from collage.backends.relax.pooling import SPATIAL
+from collage.backends.relax.calls.pooling import SPATIAL
 from collage.backends.relax.static_shape import static_shape
 from collage.passes.channels_last_orders import (
     PLANE_SWAPPED,

@@ -25,7 +25,7 @@ from tvm import relax
 from collage.backends.contract import PatternTriple
 from collage.backends.contract.errors import CodegenError
 from collage.backends.cutlass.options import CutlassOptions
-from collage.backends.relax.composites import Composite
+from collage.backends.relax.partitions.composites import Composite
 from collage.backends.relax.tensor_spec import TensorSpec
 
 DTYPE_BITS = {"float16": 16, "bfloat16": 16, "float32": 32}

@@ -7,7 +7,7 @@ from tvm import relax
 from collage.backends.onednn.graph import OpKind, Tensor
 from collage.backends.onednn.operators.elementwise import number
 from collage.backends.onednn.partition import Importer, handles
-from collage.backends.relax.patterns import permutation
+from collage.backends.relax.calls.layouts import permutation
 from collage.backends.relax.static_shape import static_shape
 
 

@@ -10,7 +10,7 @@ from tvm import relax
 
 from collage.backends.onednn.graph import OpKind, Pool, Reduction, Tensor
 from collage.backends.onednn.partition import Importer, handles
-from collage.backends.relax.pooling import PoolPadding
+from collage.backends.relax.calls.pooling import PoolPadding
 
 
 @handles("nn.conv1d", "nn.conv2d", "nn.conv3d")

@@ -6,7 +6,7 @@ from tvm import relax
 
 from collage.backends.openvino.model import OvTensor
 from collage.backends.openvino.problem import RegionWriter, converts
-from collage.backends.relax.arguments import extents, number, operator_name
+from collage.backends.relax.calls.arguments import extents, number, operator_name
 
 UNARY = {
     "exp": "exp",

@@ -7,7 +7,7 @@ from tvm import relax
 
 from collage.backends.openvino.model import OvTensor
 from collage.backends.openvino.problem import RegionWriter, converts
-from collage.backends.relax.arguments import attention_scale
+from collage.backends.relax.calls.arguments import attention_scale
 from collage.backends.relax.static_shape import static_shape, tensor_dtype
 
 _MASKED = -1e9

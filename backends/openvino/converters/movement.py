@@ -9,9 +9,8 @@ from tvm import relax
 
 from collage.backends.openvino.model import OvTensor
 from collage.backends.openvino.problem import RegionWriter, converts
-from collage.backends.relax.arguments import Slice, operator_name
-from collage.backends.relax.layouts import permutation_of
-from collage.backends.relax.patterns import permutation
+from collage.backends.relax.calls.arguments import Slice, operator_name
+from collage.backends.relax.calls.layouts import permutation, permutation_of
 from collage.backends.relax.static_shape import static_shape
 
 

@@ -9,8 +9,8 @@ from tvm import relax
 
 from collage.backends.openvino.model import OvTensor
 from collage.backends.openvino.problem import RegionWriter, converts
-from collage.backends.relax.layouts import data_layout, order, spatial_rank
-from collage.backends.relax.pooling import SPATIAL, PoolPadding, split_padding
+from collage.backends.relax.calls.layouts import data_layout, order, spatial_rank
+from collage.backends.relax.calls.pooling import SPATIAL, PoolPadding, split_padding
 from collage.backends.relax.static_shape import static_shape
 
 

@@ -9,7 +9,7 @@ from tvm import relax
 
 from collage.backends.openvino.model import OvTensor
 from collage.backends.openvino.problem import RegionWriter, converts
-from collage.backends.relax.arguments import axes_of, extents, operator_name
+from collage.backends.relax.calls.arguments import axes_of, extents, operator_name
 from collage.backends.relax.static_shape import static_shape, tensor_dtype
 
 REDUCTIONS = {"sum": "sum", "mean": "mean", "max": "max", "min": "min", "prod": "prod"}

@@ -114,7 +114,7 @@ class RecurrentLayer:
 
         Examples
         --------
-        >>> from collage.backends.relax.composites import bindings_of, resolve
+        >>> from collage.backends.relax.partitions.composites import bindings_of, resolve
         >>> from collage.backends.relax.recurrent import recurrent
         >>> from collage.testing import constant, graph
         >>> def gru(emit, x, h0):

@@ -6,9 +6,8 @@ import math
 
 from tvm import relax
 
-from collage.backends.relax.arguments import Slice
-from collage.backends.relax.layouts import permutation_of
-from collage.backends.relax.patterns import permutation
+from collage.backends.relax.calls.arguments import Slice
+from collage.backends.relax.calls.layouts import permutation, permutation_of
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tensorrt.layers import TrtTensor
 from collage.backends.tensorrt.problem import NetworkWriter, converts

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from tvm import relax
 
-from collage.backends.relax.arguments import axes_of, extents, operator_name
+from collage.backends.relax.calls.arguments import axes_of, extents, operator_name
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tensorrt.layers import TrtTensor
 from collage.backends.tensorrt.problem import NetworkWriter, converts

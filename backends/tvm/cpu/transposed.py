@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tvm import relax, te, tirx
 from tvm.ir import GenericConst
 
-from collage.backends.relax.pooling import SPATIAL
+from collage.backends.relax.calls.pooling import SPATIAL
 from collage.backends.relax.static_shape import tensor_shape
 from collage.backends.tvm.common.legalization import (
     OUT_FUSABLE,

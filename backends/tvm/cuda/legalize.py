@@ -12,7 +12,7 @@ import numpy as np
 from tvm import relax, te, tirx, topi
 from tvm.ir import GenericConst
 
-from collage.backends.relax.pooling import SPATIAL
+from collage.backends.relax.calls.pooling import SPATIAL
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tvm.common.in_float32 import IN_FLOAT32
 from collage.backends.tvm.common.legalization import (

@@ -16,7 +16,7 @@ import numpy as np
 from tvm import relax, te, tirx
 from tvm.ir import GenericConst
 
-from collage.backends.relax.pooling import SPATIAL
+from collage.backends.relax.calls.pooling import SPATIAL
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tvm.common.legalization import OUT_FUSABLE, default_legalization
 from collage.backends.tvm.common.transposed_axis import TransposedAxis

@@ -13,7 +13,7 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
-from collage.backends.relax.pooling import SPATIAL
+from collage.backends.relax.calls.pooling import SPATIAL
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tvm.common.legalization import OUT_FUSABLE, default_legalization
 from collage.backends.tvm.cuda.phases import legalize_phases

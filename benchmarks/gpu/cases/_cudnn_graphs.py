@@ -11,7 +11,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from collage.backends.relax.pooling import SPATIAL
+from collage.backends.relax.calls.pooling import SPATIAL
 from collage.backends.relax.static_shape import static_shape
 from collage.testing.graphs import Emit, constant, graph
 

@@ -7,7 +7,8 @@ from tvm import relax
 
 from collage.backends.contract import Match
 from collage.backends.contract.errors import UnsupportedProblemError
-from collage.backends.relax.patterns import derives, permutation
+from collage.backends.relax.calls.layouts import permutation
+from collage.backends.relax.patterns import derives
 from collage.backends.relax.static_shape import static_shape
 
 

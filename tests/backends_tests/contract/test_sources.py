@@ -171,18 +171,18 @@ def test_tools_of_ours_that_it_uses_count_and_others_do_not(
     site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (site / "uses_ours.py").write_text(
-        "from collage.backends.relax import composites\n"
+        "from collage.backends.relax.partitions import composites\n"
         "from collage.backends.contract import errors\n"
         "class Mine: pass\n"
     )
     before = digest("uses_ours")
     for module, counts in (
-        ("relax.composites", True),
+        ("relax.partitions.composites", True),
         ("toolchain.native", True),  # By way of what compiles every library.
         ("compile", True),
         ("link", True),
         ("contract.errors", False),
-        ("relax.partition_walk", False),
+        ("relax.partitions.walk", False),
         ("openblas.codegen", False),
     ):
         loaded = importlib.import_module(f"collage.backends.{module}")

@@ -24,7 +24,7 @@ from collage.backends.contract.registry import get_backend
 from collage.backends.cublas.backend import CublasBackend
 from collage.backends.cublas.library import find_installation
 from collage.backends.link import CompiledLibrary
-from collage.backends.relax.lift_constants import lift_constants
+from collage.backends.relax.modules.lift_constants import lift_constants
 from collage.backends.toolchain import native
 from collage.backends.toolchain.cuda_toolkit import find_toolkit
 from collage.passes import align_weights

@@ -20,7 +20,7 @@ from collage.backends.cublas.problem import (
     matrix_views,
 )
 from collage.backends.cublas.timer import TEMPLATES
-from collage.backends.relax.strided_views import View
+from collage.backends.relax.calls.strided_views import View
 
 Array = NDArray[np.float64]
 

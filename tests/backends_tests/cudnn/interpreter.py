@@ -15,7 +15,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from collage.backends.cudnn.problem import Graph, Kind, Operation
-from collage.backends.relax.strided_views import View
+from collage.backends.relax.calls.strided_views import View
 
 Array = NDArray[np.float64]
 Shape = tuple[int, ...]

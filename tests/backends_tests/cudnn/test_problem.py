@@ -14,9 +14,9 @@ from benchmarks.gpu.cases import case_names, case_of
 from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.partition import Partition, read_partition
 from collage.backends.cudnn.problem import Graph, GraphBuilder, Kind
-from collage.backends.relax.lift_constants import lift_constants
+from collage.backends.relax.calls.strided_views import View
+from collage.backends.relax.modules.lift_constants import lift_constants
 from collage.backends.relax.static_shape import static_shape
-from collage.backends.relax.strided_views import View
 from collage.cost.reference import evaluate, largest_error
 from tests.backends_tests.cudnn import interpreter as cudnn_interpreter
 

@@ -24,7 +24,7 @@ from collage.backends.cutlass.library import template_headers
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.partition import Partition
 from collage.backends.cutlass.unit import Unit, compile_flags
-from collage.backends.relax.lift_constants import lift_constants
+from collage.backends.relax.modules.lift_constants import lift_constants
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.toolchain import native
 from collage.backends.toolchain.cuda_toolkit import cached_cuda_compilation, cudart

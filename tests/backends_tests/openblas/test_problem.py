@@ -13,7 +13,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from collage.backends.contract.errors import UnsupportedProblemError
 from collage.backends.openblas.problem import Matrix, Problem, plan
-from collage.backends.relax.strided_views import View, matmul_views
+from collage.backends.relax.calls.strided_views import View, matmul_views
 
 EXTENTS = st.integers(1, 4)
 

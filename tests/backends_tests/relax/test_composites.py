@@ -12,14 +12,14 @@ from tvm import relax
 from tvm.script import relax as R
 
 from collage.backends.contract.errors import CodegenError, UnsupportedProblemError
-from collage.backends.relax.composites import (
+from collage.backends.relax.partitions.composites import (
     Composite,
     CompositeCall,
     bindings_of,
     compiling,
     resolve,
 )
-from collage.backends.relax.partition_walk import PartitionWalk, flatten, registration
+from collage.backends.relax.partitions.walk import PartitionWalk, flatten, registration
 
 # mypy: disable-error-code="no-untyped-def,valid-type,name-defined"
 

@@ -6,7 +6,7 @@ import pytest
 from tvm import relax
 from tvm.relax import op
 
-from collage.backends.relax.pooling import PoolPadding
+from collage.backends.relax.calls.pooling import PoolPadding
 
 
 def pool(shape: tuple[int, ...], layout: str, **attrs: object) -> relax.Call:

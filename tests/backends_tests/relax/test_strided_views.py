@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tvm import relax
 
 from collage.backends.contract.errors import UnsupportedProblemError
-from collage.backends.relax.strided_views import (
+from collage.backends.relax.calls.strided_views import (
     View,
     fold_batch_into_rows,
     matmul_views,

@@ -16,7 +16,7 @@ import collage
 from benchmarks.tiny import tiny_mobilenet
 from collage.backends.compile import build_executable
 from collage.backends.devices import CPU
-from collage.backends.relax.memory_plan import planned_bytes
+from collage.backends.relax.modules.memory_plan import planned_bytes
 from collage.bundle import read_report
 from collage.bundle.manifest import read_manifest
 from collage.end_to_end import baselines, memory_of

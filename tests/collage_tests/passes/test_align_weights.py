@@ -16,8 +16,8 @@ from benchmarks.gpu.cases import CudaCase
 from benchmarks.gpu.cases._products import Chain, dense
 from collage.backends.cublas.options import CublasOptions
 from collage.backends.cublas.partition import read_partition
-from collage.backends.relax.lift_constants import lift_constants
-from collage.backends.relax.patterns import permutation
+from collage.backends.relax.calls.layouts import permutation
+from collage.backends.relax.modules.lift_constants import lift_constants
 from collage.cost.reference import evaluate
 from collage.passes.align_weights import align_weights
 from collage.testing.graphs import constant, graph

@@ -34,7 +34,7 @@ from collage.backends.cutlass.families.attention.problem import (
 from collage.backends.cutlass.families.gemm.render import ELEMENTS
 from collage.backends.cutlass.library import TEMPLATES
 from collage.backends.cutlass.options import CutlassOptions
-from collage.backends.relax.composites import Composite, compiling
+from collage.backends.relax.partitions.composites import Composite, compiling
 from collage.backends.relax.tensor_spec import TensorSpec
 from collage.backends.toolchain.source_templates import source_templates
 

@@ -23,9 +23,10 @@ from collage.backends.cutlass.families.attention.problem import (
     read_attention,
     read_joined,
 )
-from collage.backends.relax.patterns import derives, either_order, operator, permutation
+from collage.backends.relax.calls.layouts import permutation
+from collage.backends.relax.calls.strided_views import View
+from collage.backends.relax.patterns import derives, either_order, operator
 from collage.backends.relax.static_shape import tensor_dtype, tensor_shape
-from collage.backends.relax.strided_views import View
 
 PREFIX = "attention"
 JOINED = "of_parts"

@@ -31,7 +31,7 @@ from collage.backends.cutlass.families.gemm.problem import (
 )
 from collage.backends.cutlass.families.gemm.render import ACTIVATION_CODES, RESIDUAL_CODES, render
 from collage.backends.cutlass.options import CutlassOptions
-from collage.backends.relax.composites import Composite, compiling
+from collage.backends.relax.partitions.composites import Composite, compiling
 from collage.backends.relax.tensor_spec import TensorSpec
 
 

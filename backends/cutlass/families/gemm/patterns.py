@@ -22,14 +22,8 @@ from collage.backends.cutlass.families.gemm.problem import (
     Operand,
     plan,
 )
-from collage.backends.relax.patterns import (
-    Chain,
-    all_of,
-    derives,
-    permutation,
-    residual_same_shape,
-    with_bias,
-)
+from collage.backends.relax.calls.layouts import permutation
+from collage.backends.relax.patterns import Chain, all_of, derives, residual_same_shape, with_bias
 from collage.backends.relax.static_shape import tensor_dtype, tensor_shape
 
 PREFIX = "matmul"

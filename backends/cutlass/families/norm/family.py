@@ -24,7 +24,7 @@ from collage.backends.cutlass.families._base import (
 )
 from collage.backends.cutlass.library import TEMPLATES
 from collage.backends.cutlass.options import CutlassOptions
-from collage.backends.relax.composites import Composite, compiling
+from collage.backends.relax.partitions.composites import Composite, compiling
 from collage.backends.relax.patterns import derives, either_order
 from collage.backends.relax.static_shape import tensor_dtype, tensor_shape
 from collage.backends.relax.tensor_spec import TensorSpec

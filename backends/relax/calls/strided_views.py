@@ -15,7 +15,7 @@ import numpy as np
 from tvm import relax
 
 from collage.backends.contract.errors import UnsupportedProblemError
-from collage.backends.relax.patterns import permutation
+from collage.backends.relax.calls.layouts import permutation
 from collage.backends.relax.static_shape import static_shape
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tvm
 from tvm import relax
 
 
@@ -50,3 +51,23 @@ def permutation_of(call: relax.Call) -> list[int] | None:
             return None
         permuted.append(place)
     return permuted if sorted(permuted) == list(range(len(axes))) else None
+
+
+def permutation(expr: relax.Expr) -> list[int] | None:
+    """The axes of a ``permute_dims`` call, counted from 0, or None for anything else.
+
+    Examples
+    --------
+    >>> x = relax.Var("x", relax.TensorType((2, 3, 5), "float32"))
+    >>> permutation(relax.op.permute_dims(x, [0, -1, 1])), permutation(x)
+    ([0, 2, 1], None)
+    """
+    if not isinstance(expr, relax.Call) or not isinstance(expr.op, tvm.ir.Op):
+        # FuseOpsByPattern goes over a module pattern by pattern: calls of what it made are met.
+        return None
+    if expr.op.name != "relax.permute_dims":
+        return None
+    rank = int(expr.args[0].ty.ndim)
+    axes = expr.attrs.axes
+    given = list(reversed(range(rank))) if axes is None else [int(axis) for axis in axes]
+    return [axis % rank for axis in given]

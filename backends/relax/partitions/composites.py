@@ -1,7 +1,7 @@
 """Partition functions that hold one composite: what it is, and what its operands are outside.
 
 Backends of single operators read them so. Those whose regions hold many composites walk through
-them, see :mod:`collage.backends.relax.partition_walk`.
+them, see :mod:`collage.backends.relax.partitions.walk`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import tvm
 from tvm import relax
 
 from collage.backends.contract.errors import CodegenError, UnsupportedProblemError
-from collage.backends.relax.patterns import permutation
+from collage.backends.relax.calls.layouts import permutation
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import tvm
 from tvm import relax
 
 from collage.backends.contract.errors import CodegenError
-from collage.backends.relax.composites import resolve
+from collage.backends.relax.partitions.composites import resolve
 
 Tensor = TypeVar("Tensor")
 """What a backend makes of a tensor."""

@@ -10,7 +10,7 @@ from tvm import relax
 from tvm.relax.dpl import is_op, is_tuple_get_item, wildcard
 
 from collage.backends.contract import Match, PatternTriple, Predicate, Verdict
-from collage.backends.relax.patterns import all_of
+from collage.backends.relax.patterns.predicates import all_of
 from collage.backends.relax.static_shape import tensor_shape
 
 

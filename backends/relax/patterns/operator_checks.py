@@ -1,6 +1,6 @@
 """Predicates on a single operator's call, which several libraries ask: refusals with their reasons.
 
-They are for the triples of :class:`~collage.backends.relax.operator_patterns.OperatorPatterns`, by
+They are for the triples of :class:`~collage.backends.relax.patterns.operators.OperatorPatterns`, by
 whose names they know the call (``root``) and its operands.
 """
 
@@ -12,8 +12,8 @@ import tvm
 from tvm import relax
 
 from collage.backends.contract import Match, Predicate, Verdict
-from collage.backends.relax.layouts import data_layout, permutation_of, spatial_rank
-from collage.backends.relax.pooling import SPATIAL, PoolPadding, split_padding
+from collage.backends.relax.calls.layouts import data_layout, permutation_of, spatial_rank
+from collage.backends.relax.calls.pooling import SPATIAL, PoolPadding, split_padding
 from collage.backends.relax.static_shape import tensor_dtype, tensor_shape
 
 
