@@ -10,23 +10,57 @@ from collage.backends.relax.patterns.chains import Chain, either_order
 
 
 def clip(x: DFPattern) -> DFPattern:
-    """``clip(x, min, max)``; the bounds are numbers, not tensors."""
+    """``clip(x, min, max)``; the bounds are numbers, not tensors.
+
+    Examples
+    --------
+    >>> from tvm import relax
+    >>> x = relax.Var("x", relax.TensorType((8,), "float32"))
+    >>> clip(wildcard()).match(relax.op.clip(x, 0, 6))
+    True
+    """
     return is_op("relax.clip")(x, wildcard(), wildcard())
 
 
 def hard_sigmoid(x: DFPattern) -> DFPattern:
-    """``clip(x * a + b, 0, 1)`` with constants ``a`` and ``b``."""
+    """``clip(x * a + b, 0, 1)`` with constants ``a`` and ``b``.
+
+    Examples
+    --------
+    >>> from tvm import relax
+    >>> x = relax.Var("x", relax.TensorType((8,), "float32"))
+    >>> a = relax.const(0.2)
+    >>> hard_sigmoid(wildcard()).match(relax.op.clip(x * a + a, 0, 1))
+    True
+    """
     scaled = either_order("relax.multiply", x, is_const())
     return clip(either_order("relax.add", scaled, is_const()))
 
 
 def hard_swish(x: DFPattern) -> DFPattern:
-    """``x * clip(x * a + b, 0, 1)``."""
+    """``x * clip(x * a + b, 0, 1)``.
+
+    Examples
+    --------
+    >>> from tvm import relax
+    >>> x = relax.Var("x", relax.TensorType((8,), "float32"))
+    >>> a = relax.const(0.2)
+    >>> hard_swish(wildcard()).match(x * relax.op.clip(x * a + a, 0, 1))
+    True
+    """
     return either_order("relax.multiply", x, hard_sigmoid(x))
 
 
 def silu_chain(x: DFPattern) -> DFPattern:
-    """``x * sigmoid(x)``."""
+    """``x * sigmoid(x)``.
+
+    Examples
+    --------
+    >>> from tvm import relax
+    >>> x = relax.Var("x", relax.TensorType((8,), "float32"))
+    >>> silu_chain(wildcard()).match(x * relax.op.sigmoid(x))
+    True
+    """
     return either_order("relax.multiply", x, is_op("relax.sigmoid")(x))
 
 

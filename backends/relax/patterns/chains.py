@@ -76,6 +76,11 @@ def permuted_matmuls(names: tuple[str, str]) -> Iterator[tuple[str, Chain]]:
     ------
     (str, Chain)
         For example ``permuted_lhs_result``.
+
+    Examples
+    --------
+    >>> [where for where, _ in permuted_matmuls(("lhs", "rhs"))][:3]
+    ['permuted_result', 'permuted_rhs', 'permuted_rhs_result']
     """
     for places in itertools.product((False, True), repeat=3):
         if not any(places):
@@ -109,6 +114,13 @@ def either_order(name: str, a: DFPattern, b: DFPattern) -> DFPattern:
     ------
     ValueError
         For another operator.
+
+    Examples
+    --------
+    >>> from tvm import relax
+    >>> x = relax.Var("x", relax.TensorType((8,), "float32"))
+    >>> either_order("relax.add", wildcard(), is_const()).match(relax.const(1.0) + x)
+    True
     """
     if name not in ("relax.add", "relax.multiply"):
         raise ValueError(f"the matcher does not swap the operands of {name}")

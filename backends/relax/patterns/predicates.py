@@ -63,7 +63,14 @@ def derives(derive: Callable[[Match], object]) -> Predicate:
 
 
 def float32_tensors(match: Match) -> Verdict:
-    """Every matched tensor is float32 with a static, non-empty shape."""
+    """Every matched tensor is float32 with a static, non-empty shape.
+
+    Examples
+    --------
+    >>> half = relax.Var("x", relax.TensorType((8, 8), "float16"))
+    >>> float32_tensors(Match(half, {})).reason
+    'result has dtype float16; only float32 is supported'
+    """
     for name, expr in {"result": match.root, **match.annotated}.items():
         if not isinstance(expr.ty, relax.TensorType):
             continue
@@ -82,6 +89,12 @@ def bias_per_channel(axis: int) -> Predicate:
     """The annotated ``bias`` has one value per index of ``axis`` of the result, or a single one.
 
     ``axis`` counts from the end: -3 for NCHW channels, -1 for the columns of a matmul.
+
+    Examples
+    --------
+    >>> x = relax.Var("x", relax.TensorType((4, 8), "float32"))
+    >>> bias_per_channel(-1)(Match(x, {"bias": x})).reason
+    'bias of shape (4, 8) is not one value per channel of (4, 8)'
     """
 
     def check(match: Match) -> Verdict:
@@ -101,7 +114,14 @@ def bias_per_channel(axis: int) -> Predicate:
 
 
 def residual_same_shape(match: Match) -> Verdict:
-    """The annotated ``residual`` has the shape of the result, so that it can be added in place."""
+    """The annotated ``residual`` has the shape of the result, so that it can be added in place.
+
+    Examples
+    --------
+    >>> x, row = (relax.Var("x", relax.TensorType((n, 8), "float32")) for n in (4, 1))
+    >>> residual_same_shape(Match(x, {"residual": row})).reason
+    'residual of shape (1, 8) is broadcast to (4, 8)'
+    """
     residual = tensor_shape(match.annotated["residual"])
     result = tensor_shape(match.root)
     if residual != result:
