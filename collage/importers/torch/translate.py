@@ -23,13 +23,13 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 
 from collage.backends.contract.errors import ModelError, last_line
 from collage.importers.naming import NamingBuilder
-from collage.importers.torch.arguments import dtype_of, shape_of
-from collage.importers.torch.complex_numbers import COMPLEX, is_complex, split_complex
-from collage.importers.torch.converters import CONVERTERS, RefusedError
-from collage.importers.torch.pads import keep_pads
-from collage.importers.torch.products import PRODUCTS
-from collage.importers.torch.recurrent import RECURRENT, keep_recurrent
-from collage.importers.torch.resize import keep_whole
+from collage.importers.torch.operators.arguments import dtype_of, shape_of
+from collage.importers.torch.operators.complex_numbers import COMPLEX, is_complex, split_complex
+from collage.importers.torch.operators.converters import CONVERTERS, RefusedError
+from collage.importers.torch.operators.pads import keep_pads
+from collage.importers.torch.operators.products import PRODUCTS
+from collage.importers.torch.operators.recurrent import RECURRENT, keep_recurrent
+from collage.importers.torch.operators.resize import keep_whole
 from collage.importers.torch.structure import keep_tensors
 from collage.rewrite import with_attrs
 

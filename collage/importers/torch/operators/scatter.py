@@ -10,7 +10,7 @@ from torch import fx
 from tvm import relax
 from tvm.relax import op
 
-from collage.importers.torch.arguments import Importer, arguments, dtype_of, shape_of
+from collage.importers.torch.operators.arguments import Importer, arguments, dtype_of, shape_of
 
 _KINDS = {None: "add", "sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
 

@@ -11,8 +11,8 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.importers.spectral import LONGEST, transform_matrix
-from collage.importers.torch.arguments import Importer, arguments, dtype_of, shape_of
-from collage.importers.torch.converters import RefusedError
+from collage.importers.torch.operators.arguments import Importer, arguments, dtype_of, shape_of
+from collage.importers.torch.operators.converters import RefusedError
 
 
 def _transform(

@@ -10,7 +10,7 @@ from torch import fx
 from tvm import relax
 from tvm.relax import op
 
-from collage.importers.torch.arguments import Importer, arguments, shape_of
+from collage.importers.torch.operators.arguments import Importer, arguments, shape_of
 
 _MODES = {
     **{f"reflection_pad{rank}d.default": "reflect" for rank in (1, 2, 3)},

@@ -16,7 +16,7 @@ from torch._decomp import decomposition_table
 from tvm import relax
 from tvm.relax import op
 
-from collage.importers.torch.arguments import Importer, arguments, dtype_of, shape_of
+from collage.importers.torch.operators.arguments import Importer, arguments, dtype_of, shape_of
 
 _LINEAR = {"upsample_linear1d.vec", "upsample_bilinear2d.vec", "upsample_trilinear3d.vec"}
 _NEAREST = {f"upsample_nearest{rank}d.vec" for rank in (1, 2, 3)}

@@ -15,7 +15,7 @@ from torch import fx
 from tvm import relax
 from tvm.relax import op
 
-from collage.importers.torch.arguments import Importer, arguments, dtype_of
+from collage.importers.torch.operators.arguments import Importer, arguments, dtype_of
 
 _HALF = ("float16", "bfloat16")
 

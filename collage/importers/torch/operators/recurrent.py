@@ -13,7 +13,7 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.backends.relax.recurrent import recurrent
-from collage.importers.torch.arguments import Importer, arguments, dtype_of, shape_of
+from collage.importers.torch.operators.arguments import Importer, arguments, dtype_of, shape_of
 
 _CELLS = {
     "lstm.input": "lstm",

@@ -1,10 +1,10 @@
 """Operators of exported programs that TVM's translator lacks, or takes and gets wrong.
 
 A converter is given the importer and the node, and gives what stands for the node's result. Those
-of interpolations are in :mod:`collage.importers.torch.resize`, elementwise ones in
-:mod:`collage.importers.torch.elementwise`, of norms in
-:mod:`collage.importers.torch.norms`, of pads in :mod:`collage.importers.torch.pads`, of windows in
-:mod:`collage.importers.torch.pooling`.
+of interpolations are in :mod:`collage.importers.torch.operators.resize`, elementwise ones in
+:mod:`collage.importers.torch.operators.elementwise`, of norms in
+:mod:`collage.importers.torch.operators.norms`, of pads in :mod:`collage.importers.torch.operators.pads`, of windows in
+:mod:`collage.importers.torch.operators.pooling`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from torch import fx
 from tvm import relax
 from tvm.relax import op
 
-from collage.importers.torch.arguments import Importer, arguments, dtype_of, shape_of
-from collage.importers.torch.elementwise import ELEMENTWISE
-from collage.importers.torch.norms import NORMS, norm_of
-from collage.importers.torch.pads import PADS
-from collage.importers.torch.pooling import WINDOWS
-from collage.importers.torch.resize import RESIZES, grid_sample
-from collage.importers.torch.scatter import SCATTERS
+from collage.importers.torch.operators.arguments import Importer, arguments, dtype_of, shape_of
+from collage.importers.torch.operators.elementwise import ELEMENTWISE
+from collage.importers.torch.operators.norms import NORMS, norm_of
+from collage.importers.torch.operators.pads import PADS
+from collage.importers.torch.operators.pooling import WINDOWS
+from collage.importers.torch.operators.resize import RESIZES, grid_sample
+from collage.importers.torch.operators.scatter import SCATTERS
 
 Converter = Callable[[Importer, fx.Node], Any]
 

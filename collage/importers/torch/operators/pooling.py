@@ -12,7 +12,7 @@ from torch import fx
 from tvm import relax
 from tvm.relax import op
 
-from collage.importers.torch.arguments import Importer, arguments, dtype_of, shape_of
+from collage.importers.torch.operators.arguments import Importer, arguments, dtype_of, shape_of
 
 
 def _antialiased(importer: Importer, node: fx.Node) -> relax.Expr:
