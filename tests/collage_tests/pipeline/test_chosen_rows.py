@@ -12,7 +12,7 @@ import pytest
 import collage
 from collage.backends.contract.errors import UserError
 from collage.bundle.manifest import ROWS_SCHEMA_VERSION, SCHEMA_VERSION, read_manifest
-from tests.collage_tests.importers.onnx_models import by_onnxruntime, require_same
+from tests.collage_tests.importers.onnx.onnx_models import by_onnxruntime, require_same
 from tests.collage_tests.pipeline.flat_costs import FlatCosts
 
 _DETECTOR = """<ir_version: 9, opset_import: ["" : 17]>

@@ -1,10 +1,7 @@
 """Operators of exported programs that TVM's translator lacks, or takes and gets wrong.
 
-A converter is given the importer and the node, and gives what stands for the node's result. Those
-of interpolations are in :mod:`collage.importers.torch.operators.resize`, elementwise ones in
-:mod:`collage.importers.torch.operators.elementwise`, of norms in
-:mod:`collage.importers.torch.operators.norms`, of pads in :mod:`collage.importers.torch.operators.pads`, of windows in
-:mod:`collage.importers.torch.operators.pooling`.
+A converter is given the importer and the node, and gives what stands for the node's result. This is
+the table of them all, and what belongs to no family in a file beside it.
 """
 
 from __future__ import annotations

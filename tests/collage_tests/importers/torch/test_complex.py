@@ -9,7 +9,7 @@ import pytest
 
 from collage.backends.contract.errors import ModelError
 from collage.importers import load_model
-from tests.collage_tests.importers.torch_functions import program_of, require_agreement, rows
+from tests.collage_tests.importers.torch.torch_functions import program_of, require_agreement, rows
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")

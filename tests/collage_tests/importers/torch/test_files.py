@@ -17,7 +17,7 @@ import pytest
 from collage.backends.contract.errors import ModelError
 from collage.cost.reference import evaluate
 from collage.importers import load_model
-from tests.collage_tests.importers.torch_programs import archive, open_archive
+from tests.collage_tests.importers.torch.torch_programs import archive, open_archive
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")

@@ -15,7 +15,12 @@ import collage
 from collage.backends.contract.errors import ModelError, ShapeError
 from collage.cost.models import DeviceSpec, RooflineCostModel
 from collage.importers import load_model
-from tests.collage_tests.importers.onnx_models import Array, by_onnxruntime, model_of, require_same
+from tests.collage_tests.importers.onnx.onnx_models import (
+    Array,
+    by_onnxruntime,
+    model_of,
+    require_same,
+)
 
 _COSTS = RooflineCostModel(DeviceSpec("a processor", 1e11, 1e11, 1e11, bytes_per_sec=1e10))
 

@@ -11,7 +11,7 @@ from tvm import relax
 
 from collage.backends.contract.errors import ModelError
 from collage.importers import load_model
-from tests.collage_tests.importers.onnx_models import (
+from tests.collage_tests.importers.onnx.onnx_models import (
     Array,
     by_importer,
     by_onnxruntime,

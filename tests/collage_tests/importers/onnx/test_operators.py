@@ -10,7 +10,7 @@ from onnx import helper
 
 from collage.importers import load_model
 from collage.normalize import normalize
-from tests.collage_tests.importers.onnx_models import (
+from tests.collage_tests.importers.onnx.onnx_models import (
     by_importer,
     by_onnxruntime,
     by_reference,

@@ -20,7 +20,7 @@ from collage.cost.reference import evaluate
 from collage.importers import load_model
 from collage.normalize import normalize
 from collage.pipeline.shapes.rows import rows_of
-from tests.collage_tests.importers.onnx_models import cut_rows
+from tests.collage_tests.importers.onnx.onnx_models import cut_rows
 from tests.collage_tests.normalize.oracle import operators, run
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -15,7 +15,7 @@ from collage.cost.reference import evaluate
 from collage.importers import load_model
 from collage.normalize import normalize
 from collage.pipeline.shapes.rows import rows_of
-from tests.collage_tests.importers.onnx_models import (
+from tests.collage_tests.importers.onnx.onnx_models import (
     Array,
     by_onnxruntime,
     cut_rows,

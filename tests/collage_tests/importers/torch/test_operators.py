@@ -13,7 +13,7 @@ from collage.backends.contract.errors import ModelError
 from collage.cost.reference import evaluate
 from collage.importers import load_model
 from collage.normalize import normalize
-from tests.collage_tests.importers.torch_functions import (
+from tests.collage_tests.importers.torch.torch_functions import (
     imported,
     places,
     program_of,

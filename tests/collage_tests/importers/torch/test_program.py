@@ -17,7 +17,7 @@ from collage.importers import load_model
 from collage.normalize import normalize
 from collage.pipeline.shapes.bucketed import import_buckets
 from collage.pipeline.shapes.buckets import buckets_of
-from tests.collage_tests.importers.torch_programs import (
+from tests.collage_tests.importers.torch.torch_programs import (
     Block,
     Folded,
     archive,

@@ -10,7 +10,7 @@ from onnx import helper
 
 from collage.backends.contract.errors import ModelError
 from collage.importers import load_model
-from tests.collage_tests.importers.onnx_models import (
+from tests.collage_tests.importers.onnx.onnx_models import (
     Array,
     by_importer,
     by_onnxruntime,

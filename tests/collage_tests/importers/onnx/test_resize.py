@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from tests.collage_tests.importers.onnx_models import (
+from tests.collage_tests.importers.onnx.onnx_models import (
     Array,
     by_importer,
     by_onnxruntime,
