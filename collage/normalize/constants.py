@@ -16,7 +16,7 @@ from tvm import relax
 
 from collage import rewrite as rw
 from collage.backends.relax.static_shape import static_shape
-from collage.cost.reference.shapes import gather_elements
+from collage.cost.reference.operators.shapes import gather_elements
 from collage.rewrite import ANY_CALL, TUPLE_ITEM, Rules, Scope
 
 _MAX_MATERIALIZED = 1 << 20

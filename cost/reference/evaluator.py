@@ -16,19 +16,12 @@ from tvm import relax
 
 from collage.backends.contract.errors import MeasurementError
 from collage.backends.relax.static_shape import static_shape
-from collage.cost.reference.attention import ATTENTION
-from collage.cost.reference.elementwise import ELEMENTWISE
 from collage.cost.reference.fallback import evaluate_call
-from collage.cost.reference.linear import LINEAR
-from collage.cost.reference.pools import POOLS
-from collage.cost.reference.recurrent import RECURRENT
-from collage.cost.reference.reductions import REDUCTIONS
+from collage.cost.reference.operators import OPERATORS
 from collage.cost.reference.rounding import EPSILON, rounded
-from collage.cost.reference.shapes import SHAPES
 from collage.cost.reference.values import (
     WIDE,
     Array,
-    OperatorTable,
     UnsupportedOperator,
     Value,
     widen,
@@ -36,16 +29,6 @@ from collage.cost.reference.values import (
 from collage.cost.workload.data import array_of
 
 _IN_FLOAT32 = frozenset({"float32", *WIDE})
-
-OPERATORS: OperatorTable = {
-    **ATTENTION,
-    **ELEMENTWISE,
-    **LINEAR,
-    **POOLS,
-    **RECURRENT,
-    **REDUCTIONS,
-    **SHAPES,
-}
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from tvm.relax import op
 from collage.backends.contract.errors import MeasurementError
 from collage.backends.relax.static_shape import static_shape
 from collage.cost.reference import evaluate, largest_error
-from collage.cost.reference.elementwise import erf
-from collage.cost.reference.evaluator import OPERATORS
+from collage.cost.reference.operators import OPERATORS
+from collage.cost.reference.operators.elementwise import erf
 
 RNG = np.random.default_rng(20)
 

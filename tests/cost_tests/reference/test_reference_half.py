@@ -78,7 +78,7 @@ def test_a_convolution_may_change_the_layout() -> None:
 
 
 def test_a_large_batch_is_convolved_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("collage.cost.reference.linear._COLUMNS", 3000)
+    monkeypatch.setattr("collage.cost.reference.operators.linear._COLUMNS", 3000)
     x = tensor(5, 6, 6, 4)
     mod = function([x], op.nn.conv2d(x, weight(8, 3, 3, 2), groups=2, padding=1, **LAST))
     inputs = random_inputs(mod)

@@ -1,7 +1,7 @@
 """Operators of exported programs that TVM's translator lacks, or takes and gets wrong.
 
-A converter is given the importer and the node, and gives what stands for the node's result. Here are
-those that belong to none of the families in the files beside this one.
+A converter is given the importer and the node, and gives what stands for the node's result. Here
+are those that belong to none of the families in the files beside this one.
 """
 
 from __future__ import annotations

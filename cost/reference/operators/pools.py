@@ -13,7 +13,7 @@ import numpy as np
 from tvm import relax
 
 from collage.backends.relax.static_shape import static_shape
-from collage.cost.reference.linear import pad_spatial, spatial_axes, to_layout
+from collage.cost.reference.operators.linear import pad_spatial, spatial_axes, to_layout
 from collage.cost.reference.values import (
     Array,
     OperatorTable,

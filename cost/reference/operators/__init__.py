@@ -1,0 +1,23 @@
+"""The operators of the reference, a family a file; each takes and gives numpy arrays."""
+
+from collage.cost.reference.operators.attention import ATTENTION
+from collage.cost.reference.operators.elementwise import ELEMENTWISE
+from collage.cost.reference.operators.linear import LINEAR
+from collage.cost.reference.operators.pools import POOLS
+from collage.cost.reference.operators.recurrent import RECURRENT
+from collage.cost.reference.operators.reductions import REDUCTIONS
+from collage.cost.reference.operators.shapes import SHAPES
+from collage.cost.reference.values import OperatorTable
+
+OPERATORS: OperatorTable = {
+    **ATTENTION,
+    **ELEMENTWISE,
+    **LINEAR,
+    **POOLS,
+    **RECURRENT,
+    **REDUCTIONS,
+    **SHAPES,
+}
+"""By their names in Relax."""
+
+__all__ = ["OPERATORS"]
