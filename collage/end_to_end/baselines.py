@@ -8,9 +8,9 @@ from collage.backends.contract import BackendTarget, TargetSet
 from collage.backends.contract.errors import RestrictionError, TargetError
 from collage.end_to_end._base import Contender
 from collage.search.dataflow import DataflowGraph
-from collage.search.greedy import greedy, single_backend
 from collage.search.partitioning import Partitioning
 from collage.search.restrictions import UNRESTRICTED, Restrictions
+from collage.search.strategies.greedy import greedy, single_backend
 
 _SINGLE = "single:"
 

@@ -23,9 +23,9 @@ from collage.end_to_end._base import Contender, Refusal
 from collage.passes import lower, partition_names
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
-from collage.search.greedy import cover_rest
 from collage.search.partitioning import Partitioning, make_partitioning
 from collage.search.rules import Rejection
+from collage.search.strategies.greedy import cover_rest
 
 _FAILED = {
     CostStatus.BUILD_FAILED,

@@ -12,7 +12,6 @@ from collage.cost.deadline import NEVER, Deadline
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.end_to_end import Contender, PartitionRepair, baselines, without_search
 from collage.search.dataflow import DataflowGraph
-from collage.search.lazy_search import SearchProgress, SearchResult, search
 from collage.search.partitioning import Partitioning
 from collage.search.restrictions import UNRESTRICTED, Restrictions
 from collage.search.rules import (
@@ -23,6 +22,7 @@ from collage.search.rules import (
     default_rules,
     last_resorts,
 )
+from collage.search.strategies.lazy_search import SearchProgress, SearchResult, search
 
 _BATCH = 4096
 """Candidates asked about together, more than all seeds have: libraries tune together what is asked

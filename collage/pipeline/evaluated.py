@@ -13,8 +13,8 @@ from collage.pipeline.covers import Covers
 from collage.pipeline.limits import AnswerInHand, Budget
 from collage.pipeline.limits.answer_in_hand import first_that_runs
 from collage.search.dataflow import DataflowGraph
-from collage.search.evolutionary import refine
 from collage.search.partitioning import Partitioning
+from collage.search.strategies.evolutionary import refine
 
 _PROMISING_RATIO = 4.0
 """With little time, whoever is guessed to be so much slower than the most promising is left out.

@@ -22,8 +22,8 @@ from collage.pipeline.evaluated import Evaluated
 from collage.pipeline.imported import Imported
 from collage.report import MemoryUse, size_text
 from collage.search.candidates import Candidate
-from collage.search.lazy_search import search
 from collage.search.rules import PartitionRule
+from collage.search.strategies.lazy_search import search
 
 _PRICES = (0.1, 0.3, 1.0, 3.0, 10.0, 100.0, 10_000.0)
 """Of all bytes of the answer without a limit, in shares of its seconds."""

@@ -15,18 +15,18 @@ import optuna
 import pytest
 
 from collage.backends.contract.errors import LogError, SearchError
-from collage.search import shared_study
 from collage.search.dataflow import DataflowGraph
-from collage.search.evolutionary import refine
 from collage.search.partitioning import Partitioning
-from collage.search.shared_study import SharedStudy
+from collage.search.strategies import shared_study
+from collage.search.strategies.evolutionary import refine
+from collage.search.strategies.shared_study import SharedStudy
 from tests.postgres import Server
-from tests.search_tests.shared_refinement import Clock, problem
+from tests.search_tests.strategies.shared_refinement import Clock, problem
 
 _PROGRAM = """
 import runpy, sys
 sys.modules["torch"] = None  # TVM imports it wherever it is installed, which takes seconds.
-runpy.run_module("tests.search_tests.shared_refinement", run_name="__main__")
+runpy.run_module("tests.search_tests.strategies.shared_refinement", run_name="__main__")
 """
 
 

@@ -17,8 +17,6 @@ from collage.backends.contract.errors import TargetError
 from collage.search.candidates import Candidate
 from collage.search.costs import TableCosts
 from collage.search.dataflow import DataflowGraph, bits
-from collage.search.greedy import single_backend
-from collage.search.lazy_search import search
 from collage.search.partitioning import Partitioning, validate
 from collage.search.rules import (
     CombineLimits,
@@ -34,6 +32,8 @@ from collage.search.rules import (
     UnionRule,
     default_rules,
 )
+from collage.search.strategies.greedy import single_backend
+from collage.search.strategies.lazy_search import search
 from collage.search.subgraph import SubGraph, SubGraphLimits
 from collage.targets import resolve_targets
 from tests.search_tests import networks

@@ -16,10 +16,10 @@ import optuna
 
 from collage.backends.contract.errors import SearchError
 from collage.search.candidates import Candidate
-from collage.search.cover import cheapest_cover
 from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import Partitioning, make_partitioning, validate
-from collage.search.shared_study import SharedStudy, storage_errors
+from collage.search.strategies.cover import cheapest_cover
+from collage.search.strategies.shared_study import SharedStudy, storage_errors
 
 MOVES = ("merge", "split", "switch", "shift")
 """Join whole partitions into one; cut one; give one to another backend; move a border."""

@@ -6,12 +6,12 @@ import pytest
 
 from collage.search.costs import TableCosts
 from collage.search.dataflow import DataflowGraph
-from collage.search.lazy_search import search
 from collage.search.partitioning import validate
 from collage.search.rules import UndominatedRule, default_rules
+from collage.search.strategies.lazy_search import search
 from collage.search.subgraph import SubGraph
 from tests.search_tests import networks
-from tests.search_tests.test_rules import ALL_TARGETS, BUILDS
+from tests.search_tests.rules.test_rules import ALL_TARGETS, BUILDS
 
 
 @pytest.mark.parametrize("name", BUILDS)

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph
-from collage.search.evolutionary import RefineProgress, _signature, refine
 from collage.search.partitioning import Partitioning
+from collage.search.strategies.evolutionary import RefineProgress, _signature, refine
 from collage.testing.search_contract import TARGETS
 
 

@@ -11,10 +11,10 @@ import pytest
 from collage.backends.contract.errors import SearchError
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
-from collage.search.evolutionary import RefineProgress, refine
-from collage.search.greedy import single_backend
 from collage.search.partitioning import Partitioning, validate
 from collage.search.rules import default_rules
+from collage.search.strategies.evolutionary import RefineProgress, refine
+from collage.search.strategies.greedy import single_backend
 from collage.testing.search_contract import TARGETS
 from tests.search_tests import networks
 from tests.search_tests.networks import edges

@@ -16,11 +16,11 @@ from collage.backends.contract import BackendTarget
 from collage.backends.contract.errors import SearchError
 from collage.search.candidates import Candidate
 from collage.search.costs import TableCosts
-from collage.search.cover import cheapest_cover
 from collage.search.dataflow import DataflowGraph, bits
-from collage.search.exhaustive import exhaustive_search
-from collage.search.lazy_search import Alongside, SearchProgress, search
 from collage.search.partitioning import Partitioning, make_partitioning, quotient, validate
+from collage.search.strategies.cover import cheapest_cover
+from collage.search.strategies.exhaustive import exhaustive_search
+from collage.search.strategies.lazy_search import Alongside, SearchProgress, search
 from collage.search.subgraph import SubGraph
 from collage.testing.search_contract import (
     TARGETS,

@@ -15,10 +15,10 @@ from itertools import accumulate, chain, pairwise, zip_longest
 from collage.backends.contract.errors import SearchError
 from collage.search.candidates import Candidate
 from collage.search.costs import CandidateCosts, checked_seconds
-from collage.search.cover import DEFAULT_MAX_STATES, Cover, cheapest_cover
 from collage.search.dataflow import DataflowGraph, bits
 from collage.search.partitioning import Partitioning, make_partitioning
 from collage.search.rules._base import PartitionRule
+from collage.search.strategies.cover import DEFAULT_MAX_STATES, Cover, cheapest_cover
 
 Alongside = Callable[[Sequence[Candidate], Sequence[Candidate]], Sequence[Candidate]]
 """Given what is going to be evaluated, and others: those of them that would take no longer."""
@@ -130,7 +130,7 @@ def search(
     on_round : callable, optional
         Given the progress after each round.
     max_states : int
-        See :func:`collage.search.cover.cheapest_cover`.
+        See :func:`collage.search.strategies.cover.cheapest_cover`.
     last_resorts : sequence of PartitionRule
         Asked one after the other, and only once no usable candidates cover the graph: what they
         find for bindings that are left over takes part from then on.
@@ -149,8 +149,8 @@ def search(
     Notes
     -----
     Each round measures at least one candidate, so there are at most as many rounds as candidates;
-    the time of a round is that of :func:`~collage.search.cover.cheapest_cover`. The result depends
-    only on the graph, the order of the candidates and the costs.
+    the time of a round is that of :func:`~collage.search.cheapest_cover`. The result depends only
+    on the graph, the order of the candidates and the costs.
 
     Examples
     --------
