@@ -103,7 +103,7 @@ def _table(profile: Profile, operators: dict[str, str]) -> Table:
 
 def _operators(report: Report) -> dict[str, str]:
     """What the partitions of libraries hold, by the names that their functions have."""
-    from collage.report.figure import operator_summary
+    from collage.report.rendering.figure import operator_summary
 
     nodes = {node.index: node for node in report.nodes}
     counts: Counter[str] = Counter()

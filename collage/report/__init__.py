@@ -2,8 +2,8 @@
 
 :class:`Report` is plain data, saved as JSON in a bundle and read without TVM; :func:`explain` works
 out of it, operator by operator, why this backend and not another. ``assemble`` makes a report of
-what a search left behind; ``html`` and ``text`` show one on a page and in a terminal, over
-``views`` (rows and bars), ``figure`` and ``layout`` (the drawn graph), ``units`` and ``palette``.
+what a search left behind, and ``rendering`` shows one: ``html`` and ``text`` on a page and in a
+terminal, over ``views`` (rows and bars), ``figure`` and ``layout`` (the drawn graph).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from collage.report.workers import BuilderUse, WorkerUse, share_of
 
 if TYPE_CHECKING:
     from collage.report.assemble import assemble_report
-    from collage.report.html import write_html
-    from collage.report.in_brief import brief, notebook_frame
-    from collage.report.palette import backend_colors
-    from collage.report.text import explanation, summary
+    from collage.report.rendering.html import write_html
+    from collage.report.rendering.in_brief import brief, notebook_frame
+    from collage.report.rendering.palette import backend_colors
+    from collage.report.rendering.text import explanation, summary
+    from collage.report.rendering.views import shares
     from collage.report.units import format_sec, format_time
-    from collage.report.views import shares
 
 __all__ = [
     "Alternative",
@@ -69,11 +69,11 @@ __getattr__, __dir__ = on_demand(
     __name__,
     {
         "assemble": ("assemble_report",),
-        "in_brief": ("brief", "notebook_frame"),
-        "html": ("write_html",),
-        "palette": ("backend_colors",),
-        "text": ("explanation", "summary"),
+        "rendering.in_brief": ("brief", "notebook_frame"),
+        "rendering.html": ("write_html",),
+        "rendering.palette": ("backend_colors",),
+        "rendering.text": ("explanation", "summary"),
         "units": ("format_sec", "format_time"),
-        "views": ("shares",),
+        "rendering.views": ("shares",),
     },
 )

@@ -18,10 +18,10 @@ from collage.backends.contract.errors import OutputError
 from collage.report import Report
 from collage.report.data import NodeInfo, PartitionInfo
 from collage.report.explain import Explainer
-from collage.report.html import render_html, write_html
-from collage.report.palette import backend_colors
-from collage.report.text import explanation, summary
-from collage.report.views import candidate_rows, headline, index_ranges, refusals, shares
+from collage.report.rendering.html import render_html, write_html
+from collage.report.rendering.palette import backend_colors
+from collage.report.rendering.text import explanation, summary
+from collage.report.rendering.views import candidate_rows, headline, index_ranges, refusals, shares
 from tests.collage_tests.report.chromium import dump_dom, screenshot
 from tests.collage_tests.report.report_data import resnet_report
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collage.report.explain import explain
-from collage.report.figure import operator_figure, partition_figure
-from collage.report.layout import layered_layout
-from collage.report.palette import backend_colors
+from collage.report.rendering.figure import operator_figure, partition_figure
+from collage.report.rendering.layout import layered_layout
+from collage.report.rendering.palette import backend_colors
 from tests.collage_tests.report.report_data import resnet_report
 
 GAP = 20.0

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from collage.report import BuilderUse, Report, WorkerUse, share_of, summary
-from collage.report.html import render_html
+from collage.report.rendering.html import render_html
 from tests.collage_tests.report.report_data import resnet_report
 
 HOSTILE = "<script>alert(1)</script>"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import html
 
 from collage.report.data import Report
-from collage.report.html import render_html
-from collage.report.palette import backend_colors
 from collage.report.progress import how_far
+from collage.report.rendering.html import render_html
+from collage.report.rendering.palette import backend_colors
+from collage.report.rendering.views import end_to_end_bars, shares
 from collage.report.units import format_sec
-from collage.report.views import end_to_end_bars, shares
 
 _CONTENDERS = 4
 _FRAME_PIXELS = 720

@@ -10,8 +10,8 @@ import networkx as nx
 
 from collage.report.data import NodeInfo, PartitionInfo, Report
 from collage.report.explain import NodeExplanation
-from collage.report.layout import layered_layout
-from collage.report.palette import INLINE
+from collage.report.rendering.layout import layered_layout
+from collage.report.rendering.palette import INLINE
 from collage.report.units import format_cost
 
 PARTITION_WIDTH, PARTITION_HEIGHT = 236.0, 58.0
@@ -88,7 +88,7 @@ def partition_figure(report: Report, colors: dict[str, str]) -> Figure | None:
     report : Report
         What is shown.
     colors : dict of str to str
-        By backend, as :func:`collage.report.palette.backend_colors` gives them.
+        By backend, as :func:`collage.report.rendering.palette.backend_colors` gives them.
 
     Returns
     -------

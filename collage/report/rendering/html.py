@@ -9,12 +9,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from collage.backends.contract.errors import OutputError
 from collage.report.data import Report
 from collage.report.explain import Explainer
-from collage.report.figure import operator_figure, partition_figure
-from collage.report.palette import INLINE, backend_colors
 from collage.report.progress import how_far
-from collage.report.units import format_sec, format_time
-from collage.report.verdict import disturbances
-from collage.report.views import (
+from collage.report.rendering.figure import operator_figure, partition_figure
+from collage.report.rendering.palette import INLINE, backend_colors
+from collage.report.rendering.views import (
     candidate_rows,
     end_to_end_bars,
     headline,
@@ -22,12 +20,14 @@ from collage.report.views import (
     refusals,
     shares,
 )
+from collage.report.units import format_sec, format_time
+from collage.report.verdict import disturbances
 
 
 def render_html(report: Report) -> str:
     """The report as an HTML document; every string that comes from the model is escaped."""
     environment = Environment(
-        loader=PackageLoader("collage.report"),
+        loader=PackageLoader("collage.report.rendering"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -9,8 +9,8 @@ from typing import Any
 
 from collage.report.data import Alternative, EndToEnd, Report
 from collage.report.explain import Explainer
-from collage.report.figure import operator_summary
 from collage.report.memory import size_text
+from collage.report.rendering.figure import operator_summary
 from collage.report.units import format_sec, format_time
 from collage.report.verdict import verdict_of
 
@@ -123,7 +123,7 @@ def end_to_end_bars(report: Report, colors: dict[str, str]) -> list[Bar]:
     report : Report
         What is shown.
     colors : dict of str to str
-        A colour for each backend, see :func:`collage.report.palette.backend_colors`.
+        A colour for each backend, see :func:`collage.report.rendering.palette.backend_colors`.
 
     Returns
     -------

@@ -10,12 +10,12 @@ from rich.text import Text
 
 from collage.report.data import Report
 from collage.report.explain import explain
-from collage.report.figure import operator_summary
-from collage.report.palette import backend_colors
 from collage.report.progress import how_far
+from collage.report.rendering.figure import operator_summary
+from collage.report.rendering.palette import backend_colors
+from collage.report.rendering.views import end_to_end_bars, shares
 from collage.report.units import format_cost, format_sec, format_time
 from collage.report.verdict import disturbances
-from collage.report.views import end_to_end_bars, shares
 from collage.report.workers import is_worth_a_table
 
 

@@ -1,0 +1,1 @@
+"""How a report looks: on a page, in a terminal, in a notebook, and as two drawings."""
