@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from tvm import relax
 
 from collage.backends.contract.errors import CodegenError
-from collage.backends.cudnn.attention import (
+from collage.backends.cudnn.graphs.attention import (
     attention_graph,
     attention_of_chain,
     attention_of_operator,
 )
-from collage.backends.cudnn.convolution import CONVOLUTIONS, convolution_graph
-from collage.backends.cudnn.epilogue import Epilogue, activation_of
+from collage.backends.cudnn.graphs.convolution import CONVOLUTIONS, convolution_graph
+from collage.backends.cudnn.graphs.epilogue import Epilogue, activation_of
+from collage.backends.cudnn.graphs.product import matmul_graph
+from collage.backends.cudnn.graphs.single import norm_graph, pool_graph, softmax_graph
 from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.patterns import check_softmax, scale_of
 from collage.backends.cudnn.problem import Graph
-from collage.backends.cudnn.product import matmul_graph
-from collage.backends.cudnn.single import norm_graph, pool_graph, softmax_graph
 from collage.backends.relax.calls.layouts import permutation
 from collage.backends.relax.partitions.composites import Composite, CompositeCall, compiling
 from collage.backends.relax.static_shape import static_shape

@@ -7,7 +7,7 @@ import math
 from tvm import relax
 
 from collage.backends.contract.errors import UnsupportedProblemError
-from collage.backends.cudnn.epilogue import (
+from collage.backends.cudnn.graphs.epilogue import (
     Epilogue,
     add_epilogue,
     check_bias,

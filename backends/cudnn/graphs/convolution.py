@@ -9,10 +9,10 @@ from __future__ import annotations
 from tvm import relax
 
 from collage.backends.contract.errors import UnsupportedProblemError
-from collage.backends.cudnn.epilogue import Epilogue, add_epilogue, check_bias, same_dtype
+from collage.backends.cudnn.graphs.epilogue import Epilogue, add_epilogue, check_bias, same_dtype
+from collage.backends.cudnn.graphs.spatial import per_axis, plane_view
 from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.problem import Graph, GraphBuilder, Kind
-from collage.backends.cudnn.spatial import per_axis, plane_view
 from collage.backends.relax.calls.pooling import SPATIAL, split_padding
 from collage.backends.relax.static_shape import static_shape
 

@@ -7,9 +7,9 @@ import math
 from tvm import relax
 
 from collage.backends.contract.errors import UnsupportedProblemError
-from collage.backends.cudnn.epilogue import same_dtype
+from collage.backends.cudnn.graphs.epilogue import same_dtype
+from collage.backends.cudnn.graphs.spatial import per_axis, plane_view
 from collage.backends.cudnn.problem import Graph, GraphBuilder, Kind
-from collage.backends.cudnn.spatial import per_axis, plane_view
 from collage.backends.relax.calls.pooling import SPATIAL, PoolPadding
 from collage.backends.relax.calls.strided_views import View
 from collage.backends.relax.static_shape import static_shape

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tvm import relax
 
 from collage.backends.contract.errors import UnsupportedProblemError
-from collage.backends.cudnn.epilogue import same_dtype
+from collage.backends.cudnn.graphs.epilogue import same_dtype
 from collage.backends.cudnn.problem import (
     Causal,
     Graph,
