@@ -27,7 +27,7 @@ from collage.passes import lower
 from collage.search.dataflow import DataflowGraph
 from collage.search.strategies.greedy import single_backend
 from collage.targets import resolve_targets
-from tests.collage_tests.pipeline import gpu_models
+from tests.collage_tests.pipeline.cuda import gpu_models
 from tests.cost_tests.toy_cuda_backend import ToyCudaBackend
 
 gpu = pytest.mark.gpu

@@ -16,7 +16,7 @@ from collage.cost.reference import evaluate
 from collage.importers import load_model
 from collage.pipeline.shapes.bucketed import import_buckets
 from collage.pipeline.shapes.buckets import buckets_of
-from tests.collage_tests.pipeline.test_torch_modules import assert_same
+from tests.collage_tests.pipeline.whole_way.test_torch_modules import assert_same
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")

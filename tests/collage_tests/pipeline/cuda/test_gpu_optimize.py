@@ -1,7 +1,7 @@
 """The whole way on a real GPU: search by measuring, with and without trouble, replay, tuning.
 
 All but the first test need one:
-``pytest -m gpu tests/collage_tests/pipeline/test_gpu_optimize.py``.
+``pytest -m gpu tests/collage_tests/pipeline/cuda/test_gpu_optimize.py``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collage.cost.database import JsonLinesDatabase
 from collage.cost.database.record import PARTITION
 from collage.cost.reference import evaluate
 from collage.targets import TargetLike
-from tests.collage_tests.pipeline import gpu_models
+from tests.collage_tests.pipeline.cuda import gpu_models
 from tests.cost_tests.toy_cuda_backend import ToyCudaBackend
 
 gpu = pytest.mark.gpu

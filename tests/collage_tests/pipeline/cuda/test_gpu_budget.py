@@ -15,8 +15,8 @@ import pytest
 import collage
 from collage.backends.toolchain.cuda_runtime import has_device
 from collage.cost.progress import ProgressEvent
-from tests.collage_tests.pipeline import gpu_models
-from tests.collage_tests.pipeline.test_gpu_optimize import HALF_TOLERANCE, LIBRARIES
+from tests.collage_tests.pipeline.cuda import gpu_models
+from tests.collage_tests.pipeline.cuda.test_gpu_optimize import HALF_TOLERANCE, LIBRARIES
 
 pytestmark = [
     pytest.mark.gpu,
