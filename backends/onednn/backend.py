@@ -17,6 +17,7 @@ from collage.backends.contract import (
     Granularity,
     HoldsMemory,
     PatternTriple,
+    Precision,
     Precompiles,
     Roofline,
 )
@@ -45,6 +46,9 @@ class OnednnBackend(ExternalBackend, BundlesLibraries, HoldsMemory, Precompiles)
 
     def probe(self) -> Availability:
         return Availability.of(lambda: {"onednn": find_installation().version})
+
+    def precision(self, options: OnednnOptions) -> Precision:
+        return Precision(options.precision)
 
     def roofline(self, device: tvm.target.Target) -> Roofline:
         return Roofline(0.90, 0.80, partition_sec=0.8e-6, operator_sec=0.5e-6)

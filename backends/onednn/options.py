@@ -7,6 +7,9 @@ from dataclasses import dataclass
 LAYOUTS = ("auto", "blocked", "nhwc", "plain")
 """Layouts of pictures inside a region; same order as ``Layout`` in ``templates/plan.h``."""
 
+PRECISIONS = ("float32", "bfloat16")
+"""What products are computed in; same order as ``Precision`` in ``templates/plan.h``."""
+
 
 @dataclass(frozen=True)
 class OnednnOptions:
@@ -18,10 +21,18 @@ class OnednnOptions:
         Memory layout of pictures between a region's convolutions: ``auto`` lets oneDNN choose for
         each kernel, ``blocked`` (nChw16c) and ``nhwc`` insist where there is a kernel for it,
         ``plain`` keeps NCHW throughout.
+    precision : str
+        What convolutions and products of matrices multiply: ``float32``, or ``bfloat16``, to which
+        they round their operands where the processor has instructions for it (AMX, AVX-512 BF16);
+        sums, and all that stands between them, keep all digits.
     """
 
     layout: str = "auto"
+    precision: str = "float32"
 
     def __post_init__(self) -> None:
         if self.layout not in LAYOUTS:
             raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}, not '{self.layout}'")
+        if self.precision not in PRECISIONS:
+            known = ", ".join(PRECISIONS)
+            raise ValueError(f"precision must be one of {known}, not '{self.precision}'")

@@ -11,7 +11,7 @@ from tvm import relax
 from collage.backends.onednn import operators  # noqa: F401 - registers them
 from collage.backends.onednn.fuse import optimize
 from collage.backends.onednn.graph import Graph, Node, Tensor
-from collage.backends.onednn.options import LAYOUTS, OnednnOptions
+from collage.backends.onednn.options import LAYOUTS, PRECISIONS, OnednnOptions
 from collage.backends.onednn.partition import import_function
 from collage.backends.toolchain import native
 
@@ -66,13 +66,14 @@ def encode(graph: Graph, options: OnednnOptions) -> tuple[list[int], dict[str, n
     graph : Graph
         Imported and fused.
     options : OnednnOptions
-        Its layout is one of the words.
+        Its layout and precision are among the words.
     """
     tensors = _tensors(graph)
     number = {tensor: index for index, tensor in enumerate(tensors)}
     constants: dict[str, np.ndarray] = {}
     positions: dict[str, int] = {}
-    words = [_PLAN_VERSION, LAYOUTS.index(options.layout), len(tensors)]
+    precision = PRECISIONS.index(options.precision)
+    words = [_PLAN_VERSION, LAYOUTS.index(options.layout), precision, len(tensors)]
     for tensor in tensors:
         index = tensor.index
         if tensor.array is not None:

@@ -74,6 +74,8 @@ inline dnnl::primitive_attr Region::attributes(const Op& op, size_t fused, int s
   }
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  // Products of numbers rounded to bfloat16, summed in float32, where the processor has them.
+  if (plan_.precision == Precision::bfloat16) attr.set_fpmath_mode(dnnl::fpmath_mode::bf16);
   attr.set_post_ops(ops);
   return attr;
 }

@@ -18,6 +18,8 @@ enum class OpKind : int64_t {
 enum class Source : int64_t { computed, input, constant };
 enum class Layout : int64_t { automatic, blocked, nhwc, plain };
 
+enum class Precision : int64_t { float32, bfloat16 };
+
 struct PostOp {
   bool is_binary;
   int64_t algorithm;
@@ -41,6 +43,7 @@ struct PlanTensor {
 
 struct Plan {
   Layout layout;
+  Precision precision;
   std::vector<PlanTensor> tensors;
   std::vector<int> outputs;
   int num_inputs;
@@ -78,6 +81,7 @@ inline Plan decode_plan(const int64_t* data, int64_t count) {
   if (words.integer() != kPlanVersion) throw std::runtime_error("plan of another version");
   Plan plan;
   plan.layout = static_cast<Layout>(words.integer());
+  plan.precision = static_cast<Precision>(words.integer());
   plan.num_inputs = 0;
   plan.tensors.resize(static_cast<size_t>(words.integer()));
   for (auto& t : plan.tensors) {
