@@ -15,9 +15,9 @@ import tvm_ffi
 
 from collage.backends.contract.errors import BundleError, InputError
 from collage.backends.devices import device_named
-from collage.bundle.contexts import Contexts
+from collage.bundle.calling.contexts import Contexts
+from collage.bundle.calling.function import BundleFunction
 from collage.bundle.folder import spelled_by_file
-from collage.bundle.function import BundleFunction
 from collage.bundle.manifest import read_manifest, read_report
 from collage.bundle.profile import Profile, copy_rate, profile_calls
 from collage.bundle.requirements import load_requirements

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from collage.backends.contract.errors import ModelError, UnmatchedError, telling_line
 from collage.backends.storage import OwnFolder, scratch_parent
 from collage.bundle import Bundle
-from collage.bundle.tensors import as_torch
+from collage.bundle.calling.tensors import as_torch
 from collage.dynamo.options import Options
 from collage.pipeline.optimize import optimize
 from collage.pipeline.result import Result

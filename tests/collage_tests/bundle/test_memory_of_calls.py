@@ -15,8 +15,8 @@ from tvm.relax import op
 
 import collage
 from collage.bundle import Bundle
-from collage.bundle.function import random_array
-from collage.bundle.tensors import empty_array, of_the_caller, to_tvm
+from collage.bundle.calling.function import random_array
+from collage.bundle.calling.tensors import empty_array, of_the_caller, to_tvm
 from collage.tensor_info import TensorInfo
 from collage.testing import constant, graph
 from tests.collage_tests.pipeline.flat_costs import FlatCosts

@@ -11,7 +11,7 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.backends.relax.recurrent import recurrent
-from collage.bundle.dispatch import cut, pad
+from collage.bundle.calling.dispatch import cut, pad
 from collage.cost.reference import evaluate
 from collage.importers import ImportedModel, load_model
 from collage.pipeline.shapes.operands import UnprovenError

@@ -11,10 +11,10 @@ import numpy as np
 import tvm
 
 from collage.backends.contract.errors import InputError
-from collage.bundle.contexts import Contexts
-from collage.bundle.dispatch import choose, cut, pad
+from collage.bundle.calling.contexts import Contexts
+from collage.bundle.calling.dispatch import choose, cut, pad
+from collage.bundle.calling.tensors import as_given, empty_array, of_the_caller, on_host, to_tvm
 from collage.bundle.signature import FunctionEntry, Variant
-from collage.bundle.tensors import as_given, empty_array, of_the_caller, on_host, to_tvm
 from collage.tensor_info import TensorInfo
 
 
