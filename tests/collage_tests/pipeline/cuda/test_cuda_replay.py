@@ -49,7 +49,7 @@ from collage.cost.models.roofline import RooflineCostModel
 from collage.cost.processes.staging import compile_to_measure
 from collage.targets import TargetLike
 from tests.backends_tests.cublas.choices import keep_choice
-from tests.backends_tests.cutlass.fake_profiler import FakeProfiler, favour_last
+from tests.backends_tests.cutlass.tuning.fake_profiler import FakeProfiler, favour_last
 from tests.machine_code import defined_functions, device_code
 
 pytestmark = [

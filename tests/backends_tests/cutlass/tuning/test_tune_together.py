@@ -21,7 +21,7 @@ from collage.backends.cutlass import codegen
 from collage.cost.processes.messages import TargetMessage, Tune, WorkloadMessage
 from collage.cost.worker.build import tune
 from collage.cost.workload.workload import Workload
-from tests.backends_tests.cutlass.fake_profiler import favour_last
+from tests.backends_tests.cutlass.tuning.fake_profiler import favour_last
 
 pytestmark = pytest.mark.cuda
 

@@ -1,6 +1,6 @@
 """A profiler that runs nothing, and a process that tunes a model with it.
 
-    python -m tests.backends_tests.cutlass.fake_profiler CACHE LOG BLOCKS HIDDEN
+    python -m tests.backends_tests.cutlass.tuning.fake_profiler CACHE LOG BLOCKS HIDDEN
 
 Its answer, on standard output, is how many jobs the profiler was given.
 """

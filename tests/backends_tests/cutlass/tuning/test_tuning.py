@@ -27,7 +27,7 @@ from collage.backends.cutlass.families.gemm.problem import GemmProblem, Operand,
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.tuning import SCHEMA, Job, Outcome, Question, Tuner, judge
 from collage.backends.storage import TuningStore
-from tests.backends_tests.cutlass.fake_profiler import SAMPLE, FakeProfiler
+from tests.backends_tests.cutlass.tuning.fake_profiler import SAMPLE, FakeProfiler
 
 pytestmark = pytest.mark.cuda  # the log's keys hold CUTLASS's version
 

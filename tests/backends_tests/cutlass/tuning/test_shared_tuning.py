@@ -19,13 +19,13 @@ from collage.backends.cutlass.families import Configuration, KernelSpec
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.tuning import SCHEMA, Job, Outcome, Tuner
 from collage.backends.storage import TuningStore, read_findings
-from tests.backends_tests.cutlass.fake_profiler import (
+from tests.backends_tests.cutlass.test_sharing import transformer
+from tests.backends_tests.cutlass.tuning.fake_profiler import (
     FakeProfiler,
     favour_last,
     questions_of,
     tune_with,
 )
-from tests.backends_tests.cutlass.test_sharing import transformer
 
 pytestmark = pytest.mark.cuda  # the log's keys hold CUTLASS's version
 
@@ -45,7 +45,7 @@ def tuned(context: BuildContext, blocks: int, hidden: int = 64) -> tuple[int, Ch
 
 
 def jobs_of_a_process(cache: Path, log: Path, blocks: int, hidden: int) -> int:
-    command = [sys.executable, "-m", "tests.backends_tests.cutlass.fake_profiler"]
+    command = [sys.executable, "-m", "tests.backends_tests.cutlass.tuning.fake_profiler"]
     arguments = [str(cache), str(log), str(blocks), str(hidden)]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
