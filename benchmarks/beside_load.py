@@ -19,14 +19,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from benchmarks.child import OPENMP_DEFAULT
 from benchmarks.engines import REFERENCE, Job
 from benchmarks.engines.collage_engine import OneDnnEngine, TvmEngine
 from benchmarks.engines.openvino_engine import OpenVinoEngine
-from benchmarks.machine import commit, machine, now
-from benchmarks.models import light_model
-from benchmarks.processes import EngineProcess, Turn
-from benchmarks.statistics import Spread
+from benchmarks.networks.models import light_model
+from benchmarks.timing.child import OPENMP_DEFAULT
+from benchmarks.timing.machine import commit, machine, now
+from benchmarks.timing.processes import EngineProcess, Turn
+from benchmarks.timing.statistics import Spread
 
 RESULTS = Path(__file__).parent / "results" / "beside_load.md"
 _OURS = (OneDnnEngine.name, TvmEngine.name)

@@ -22,9 +22,9 @@ from typing import Annotated, Any
 import onnx
 import typer
 
-from benchmarks import exported
-from benchmarks.machine import commit, machine, now
-from benchmarks.models import before_softmax, light_model, light_model_names
+from benchmarks.networks import exported
+from benchmarks.networks.models import before_softmax, light_model, light_model_names
+from benchmarks.timing.machine import commit, machine, now
 
 TARGETS = {
     "cpu": ("llvm", "onednn", "openblas"),
@@ -68,8 +68,8 @@ def network(name: str, device: str, folder: Path) -> Path:
     Parameters
     ----------
     name : str
-        For a CPU a light model of the ``onnx`` package, or one that :mod:`benchmarks.exported`
-        builds; for a GPU of :mod:`benchmarks.gpu.networks`.
+        For a CPU a light model of the ``onnx`` package, or one that
+        :mod:`benchmarks.networks.exported` builds; for a GPU of :mod:`benchmarks.gpu.networks`.
     device : str
         ``cpu`` or ``cuda``.
     folder : Path

@@ -22,8 +22,8 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from benchmarks.machine import commit, machine, now
-from benchmarks.statistics import Spread
+from benchmarks.timing.machine import commit, machine, now
+from benchmarks.timing.statistics import Spread
 from collage.backends.compile import compile_module
 from collage.backends.contract import BuildContext, ExternalBackend
 from collage.backends.link import stage_libraries

@@ -1,8 +1,8 @@
 """Every light model, the whole way: outputs against onnxruntime, the choice against the rest.
 
 ``python -m benchmarks.light_models`` writes ``benchmarks/results/light_models.md``. Weights are
-random (see ``benchmarks/models.py``), outputs are compared before the last softmax, on inputs that
-the search has not seen, relative to the largest value.
+random (see ``benchmarks/networks/models.py``), outputs are compared before the last softmax, on
+inputs that the search has not seen, relative to the largest value.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import onnxruntime
 import typer
 
 import collage
-from benchmarks.machine import commit, machine, now
-from benchmarks.models import before_softmax, light_model, light_model_names, random_inputs
+from benchmarks.networks.models import before_softmax, light_model, light_model_names, random_inputs
+from benchmarks.timing.machine import commit, machine, now
 from collage.report import EndToEnd
 
 TARGETS = ("llvm", "onednn", "openblas")

@@ -16,13 +16,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from benchmarks import machine, table
+from benchmarks import table
 from benchmarks.engines import ENGINES, REFERENCE, Job
-from benchmarks.exported import BUILDERS
-from benchmarks.interleave import EngineResult, Plan, measure, steps
-from benchmarks.models import before_softmax, light_model
-from benchmarks.processes import Turn
-from benchmarks.recurrent import RECURRENT
+from benchmarks.networks.exported import BUILDERS
+from benchmarks.networks.models import before_softmax, light_model
+from benchmarks.networks.recurrent import RECURRENT
+from benchmarks.timing import machine
+from benchmarks.timing.interleave import EngineResult, Plan, measure, steps
+from benchmarks.timing.processes import Turn
 from collage.backends.toolchain.artifact_cache import make_once
 
 MODELS = ("resnet50", "squeezenet", "mobilenet_v2", "bert_base")
@@ -135,7 +136,7 @@ def _model_file(name: str, folder: Path, console: Console) -> Path | None:
         console.print(f"{name} left out: {', '.join(missing)} not installed (the extra \\[bench])")
         return None
     # Elsewhere: torch's threads and memory have no place in the process that takes the times.
-    command = [sys.executable, "-m", "benchmarks.exported", name]
+    command = [sys.executable, "-m", "benchmarks.networks.exported", name]
 
     def export(partial: Path) -> None:
         subprocess.run([*command, str(partial)], capture_output=True, text=True, check=True)

@@ -19,9 +19,9 @@ from typing import Annotated
 import onnx
 import typer
 
-from benchmarks.machine import machine, now
-from benchmarks.models import before_softmax, light_model
-from benchmarks.statistics import Spread, ratio_spread
+from benchmarks.networks.models import before_softmax, light_model
+from benchmarks.timing.machine import machine, now
+from benchmarks.timing.statistics import Spread, ratio_spread
 
 TARGETS = ("llvm", "onednn", "openblas")
 KINDS = ("cold", "from the log")

@@ -1,9 +1,10 @@
 """What an answer within seconds is worth, on small networks that nobody has met.
 
 ``python -m benchmarks.small_budget`` writes ``benchmarks/results/small_budget.md``. Of each family
-of :mod:`benchmarks.drawn_networks` one network is searched within each budget and on estimates
-alone, each time with no log and in a process of its own; every backend alone is compiled, too. All
-bundles are then timed in turns: an answer is worth as much as its time beside that of the best.
+of :mod:`benchmarks.networks.drawn_networks` one network is searched within each budget and on
+estimates alone, each time with no log and in a process of its own; every backend alone is compiled,
+too. All bundles are then timed in turns: an answer is worth as much as its time beside that of the
+best.
 ``--tree before=FOLDER --tree after=.`` compares checkouts, whose searches alternate.
 """
 
@@ -23,9 +24,9 @@ import numpy as np
 import torch
 import typer
 
-from benchmarks.drawn_networks import FAMILIES, drawn
-from benchmarks.machine import commit, machine, now
+from benchmarks.networks.drawn_networks import FAMILIES, drawn
 from benchmarks.small_budget_search import TARGETS
+from benchmarks.timing.machine import commit, machine, now
 from collage.bundle import Bundle, load
 
 RESULTS = Path(__file__).parent / "results"

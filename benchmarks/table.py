@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.engines import ENGINES, REFERENCE
-from benchmarks.interleave import EngineResult
-from benchmarks.statistics import Spread, ratio_spread
+from benchmarks.timing.interleave import EngineResult
+from benchmarks.timing.statistics import Spread, ratio_spread
 
 
 @dataclass

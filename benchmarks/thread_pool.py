@@ -26,10 +26,10 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from benchmarks.child import JsonChild
-from benchmarks.machine import commit, machine, now
-from benchmarks.statistics import Spread
 from benchmarks.thread_pool_worker import WIDTH
+from benchmarks.timing.child import JsonChild
+from benchmarks.timing.machine import commit, machine, now
+from benchmarks.timing.statistics import Spread
 from collage.backends.compile import build_executable, codegen_names
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.link import link, stage_libraries

@@ -9,7 +9,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from benchmarks.child import serve
+from benchmarks.timing.child import serve
 from collage.backends.toolchain.child_boot import Line
 
 WIDTH = 512

@@ -28,9 +28,9 @@ from collage.report import EndToEnd, Report, write_html
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # benchmarks is not installed
 
 from benchmarks.engines import REFERENCE, CollageEngine, Job
-from benchmarks.interleave import EngineResult, Plan, measure
-from benchmarks.models import before_softmax, light_model
-from benchmarks.statistics import Spread, ratio_spread
+from benchmarks.networks.models import before_softmax, light_model
+from benchmarks.timing.interleave import EngineResult, Plan, measure
+from benchmarks.timing.statistics import Spread, ratio_spread
 
 MODEL = "resnet50"
 TARGETS = ("llvm", "onednn", "openblas")

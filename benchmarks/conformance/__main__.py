@@ -16,10 +16,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.child import ChildError, ReplaceableChild
 from benchmarks.conformance import table
 from benchmarks.conformance.cases import cases
-from benchmarks.machine import commit
+from benchmarks.timing.child import ChildError, ReplaceableChild
+from benchmarks.timing.machine import commit
 from benchmarks.zoo.results import Results, Row
 
 CHOICES = ("tvm", "onednn", "openblas", "openvino", "all")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.child import serve
 from benchmarks.conformance.trial import attempt
+from benchmarks.timing.child import serve
 from collage.backends.toolchain.child_boot import Line
 
 

@@ -1,6 +1,6 @@
 """The process an engine runs in: answers requests, one JSON object per line.
 
-Started by :class:`benchmarks.processes.EngineProcess`.
+Started by :class:`benchmarks.timing.processes.EngineProcess`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import onnx
 
-from benchmarks.child import serve
 from benchmarks.engines import ENGINES
 from benchmarks.engines.base import EngineMissingError, Job, Session
-from benchmarks.models import random_inputs
+from benchmarks.networks.models import random_inputs
+from benchmarks.timing.child import serve
 from collage.backends.toolchain.child_boot import Line
 
 

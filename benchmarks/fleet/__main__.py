@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import typer
 
 from benchmarks.fleet.simulated_search import BUILDERS, Taken
-from benchmarks.machine import machine, now
+from benchmarks.timing.machine import machine, now
 
 RESULTS = Path(__file__).parents[1] / "results"
 _KEPT = RESULTS / "fleet.json"

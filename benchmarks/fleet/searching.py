@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto
 
 import collage
-from benchmarks.tiny import GraphWriter
+from benchmarks.networks.tiny import GraphWriter
 from collage.cost.progress import ProgressEvent
 
 _ROWS, _COLUMNS = 16, 48

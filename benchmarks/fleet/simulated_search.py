@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.models import light_model
+from benchmarks.networks.models import light_model
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.candidate_costs import WorkloadCosts
 from collage.cost import MeasuredCostModel

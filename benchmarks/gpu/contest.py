@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.child import OPENMP_DEFAULT, ChildError, JsonChild
 from benchmarks.gpu import device
 from benchmarks.gpu.slots import GpuSlot
-from benchmarks.statistics import max_relative_difference, rms_relative_difference
+from benchmarks.timing.child import OPENMP_DEFAULT, ChildError, JsonChild
+from benchmarks.timing.statistics import max_relative_difference, rms_relative_difference
 
 EAGER = "eager"
 COLLAGE = "collage"

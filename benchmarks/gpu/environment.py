@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu import device
-from benchmarks.machine import commit, machine, now
+from benchmarks.timing.machine import commit, machine, now
 
 _ROOT = Path(__file__).resolve().parents[2]
 _PEERS = ("torch", "torchvision", "transformers", "triton", "onnxruntime", "pycuda", "tensorrt")

@@ -23,11 +23,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.child import ChildError, ReplaceableChild
 from benchmarks.gpu import device
 from benchmarks.gpu.cases import CudaCase, cases_of, families
 from benchmarks.gpu.numerics_page import CaseResult, Writer
 from benchmarks.gpu.slots import GpuSlot, gpu_slots
+from benchmarks.timing.child import ChildError, ReplaceableChild
 from collage.backends.contract.registry import get_backend
 
 _WORKER = "benchmarks.gpu.case_worker"

@@ -21,11 +21,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from benchmarks.child import ChildError
 from benchmarks.gpu import device, table
 from benchmarks.gpu.contest import Contest, Plan
 from benchmarks.gpu.slots import GpuSlot, gpu_slots
-from benchmarks.machine import commit, machine, now
+from benchmarks.timing.child import ChildError
+from benchmarks.timing.machine import commit, machine, now
 
 LEAST_SEC = {
     "resnet50": 280.0,

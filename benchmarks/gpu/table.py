@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.contest import COLLAGE, EAGER, Row, timed
-from benchmarks.statistics import Spread, ratio_spread
+from benchmarks.timing.statistics import Spread, ratio_spread
 
 TORCH_COMPILE = "torch.compile"
 COLUMNS = (

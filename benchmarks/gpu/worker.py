@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.child import serve
 from benchmarks.gpu import networks
 from benchmarks.gpu.engines import engine_of
 from benchmarks.gpu.engines.base import Job, Missing, Timer
 from benchmarks.gpu.engines.torch_engine import EagerEngine
+from benchmarks.timing.child import serve
 from collage.backends.toolchain.child_boot import Line
 
 

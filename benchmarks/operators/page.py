@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.statistics import Spread
+from benchmarks.timing.statistics import Spread
 
 FLOOR = 1.5
 """No operator should take longer than this many times PyTorch's time."""

@@ -23,14 +23,14 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from benchmarks.child import ChildError, ReplaceableChild
 from benchmarks.gpu import device as gpu
-from benchmarks.machine import commit, machine, now
 from benchmarks.operators.case import OperatorCase
 from benchmarks.operators.grid import all_cases
 from benchmarks.operators.network import network_cases
 from benchmarks.operators.page import FLOOR, Row, read, spread_of, write
 from benchmarks.operators.worker import COMPILER, OURS, TORCH
+from benchmarks.timing.child import ChildError, ReplaceableChild
+from benchmarks.timing.machine import commit, machine, now
 
 ROOT = Path(__file__).resolve().parents[2]
 _WORKER = "benchmarks.operators.worker"

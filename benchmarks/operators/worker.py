@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.child import serve
 from benchmarks.operators.timing import Run, Timer, timer_of
+from benchmarks.timing.child import serve
 from collage.backends.toolchain.child_boot import Line
 from collage.cost.processes.staging import load_requirements
 from collage.cost.workload.arrays import load_arrays, save_arrays

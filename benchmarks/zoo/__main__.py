@@ -17,8 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.child import ChildError, ReplaceableChild
-from benchmarks.machine import commit
+from benchmarks.timing.child import ChildError, ReplaceableChild
+from benchmarks.timing.machine import commit
 from benchmarks.zoo import table
 from benchmarks.zoo.families import NETWORKS
 from benchmarks.zoo.results import Results, Row

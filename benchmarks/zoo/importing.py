@@ -17,7 +17,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from benchmarks.gpu.networks import build
-from benchmarks.statistics import rms_relative_difference
+from benchmarks.timing.statistics import rms_relative_difference
 from benchmarks.zoo.families import NETWORKS
 from collage.backends.contract.errors import CollageError, telling_line
 

@@ -18,11 +18,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from benchmarks.child import ChildError
 from benchmarks.gpu import device
 from benchmarks.gpu.contest import COLLAGE, EAGER, Contest, Plan, Row, timed
 from benchmarks.gpu.slots import GpuSlot, gpu_slots
-from benchmarks.machine import commit, machine, now
+from benchmarks.timing.child import ChildError
+from benchmarks.timing.machine import commit, machine, now
 from benchmarks.zoo import table
 from benchmarks.zoo.families import NETWORKS
 from benchmarks.zoo.results import Results

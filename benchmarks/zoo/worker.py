@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 from typing import Any
 
-from benchmarks.child import serve
+from benchmarks.timing.child import serve
 from benchmarks.zoo.compiling import compile_network
 from benchmarks.zoo.importing import import_network
 from collage.backends.toolchain.child_boot import Line

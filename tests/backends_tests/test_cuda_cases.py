@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.child import JsonChild
 from benchmarks.gpu.case_compile import ARCH, cuda_target
 from benchmarks.gpu.cases import case_names, case_of, cases_of, families, tvm_operators
+from benchmarks.timing.child import JsonChild
 from collage.backends.contract import BackendTarget
 from collage.backends.contract.registry import get_backend
 from collage.config import Config

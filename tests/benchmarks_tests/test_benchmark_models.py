@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from benchmarks.models import (
+from benchmarks.networks.models import (
     before_softmax,
     input_shapes,
     light_model,
@@ -140,7 +140,7 @@ def test_open_dimensions_are_refused() -> None:
 def test_exported_models(tmp_path: object) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    from benchmarks.exported import mobilenet_v2
+    from benchmarks.networks.exported import mobilenet_v2
 
     model = mobilenet_v2(image=96, cache=tmp_path)  # type: ignore[arg-type]
     assert Counter(n.op_type for n in model.graph.node)["Conv"] == 52

@@ -19,11 +19,11 @@ from onnx import ModelProto, TensorProto
 
 from benchmarks import table
 from benchmarks.engines import ENGINES, REFERENCE, Job
-from benchmarks.interleave import EngineResult, Plan, measure
-from benchmarks.models import random_inputs, tiny_bert, tiny_mobilenet
-from benchmarks.processes import EngineError, EngineProcess, Turn
-from benchmarks.statistics import Spread, max_relative_difference, ratio_spread
-from benchmarks.tiny import GraphWriter
+from benchmarks.networks.models import random_inputs, tiny_bert, tiny_mobilenet
+from benchmarks.networks.tiny import GraphWriter
+from benchmarks.timing.interleave import EngineResult, Plan, measure
+from benchmarks.timing.processes import EngineError, EngineProcess, Turn
+from benchmarks.timing.statistics import Spread, max_relative_difference, ratio_spread
 
 _ROOT = Path(__file__).resolve().parents[2]
 _SHORT = Plan(rounds=3, turn=Turn(settle_sec=0.01, turn_sec=0.02), load_limit_sec=120.0)
@@ -95,7 +95,7 @@ def test_killed_worker_is_an_error(process: EngineProcess) -> None:
 def test_stopped_worker_dies_with_its_parent(job: Job) -> None:
     script = (
         "import os, sys; from pathlib import Path; from benchmarks.engines import Job;"
-        "from benchmarks.processes import EngineProcess;"
+        "from benchmarks.timing.processes import EngineProcess;"
         "p = EngineProcess('onnxruntime', Job(Path(sys.argv[1]), Path(sys.argv[2]), 1));"
         "p.load(seed=0, limit_sec=60); p.suspend(); print(p.pid, flush=True); os._exit(0)"
     )

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 from benchmarks import small_budget  # noqa: E402
-from benchmarks.drawn_networks import FAMILIES, drawn  # noqa: E402
+from benchmarks.networks.drawn_networks import FAMILIES, drawn  # noqa: E402
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import collage
-from benchmarks.tiny import tiny_mobilenet
+from benchmarks.networks.tiny import tiny_mobilenet
 from collage.cost.progress import ProgressEvent
 from tests.collage_tests.pipeline.flat_costs import FlatCosts
 

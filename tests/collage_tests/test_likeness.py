@@ -10,8 +10,8 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from benchmarks.models import light_model
-from benchmarks.tiny import tiny_bert
+from benchmarks.networks.models import light_model
+from benchmarks.networks.tiny import tiny_bert
 from collage.backends.devices import CPU
 from collage.cost.workload.workload import Workload
 from collage.likeness import Likenesses

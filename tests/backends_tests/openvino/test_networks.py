@@ -15,7 +15,7 @@ from tvm import relax
 from tvm.relax import op
 
 import collage
-from benchmarks.tiny import tiny_bert, tiny_mobilenet
+from benchmarks.networks.tiny import tiny_bert, tiny_mobilenet
 from collage.backends.compile import compile_module, external_functions
 from collage.backends.contract import BuildContext
 from collage.backends.contract.errors import CodegenError, TargetError

@@ -8,7 +8,7 @@ import pytest
 import tvm
 
 import collage
-from benchmarks.tiny import tiny_mobilenet
+from benchmarks.networks.tiny import tiny_mobilenet
 from collage.backends.devices import device_of
 from collage.bundle.cpu_flags import cpu_flags_here, cpu_flags_of
 

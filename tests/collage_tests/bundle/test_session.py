@@ -7,7 +7,7 @@ import onnxruntime
 import pytest
 
 import collage
-from benchmarks.tiny import tiny_mobilenet
+from benchmarks.networks.tiny import tiny_mobilenet
 from collage.backends.contract.errors import InputError
 from collage.bundle.session import NodeArg
 from collage.tensor_info import TensorInfo

@@ -13,7 +13,7 @@ from tvm import relax
 from tvm.relax import op
 
 import collage
-from benchmarks.tiny import tiny_mobilenet
+from benchmarks.networks.tiny import tiny_mobilenet
 from collage.backends.compile import build_executable
 from collage.backends.devices import CPU
 from collage.backends.relax.modules.memory_plan import planned_bytes

@@ -13,7 +13,7 @@ import tvm_ffi
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 
-from benchmarks.tiny import tiny_mobilenet
+from benchmarks.networks.tiny import tiny_mobilenet
 from collage.backends.contract.errors import ModelError, ShapeError
 from collage.cost.reference import evaluate, largest_error
 from collage.importers import load_model

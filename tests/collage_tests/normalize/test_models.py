@@ -14,7 +14,7 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-from benchmarks.models import (
+from benchmarks.networks.models import (
     before_softmax,
     light_model,
     light_model_names,

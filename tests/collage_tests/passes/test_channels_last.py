@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
-from benchmarks.models import before_softmax, light_model, light_model_names, random_inputs
-from benchmarks.tiny import tiny_bert, tiny_mobilenet
+from benchmarks.networks.models import before_softmax, light_model, light_model_names, random_inputs
+from benchmarks.networks.tiny import tiny_bert, tiny_mobilenet
 from collage.cost.reference import evaluate, largest_error
 from collage.importers import load_model
 from collage.normalize import normalize

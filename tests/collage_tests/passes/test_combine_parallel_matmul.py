@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax
 
-from benchmarks.models import random_inputs
-from benchmarks.tiny import tiny_bert
+from benchmarks.networks.models import random_inputs
+from benchmarks.networks.tiny import tiny_bert
 from collage.cost.reference import evaluate, largest_error
 from collage.importers import load_model
 from collage.normalize import normalize

@@ -7,8 +7,8 @@ import pytest
 import tvm
 from tvm import relax
 
-from benchmarks.models import random_inputs
-from benchmarks.tiny import tiny_bert, tiny_mobilenet
+from benchmarks.networks.models import random_inputs
+from benchmarks.networks.tiny import tiny_bert, tiny_mobilenet
 from collage.backends.relax.recurrent import Recurrence
 from collage.cost.reference import evaluate
 from collage.importers import load_model

@@ -12,7 +12,7 @@ import onnx.parser
 import pytest
 
 import collage
-from benchmarks.tiny import tiny_mobilenet
+from benchmarks.networks.tiny import tiny_mobilenet
 from collage.backends.devices import CPU
 from collage.cli import main
 from collage.end_to_end import baselines

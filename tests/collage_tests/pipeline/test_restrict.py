@@ -12,7 +12,7 @@ import pytest
 from tvm import relax
 
 import collage
-from benchmarks.tiny import tiny_mobilenet
+from benchmarks.networks.tiny import tiny_mobilenet
 from collage.backends.contract.errors import RestrictionError
 from collage.backends.devices import CPU
 from collage.bundle import read_report

@@ -8,7 +8,7 @@ import pytest
 from tvm.relax import op
 
 import collage
-from benchmarks.tiny import tiny_mobilenet
+from benchmarks.networks.tiny import tiny_mobilenet
 from collage.backends.contract.errors import UserError
 from collage.cost import TableCostModel
 from collage.cost.contest import Interval, Outcome, PairedComparison

@@ -21,8 +21,8 @@ from tvm import relax
 from tvm.relax import op
 
 import collage
-from benchmarks.models import random_inputs
-from benchmarks.tiny import tiny_mobilenet
+from benchmarks.networks.models import random_inputs
+from benchmarks.networks.tiny import tiny_mobilenet
 from collage.backends.contract.errors import OutOfTimeError
 from collage.cost.deadline import Deadline
 from collage.cost.progress import ProgressEvent

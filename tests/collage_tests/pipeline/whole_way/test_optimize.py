@@ -12,8 +12,8 @@ import pytest
 import tvm
 
 import collage
-from benchmarks.models import random_inputs
-from benchmarks.tiny import tiny_bert, tiny_mobilenet
+from benchmarks.networks.models import random_inputs
+from benchmarks.networks.tiny import tiny_bert, tiny_mobilenet
 from collage.backends.contract.errors import ReplayMissError, TargetError
 from collage.transform import CollagePartition
 from tests.collage_tests.conftest import TARGETS, Optimized

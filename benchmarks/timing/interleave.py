@@ -11,8 +11,8 @@ from functools import partial
 
 from benchmarks.engines import REFERENCE, Job
 from benchmarks.engines.base import Array, EngineMissingError
-from benchmarks.processes import EngineError, EngineProcess, Turn
-from benchmarks.statistics import max_relative_difference
+from benchmarks.timing.processes import EngineError, EngineProcess, Turn
+from benchmarks.timing.statistics import max_relative_difference
 
 WRONG_DIFFERENCE = 1e-2
 """Above this an engine did not compute the model: far from rounding, and its time means nothing."""

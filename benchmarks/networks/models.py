@@ -17,7 +17,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from benchmarks.tiny import tiny_bert, tiny_mobilenet
+from benchmarks.networks.tiny import tiny_bert, tiny_mobilenet
 
 __all__ = [
     "before_softmax",

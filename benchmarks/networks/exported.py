@@ -2,7 +2,7 @@
 
 Nothing is downloaded: weights are random. Needs the extra ``[bench]``. Exporting takes seconds and
 imports torch, so :func:`build` writes a file once and the benchmark calls it in a process of its
-own (``python -m benchmarks.exported NAME FILE``).
+own (``python -m benchmarks.networks.exported NAME FILE``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import onnx
 from onnx import ModelProto
 
-from benchmarks.models import refill_weights
+from benchmarks.networks.models import refill_weights
 from collage.backends.toolchain.artifact_cache import make_once
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.child import OPENMP_DEFAULT, ChildError, JsonChild
 from benchmarks.engines import ENGINES, CollageEngine
 from benchmarks.engines.base import Array, EngineMissingError, Job
+from benchmarks.timing.child import OPENMP_DEFAULT, ChildError, JsonChild
 
 EngineError = ChildError
 """The engine failed, died or hung; the message is one line."""

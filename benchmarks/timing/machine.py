@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-_ROOT = Path(__file__).resolve().parents[1]
+_ROOT = Path(__file__).resolve().parents[2]
 
 
 def machine() -> dict[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import ModelProto, TensorProto
 
-from benchmarks.tiny import GraphWriter
+from benchmarks.networks.tiny import GraphWriter
 
 _GATES = {"LSTM": 4, "GRU": 3}
 _CLASSES = 64
