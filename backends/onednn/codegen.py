@@ -23,6 +23,7 @@ HEADERS = (
     "ops_fused.h",
     "ops_simple.h",
     "ops_recurrent.h",
+    "ops_quantized.h",
     "ops_movement.h",
 )
 

@@ -16,10 +16,15 @@ from collage.backends.onednn.graph import (
 )
 from collage.backends.onednn.idioms import simplify
 
-_FUSABLE = frozenset({OpKind.CONV, OpKind.DECONV, OpKind.MATMUL, OpKind.BINARY, OpKind.ELTWISE})
+_CONVOLUTIONS = (OpKind.CONV, OpKind.DECONV)
+
+_PRODUCTS = (OpKind.MATMUL, OpKind.BYTES_MATMUL)
+
+_FUSABLE = frozenset({*_CONVOLUTIONS, *_PRODUCTS, OpKind.BINARY, OpKind.ELTWISE})
 """Nodes whose kernels (or the runtime on their behalf) take post-operators."""
 
-_CONVOLUTIONS = (OpKind.CONV, OpKind.DECONV)
+_NUM_OPERANDS = {OpKind.MATMUL: 2, OpKind.BYTES_MATMUL: 5}
+"""Of products; one more is a bias."""
 
 _MAX_POST_OPS = 16
 """oneDNN takes 32; chains this long do not occur."""
@@ -102,7 +107,7 @@ def _kernel_broadcasts(node: Node, shape: tuple[int, ...]) -> bool:
     result = node.output.shape
     if shape == result:
         return True
-    if node.kind is OpKind.MATMUL:
+    if node.kind in _PRODUCTS:
         if len(node.inputs[1].shape) == 2:  # will be flattened to two dimensions
             return shape == (1,) * (len(result) - 1) + result[-1:]
         return True
@@ -113,7 +118,7 @@ def _kernel_broadcasts(node: Node, shape: tuple[int, ...]) -> bool:
 def _extract_bias(graph: Graph) -> None:
     """A constant added first, one value per channel or column, becomes the kernel's own bias."""
     for node in graph.nodes:
-        if node.kind not in (*_CONVOLUTIONS, OpKind.MATMUL) or not node.post_ops:
+        if node.kind not in (*_CONVOLUTIONS, *_PRODUCTS) or not node.post_ops:
             continue
         first = node.post_ops[0]
         if first.tensor is None or first.tensor.array is None or first.algorithm != Binary.ADD:
@@ -134,12 +139,12 @@ def _flatten_matmuls(graph: Graph) -> None:
     nodes, graph.nodes = graph.nodes, []
     for node in nodes:
         result = node.output.shape
-        if node.kind is OpKind.MATMUL and len(node.inputs[1].shape) == 2 and len(result) > 2:
+        if node.kind in _PRODUCTS and len(node.inputs[1].shape) == 2 and len(result) > 2:
             flat = (math.prod(result[:-1]), result[-1])
             x = node.inputs[0]
             node.inputs[0] = graph.reshape(x, (flat[0], x.shape[-1]))
-            if len(node.inputs) > 2:
-                node.inputs[2] = graph.reshape(node.inputs[2], (1, flat[1]))
+            if len(node.inputs) > _NUM_OPERANDS[node.kind]:
+                node.inputs[-1] = graph.reshape(node.inputs[-1], (1, flat[1]))
             node.post_ops = [_flat_post_op(graph, p, result, flat) for p in node.post_ops]
             node.ints = [0, 1]
             output, node.output = node.output, Tensor(flat)

@@ -34,6 +34,8 @@ class OpKind(enum.IntEnum):
     DECONV = 15
     RESAMPLE = 16
     RECURRENT = 17
+    QUANTIZE = 18
+    BYTES_MATMUL = 19
 
 
 class Source(enum.IntEnum):
@@ -42,6 +44,15 @@ class Source(enum.IntEnum):
     COMPUTED = 0
     INPUT = 1
     CONSTANT = 2
+
+
+class Dtype(enum.IntEnum):
+    """Element types."""
+
+    FLOAT32 = 0
+    UINT8 = 1
+    INT8 = 2
+    INT32 = 3
 
 
 class Eltwise(enum.IntEnum):
@@ -109,7 +120,7 @@ class Reduction(enum.IntEnum):
 
 @dataclass(eq=False)
 class Tensor:
-    """A float32 tensor, compared by identity.
+    """A tensor, compared by identity; of float32 but for bytes and what belongs to them.
 
     ``index`` is the argument's position for an input; ``array`` the value of a constant.
     """
@@ -118,12 +129,14 @@ class Tensor:
     source: Source = Source.COMPUTED
     index: int = 0
     array: np.ndarray | None = None
+    dtype: Dtype = Dtype.FLOAT32
 
     @classmethod
     def constant(cls, array: np.ndarray) -> Tensor:
-        """A constant tensor; row-major float32."""
-        array = np.ascontiguousarray(array, dtype=np.float32)
-        return cls(tuple(array.shape), Source.CONSTANT, array=array)
+        """A constant tensor; row-major, of float32 unless it is of int8."""
+        dtype = Dtype.INT8 if array.dtype == np.int8 else Dtype.FLOAT32
+        array = np.ascontiguousarray(array, dtype=dtype.name.lower())
+        return cls(tuple(array.shape), Source.CONSTANT, array=array, dtype=dtype)
 
     def is_scalar_constant(self) -> bool:
         return self.array is not None and self.array.size == 1

@@ -57,10 +57,10 @@ class Importer(PartitionWalk[Tensor]):
         Raises
         ------
         CodegenError
-            When it is not of float32.
+            When it is neither of float32 nor of int8.
         """
         if constant not in self._constants:
-            if tensor_dtype(constant) != "float32":
+            if tensor_dtype(constant) not in ("float32", "int8"):
                 raise self.error(f"a constant has dtype {tensor_dtype(constant)}")
             self._constants[constant] = Tensor.constant(np.asarray(constant.value.numpy()))
         return self._constants[constant]

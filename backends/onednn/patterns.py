@@ -34,6 +34,7 @@ from collage.backends.relax.patterns import (
 from collage.backends.relax.recurrent import Recurrence
 from collage.backends.relax.recurrent.layer import is_whole_layer, whole_layers
 from collage.backends.relax.static_shape import tensor_shape
+from collage.backends.relax.stepped import NAME as STEPPED
 
 MAX_RANK = 6
 """oneDNN's kernels are made for at most this many dimensions."""
@@ -59,7 +60,7 @@ _LAYOUTS = ("NCW", "NCHW", "NCDHW")
 
 def pattern_table() -> list[PatternTriple]:
     """All triples; later ones have a higher priority."""
-    return [*_movement(), *_elementwise(), *_simple(), *_chains(), *_recurrent()]
+    return [*_movement(), *_elementwise(), *_simple(), *_chains(), *_stepped(), *_recurrent()]
 
 
 def _triple(name: str, chain: Chain, *predicates: Predicate) -> PatternTriple:
@@ -311,6 +312,27 @@ def _weights_and_padding(match: Match, layouts: tuple[str, ...]) -> Verdict:
     if any(int(width) < 0 for width in attrs.padding):
         return Verdict.no(f"negative padding {list(attrs.padding)}")
     return Verdict.yes()
+
+
+def _stepped() -> Iterator[PatternTriple]:
+    for centred in (False, True):
+        name = "shifted_stepped_matmul" if centred else "stepped_matmul"
+        base = functools.partial(operator, STEPPED, 3 + centred, range(1, 3 + centred))
+        yield _stepped_triple(name, base())
+        yield _stepped_triple(f"{name}_add", with_residual(base()), residual_same_shape)
+        bias = bias_per_channel(-1)
+        yield _stepped_triple(f"{name}_bias", with_bias(base()), bias)
+        for activation in _COMMON:
+            chain = with_activation(with_bias(base()), activation)
+            yield _stepped_triple(f"{name}_bias_{activation}", chain, bias)
+        added = with_residual(with_bias(base()))
+        yield _stepped_triple(f"{name}_bias_add", added, bias, residual_same_shape)
+
+
+def _stepped_triple(name: str, chain: Chain, *predicates: Predicate) -> PatternTriple:
+    # The weights are bytes, which is the operator's own business.
+    annotations = {key: part for key, part in chain.annotations.items() if key != "arg1"}
+    return _triple(name, Chain(chain.pattern, annotations), *predicates)
 
 
 def _recurrent() -> Iterator[PatternTriple]:

@@ -15,7 +15,7 @@ from collage.backends.onednn.options import LAYOUTS, PRECISIONS, OnednnOptions
 from collage.backends.onednn.partition import import_function
 from collage.backends.toolchain import native
 
-_PLAN_VERSION = 1
+_PLAN_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def encode(graph: Graph, options: OnednnOptions) -> tuple[list[int], dict[str, n
             symbol = native.constant_symbol(tensor.array)
             constants.setdefault(symbol, tensor.array)
             index = positions.setdefault(symbol, len(positions))
-        words += [tensor.source, index, len(tensor.shape), *tensor.shape]
+        words += [tensor.source, index, tensor.dtype, len(tensor.shape), *tensor.shape]
     words.append(len(graph.inputs))
     words += [len(graph.outputs), *(number[tensor] for tensor in graph.outputs)]
     words.append(len(graph.nodes))

@@ -34,6 +34,7 @@ from collage.backends.relax.patterns import (
 )
 from collage.backends.relax.recurrent import Recurrence
 from collage.backends.relax.static_shape import static_shape, tensor_dtype, tensor_shape
+from collage.backends.relax.stepped import stepped_matmul
 
 __all__ = [
     "ACTIVATIONS",
@@ -56,6 +57,7 @@ __all__ = [
     "result_view",
     "row_major_product",
     "static_shape",
+    "stepped_matmul",
     "tensor_dtype",
     "tensor_shape",
     "with_activation",

@@ -24,6 +24,7 @@ from collage.normalize import (
     norms,
     opaque,
     pooling,
+    stepped,
 )
 from collage.rewrite import apply_rules, merge_rules
 
@@ -81,6 +82,7 @@ def normalize(mod: tvm.IRModule) -> tvm.IRModule:
     """
     mod = constants.share_constants(mod)
     mod = relax.transform.EliminateCommonSubexpr()(mod)
+    mod = apply_rules(mod, stepped.RULES)
     mod = apply_rules(mod, merge_rules(_FAMILIES))
     mod = constants.share_constants(mod)
     mod = relax.transform.EliminateCommonSubexpr()(mod)

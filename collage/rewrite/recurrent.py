@@ -16,7 +16,7 @@ from tvm.relax import op
 
 from collage.backends.relax.recurrent import DIRECTIONS, GATES
 from collage.backends.relax.static_shape import static_shape, tensor_dtype
-from collage.rewrite.quantized import stepped
+from collage.backends.relax.stepped import stepped
 
 Function = Callable[[relax.Expr], relax.Expr]
 

@@ -10,11 +10,15 @@ from tvm import ir, relax
 
 from collage.backends.relax.recurrent import NAME as RECURRENT
 from collage.backends.relax.recurrent import Recurrence
+from collage.backends.relax.stepped import NAME as STEPPED
 from collage.backends.relax.tensor_spec import TensorSpec
 from collage.cost.workload.canonical import placeholder_index
 
 _QUIET = {"relax.reshape", "relax.shape_of", "relax.squeeze", "relax.expand_dims"}
-_PRODUCTS = ("conv", "matmul")
+_PRODUCTS = ("conv", "matmul", STEPPED)
+
+_BYTES_AT_ONCE = 16
+"""Products of 8-bit integers in the time of one of float32, on processors with tiles for them."""
 
 
 def operator_calls(mod: tvm.IRModule) -> Iterator[ir.Call]:
@@ -96,6 +100,8 @@ def call_flops(call: ir.Call) -> int:
         return 2 * out * weight.size // weight.shape[filters]
     if name == RECURRENT:
         return 2 * Recurrence.of(call).products
+    if name == STEPPED:
+        return max(out, 2 * out * int(call.args[0].ty.shape[-1]) // _BYTES_AT_ONCE)
     if name == "relax.matmul":
         return 2 * out * int(call.args[0].ty.shape[-1])
     if name.startswith("relax.nn.attention"):

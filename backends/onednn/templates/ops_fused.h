@@ -212,11 +212,25 @@ inline void Region::conv(const Op& op, size_t at, dnnl::algorithm algorithm) {
   bind(op.outputs[0], dst);
 }
 
-// inputs: a, b, [bias of the result's rank]; ints: the order of the result's dimensions in memory
+inline bool has_isa(dnnl::cpu_isa wanted) {
+  const auto bits = static_cast<unsigned>(wanted);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
+}
+
+// Without these instructions pairs of products are added in 16 bits, and saturate.
+inline bool multiplies_bytes() {
+  return has_isa(dnnl::cpu_isa::avx512_core_vnni) || has_isa(dnnl::cpu_isa::avx2_vnni);
+}
+
+// inputs: a, b, [bias of the result's rank]; ints: the order of the result's dimensions in memory.
+// Of bytes: a, b, the scales of b's columns, the step of a and where its zero is, [bias]
 inline void Region::matmul(const Op& op, size_t at) {
   using PD = dnnl::matmul::primitive_desc;
   const int a = op.inputs[0], b = op.inputs[1];
-  const bool biased = op.inputs.size() > 2;
+  const bool of_bytes = op.kind == OpKind::bytes_matmul;
+  const bool in_bytes = of_bytes && multiplies_bytes();
+  const size_t fixed = of_bytes ? 5 : 2;
+  const bool biased = op.inputs.size() > fixed;
   const dims& out = tensor_dims(op.outputs[0]);
   dims ordered, strides(out.size());
   for (auto axis : op.ints) ordered.push_back(out[static_cast<size_t>(axis)]);
@@ -233,12 +247,19 @@ inline void Region::matmul(const Op& op, size_t at) {
     if (strided && rank >= 2 && (s[rank - 1] == 1 || s[rank - 2] == 1)) return value_of(tensor);
     return plain(tensor);
   };
-  const int src = readable(a);
-  const bool packed = is_constant(b);
-  const int weights = packed ? value_of(b) : readable(b);
-  const desc wd = packed ? any_layout(tensor_dims(b)) : storage_.md(weights);
-  const desc bd = biased ? row_major(tensor_dims(op.inputs[2])) : desc();
-  auto make = [&](const dnnl::primitive_attr& attr) {
+  const bool in_floats = of_bytes && !in_bytes;
+  const int src = in_floats ? floats_of_bytes(op) : readable(a);
+  const bool packed = is_constant(b) && !in_floats;
+  const int weights = in_floats ? floats_of_weights(op) : packed ? value_of(b) : readable(b);
+  const desc wd =
+      packed ? desc(tensor_dims(b), tensor_type(b), tag::any) : storage_.md(weights);
+  const desc bd = biased ? row_major(tensor_dims(op.inputs[fixed])) : desc();
+  auto make = [&](dnnl::primitive_attr attr) {
+    if (in_bytes) {
+      attr.set_scales_mask(DNNL_ARG_SRC, 0);
+      attr.set_scales_mask(DNNL_ARG_WEIGHTS, 1 << 1);
+      attr.set_zero_points_mask(DNNL_ARG_SRC, 0);
+    }
     return biased ? PD(engine_, storage_.md(src), wd, bd, dst_md, attr, true)
                   : PD(engine_, storage_.md(src), wd, dst_md, attr, true);
   };
@@ -267,7 +288,12 @@ inline void Region::matmul(const Op& op, size_t at) {
   if (dst < 0) dst = storage_.fresh(dst_md);
   arguments.emplace_back(DNNL_ARG_SRC, src);
   arguments.emplace_back(DNNL_ARG_WEIGHTS, packed ? in_layout(b, pd.weights_desc()) : weights);
-  if (biased) arguments.emplace_back(DNNL_ARG_BIAS, in_layout(op.inputs[2], bd));
+  if (biased) arguments.emplace_back(DNNL_ARG_BIAS, in_layout(op.inputs[fixed], bd));
+  if (in_bytes) {
+    arguments.emplace_back(DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS, value_of(op.inputs[2]));
+    arguments.emplace_back(DNNL_ARG_ATTR_SCALES | DNNL_ARG_SRC, value_of(op.inputs[3]));
+    arguments.emplace_back(DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_SRC, value_of(op.inputs[4]));
+  }
   arguments.emplace_back(DNNL_ARG_DST, dst);
   emit(pd, dnnl::matmul(pd), arguments);
   apply_rest(op, fused, dst);

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "ops_recurrent.h"
+#include "ops_quantized.h"
 
 namespace collage_onednn {
 
@@ -175,6 +175,8 @@ inline void Region::build(const Op& op, size_t at) {
     case OpKind::eltwise: return eltwise(op);
     case OpKind::reduction: return reduction(op);
     case OpKind::recurrent: return recurrent(op);
+    case OpKind::quantize: return quantize(op);
+    case OpKind::bytes_matmul: return matmul(op, at);
     case OpKind::reshape: return reshape(op);
     case OpKind::permute: return permute(op);
     case OpKind::slice: return slice(op);

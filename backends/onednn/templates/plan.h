@@ -13,7 +13,7 @@ namespace collage_onednn {
 enum class OpKind : int64_t {
   conv, matmul, pool, softmax, layer_norm, lrn, binary, eltwise, reduction,
   reshape, permute, slice, concat, shuffle, pad, deconv, resample,
-  recurrent,
+  recurrent, quantize, bytes_matmul,
 };
 enum class Source : int64_t { computed, input, constant };
 enum class Layout : int64_t { automatic, blocked, nhwc, plain };
@@ -38,6 +38,7 @@ struct Op {
 struct PlanTensor {
   Source source;
   int index;  // which argument or constant
+  int64_t type;
   std::vector<int64_t> dims;
 };
 
@@ -74,7 +75,7 @@ class Words {
   const int64_t *next_, *end_;
 };
 
-constexpr int64_t kPlanVersion = 1;
+constexpr int64_t kPlanVersion = 2;
 
 inline Plan decode_plan(const int64_t* data, int64_t count) {
   Words words(data, count);
@@ -87,6 +88,7 @@ inline Plan decode_plan(const int64_t* data, int64_t count) {
   for (auto& t : plan.tensors) {
     t.source = static_cast<Source>(words.integer());
     t.index = static_cast<int>(words.integer());
+    t.type = words.integer();
     t.dims = words.list();
   }
   plan.num_inputs = static_cast<int>(words.integer());

@@ -3,6 +3,7 @@
 
 #include <omp.h>
 
+#include <functional>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -23,11 +24,17 @@ using dims = dnnl::memory::dims;
 using tag = dnnl::memory::format_tag;
 using Arguments = std::vector<std::pair<int, int>>;  // (oneDNN argument, value)
 
-inline desc row_major(const dims& d) {
+inline memory::data_type data_type(int64_t index) {
+  using t = memory::data_type;  // same order as Dtype in graph.py
+  static const t table[] = {t::f32, t::u8, t::s8, t::s32};
+  return table[index];
+}
+
+inline desc row_major(const dims& d, memory::data_type type = memory::data_type::f32) {
   dims strides(d.size());
   int64_t stride = 1;
   for (size_t i = d.size(); i-- > 0; stride *= d[i]) strides[i] = stride;
-  return desc(d, memory::data_type::f32, strides);
+  return desc(d, type, strides);
 }
 inline desc with_tag(const dims& d, tag t) { return desc(d, memory::data_type::f32, t); }
 inline desc any_layout(const dims& d) { return with_tag(d, tag::any); }
@@ -76,8 +83,11 @@ class Region {
   std::mutex& mutex() { return mutex_; }
 
  private:
+  // What no primitive does: given the memory of each argument, in their order.
+  using Host = std::function<void(const std::vector<void*>&)>;
   struct Step {
     dnnl::primitive primitive;
+    Host host;  // in place of a primitive
     Arguments arguments;
     std::vector<dnnl_exec_arg_t> exec;
     int threads;
@@ -89,6 +99,8 @@ class Region {
 
   // region.h: building blocks
   const dims& tensor_dims(int tensor) const { return plan_.tensors[tensor].dims; }
+  memory::data_type tensor_type(int tensor) const { return data_type(plan_.tensors[tensor].type); }
+  desc tensor_md(int tensor) const { return row_major(tensor_dims(tensor), tensor_type(tensor)); }
   bool is_constant(int tensor) const { return plan_.tensors[tensor].source == Source::constant; }
   int value_of(int tensor) const { return primary_[tensor]; }
   desc md_of(int tensor) const { return storage_.md(primary_[tensor]); }
@@ -104,6 +116,7 @@ class Region {
   bool overwritable(int value, size_t op_index, const std::vector<int>& read);
   template <class PD>
   void emit(const PD& pd, const dnnl::primitive& primitive, Arguments arguments);
+  void emit_host(Arguments arguments, Host host);
   size_t bytes_of(const Op& op) const;
   void use_threads(size_t bytes);
   void finish();
@@ -131,6 +144,10 @@ class Region {
   void recurrent(const Op& op);
   template <class Primitive>
   void layer(const Op& op, const typename Primitive::primitive_desc& pd);
+  // ops_quantized.h
+  void quantize(const Op& op);
+  int floats_of_bytes(const Op& op);
+  int floats_of_weights(const Op& op);
   // ops_movement.h
   void reshape(const Op& op);
   void permute(const Op& op);
@@ -187,7 +204,7 @@ inline int Region::in_layout(int tensor, const desc& md) {
 inline int Region::plain(int tensor) {
   int value = primary_[tensor];
   const desc md = storage_.md(value);
-  const desc wanted = row_major(tensor_dims(tensor));
+  const desc wanted = tensor_md(tensor);
   if (md == wanted) return value;
   int extended = 0;
   for (auto d : md.get_dims()) extended += d != 1;
@@ -237,13 +254,19 @@ void Region::emit(const PD& pd, const dnnl::primitive& primitive, Arguments argu
   if (scratchpad.get_size() > 0)
     arguments.emplace_back(DNNL_ARG_SCRATCHPAD, storage_.fresh(scratchpad));
   for (auto& [_, value] : arguments) storage_.touch(value, static_cast<int>(steps_.size()));
-  steps_.push_back({primitive, std::move(arguments), {}, threads_});
+  steps_.push_back({primitive, nullptr, std::move(arguments), {}, threads_});
+}
+
+// The arguments' numbers say nothing.
+inline void Region::emit_host(Arguments arguments, Host host) {
+  for (auto& [_, value] : arguments) storage_.touch(value, static_cast<int>(steps_.size()));
+  steps_.push_back({{}, std::move(host), std::move(arguments), {}, threads_});
 }
 
 // Of all tensors that an operator reads and writes.
 inline size_t Region::bytes_of(const Op& op) const {
   size_t bytes = 0;
-  auto count = [&](int tensor) { bytes += row_major(tensor_dims(tensor)).get_size(); };
+  auto count = [&](int tensor) { bytes += tensor_md(tensor).get_size(); };
   for (int t : op.inputs) count(t);
   for (int t : op.outputs) count(t);
   for (auto& p : op.post_ops)
@@ -275,7 +298,7 @@ inline Region::Region(const Plan& plan, const void* const* constants) : plan_(pl
       input_dims_[static_cast<size_t>(t.index)] = t.dims;
       bind(id, storage_.external(Group::input, t.index, row_major(t.dims)));
     } else if (t.source == Source::constant) {
-      bind(id, storage_.fixed(constants[t.index], row_major(t.dims)));
+      bind(id, storage_.fixed(constants[t.index], tensor_md(id)));
     }
   }
   for (size_t i = 0; i < plan_.ops.size(); ++i) {
@@ -328,8 +351,19 @@ inline void Region::run(const std::vector<void*>& arguments) {
     dnnl::error::wrap_c_api(dnnl_memory_set_data_handle(e.memory, data), "cannot set a buffer");
   }
   int threads = collage_num_threads();
+  std::vector<void*> data;
   for (auto& step : steps_) {
     if (step.threads != threads) omp_set_num_threads(threads = step.threads);
+    if (step.host) {
+      data.clear();
+      for (auto& e : step.exec) {
+        data.push_back(nullptr);
+        dnnl::error::wrap_c_api(dnnl_memory_get_data_handle(e.memory, &data.back()),
+                                "cannot read a buffer");
+      }
+      step.host(data);
+      continue;
+    }
     dnnl::error::wrap_c_api(
         dnnl_primitive_execute(step.primitive.get(), stream_.get(),
                                static_cast<int>(step.exec.size()), step.exec.data()),

@@ -7,6 +7,7 @@ from collage.cost.reference.operators.pools import POOLS
 from collage.cost.reference.operators.recurrent import RECURRENT
 from collage.cost.reference.operators.reductions import REDUCTIONS
 from collage.cost.reference.operators.shapes import SHAPES
+from collage.cost.reference.operators.stepped import STEPPED
 from collage.cost.reference.values import OperatorTable
 
 OPERATORS: OperatorTable = {
@@ -17,6 +18,7 @@ OPERATORS: OperatorTable = {
     **RECURRENT,
     **REDUCTIONS,
     **SHAPES,
+    **STEPPED,
 }
 """By their names in Relax."""
 

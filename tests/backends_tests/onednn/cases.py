@@ -10,11 +10,15 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.backends.relax.recurrent import Recurrence
+from collage.backends.relax.stepped import stepped_matmul
 from collage.testing.backend_cases import PatternCase
 from collage.testing.graphs import Emit, constant, graph
 from tests.backends_tests.recurrent_layers import layer
 
 Step = Callable[[Emit, relax.Expr], relax.Expr]
+
+
+RANDOM = np.random.default_rng()
 
 
 def number(value: float) -> relax.Expr:
@@ -102,6 +106,11 @@ def chain(base: str, suffix: str) -> tvm.IRModule:
         elif rank:
             weights = constant(7, 5, *(3,) * rank, scale=0.2)
             y = getattr(op.nn, base)(inputs[0], weights, padding=(1,) * rank)
+        elif base.endswith("stepped_matmul"):
+            # Unsigned weights: some columns reach beyond 8 bits behind their zero points.
+            most = 256 if base.startswith("shifted") else 200
+            weights = RANDOM.integers(0, most, (64, 97)) - 100
+            y = stepped_matmul(inputs[0], weights, RANDOM.uniform(0.001, 0.002, 97))
         else:
             y = op.matmul(inputs[0], constant(64, 97, scale=0.125))
         for step in steps:
@@ -185,7 +194,7 @@ SIMPLE: dict[str, tuple[tuple[int, ...], Step]] = {
 def case(pattern: str) -> PatternCase:
     """The graph for a pattern of the table."""
     name = pattern.removeprefix("onednn.")
-    for base in (*CONVOLUTIONS, "matmul"):
+    for base in (*CONVOLUTIONS, "matmul", "stepped_matmul", "shifted_stepped_matmul"):
         if name == base or name.startswith(f"{base}_"):
             return PatternCase(pattern, chain(base, name[len(base) + 1 :]))
     if name in BINARY:

@@ -63,6 +63,7 @@ class Regions:
                 self.module[variable] = function
         library = compile_module(self.module, [self.target], folder / "model.so", context)
         stage_libraries(library, copy=False)
+        self.path = library.path
         self.loaded = tvm.runtime.load_module(str(library.path))
         self.vm = relax.VirtualMachine(self.loaded, tvm.cpu())
 

@@ -13,6 +13,7 @@ import numpy as np
 from tvm import relax
 from tvm.relax import op
 
+from collage.backends.relax.stepped import stepped
 from collage.importers.onnx.operators.convolution import Window, convolve
 from collage.importers.onnx.operators.node import (
     Array,
@@ -24,7 +25,6 @@ from collage.importers.onnx.operators.node import (
     fixed_tensor,
     shape_of,
 )
-from collage.rewrite.quantized import stepped
 
 _DEFAULTS = {"leakyrelu": (0.01,), "hardsigmoid": (0.2, 0.5), "clip": (-np.inf, np.inf)}
 

@@ -7,15 +7,16 @@ from onnx import helper
 from tvm import relax
 from tvm.relax import op
 
+from collage.backends.relax.stepped import in_steps
 from collage.importers.onnx.operators.convolution import Window, convolve
 from collage.importers.onnx.operators.node import (
     Node,
     Refused,
     dtype_of,
+    fixed_tensor,
     shape_of,
     vector_shape,
 )
-from collage.rewrite.quantized import in_steps
 
 _WHOLE = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 
@@ -30,10 +31,17 @@ def _along(node: Node, values: relax.Expr, rank: int, axis: int) -> relax.Expr:
 
 def _centred(node: Node, x: int, zero: int, axis: int) -> relax.Expr:
     """The integers of an input without its zero point, which may be one for each slice."""
+    rank, known = len(node.shape(x)), (node.constant(x), node.constant(zero))
+    if known[0] is not None and (known[1] is not None or not node.has(zero)):
+        whole = known[0].astype("int32")
+        if known[1] is not None:
+            point = known[1].astype("int32")
+            along = vector_shape(rank, axis % rank, point.size)
+            whole = whole - (point.reshape(along) if point.ndim == 1 else point)
+        return fixed_tensor(whole)
     values = node.emit(op.astype(node.operand(x), "int32"))
     if not node.has(zero):
         return values
-    rank = len(node.shape(x))
     point = _along(node, node.emit(op.astype(node.operand(zero), "int32")), rank, axis % rank)
     return node.emit(op.subtract(values, point))
 

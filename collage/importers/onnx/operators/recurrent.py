@@ -13,6 +13,7 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.backends.relax.recurrent import DIRECTIONS, recurrent
+from collage.backends.relax.stepped import stepped
 from collage.importers.onnx.operators.node import (
     Node,
     Refused,
@@ -21,7 +22,6 @@ from collage.importers.onnx.operators.node import (
     fixed_tensor,
     shape_of,
 )
-from collage.rewrite.quantized import stepped
 from collage.rewrite.recurrent import Cell, Function, write_out
 
 _SCALED: dict[str, tuple[float | None, float | None]] = {

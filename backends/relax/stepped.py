@@ -1,0 +1,165 @@
+"""Values rounded as they come to 256 steps over their own range, and products of them.
+
+``collage.stepped_matmul(x, weights, scales[, centres])`` is what dynamically quantized networks
+multiply by: float32 to float32, with 8-bit integers between. Whoever has no such product writes it
+out: products of what the integers stand for come to the same.
+
+- ``x`` (..., K) float32, of two dimensions or more; all of it is rounded to the same steps.
+- ``weights`` (K, N) int8.
+- ``scales`` (N,) float32, and ``centres`` (N,) float32, whole numbers: a weight ``w`` stands for
+  ``(w + centre) * scale``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from tvm import ir, relax
+from tvm.relax import op
+
+from collage.backends.relax.static_shape import static_shape
+
+NAME = "collage.stepped_matmul"
+
+Emit = Callable[[relax.Expr], relax.Expr]
+
+
+def in_steps(emit: Emit, x: relax.Expr) -> tuple[relax.Expr, relax.Expr, relax.Expr]:
+    """Values as whole numbers from 0 to 255 over their own range, its step, and where zero is.
+
+    Parameters
+    ----------
+    emit : callable
+        Binds an expression to a variable.
+    x : relax.Expr
+        float32.
+    """
+    zero, most, one = (relax.const(np.float32(value)) for value in (0.0, 255.0, 1.0))
+    low = emit(op.minimum(emit(op.min(x)), zero))
+    high = emit(op.maximum(emit(op.max(x)), zero))
+    scale = emit(op.divide(emit(op.subtract(high, low)), most))
+    # All zeros: any scale will do, as long as nothing is divided by nothing.
+    scale = emit(op.where(emit(op.equal(scale, zero)), one, scale))
+    negative = emit(op.negative(emit(op.divide(low, scale))))
+    point = emit(op.round(emit(op.clip(negative, 0, 255))))
+    shifted = emit(op.add(emit(op.round(emit(op.divide(x, scale)))), point))
+    return emit(op.clip(shifted, 0, 255)), scale, point
+
+
+def stepped(emit: Emit, x: relax.Expr) -> relax.Expr:
+    """Values rounded to those steps, as products of 8-bit integers see them.
+
+    Parameters
+    ----------
+    emit : callable
+        Binds an expression to a variable.
+    x : relax.Expr
+        float32.
+    """
+    values, scale, point = in_steps(emit, x)
+    return emit(op.multiply(emit(op.subtract(values, point)), scale))
+
+
+def stepped_matmul(x: relax.Expr, weights: np.ndarray, scales: np.ndarray) -> relax.Call:
+    """A call of the operator for weights that are whole numbers.
+
+    Parameters
+    ----------
+    x : relax.Expr
+        float32, of two dimensions or more.
+    weights : ndarray
+        (K, N) whole numbers, each column's within a range of 256: bytes less their zero points.
+    scales : ndarray
+        What each column is multiplied by, or a single number.
+
+    Examples
+    --------
+    A column that reaches beyond 8 bits has a centre:
+
+    >>> x = relax.Var("x", relax.TensorType((4, 2), "float32"))
+    >>> weights = np.array([[-3, 0], [5, 200]])
+    >>> call = stepped_matmul(x, weights, np.float32(0.5))
+    >>> call.args[1].value.numpy().tolist(), call.args[3].value.numpy().tolist()
+    ([[-3, -73], [5, 127]], [0.0, 73.0])
+    """
+    low, high = weights.min(0), weights.max(0)
+    centres = np.maximum(high - 127, 0) + np.minimum(low + 128, 0)
+    whole = np.broadcast_to(scales, centres.shape).astype(np.float32)
+    operands = [x, relax.const((weights - centres).astype(np.int8)), relax.const(whole)]
+    if centres.any():
+        operands.append(relax.const(centres.astype(np.float32)))
+    return relax.Call(ir.Op.get(NAME), operands, None, [])
+
+
+def is_product(weights: np.ndarray, x_shape: Sequence[int]) -> bool:
+    """Whether the operator takes these weights, as :func:`stepped_matmul` is given them.
+
+    Parameters
+    ----------
+    weights : ndarray
+        Whole numbers.
+    x_shape : sequence of int
+        Of what is multiplied by them.
+    """
+    if weights.ndim != 2 or 0 in weights.shape or len(x_shape) < 2 or 0 in x_shape:
+        return False
+    return bool((weights.max(0) - weights.min(0) <= 255).all() and np.abs(weights).max() <= 255)
+
+
+def write_out(emit: Emit, call: relax.Call) -> relax.Expr:
+    """The operator by others, float32 throughout.
+
+    The sums are of whole numbers and scaled behind: as exact as float32 has digits for them.
+
+    Parameters
+    ----------
+    emit : callable
+        Binds an expression to a variable.
+    call : relax.Call
+        Of the operator.
+    """
+    x, weights, scales, *centres = call.args
+    values, step, point = in_steps(emit, x)
+    whole = _in_float32(emit, weights, centres)
+    total = emit(op.matmul(emit(op.subtract(values, point)), whole))
+    return op.multiply(total, emit(op.multiply(scales, step)))
+
+
+def _in_float32(emit: Emit, weights: relax.Expr, centres: Sequence[relax.Expr]) -> relax.Expr:
+    """The whole numbers of weights; of constants a constant, which backends pack."""
+    if isinstance(weights, ir.GenericConst):
+        values = weights.value.numpy().astype(np.float32)
+        return relax.const(sum((centre.value.numpy() for centre in centres), values))
+    whole = emit(op.astype(weights, "float32"))
+    return emit(op.add(whole, centres[0])) if centres else whole
+
+
+def _infer(call: relax.Call, _: relax.BlockBuilder) -> relax.Type:
+    x, weights = static_shape(call.args[0]), static_shape(call.args[1])
+    return relax.TensorType((*x[:-1], weights[1]), "float32")
+
+
+def _legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    return write_out(builder.emit, call)
+
+
+def register_operator() -> None:
+    """Make the operator known to TVM, once in a process; modules that have it load only then.
+
+    Examples
+    --------
+    >>> register_operator()
+    >>> NAME in ir.Op.list_op_names()
+    True
+    """
+    if NAME in ir.Op.list_op_names():
+        return
+    ir.op._ffi_api.RegisterOp(NAME, "A product of values in 256 steps over their own range.")
+    ir.register_op_attr(NAME, "FInferType", _infer)
+    ir.register_op_attr(NAME, "FPurity", True)
+    ir.register_op_attr(NAME, "FLegalize", _legalize)
+
+
+# Here, as modules that have the operator can only be read where it is known.
+register_operator()

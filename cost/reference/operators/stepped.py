@@ -1,0 +1,35 @@
+"""Products of values that are rounded to 256 steps over their own range, with exact sums."""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm import relax
+
+from collage.backends.relax.stepped import NAME
+from collage.cost.reference.values import Array, OperatorTable, Value
+
+
+def to_bytes(values: Array) -> tuple[Array, np.float32, int]:
+    """ONNX's ``DynamicQuantizeLinear``: whole numbers from 0 to 255, a step, and where zero is.
+
+    In float32 whatever is computed in, as the standard has it: another step is another result.
+    """
+    x = values.astype(np.float32)
+    low, high = min(x.min(), np.float32(0)), max(x.max(), np.float32(0))
+    step = np.float32((high - low) / np.float32(255)) or np.float32(1)
+    point = int(np.rint(np.clip(-low / step, 0, 255)))
+    return np.clip(np.rint(x / step) + point, 0, 255), step, point
+
+
+def _stepped_matmul(_: relax.Call, args: list[Value]) -> Value:
+    x, weights, scales, *centres = args
+    values, step, point = to_bytes(x)
+    whole = weights.astype(np.float64)
+    if centres:
+        whole = whole + centres[0]
+    # Whole numbers, of which float64 has enough.
+    total = (values.astype(np.float64) - point) @ whole
+    return (total * (scales * step)).astype(x.dtype)
+
+
+STEPPED: OperatorTable = {NAME: _stepped_matmul}
