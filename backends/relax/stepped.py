@@ -158,6 +158,7 @@ def register_operator() -> None:
     ir.op._ffi_api.RegisterOp(NAME, "A product of values in 256 steps over their own range.")
     ir.register_op_attr(NAME, "FInferType", _infer)
     ir.register_op_attr(NAME, "FPurity", True)
+    ir.register_op_attr(NAME, "TScriptPrinterName", NAME)
     ir.register_op_attr(NAME, "FLegalize", _legalize)
 
 
