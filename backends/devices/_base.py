@@ -35,6 +35,9 @@ class DeviceKind(ABC):
         Whether its libraries run attention as one operator; otherwise it is taken apart.
     loops_over_steps : bool
         Whether one kernel runs the steps of a recurrent layer; otherwise they are written out.
+    folds_quantized : bool
+        Whether its libraries want weights that integers stand for as float32, and products of
+        bytes as one operator; otherwise ``quantize`` and ``dequantize`` stay around both.
 
     Examples
     --------
@@ -53,6 +56,7 @@ class DeviceKind(ABC):
     channels_last: ClassVar[bool] = False
     has_attention: ClassVar[bool] = False
     loops_over_steps: ClassVar[bool] = False
+    folds_quantized: ClassVar[bool] = False
 
     def __repr__(self) -> str:
         return self.name

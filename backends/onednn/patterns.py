@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 
 from tvm import relax
-from tvm.relax.dpl import is_op, wildcard
+from tvm.relax.dpl import is_const, is_op, wildcard
 
 from collage.backends.contract import Match, PatternTriple, Predicate, Verdict
 from collage.backends.onednn.operators.elementwise import BINARY, UNARY
@@ -33,7 +33,7 @@ from collage.backends.relax.patterns import (
 )
 from collage.backends.relax.recurrent import Recurrence
 from collage.backends.relax.recurrent.layer import is_whole_layer, whole_layers
-from collage.backends.relax.static_shape import tensor_shape
+from collage.backends.relax.static_shape import tensor_dtype, tensor_shape
 from collage.backends.relax.stepped import NAME as STEPPED
 
 MAX_RANK = 6
@@ -135,6 +135,7 @@ def _elementwise() -> Iterator[PatternTriple]:
     shifted = with_bias(multiplied)
     yield _triple("multiply_add", shifted, _one_side_broadcast)
     yield _triple("multiply_add_relu", with_activation(shifted, "relu"), _one_side_broadcast)
+    yield from _rounding()
     x = wildcard()
     for name, chain in (
         ("silu_chain", silu_chain(x)),
@@ -142,6 +143,35 @@ def _elementwise() -> Iterator[PatternTriple]:
         ("hardswish", hard_swish(x)),
     ):
         yield _triple(name, Chain(chain, {"x": x}))
+
+
+def _rounding() -> Iterator[PatternTriple]:
+    x, numbers = wildcard(), [is_const() for _ in range(4)]
+    bytes_of = is_op("relax.quantize")(x, *numbers[:2])
+    back = is_op("relax.dequantize")(bytes_of, *numbers[2:])
+    chain = Chain(back, {"x": x})
+    named = {f"number{i}": number for i, number in enumerate(numbers)}
+
+    def to_bytes(match: Match) -> Verdict:
+        # Scale and zero point are of types of their own: they are looked at here.
+        for name in named:
+            shape = tensor_shape(match.annotated[name])
+            if shape is None or math.prod(shape) != 1:
+                return Verdict.no(f"a scale or zero point has shape {shape}, not one for all")
+        dtype = tensor_dtype(match.annotated["bytes"])
+        if dtype not in ("int8", "uint8"):
+            return Verdict.no(f"values are rounded to {dtype}, not to bytes")
+        values = [match.annotated[name].value.numpy().item() for name in named]
+        if values[:2] != values[2:]:
+            return Verdict.no(f"rounded to {values[:2]} (step, zero), read as {values[2:]}")
+        return float32_tensors(Match(match.root, {"x": match.annotated["x"]}))
+
+    yield PatternTriple(
+        "onednn.round_to_bytes",
+        chain.pattern,
+        all_of(to_bytes, _ranks),
+        {**chain.annotations, "bytes": bytes_of, **named},
+    )
 
 
 def _number_exponent(match: Match) -> Verdict:

@@ -1,10 +1,11 @@
-"""Values rounded as they come to 256 steps over their own range, and products of them.
+"""Values rounded to 256 steps, over their own range as they come or fixed ones, and products.
 
-``collage.stepped_matmul(x, weights, scales[, centres])`` is what dynamically quantized networks
-multiply by: float32 to float32, with 8-bit integers between. Whoever has no such product writes it
-out: products of what the integers stand for come to the same.
+``collage.stepped_matmul(x, weights, scales[, centres])`` is what quantized networks multiply by:
+float32 to float32, with 8-bit integers between. Whoever has no such product writes it out: products
+of what the integers stand for come to the same.
 
-- ``x`` (..., K) float32, of two dimensions or more; all of it is rounded to the same steps.
+- ``x`` (..., K) float32, of two dimensions or more; all of it is rounded to the same steps: those
+  that the call's attributes name (:class:`Steps`), or 256 over its own range.
 - ``weights`` (K, N) int8.
 - ``scales`` (N,) float32, and ``centres`` (N,) float32, whole numbers: a weight ``w`` stands for
   ``(w + centre) * scale``.
@@ -13,6 +14,8 @@ out: products of what the integers stand for come to the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from tvm import ir, relax
@@ -23,6 +26,54 @@ from collage.backends.relax.static_shape import static_shape
 NAME = "collage.stepped_matmul"
 
 Emit = Callable[[relax.Expr], relax.Expr]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Steps that are known before the values are, from 0 to 255.
+
+    Attributes
+    ----------
+    step : float
+        How far two of them are apart.
+    point : int
+        Which one stands for zero.
+    """
+
+    step: float
+    point: int
+
+    @classmethod
+    def of(cls, call: relax.Call) -> Self | None:
+        """Those of a call; None where its values' own range says.
+
+        Parameters
+        ----------
+        call : relax.Call
+            Of the operator.
+        """
+        if call.attrs is None:
+            return None
+        return cls(float(call.attrs["step"]), int(call.attrs["point"]))
+
+
+def in_fixed_steps(
+    emit: Emit, x: relax.Expr, steps: Steps
+) -> tuple[relax.Expr, relax.Expr, relax.Expr]:
+    """As :func:`in_steps`, to steps that are known.
+
+    Parameters
+    ----------
+    emit : callable
+        Binds an expression to a variable.
+    x : relax.Expr
+        float32.
+    steps : Steps
+        What it is rounded to.
+    """
+    scale, point = (relax.const(np.float32(value)) for value in (steps.step, steps.point))
+    shifted = emit(op.add(emit(op.round(emit(op.divide(x, scale)))), point))
+    return emit(op.clip(shifted, 0, 255)), scale, point
 
 
 def in_steps(emit: Emit, x: relax.Expr) -> tuple[relax.Expr, relax.Expr, relax.Expr]:
@@ -61,7 +112,9 @@ def stepped(emit: Emit, x: relax.Expr) -> relax.Expr:
     return emit(op.multiply(emit(op.subtract(values, point)), scale))
 
 
-def stepped_matmul(x: relax.Expr, weights: np.ndarray, scales: np.ndarray) -> relax.Call:
+def stepped_matmul(
+    x: relax.Expr, weights: np.ndarray, scales: np.ndarray, steps: Steps | None = None
+) -> relax.Call:
     """A call of the operator for weights that are whole numbers.
 
     Parameters
@@ -72,6 +125,8 @@ def stepped_matmul(x: relax.Expr, weights: np.ndarray, scales: np.ndarray) -> re
         (K, N) whole numbers, each column's within a range of 256: bytes less their zero points.
     scales : ndarray
         What each column is multiplied by, or a single number.
+    steps : Steps, optional
+        What ``x`` is rounded to.
 
     Examples
     --------
@@ -89,7 +144,10 @@ def stepped_matmul(x: relax.Expr, weights: np.ndarray, scales: np.ndarray) -> re
     operands = [x, relax.const((weights - centres).astype(np.int8)), relax.const(whole)]
     if centres.any():
         operands.append(relax.const(centres.astype(np.float32)))
-    return relax.Call(ir.Op.get(NAME), operands, None, [])
+    attrs = None
+    if steps is not None:
+        attrs = ir.make_node("ir.DictAttrs", step=steps.step, point=steps.point)
+    return relax.Call(ir.Op.get(NAME), operands, attrs, [])
 
 
 def is_product(weights: np.ndarray, x_shape: Sequence[int]) -> bool:
@@ -120,7 +178,8 @@ def write_out(emit: Emit, call: relax.Call) -> relax.Expr:
         Of the operator.
     """
     x, weights, scales, *centres = call.args
-    values, step, point = in_steps(emit, x)
+    steps = Steps.of(call)
+    values, step, point = in_fixed_steps(emit, x, steps) if steps else in_steps(emit, x)
     whole = _in_float32(emit, weights, centres)
     total = emit(op.matmul(emit(op.subtract(values, point)), whole))
     return op.multiply(total, emit(op.multiply(scales, step)))

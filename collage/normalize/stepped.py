@@ -48,7 +48,7 @@ def _scaled(scope: Scope, call: relax.Call) -> relax.Expr | None:
         if known is None or not _per_column(values, known.size):
             return None
         whole = relax.const((known * values.reshape(-1)).astype(np.float32))
-        return relax.Call(found.op, [x, weights, whole, *centres], None, [])
+        return relax.Call(found.op, [x, weights, whole, *centres], found.attrs, [])
     return None
 
 

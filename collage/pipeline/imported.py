@@ -20,6 +20,7 @@ from collage.normalize import normalize
 from collage.passes import (
     combine_parallel_matmul,
     expand_attention,
+    fold_quantized,
     to_channels_last,
     write_out_recurrent,
 )
@@ -214,6 +215,8 @@ def _normalized(device: DeviceKind, mod: tvm.IRModule) -> tvm.IRModule:
     mod = normalize(mod)
     if not device.loops_over_steps and (written := write_out_recurrent(mod)) is not mod:
         mod = normalize(written)
+    if device.folds_quantized and (folded := fold_quantized(mod)) is not mod:
+        mod = normalize(folded)
     if device.channels_last:
         mod = combine_parallel_matmul(to_channels_last(mod))
     if device.has_attention:

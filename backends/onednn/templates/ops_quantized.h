@@ -84,7 +84,7 @@ inline int32_t to_bytes(const float* x, int64_t count, float step, float point, 
 }
 
 // inputs: x; outputs: its rows in bytes, their step, where zero is, each row's sum of what its bytes
-// stand for
+// stand for; floats: [step, where zero is], else over the range of x
 inline void Region::quantize(const Op& op) {
   const dims rows = tensor_dims(op.outputs[0]);
   Arguments arguments{{0, plain(op.inputs[0])}};
@@ -92,7 +92,8 @@ inline void Region::quantize(const Op& op) {
     bind(tensor, storage_.fresh(tensor_md(tensor)));
     arguments.emplace_back(0, value_of(tensor));
   }
-  emit_host(arguments, [rows](const std::vector<void*>& data) {
+  const std::vector<float> known = op.floats;
+  emit_host(arguments, [rows, known](const std::vector<void*>& data) {
     const auto* x = static_cast<const float*>(data[0]);
     auto* bytes = static_cast<uint8_t*>(data[1]);
     auto* sums = static_cast<float*>(data[4]);
@@ -100,15 +101,16 @@ inline void Region::quantize(const Op& op) {
     const bool shared = count * width >= kAloneElements;
     float low = 0.f, high = 0.f;
 #pragma omp parallel for if (shared) reduction(min : low) reduction(max : high)
-    for (int64_t i = 0; i < count; ++i) {
+    for (int64_t i = 0; i < (known.empty() ? count : 0); ++i) {
       float least, most;
       range_of(x + i * width, width, &least, &most);
       low = std::min(low, least);
       high = std::max(high, most);
     }
-    float step = (high - low) / 255.f;
+    float step = known.empty() ? (high - low) / 255.f : known[0];
     if (step == 0.f) step = 1.f;
-    const float point = nearest(std::min(std::max(-low / step, 0.f), 255.f));
+    const float point =
+        known.empty() ? nearest(std::min(std::max(-low / step, 0.f), 255.f)) : known[1];
     *static_cast<float*>(data[2]) = step;
     *static_cast<int32_t*>(data[3]) = static_cast<int32_t>(point);
 #pragma omp parallel for if (shared)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax
 
-from collage.backends.relax.stepped import NAME
+from collage.backends.relax.stepped import NAME, Steps
 from collage.cost.reference.values import Array, OperatorTable, Value
 
 
@@ -21,9 +21,16 @@ def to_bytes(values: Array) -> tuple[Array, np.float32, int]:
     return np.clip(np.rint(x / step) + point, 0, 255), step, point
 
 
-def _stepped_matmul(_: relax.Call, args: list[Value]) -> Value:
+def _fixed_bytes(values: Array, steps: Steps) -> tuple[Array, np.float32, int]:
+    """ONNX's ``QuantizeLinear`` to bytes; its zero of signed ones is 128 here."""
+    x, step = values.astype(np.float32), np.float32(steps.step)
+    return np.clip(np.rint(x / step) + steps.point, 0, 255), step, steps.point
+
+
+def _stepped_matmul(call: relax.Call, args: list[Value]) -> Value:
     x, weights, scales, *centres = args
-    values, step, point = to_bytes(x)
+    steps = Steps.of(call)
+    values, step, point = to_bytes(x) if steps is None else _fixed_bytes(x, steps)
     whole = weights.astype(np.float64)
     if centres:
         whole = whole + centres[0]

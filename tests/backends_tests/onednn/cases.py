@@ -126,6 +126,12 @@ def chain(base: str, suffix: str) -> tvm.IRModule:
     return graph([x, out] if "add" in steps else [x], body)
 
 
+def rounded(emit: Emit, x: relax.Expr) -> relax.Expr:
+    step, zero = number(0.0123), relax.const(np.uint8(101))
+    there = emit(op.quantize(x, step, zero, axis=1, out_dtype="uint8"))
+    return op.dequantize(there, step, zero, axis=1)
+
+
 PICTURE = (2, 6, 9, 8)
 LINE = (2, 6, 12)
 VOLUME = (2, 6, 4, 9, 8)
@@ -185,6 +191,7 @@ SIMPLE: dict[str, tuple[tuple[int, ...], Step]] = {
         lambda emit, x: op.nn.layer_norm(x, constant(9, 8), constant(9, 8), axes=[-2, -1]),
     ),
     "lrn": (PICTURE, lambda emit, x: lrn(emit, x, PICTURE)),
+    "round_to_bytes": (PICTURE, rounded),
     "channel_shuffle": (PICTURE, lambda emit, x: shuffle(emit, x, PICTURE, 3)),
     **{name: (PICTURE, step) for name, step in ACTIVATIONS.items()},
     **{name: (PICTURE, lambda emit, x, f=f: f(x)) for name, f in UNARY.items()},

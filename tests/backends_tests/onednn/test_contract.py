@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from tvm import relax
 from tvm.relax import op
 
 from collage.backends.contract import ExternalBackend
@@ -11,11 +13,17 @@ from collage.backends.onednn.patterns import pattern_table
 from collage.backends.relax.recurrent import Recurrence
 from collage.testing.backend_cases import PatternCase, Refusal
 from collage.testing.backend_contract import BackendContract
-from collage.testing.graphs import constant, graph
+from collage.testing.graphs import Emit, constant, graph
 from tests.backends_tests.onednn.cases import case
 from tests.backends_tests.recurrent_layers import layer
 
 PICTURE = (2, 6, 9, 8)
+
+
+def rounded_per_channel(emit: Emit, x: relax.Expr) -> relax.Expr:
+    steps, zero = relax.const(np.full(6, 0.5, "float32")), relax.const(np.int8(0))
+    there = emit(op.quantize(x, steps, zero, axis=1, out_dtype="int8"))
+    return op.dequantize(there, steps, zero, axis=1)
 
 
 class TestOnednnContract(BackendContract):
@@ -122,6 +130,11 @@ class TestOnednnContract(BackendContract):
                 "onednn.recurrent_bias",
                 layer(Recurrence("lstm", "forward", 4, 2, 5, "float32", False, stepped=True), 3),
                 "256 steps",
+            ),
+            Refusal(
+                "onednn.round_to_bytes",
+                one(rounded_per_channel, PICTURE),
+                "not one for all",
             ),
             Refusal(
                 "onednn.sigmoid",

@@ -13,7 +13,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from collage.backends.relax.stepped import stepped_matmul
+from collage.backends.relax.stepped import Steps, stepped_matmul
 from collage.cost.reference import evaluate
 from collage.testing.graphs import graph
 from tests.backends_tests.onednn.regions import Regions, regions
@@ -27,11 +27,14 @@ _KINDS = {"int8": (-128, 128), "uint8 centred": (-90, 120), "uint8": (-100, 156)
 """What weights are less their zero points."""
 
 
-def _product(rng: np.random.Generator, rows: tuple[int, ...], kind: str) -> tvm.IRModule:
+def _product(
+    rng: np.random.Generator, rows: tuple[int, ...], kind: str, fixed: bool = False
+) -> tvm.IRModule:
     width, columns = int(rng.integers(1, 90)), int(rng.integers(1, 90))
     weights = rng.integers(*_KINDS[kind], (width, columns))
     scales = rng.uniform(0.001, 0.1, columns if rows[0] % 2 else 1)
-    return graph([(*rows, width)], lambda emit, x: stepped_matmul(x, weights, scales))
+    steps = Steps(0.017, int(rng.integers(256))) if fixed else None
+    return graph([(*rows, width)], lambda emit, x: stepped_matmul(x, weights, scales, steps))
 
 
 def _three_of_one(rng: np.random.Generator) -> tvm.IRModule:
@@ -45,6 +48,22 @@ def _three_of_one(rng: np.random.Generator) -> tvm.IRModule:
     return graph([(2, 9, 64)], body)
 
 
+def _rounded_convolution(rng: np.random.Generator) -> tvm.IRModule:
+    """Rounded behind it by powers of two, of whole numbers: nothing is near a tie by chance."""
+    weights = relax.const(rng.integers(-3, 4, (7, 5, 3, 3)).astype("float32"))
+
+    def rounded(emit, x, step, zero, kind):  # type: ignore[no-untyped-def]
+        numbers = relax.const(np.float32(step)), relax.const(np.array(zero, kind))
+        there = emit(op.quantize(x, *numbers, axis=1, out_dtype=kind))
+        return emit(op.dequantize(there, *numbers, axis=1))
+
+    def body(emit, x):  # type: ignore[no-untyped-def]
+        y = emit(op.nn.conv2d(rounded(emit, x, 0.25, 120, "uint8"), weights))
+        return rounded(emit, y, 0.5, -3, "int8")
+
+    return graph([(1, 5, 9, 8)], body)
+
+
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, tvm.IRModule], Regions]:
     rng = np.random.default_rng(SEED)
@@ -53,6 +72,9 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, tvm.IR
         for rows in _ROWS
         for kind in _KINDS
     }
+    for kind in _KINDS:
+        graphs[f"fixed_{kind.replace(' ', '_')}"] = _product(rng, (3, 5), kind, fixed=True)
+    graphs["rounded"] = _rounded_convolution(rng)
     graphs["three"] = _three_of_one(rng)
     return graphs, Regions(graphs, tmp_path_factory.mktemp("stepped"))
 
