@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -13,70 +13,27 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from collage.backends.contract import BackendTarget, BuildContext
+from collage.backends.contract import BackendTarget
 from collage.backends.contract.errors import OutOfTimeError
 from collage.cost.base import CostStatus
-from collage.cost.config import MeasureConfig
 from collage.cost.deadline import Deadline
 from collage.cost.device import CPU_POLICY
-from collage.cost.measure.builder import Builder, BuildJob, BuildResult
+from collage.cost.measure.builder import Builder, BuildResult
 from collage.cost.measure.engine import Engine, Place, Work, Workers
 from collage.cost.measure.places.runner_pool import RunnerPool
 from collage.cost.measure.runner import RunJob, RunResult
 from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.progress import ignore
 from collage.cost.reference import Sample
+from collage.testing.engine_fixtures import CONFIG, PLUGINS, Alarm, EngineFixtures, build_job
 from collage.testing.leftovers import candidate_libraries, children, new_threads
-from collage.testing.misbehaving import (
-    misbehaving_job,
-    misbehaving_target,
-    misbehaving_workload,
-)
-
-PLUGINS = ["collage.testing.misbehaving:MisbehavingBackend"]
-"""What builders must register; their machines need this package with its extra ``testing``."""
-
-CONFIG = MeasureConfig(
-    repeat=3,
-    min_repeat=2,
-    min_repeat_sec=0.005,
-    warmup_sec=0.002,
-    build_timeout_sec=10.0,
-    run_timeout_sec=6.0,
-    memory_limit_bytes=1 << 30,
-)
-"""Limits that are soon over: what hangs here hangs for good."""
+from collage.testing.misbehaving import misbehaving_target
 
 _PROMPT_SEC = 0.75 * min(CONFIG.build_timeout_sec, CONFIG.run_timeout_sec)
 """What ends at a deadline must not seem to because its own limit is over."""
 
 
-class Alarm:
-    """A deadline that comes when it is rung, and goes when it is reset.
-
-    Examples
-    --------
-    >>> alarm = Alarm()
-    >>> alarm.ring_after(0.0)
-    >>> time.sleep(0.01)
-    >>> alarm.deadline.is_up
-    True
-    """
-
-    def __init__(self) -> None:
-        self._end = float("inf")
-        self.deadline = Deadline(lambda: self._end)
-
-    def ring_after(self, seconds: float) -> None:
-        """Set it."""
-        self._end = time.monotonic() + seconds
-
-    def reset(self) -> None:
-        """Have all the time in the world again."""
-        self._end = float("inf")
-
-
-class EngineContract:
+class EngineContract(EngineFixtures):
     """Behaviour that a search relies on, wherever things are built and timed.
 
     Derive a test class and override the fixture ``engine``, which must be of the scope ``class``
@@ -99,57 +56,6 @@ class EngineContract:
 
     settle_sec: ClassVar[float] = 5.0
 
-    @pytest.fixture(scope="class")
-    @classmethod
-    def engine(cls) -> Engine:
-        """Override with the engine under test; it is opened several times.
-
-        Raises
-        ------
-        NotImplementedError
-            When it is not overridden.
-        """
-        raise NotImplementedError("override the fixture 'engine' with the engine under test")
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def alarm(cls) -> Alarm:
-        """The deadline of ``work``."""
-        return Alarm()
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def work(cls, tmp_path_factory: pytest.TempPathFactory, alarm: Alarm) -> Work:
-        """What the engine is opened for."""
-        folder = tmp_path_factory.mktemp("engine")
-        context = BuildContext(folder / "cache", folder / "work", num_threads=1)
-        context.work_dir.mkdir()
-        return Work(CPU_POLICY, context, CONFIG, parallel_builds=2, deadline=alarm.deadline)
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def workers(cls, engine: Engine, work: Work) -> Iterator[Workers]:
-        """The engine's; each test must leave them usable."""
-        with engine.open(work) as workers:
-            yield workers
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def builder(cls, workers: Workers) -> Iterator[Builder]:
-        """The engine's; each test must leave it usable."""
-        with workers.builder(PLUGINS) as builder:
-            yield builder
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def libraries(cls, builder: Builder, work: Work) -> dict[str, RunJob]:
-        """What builders of the engine made, by the behaviour of its kernel."""
-        folder = work.context.work_dir / "libraries"
-        jobs = {word: _job(folder / word, word) for word in ("right", "wrong", "null", "hang")}
-        results = builder.build(list(jobs.values()))
-        assert [result.reason for result in results] == [""] * len(jobs)
-        return {word: RunJob.in_folder(job.folder) for word, job in jobs.items()}
-
     def test_there_are_places_on_one_kind_of_device(self, workers: Workers) -> None:
         names = [place.name for place in workers.places]
         assert names and len(set(names)) == len(names) and all(names)
@@ -159,7 +65,7 @@ class EngineContract:
     def test_what_was_built_lies_in_the_folder_of_its_job(
         self, builder: Builder, tmp_path: Path
     ) -> None:
-        jobs = [_job(tmp_path / str(n), shape=(n + 2, 7)) for n in range(5)]
+        jobs = [build_job(tmp_path / str(n), shape=(n + 2, 7)) for n in range(5)]
         told: list[tuple[int, BuildResult, int]] = []
 
         def done(index: int, result: BuildResult) -> None:
@@ -191,7 +97,7 @@ class EngineContract:
             ("right", "normal", CostStatus.VALID, ""),
         ]
         jobs = [
-            _job(tmp_path / str(n), behaviour, build, (3, n + 1))
+            build_job(tmp_path / str(n), behaviour, build, (3, n + 1))
             for n, (behaviour, build, _, _) in enumerate(wanted)
         ]
         results = builder.build(jobs)
@@ -314,25 +220,15 @@ class EngineContract:
         assert not lost and len(results) == count
         assert all(result.cost.is_valid for result in results)
 
-    @pytest.fixture(scope="class")
-    @classmethod
-    def whole_models(cls, work: Work) -> dict[str, Path]:
-        """Compiled here, as whole models are."""
-        folder = work.context.work_dir / "models"
-        return {
-            word: misbehaving_job(word, folder / word, work.context).library
-            for word in ("right", "sleep", "wrong")
-        }
-
     def test_building_ends_when_the_time_is_up_and_begins_anew(
         self, builder: Builder, alarm: Alarm, tmp_path: Path
     ) -> None:
-        job = _job(tmp_path / "first")
+        job = build_job(tmp_path / "first")
         assert builder.build([job])[0].status is CostStatus.VALID
-        hang = [_job(tmp_path / f"hang {n}", build="hang", shape=(n + 1, 3)) for n in range(3)]
+        hang = [build_job(tmp_path / f"hang {n}", build="hang", shape=(n + 1, 3)) for n in range(3)]
         took = self._seconds_until_out_of_time(alarm, lambda: builder.build(hang))
         assert took < min(self.settle_sec, _PROMPT_SEC)
-        job = _job(tmp_path / "again", shape=(5, 6))
+        job = build_job(tmp_path / "again", shape=(5, 6))
         assert builder.build([job])[0].status is CostStatus.VALID
 
     def test_timing_ends_when_the_time_is_up_and_begins_anew(
@@ -389,7 +285,7 @@ class EngineContract:
         before, threads, files = children(), set(threading.enumerate()), candidate_libraries()
         own = replace(work, context=replace(work.context, work_dir=scratch))
         with engine.open(own) as workers:
-            jobs = [_job(tmp_path / str(n), shape=(n + 1, 9)) for n in range(2)]
+            jobs = [build_job(tmp_path / str(n), shape=(n + 1, 9)) for n in range(2)]
             with workers.builder(PLUGINS) as builder:
                 assert all(built.library for built in builder.build(jobs))
             for place in workers.places:
@@ -402,12 +298,6 @@ class EngineContract:
         assert candidate_libraries() <= files
         assert {path.name for path in scratch.iterdir()} <= {"locks", "references"}
         assert libraries["right"].library.is_file(), "what others have is theirs"
-
-
-def _job(
-    folder: Path, behaviour: str = "right", build: str = "normal", shape: Sequence[int] = (4, 50)
-) -> BuildJob:
-    return BuildJob(misbehaving_workload(*shape), misbehaving_target(behaviour, build), folder)
 
 
 def _question(models: dict[str, Path]) -> EndToEndQuestion:

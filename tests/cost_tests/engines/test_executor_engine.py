@@ -31,7 +31,7 @@ from collage.cost.measure.runner import RunJob
 from collage.cost.measure.scheduler import Measurer
 from collage.cost.progress import ignore
 from collage.testing import EngineContract
-from collage.testing.engine_contract import CONFIG, PLUGINS
+from collage.testing.engine_fixtures import CONFIG, PLUGINS
 from collage.testing.misbehaving import misbehaving_target, misbehaving_workload
 from tests.cost_tests.conftest import ToyTarget
 

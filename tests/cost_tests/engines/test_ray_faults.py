@@ -23,7 +23,7 @@ from collage.cost.measure.engine import Work
 from collage.cost.measure.runner import RunJob
 from collage.cost.models import MeasuredCostModel
 from collage.cost.progress import ProgressEvent
-from collage.testing.engine_contract import CONFIG, PLUGINS, _job
+from collage.testing.engine_fixtures import CONFIG, PLUGINS, build_job
 from collage.testing.misbehaving import misbehaving_target, misbehaving_workload
 from tests.cost_tests.engines.ray_cluster import LoopbackCluster
 
@@ -140,7 +140,7 @@ def test_nothing_is_left_of_an_actor_that_was_killed(
     """Ray ends actors with SIGKILL; what they started must not outlive them."""
     engine = RayEngine(cluster.address, patience_sec=PATIENCE_SEC)
     with engine.open(Work(CPU_POLICY, context, CONFIG)) as workers:
-        job = _job(context.work_dir / "job")
+        job = build_job(context.work_dir / "job")
         with workers.builder(PLUGINS) as builder:
             assert builder.build([job])[0].status is CostStatus.VALID
             for place in workers.places:
@@ -200,7 +200,7 @@ def test_a_client_elsewhere_builds_and_times(
 ) -> None:
     """By way of Ray's client, which is no node of the cluster."""
     with RayEngine(cluster.client_address).open(Work(CPU_POLICY, context, CONFIG)) as workers:
-        job = _job(context.work_dir / "job")
+        job = build_job(context.work_dir / "job")
         with workers.builder(PLUGINS) as builder:
             assert builder.build([job])[0].status is CostStatus.VALID
         assert workers.places[0].runner.run(RunJob.in_folder(job.folder)).cost.is_valid
