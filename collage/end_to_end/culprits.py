@@ -108,7 +108,7 @@ def wrong_alone(
         ModelJob(module, folder / str(index) / "model.so", model.describe(candidate))
         for index, (candidate, module) in enumerate(zip(candidates, modules, strict=True))
     ]
-    compiled = model.cost_model.compile_end_to_end(jobs, model.targets, deadline)
+    compiled = model.cost_model.whole_models(model.targets).compile(jobs, model.targets, deadline)
     built = [i for i, result in enumerate(compiled) if result.library is not None]
     libraries = [job.output for job in (jobs[i] for i in built)]
     results = model.cost_model.run(libraries, [samples[i] for i in built], model.targets)

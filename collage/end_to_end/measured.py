@@ -18,6 +18,7 @@ from collage.cost.deadline import NEVER, Deadline
 from collage.cost.measure.whole_models.model_builder import ModelJob, ModelResult
 from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.models.measured import MeasuredCostModel
+from collage.cost.models.whole_models import WholeModels
 from collage.cost.reference import Sample
 from collage.cost.workload.workload import Workload
 from collage.end_to_end._base import (
@@ -105,6 +106,10 @@ class MeasuredComparison(EndToEndComparison):
         self._failures: dict[str, Cost] = {}
         self._tried: dict[str, Record] = {}
 
+    @property
+    def _whole(self) -> WholeModels:
+        return self._model.whole_models(self._targets)
+
     def _surroundings(self) -> str:
         return self._model.surroundings(tuple(self._targets))
 
@@ -147,7 +152,7 @@ class MeasuredComparison(EndToEndComparison):
             rounds = 1 if len(found) == 1 else _TRIAL_ROUNDS
             question = replace(self._question(found), rounds=rounds, provisional=True)
             libraries = [self._libraries[variant.key].path for variant in found]
-            records = self._model.measure_end_to_end(question, libraries, deadline)
+            records = self._whole.measure(question, libraries, deadline)
             self._tried.update(zip((variant.key for variant in found), records, strict=True))
         # As whoever shares out the time has it: each but the first takes half as long.
         check_sec = (time.monotonic() - compiled) / (0.5 + 0.5 * max(1, len(found)))
@@ -205,11 +210,11 @@ class MeasuredComparison(EndToEndComparison):
             if not rest:
                 return {}
             question = self._question(rest)
-            records = self._model.recorded_end_to_end(question)
+            records = self._whole.recorded(question)
             # Where some turn out not to compile, the log may still hold the others.
             if records is None and self._compile(variants, self._compiling):
                 libraries = [self._libraries[variant.key].path for variant in rest]
-                records = self._model.measure_end_to_end(question, libraries, self._timing)
+                records = self._whole.measure(question, libraries, self._timing)
             if records is not None:
                 return dict(zip((variant.key for variant in rest), records, strict=True))
 
@@ -239,7 +244,7 @@ class MeasuredComparison(EndToEndComparison):
                 compiled.append(index)
 
         end = Deadline(lambda: -math.inf if len(compiled) >= enough() else deadline.end)
-        results = self._model.compile_end_to_end(jobs, self._targets, end, done)
+        results = self._whole.compile(jobs, self._targets, end, done)
         failed = []
         for variant, result in zip(missing, results, strict=True):
             if result.library is None:
@@ -249,5 +254,5 @@ class MeasuredComparison(EndToEndComparison):
                 self._libraries[variant.key] = result.library
         # A replay asks for these too.
         costs = [self._failures[variant.key] for variant in failed]
-        self._model.record_failures(self._question(failed), costs)
+        self._whole.record_failures(self._question(failed), costs)
         return not failed

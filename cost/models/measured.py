@@ -17,7 +17,6 @@ from collage.cost.database.record import (
     END_TO_END,
     PARTITION,
     TRANSITION,
-    Record,
     canonical_json,
 )
 from collage.cost.deadline import NEVER, Deadline
@@ -27,13 +26,6 @@ from collage.cost.measure.engine import Engine, Work
 from collage.cost.measure.replay import NO_TIME, MeasureStats, RecordLookup, partition_miss
 from collage.cost.measure.runner import RunResult
 from collage.cost.measure.scheduler import Measurer
-from collage.cost.measure.whole_models.model_builder import (
-    ModelDone,
-    ModelJob,
-    ModelResult,
-    nobody_waits,
-)
-from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.models.overheads import overheads_from, probe_workloads
 from collage.cost.models.whole_models import WholeModels
 from collage.cost.progress import ProgressCallback, ignore
@@ -251,86 +243,20 @@ class MeasuredCostModel(CostModel):
         """
         return self._site([target]).measurer.at_once
 
-    def recorded_end_to_end(self, question: EndToEndQuestion) -> list[Record] | None:
-        """What the log holds of whole models that were timed against each other.
-
-        Returns
-        -------
-        list of Record or None
-            In the order given; None unless the log holds all of them, for times of different hours
-            do not compare. With ``replay_only`` and a deadline those that it lacks are unknown.
-
-        Raises
-        ------
-        ReplayMissError
-            With ``replay_only``, naming the first model that the log does not hold.
-        """
-        whole = self._site_of(question.models).whole
-        return whole.recorded(question, self._replay_only, self.deadline)
-
-    def compile_end_to_end(
-        self,
-        jobs: Sequence[ModelJob],
-        targets: Sequence[BackendTarget],
-        deadline: Deadline = NEVER,
-        done: ModelDone = nobody_waits,
-    ) -> list[ModelResult]:
-        """Compile whole models for :meth:`measure_end_to_end`, several at a time.
+    def whole_models(self, targets: Sequence[BackendTarget]) -> WholeModels:
+        """Whole models for these targets: compiled, timed against each other, found in the log.
 
         Parameters
         ----------
-        jobs : sequence of ModelJob
-            Variants of one model; one that fails hurts no other.
         targets : sequence of BackendTarget
             Everything that they may use.
-        deadline : Deadline, optional
-            Those that are not compiled then have an unknown result.
-        done : callable, optional
-            Given each result, by the index of its job, as soon as it is there.
 
         Raises
         ------
-        MeasurementError
-            When no worker process can be started.
+        TargetError
+            When the workers have no such device.
         """
-        return self._site(targets).measurer.models.compile(jobs, targets, deadline, done)
-
-    def record_failures(self, question: EndToEndQuestion, costs: Sequence[Cost]) -> None:
-        """Record whole models that cannot be timed; what is unknown is not kept.
-
-        Parameters
-        ----------
-        question : EndToEndQuestion
-            These models alone, asked for as they would be with others.
-        costs : sequence of Cost
-            Of each: why not.
-        """
-        if costs:
-            self._site_of(question.models).whole.record_failures(question, costs)
-
-    def measure_end_to_end(
-        self,
-        question: EndToEndQuestion,
-        libraries: Sequence[Path],
-        deadline: Deadline = NEVER,
-    ) -> list[Record]:
-        """Time whole models against each other, alternating between them.
-
-        Parameters
-        ----------
-        question : EndToEndQuestion
-            The models to compare, and on what.
-        libraries : sequence of Path
-            What each was linked into.
-        deadline : Deadline, optional
-            The turns until then count; what had none is unknown, and not in the log.
-
-        Returns
-        -------
-        list of Record
-            In the order given; each with its cost and its largest error.
-        """
-        return self._site_of(question.models).whole.measure(question, libraries, deadline)
+        return self._site(targets).whole
 
     def run(
         self, libraries: Sequence[Path], samples: Sequence[Sample], targets: Sequence[BackendTarget]
@@ -373,9 +299,6 @@ class MeasuredCostModel(CostModel):
         cost = Cost(CostStatus.WRONG_RESULT, reason=reason)
         site.measurer.record_workload(site.keys.partition(workload, target), workload, target, cost)
 
-    def _site_of(self, models: Sequence[WholeModel]) -> _Site:
-        return self._site([target for model in models for target in model.targets])
-
     def _answer(
         self, kind: str, workloads: Sequence[Workload], targets: Sequence[BackendTarget]
     ) -> list[Cost]:
@@ -407,6 +330,6 @@ class MeasuredCostModel(CostModel):
                 self._engine, work, self._lookup, self.stats, self._progress, self._plugins
             )
             keys = KeyMaker(self._context, self._config, measurer.device)
-            whole = WholeModels(self._lookup, keys, measurer)
+            whole = WholeModels(self._lookup, keys, measurer, self._replay_only, work.deadline)
             self._sites[policy.kind] = _Site(measurer.device, keys, measurer, whole)
         return self._sites[policy.kind]

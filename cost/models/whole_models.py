@@ -9,14 +9,21 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from collage.backends.contract import BackendTarget
 from collage.backends.contract.errors import ReplayMissError
 from collage.cost.base import Cost
 from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import END_TO_END, Record, RecordKey
-from collage.cost.deadline import Deadline
+from collage.cost.deadline import NEVER, Deadline
 from collage.cost.measure.replay import NO_TIME, RecordLookup
 from collage.cost.measure.runner import RunResult
 from collage.cost.measure.scheduler import Measurer
+from collage.cost.measure.whole_models.model_builder import (
+    ModelDone,
+    ModelJob,
+    ModelResult,
+    nobody_waits,
+)
 from collage.cost.measure.whole_models.model_timer import EndToEndQuestion
 
 _ALONE = "5 rounds"
@@ -27,8 +34,7 @@ _CUT_SHORT = "some rounds"
 
 
 class WholeModels:
-    """Whole models on one kind of device; see the methods of the same purpose of
-    :class:`~collage.cost.models.measured.MeasuredCostModel`.
+    """Whole models on one kind of device.
 
     Parameters
     ----------
@@ -37,25 +43,37 @@ class WholeModels:
     keys : KeyMaker
         Of records of this device.
     measurer : Measurer
-        Times, and records.
+        Compiles, times, and records.
+    replay_only : bool
+        Whether it is an error that the log lacks one,
+    deadline : Deadline
+        unless there is one: then it is unknown.
     """
 
-    def __init__(self, lookup: RecordLookup, keys: KeyMaker, measurer: Measurer) -> None:
+    def __init__(
+        self,
+        lookup: RecordLookup,
+        keys: KeyMaker,
+        measurer: Measurer,
+        replay_only: bool,
+        deadline: Deadline,
+    ) -> None:
         self._lookup, self._keys, self._measurer = lookup, keys, measurer
+        self._replay_only, self._deadline = replay_only, deadline
 
-    def recorded(
-        self, question: EndToEndQuestion, replay_only: bool, deadline: Deadline
-    ) -> list[Record] | None:
-        """What the log holds; None unless that is all of them.
+    def recorded(self, question: EndToEndQuestion) -> list[Record] | None:
+        """What the log holds of models that were timed against each other.
 
         Parameters
         ----------
         question : EndToEndQuestion
             The models to compare, and on what.
-        replay_only : bool
-            Whether what is missing is an error,
-        deadline : Deadline
-            unless there is one: then it is unknown.
+
+        Returns
+        -------
+        list of Record or None
+            In the order given; None unless the log holds all of them, for times of different hours
+            do not compare.
 
         Raises
         ------
@@ -72,8 +90,8 @@ class WholeModels:
             rest = iter(against)
             paired = [one if out else next(rest) for one, out in zip(alone, failed, strict=True)]
         found = [one for one in paired if one is not None]
-        if len(found) < len(models) and replay_only:
-            found = self._piecemeal(question, paired, alone, limited=deadline.is_limited)
+        if len(found) < len(models) and self._replay_only:
+            found = self._piecemeal(question, paired, alone, limited=self._deadline.is_limited)
         return self._lookup.replayed(found) if len(found) == len(models) else None
 
     def _piecemeal(
@@ -102,23 +120,55 @@ class WholeModels:
             found.append(record or Record(key, NO_TIME))
         return found
 
+    def compile(
+        self,
+        jobs: Sequence[ModelJob],
+        targets: Sequence[BackendTarget],
+        deadline: Deadline = NEVER,
+        done: ModelDone = nobody_waits,
+    ) -> list[ModelResult]:
+        """Compile models for :meth:`measure`, several at a time.
+
+        Parameters
+        ----------
+        jobs : sequence of ModelJob
+            Variants of one model; one that fails hurts no other.
+        targets : sequence of BackendTarget
+            Everything that they may use.
+        deadline : Deadline, optional
+            Those that are not compiled then have an unknown result.
+        done : callable, optional
+            Given each result, by the index of its job, as soon as it is there.
+
+        Raises
+        ------
+        MeasurementError
+            When no worker process can be started.
+        """
+        return self._measurer.models.compile(jobs, targets, deadline, done)
+
     def record_failures(self, question: EndToEndQuestion, costs: Sequence[Cost]) -> None:
         """Record models that cannot be timed; what is unknown is not kept.
 
         Parameters
         ----------
         question : EndToEndQuestion
-            These models alone.
+            These models alone, asked for as they would be with others.
         costs : sequence of Cost
             Of each: why not.
         """
+        if not costs:
+            return
         results = [RunResult(cost) for cost in costs]
         self._measurer.models.record(question, self._keys_of(question, _ALONE), results)
 
     def measure(
-        self, question: EndToEndQuestion, libraries: Sequence[Path], deadline: Deadline
+        self,
+        question: EndToEndQuestion,
+        libraries: Sequence[Path],
+        deadline: Deadline = NEVER,
     ) -> list[Record]:
-        """Time models against each other, and record what came out.
+        """Time models against each other, alternating between them, and record what came out.
 
         Parameters
         ----------
@@ -126,8 +176,13 @@ class WholeModels:
             The models to compare, and on what.
         libraries : sequence of Path
             What each was linked into.
-        deadline : Deadline
-            The turns until then count.
+        deadline : Deadline, optional
+            The turns until then count; what had none is unknown, and not in the log.
+
+        Returns
+        -------
+        list of Record
+            In the order given; each with its cost and its largest error.
         """
         results = self._measurer.models.measure(question, libraries, deadline)
         # What was cut short is no answer to whoever asks for all the rounds.

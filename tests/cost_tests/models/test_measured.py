@@ -253,9 +253,9 @@ def test_whole_models_are_timed_in_alternation_and_replayed(
     question = EndToEndQuestion(models, samples, rounds=3)
     database = JsonLinesDatabase(tmp_path / "log.jsonl")
     with MeasuredCostModel(context, database, config, parallel_builds=1) as model:
-        assert model.recorded_end_to_end(question) is None
+        assert model.whole_models(models[0].targets).recorded(question) is None
         libraries = [build(name) for name in names]
-        records = model.measure_end_to_end(question, libraries)
+        records = model.whole_models(models[0].targets).measure(question, libraries)
         assert model.stats.measured == 4
     costs = [record.cost for record in records]
     assert [cost.status for cost in costs] == [
@@ -268,14 +268,14 @@ def test_whole_models_are_timed_in_alternation_and_replayed(
     assert [record.rounds is None for record in records] == [False, False, True, True]
     assert 3 <= len(costs[0].samples_sec) <= 3 + 8, "disturbed rounds are measured again"
     with MeasuredCostModel(context, database, config, replay_only=True) as model:
-        assert model.recorded_end_to_end(question) == records
+        assert model.whole_models(models[0].targets).recorded(question) == records
         assert (model.stats.measured, model.stats.from_log) == (0, 4)
         # Who was there then answers for itself where fewer take part now.
         fewer = dataclasses.replace(question, models=models[:2])
-        assert model.recorded_end_to_end(fewer) == records[:2]
+        assert model.whole_models(models[0].targets).recorded(fewer) == records[:2]
         more = dataclasses.replace(question, models=[*models, model_of("slow")])
         with pytest.raises(ReplayMissError, match="'slow'"):
-            model.recorded_end_to_end(more)
+            model.whole_models(models[0].targets).recorded(more)
 
 
 def test_a_log_of_an_earlier_release_replays_and_is_measured_again_otherwise(
@@ -288,10 +288,12 @@ def test_a_log_of_an_earlier_release_replays_and_is_measured_again_otherwise(
     database = JsonLinesDatabase(tmp_path / "log.jsonl")
     with MeasuredCostModel(context, database, config) as model:
         costs = [Cost.of_samples([1e-3]), Cost.of_samples([2e-3])]
-        model.record_failures(question, costs)  # Under the key that they had.
-        assert model.recorded_end_to_end(question) is None
+        model.whole_models(models[0].targets).record_failures(
+            question, costs
+        )  # Under the key that they had.
+        assert model.whole_models(models[0].targets).recorded(question) is None
     with MeasuredCostModel(context, database, config, replay_only=True) as model:
-        records = model.recorded_end_to_end(question)
+        records = model.whole_models(models[0].targets).recorded(question)
         assert records is not None and [record.cost for record in records] == costs
         assert model.stats.from_log == 2
 

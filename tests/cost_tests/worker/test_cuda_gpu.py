@@ -237,7 +237,7 @@ def test_whole_models_are_timed_as_their_user_sees_them(
     libraries = [job.library for job in jobs.values()]
     with MeasuredCostModel(context, JsonLinesDatabase()) as model:
         question = EndToEndQuestion(models, [sample], rounds=2)
-        records = model.measure_end_to_end(question, libraries)
+        records = model.whole_models(models[0].targets).measure(question, libraries)
     right, sleep, launch, fault = (record.cost for record in records)
     assert right.is_valid and right.median_sec < 1e-4
     assert sleep.is_valid and 2.0e-3 <= sleep.median_sec < 2.2e-3
