@@ -6,77 +6,34 @@ else is installed, are left out, each with the reason.
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import Any
 
-from collage.backends.contract.errors import MeasurementError, ProtocolError, TargetError
+from collage.backends.contract.errors import MeasurementError, TargetError
 from collage.cost.deadline import Deadline
 from collage.cost.device import Device, DevicePolicy
-from collage.cost.engines.ray.cluster import ANNOUNCED, Cluster, Node
+from collage.cost.engines.ray.cluster import Cluster, Node
 from collage.cost.engines.ray.link import Link
-from collage.cost.engines.ray.messages import HostSettings, Probe
+from collage.cost.engines.ray.member import MOST_HOSTS, Member, Wanted, announcement
+from collage.cost.engines.ray.messages import HostSettings
 from collage.cost.measure.engine import Work, WorkerInfo
 from collage.cost.measure.runner import PlaceLostError
 from collage.cost.measure.versions import differences, versions_here
 from collage.cost.processes.plugins import found_everywhere
-from collage.cost.processes.protocol import decode
 
 _TICK_SEC = 2.0
 """How often nodes are looked for that came or went."""
 
 _AGAIN_SEC = 5.0
-_MOST_HOSTS = 5
-"""Hosts that may be lost on one node before it is left out."""
 
 _FIRST_SEC = 60.0
 """How long the first look at a fleet waits for slow nodes, once there is one that answered."""
 
 _QUEUE_SEC = 3600.0
 """How long Ray may keep everybody waiting because others use what is asked for."""
-
-
-def announcement(device: Device) -> str:
-    """The custom resource by which a node says that it has a device.
-
-    Where any node announces one, devices are timed on only where they are announced, and Ray counts
-    how many may be at work: ``ray start --resources '{"<announcement>": 1}'``.
-
-    Parameters
-    ----------
-    device : Device
-        As ``collage workers`` shows it.
-
-    Examples
-    --------
-    >>> announcement(Device("cpu", "Some CPU", cores=4, features="0123"))
-    'collage:cpu-...'
-    """
-    digest = hashlib.sha256(repr(device).encode()).hexdigest()[:12]
-    return f"{ANNOUNCED}{device.kind}-{digest}"
-
-
-@dataclass
-class _Member:
-    """A node, and what is known of it."""
-
-    node: Node
-    probe: Any
-    since: float
-    found: list[WorkerInfo] = field(default_factory=list)
-    builder: Link | None = None
-    timers: list[Link] = field(default_factory=list)
-    hosts_lost: int = 0
-    again_at: float = 0.0
-
-    @property
-    def links(self) -> list[Link]:
-        return [*([self.builder] if self.builder else []), *self.timers]
 
 
 class Fleet:
@@ -99,7 +56,7 @@ class Fleet:
         found = sorted(found_everywhere())
         self._versions = versions_here(work.policy, work.context.cxx, found)
         self._lock = threading.RLock()
-        self._members: dict[str, _Member] = {}
+        self._members: dict[str, Member] = {}
         self._device = work.device
         self._looked = False
         self._closing = threading.Event()
@@ -225,11 +182,12 @@ class Fleet:
     def infos(self) -> list[WorkerInfo]:
         """What is known of every device of every node, with what speaks against it."""
         with self._lock:
-            return [info for member in self._members.values() for info in self._judged(member)]
+            wanted = self._wanted()
+            return [info for member in self._members.values() for info in wanted.judged(member)]
 
     def _hosts(
         self,
-        of: Callable[[_Member], Iterable[Link | None]],
+        of: Callable[[Member], Iterable[Link | None]],
         what: str,
         deadline: Deadline | None = None,
     ) -> list[Link]:
@@ -288,60 +246,15 @@ class Fleet:
                     probe = self._cluster.probe(
                         node, self._policy.kind.name, all_gpus=self._policy.has_context
                     )
-                    member = self._members[node.id] = _Member(node, probe, time.monotonic())
-                self._harvest(member)
+                    member = self._members[node.id] = Member(node, probe)
+                member.harvest(self._cluster.ray)
                 self._staff(member)
 
-    def _harvest(self, member: _Member) -> None:
-        """Take in what a probe found, once it did."""
-        if member.probe is None:
-            return
-        ray, node = self._cluster.ray, member.node
-        try:
-            ready, _ = ray.wait([member.probe], timeout=0.0)
-            if not ready:
-                return
-            answer = ray.get(member.probe)
-            if isinstance(answer, str):
-                member.found = [WorkerInfo(node.name, node.address, reason=answer)]
-            else:
-                probe: Probe = decode(answer, Probe)
-                member.found = probe.named(node.name, node.address)
-        except (ray.exceptions.RayError, ConnectionError, ProtocolError) as err:
-            reason = f"it cannot be looked at: {str(err).strip().splitlines()[0]}"
-            member.found = [WorkerInfo(node.name, node.address, reason=reason)]
-        member.probe = None
+    def _wanted(self) -> Wanted:
+        announcing = any(member.node.announced for member in self._members.values())
+        return Wanted(self._policy, self._versions, self._device, announcing)
 
-    def _judged(self, member: _Member) -> list[WorkerInfo]:
-        if member.probe is not None:
-            name, address = member.node.name, member.node.address
-            return [WorkerInfo(name, address, reason="it has not answered yet")]
-        return [
-            info if info.reason else replace(info, reason=self._objection(info, member))
-            for info in member.found
-        ]
-
-    def _objection(self, info: WorkerInfo, member: _Member) -> str:
-        """What speaks against a device that its own node finds usable."""
-        if different := differences(info.versions, self._versions):
-            return f"other versions: {different}"
-        if info.device is None:
-            return "it has no such device"
-        if self._device is not None and info.device != self._device:
-            unlike = _unlike(info.device, self._device)
-            return f"it is another device than what is measured on: {unlike}"
-        if not self._policy.has_context and not member.node.cpus:
-            return "Ray counts no cores there"
-        if self._announcing() and announcement(info.device) not in member.node.announced:
-            return f"it does not announce '{announcement(info.device)}', and other nodes do"
-        if member.hosts_lost >= _MOST_HOSTS:
-            return f"{member.hosts_lost} actors were lost there"
-        return ""
-
-    def _announcing(self) -> bool:
-        return any(member.node.announced for member in self._members.values())
-
-    def _staff(self, member: _Member) -> None:
+    def _staff(self, member: Member) -> None:
         """Have the hosts on a node that it is good for."""
         lost = [link for link in member.links if link.lost]
         if lost:
@@ -354,12 +267,12 @@ class Fleet:
                 member.builder = None
         if self._device is None or member.probe is not None:
             return
-        if time.monotonic() < member.again_at or member.hosts_lost >= _MOST_HOSTS:
+        if time.monotonic() < member.again_at or member.hosts_lost >= MOST_HOSTS:
             return
         if member.builder is None and (builds := self._builds(member)):
             settings = self._settings(builds)
             member.builder = self._link(member, "builder", settings, {"CPU": float(builds)})
-        alike = [info for info in self._judged(member) if not info.reason]
+        alike = [info for info in self._wanted().judged(member) if not info.reason]
         if self._policy.has_context:
             alike = alike[: member.node.gpus]
         taken = {link.name for link in member.timers}
@@ -370,7 +283,7 @@ class Fleet:
                     self._link(member, "", self._settings(0), resources, info.name)
                 )
 
-    def _builds(self, member: _Member) -> int:
+    def _builds(self, member: Member) -> int:
         """How many candidates a node may compile at once; any that has what is installed here."""
         versions = member.found[0].versions if member.found else {}
         if not versions or differences(versions, self._versions):
@@ -395,7 +308,7 @@ class Fleet:
 
     def _link(
         self,
-        member: _Member,
+        member: Member,
         role: str,
         settings: HostSettings,
         resources: Mapping[str, float],
@@ -418,11 +331,6 @@ def _own_device(policy: DevicePolicy) -> Device | None:
         return policy.detect()
     except TargetError:
         return None
-
-
-def _unlike(device: Device, wanted: Device) -> str:
-    named = ((name, getattr(device, name), getattr(wanted, name)) for name in vars(wanted))
-    return ", ".join(f"{name} {a!r} and not {b!r}" for name, a, b in named if a != b)
 
 
 def _reasons(infos: Iterable[WorkerInfo]) -> str:

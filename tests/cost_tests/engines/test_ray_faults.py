@@ -18,7 +18,7 @@ from collage.cost.base import CostStatus
 from collage.cost.database.jsonl import JsonLinesDatabase
 from collage.cost.device import CPU_POLICY
 from collage.cost.engines.ray import RayEngine
-from collage.cost.engines.ray.fleet import announcement
+from collage.cost.engines.ray.member import announcement
 from collage.cost.measure.engine import Work
 from collage.cost.measure.runner import RunJob
 from collage.cost.models import MeasuredCostModel
