@@ -162,7 +162,7 @@ class _Importer(ExportedProgramImporter):
     def create_convert_map(self) -> dict[str, Callable[[fx.Node], Any]]:
         known = super().create_convert_map()
         ours = CONVERTERS | PRODUCTS | RECURRENT
-        known |= {name: _bound(self, convert) for name, convert in ours.items()}
+        known |= {name: _bound(self, ours[name], known.get(name)) for name in ours}
         return _Checked(self, known)
 
     def converted(self, node: fx.Node, convert: Callable[[fx.Node], Any] | None) -> Any:
@@ -246,8 +246,16 @@ class _Checked(dict[str, Callable[[fx.Node], Any]]):
         return lambda node: self._importer.converted(node, convert)
 
 
-def _bound(importer: _Importer, convert: Callable[..., Any]) -> Callable[[fx.Node], Any]:
-    return lambda node: convert(importer, node)
+def _bound(
+    importer: _Importer, convert: Callable[..., Any], own: Callable[[fx.Node], Any] | None
+) -> Callable[[fx.Node], Any]:
+    """A converter of ours, and the translator's own where ours gives None."""
+
+    def converted(node: fx.Node) -> Any:
+        found = convert(importer, node)
+        return own(node) if found is None and own else found
+
+    return converted
 
 
 def _named(nodes: list[str]) -> str:

@@ -17,32 +17,20 @@ from collage.importers.onnx.operators.node import (
     const,
     fixed_tensor,
 )
+from collage.importers.windows import elements_of_windows, maxima_with_places
 
 
 def _max_pool(node: Node) -> relax.Expr | None:
     """TVM's, but where the maxima's places are asked for: those elements are laid side by side."""
     if node.outputs == 1:
         return None
-    emit, shape, kind = node.emit, node.shape(0), node.dtype(0)
-    places = _windows(node, shape[2:])
-    count, elements = math.prod(shape[2:]), places.shape[-1]
-    lowest = -np.inf if "float" in kind else np.iinfo(kind).min
-    flat = emit(op.reshape(node.operand(0), [shape[0], shape[1], count]))
-    beyond = emit(op.full([shape[0], shape[1], 1], const(lowest, kind), kind))
-    flat = emit(op.concat([flat, beyond], 2))
-    table = places.reshape(-1, elements)
-    wide = [shape[0], shape[1], *table.shape]
-    taken = emit(op.take(flat, fixed_tensor(table.reshape(-1).astype("int32")), 2))
-    taken = emit(op.reshape(taken, wide))
-    result = [shape[0], shape[1], *places.shape[:-1]]
-    which = emit(op.argmax(taken, 3, keepdims=True))
-    at = _row_or_column_major(node, shape[2:])[table]
-    spread = emit(op.broadcast_to(fixed_tensor(at.reshape(1, 1, *at.shape)), wide))
-    spread = emit(op.squeeze(emit(op.gather_elements(spread, which, 3)), [3]))
-    planes = np.arange(shape[0] * shape[1], dtype="int64").reshape(shape[0], shape[1], 1) * count
-    spread = emit(op.add(spread, fixed_tensor(planes)))
-    most = emit(op.max(taken, [3]))
-    return relax.Tuple([emit(op.reshape(most, result)), emit(op.reshape(spread, result))])
+    emit, shape = node.emit, node.shape(0)
+    numbers = _row_or_column_major(node, shape[2:])
+    windows = _windows(node, shape[2:])
+    most, places = maxima_with_places(emit, node.operand(0), shape, windows, numbers)
+    planes = np.arange(shape[0] * shape[1], dtype="int64") * math.prod(shape[2:])
+    planes = planes.reshape(shape[0], shape[1], *[1] * (len(shape) - 2))
+    return relax.Tuple([most, emit(op.add(places, fixed_tensor(planes)))])
 
 
 def _row_or_column_major(node: Node, extents: list[int]) -> Array:
@@ -73,16 +61,7 @@ def _windows(node: Node, extents: list[int]) -> Array:
                 count -= 1  # A window that begins behind the end.
         steps = np.arange(count)[:, None] * strides[axis] - before
         along.append(steps + np.arange(kernel[axis])[None, :] * dilations[axis])
-    counts = [len(places) for places in along]
-    number, inside = np.zeros(1, "int64"), np.ones(1, bool)
-    for axis, places in enumerate(along):
-        view = [1] * (2 * rank)
-        view[axis], view[rank + axis] = counts[axis], kernel[axis]
-        places = places.reshape(view)
-        number = number * extents[axis] + places
-        inside = inside & (places >= 0) & (places < extents[axis])
-    found: Array = np.where(inside, number, math.prod(extents))
-    return found.reshape(*counts, math.prod(kernel))
+    return elements_of_windows(extents, along)
 
 
 def _dropout(node: Node) -> relax.Expr | None:

@@ -217,6 +217,30 @@ CASES |= {
         lambda x: (F.adaptive_max_pool2d(x, 1), F.adaptive_max_pool2d(x, (4, 5))),
         lambda: (rows(2, 3, 7, 9),),
     ),
+    "places of maxima": (
+        lambda x: F.max_pool2d(x.relu(), (3, 2), 2, (1, 0), (2, 1), True, return_indices=True),
+        lambda: (rows(2, 3, 7, 9),),
+    ),
+    "places of maxima of volumes": (
+        lambda x: F.max_pool3d(x, 2, 2, ceil_mode=True, return_indices=True),
+        lambda: (rows(3, 7, 5, 4),),
+    ),
+    "places of adaptive maxima": (
+        lambda x: F.adaptive_max_pool2d(x, (3, 2), return_indices=True),
+        lambda: (rows(1, 3, 7, 8),),
+    ),
+    "unpooled": (
+        lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2),
+        lambda: (rows(1, 3, 6, 8),),
+    ),
+    "sums over a divisor": (
+        lambda x: F.avg_pool2d(x, (3, 2), 2, 1, True, divisor_override=5),
+        lambda: (rows(2, 8, 9),),
+    ),
+    "sums of volumes over a divisor": (
+        lambda x: F.avg_pool3d(x, 3, 2, 1, divisor_override=5),
+        lambda: (rows(1, 2, 8, 9, 6),),
+    ),
     "adaptive maxima of rows": (lambda x: F.adaptive_max_pool1d(x, 3), lambda: (rows(2, 3, 7),)),
     "adaptive maxima of volumes": (
         lambda x: F.adaptive_max_pool3d(x, (3, 2, 4)),
