@@ -8,8 +8,8 @@ from pathlib import Path
 
 from collage.backends.contract.errors import BackendUnavailableError, BundleError
 from collage.backends.devices import device_named
+from collage.backends.devices.cpu_flags import cpu_flags_here
 from collage.backends.toolchain.load_requirements import load_libraries, load_runtimes
-from collage.bundle.cpu_flags import cpu_flags_here
 from collage.bundle.integrity import require_whole
 from collage.bundle.manifest import Manifest
 

@@ -19,8 +19,8 @@ from collage.backends.contract import BuildContext
 from collage.backends.contract.errors import OutputError
 from collage.backends.contract.requirements import RequiredLibrary
 from collage.backends.devices import device_of
+from collage.backends.devices.cpu_flags import cpu_flags_of
 from collage.backends.link import CompiledLibrary, stage_libraries
-from collage.bundle.cpu_flags import cpu_flags_of
 from collage.bundle.folder import LIB, RUNTIME
 from collage.bundle.integrity import file_facts
 from collage.bundle.manifest import (

@@ -12,7 +12,7 @@ from tvm.relax import op
 
 from collage.backends.contract import Precision
 from collage.backends.contract.errors import TargetError
-from collage.bundle.cpu_flags import cpu_flags_here
+from collage.backends.devices.cpu_flags import cpu_flags_here
 from collage.cost.reference import evaluate, largest_error
 from collage.targets import resolve_targets
 from collage.testing.graphs import Emit, constant, graph

@@ -10,7 +10,7 @@ import tvm
 import collage
 from benchmarks.networks.tiny import tiny_mobilenet
 from collage.backends.devices import device_of
-from collage.bundle.cpu_flags import cpu_flags_here, cpu_flags_of
+from collage.backends.devices.cpu_flags import cpu_flags_here, cpu_flags_of
 
 
 @pytest.mark.parametrize(
