@@ -96,6 +96,11 @@ class Backend(ABC):
         """
         return Precision.FLOAT32
 
+    def precisions(self) -> Mapping[Precision, Mapping[str, Any]]:
+        """The fewer digits that it can compute float32 tensors with where an error is allowed, and
+        the attributes that make it; what a processor has no instructions for it refuses."""
+        return {}
+
     def roofline(self, device: tvm.target.Target) -> Roofline:
         """The share of a device's limits that its kernels typically reach."""
         return Roofline()

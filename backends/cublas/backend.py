@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import tvm
 from tvm import relax
@@ -54,6 +55,9 @@ class CublasBackend(ExternalBackend, HoldsMemory, Precompiles, RequiresLibraries
 
     def precision(self, options: CublasOptions) -> Precision:
         return Precision.TF32 if options.allow_tf32 else Precision.FLOAT32
+
+    def precisions(self) -> Mapping[Precision, Mapping[str, Any]]:
+        return {Precision.TF32: {"allow_tf32": True}}
 
     def roofline(self, device: tvm.target.Target) -> Roofline:
         return Roofline(matmul=0.78, convolution=0.50, attention=0.50, memory=0.80)

@@ -8,6 +8,7 @@ call on a device chooses it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import tvm
 from tvm import relax
@@ -59,6 +60,9 @@ class CudnnBackend(ExternalBackend, HoldsMemory, Precompiles, RequiresLibraries,
 
     def precision(self, options: CudnnOptions) -> Precision:
         return Precision.TF32 if options.allow_tf32 else Precision.FLOAT32
+
+    def precisions(self) -> Mapping[Precision, Mapping[str, Any]]:
+        return {Precision.TF32: {"allow_tf32": True}}
 
     def roofline(self, device: tvm.target.Target) -> Roofline:
         return Roofline(matmul=0.70, convolution=0.68, attention=0.62, memory=0.78)

@@ -6,6 +6,7 @@ Headers come from the ``nvidia-cutlass`` wheel; nvcc compiles what a model needs
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import tvm
 from tvm import relax
@@ -59,6 +60,9 @@ class CutlassBackend(ExternalBackend, Precompiles, Tunable):
         if options.allow_tf32:
             return Precision.TF32
         return Precision.TF32X3 if options.use_3xtf32 else Precision.FLOAT32
+
+    def precisions(self) -> Mapping[Precision, Mapping[str, Any]]:
+        return {Precision.TF32: {"allow_tf32": True}}
 
     def roofline(self, device: tvm.target.Target) -> Roofline:
         return Roofline(matmul=0.72, convolution=0.60, attention=0.55, memory=0.80)

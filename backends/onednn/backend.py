@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import tvm
 from tvm import relax
@@ -16,19 +17,22 @@ from collage.backends.contract import (
     ExternalBackend,
     Granularity,
     HoldsMemory,
+    JudgesRegions,
     PatternTriple,
     Precision,
     Precompiles,
     Roofline,
+    Verdict,
 )
+from collage.backends.devices.cpu_flags import cpu_flags_here
 from collage.backends.onednn.codegen import compile_functions, runtime_compilation
 from collage.backends.onednn.library import find_installation
-from collage.backends.onednn.options import OnednnOptions
-from collage.backends.onednn.patterns import pattern_table
+from collage.backends.onednn.options import BFLOAT16_FLAGS, OnednnOptions
+from collage.backends.onednn.patterns import multiplies, pattern_table
 from collage.backends.toolchain.native import Compilation
 
 
-class OnednnBackend(ExternalBackend, BundlesLibraries, HoldsMemory, Precompiles):
+class OnednnBackend(ExternalBackend, BundlesLibraries, HoldsMemory, JudgesRegions, Precompiles):
     """Regions of convolutions, matrix products and what stands between them, through oneDNN.
 
     Examples
@@ -49,6 +53,18 @@ class OnednnBackend(ExternalBackend, BundlesLibraries, HoldsMemory, Precompiles)
 
     def precision(self, options: OnednnOptions) -> Precision:
         return Precision(options.precision)
+
+    def precisions(self) -> Mapping[Precision, Mapping[str, Any]]:
+        return {Precision.BFLOAT16: {"precision": "bfloat16"}}
+
+    def accepts_region(self, operators: Sequence[relax.Expr], target: BackendTarget) -> Verdict:
+        if target.options.precision == "float32":
+            return Verdict.yes()
+        if not BFLOAT16_FLAGS & cpu_flags_here():
+            return Verdict.no("this processor has no instructions for bfloat16")
+        if not any(map(multiplies, operators)):
+            return Verdict.no("nothing in it is multiplied: float32 is computed the same way")
+        return Verdict.yes()
 
     def roofline(self, device: tvm.target.Target) -> Roofline:
         return Roofline(0.90, 0.80, partition_sec=0.8e-6, operator_sec=0.5e-6)

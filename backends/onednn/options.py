@@ -10,6 +10,9 @@ LAYOUTS = ("auto", "blocked", "nhwc", "plain")
 PRECISIONS = ("float32", "bfloat16")
 """What products are computed in; same order as ``Precision`` in ``templates/plan.h``."""
 
+BFLOAT16_FLAGS = frozenset({"amx_bf16", "avx512_bf16"})
+"""Of these instruction sets one is needed to multiply in bfloat16, as Linux names them."""
+
 
 @dataclass(frozen=True)
 class OnednnOptions:

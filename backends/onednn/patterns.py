@@ -10,6 +10,7 @@ import functools
 import math
 from collections.abc import Iterator
 
+import tvm
 from tvm import relax
 from tvm.relax.dpl import is_const, is_op, wildcard
 
@@ -61,6 +62,20 @@ _LAYOUTS = ("NCW", "NCHW", "NCDHW")
 def pattern_table() -> list[PatternTriple]:
     """All triples; later ones have a higher priority."""
     return [*_movement(), *_elementwise(), *_simple(), *_chains(), *_stepped(), *_recurrent()]
+
+
+def multiplies(operator: relax.Expr) -> bool:
+    """Whether an operator is a convolution or a product of matrices.
+
+    Parameters
+    ----------
+    operator : relax.Expr
+        Of a region.
+    """
+    if not isinstance(operator, relax.Call) or not isinstance(operator.op, tvm.ir.Op):
+        return False
+    name = str(operator.op.name)
+    return name == "relax.matmul" or name.startswith("relax.nn.conv")
 
 
 def _triple(name: str, chain: Chain, *predicates: Predicate) -> PatternTriple:

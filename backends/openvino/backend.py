@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import tvm
 from tvm import relax
@@ -50,6 +51,12 @@ class OpenvinoBackend(ExternalBackend, HoldsMemory, ShipsLibraries, JudgesRegion
 
     def precision(self, options: OpenvinoOptions) -> Precision:
         return Precision(options.precision)
+
+    def precisions(self) -> Mapping[Precision, Mapping[str, Any]]:
+        return {
+            Precision.BFLOAT16: {"precision": "bfloat16"},
+            Precision.FLOAT16: {"precision": "float16"},
+        }
 
     def roofline(self, device: tvm.target.Target) -> Roofline:
         return Roofline(0.90, 0.80, partition_sec=6e-6, operator_sec=1.2e-6)

@@ -99,6 +99,9 @@ class TensorrtBackend(
             return Precision.FLOAT16
         return Precision.TF32 if options.use_tf32 else Precision.FLOAT32
 
+    def precisions(self) -> Mapping[Precision, Mapping[str, Any]]:
+        return {Precision.TF32: {"use_tf32": True}}
+
     def roofline(self, device: tvm.target.Target) -> Roofline:
         return Roofline(matmul=0.72, convolution=0.66, attention=0.58, memory=0.82)
 

@@ -7,7 +7,7 @@ stores every intermediate result. Another :class:`Arithmetic` says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,9 +113,9 @@ def evaluate(
     _check_inputs(func, inputs)
     with np.errstate(all="ignore"):
         wide = [arithmetic.wide(array) for array in inputs]
-        result = _Evaluator(mod, arithmetic).call_function(func, wide)
-        leaves = zip(_flatten(result), _dtypes(func.ret_ty), strict=True)
-        return [array.astype(dtype, copy=False) for array, dtype in leaves]
+        result = Evaluator(mod, arithmetic).call_function(func, wide)
+        outputs = zip(leaves(result), _dtypes(func.ret_ty), strict=True)
+        return [array.astype(dtype, copy=False) for array, dtype in outputs]
 
 
 def evaluate_values(
@@ -140,7 +140,7 @@ def evaluate_values(
     func = mod["main"]
     _check_inputs(func, inputs)
     with np.errstate(all="ignore"):
-        evaluator = _Evaluator(mod, MEANT, frozenset(variables))
+        evaluator = Evaluator(mod, MEANT, frozenset(variables))
         evaluator.call_function(func, [MEANT.wide(array) for array in inputs])
     return evaluator.kept
 
@@ -155,9 +155,16 @@ def _check_inputs(func: relax.Function, inputs: Sequence[Array]) -> None:
             raise MeasurementError(f"input '{param.name}' is {given}, not {wanted}")
 
 
-def _flatten(value: Value) -> list[Array]:
+def leaves(value: Value) -> list[Array]:
+    """The tensors of a possibly nested value, in order.
+
+    Parameters
+    ----------
+    value : ndarray or tuple
+        As an :class:`Evaluator` gives it.
+    """
     if isinstance(value, tuple):
-        return [leaf for item in value for leaf in _flatten(item)]
+        return [leaf for item in value for leaf in leaves(item)]
     return [np.ascontiguousarray(value).reshape(np.shape(value))]
 
 
@@ -167,7 +174,24 @@ def _dtypes(ty: tvm.ir.Type) -> list[str]:
     return [str(ty.dtype)]
 
 
-class _Evaluator:
+def as_it_is(value: Value) -> Value:
+    """The value."""
+    return value
+
+
+class Evaluator:
+    """Evaluates functions, and remembers the variables that are wanted.
+
+    Parameters
+    ----------
+    mod : IRModule or None
+        Whose functions may be called.
+    arithmetic : Arithmetic
+        What values are kept in.
+    wanted : frozenset of relax.Var
+        What :attr:`kept` is to hold.
+    """
+
     def __init__(
         self,
         mod: tvm.IRModule | None,
@@ -247,8 +271,9 @@ class _Evaluator:
         for var in variables:
             self.env.pop(var, None)
 
-    def call(self, call: relax.Call) -> Value:
-        args = [self.expr(arg) for arg in call.args]
+    def call(self, call: relax.Call, operand: Callable[[Value], Value] = as_it_is) -> Value:
+        """The result of a call; what ``operand`` makes of each argument is computed with."""
+        args = [operand(self.expr(arg)) for arg in call.args]
         if not isinstance(call.op, tvm.ir.Op):
             return self.call_function(self._callee(call.op), args)
         name = str(call.op.name)
