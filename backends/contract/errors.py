@@ -75,6 +75,10 @@ class UnmatchedError(RestrictionError):
     """A pattern that is pinned or banned, the ``value``, matches nothing."""
 
 
+class PrecisionError(UserError):
+    """An error that cannot be allowed, or a precision that no target computes in."""
+
+
 class MemoryLimitError(UserError):
     """Nothing that was found fits into the memory that was given; ``value`` is the least."""
 

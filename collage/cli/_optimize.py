@@ -114,6 +114,22 @@ def _optimize(
             "number, or with K, M or G behind it, of 1024.",
         ),
     ] = None,
+    max_error: Annotated[
+        float | None,
+        typer.Option(
+            metavar="ERROR",
+            help="The largest error of an output, relative to its largest value, for example 0.01: "
+            "libraries may compute with fewer digits within it.",
+        ),
+    ] = None,
+    precision: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Of the precisions that --max-error allows only this: bfloat16, float16, tf32; "
+            "repeatable.",
+        ),
+    ] = None,
     estimate: Annotated[
         bool,
         typer.Option(
@@ -204,6 +220,8 @@ def _optimize(
                 pin=pins,
                 ban=bans,
                 memory_limit_bytes=limit_bytes,
+                max_error=max_error,
+                precision=precision,
                 refine_trials=refine,
                 refine_storage=refine_storage,
                 num_threads=threads,

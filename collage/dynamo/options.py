@@ -37,6 +37,8 @@ class Options:
     pin: Wishes | None = None
     ban: Wishes | None = None
     memory_limit_bytes: int | None = None
+    max_error: float | None = None
+    precision: Sequence[str] | None = None
     refine_trials: int = 0
     refine_storage: str | None = None
     num_threads: int | None = None

@@ -55,6 +55,9 @@ class MeasuredComparison(EndToEndComparison):
         A digest of samples that the user gave.
     compiling, timing : Deadline, optional
         After which nothing is compiled any longer, and nothing timed.
+    max_error : float, optional
+        Whoever is off by more than this share of an output's largest value computes a wrong result,
+        though rounding explains it.
 
     Examples
     --------
@@ -97,8 +100,10 @@ class MeasuredComparison(EndToEndComparison):
         data: str = "",
         compiling: Deadline = NEVER,
         timing: Deadline = NEVER,
+        max_error: float = math.inf,
     ) -> None:
         super().__init__(mod, graph, targets, context)
+        self._max_error = max_error
         self._model = model
         self._samples = samples
         self._data = data
@@ -201,6 +206,12 @@ class MeasuredComparison(EndToEndComparison):
         if record is None:
             return Evaluation.of(variant, self._failures[variant.key])
         error = record.largest_error if record.cost.is_valid else None
+        if error is not None and error > self._max_error:
+            reason = (
+                f"off by {error:.2g} of an output's largest value, {self._max_error:g} is allowed; "
+                f"it took {record.cost.median_sec * 1e3:.3g} ms"
+            )
+            return Evaluation.of(variant, Cost(CostStatus.WRONG_RESULT, reason=reason), error)
         return Evaluation.of(variant, record.cost, error, record.rounds)
 
     def _records(self, variants: Mapping[str, Lowered]) -> dict[str, Record]:

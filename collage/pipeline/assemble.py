@@ -90,6 +90,7 @@ def report_of(
     evaluated: Evaluated,
     budget: Budget,
     remarks: Sequence[str] = (),
+    max_error: float | None = None,
 ) -> Report:
     """The report of one optimization.
 
@@ -111,6 +112,8 @@ def report_of(
         What everything took, and what it was to take.
     remarks : sequence of str
         What else is to be said.
+    max_error : float, optional
+        The error that was allowed.
     """
     winner, samples, measured = evaluated.winner, costing.samples, costing.stats()
     return assemble_report(
@@ -128,6 +131,7 @@ def report_of(
         outputs_max_rel_diff=winner.largest_error,
         outputs_rounding_rel_diff=None if samples is None else samples.rounding,
         remarks=(*imported.remarks, *remarks, *(() if samples is None else samples.remarks)),
+        max_error=max_error,
         workers=worker_uses(measured),
         builders=builder_use(measured),
     )
@@ -237,6 +241,7 @@ def _end_to_end_row(
         disturbed=len(rounds.disturbed) if rounds is not None else 0,
         discarded=len(rounds.discarded) if rounds is not None else 0,
         memory=evaluation.memory,
+        largest_error=evaluation.largest_error,
     )
 
 

@@ -20,6 +20,7 @@ from collage.passes import extract
 from collage.pipeline.covers import Covers
 from collage.pipeline.evaluated import Evaluated
 from collage.pipeline.imported import Imported
+from collage.pipeline.priced_costs import PricedCosts
 from collage.report import MemoryUse, size_text
 from collage.search.candidates import Candidate
 from collage.search.rules import PartitionRule
@@ -167,7 +168,7 @@ class MemoryLimit:
         start = covers.contenders[0].partitioning.candidates
         seconds, size = sum(map(costs.guess, start)), sum(map(self._size, start))
         for price in _PRICES:
-            priced = _Priced(costs, self._size, price * seconds / max(size, 1))
+            priced = PricedCosts(costs, self._size, price * seconds / max(size, 1))
             try:
                 result = search(
                     *(self._imported.graph, covers.found.candidates, priced),
@@ -195,29 +196,3 @@ class MemoryLimit:
             use = memory_of(module, tuple(self._targets))
             self._bytes[candidate] = use.total_bytes - use.weights_bytes
         return self._bytes[candidate]
-
-
-class _Priced:
-    """What candidates cost where their bytes have a price; see :class:`CandidateCosts`."""
-
-    def __init__(
-        self, costs: WorkloadCosts, size: Callable[[Candidate], int], price: float
-    ) -> None:
-        self._costs, self._size, self._price = costs, size, price
-
-    def seconds(self, candidates: Sequence[Candidate]) -> list[float | None]:
-        found = zip(candidates, self._costs.seconds(candidates), strict=True)
-        return [None if sec is None else sec + self._of(one) for one, sec in found]
-
-    def known(self, candidate: Candidate) -> float | None:
-        sec = self._costs.known(candidate)
-        return None if sec is None else sec + self._of(candidate)
-
-    def lower_bound(self, candidate: Candidate) -> float:
-        return self._costs.lower_bound(candidate) + self._of(candidate)
-
-    def guess(self, candidate: Candidate) -> float:
-        return self._costs.guess(candidate) + self._of(candidate)
-
-    def _of(self, candidate: Candidate) -> float:
-        return self._price * self._size(candidate)

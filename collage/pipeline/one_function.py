@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from collage.backends.contract import is_native
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostModel
 from collage.cost.deadline import NEVER, Deadline
-from collage.end_to_end import Contender, NothingRunsError, PartitionRepair
+from collage.end_to_end import Contender, EndToEndComparison, NothingRunsError, PartitionRepair
 from collage.pipeline.assemble import assemble_result, report_of
 from collage.pipeline.costing import Costing
 from collage.pipeline.covers import find_covers, seeds_of
@@ -26,6 +27,8 @@ from collage.pipeline.imported import Imported
 from collage.pipeline.inputs.samples import Inputs
 from collage.pipeline.limits import AnswerInHand, Budget
 from collage.pipeline.memory_limit import MemoryLimit
+from collage.pipeline.precision.contenders import with_frontier
+from collage.pipeline.precision.error_model import ErrorModel
 from collage.pipeline.prefetch import Prefetch
 from collage.pipeline.prepared import prepare_module
 from collage.pipeline.restrict import Wishes, restrict
@@ -35,6 +38,9 @@ from collage.pipeline.session import Session
 from collage.search.dataflow import DataflowGraph
 from collage.search.restrictions import Restrictions
 from collage.search.rules import RestrictedRule, last_resorts
+
+_ERRORS_SHARE = 0.2
+"""Of the time for measuring, to find out what fewer digits do."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,7 @@ class Search:
         What it gave when it was.
     prefetch : Prefetch
         What is being compiled in the background.
-    strategy, pin, ban, refine_trials, refine_storage, seed, memory_limit_bytes
+    strategy, pin, ban, refine_trials, refine_storage, seed, memory_limit_bytes, max_error
         As :func:`collage.optimize` takes them.
     graphs : sequence of DataflowGraph
         Of all functions: what is pinned or banned has to be in one of them.
@@ -71,6 +77,7 @@ class Search:
     refine_storage: str | None = None
     seed: int = 0
     memory_limit_bytes: int | None = None
+    max_error: float | None = None
     log_is_of_use: bool = True
 
     def best_of(self, imported: Imported, budget: Budget, inputs: Inputs | None) -> Result:
@@ -102,7 +109,7 @@ class Search:
         budget.operators = len(imported.graph)
         measuring = NEVER if replay else budget.measuring
         costs = WorkloadCosts(imported.mod, imported.graph, self.asked, measuring)
-        comparison = costing.comparison(imported, costs, self.seed, inputs)
+        comparison = costing.comparison(imported, costs, self.seed, inputs, self.max_error)
         wishes = restrict(imported.graph, targets, self.pin, self.ban, self.graphs)
         began = budget.elapsed_sec
         seeds = seeds_of(imported.graph, targets, self.strategy, wishes.restrictions)
@@ -122,6 +129,7 @@ class Search:
             hand.answer()
             comparison.settle()
             prefetch.wait(budget.measuring)
+        errors = self._errors(imported, comparison, budget)
         look = SecondLook(comparison, replay=replay, progress=progress)
         while True:
             covers = find_covers(
@@ -138,11 +146,13 @@ class Search:
             covers = covers.repaired(
                 repair, NEVER if replay else budget.compiling, wishes.restrictions
             )
-            covers = limit.keep(
-                *(covers, costs, partial(_repaired, repair, wishes.restrictions)),
-                [RestrictedRule(r, wishes.restrictions) for r in last_resorts(targets.native)],
-                measuring,
-            )
+            mended = partial(_repaired, repair, wishes.restrictions)
+            rules = [RestrictedRule(r, wishes.restrictions) for r in last_resorts(targets.native)]
+            if errors is not None:
+                covers = with_frontier(
+                    *(covers, imported.graph, costs, errors, mended, rules, measuring, progress)
+                )
+            covers = limit.keep(covers, costs, mended, rules, measuring)
             try:
                 if replay:
                     evaluated = evaluate_contenders(comparison, covers.contenders)
@@ -172,8 +182,27 @@ class Search:
         report = report_of(
             *(session, imported, costing, costs, covers, evaluated, budget),
             remarks=(*wishes.remarks, *limit.remarks),
+            max_error=self.max_error,
         )
         return assemble_result(session, imported, evaluated, comparison, library, report)
+
+    def _errors(
+        self, imported: Imported, comparison: EndToEndComparison, budget: Budget
+    ) -> ErrorModel | None:
+        """What fewer digits do; None where no error is allowed."""
+        if self.max_error is None or self.strategy != "search":
+            return None
+        comparison.settle()
+        samples = self.costing.samples
+        if samples is None:
+            return None
+        share_sec = _ERRORS_SHARE * budget.measuring.left_sec()
+        return ErrorModel.of(
+            self.max_error,
+            *(imported.mod, imported.graph, self.session.targets, samples.samples),
+            Deadline.after(share_sec) if math.isfinite(share_sec) else NEVER,
+            self.session.progress,
+        )
 
     def looking(self, budget: Budget, matching_sec: float) -> Deadline:
         """When to begin to look for candidates would be too late for anything to come of it.

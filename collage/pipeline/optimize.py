@@ -23,6 +23,7 @@ from collage.pipeline.imported import import_functions
 from collage.pipeline.inputs.samples import Inputs
 from collage.pipeline.limits import Budget, answering
 from collage.pipeline.one_function import Search
+from collage.pipeline.precision.targets import checked_error, in_precisions
 from collage.pipeline.prefetch import Prefetch
 from collage.pipeline.restrict import Wishes
 from collage.pipeline.result import Result
@@ -30,7 +31,7 @@ from collage.pipeline.session import open_session
 from collage.pipeline.several import best_of_all
 from collage.pipeline.shapes.bucketed import Bucketed, import_buckets
 from collage.pipeline.shapes.buckets import Buckets, Extent, buckets_of
-from collage.targets import TargetLike
+from collage.targets import TargetLike, resolve_targets
 
 
 def optimize(
@@ -45,6 +46,8 @@ def optimize(
     pin: Wishes | None = None,
     ban: Wishes | None = None,
     memory_limit_bytes: int | None = None,
+    max_error: float | None = None,
+    precision: Sequence[str] | None = None,
     refine_trials: int = 0,
     refine_storage: str | None = None,
     num_threads: int | None = None,
@@ -92,6 +95,13 @@ def optimize(
         The most that weights, their copies, activations and workspace may take together, as the
         report states it, see :doc:`/deploy`. Whoever takes more is not compared, and the search
         looks for what takes less.
+    max_error : float, optional
+        The largest difference to the reference that outputs may have, relative to the largest value
+        of each. Libraries may then compute float32 tensors with fewer digits, product by product,
+        where that is faster; what is compared and is off by more is out. See :doc:`/precision`.
+    precision : sequence of str, optional
+        What they may compute in where ``max_error`` is given, for example ``["bfloat16"]``; by
+        default all that the targets offer.
     refine_trials : int
         Afterwards, this many trials of changes to the best partitioning, on end-to-end time.
     refine_storage : str, optional
@@ -169,6 +179,9 @@ def optimize(
             f"memory_limit_bytes is {memory_limit_bytes}, and has to be positive",
             value=memory_limit_bytes,
         )
+    max_error = checked_error(max_error, precision)
+    if max_error is not None:
+        targets = in_precisions(resolve_targets(targets), precision)
     budget = Budget(time_budget_sec)
     engine = None if workers == LOCAL else engine_of(workers)
     with answering(budget), ExitStack() as stack:
@@ -206,6 +219,7 @@ def optimize(
             ban=ban,
             graphs=[variant.graph for variant in variants],
             memory_limit_bytes=memory_limit_bytes,
+            max_error=max_error,
             refine_trials=refine_trials,
             refine_storage=refine_storage,
             seed=seed,

@@ -46,6 +46,8 @@ def assemble_report(
     outputs_max_rel_diff: float | None,
     outputs_rounding_rel_diff: float | None = None,
     remarks: Sequence[str] = (),
+    max_error: float | None = None,
+    max_error: float | None = None,
     workers: Sequence[WorkerUse] = (),
     builders: BuilderUse | None = None,
 ) -> Report:
@@ -79,6 +81,8 @@ def assemble_report(
         What rounding alone makes of them.
     remarks : sequence of str
         On the inputs that they were compared on.
+    max_error : float, optional
+        The error that was allowed.
     workers : sequence of WorkerUse
         Who measured.
     builders : BuilderUse, optional
@@ -134,6 +138,7 @@ def assemble_report(
         outputs_max_rel_diff=outputs_max_rel_diff,
         outputs_rounding_rel_diff=outputs_rounding_rel_diff,
         remarks=list(remarks),
+        max_error=max_error,
         workers=list(workers),
         builders=builders if builders is not None else BuilderUse(),
     )

@@ -175,6 +175,9 @@ class EndToEnd:
         them that were measured again and do not count.
     memory : MemoryUse or None
         What it takes, as far as that can be known beforehand.
+    largest_error : float or None
+        Difference to the reference's outputs, relative to the largest value of each; None when it
+        did not run.
 
     Examples
     --------
@@ -197,6 +200,7 @@ class EndToEnd:
     disturbed: int = 0
     discarded: int = 0
     memory: MemoryUse | None = None
+    largest_error: float | None = None
 
     def __post_init__(self) -> None:
         if not self.kind:
@@ -274,6 +278,8 @@ class Report:
         Largest difference to the reference's outputs, relative to the largest value of each.
     outputs_rounding_rel_diff : float or None
         What rounding each operator's result to its element type makes of them, likewise.
+    max_error : float or None
+        Of the former what was allowed, where libraries might compute with fewer digits.
     workers : list of WorkerUse
         Who measured.
     builders : BuilderUse
@@ -315,6 +321,7 @@ class Report:
     builders: BuilderUse = field(default_factory=BuilderUse)
     function: str = "main"
     others: list[Report] = field(default_factory=list)
+    max_error: float | None = None
 
     def to_json(self) -> str:
         """This report as a JSON document, one key per field and ``schema_version``."""

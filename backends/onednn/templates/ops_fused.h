@@ -138,6 +138,11 @@ inline void Region::conv(const Op& op, size_t at, dnnl::algorithm algorithm) {
     if (transposed) return name.rfind("brg", 0) == 0;
     return !is_reference(name.c_str()) && name.find("gemm:") == std::string::npos;
   };
+  auto in_bfloat16 = [&](const PD& pd) {
+    const std::string name = pd.impl_info_str();
+    return plan_.precision == Precision::bfloat16 &&
+           (name.find("amx") != std::string::npos || name.find("bf16") != std::string::npos);
+  };
   // The layout the input has, unless the kernel would be a bad one in it: then whatever is best.
   auto choose = [&](const dnnl::primitive_attr& attr) {
     if (plan_.layout == Layout::blocked || plan_.layout == Layout::nhwc) {
@@ -153,7 +158,8 @@ inline void Region::conv(const Op& op, size_t at, dnnl::algorithm algorithm) {
     bool slow_here = md_of(x) == row_major(tensor_dims(x)) && tensor_dims(x)[1] > 4;
     if (best.get(true) && best.src_desc() != md_of(x) && !slow_here) {
       PD here = make(md_of(x), any_layout(out), attr);
-      if (good(here)) return here;
+      // Kernels for bfloat16 want pictures channels last; to have one is worth a copy.
+      if (good(here) && (in_bfloat16(here) || !in_bfloat16(best))) return here;
     }
     if (!good(best)) {
       // Grouped ones of odd width: oneDNN offers a product per group before its NHWC kernel.

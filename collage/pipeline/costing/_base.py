@@ -37,7 +37,12 @@ class Costing(ABC):
 
     @abstractmethod
     def comparison(
-        self, imported: Imported, costs: WorkloadCosts, seed: int, inputs: Inputs | None = None
+        self,
+        imported: Imported,
+        costs: WorkloadCosts,
+        seed: int,
+        inputs: Inputs | None = None,
+        max_error: float | None = None,
     ) -> EndToEndComparison:
         """What compares whole models; asked for while this is open.
 
@@ -51,6 +56,8 @@ class Costing(ABC):
             Of the inputs that whole models are run on where none are given.
         inputs : mapping or sequence of mapping, optional
             The user's samples, arrays by input name.
+        max_error : float, optional
+            What is allowed beside rounding to the model's own types.
         """
 
     def begin(self, budget: Budget) -> None:  # noqa: B027 (estimating takes no time)

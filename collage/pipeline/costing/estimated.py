@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 
+from collage.backends.contract.errors import PrecisionError
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostModel
 from collage.end_to_end import EndToEndComparison, EstimatedComparison
@@ -40,7 +41,12 @@ class EstimatedCosting(Costing):
         return nullcontext(self._model)
 
     def comparison(
-        self, imported: Imported, costs: WorkloadCosts, seed: int, inputs: Inputs | None = None
+        self,
+        imported: Imported,
+        costs: WorkloadCosts,
+        seed: int,
+        inputs: Inputs | None = None,
+        max_error: float | None = None,
     ) -> EndToEndComparison:
         """A comparison by estimates.
 
@@ -54,12 +60,21 @@ class EstimatedCosting(Costing):
             Of nothing: nothing is run.
         inputs : mapping or sequence of mapping, optional
             Only looked at.
+        max_error : float, optional
+            None: it can be kept to only where whole models are run.
 
         Raises
         ------
         InputError
             When the user's inputs do not fit.
+        PrecisionError
+            When an error is allowed.
         """
+        if max_error is not None:
+            raise PrecisionError(
+                "max_error needs whole models to be run, and costs are estimated here",
+                value=max_error,
+            )
         if inputs is not None:
             given_arrays(imported.inputs, inputs)
         return EstimatedComparison(

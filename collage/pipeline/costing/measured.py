@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -124,7 +125,12 @@ class MeasuredCosting(Costing):
         return model
 
     def comparison(
-        self, imported: Imported, costs: WorkloadCosts, seed: int, inputs: Inputs | None = None
+        self,
+        imported: Imported,
+        costs: WorkloadCosts,
+        seed: int,
+        inputs: Inputs | None = None,
+        max_error: float | None = None,
     ) -> EndToEndComparison:
         """A comparison by times.
 
@@ -138,6 +144,8 @@ class MeasuredCosting(Costing):
             Of the inputs that whole models are run on where none are given.
         inputs : mapping or sequence of mapping, optional
             The user's samples, arrays by input name.
+        max_error : float, optional
+            Of an output, relative to its largest value.
 
         Raises
         ------
@@ -166,6 +174,7 @@ class MeasuredCosting(Costing):
             data="" if given is None else digest(given),
             compiling=self._budget.compiling,
             timing=self._budget.timing,
+            max_error=math.inf if max_error is None else max_error,
         )
 
     @property

@@ -11,6 +11,7 @@ from collage.report.data import Report
 from collage.report.explain import Explainer
 from collage.report.progress import how_far
 from collage.report.rendering.figure import operator_figure, partition_figure
+from collage.report.rendering.frontier import frontier_chart
 from collage.report.rendering.palette import INLINE, backend_colors
 from collage.report.rendering.views import (
     candidate_rows,
@@ -48,6 +49,7 @@ def render_html(report: Report) -> str:
         nodes=nodes,
         tiles=headline(report),
         end_to_end=end_to_end_bars(report, colors),
+        frontier=frontier_chart(report),
         shares=shares(report, colors),
         partition_bars=partition_bars(report, colors),
         figures=[figure for figure in figures if figure is not None],

@@ -154,6 +154,7 @@ def end_to_end_bars(report: Report, colors: dict[str, str]) -> list[Bar]:
                     for part in (
                         row.note,
                         verdict_of(row, rows),
+                        _error_text(report, row),
                         size_text(row.memory.total_bytes) if row.memory and row.n else "",
                         f"n = {row.n}" if row.n else "",
                     )
@@ -163,6 +164,13 @@ def end_to_end_bars(report: Report, colors: dict[str, str]) -> list[Bar]:
             )
         )
     return bars
+
+
+def _error_text(report: Report, row: EndToEnd) -> str:
+    """How far it is off, where that was a matter of choice."""
+    if report.max_error is None or row.largest_error is None or not row.median_sec:
+        return ""
+    return f"off by {row.largest_error:.1e}"
 
 
 def _stripes(parts: Sequence[Share]) -> str:

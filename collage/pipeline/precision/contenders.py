@@ -1,0 +1,88 @@
+"""The partitionings that take part where an error is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from collage.backends.contract.errors import SearchError
+from collage.candidate_costs import WorkloadCosts
+from collage.cost.deadline import Deadline
+from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
+from collage.end_to_end import Contender
+from collage.pipeline.covers import Covers
+from collage.pipeline.precision.error_model import ErrorModel
+from collage.pipeline.precision.frontier import frontier
+from collage.search.costs import CandidateCosts
+from collage.search.dataflow import DataflowGraph
+from collage.search.partitioning import Partitioning
+from collage.search.rules import PartitionRule
+from collage.search.strategies.lazy_search import search
+
+
+def with_frontier(
+    covers: Covers,
+    graph: DataflowGraph,
+    costs: WorkloadCosts,
+    errors: ErrorModel,
+    repair: Callable[[Contender], Contender | None],
+    rules: Sequence[PartitionRule],
+    deadline: Deadline,
+    progress: ProgressCallback = ignore,
+) -> Covers:
+    """Covers with the fastest partitionings for the allowed error and for parts of it.
+
+    Parameters
+    ----------
+    covers : Covers
+        As the search has them where time alone counts.
+    graph : DataflowGraph
+        Of the normalized module.
+    costs : WorkloadCosts
+        What that search asked; these ask for what they need besides.
+    errors : ErrorModel
+        What is allowed, and what candidates do.
+    repair : callable
+        Takes out what libraries refuse; None where nothing else may run that.
+    rules : sequence of PartitionRule
+        Last resorts of a search.
+    deadline : Deadline
+        After it no further ones are looked for.
+    progress : callable, optional
+        Told what is looked for.
+
+    Returns
+    -------
+    Covers
+        ``search`` is the fastest that is predicted to keep to the allowed error; ``within:<error>``
+        keep to less, the last of them to none.
+    """
+    if not any(one.name == "search" for one in covers.contenders):
+        return covers
+    seeds = [one.partitioning for one in covers.contenders]
+
+    def cheapest(priced: CandidateCosts) -> Partitioning | None:
+        progress(ProgressEvent("precision", 0, 0, "looking between time and error"))
+        try:
+            result = search(
+                *(graph, covers.found.candidates, priced),
+                seeds=seeds,
+                should_stop=lambda: deadline.is_up,
+                last_resorts=rules,
+            )
+        except SearchError:
+            # Nothing that is known covers the graph at this price: so it is when the time is up.
+            return None
+        if result.partitioning is None:
+            return None
+        seconds = sum(map(costs.guess, result.partitioning.candidates))
+        return replace(result.partitioning, seconds=seconds)
+
+    points = frontier(cheapest, costs, errors, lambda: deadline.is_up)
+    named = [
+        Contender("search" if number == 0 else f"within:{point.error:.1e}", point.partitioning)
+        for number, point in enumerate(points)
+    ]
+    repaired = [one for one in map(repair, named) if one is not None]
+    others = [one for one in covers.contenders if one.name != "search"]
+    return replace(covers, contenders=(*repaired, *others))
