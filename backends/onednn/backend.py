@@ -27,7 +27,7 @@ from collage.backends.contract import (
 from collage.backends.devices.cpu_flags import cpu_flags_here
 from collage.backends.onednn.codegen import compile_functions, runtime_compilation
 from collage.backends.onednn.library import find_installation
-from collage.backends.onednn.options import BFLOAT16_FLAGS, OnednnOptions
+from collage.backends.onednn.options import BFLOAT16_FLAG, OnednnOptions
 from collage.backends.onednn.patterns import multiplies, pattern_table
 from collage.backends.toolchain.native import Compilation
 
@@ -60,8 +60,8 @@ class OnednnBackend(ExternalBackend, BundlesLibraries, HoldsMemory, JudgesRegion
     def accepts_region(self, operators: Sequence[relax.Expr], target: BackendTarget) -> Verdict:
         if target.options.precision == "float32":
             return Verdict.yes()
-        if not BFLOAT16_FLAGS & cpu_flags_here():
-            return Verdict.no("this processor has no instructions for bfloat16")
+        if BFLOAT16_FLAG not in cpu_flags_here():
+            return Verdict.no("this processor has no AMX for bfloat16")
         if not any(map(multiplies, operators)):
             return Verdict.no("nothing in it is multiplied: float32 is computed the same way")
         return Verdict.yes()

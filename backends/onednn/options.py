@@ -10,8 +10,9 @@ LAYOUTS = ("auto", "blocked", "nhwc", "plain")
 PRECISIONS = ("float32", "bfloat16")
 """What products are computed in; same order as ``Precision`` in ``templates/plan.h``."""
 
-BFLOAT16_FLAGS = frozenset({"amx_bf16", "avx512_bf16"})
-"""Of these instruction sets one is needed to multiply in bfloat16, as Linux names them."""
+BFLOAT16_FLAG = "amx_bf16"
+"""The instruction set that is needed, as Linux names it: with AVX-512 BF16 alone oneDNN multiplies
+float32 tensors in float32 whatever it is allowed."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class OnednnOptions:
         ``plain`` keeps NCHW throughout.
     precision : str
         What convolutions and products of matrices multiply: ``float32``, or ``bfloat16``, to which
-        they round their operands where the processor has instructions for it (AMX, AVX-512 BF16);
+        they round their operands where the processor has AMX for it;
         sums, and all that stands between them, keep all digits.
     """
 

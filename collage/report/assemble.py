@@ -47,7 +47,6 @@ def assemble_report(
     outputs_rounding_rel_diff: float | None = None,
     remarks: Sequence[str] = (),
     max_error: float | None = None,
-    max_error: float | None = None,
     workers: Sequence[WorkerUse] = (),
     builders: BuilderUse | None = None,
 ) -> Report:

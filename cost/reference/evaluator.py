@@ -174,8 +174,8 @@ def _dtypes(ty: tvm.ir.Type) -> list[str]:
     return [str(ty.dtype)]
 
 
-def as_it_is(value: Value) -> Value:
-    """The value."""
+def as_it_is(value: Value, _: relax.Expr) -> Value:
+    """The value of an argument, unchanged."""
     return value
 
 
@@ -271,9 +271,11 @@ class Evaluator:
         for var in variables:
             self.env.pop(var, None)
 
-    def call(self, call: relax.Call, operand: Callable[[Value], Value] = as_it_is) -> Value:
+    def call(
+        self, call: relax.Call, operand: Callable[[Value, relax.Expr], Value] = as_it_is
+    ) -> Value:
         """The result of a call; what ``operand`` makes of each argument is computed with."""
-        args = [operand(self.expr(arg)) for arg in call.args]
+        args = [operand(self.expr(arg), arg) for arg in call.args]
         if not isinstance(call.op, tvm.ir.Op):
             return self.call_function(self._callee(call.op), args)
         name = str(call.op.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import tvm
@@ -115,7 +116,7 @@ class _Walk:
         """How far the outputs are off when one product's operands are rounded."""
         env, binding = self._evaluator.env, self.bindings[index]
         touched = [index]
-        env[binding.var] = self._evaluator.call(binding.value, lambda value: _fewer(value, form))
+        env[binding.var] = self._evaluator.call(binding.value, partial(_fewer, form))
         waiting = set(self._readers.get(binding.var, ()))
         while waiting:
             reader = min(waiting)
@@ -140,11 +141,11 @@ def _readers(bindings: Sequence[relax.Binding]) -> dict[relax.Var, list[int]]:
     return readers
 
 
-def _fewer(value: Value, form: str) -> Value:
+def _fewer(form: str, value: Value, operand: relax.Expr) -> Value:
     """The value with float32 numbers rounded; what is of few digits anyway is left as it is."""
-    if isinstance(value, np.ndarray) and value.dtype == np.float32:
-        return rounded(value, form)
-    return value
+    if not isinstance(value, np.ndarray) or not isinstance(operand.ty, relax.TensorType):
+        return value
+    return rounded(value, form) if str(operand.ty.dtype) == "float32" else value
 
 
 def _spread(indices: Sequence[int]) -> list[int]:

@@ -11,10 +11,11 @@ from collage.pipeline.priced_costs import PricedCosts
 from collage.search.costs import CandidateCosts
 from collage.search.partitioning import Partitioning
 
-_HALVINGS = 8
-"""Steps of the search for a multiplier: the error it leads to is met to about a twentieth."""
+_CLOSE = 1.002
+"""Multipliers this near to each other count as one. Layers of one shape differ by little in what
+they do to the error: the finer the steps, the fewer of them change at once."""
 
-_SHARES = (1.0, 0.5, 0.25, 0.125)
+_SHARES = (1.0, 0.8, 0.5, 0.25)
 """Of the allowed error, for which partitionings are looked for: where the model is too hopeful, the
 measured error rules the first ones out, and one of the others is the answer."""
 
@@ -29,13 +30,10 @@ class Point:
         What it is; its cost is in seconds.
     error : float
         Predicted.
-    limit : float
-        The error that was to be kept.
     """
 
     partitioning: Partitioning
     error: float
-    limit: float
 
 
 def frontier(
@@ -47,8 +45,9 @@ def frontier(
     """The fastest partitionings that keep to the allowed error and to parts of it.
 
     Each minimizes time plus a multiplier times the squared error, exactly; the least multiplier
-    that keeps to an error is found by halving on a logarithmic scale (Everett 1963). Partitionings
-    that no multiplier leads to, in the dents of the frontier, are not found.
+    that keeps to an error is found by halving on a logarithmic scale (Everett, "Generalized
+    Lagrange multiplier method", Operations Research 11, 1963). Partitionings that no multiplier
+    leads to, in the dents of the frontier, are not found.
 
     Parameters
     ----------
@@ -66,44 +65,44 @@ def frontier(
     list of Point
         Distinct ones, those with the largest allowed error first; the last is exact.
     """
+    by_multiplier: dict[float, Point] = {}
+
+    def point(multiplier: float) -> Point | None:
+        if multiplier not in by_multiplier and not should_stop():
+            partitioning = cheapest(PricedCosts(costs, errors.squared, multiplier))
+            if partitioning is not None:
+                error = errors.error(partitioning.candidates)
+                by_multiplier[multiplier] = Point(partitioning, error)
+        return by_multiplier.get(multiplier)
+
     found: list[Point] = []
-
-    def point(multiplier: float, limit: float) -> Point | None:
-        if should_stop():
-            return None
-        partitioning = cheapest(PricedCosts(costs, errors.squared, multiplier))
-        if partitioning is None:
-            return None
-        return Point(partitioning, errors.error(partitioning.candidates), limit)
-
-    free = point(0.0, math.inf)
-    if free is None:
-        return []
     for limit in (share * errors.max_error for share in _SHARES):
-        best = free if free.error <= limit else _kept(point, limit, free)
-        if best is not None:
-            found.append(Point(best.partitioning, best.error, limit))
-    exact = point(math.inf, 0.0)
+        kept = _kept(point, limit)
+        if kept is not None:
+            found.append(kept)
+    exact = point(math.inf)
     if exact is not None:
         found.append(exact)
-    distinct = {one.partitioning.key(): one for one in reversed(found)}
-    return [one for one in found if distinct.pop(one.partitioning.key(), None) is not None]
+    return list({one.partitioning.key(): one for one in found}.values())
 
 
-def _kept(point: Callable[[float, float], Point | None], limit: float, free: Point) -> Point | None:
+def _kept(point: Callable[[float], Point | None], limit: float) -> Point | None:
     """The fastest found whose error is within a limit."""
+    free = point(0.0)
+    if free is None or free.error <= limit:
+        return free
     # A second for the whole limit is more than any partitioning saves.
     low, high = 1e-9 / free.error**2, 1.0 / limit**2
-    best = point(high, limit)
-    for _ in range(_HALVINGS):
-        if best is None:
-            return None
+    best = point(high)
+    if best is None or best.error > limit:
+        return None
+    while high > _CLOSE * low:
         middle = math.sqrt(low * high)
-        one = point(middle, limit)
+        one = point(middle)
         if one is None:
-            return best if best.error <= limit else None
+            break
         if one.error <= limit:
             best, high = one, middle
         else:
             low = middle
-    return best if best is not None and best.error <= limit else None
+    return best

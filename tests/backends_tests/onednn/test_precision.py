@@ -13,6 +13,7 @@ from tvm.relax import op
 from collage.backends.contract import Precision
 from collage.backends.contract.errors import TargetError
 from collage.backends.devices.cpu_flags import cpu_flags_here
+from collage.backends.onednn.options import BFLOAT16_FLAG
 from collage.cost.reference import evaluate, largest_error
 from collage.targets import resolve_targets
 from collage.testing.graphs import Emit, constant, graph
@@ -33,10 +34,6 @@ def _conv(emit: Emit, x: relax.Expr) -> relax.Expr:
     return op.nn.relu(op.add(emit(y), constant(1, 64, 1, 1)))
 
 
-def _computes_in_bfloat16() -> bool:
-    return bool({"amx_bf16", "avx512_bf16"} & cpu_flags_here())
-
-
 @pytest.mark.parametrize("shape, body", [((64, 256), _matmul), ((1, 32, 28, 28), _conv)])
 def test_operands_are_rounded_and_nothing_else(
     shape: tuple[int, ...], body: Body, tmp_path: Path
@@ -49,7 +46,7 @@ def test_operands_are_rounded_and_nothing_else(
     off = largest_error(got, expected)
     # Each product is off by less than two roundings; sums of hundreds, by far less.
     assert off < 4 * _HALF_A_DIGIT
-    if _computes_in_bfloat16():
+    if BFLOAT16_FLAG in cpu_flags_here():
         assert off > 2e-5, "it was computed in float32"
 
 

@@ -1,0 +1,104 @@
+"""``max_error`` from a module to an answer that keeps to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+from tvm.relax import op
+
+import collage
+from collage.backends.contract import Precision
+from collage.backends.contract.errors import PrecisionError
+from collage.backends.devices.cpu_flags import cpu_flags_here
+from collage.backends.onednn.options import BFLOAT16_FLAG
+from collage.cost.models.roofline import RooflineCostModel
+from collage.cost.reference import evaluate, largest_error
+from collage.pipeline.precision.targets import in_precisions
+from collage.targets import resolve_targets
+from collage.testing.graphs import Emit, constant, graph
+
+needs_bfloat16 = pytest.mark.skipif(
+    BFLOAT16_FLAG not in cpu_flags_here(), reason="this processor has no bfloat16"
+)
+
+
+def _network() -> tvm.IRModule:
+    """Products that bfloat16 makes several times as fast."""
+
+    def body(emit: Emit, x: relax.Expr) -> relax.Expr:
+        y = emit(op.nn.relu(emit(op.matmul(x, constant(512, 512, scale=1 / 16)))))
+        return op.nn.relu(emit(op.matmul(y, constant(512, 512, scale=1 / 16))))
+
+    return graph([(256, 512)], body)
+
+
+def _computed(result: collage.Result, folder: Path, x: np.ndarray) -> np.ndarray:
+    return np.asarray(collage.load(result.export(folder))(x))
+
+
+@needs_bfloat16
+def test_fewer_digits_are_taken_where_they_are_allowed(tmp_path: Path) -> None:
+    mod = _network()
+    log = tmp_path / "net.jsonl"
+    result = collage.optimize(mod, ["llvm", "onednn"], max_error=0.05, log=log, num_threads=1)
+    rows = {row.name: row for row in result.report.end_to_end}
+    assert rows["single:onednn_bfloat16"].largest_error is not None
+    # Several times as fast: no crowd of other programs turns that around.
+    assert {c.backend for c in result.partitioning.candidates} == {"onednn_bfloat16"}
+    x = np.random.default_rng().standard_normal((256, 512)).astype(np.float32)
+    (expected,) = evaluate(mod, [x])
+    assert 2e-5 < largest_error(_computed(result, tmp_path / "b", x), expected) < 0.05
+    assert result.report.max_error == 0.05
+    page = (tmp_path / "b" / "report.html").read_text(encoding="utf-8")
+    assert "Time against error" in page
+    again = collage.optimize(
+        mod, ["llvm", "onednn"], max_error=0.05, log=log, num_threads=1, replay=True
+    )
+    assert again.module.script() == result.module.script()
+
+
+@needs_bfloat16
+def test_what_is_off_by_more_is_out(tmp_path: Path) -> None:
+    result = collage.optimize(_network(), ["llvm", "onednn"], max_error=1e-5, num_threads=1)
+    rows = {row.name: row for row in result.report.end_to_end}
+    assert "1e-05 is allowed; it took" in rows["single:onednn_bfloat16"].note
+    for candidate in result.partitioning.candidates:
+        backend = candidate.target.implementation
+        assert backend.precision(candidate.target.options) is Precision.FLOAT32
+    assert result.report.outputs_max_rel_diff is not None
+    assert result.report.outputs_max_rel_diff <= 1e-5
+
+
+def test_targets_come_in_the_precisions_that_are_wanted() -> None:
+    targets = resolve_targets(["llvm", "onednn", {"kind": "onednn", "name": "b", "layout": "nhwc"}])
+    assert in_precisions(targets).names == (
+        "tvm", "onednn", "onednn_bfloat16", "b", "b_bfloat16",
+    )  # fmt: skip
+    assert in_precisions(targets).named("b_bfloat16").option_dict() == {
+        "layout": "nhwc",
+        "precision": "bfloat16",
+    }
+    assert in_precisions(targets, ["float32"]).names == targets.names
+    # Whoever computes with fewer digits already does what the user said.
+    fewer = resolve_targets(["llvm", {"kind": "onednn", "precision": "bfloat16"}])
+    assert in_precisions(fewer).names == fewer.names
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"max_error": 0.0}, "max_error is 0.0"),
+        ({"max_error": float("nan")}, "max_error is nan"),
+        ({"precision": ["bfloat16"]}, "need max_error"),
+        ({"max_error": 0.1, "precision": ["int3"]}, "unknown precision 'int3'"),
+        ({"max_error": 0.1, "precision": ["tf32"]}, "no target computes in tf32.*bfloat16"),
+        ({"max_error": 0.1, "cost_model": RooflineCostModel()}, "costs are estimated"),
+    ],
+)
+def test_what_cannot_be_allowed_is_said(options: dict[str, object], message: str) -> None:
+    with pytest.raises(PrecisionError, match=message):
+        collage.optimize(_network(), ["llvm", "onednn"], **options)
