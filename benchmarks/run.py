@@ -20,14 +20,16 @@ from benchmarks import table
 from benchmarks.engines import ENGINES, REFERENCE, Job
 from benchmarks.networks.exported import BUILDERS
 from benchmarks.networks.models import before_softmax, light_model
-from benchmarks.networks.recurrent import RECURRENT
+from benchmarks.networks.quantized import QUANTIZED, Quantized
+from benchmarks.networks.recurrent import RECURRENT, Stack
 from benchmarks.timing import machine
 from benchmarks.timing.interleave import EngineResult, Plan, measure, steps
 from benchmarks.timing.processes import Turn
 from collage.backends.toolchain.artifact_cache import make_once
 
 MODELS = ("resnet50", "squeezenet", "mobilenet_v2", "bert_base")
-_KNOWN = ", ".join((*MODELS, *RECURRENT))
+_MADE: dict[str, Stack | Quantized] = {**RECURRENT, **QUANTIZED}
+_KNOWN = ", ".join((*MODELS, *_MADE))
 _RESULTS = Path(__file__).resolve().parent / "results"
 _QUICK = Plan(rounds=4, turn=Turn(settle_sec=0.1, turn_sec=0.25, min_calls=2))
 
@@ -59,7 +61,7 @@ def main(
     models, engines = model or MODELS, engine or tuple(ENGINES)
     for names, known, what in (
         (engines, ENGINES, "engine"),
-        (models, (*MODELS, *RECURRENT), "model"),
+        (models, (*MODELS, *_MADE), "model"),
     ):
         for unknown in (n for n in names if n not in known):
             console.print(f"unknown {what} '{unknown}'; there are: {', '.join(known)}")
@@ -123,8 +125,8 @@ def _model_file(name: str, folder: Path, console: Console) -> Path | None:
     """Write the model; None, said aloud, where what builds it is not installed."""
     path = folder / f"{name}.onnx"
     folder.mkdir(parents=True, exist_ok=True)
-    if name in RECURRENT:
-        onnx.save(RECURRENT[name].model(name), path)
+    if name in _MADE:
+        onnx.save(_MADE[name].model(name), path)
         return path
     if name not in BUILDERS:
         onnx.save(before_softmax(light_model(name)), path)

@@ -10,6 +10,7 @@ import tvm
 from tvm import relax
 
 from collage.backends.contract import BackendTarget
+from collage.backends.relax.stepped import NAME as STEPPED
 from collage.cost.reference.values import Array
 
 EPSILON: Mapping[str, float] = MappingProxyType(
@@ -109,3 +110,27 @@ def formats(mod: tvm.IRModule) -> frozenset[str]:
         if isinstance(function, relax.Function):
             relax.analysis.post_order_visit(function, visit)
     return frozenset(found)
+
+
+_STEPS = frozenset({"relax.round", "relax.quantize", STEPPED})
+
+
+def rounds_to_steps(mod: tvm.IRModule) -> bool:
+    """Whether values between a module's operators are rounded to whole steps.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        Its Relax functions are looked at, inner ones included.
+    """
+    found = False
+
+    def visit(expr: relax.Expr) -> None:
+        nonlocal found
+        if isinstance(expr, relax.Call) and isinstance(expr.op, tvm.ir.Op):
+            found = found or str(expr.op.name) in _STEPS
+
+    for function in mod.functions.values():
+        if isinstance(function, relax.Function):
+            relax.analysis.post_order_visit(function, visit)
+    return found

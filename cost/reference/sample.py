@@ -13,7 +13,7 @@ import tvm
 
 from collage.cost.reference.compare import Noise, noise_of
 from collage.cost.reference.evaluator import MEANT, Arithmetic, evaluate
-from collage.cost.reference.rounding import EPSILON, HALF, coarsest, formats
+from collage.cost.reference.rounding import EPSILON, HALF, coarsest, formats, rounds_to_steps
 from collage.cost.reference.values import Array
 from collage.cost.workload.arrays import load_arrays, save_arrays
 
@@ -23,7 +23,8 @@ _FEW = 100
 """One evaluation says little about how far outputs of so few elements are off."""
 
 _DITHERS = 3
-"""How many more evaluations such outputs get."""
+"""How many more evaluations such outputs get, and those of what rounds to steps on its way: whether
+a value falls to the step beside is a matter of chance, and moves all that follow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +131,7 @@ def sample_of(mod: tvm.IRModule, inputs: Sequence[Array], float32_as: str = "flo
     expected = evaluate(mod, inputs, meant)
     few = any(array.size < _FEW and array.dtype.kind not in "biu" for array in expected)
     noise: list[Noise] = []
-    for dither in range(1 + _DITHERS if few else 1):
+    for dither in range(1 + _DITHERS if few or rounds_to_steps(mod) else 1):
         stores = Arithmetic(stores=True, float32_as=float32_as, dither=dither)
         outputs = zip(evaluate(mod, inputs, stores), expected, strict=True)
         found = [noise_of(array, wanted, form) for array, wanted in outputs]

@@ -8,7 +8,8 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from collage.cost.reference import evaluate
+from collage.cost.reference import evaluate, sample_of
+from collage.testing.graphs import graph
 
 
 def _module(axis: int, scales: np.ndarray, zeros: np.ndarray) -> tvm.IRModule:
@@ -70,3 +71,14 @@ def test_halves_go_to_even_numbers() -> None:
     for results in (evaluate(mod, [_HALVES]), compiled):
         for result in results:
             assert np.array_equal(result, _EVEN)
+
+
+def test_values_between_two_steps_are_tried_more_than_once() -> None:
+    """Each is at a tie: which step it falls to is decided by whoever computes it."""
+
+    def body(emit, x):  # type: ignore[no-untyped-def]
+        return op.round(emit(op.multiply(x, relax.const(np.float32(1)))))
+
+    ties = np.arange(2000, dtype=np.float32) + np.float32(0.5)
+    (noise,) = sample_of(graph([ties.shape], body), [ties]).noise
+    assert noise.largest > 0
