@@ -26,6 +26,7 @@ from collage.importers.naming import NamingBuilder
 from collage.importers.torch.operators.arguments import dtype_of, shape_of
 from collage.importers.torch.operators.complex_numbers import COMPLEX, is_complex, split_complex
 from collage.importers.torch.operators.converters import CONVERTERS, RefusedError
+from collage.importers.torch.operators.matrices import keep_matrices
 from collage.importers.torch.operators.pads import keep_pads
 from collage.importers.torch.operators.products import PRODUCTS
 from collage.importers.torch.operators.recurrent import RECURRENT, keep_recurrent
@@ -90,6 +91,7 @@ def _taken_apart(
         table.pop(whole, None)
     keep_whole(table)
     keep_pads(table)
+    keep_matrices(table)
     keep_recurrent(table)
     for _ in range(_ROUNDS):
         program = program.run_decompositions(table)

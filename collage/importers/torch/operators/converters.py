@@ -18,10 +18,12 @@ from tvm.relax import op
 
 from collage.importers.torch.operators.arguments import Importer, arguments, dtype_of, shape_of
 from collage.importers.torch.operators.elementwise import ELEMENTWISE
+from collage.importers.torch.operators.matrices import MATRICES
 from collage.importers.torch.operators.norms import NORMS, norm_of
 from collage.importers.torch.operators.pads import PADS
 from collage.importers.torch.operators.pooling import WINDOWS
 from collage.importers.torch.operators.resize import RESIZES, grid_sample
+from collage.importers.torch.operators.running import RUNNING
 from collage.importers.torch.operators.scatter import SCATTERS
 
 Converter = Callable[[Importer, fx.Node], Any]
@@ -272,8 +274,10 @@ CONVERTERS: dict[str, Converter] = {
     "unfold.default": _windows,
     "as_strided.default": _strided,
     **ELEMENTWISE,
+    **MATRICES,
     **NORMS,
     **RESIZES,
+    **RUNNING,
     **SCATTERS,
     **WINDOWS,
 }

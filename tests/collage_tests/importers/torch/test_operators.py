@@ -217,6 +217,42 @@ CASES |= {
         lambda x: (F.adaptive_max_pool2d(x, 1), F.adaptive_max_pool2d(x, (4, 5))),
         lambda: (rows(2, 3, 7, 9),),
     ),
+    "running maxima and their places": (
+        lambda x: tuple(torch.cummax((x * 2).round(), 1)),
+        lambda: (rows(3, 13, 2),),
+    ),
+    "running minima of whole numbers": (
+        lambda i: tuple(torch.cummin(i, -1)),
+        lambda: (places(9, 4, 8),),
+    ),
+    "running sum of exponentials": (
+        lambda x: torch.logcumsumexp(torch.where(x > 0, x * 50, -math.inf), 1),
+        lambda: (rows(3, 9),),
+    ),
+    "places in sorted rows": (
+        lambda a, x: (torch.searchsorted(a, x), torch.searchsorted(a, x, right=True)),
+        lambda: (places(5, 3, 9).sort(-1)[0], places(6, 3, 7)),
+    ),
+    "places in one sorted row": (
+        lambda a, x: torch.searchsorted(a, x, out_int32=True),
+        lambda: (rows(9).sort(-1)[0], rows(2, 3, 4)),
+    ),
+    "inverses": (
+        lambda x: torch.linalg.inv(x.roll(1, -1) + 5 * torch.eye(4).roll(1, 0)),
+        lambda: (rows(2, 5, 4, 4).clamp(-1, 1),),
+    ),
+    "inverse of one": (
+        lambda x: torch.inverse(x + 5 * torch.eye(3)),
+        lambda: (rows(3, 3).clamp(-1, 1),),
+    ),
+    "systems": (
+        lambda x, b: torch.linalg.solve(x.flip(-1) + 6 * torch.eye(5).flip(0), b),
+        lambda: (rows(2, 5, 5).clamp(-1, 1), rows(2, 5, 3)),
+    ),
+    "determinants": (
+        lambda x: torch.linalg.det(torch.cat([x, torch.zeros_like(x[:1])])),
+        lambda: (rows(6, 4, 4).clamp(-1, 1),),
+    ),
     "places of maxima": (
         lambda x: F.max_pool2d(x.relu(), (3, 2), 2, (1, 0), (2, 1), True, return_indices=True),
         lambda: (rows(2, 3, 7, 9),),

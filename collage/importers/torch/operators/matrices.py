@@ -1,0 +1,106 @@
+"""Determinants, inverses and solutions of small systems, by elimination with the largest pivots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import fx
+from tvm import relax
+from tvm.relax import op
+
+from collage.importers.torch.operators.arguments import Importer, arguments, dtype_of, shape_of
+
+_LARGEST = 16
+"""Rows: each is a step of its own in the module."""
+
+
+def keep_matrices(table: dict[Any, Any]) -> None:
+    """Keep what PyTorch would check for errors in a way that no module has.
+
+    Parameters
+    ----------
+    table : dict
+        By operator, what takes it apart; changed in place.
+    """
+    for whole in (torch.ops.aten.linalg_inv.default, torch.ops.aten.inverse.default,
+                  torch.ops.aten.linalg_solve.default):  # fmt: skip
+        table.pop(whole, None)
+
+
+def _inverse(importer: Importer, node: fx.Node) -> relax.Expr:
+    x = importer.value(node.args[0])
+    *lead, size, _ = shape_of(x)
+    ones = np.broadcast_to(np.eye(size), [*lead, size, size]).astype(dtype_of(x))
+    return _eliminated(importer, x, relax.const(ones, dtype_of(x)))[0]
+
+
+def _solution(importer: Importer, node: fx.Node) -> relax.Expr:
+    x, right, left = arguments(importer, node, "A", "B", "left")
+    shape, given = shape_of(x), shape_of(right)
+    if not left or len(given) != len(shape) or given[:-2] != shape[:-2]:
+        raise ValueError("a system whose right sides are no matrices with as many samples")
+    return _eliminated(importer, x, right)[0]
+
+
+def _determinant(importer: Importer, node: fx.Node) -> tuple[Any, ...]:
+    """Only the first of three results is made."""
+    x = importer.value(node.args[0])
+    return _eliminated(importer, x, None)[1], None, None
+
+
+def _eliminated(
+    importer: Importer, x: relax.Expr, right: relax.Expr | None
+) -> tuple[relax.Expr, relax.Expr]:
+    """The right sides of a system when the left ones have become ones, and the determinant."""
+    emit, kind = importer.emit, dtype_of(x)
+    *lead, size, _ = shape_of(x)
+    if size > _LARGEST:
+        raise ValueError(f"a matrix of {size} rows; up to {_LARGEST} are computed")
+    rank = len(lead)
+    whole = x if right is None else emit(op.concat([x, right], rank + 1))
+    width = shape_of(whole)[-1]
+    rows = relax.const(np.arange(size, dtype="int64").reshape(*[1] * rank, size, 1), "int64")
+    zero = relax.const(0.0, kind)
+    volume = emit(op.ones([*lead, 1, 1], kind))
+
+    def cut(value: relax.Expr, axis: int, begin: int, end: int) -> relax.Expr:
+        return emit(op.strided_slice(value, [axis], [begin], [end]))
+
+    for step in range(size):
+        column = emit(op.abs(cut(cut(whole, rank, step, size), rank + 1, step, step + 1)))
+        largest = emit(op.argmax(column, rank, keepdims=True))
+        at = emit(op.add(largest, relax.const(step, "int64")))
+        chosen = emit(op.equal(rows, at))
+        mine = cut(whole, rank, step, step + 1)
+        best = emit(op.sum(emit(op.where(chosen, whole, zero)), [rank], keepdims=True))
+        pivot = cut(best, rank + 1, step, step + 1)
+        stays = emit(op.equal(at, relax.const(step, "int64")))
+        signed = emit(op.where(stays, pivot, emit(op.negative(pivot))))
+        volume = emit(op.multiply(volume, signed))
+        if right is None and step == size - 1:
+            break
+        # Without a pivot there is no inverse, but a determinant.
+        divisor = pivot
+        if right is None:
+            none = emit(op.equal(pivot, zero))
+            divisor = emit(op.where(none, relax.const(1.0, kind), pivot))
+        unit = emit(op.divide(best, divisor))
+        whole = emit(op.where(chosen, mine, whole))
+        factor = cut(whole, rank + 1, step, step + 1)
+        less = emit(op.subtract(whole, emit(op.multiply(factor, unit))))
+        here = emit(op.equal(rows, relax.const(step, "int64")))
+        whole = emit(op.where(here, unit, less))
+    determinant = emit(op.reshape(volume, lead))
+    return (whole if right is None else cut(whole, rank + 1, size, width)), determinant
+
+
+MATRICES: dict[str, Callable[[Importer, fx.Node], Any]] = {
+    "linalg_inv.default": _inverse,
+    "inverse.default": _inverse,
+    "linalg_solve.default": _solution,
+    "_linalg_det.default": _determinant,
+}
+"""By the name that the translator has for an operator."""

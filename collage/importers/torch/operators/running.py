@@ -1,0 +1,117 @@
+"""Running extremes and sums of exponentials, and places in a sorted sequence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from torch import fx
+from tvm import relax
+from tvm.relax import op
+
+from collage.importers.torch.operators.arguments import Importer, arguments, dtype_of, shape_of
+
+
+def _running_extreme(
+    beats: Callable[..., relax.Expr],
+) -> Callable[[Importer, fx.Node], tuple[relax.Expr, ...]]:
+    """The extreme up to each place, and where it was last; in as many steps as bits of the length.
+
+    What is no number stays.
+    """
+
+    def convert(importer: Importer, node: fx.Node) -> tuple[relax.Expr, ...]:
+        x, dim = arguments(importer, node, "self", "dim")
+        shape, kind, emit = shape_of(x), dtype_of(x), importer.emit
+        if kind == "bool":
+            raise TypeError("a running extreme of truth values; convert them before")
+        if not shape:
+            return x, emit(op.zeros([], "int64"))
+        axis = dim % len(shape)
+        row = np.arange(shape[axis]).reshape([-1, *[1] * (len(shape) - axis - 1)])
+        places = relax.const(np.broadcast_to(row, shape).astype("int64"), "int64")
+
+        def combined(before: list[relax.Expr], here: list[relax.Expr]) -> list[relax.Expr]:
+            taken = emit(beats(here[0], before[0]))
+            if "float" in kind:
+                taken = emit(op.logical_or(taken, emit(op.isnan(here[0]))))
+            pairs = zip(here, before, strict=True)
+            return [emit(op.where(taken, mine, other)) for mine, other in pairs]
+
+        return tuple(_scanned(importer, [x, places], axis, shape[axis], combined))
+
+    return convert
+
+
+def _scanned(
+    importer: Importer,
+    values: list[relax.Expr],
+    axis: int,
+    extent: int,
+    combined: Callable[[list[relax.Expr], list[relax.Expr]], list[relax.Expr]],
+) -> list[relax.Expr]:
+    """All that came before each place with it, for what may be put together in any order."""
+    emit, step = importer.emit, 1
+
+    def part(x: relax.Expr, begin: int, end: int) -> relax.Expr:
+        return emit(op.strided_slice(x, [axis], [begin], [end]))
+
+    while step < extent:
+        before = [part(x, 0, extent - step) for x in values]
+        new = combined(before, [part(x, step, extent) for x in values])
+        pairs = zip(values, new, strict=True)
+        values = [emit(op.concat([part(x, 0, step), y], axis)) for x, y in pairs]
+        step *= 2
+    return values
+
+
+def _running_sum_of_exponentials(importer: Importer, node: fx.Node) -> relax.Expr:
+    """As a logarithm; of two that are equal it is known, infinite ones too."""
+    x, dim = arguments(importer, node, "self", "dim")
+    shape, kind, emit = shape_of(x), dtype_of(x), importer.emit
+    if not shape:
+        return x
+
+    def combined(before: list[relax.Expr], here: list[relax.Expr]) -> list[relax.Expr]:
+        (one,), (two,) = before, here
+        apart = emit(op.abs(emit(op.subtract(one, two))))
+        more = emit(op.exp(emit(op.negative(apart))))
+        more = emit(op.log(emit(op.add(more, relax.const(1.0, kind)))))
+        same = emit(op.equal(one, two))
+        more = emit(op.where(same, relax.const(math.log(2.0), kind), more))
+        return [emit(op.add(emit(op.maximum(one, two)), more))]
+
+    axis = dim % len(shape)
+    return _scanned(importer, [x], axis, shape[axis], combined)[0]
+
+
+def _search(importer: Importer, node: fx.Node) -> relax.Expr:
+    """How many of a sorted row come before each value: what is no number comes last."""
+    sequence, values, right, side, sorter = arguments(
+        importer, node, "sorted_sequence", "self", "right", "side", "sorter"
+    )
+    emit = importer.emit
+    if sorter is not None:
+        sequence = emit(op.gather_elements(sequence, sorter, -1))
+    if not isinstance(values, relax.Expr):
+        values = relax.const(values, dtype_of(sequence))
+    rows, asked = shape_of(sequence), shape_of(values)
+    rows = [1] * len(asked) + rows if len(rows) == 1 else [*rows[:-1], 1, rows[-1]]
+    sequence = emit(op.reshape(sequence, rows))
+    values = emit(op.reshape(values, [*asked, 1]))
+    behind = op.greater if right or side == "right" else op.greater_equal
+    before = emit(op.logical_not(emit(behind(sequence, values))))
+    kind = str(node.meta["val"].dtype).removeprefix("torch.")
+    return emit(op.sum(emit(op.astype(before, kind)), [-1]))
+
+
+RUNNING: dict[str, Callable[[Importer, fx.Node], Any]] = {
+    "cummax.default": _running_extreme(op.greater_equal),
+    "cummin.default": _running_extreme(op.less_equal),
+    "logcumsumexp.default": _running_sum_of_exponentials,
+    "searchsorted.Tensor": _search,
+    "searchsorted.Scalar": _search,
+}
+"""By the name that the translator has for an operator."""
