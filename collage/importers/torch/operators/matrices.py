@@ -1,4 +1,4 @@
-"""Determinants, inverses and solutions of small systems, by elimination with the largest pivots."""
+"""Determinants, inverses and solutions of small systems, by elimination; bilinear forms."""
 
 from __future__ import annotations
 
@@ -51,6 +51,21 @@ def _determinant(importer: Importer, node: fx.Node) -> tuple[Any, ...]:
     return _eliminated(importer, x, None)[1], None, None
 
 
+def _bilinear(importer: Importer, node: fx.Node) -> relax.Expr:
+    """Products of three tensors that are spread along each other's axes, summed over some."""
+    emit, factors = importer.emit, []
+    names = [("i1", "expand1"), ("i2", "expand2"), ("i3", "expand3")]
+    for name, axes in names:
+        factor, added = arguments(importer, node, name, axes)
+        for axis in sorted(added):
+            factor = emit(op.expand_dims(factor, axis))
+        factors.append(factor)
+    one, two, three = factors
+    product = emit(op.multiply(emit(op.multiply(one, two)), three))
+    (summed,) = arguments(importer, node, "sumdim")
+    return emit(op.sum(product, list(summed)))
+
+
 def _eliminated(
     importer: Importer, x: relax.Expr, right: relax.Expr | None
 ) -> tuple[relax.Expr, relax.Expr]:
@@ -101,6 +116,7 @@ MATRICES: dict[str, Callable[[Importer, fx.Node], Any]] = {
     "linalg_inv.default": _inverse,
     "inverse.default": _inverse,
     "linalg_solve.default": _solution,
+    "_trilinear.default": _bilinear,
     "_linalg_det.default": _determinant,
 }
 """By the name that the translator has for an operator."""

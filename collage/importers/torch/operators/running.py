@@ -1,4 +1,4 @@
-"""Running extremes and sums of exponentials, and places in a sorted sequence."""
+"""Running extremes and sums of exponentials, places in a sorted sequence and by rank."""
 
 from __future__ import annotations
 
@@ -107,8 +107,36 @@ def _search(importer: Importer, node: fx.Node) -> relax.Expr:
     return emit(op.sum(emit(op.astype(before, kind)), [-1]))
 
 
+def _repeated(importer: Importer, node: fx.Node) -> relax.Expr:
+    """Each place as often as its number says: how many places have ended before."""
+    repeats, size = arguments(importer, node, "repeats", "output_size")
+    if size is None:
+        raise TypeError("the shape of its result depends on data; give output_size")
+    emit, kind = importer.emit, dtype_of(repeats)
+    ends = emit(op.cumsum(repeats, axis=0))
+    numbers = relax.const(np.arange(int(size)).astype(kind).reshape(-1, 1), kind)
+    ended = emit(op.less_equal(ends, numbers))
+    return emit(op.sum(emit(op.astype(ended, kind)), [1]))
+
+
+def _smallest(importer: Importer, node: fx.Node) -> tuple[relax.Expr, relax.Expr]:
+    """The k-th smallest, and where it is."""
+    x, k, dim, keep = arguments(importer, node, "self", "k", "dim", "keepdim")
+    emit, shape = importer.emit, shape_of(x)
+    axis = dim % len(shape)
+    found = emit(op.topk(x, k, axis, ret_type="both", largest=False, dtype="int64"))
+    parts = []
+    for which in range(2):
+        part = emit(relax.TupleGetItem(found, which))
+        part = emit(op.strided_slice(part, [axis], [k - 1], [k]))
+        parts.append(part if keep else emit(op.squeeze(part, [axis])))
+    return parts[0], parts[1]
+
+
 RUNNING: dict[str, Callable[[Importer, fx.Node], Any]] = {
     "cummax.default": _running_extreme(op.greater_equal),
+    "kthvalue.default": _smallest,
+    "repeat_interleave.Tensor": _repeated,
     "cummin.default": _running_extreme(op.less_equal),
     "logcumsumexp.default": _running_sum_of_exponentials,
     "searchsorted.Tensor": _search,

@@ -217,6 +217,18 @@ CASES |= {
         lambda x: (F.adaptive_max_pool2d(x, 1), F.adaptive_max_pool2d(x, (4, 5))),
         lambda: (rows(2, 3, 7, 9),),
     ),
+    "bilinear forms": (
+        lambda x, y, w, b: F.bilinear(x, y, w, b),
+        lambda: (rows(4, 5), rows(4, 3), rows(2, 5, 3), rows(2)),
+    ),
+    "repeated as often as told": (
+        lambda x, n: x.repeat_interleave(n, 1, output_size=6),
+        lambda: (rows(2, 4, 3), torch.tensor([2, 0, 3, 1])),
+    ),
+    "the third smallest": (
+        lambda x: tuple(x.kthvalue(3, 1, keepdim=True)) + tuple(x.kthvalue(2, 0)),
+        lambda: (rows(4, 7),),
+    ),
     "running maxima and their places": (
         lambda x: tuple(torch.cummax((x * 2).round(), 1)),
         lambda: (rows(3, 13, 2),),
