@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import tvm
 from tvm import relax
@@ -15,6 +15,7 @@ from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.cost.reference import Sample
 from collage.cost.reference.rounding import EPSILON, fewest_digits
 from collage.cost.reference.sensitivity import sensitivities
+from collage.cost.workload.describe import call_flops
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
 
@@ -35,6 +36,8 @@ class ErrorModel:
         The format that products were rounded to.
     squares : mapping of int to float
         By the position of each product in the graph, the square of what rounding it does.
+    work : mapping of int to int
+        Its multiply-adds.
 
     Examples
     --------
@@ -50,6 +53,7 @@ class ErrorModel:
     max_error: float
     form: str
     squares: Mapping[int, float]
+    work: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -91,7 +95,9 @@ class ErrorModel:
             found = sensitivities(mod, sample.inputs, form, deadline, on_product)
             worst = {var: max(error, worst.get(var, 0.0)) for var, error in found.items()}
         positions = {binding.var: index for index, binding in enumerate(graph.bindings)}
-        return cls(max_error, form, {positions[var]: e * e for var, e in worst.items()})
+        squares = {positions[var]: error * error for var, error in worst.items()}
+        work = {index: call_flops(graph.bindings[index].value) for index in squares}
+        return cls(max_error, form, squares, work)
 
     def squared(self, candidate: Candidate) -> float:
         """What a candidate adds to the square of the error."""
@@ -99,6 +105,30 @@ class ErrorModel:
         if scale == 0.0:
             return 0.0
         return scale * sum(self.squares.get(index, 0.0) for index in bits(candidate.nodes))
+
+    def rounded(self, candidate: Candidate) -> int:
+        """The products that a candidate computes with fewer digits, as a bit set of positions."""
+        if self._scale(candidate.target) == 0.0:
+            return 0
+        return sum(1 << index for index in bits(candidate.nodes) if index in self.squares)
+
+    def affordable(self, limit: float) -> int:
+        """Products that may all be rounded within an error, as a bit set of their positions.
+
+        Those are taken first whose error is the least for the work that they are.
+
+        Parameters
+        ----------
+        limit : float
+            Of the error of all of them together.
+        """
+        order = sorted(self.squares, key=lambda i: self.squares[i] / max(1, self.work.get(i, 1)))
+        left, taken = limit * limit, 0
+        for index in order:
+            if self.squares[index] <= left:
+                left -= self.squares[index]
+                taken |= 1 << index
+        return taken
 
     def error(self, candidates: Iterable[Candidate]) -> float:
         """The error of candidates together.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from collage.pipeline.precision.error_model import ErrorModel
 from collage.pipeline.priced_costs import PricedCosts
+from collage.search.candidates import Candidate
 from collage.search.costs import CandidateCosts
 from collage.search.partitioning import Partitioning
 
@@ -22,17 +23,18 @@ measured error rules the first ones out, and one of the others is the answer."""
 
 @dataclass(frozen=True)
 class Point:
-    """A partitioning that is the fastest for its error, by sums of parts.
+    """A partitioning between time and error.
 
     Attributes
     ----------
     partitioning : Partitioning
-        What it is; its cost is in seconds.
-    error : float
-        Predicted.
+        What it is.
+    seconds, error : float
+        Predicted: the sum of its parts' costs, and what its fewer digits do.
     """
 
     partitioning: Partitioning
+    seconds: float
     error: float
 
 
@@ -42,12 +44,14 @@ def frontier(
     errors: ErrorModel,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> list[Point]:
-    """The fastest partitionings that keep to the allowed error and to parts of it.
+    """Fast partitionings that keep to the allowed error and to parts of it.
 
-    Each minimizes time plus a multiplier times the squared error, exactly; the least multiplier
-    that keeps to an error is found by halving on a logarithmic scale (Everett, "Generalized
-    Lagrange multiplier method", Operations Research 11, 1963). Partitionings that no multiplier
-    leads to, in the dents of the frontier, are not found.
+    For each error two are found and the faster one is kept. One minimizes time plus a multiplier
+    times the squared error, exactly, with the least multiplier that keeps to the error, found by
+    halving on a logarithmic scale (Everett, "Generalized Lagrange multiplier method", Operations
+    Research 11, 1963). In the dents of the frontier there is no such multiplier: of a chain of
+    equal layers all change sides at once, since each border between digits costs time. So the
+    other one is the fastest that rounds only products which may all be rounded within the error.
 
     Parameters
     ----------
@@ -63,46 +67,75 @@ def frontier(
     Returns
     -------
     list of Point
-        Distinct ones, those with the largest allowed error first; the last is exact.
+        Distinct ones, those for the largest error first; the last is exact.
     """
-    by_multiplier: dict[float, Point] = {}
-
-    def point(multiplier: float) -> Point | None:
-        if multiplier not in by_multiplier and not should_stop():
-            partitioning = cheapest(PricedCosts(costs, errors.squared, multiplier))
-            if partitioning is not None:
-                error = errors.error(partitioning.candidates)
-                by_multiplier[multiplier] = Point(partitioning, error)
-        return by_multiplier.get(multiplier)
-
+    search = _Searches(cheapest, costs, errors, should_stop)
     found: list[Point] = []
     for limit in (share * errors.max_error for share in _SHARES):
-        kept = _kept(point, limit)
-        if kept is not None:
-            found.append(kept)
-    exact = point(math.inf)
+        both = [search.by_multiplier(limit), search.of_affordable(limit)]
+        kept = [one for one in both if one is not None and one.error <= limit]
+        if kept:
+            found.append(min(kept, key=lambda one: one.seconds))
+    exact = search.priced(math.inf)
     if exact is not None:
         found.append(exact)
     return list({one.partitioning.key(): one for one in found}.values())
 
 
-def _kept(point: Callable[[float], Point | None], limit: float) -> Point | None:
-    """The fastest found whose error is within a limit."""
-    free = point(0.0)
-    if free is None or free.error <= limit:
-        return free
-    # A second for the whole limit is more than any partitioning saves.
-    low, high = 1e-9 / free.error**2, 1.0 / limit**2
-    best = point(high)
-    if best is None or best.error > limit:
-        return None
-    while high > _CLOSE * low:
-        middle = math.sqrt(low * high)
-        one = point(middle)
-        if one is None:
-            break
-        if one.error <= limit:
-            best, high = one, middle
-        else:
-            low = middle
-    return best
+@dataclass
+class _Searches:
+    """Searches with errors at a price, each made once."""
+
+    cheapest: Callable[[CandidateCosts], Partitioning | None]
+    costs: CandidateCosts
+    errors: ErrorModel
+    should_stop: Callable[[], bool]
+    made: dict[float, Point] = field(default_factory=dict)
+
+    def priced(self, multiplier: float) -> Point | None:
+        """The optimum where a squared error of 1 costs so many seconds; None without time."""
+        if multiplier not in self.made:
+            point = self._point(PricedCosts(self.costs, self.errors.squared, multiplier))
+            if point is None:
+                return None
+            self.made[multiplier] = point
+        return self.made[multiplier]
+
+    def by_multiplier(self, limit: float) -> Point | None:
+        """The optimum for the least multiplier that keeps to an error."""
+        free = self.priced(0.0)
+        if free is None or free.error <= limit:
+            return free
+        # A second for the whole limit is more than any partitioning saves.
+        low, high = 1e-9 / free.error**2, 1.0 / limit**2
+        best = self.priced(high)
+        while best is not None and high > _CLOSE * low:
+            middle = math.sqrt(low * high)
+            point = self.priced(middle)
+            if point is None:
+                break
+            if point.error <= limit:
+                best, high = point, middle
+            else:
+                low = middle
+        return best
+
+    def of_affordable(self, limit: float) -> Point | None:
+        """The fastest that rounds only products which together keep to an error."""
+        others = ~self.errors.affordable(limit)
+
+        def too_many(candidate: Candidate) -> float:
+            return float(self.errors.rounded(candidate) & others != 0)
+
+        return self._point(PricedCosts(self.costs, too_many, math.inf))
+
+    def _point(self, costs: CandidateCosts) -> Point | None:
+        partitioning = None if self.should_stop() else self.cheapest(costs)
+        if partitioning is None:
+            return None
+        seconds = sum(map(self._seconds, partitioning.candidates))
+        return Point(partitioning, seconds, self.errors.error(partitioning.candidates))
+
+    def _seconds(self, candidate: Candidate) -> float:
+        known = self.costs.known(candidate)
+        return self.costs.guess(candidate) if known is None else known

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -36,11 +37,18 @@ def _chain() -> DataflowGraph:
 
 CHAIN = _chain()
 
+
+def _cheapest(
+    candidates: list[Candidate],
+) -> Callable[[CandidateCosts], Partitioning | None]:
+    return lambda priced: search(CHAIN, candidates, priced).partitioning
+
+
 times = st.lists(st.integers(1, 50), min_size=LENGTH, max_size=LENGTH)
 
 
 @given(slow=times, saved=times, squares=times, allowed=st.integers(1, 120))
-def test_no_partitioning_beats_one_of_the_frontier_in_both(
+def test_points_keep_to_the_error_and_to_what_is_possible(
     slow: list[int], saved: list[int], squares: list[int], allowed: int
 ) -> None:
     exact = [Candidate(1 << i, EXACT) for i in range(LENGTH)]
@@ -50,26 +58,40 @@ def test_no_partitioning_beats_one_of_the_frontier_in_both(
     errors = ErrorModel(
         math.sqrt(allowed) * 1e-3, "bfloat16", {i: n * 1e-6 for i, n in enumerate(squares)}
     )
-    costs = TableCosts(table)
-
-    def cheapest(priced: CandidateCosts) -> Partitioning | None:
-        return search(CHAIN, [*exact, *fewer], priced).partitioning
-
-    points = frontier(cheapest, costs, errors)
+    points = frontier(_cheapest([*exact, *fewer]), TableCosts(table), errors)
     everything = [
         (sum(table[c] for c in chosen), errors.error(chosen))
         for chosen in itertools.product(*zip(exact, fewer, strict=True))
     ]
     for point in points:
-        seconds = sum(table[c] for c in point.partitioning.candidates)
-        assert point.error == pytest.approx(errors.error(point.partitioning.candidates))
+        candidates = point.partitioning.candidates
+        assert point.seconds == pytest.approx(sum(table[c] for c in candidates))
+        assert point.error == pytest.approx(errors.error(candidates))
         assert point.error <= errors.max_error
-        close = 1 + 1e-9
-        assert not any(
-            sec * close < seconds and error <= point.error * close for sec, error in everything
-        )
     assert points[-1].error == 0.0
+    assert points[-1].seconds == pytest.approx(sum(table[c] for c in exact))
     assert [p.error for p in points] == sorted((p.error for p in points), reverse=True)
+    best_sec = min(sec for sec, error in everything if error <= errors.max_error)
+    assert best_sec - 1e-9 <= points[0].seconds <= points[-1].seconds + 1e-9
+
+
+def test_equal_layers_do_not_change_sides_at_once() -> None:
+    """A region of all layers is faster in either precision than cut: a dent of the frontier."""
+    whole = (1 << LENGTH) - 1
+    table = {Candidate(whole, EXACT): 1.0e-3, Candidate(whole, FEWER): 0.5e-3}
+    for i in range(LENGTH):
+        table |= {Candidate(1 << i, EXACT): 0.24e-3, Candidate(1 << i, FEWER): 0.13e-3}
+    for i in range(1, LENGTH):
+        low, high = (1 << i) - 1, whole & -(1 << i)
+        table |= {
+            Candidate(low, FEWER): 0.11e-3 * i,
+            Candidate(high, EXACT): 0.21e-3 * (LENGTH - i),
+        }
+    errors = ErrorModel(0.01, "bfloat16", dict.fromkeys(range(LENGTH), 3e-5))
+    points = frontier(_cheapest(list(table)), TableCosts(table), errors)
+    # Three of five layers, of 9e-5 in all.
+    assert points[0].error == pytest.approx(math.sqrt(9e-5))
+    assert points[0].seconds == pytest.approx(0.33e-3 + 0.42e-3)
 
 
 def test_when_the_time_is_up_there_are_no_points() -> None:
