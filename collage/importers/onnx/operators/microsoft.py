@@ -13,7 +13,7 @@ import numpy as np
 from tvm import relax
 from tvm.relax import op
 
-from collage.backends.relax.stepped import stepped
+from collage.backends.relax.stepped import is_product, stepped, stepped_matmul
 from collage.importers.onnx.operators.convolution import Window, convolve
 from collage.importers.onnx.operators.node import (
     Array,
@@ -96,8 +96,21 @@ def _times(node: Node, x: relax.Expr, factor: float) -> relax.Expr:
 
 def _dynamic_matmul(node: Node) -> relax.Expr:
     """What comes in is rounded to 256 steps over its own range."""
+    whole, scales = _whole_weights(node, 1, 3), node.constant(2)
+    if whole is not None and scales is not None and is_product(whole, node.shape(0)):
+        made = stepped_matmul(node.operand(0), whole, scales.reshape(-1))
+        return _with_bias(node, node.emit(made), 4)
     product = op.matmul(stepped(node.emit, node.operand(0)), _meant(node, 1, 2, 3))
     return _with_bias(node, node.emit(product), 4)
+
+
+def _whole_weights(node: Node, index: int, zero: int) -> Array | None:
+    """Weights less their zero points, where both are known."""
+    values, points = node.constant(index), node.constant(zero)
+    if values is None or (points is None and node.has(zero)):
+        return None
+    whole: Array = values.astype("int32")
+    return whole if points is None else whole - points.astype("int32")
 
 
 def _matmul_to_float(node: Node) -> relax.Expr:

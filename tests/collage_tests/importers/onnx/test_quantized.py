@@ -83,3 +83,22 @@ def test_the_step_of_something_else_is_no_layer() -> None:
     ]
     model = model_of(nodes, {"x": x, "t": x}, ["y"], {"w": np.ones((4, 3), "int8")})
     assert NAME not in _operators(model)
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8"])
+def test_onnxruntimes_own_product_is_one_operator(kind: str) -> None:
+    rng = np.random.default_rng()
+    limits = np.iinfo(kind)
+    weights = rng.integers(limits.min, limits.max, (23, 11), kind, endpoint=True)
+    zero = rng.integers(limits.min // 2, limits.max // 2, 11).astype(kind)
+    scale = rng.uniform(0.001, 0.01, 11).astype("float32")
+    x = rng.standard_normal((2, 5, 23)).astype("float32")
+    node = helper.make_node(
+        "DynamicQuantizeMatMul", ["x", "w", "ws", "wz"], ["y"], domain="com.microsoft"
+    )
+    constants = {"w": weights, "ws": scale, "wz": zero}
+    model = model_of([node], {"x": x}, ["y"], constants, beyond="com.microsoft")
+    assert _operators(model) == [NAME]
+    wanted = _defined(x, weights, zero, scale)
+    (found,) = by_importer(model, {"x": x})
+    assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
