@@ -78,6 +78,10 @@ def _is_constant(expr: relax.Expr) -> bool:
     return isinstance(expr, ir.GenericConst) or placeholder_index(expr) is not None
 
 
+_POOLS = ("relax.nn.max_pool", "relax.nn.avg_pool")
+"""Each result of theirs has read a window of one size; those of regions and adaptive ones vary."""
+
+
 def count_flops(mod: tvm.IRModule) -> int:
     """Floating-point operations of one call, a multiply-add as two; other operators count one per
     element that they read or write, whichever is more."""
@@ -108,7 +112,7 @@ def call_flops(call: ir.Call) -> int:
         # Queries meet every key, and the scores every value: (batch, length, heads, width) tensors.
         query, key, value = (TensorSpec.of(arg.ty).shape for arg in call.args[:3])
         return 2 * query[0] * query[1] * query[2] * key[1] * (query[3] + value[3])
-    if "pool" in name and not name.startswith("relax.nn.adaptive"):
+    if name.startswith(_POOLS):
         return out * math.prod(int(k) for k in call.attrs.pool_size)
     return max([out, *(_size(arg.ty) for arg in call.args)])
 

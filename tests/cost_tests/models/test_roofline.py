@@ -143,3 +143,13 @@ def test_a_region_pays_for_each_of_its_products() -> None:
     assert seconds(model, two, target("cutlass")) == pytest.approx(
         2 * seconds(model, one, target("cutlass")), rel=0.01
     )
+
+
+def test_regions_count_what_they_read() -> None:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([1, 2, 8, 8], "float32"))
+    regions = relax.Var("regions", relax.TensorType([3, 5], "float32"))
+    with builder.function("main", [x, regions]):
+        pooled = relax.op.vision.roi_pool(x, regions, (2, 2), 0.5)
+        builder.emit_func_output(builder.emit(pooled))
+    assert count_flops(builder.get()) == 1 * 2 * 8 * 8
