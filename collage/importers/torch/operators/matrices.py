@@ -25,8 +25,9 @@ def keep_matrices(table: dict[Any, Any]) -> None:
     table : dict
         By operator, what takes it apart; changed in place.
     """
-    for whole in (torch.ops.aten.linalg_inv.default, torch.ops.aten.inverse.default,
-                  torch.ops.aten.linalg_solve.default):  # fmt: skip
+    aten = torch.ops.aten
+    kept = (aten.linalg_inv, aten.inverse, aten.linalg_solve, aten.linalg_cholesky)
+    for whole in (each.default for each in kept):
         table.pop(whole, None)
 
 
@@ -49,6 +50,28 @@ def _determinant(importer: Importer, node: fx.Node) -> tuple[Any, ...]:
     """Only the first of three results is made."""
     x = importer.value(node.args[0])
     return _eliminated(importer, x, None)[1], None, None
+
+
+def _cholesky(importer: Importer, node: fx.Node) -> relax.Expr:
+    """Column by column: what is left of one, over the root of its element on the diagonal."""
+    x, upper = arguments(importer, node, "self", "upper")
+    emit, kind = importer.emit, dtype_of(x)
+    *lead, size, _ = shape_of(x)
+    if size > _LARGEST or upper:
+        raise ValueError(f"an upper factor, or one of {size} rows; up to {_LARGEST} are computed")
+    rank = len(lead)
+    rows = np.arange(size).reshape(*[1] * rank, size, 1)
+    done: list[relax.Expr] = []
+    for step in range(size):
+        left = emit(op.strided_slice(x, [rank + 1], [step], [step + 1]))
+        for column in done:
+            mine = emit(op.strided_slice(column, [rank], [step], [step + 1]))
+            left = emit(op.subtract(left, emit(op.multiply(column, mine))))
+        root = emit(op.sqrt(emit(op.strided_slice(left, [rank], [step], [step + 1]))))
+        below = relax.const(rows >= step, "bool")
+        left = emit(op.where(below, emit(op.divide(left, root)), relax.const(0.0, kind)))
+        done.append(left)
+    return emit(op.concat(done, rank + 1)) if size > 1 else done[0]
 
 
 def _bilinear(importer: Importer, node: fx.Node) -> relax.Expr:
@@ -113,6 +136,7 @@ def _eliminated(
 
 
 MATRICES: dict[str, Callable[[Importer, fx.Node], Any]] = {
+    "linalg_cholesky.default": _cholesky,
     "linalg_inv.default": _inverse,
     "inverse.default": _inverse,
     "linalg_solve.default": _solution,

@@ -249,6 +249,10 @@ CASES |= {
         lambda a, x: torch.searchsorted(a, x, out_int32=True),
         lambda: (rows(9).sort(-1)[0], rows(2, 3, 4)),
     ),
+    "Cholesky factors": (
+        lambda x: torch.linalg.cholesky(x @ x.mT + 3 * torch.eye(4)),
+        lambda: (rows(2, 5, 4, 4).clamp(-1, 1),),
+    ),
     "inverses": (
         lambda x: torch.linalg.inv(x.roll(1, -1) + 5 * torch.eye(4).roll(1, 0)),
         lambda: (rows(2, 5, 4, 4).clamp(-1, 1),),
