@@ -12,7 +12,7 @@ from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.end_to_end import Contender
 from collage.pipeline.covers import Covers
 from collage.pipeline.precision.error_model import ErrorModel
-from collage.pipeline.precision.frontier import frontier
+from collage.pipeline.precision.frontier import Point, frontier
 from collage.search.costs import CandidateCosts
 from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import Partitioning
@@ -54,8 +54,8 @@ def with_frontier(
     Returns
     -------
     Covers
-        ``search`` is the fastest that is predicted to keep to the allowed error; ``within:<error>``
-        keep to less, the last of them to none.
+        ``search`` is the fastest that is predicted to keep to the allowed error, the others, named
+        after what is predicted, to less; ``exact`` has all digits.
     """
     if not any(one.name == "search" for one in covers.contenders):
         return covers
@@ -80,9 +80,14 @@ def with_frontier(
 
     points = frontier(cheapest, costs, errors, lambda: deadline.is_up)
     named = [
-        Contender("search" if number == 0 else f"within:{point.error:.1e}", point.partitioning)
-        for number, point in enumerate(points)
+        Contender(_name(number, point), point.partitioning) for number, point in enumerate(points)
     ]
     repaired = [one for one in map(repair, named) if one is not None]
     others = [one for one in covers.contenders if one.name != "search"]
     return replace(covers, contenders=(*repaired, *others))
+
+
+def _name(number: int, point: Point) -> str:
+    if number == 0:
+        return "search"
+    return f"within:{point.error:.1e}" if point.error else "exact"

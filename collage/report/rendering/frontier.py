@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from collage.report.data import Report
+from collage.report.data import EndToEnd, Report
 from collage.report.units import format_sec
 
 _LEFT, _WIDTH, _TOP, _HEIGHT = 70.0, 600.0, 12.0, 220.0
@@ -79,16 +79,17 @@ def frontier_chart(report: Report) -> FrontierChart | None:
     def y_of(seconds: float) -> float:
         return _TOP + _HEIGHT * (1 - seconds / slowest)
 
-    points = [
-        FrontierPoint(
-            x_of(error),
-            y_of(row.median_sec or 0.0),
-            row.name,
-            f"{row.name}: {format_sec(row.median_sec or 0.0)}, off by {row.largest_error:.1e}",
-            row.chosen,
-        )
-        for row, error in zip(ran, errors, strict=True)
-    ]
+    # Contenders that came out the same are one point.
+    places: dict[tuple[float, float], list[EndToEnd]] = {}
+    for row, error in zip(ran, errors, strict=True):
+        places.setdefault((x_of(error), y_of(row.median_sec or 0.0)), []).append(row)
+    points = [_point(x, y, rows) for (x, y), rows in places.items()]
     ticks = tuple((x_of(10.0**power), f"1e{power}") for power in range(low, high + 1))
     levels = tuple((y_of(slowest * n / 4), format_sec(slowest * n / 4)) for n in range(1, 5))
     return FrontierChart(tuple(points), x_of(report.max_error), ticks, levels)
+
+
+def _point(x: float, y: float, rows: list[EndToEnd]) -> FrontierPoint:
+    names, first = ", ".join(row.name for row in rows), rows[0]
+    tip = f"{names}: {format_sec(first.median_sec or 0.0)}, off by {first.largest_error:.1e}"
+    return FrontierPoint(x, y, names, tip, any(row.chosen for row in rows))
