@@ -42,6 +42,9 @@ from collage.search.rules import RestrictedRule, last_resorts
 _ERRORS_SHARE = 0.2
 """Of the time for measuring, to find out what fewer digits do."""
 
+_FRONTIER_SHARE = 0.05
+"""Of all of the time, to look between time and error: by then nothing is measured any longer."""
+
 
 @dataclass(frozen=True)
 class Search:
@@ -150,7 +153,8 @@ class Search:
             rules = [RestrictedRule(r, wishes.restrictions) for r in last_resorts(targets.native)]
             if errors is not None:
                 covers = with_frontier(
-                    *(covers, imported.graph, costs, errors, mended, rules, measuring, progress)
+                    *(covers, imported.graph, costs, errors, mended, rules, measuring),
+                    *(_looking_between(budget), progress),
                 )
             covers = limit.keep(covers, costs, mended, rules, measuring)
             try:
@@ -217,6 +221,13 @@ class Search:
         # To find them all takes about as long as the matches did that the first answers are of.
         end = budget.compiling if self.log_is_of_use else budget.measuring
         return Deadline(lambda: end.end - matching_sec)
+
+
+def _looking_between(budget: Budget) -> Deadline:
+    """When to end looking for partitionings between time and error."""
+    if budget.total_sec is None:
+        return NEVER
+    return Deadline.after(_FRONTIER_SHARE * budget.total_sec).or_earlier(budget.compiling)
 
 
 def _repaired(

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from collage.backends.contract.errors import SearchError
-from collage.candidate_costs import WorkloadCosts
-from collage.cost.deadline import Deadline
+from collage.cost.deadline import NEVER, Deadline
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.end_to_end import Contender
 from collage.pipeline.covers import Covers
@@ -23,11 +22,12 @@ from collage.search.strategies.lazy_search import search
 def with_frontier(
     covers: Covers,
     graph: DataflowGraph,
-    costs: WorkloadCosts,
+    costs: CandidateCosts,
     errors: ErrorModel,
     repair: Callable[[Contender], Contender | None],
     rules: Sequence[PartitionRule],
     deadline: Deadline,
+    looking: Deadline = NEVER,
     progress: ProgressCallback = ignore,
 ) -> Covers:
     """Covers with the fastest partitionings for the allowed error and for parts of it.
@@ -38,7 +38,7 @@ def with_frontier(
         As the search has them where time alone counts.
     graph : DataflowGraph
         Of the normalized module.
-    costs : WorkloadCosts
+    costs : CandidateCosts
         What that search asked; these ask for what they need besides.
     errors : ErrorModel
         What is allowed, and what candidates do.
@@ -47,6 +47,8 @@ def with_frontier(
     rules : sequence of PartitionRule
         Last resorts of a search.
     deadline : Deadline
+        After it nothing is measured: searches are over what is known by then.
+    looking : Deadline, optional
         After it no further ones are looked for.
     progress : callable, optional
         Told what is looked for.
@@ -78,7 +80,10 @@ def with_frontier(
         seconds = sum(map(costs.guess, result.partitioning.candidates))
         return replace(result.partitioning, seconds=seconds)
 
-    points = frontier(cheapest, costs, errors, lambda: deadline.is_up)
+    points = frontier(cheapest, costs, errors, lambda: looking.is_up)
+    if not points:
+        # The comparison rules out what is off by too much.
+        return covers
     named = [
         Contender(_name(number, point), point.partitioning) for number, point in enumerate(points)
     ]

@@ -12,12 +12,17 @@ from hypothesis import strategies as st
 from tvm import relax
 from tvm.relax import op
 
+from collage.cost.deadline import Deadline
+from collage.end_to_end import Contender
+from collage.pipeline.covers import Covers
+from collage.pipeline.precision.contenders import with_frontier
 from collage.pipeline.precision.error_model import ErrorModel
 from collage.pipeline.precision.frontier import frontier
 from collage.search.candidates import Candidate
 from collage.search.costs import CandidateCosts, TableCosts
 from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import Partitioning
+from collage.search.rules import Found
 from collage.search.strategies.lazy_search import search
 from collage.targets import resolve_targets
 from collage.testing.graphs import Emit, graph
@@ -98,3 +103,21 @@ def test_when_the_time_is_up_there_are_no_points() -> None:
     costs = TableCosts({})
     errors = ErrorModel(1e-2, "bfloat16", {})
     assert frontier(lambda priced: None, costs, errors, lambda: True) == []
+
+
+def test_with_the_time_for_measuring_spent_what_is_known_is_searched() -> None:
+    exact = [Candidate(1 << i, EXACT) for i in range(LENGTH)]
+    fewer = [Candidate(1 << i, FEWER) for i in range(LENGTH)]
+    costs = TableCosts({**dict.fromkeys(exact, 2e-3), **dict.fromkeys(fewer, 1e-3)})
+    costs.seconds([*exact, *fewer])
+    errors = ErrorModel(2e-3, "bfloat16", dict.fromkeys(range(LENGTH), 1e-6))
+    free = Contender("search", Partitioning(tuple(fewer)))
+    covers = Covers((free,), Found(candidates=(*exact, *fewer)))
+    late = Deadline.after(0)
+    found = with_frontier(covers, CHAIN, costs, errors, lambda one: one, [], late)
+    first, *_, last = found.contenders
+    assert first.name == "search" and last.name == "exact"
+    # Four products of 1e-6 are what 2e-3 allows.
+    assert [c.target for c in first.partitioning.candidates].count(FEWER) == 4
+    # And where there is no time to look either, the comparison has to judge the first answer.
+    assert with_frontier(covers, CHAIN, costs, errors, lambda one: one, [], late, late) == covers
