@@ -31,6 +31,10 @@ the last comparison, too, and is not compiled again."""
 _PATIENCE = 1.3
 """A contender may take so many times as long as the first model took."""
 
+_HOPE = 4.0
+"""One contender is tried in a quarter of the time that it should take: the answer in hand may have
+been compiled beside the measuring, and on crowded cores that takes several times as long."""
+
 _CONTEST_SHARE = 0.35
 """Of the time that is left once there is an answer in hand: at the most so much is kept for further
 contenders, unless not even one fits into it."""
@@ -176,8 +180,8 @@ class Budget:
             return min(count, 1) if self.interrupted else count
         left = self._contest_end() - self._clock()
         fits = [n for n in range(1, count + 1) if self._contest_sec(n) <= left]
-        # One is tried in half the time that one should take: the next may be quicker.
-        hopeful = count > 0 and self._contest_sec(1) <= 2 * left
+        # One is tried all the same: the time is there, and the next may be quicker.
+        hopeful = count > 0 and self._contest_sec(1) <= _HOPE * left
         return max([int(hopeful), *fits])
 
     def _measuring_end(self) -> float:

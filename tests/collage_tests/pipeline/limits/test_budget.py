@@ -103,6 +103,17 @@ def test_an_interrupt_ends_measuring_at_once(
         assert total is not None or budget.contenders_that_fit(4) == 1
 
 
+def test_what_was_compiled_beside_the_measuring_is_no_reason_to_give_up() -> None:
+    """45 s on crowded cores for the answer in hand, with 36 s left: the search's own is tried."""
+    clock = Clock()
+    budget = Budget(110.0, clock=clock)
+    clock.now += 70.0
+    budget.saw(Seen(compile_sec=45.0, check_sec=8.0))
+    assert budget.contenders_that_fit(5) == 1
+    clock.now += 30.0
+    assert budget.contenders_that_fit(5) == 0
+
+
 def test_without_a_budget_nothing_is_limited() -> None:
     budget = Budget()
     budget.begin_contest()
