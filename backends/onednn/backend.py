@@ -28,7 +28,8 @@ from collage.backends.devices.cpu_flags import cpu_flags_here
 from collage.backends.onednn.codegen import compile_functions, runtime_compilation
 from collage.backends.onednn.library import find_installation
 from collage.backends.onednn.options import BFLOAT16_FLAG, OnednnOptions
-from collage.backends.onednn.patterns import multiplies, pattern_table
+from collage.backends.onednn.patterns import pattern_table
+from collage.backends.onednn.patterns.products import multiplies
 from collage.backends.toolchain.native import Compilation
 
 
