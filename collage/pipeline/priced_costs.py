@@ -52,4 +52,5 @@ class PricedCosts:
 
     def _of(self, candidate: Candidate) -> float:
         amount = self._amount(candidate)
-        return self._price * amount if amount else 0.0
+        # Nothing at an infinite price is free, and so is whatever there is at none.
+        return self._price * amount if self._price and amount else 0.0

@@ -16,6 +16,9 @@ _CLOSE = 1.002
 """Multipliers this near to each other count as one. Layers of one shape differ by little in what
 they do to the error: the finer the steps, the fewer of them change at once."""
 
+_USELESS = 1e3
+"""As bad as any error. Some are infinite: there was no time to look, or rounding overflowed."""
+
 _SHARES = (1.0, 0.8, 0.5, 0.25)
 """Of the allowed error, for which partitionings are looked for: where the model is too hopeful, the
 measured error rules the first ones out, and one of the others is the answer."""
@@ -107,7 +110,7 @@ class _Searches:
         if free is None or free.error <= limit:
             return free
         # A second for the whole limit is more than any partitioning saves.
-        low, high = 1e-9 / free.error**2, 1.0 / limit**2
+        low, high = 1e-9 / min(free.error, _USELESS) ** 2, 1.0 / limit**2
         best = self.priced(high)
         while best is not None and high > _CLOSE * low:
             middle = math.sqrt(low * high)

@@ -18,6 +18,7 @@ from collage.pipeline.covers import Covers
 from collage.pipeline.precision.contenders import with_frontier
 from collage.pipeline.precision.error_model import ErrorModel
 from collage.pipeline.precision.frontier import frontier
+from collage.pipeline.priced_costs import PricedCosts
 from collage.search.candidates import Candidate
 from collage.search.costs import CandidateCosts, TableCosts
 from collage.search.dataflow import DataflowGraph
@@ -121,3 +122,19 @@ def test_with_the_time_for_measuring_spent_what_is_known_is_searched() -> None:
     assert [c.target for c in first.partitioning.candidates].count(FEWER) == 4
     # And where there is no time to look either, the comparison has to judge the first answer.
     assert with_frontier(covers, CHAIN, costs, errors, lambda one: one, [], late, late) == covers
+
+
+@pytest.mark.parametrize("endless", [1, LENGTH])
+def test_what_is_infinitely_bad_is_not_rounded(endless: int) -> None:
+    """There was no time to look at any product, or rounding one of them overflows."""
+    exact = [Candidate(1 << i, EXACT) for i in range(LENGTH)]
+    fewer = [Candidate(1 << i, FEWER) for i in range(LENGTH)]
+    costs = TableCosts({**dict.fromkeys(exact, 2e-3), **dict.fromkeys(fewer, 1e-3)})
+    # At no price even that costs nothing, and at any other everything.
+    assert PricedCosts(costs, lambda _: math.inf, 0.0).seconds(exact) == [2e-3] * LENGTH
+    assert PricedCosts(costs, lambda _: math.inf, 1.0).seconds(exact) == [math.inf] * LENGTH
+    squares = {i: math.inf if i < endless else 1e-6 for i in range(LENGTH)}
+    points = frontier(_cheapest([*exact, *fewer]), costs, ErrorModel(1e-2, "bfloat16", squares))
+    rounded = [c for c in points[0].partitioning.candidates if c.target == FEWER]
+    assert rounded == fewer[endless:]
+    assert points[-1].error == 0.0
