@@ -21,6 +21,7 @@ import numpy as np
 from tvm import ir, relax
 from tvm.relax import op
 
+from collage.backends.relax.own_operators import make_known
 from collage.backends.relax.static_shape import static_shape
 
 NAME = "collage.stepped_matmul"
@@ -203,23 +204,4 @@ def _legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     return write_out(builder.emit, call)
 
 
-def register_operator() -> None:
-    """Make the operator known to TVM, once in a process; modules that have it load only then.
-
-    Examples
-    --------
-    >>> register_operator()
-    >>> NAME in ir.Op.list_op_names()
-    True
-    """
-    if NAME in ir.Op.list_op_names():
-        return
-    ir.op._ffi_api.RegisterOp(NAME, "A product of values in 256 steps over their own range.")
-    ir.register_op_attr(NAME, "FInferType", _infer)
-    ir.register_op_attr(NAME, "FPurity", True)
-    ir.register_op_attr(NAME, "TScriptPrinterName", NAME)
-    ir.register_op_attr(NAME, "FLegalize", _legalize)
-
-
-# Here, as modules that have the operator can only be read where it is known.
-register_operator()
+make_known(NAME, "A product of values in 256 steps over their own range.", _infer, _legalize)

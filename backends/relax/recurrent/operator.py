@@ -26,6 +26,7 @@ from typing import Any, Self
 
 from tvm import ir, relax
 
+from collage.backends.relax.own_operators import make_known
 from collage.backends.relax.static_shape import static_shape, tensor_dtype
 
 NAME = "collage.recurrent"
@@ -177,18 +178,4 @@ def _legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     return legalize_plainly(builder, call)
 
 
-def register_operator() -> None:
-    """Make the operator known to TVM, once in a process; modules that have it load only then.
-
-    Examples
-    --------
-    >>> register_operator()
-    >>> NAME in ir.Op.list_op_names()
-    True
-    """
-    if NAME in ir.Op.list_op_names():
-        return
-    ir.op._ffi_api.RegisterOp(NAME, "The steps of LSTM, GRU and RNN.")
-    ir.register_op_attr(NAME, "FInferType", _infer)
-    ir.register_op_attr(NAME, "FPurity", True)
-    ir.register_op_attr(NAME, "FLegalize", _legalize)
+make_known(NAME, "The steps of LSTM, GRU and RNN.", _infer, _legalize)
