@@ -33,7 +33,7 @@ download() {  # download FOLDER REQUIREMENT...
 # What pyproject.toml requires and neither TVM's bundle nor PyTorch is sure to bring; the last line
 # is for `pytest -m gpu`.
 download "$work/site/wheels" 'typer>=0.12,<1' 'click>=8' 'shellingham>=1.5' 'annotated-doc' \
-  'filelock>=3.12,<5' 'jinja2>=3.1,<4' 'markupsafe>=2' 'msgspec>=0.19,<1' \
+  'filelock>=3.12,<5' 'threadpoolctl>=3.5,<4' 'jinja2>=3.1,<4' 'markupsafe>=2' 'msgspec>=0.19,<1' \
   'pytest>=8,<10' 'pytest-timeout>=2.3,<3' 'pluggy>=1.6,<2' 'iniconfig>=2'
 # The same bounds as the extra [cuda].
 download "$work/download" 'nvidia-cudnn-frontend>=1.18,<1.29' 'nvidia-cutlass>=4.2,<4.3'

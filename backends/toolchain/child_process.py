@@ -99,6 +99,8 @@ class ChildProcess:
         Whether it leads a process group: killing it reaches what it started, and a Ctrl-C only
         the parent. Without, whoever kills the parent's group kills it too, which a program that
         does not watch its parent needs.
+    niceness : int
+        By how much it, with whatever it starts, leaves the cores to others (setpriority(2)).
 
     Examples
     --------
@@ -120,6 +122,7 @@ class ChildProcess:
         log: Path | None = None,
         *,
         own_group: bool = True,
+        niceness: int = 0,
     ) -> None:
         self._errors: IO[bytes] = _log_file(log)
         self._process = subprocess.Popen(
@@ -131,6 +134,11 @@ class ChildProcess:
             env={**os.environ, **(environment or {})},
             start_new_session=own_group,
         )
+        if niceness:
+            # From here, for code between fork and exec is not safe beside threads. One that has
+            # ended already is a zombie, whose priority may be set, too.
+            own = os.getpriority(os.PRIO_PROCESS, self._process.pid)
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, own + niceness)
         self._kill = os.killpg if own_group else os.kill
         assert self._process.stdin is not None and self._process.stdout is not None
         self._stdin, self._stdout = self._process.stdin, self._process.stdout

@@ -10,7 +10,7 @@ from typing import Any
 from collage.backends.contract import TargetSet
 from collage.backends.contract.errors import MemoryLimitError, ShapeError
 from collage.cost.base import CostModel
-from collage.cost.device import policy_of
+from collage.cost.device import available_cores, policy_of
 from collage.cost.engines import LOCAL, WorkersLike, engine_of
 from collage.cost.progress import ProgressCallback
 from collage.end_to_end import check_strategy, taking_part
@@ -21,7 +21,7 @@ from collage.pipeline.computable import require_codegen_targets
 from collage.pipeline.costing import choose_costing
 from collage.pipeline.imported import import_functions
 from collage.pipeline.inputs.samples import Inputs
-from collage.pipeline.limits import Budget, answering
+from collage.pipeline.limits import Budget, answering, few_own_threads
 from collage.pipeline.one_function import Search
 from collage.pipeline.precision.targets import checked_error, in_precisions
 from collage.pipeline.prefetch import Prefetch
@@ -184,7 +184,7 @@ def optimize(
         targets = in_precisions(resolve_targets(targets), precision)
     budget = Budget(time_budget_sec)
     engine = None if workers == LOCAL else engine_of(workers)
-    with answering(budget), ExitStack() as stack:
+    with answering(budget), few_own_threads(available_cores()), ExitStack() as stack:
         session = open_session(
             targets,
             log=log,

@@ -40,6 +40,8 @@ class WorkerPool:
         When it comes, all workers end.
     beside : int
         Worker processes of other pools that share the machine's cores.
+    niceness : int
+        By how much they leave the cores to others.
 
     Examples
     --------
@@ -64,12 +66,14 @@ class WorkerPool:
         memory_limit_bytes: int,
         deadline: Deadline = NEVER,
         beside: int = 0,
+        niceness: int = 0,
     ) -> None:
         self._plugins = list(plugins)
         self._policy = policy
         self._timeout_sec = timeout_sec
         self._memory_limit_bytes = memory_limit_bytes
         self._deadline = deadline
+        self._niceness = niceness
         self._workers: list[WorkerProcess | None] = [None] * parallel
         sharing = parallel + beside
         self._blas_threads = max(1, available_cores() // sharing) if sharing > 2 else None
@@ -190,6 +194,7 @@ class WorkerPool:
                 policy=self._policy,
                 blas_threads=self._blas_threads,
                 deadline=self._deadline,
+                niceness=self._niceness,
             )
             self._workers[slot] = worker
         return worker

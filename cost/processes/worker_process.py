@@ -88,6 +88,8 @@ class WorkerProcess:
         Added to the child's: which of several devices it is to see.
     deadline : Deadline, optional
         A child from which an answer is awaited then is killed.
+    niceness : int
+        By how much it leaves the cores to others.
 
     Examples
     --------
@@ -112,6 +114,7 @@ class WorkerProcess:
         blas_threads: int | None = None,
         environment: Mapping[str, str] | None = None,
         deadline: Deadline = NEVER,
+        niceness: int = 0,
     ) -> None:
         self._memory_limit_bytes = memory_limit_bytes
         settings = Settings(
@@ -126,7 +129,7 @@ class WorkerProcess:
             # Read when numpy is imported.
             environment["OPENBLAS_NUM_THREADS"] = str(blas_threads)
         command = python_command(_PROGRAM, [encode(settings).decode()], without=_NOT_IMPORTED)
-        self._process = ChildProcess(command, environment)
+        self._process = ChildProcess(command, environment, niceness=niceness)
         self._watch = psutil.Process(self._process.pid)
         self._outer_deadline = deadline
         self._started = False

@@ -205,3 +205,13 @@ def _is_gone(pid: int) -> bool:
 def test_one_that_nobody_listens_to_is_waited_for(script: str, status: int) -> None:
     with ChildProcess(["sh", "-c", script]) as child:
         assert child.wait() == status
+
+
+def test_what_a_nice_child_starts_leaves_the_cores_to_others_too() -> None:
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    program = "import os, subprocess; subprocess.run(['nice'])"
+    with ChildProcess(
+        ["sh", "-c", f'read line; "{sys.executable}" -c "{program}"'], niceness=3
+    ) as child:
+        child.send(b"go")
+        assert int(child.receive(limit_sec=30)) == min(19, own + 3)
