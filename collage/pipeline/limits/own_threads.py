@@ -37,4 +37,5 @@ def few_own_threads(cores: int) -> AbstractContextManager[object]:
     few = min(_MOST, cores // _SHARE)
     if few < 2:
         return nullcontext()
-    return threadpool_limits(limits=few, user_api="blas")
+    limited: AbstractContextManager[object] = threadpool_limits(limits=few, user_api="blas")
+    return limited
