@@ -1,0 +1,1 @@
+"""PyTorch's own samples of its operators and modules through ``collage.optimize``."""
