@@ -33,8 +33,6 @@ class DeviceKind(ABC):
         Whether its libraries want images with their channels last, and parallel products combined.
     has_attention : bool
         Whether its libraries run attention as one operator; otherwise it is taken apart.
-    loops_over_steps : bool
-        Whether one kernel runs the steps of a recurrent layer; otherwise they are written out.
     folds_quantized : bool
         Whether its libraries want weights that integers stand for as float32, and products of
         bytes as one operator; otherwise ``quantize`` and ``dequantize`` stay around both.
@@ -55,11 +53,22 @@ class DeviceKind(ABC):
     captures_graphs: ClassVar[bool] = False
     channels_last: ClassVar[bool] = False
     has_attention: ClassVar[bool] = False
-    loops_over_steps: ClassVar[bool] = False
     folds_quantized: ClassVar[bool] = False
 
     def __repr__(self) -> str:
         return self.name
+
+    def loops_over_steps(self, products: int, *, rounds_states: bool) -> bool:
+        """Whether TVM's kernels run the steps of a recurrent layer; otherwise they are written out.
+
+        Parameters
+        ----------
+        products : int
+            Multiply-adds of one step in one direction.
+        rounds_states : bool
+            Whether states are rounded to 256 steps before they are multiplied.
+        """
+        return True
 
     @abstractmethod
     def any_target(self) -> tvm.target.Target:

@@ -22,7 +22,6 @@ class CpuDevice(DeviceKind):
     lock_poll_sec = 0.02
     """A look takes up to 0.1 ms of a core, which may be one that another process times on."""
     compiles_beside = False
-    loops_over_steps = True
     folds_quantized = True
 
     def any_target(self) -> tvm.target.Target:

@@ -25,6 +25,10 @@ from collage.backends.toolchain.cuda_runtime import (
 )
 from collage.backends.toolchain.cuda_toolkit import arch_of, compute_capability, cudart
 
+_MOST_PRODUCTS_A_STEP = 1 << 25
+"""Of a recurrent layer, up to which its kernels take no longer than a library's product on tensor
+cores, which they have none of."""
+
 _LIMITS = {"max_threads_per_block": 1024, "max_shared_memory_per_block": 49152}
 
 
@@ -69,6 +73,10 @@ class CudaDevice(DeviceKind):
 
     def is_here(self) -> bool:
         return find_gpu() is not None
+
+    def loops_over_steps(self, products: int, *, rounds_states: bool) -> bool:
+        # Rounding takes the range of all rows at once, which are in several blocks.
+        return products <= _MOST_PRODUCTS_A_STEP and not rounds_states
 
     def runtime_device(self) -> tvm.runtime.Device:
         return tvm.cuda(0)

@@ -1,6 +1,8 @@
-"""Recurrent layers step by step, for devices on which a loop over steps is no kernel."""
+"""Recurrent layers step by step, where a device has no kernel that loops over them."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import tvm
 from tvm import relax
@@ -12,8 +14,7 @@ from collage.rewrite.recurrent import Cell, standard_functions, write_out
 __all__ = ["write_out_recurrent"]
 
 
-def _write_out(scope: Scope, call: relax.Call) -> relax.Expr:
-    one = Recurrence.of(call)
+def _written_out(scope: Scope, call: relax.Call, one: Recurrence) -> relax.Expr:
     functions = standard_functions(scope.emit, one.cell)
     cell = Cell(
         *(scope.emit, one.cell, one.direction, [functions] * len(one.backwards)),
@@ -22,21 +23,23 @@ def _write_out(scope: Scope, call: relax.Call) -> relax.Expr:
     return write_out(cell, one.operands(call.args))
 
 
-_RULES: Rules = {NAME: (_write_out,)}
-
-
-def write_out_recurrent(mod: tvm.IRModule) -> tvm.IRModule:
+def write_out_recurrent(
+    mod: tvm.IRModule, keeps: Callable[[Recurrence], bool] = lambda _: False
+) -> tvm.IRModule:
     """Write recurrent layers as products and activations, one step after the other.
 
     Parameters
     ----------
     mod : tvm.IRModule
         Normalized.
+    keeps : callable, optional
+        Says of a layer that it stays one operator.
 
     Returns
     -------
     tvm.IRModule
-        Without the recurrent operator; to be normalized again. ``mod`` itself where it has none.
+        Without the recurrent operators that are not kept; to be normalized again. ``mod`` itself
+        where there are none.
 
     Examples
     --------
@@ -47,6 +50,17 @@ def write_out_recurrent(mod: tvm.IRModule) -> tvm.IRModule:
     >>> main = write_out_recurrent(mod)["main"]
     >>> [op_name(binding.value) for binding in main.body.blocks[0].bindings].count("tanh")
     2
+    >>> write_out_recurrent(mod, lambda layer: layer.steps < 10) is mod
+    True
     """
+
+    def write_out(scope: Scope, call: relax.Call) -> relax.Expr | None:
+        one = Recurrence.of(call)
+        return None if keeps(one) else _written_out(scope, call, one)
+
     values = (b.value for block in mod["main"].body.blocks for b in block.bindings)
-    return apply_rules(mod, _RULES) if any(op_name(v) in _RULES for v in values) else mod
+    calls = [value for value in values if op_name(value) == NAME]
+    if all(keeps(Recurrence.of(call)) for call in calls):
+        return mod
+    rules: Rules = {NAME: (write_out,)}
+    return apply_rules(mod, rules)

@@ -11,6 +11,7 @@ import tvm
 from numpy.typing import NDArray
 
 from collage.backends.devices import DeviceKind
+from collage.backends.relax.recurrent import Recurrence
 from collage.bundle.signature import Rows
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.importers import ExampleInputs, ImportedModel, load_model
@@ -213,7 +214,8 @@ def prepare(loaded: ImportedModel, device: DeviceKind) -> Imported:
 def _normalized(device: DeviceKind, mod: tvm.IRModule) -> tvm.IRModule:
     """The canonical form of a module, as a device wants it."""
     mod = normalize(mod)
-    if not device.loops_over_steps and (written := write_out_recurrent(mod)) is not mod:
+    written = write_out_recurrent(mod, lambda layer: _loops_over(device, layer))
+    if written is not mod:
         mod = normalize(written)
     if device.folds_quantized and (folded := fold_quantized(mod)) is not mod:
         mod = normalize(folded)
@@ -223,3 +225,8 @@ def _normalized(device: DeviceKind, mod: tvm.IRModule) -> tvm.IRModule:
         return mod
     expanded = expand_attention(mod)
     return mod if expanded is mod else normalize(expanded)
+
+
+def _loops_over(device: DeviceKind, layer: Recurrence) -> bool:
+    products = layer.products // (layer.steps * len(layer.backwards))
+    return device.loops_over_steps(products, rounds_states=layer.stepped)

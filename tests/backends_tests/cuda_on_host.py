@@ -146,7 +146,12 @@ def _nests(func: tirx.PrimFunc) -> list[dict[str, int]]:
             if loop.thread_binding is not None:
                 extents[str(loop.thread_binding.thread_tag)] = int(loop.extent)
 
-        tvm_ffi.structural_walk(nest, [(tirx.For, note)])
+        def note_own(attr: tirx.AttrStmt, extents: dict[str, int] = extents) -> None:
+            # Of programs that bind threads by themselves.
+            if attr.attr_key == "thread_extent":
+                extents[str(attr.node.thread_tag)] = int(attr.value)
+
+        tvm_ffi.structural_walk(nest, [(tirx.For, note), (tirx.AttrStmt, note_own)])
         found.append(extents)
     return found
 

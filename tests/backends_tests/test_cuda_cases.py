@@ -12,7 +12,14 @@ from typing import Any
 import pytest
 
 from benchmarks.gpu.case_compile import ARCH, cuda_target
-from benchmarks.gpu.cases import case_names, case_of, cases_of, families, tvm_operators
+from benchmarks.gpu.cases import (
+    case_names,
+    case_of,
+    cases_of,
+    families,
+    tvm_operators,
+    tvm_recurrent,
+)
 from benchmarks.timing.child import JsonChild
 from collage.backends.contract import BackendTarget
 from collage.backends.contract.registry import get_backend
@@ -30,11 +37,14 @@ _LIMIT_SEC = 500.0
 _WITHOUT_DEVICE_CODE = {"cublas", "cudnn", "tensorrt"}
 """Their kernels are in NVIDIA's libraries or engines; ours are entries on the host."""
 
+_SAMPLES = {"tvm_operators": tvm_operators.SAMPLE, "tvm_recurrent": tvm_recurrent.SAMPLE}
+"""Of families of which a part is for every day."""
+
 _CASES = [(family, name) for family in families() for name in case_names(family)]
 
 
 def _param(family: str, name: str) -> Any:
-    sampled = family != "tvm_operators" or name in tvm_operators.SAMPLE
+    sampled = family not in _SAMPLES or name in _SAMPLES[family]
     marks = [] if sampled else [pytest.mark.slow]
     return pytest.param(family, name, id=f"{family}-{name}", marks=marks)
 

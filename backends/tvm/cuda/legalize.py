@@ -13,6 +13,7 @@ from tvm import relax, te, tirx, topi
 from tvm.ir import GenericConst
 
 from collage.backends.relax.calls.pooling import SPATIAL
+from collage.backends.relax.recurrent import NAME as RECURRENT
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tvm.common.in_float32 import IN_FLOAT32
 from collage.backends.tvm.common.legalization import (
@@ -23,6 +24,7 @@ from collage.backends.tvm.common.legalization import (
 from collage.backends.tvm.common.wide import WIDE
 from collage.backends.tvm.cuda import norms
 from collage.backends.tvm.cuda.phases import legalize_groups
+from collage.backends.tvm.cuda.recurrent import legalize_recurrent
 from collage.backends.tvm.cuda.transposed import legalize_transposed_convolution
 
 
@@ -34,6 +36,7 @@ def legalizations() -> Mapping[str, Legalization]:
         **{f"relax.nn.conv{n}d": legalize_convolution for n in (1, 2, 3)},
         **{f"relax.nn.adaptive_avg_pool{n}d": _legalize_adaptive_pool for n in (1, 2, 3)},
         **{f"relax.nn.conv{n}d_transpose": legalize_transposed_convolution for n in (1, 2, 3)},
+        RECURRENT: legalize_recurrent,
         "relax.nn.attention": _legalize_attention,
         "relax.nn.attention_bias": _legalize_attention,
     }

@@ -10,12 +10,14 @@ import pytest
 
 from benchmarks.gpu.case_compile import cuda_target, partition_case
 from benchmarks.gpu.case_worker import largest_error
-from benchmarks.gpu.cases import CudaCase, tvm_conv, tvm_operators
+from benchmarks.gpu.cases import CudaCase, tvm_conv, tvm_operators, tvm_recurrent
 from benchmarks.gpu.cases.tvm import cases
 from benchmarks.gpu.float64 import widened
 from collage.backends.contract import BuildContext
 from collage.backends.contract.registry import get_backend
+from collage.backends.relax.recurrent import Recurrence
 from collage.backends.relax.static_shape import static_shape
+from collage.backends.tvm.cuda.recurrent import Cut, cut_of
 from tests.backends_tests.cuda_on_host import HostProgram
 
 pytestmark = pytest.mark.cuda
@@ -63,6 +65,40 @@ def test_kernels_agree_with_the_reference(
         indices = random.integers(0, 100, shape)
         values = random.standard_normal(shape, np.float32)
         inputs.append((indices if "int" in dtype else values).astype(dtype))
+    _check(case, inputs, tmp_path, context)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(
+            case,
+            marks=[] if case.name in tvm_recurrent.SAMPLE else [pytest.mark.slow],
+            id=case.name,
+        )
+        for case in tvm_recurrent.cases()
+    ],
+)
+def test_recurrent_layers_in_one_kernel(
+    case: CudaCase, tmp_path: Path, context: BuildContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The large ones, too: kernels that a loop on the host starts again and again are beyond the
+    model of threads, but what a block computes in each of them is the same."""
+
+    def in_one(one: Recurrence) -> Cut:
+        cut = cut_of(one)
+        return cut if cut.whole else Cut(True, cut.columns, cut.splits, min(2, cut.rows))
+
+    monkeypatch.setattr("collage.backends.tvm.cuda.recurrent.cut_of", in_one)
+    random = np.random.default_rng()
+    inputs = [
+        random.standard_normal(static_shape(param), np.float32).astype(str(param.ty.dtype))
+        for param in case.module["main"].params
+    ]
+    _check(case, inputs, tmp_path, context)
+
+
+def _check(case: CudaCase, inputs: list[Any], tmp_path: Path, context: BuildContext) -> None:
     partitioned = partition_case(case, cuda_target())
     lowered = get_backend("tvm").lower(partitioned.module, partitioned.targets[0], context)
     outputs = HostProgram(lowered, cuda_target(), tmp_path)(*inputs)
