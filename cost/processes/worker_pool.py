@@ -86,6 +86,9 @@ class WorkerPool:
 
     def close(self) -> None:
         """End the worker processes; the next request starts new ones."""
+        for worker in self._workers:
+            if worker is not None:
+                worker.begin_close()
         for slot in range(len(self._workers)):
             self._drop(slot)
 

@@ -303,6 +303,10 @@ class WorkerProcess:
         """End the child and everything it started."""
         self._process.kill()
 
+    def begin_close(self) -> None:
+        """Have the child killed, and do not wait for that."""
+        self._process.begin_kill()
+
     def close(self) -> None:
         """Kill the child and free its pipes."""
         self._process.close()

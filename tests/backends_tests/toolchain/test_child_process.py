@@ -215,3 +215,16 @@ def test_what_a_nice_child_starts_leaves_the_cores_to_others_too() -> None:
     ) as child:
         child.send(b"go")
         assert int(child.receive(limit_sec=30)) == min(19, own + 3)
+
+
+def test_many_end_while_one_waits_for_the_first() -> None:
+    children = [ChildProcess(["sleep", "600"]) for _ in range(3)]
+    for child in children:
+        child.begin_kill()
+    children[0].kill()
+    end = time.monotonic() + 30
+    while any(child.alive for child in children) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not any(child.alive for child in children)
+    for child in children:
+        child.close()
