@@ -44,6 +44,8 @@ class Row:
         Largest output difference to eager PyTorch in float64, relative to the largest value.
     rms : float or None
         Root mean square of that difference, of the output's own; the worst output's.
+    fewest : int
+        Elements of the smallest output.
     same_as : str
         The contender whose library this is too; it is timed once.
     failure : str
@@ -58,6 +60,7 @@ class Row:
     figures: dict[str, Any] = field(default_factory=dict)
     difference: float | None = None
     rms: float | None = None
+    fewest: int = 0
     same_as: str = ""
     failure: str = ""
     missing: bool = False
@@ -283,6 +286,7 @@ class Contest:
                 row.failure = str(err)
                 continue
             row.rms = rms_relative_difference(outputs, reference)
+            row.fewest = min((output.size for output in reference), default=0)
             if row.difference > self._plan.wrong_difference:
                 row.failure = f"wrong output: differs by {row.difference:.1e} of the largest value"
 

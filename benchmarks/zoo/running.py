@@ -146,6 +146,7 @@ def _found(rows: dict[str, Row]) -> dict[str, Any]:
         wanted = ("prepare_sec", "export_sec", "stages_sec", "chosen", "partitions", "dearest",
                   "search", "gate")  # fmt: skip
         found |= {name: ours.figures[name] for name in wanted if name in ours.figures}
+        found["fewest_elements"] = ours.fewest
         failures = ours.figures.get("failures", {})
         failure = ours.failure or failures.get(COLLAGE, "")
         if failure:

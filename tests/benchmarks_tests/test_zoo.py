@@ -96,6 +96,8 @@ def test_run_is_judged_by_its_error_and_the_best_peer() -> None:
     assert table_run.is_exact(row) and table_run.speed(row) == pytest.approx(0.5)
     row["rms"]["collage"] = 5e-3
     assert not table_run.is_exact(row)
+    assert table_run.is_exact({**row, "fewest_elements": 4})
+    assert not table_run.is_exact({**row, "fewest_elements": 4000})
     page = table_run.run_page([row])
     assert "1 of 1 have an answer, 0 of these are right" in page and "WRONG" in page
 
