@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collage.backends.contract.registry import register_backend
     from collage.backends.link import finalize
     from collage.bundle import load
-    from collage.pipeline.coverage import coverage
     from collage.pipeline.optimize import optimize
-    from collage.pipeline.result import Result
+    from collage.pipeline.results.result import Result
+    from collage.pipeline.studies.coverage import coverage
 
 __all__ = [
     "Result",
@@ -50,9 +50,9 @@ __getattr__, __dir__ = on_demand(
         "backends.contract.registry": ("register_backend",),
         "backends.link": ("finalize",),
         "bundle": ("load",),
-        "pipeline.coverage": ("coverage",),
+        "pipeline.studies.coverage": ("coverage",),
         "pipeline.optimize": ("optimize",),
-        "pipeline.result": ("Result",),
+        "pipeline.results.result": ("Result",),
         "transform": (),
     },
 )

@@ -22,7 +22,7 @@ from collage.cli._options import (
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from collage.pipeline.coverage import BackendCoverage, Coverage, OperatorGroup
+    from collage.pipeline.studies.coverage import BackendCoverage, Coverage, OperatorGroup
 
 _NAMES_SHOWN = 3
 
@@ -53,7 +53,7 @@ def _coverage(
     if not model.exists():
         raise ModelError(f"there is no file '{model}'", value=model)
 
-    from collage.pipeline.coverage import coverage
+    from collage.pipeline.studies.coverage import coverage
     from collage.targets import parse_target_text
 
     with results_only():

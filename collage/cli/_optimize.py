@@ -296,7 +296,7 @@ def _as_json(report: Report, folder: Path, log: str | None) -> dict[str, Any]:
 
 
 def _places(folder: Path, log: str | None) -> dict[str, str]:
-    from collage.pipeline.result import REPORT_HTML
+    from collage.pipeline.results.result import REPORT_HTML
 
     places = {"bundle": str(folder), "report": str(folder / REPORT_HTML)}
     if log is not None:

@@ -24,7 +24,7 @@ from collage.cli._progress import progress_display
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from collage.pipeline.stability import Stability
+    from collage.pipeline.studies.stability import Stability
 
 
 def add_to(app: typer.Typer) -> None:
@@ -58,7 +58,7 @@ def _stability(
     if not model.exists():
         raise ModelError(f"there is no file '{model}'", value=model)
 
-    from collage.pipeline.stability import stability
+    from collage.pipeline.studies.stability import stability
     from collage.targets import parse_target_text
 
     targets = [parse_target_text(text) for text in target]

@@ -21,7 +21,7 @@ from collage.bundle import Bundle
 from collage.bundle.calling.tensors import as_torch
 from collage.dynamo.options import Options
 from collage.pipeline.optimize import optimize
-from collage.pipeline.result import Result
+from collage.pipeline.results.result import Result
 
 _MOST_KEPT = 8
 """Shapes and sets of weights that a graph stays compiled for; PyTorch itself gives up recompiling a

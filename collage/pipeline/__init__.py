@@ -3,10 +3,11 @@
 ``session`` opens targets, log and folders; ``imported`` makes the model a canonical module and its
 graph; ``prepared`` runs the passes that backends bring; ``costing`` decides, once, who says what
 things cost; ``covers`` finds candidates and chooses partitionings among them; ``evaluated``
-compares these end to end and refines the best; ``assemble`` turns what came out into the
-``result``. ``prefetch`` compiles in the background, meanwhile, what libraries need whatever the
-model is. ``inputs`` has what models are run on, ``limits`` what ends a search early. Each stage
-takes and gives typed values and can be run alone; ``optimize`` is their sequence.
+compares these end to end and refines the best; ``results`` puts together what came out.
+``prefetch`` compiles in the background, meanwhile, what libraries need whatever the model is.
+``inputs`` has what models are run on, ``limits`` what ends a search early. Each stage takes and
+gives typed values and can be run alone; ``optimize`` is their sequence. ``studies`` ask other
+questions of the same stages.
 """
 
 from collage.pipeline.costing import Costing, EstimatedCosting, MeasuredCosting, choose_costing
@@ -21,7 +22,7 @@ from collage.pipeline.evaluated import (
 from collage.pipeline.imported import Imported, import_model
 from collage.pipeline.limits import AnswerInHand, Budget
 from collage.pipeline.prepared import prepare_module
-from collage.pipeline.result import Result
+from collage.pipeline.results.result import Result
 from collage.pipeline.session import Session, open_session
 
 __all__ = [

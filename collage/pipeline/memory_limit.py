@@ -17,10 +17,10 @@ from collage.cost.base import Cost, CostStatus
 from collage.cost.deadline import Deadline
 from collage.end_to_end import Contender, EndToEndComparison, Evaluation, memory_of
 from collage.passes import extract
+from collage.pipeline.costing.priced_costs import PricedCosts
 from collage.pipeline.covers import Covers
 from collage.pipeline.evaluated import Evaluated
 from collage.pipeline.imported import Imported
-from collage.pipeline.priced_costs import PricedCosts
 from collage.report import MemoryUse, size_text
 from collage.search.candidates import Candidate
 from collage.search.rules import PartitionRule

@@ -13,7 +13,6 @@ from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostModel
 from collage.cost.deadline import NEVER, Deadline
 from collage.end_to_end import Contender, EndToEndComparison, NothingRunsError, PartitionRepair
-from collage.pipeline.assemble import assemble_result, report_of
 from collage.pipeline.costing import Costing
 from collage.pipeline.covers import find_covers, seeds_of
 from collage.pipeline.evaluated import (
@@ -32,7 +31,8 @@ from collage.pipeline.precision.error_model import ErrorModel
 from collage.pipeline.prefetch import Prefetch
 from collage.pipeline.prepared import prepare_module
 from collage.pipeline.restrict import Wishes, restrict
-from collage.pipeline.result import Result
+from collage.pipeline.results.assemble import assemble_result, report_of
+from collage.pipeline.results.result import Result
 from collage.pipeline.second_look import SecondLook
 from collage.pipeline.session import Session
 from collage.search.dataflow import DataflowGraph

@@ -26,7 +26,7 @@ from collage.pipeline.one_function import Search
 from collage.pipeline.precision.targets import checked_error, in_precisions
 from collage.pipeline.prefetch import Prefetch
 from collage.pipeline.restrict import Wishes
-from collage.pipeline.result import Result
+from collage.pipeline.results.result import Result
 from collage.pipeline.session import open_session
 from collage.pipeline.several import best_of_all
 from collage.pipeline.shapes.bucketed import Bucketed, import_buckets

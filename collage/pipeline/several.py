@@ -15,9 +15,9 @@ from collage.pipeline.imported import Imported
 from collage.pipeline.inputs.samples import Inputs, as_array, listed
 from collage.pipeline.limits import Budget
 from collage.pipeline.one_function import Search
-from collage.pipeline.result import LIBRARY, Result
+from collage.pipeline.results.result import LIBRARY, Result
+from collage.pipeline.results.sizes import sizes_remark
 from collage.pipeline.shapes.bucketed import Bucketed
-from collage.pipeline.sizes import sizes_remark
 from collage.report import size_text
 
 _JOINING_SHARE = 0.5

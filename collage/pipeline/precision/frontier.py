@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from collage.pipeline.costing.priced_costs import PricedCosts
 from collage.pipeline.precision.error_model import ErrorModel
-from collage.pipeline.priced_costs import PricedCosts
 from collage.search.candidates import Candidate
 from collage.search.costs import CandidateCosts
 from collage.search.partitioning import Partitioning

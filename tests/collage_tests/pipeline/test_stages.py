@@ -38,8 +38,8 @@ from collage.pipeline import (
     open_session,
     refine_winner,
 )
-from collage.pipeline.assemble import end_to_end_rows, installed_versions, search_stats
 from collage.pipeline.limits.budget import Budget
+from collage.pipeline.results.assemble import end_to_end_rows, installed_versions, search_stats
 from collage.search.rules import Found, Rejection
 from collage.tensor_info import TensorInfo
 

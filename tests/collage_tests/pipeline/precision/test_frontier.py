@@ -14,11 +14,11 @@ from tvm.relax import op
 
 from collage.cost.deadline import Deadline
 from collage.end_to_end import Contender
+from collage.pipeline.costing.priced_costs import PricedCosts
 from collage.pipeline.covers import Covers
 from collage.pipeline.precision.contenders import with_frontier
 from collage.pipeline.precision.error_model import ErrorModel
 from collage.pipeline.precision.frontier import frontier
-from collage.pipeline.priced_costs import PricedCosts
 from collage.search.candidates import Candidate
 from collage.search.costs import CandidateCosts, TableCosts
 from collage.search.dataflow import DataflowGraph

@@ -16,8 +16,8 @@ from benchmarks.networks.tiny import tiny_mobilenet
 from collage.backends.devices import CPU
 from collage.cli import main
 from collage.end_to_end import baselines
-from collage.pipeline.coverage import Coverage
 from collage.pipeline.imported import import_model
+from collage.pipeline.studies.coverage import Coverage
 from collage.search.dataflow import bits
 from collage.search.rules.host import is_host
 from collage.targets import resolve_targets

@@ -22,7 +22,7 @@ from collage.pipeline.covers import Covers
 from collage.pipeline.evaluated import Evaluated
 from collage.pipeline.imported import Imported
 from collage.pipeline.limits import Budget
-from collage.pipeline.result import Result
+from collage.pipeline.results.result import Result
 from collage.pipeline.session import Session
 from collage.pipeline.shapes.bucketed import Bucketed
 from collage.report import (

@@ -13,9 +13,9 @@ from collage.backends.contract.errors import UserError
 from collage.cost import TableCostModel
 from collage.cost.contest import Interval, Outcome, PairedComparison
 from collage.cost.progress import ProgressEvent
-from collage.pipeline import stability as module
 from collage.pipeline.optimize import optimize
-from collage.pipeline.stability import SearchAnswer, Stability, find_flips, stability
+from collage.pipeline.studies import stability as module
+from collage.pipeline.studies.stability import SearchAnswer, Stability, find_flips, stability
 from collage.report import NodeInfo, PartitionInfo, Report
 from collage.testing import graph
 

@@ -1,0 +1,5 @@
+"""The end of the way: what a search returns, and how it is put together from what all stages found.
+
+``result`` is what the user holds, ``assemble`` makes it and its report, ``sizes`` says how large a
+library of several functions is.
+"""
