@@ -32,7 +32,7 @@ from collage.cost.workload.workload import Workload
 from collage.pipeline.covers import find_covers
 from collage.pipeline.imported import import_model
 from collage.targets import resolve_targets
-from collage.testing.simulated import Delays, SimulatedEngine
+from collage.testing.fixtures.simulated import Delays, SimulatedEngine
 
 GPU = {
     "kind": "cuda",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from collage.testing.rpc_fleet import RpcFleet
+from collage.testing.fixtures.rpc_fleet import RpcFleet
 from tests.cost_tests.engines.ray_cluster import LoopbackCluster
 
 Victims = Mapping[str, list[Callable[[], None]]]

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from collage.backends.contract.errors import InputError
-from collage.cli._console import out, print_json
-from collage.cli._options import BundleFolder, Debug, Json, example
 from collage.cli._profile import show_profile
+from collage.cli.terminal.console import out, print_json
+from collage.cli.terminal.options import BundleFolder, Debug, Json, example
 
 
 def add_to(app: typer.Typer) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from collage.backends.contract.errors import ModelError
-from collage.cli._console import out, print_json, results_only
-from collage.cli._options import (
+from collage.cli.terminal.console import out, print_json, results_only
+from collage.cli.terminal.options import (
     AllowCode,
     Debug,
     Json,

@@ -9,8 +9,8 @@ import typer
 
 from collage.backends.contract.errors import BundleError
 from collage.backends.storage.log_url import is_database_url
-from collage.cli._console import out
-from collage.cli._options import Debug, example
+from collage.cli.terminal.console import out
+from collage.cli.terminal.options import Debug, example
 
 
 def add_to(app: typer.Typer) -> None:

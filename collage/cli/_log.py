@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from collage.cli import _log_copy
-from collage.cli._console import out, print_json
-from collage.cli._options import Debug, Json, check_log, example
+from collage.cli.terminal.console import out, print_json
+from collage.cli.terminal.options import Debug, Json, check_log, example
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

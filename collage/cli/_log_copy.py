@@ -11,8 +11,8 @@ import typer
 from collage.backends.contract.errors import LogError, OutputError
 from collage.backends.storage.log_url import LogUrl, is_database_url
 from collage.backends.toolchain.artifact_cache import replacing
-from collage.cli._console import err, out
-from collage.cli._options import Debug, check_log, example
+from collage.cli.terminal.console import err, out
+from collage.cli.terminal.options import Debug, check_log, example
 
 if TYPE_CHECKING:
     from collage.cost.database import LogProblem

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from collage.cli._options import Debug, example
+from collage.cli.terminal.options import Debug, example
 
 
 def add_to(app: typer.Typer) -> None:

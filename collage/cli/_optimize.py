@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from collage.backends.contract.errors import LogError, ModelError
-from collage.cli._console import out, print_json, results_only
-from collage.cli._errors import Interrupted
-from collage.cli._options import (
+from collage.cli.terminal.console import out, print_json, results_only
+from collage.cli.terminal.errors import Interrupted
+from collage.cli.terminal.options import (
     AllowCode,
     Debug,
     Json,
@@ -25,8 +25,8 @@ from collage.cli._options import (
     parse_shapes,
     parse_wishes,
 )
-from collage.cli._progress import progress_display
-from collage.cli._samples import read_sample
+from collage.cli.terminal.progress import progress_display
+from collage.cli.terminal.samples import read_sample
 
 if TYPE_CHECKING:
     from collage.report import Report

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from collage.backends.contract.errors import InputError, OutputError
-from collage.cli._console import err, out
-from collage.cli._options import BundleFolder, Debug, example
+from collage.cli.terminal.console import err, out
+from collage.cli.terminal.options import BundleFolder, Debug, example
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from collage.backends.contract.errors import ModelError
-from collage.cli._console import out, print_json, results_only
-from collage.cli._options import (
+from collage.cli.terminal.console import out, print_json, results_only
+from collage.cli.terminal.options import (
     AllowCode,
     Debug,
     Json,
@@ -19,7 +19,7 @@ from collage.cli._options import (
     example,
     parse_shapes,
 )
-from collage.cli._progress import progress_display
+from collage.cli.terminal.progress import progress_display
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from collage.cli._console import out, print_json
-from collage.cli._options import Debug, Json, example
+from collage.cli.terminal.console import out, print_json
+from collage.cli.terminal.options import Debug, Json, example
 
 if TYPE_CHECKING:
     from collage.cost.device import DevicePolicy

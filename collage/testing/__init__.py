@@ -23,7 +23,7 @@ pytest.register_assert_rewrite(
     "collage.testing.backend_statements",
     "collage.testing.database_contract",
     "collage.testing.engine_contract",
-    "collage.testing.engine_fixtures",
+    "collage.testing.fixtures.engine_fixtures",
     "collage.testing.runner_contract",
     "collage.testing.search_contract",
     "collage.testing.tensor_contract",

@@ -32,7 +32,7 @@ from collage.testing.backend_cases import (
     partition,
     verdicts,
 )
-from collage.testing.backend_fixtures import BackendFixtures
+from collage.testing.fixtures.backend_fixtures import BackendFixtures
 
 
 class BackendStatements(BackendFixtures):

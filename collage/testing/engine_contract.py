@@ -25,9 +25,15 @@ from collage.cost.measure.runner import RunJob, RunResult
 from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.progress import ignore
 from collage.cost.reference import Sample
-from collage.testing.engine_fixtures import CONFIG, PLUGINS, Alarm, EngineFixtures, build_job
-from collage.testing.leftovers import candidate_libraries, children, new_threads
-from collage.testing.misbehaving import misbehaving_target
+from collage.testing.fixtures.engine_fixtures import (
+    CONFIG,
+    PLUGINS,
+    Alarm,
+    EngineFixtures,
+    build_job,
+)
+from collage.testing.fixtures.leftovers import candidate_libraries, children, new_threads
+from collage.testing.fixtures.misbehaving import misbehaving_target
 
 _PROMPT_SEC = 0.75 * min(CONFIG.build_timeout_sec, CONFIG.run_timeout_sec)
 """What ends at a deadline must not seem to because its own limit is over."""

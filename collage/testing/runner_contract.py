@@ -15,8 +15,8 @@ import pytest
 from collage.backends.contract import BuildContext
 from collage.cost.base import CostStatus
 from collage.cost.measure.runner import RunJob, Runner
-from collage.testing.leftovers import children
-from collage.testing.misbehaving import misbehaving_job
+from collage.testing.fixtures.leftovers import children
+from collage.testing.fixtures.misbehaving import misbehaving_job
 
 _SETTLE_SEC = 5.0
 """What a runner started on another machine may end a moment after the runner."""

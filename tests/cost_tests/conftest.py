@@ -14,7 +14,7 @@ from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.registry import backend_names, get_backend, register_backend
 from collage.cost.config import MeasureConfig
 from collage.cost.workload.workload import Workload
-from collage.testing.misbehaving import misbehaving_job
+from collage.testing.fixtures.misbehaving import misbehaving_job
 from collage.testing.runner_contract import Library
 from tests.cost_tests.support import external_partition, native_partition, tensor
 from tests.cost_tests.toy_backend import ToyBackend

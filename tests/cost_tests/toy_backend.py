@@ -9,7 +9,7 @@ from tvm import relax
 
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.storage import TuningStore
-from collage.testing.misbehaving import MisbehavingBackend
+from collage.testing.fixtures.misbehaving import MisbehavingBackend
 
 
 class ToyBackend(MisbehavingBackend):

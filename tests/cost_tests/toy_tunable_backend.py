@@ -13,7 +13,7 @@ from tvm import relax
 from collage.backends.contract import BackendTarget, BuildContext, Tunable
 from collage.backends.contract.errors import CodegenError
 from collage.backends.storage import TuningStore
-from collage.testing.misbehaving import MisbehavingOptions
+from collage.testing.fixtures.misbehaving import MisbehavingOptions
 from tests.cost_tests.toy_backend import ToyBackend
 
 

@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 from collage.backends.contract.errors import CompileError, InputError, LogError, ShapeError
 from collage.backends.contract.registry import backend_names, get_backend
 from collage.cli import app, main
-from collage.cli._errors import Interrupted, run
-from collage.cli._options import check_log, parse_shapes
-from collage.cli._progress import LiveProgress, PlainProgress
 from collage.cli._run import read_inputs
+from collage.cli.terminal.errors import Interrupted, run
+from collage.cli.terminal.options import check_log, parse_shapes
+from collage.cli.terminal.progress import LiveProgress, PlainProgress
 from collage.cost.progress import Crew, ProgressEvent
 
 COMMANDS = [

@@ -16,7 +16,7 @@ from collage.cost.database import JsonLinesDatabase
 from collage.cost.progress import ProgressEvent
 from collage.cost.reference import distance, evaluate
 from collage.testing import graph
-from collage.testing.misbehaving import MisbehavingBackend
+from collage.testing.fixtures.misbehaving import MisbehavingBackend
 
 RNG = np.random.default_rng(8)
 

@@ -17,7 +17,7 @@ from collage.backends.contract.errors import RestrictionError
 from collage.backends.devices import CPU
 from collage.bundle import read_report
 from collage.cli import main
-from collage.cli._options import parse_wishes
+from collage.cli.terminal.options import parse_wishes
 from collage.end_to_end import baselines
 from collage.pipeline.imported import Imported, import_model
 from collage.pipeline.restrict import restrict

@@ -13,7 +13,7 @@ from tvm.relax import op
 import collage
 from collage.backends.contract.errors import InputError, ReplayMissError
 from collage.backends.devices import CPU
-from collage.cli._samples import read_sample
+from collage.cli.terminal.samples import read_sample
 from collage.cost.reference import evaluate
 from collage.pipeline import import_model
 from collage.pipeline.inputs.drawing import Draw, draw_inputs, drawn_sample

@@ -31,8 +31,8 @@ from collage.cost.measure.runner import RunJob
 from collage.cost.measure.scheduler import Measurer
 from collage.cost.progress import ignore
 from collage.testing import EngineContract
-from collage.testing.engine_fixtures import CONFIG, PLUGINS
-from collage.testing.misbehaving import misbehaving_target, misbehaving_workload
+from collage.testing.fixtures.engine_fixtures import CONFIG, PLUGINS
+from collage.testing.fixtures.misbehaving import misbehaving_target, misbehaving_workload
 from tests.cost_tests.conftest import ToyTarget
 
 IDLE_SEC = 20.0

@@ -23,8 +23,8 @@ from collage.cost.measure.engine import Work
 from collage.cost.measure.runner import RunJob
 from collage.cost.models import MeasuredCostModel
 from collage.cost.progress import ProgressEvent
-from collage.testing.engine_fixtures import CONFIG, PLUGINS, build_job
-from collage.testing.misbehaving import misbehaving_target, misbehaving_workload
+from collage.testing.fixtures.engine_fixtures import CONFIG, PLUGINS, build_job
+from collage.testing.fixtures.misbehaving import misbehaving_target, misbehaving_workload
 from tests.cost_tests.engines.ray_cluster import LoopbackCluster
 
 pytestmark = [pytest.mark.fleet, pytest.mark.slow]

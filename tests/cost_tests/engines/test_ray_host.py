@@ -37,8 +37,8 @@ from collage.cost.engines.shipping import pack, unpack
 from collage.cost.processes.messages import TargetMessage, WorkloadMessage
 from collage.cost.processes.protocol import decode, encode
 from collage.cost.reference import Sample
-from collage.testing.engine_fixtures import CONFIG, PLUGINS
-from collage.testing.misbehaving import misbehaving_target, misbehaving_workload
+from collage.testing.fixtures.engine_fixtures import CONFIG, PLUGINS
+from collage.testing.fixtures.misbehaving import misbehaving_target, misbehaving_workload
 from tests.cost_tests.conftest import ToyTarget, toy_workload
 
 MOST = 1 << 28

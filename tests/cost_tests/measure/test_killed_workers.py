@@ -19,10 +19,10 @@ from collage.cost.config import MeasureConfig
 from collage.cost.measure.builder import BuildJob
 from collage.cost.measure.local_builder import LocalBuilder
 from collage.cost.measure.local_runner import LocalRunner
-from collage.testing.misbehaving import misbehaving_target, misbehaving_workload
+from collage.testing.fixtures.misbehaving import misbehaving_target, misbehaving_workload
 from tests.cost_tests.conftest import Library
 
-PLUGINS = ["collage.testing.misbehaving:MisbehavingBackend"]
+PLUGINS = ["collage.testing.fixtures.misbehaving:MisbehavingBackend"]
 
 
 def is_worker(child: psutil.Process) -> bool:

@@ -27,7 +27,7 @@ from collage.cost.measure.runner import PlaceLostError, RunJob, Runner, RunResul
 from collage.cost.measure.scheduler import Measurer
 from collage.cost.progress import ProgressEvent
 from collage.cost.workload.workload import Workload
-from collage.testing.simulated import Delays, SimulatedEngine
+from collage.testing.fixtures.simulated import Delays, SimulatedEngine
 from tests.cost_tests.conftest import tvm_workload
 
 _ROWS = 1000

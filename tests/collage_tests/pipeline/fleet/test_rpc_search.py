@@ -16,7 +16,7 @@ from collage.cost.database.jsonl import JsonLinesDatabase
 from collage.cost.device import CPU_POLICY
 from collage.cost.progress import ProgressEvent
 from collage.testing import graph
-from collage.testing.rpc_fleet import RpcFleet
+from collage.testing.fixtures.rpc_fleet import RpcFleet
 
 pytestmark = [pytest.mark.fleet, pytest.mark.slow]
 

@@ -17,7 +17,7 @@ from collage.backends.contract.errors import MemoryLimitError
 from collage.bundle import read_report
 from collage.bundle.manifest import read_manifest
 from collage.cli import main
-from collage.cli._options import parse_bytes
+from collage.cli.terminal.options import parse_bytes
 from collage.report import MemoryUse
 from collage.testing import graph
 from tests.collage_tests.conftest import TARGETS

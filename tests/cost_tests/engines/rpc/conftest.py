@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from collage.testing.rpc_fleet import RpcFleet
+from collage.testing.fixtures.rpc_fleet import RpcFleet
 
 
 @pytest.fixture(scope="module")

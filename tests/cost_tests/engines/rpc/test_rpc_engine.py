@@ -13,7 +13,7 @@ from collage.cost.engines.named import engine_of
 from collage.cost.measure.engine import Engine, Work
 from collage.cost.measure.runner import Runner
 from collage.testing import EngineContract, RunnerContract
-from collage.testing.rpc_fleet import RpcFleet
+from collage.testing.fixtures.rpc_fleet import RpcFleet
 
 pytestmark = pytest.mark.fleet
 

@@ -22,8 +22,8 @@ from collage.cost.engines.rpc.tracker import Grant, Tracker
 from collage.cost.measure.engine import Place, Work, Workers
 from collage.cost.measure.places.runner_pool import RunnerPool
 from collage.cost.measure.runner import PlaceLostError, RunJob, RunResult
-from collage.testing.misbehaving import misbehaving_job
-from collage.testing.rpc_fleet import RpcFleet
+from collage.testing.fixtures.misbehaving import misbehaving_job
+from collage.testing.fixtures.rpc_fleet import RpcFleet
 from tests.cost_tests.engines.rpc.cuttable_proxy import CuttableProxy
 
 pytestmark = pytest.mark.fleet

@@ -19,8 +19,8 @@ from collage.cost.measure.engine import Work, Workers
 from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, WholeModel
 from collage.cost.progress import ProgressEvent, ignore
 from collage.cost.reference import Sample
-from collage.testing.misbehaving import misbehaving_job, misbehaving_target
-from collage.testing.rpc_fleet import RpcFleet
+from collage.testing.fixtures.misbehaving import misbehaving_job, misbehaving_target
+from collage.testing.fixtures.rpc_fleet import RpcFleet
 
 pytestmark = pytest.mark.fleet
 
