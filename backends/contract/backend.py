@@ -17,11 +17,11 @@ import tvm
 from tvm import relax
 
 from collage.backends.contract.context import BuildContext
+from collage.backends.contract.digest.sources import source_digest
 from collage.backends.contract.kernels import Precision, Roofline
 from collage.backends.contract.options import NoOptions, parse_options
 from collage.backends.contract.patterns import PatternTriple
 from collage.backends.contract.requirements import Availability
-from collage.backends.contract.sources import source_digest
 from collage.backends.contract.target import BackendTarget
 
 PARTITION_ATTR = "collage.backend"

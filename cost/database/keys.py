@@ -11,7 +11,7 @@ import tvm_ffi
 from tvm import ir
 
 from collage.backends.contract import BackendTarget, BuildContext
-from collage.backends.contract.source_facts import facts_kept_in
+from collage.backends.contract.digest.source_facts import facts_kept_in
 from collage.backends.devices import device_named
 from collage.backends.relax.tensor_spec import TensorSpec
 from collage.backends.toolchain.native import compiler_version

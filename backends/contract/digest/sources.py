@@ -21,8 +21,8 @@ from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 
+from collage.backends.contract.digest.source_facts import SourceFacts, source_facts
 from collage.backends.contract.errors import TargetError
-from collage.backends.contract.source_facts import SourceFacts, source_facts
 
 _OURS = "collage.backends"
 _COMPILER = f"{_OURS}.compile"

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from collage.backends.contract import Backend, sources
-from collage.backends.contract import source_facts as source_facts_module
+from collage.backends.contract import Backend
+from collage.backends.contract.digest import source_facts as source_facts_module
+from collage.backends.contract.digest import sources
+from collage.backends.contract.digest.source_facts import facts_kept_in, source_facts
+from collage.backends.contract.digest.sources import source_digest
 from collage.backends.contract.errors import TargetError
 from collage.backends.contract.registry import BUILTIN, get_backend
-from collage.backends.contract.source_facts import facts_kept_in, source_facts
-from collage.backends.contract.sources import source_digest
 
 MAIN = '''"""A backend's module."""
 from {helper} import EXTENT
