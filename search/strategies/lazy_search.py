@@ -7,18 +7,18 @@ path is measured throughout. It is then optimal, however much was never measured
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise, zip_longest
 
 from collage.backends.contract.errors import SearchError
 from collage.search.candidates import Candidate
-from collage.search.costs import CandidateCosts, checked_seconds
+from collage.search.costs import CandidateCosts
 from collage.search.dataflow import DataflowGraph, bits
-from collage.search.partitioning import Partitioning, make_partitioning
+from collage.search.partitioning import Partitioning
 from collage.search.rules._base import PartitionRule
-from collage.search.strategies.cover import DEFAULT_MAX_STATES, Cover, cheapest_cover
+from collage.search.strategies.candidate_pool import CandidatePool
+from collage.search.strategies.cover import DEFAULT_MAX_STATES, cheapest_cover
 
 Alongside = Callable[[Sequence[Candidate], Sequence[Candidate]], Sequence[Candidate]]
 """Given what is going to be evaluated, and others: those of them that would take no longer."""
@@ -165,7 +165,9 @@ def search(
     >>> [candidate.backend for candidate in found.partitioning.candidates]
     ['onednn']
     """
-    pool = _Pool(graph, [*candidates, *(c for seed in seeds for c in seed.candidates)], costs)
+    pool = CandidatePool(
+        graph, [*candidates, *(c for seed in seeds for c in seed.candidates)], costs
+    )
     stop = should_stop or (lambda: False)
     rounds = expanded = 0
 
@@ -218,124 +220,9 @@ def _in_turns(seeds: Sequence[Partitioning], begin: int) -> list[int]:
     return [*(groups[0] if groups else ()), *(p for p in turns if p is not None)]
 
 
-class _Pool:
-    """Candidates with what is known of their costs, by position."""
-
-    def __init__(
-        self, graph: DataflowGraph, candidates: Sequence[Candidate], costs: CandidateCosts
-    ) -> None:
-        self.graph = graph
-        self.candidates: list[Candidate] = []
-        self.costs = costs
-        self.measured: list[bool] = []
-        self.values: list[float] = []
-        self.evaluated = 0
-        self.rescued: list[int] = []
-        self.by_block: dict[int, list[int]] = {}
-        self.add(candidates)
-        self.refresh()
-
-    def add(self, candidates: Iterable[Candidate]) -> None:
-        for candidate in candidates:
-            self.by_block.setdefault(candidate.nodes, []).append(len(self.candidates))
-            self.candidates.append(candidate)
-            self.measured.append(candidate.inline)
-            self.values.append(0.0 if candidate.inline else self.costs.lower_bound(candidate))
-
-    def rescue(
-        self, last_resorts: Sequence[PartitionRule], only: Sequence[int] | None = None
-    ) -> bool:
-        """Add what the first last resort that has anything new finds for bindings left over.
-
-        Those are the bindings that nothing usable holds; where each is held but no set of
-        candidates fits together, those that nothing usable holds alone.
-
-        Parameters
-        ----------
-        only : sequence of int, optional
-            The positions that count; all by default.
-        """
-        left = self.uncovered(only) or self.uncovered(only, alone=True)
-        for rule in last_resorts:
-            known = set(self.candidates)
-            found = rule.find(self.graph).candidates
-            fresh = [c for c in found if c.nodes & left and c not in known]
-            if fresh:
-                self.rescued += range(len(self.candidates), len(self.candidates) + len(fresh))
-                self.add(fresh)
-                return True
-        return False
-
-    def uncovered(self, only: Sequence[int] | None = None, *, alone: bool = False) -> int:
-        """The bindings that no usable candidate holds; or none that holds nothing besides."""
-        held = 0
-        for p in range(len(self.candidates)) if only is None else only:
-            nodes = self.candidates[p].nodes
-            if self.values[p] < math.inf and not (alone and nodes.bit_count() > 1):
-                held |= nodes
-        return self.graph.all_nodes & ~held
-
-    def refresh(self) -> None:
-        """Take over what became known meanwhile: costs, and lower bounds that had to give way."""
-        for position, candidate in enumerate(self.candidates):
-            if not self.measured[position]:
-                known = self.costs.known(candidate)
-                if known is not None:
-                    self.values[position], self.measured[position] = known, True
-                else:
-                    self.values[position] = self.costs.lower_bound(candidate)
-
-    def evaluate(self, positions: Sequence[int]) -> bool:
-        """Ask for costs; whether there was time for all of them."""
-        wanted = [self.candidates[p] for p in positions]
-        found = checked_seconds(self.costs, wanted) if wanted else []
-        for position, value in zip(positions, found, strict=True):
-            if value is not None:
-                self.values[position], self.measured[position] = value, True
-                self.evaluated += 1
-        return None not in found
-
-    def cheapest_by_block(self, only: Sequence[int] | None = None) -> dict[int, int]:
-        """For each distinct block its most promising candidate; a measured one among equals.
-
-        Parameters
-        ----------
-        only : sequence of int, optional
-            The positions to choose among; all by default.
-        """
-        found: dict[int, int] = {}
-        for p in range(len(self.candidates)) if only is None else only:
-            best = found.setdefault(self.candidates[p].nodes, p)
-            if self._rank(p) < self._rank(best):
-                found[self.candidates[p].nodes] = p
-        return found
-
-    def _rank(self, position: int) -> tuple[float, bool, int]:
-        return self.values[position], not self.measured[position], position
-
-    def others(self, wanted: Sequence[int], path: Sequence[int] = ()) -> list[int]:
-        """Unmeasured candidates besides these, the most promising ones first: those that are cheap
-        for what they cover, by what the candidates of a path cost; without one in their order."""
-        prices: dict[int, float] = {}
-        for p in path:
-            nodes = list(bits(self.candidates[p].nodes))
-            prices.update(dict.fromkeys(nodes, self.values[p] / len(nodes)))
-        known = {self.candidates[p] for p in wanted}
-        ratios: dict[Candidate, tuple[float, int]] = {}
-        for p, candidate in enumerate(self.candidates):
-            if not self.measured[p] and candidate not in known:
-                price = sum(prices.get(node, 0.0) for node in bits(candidate.nodes))
-                ratios.setdefault(candidate, (self.values[p] / price if price else math.inf, p))
-        return [p for _, p in sorted(ratios.values())]
-
-    def partitioning(self, path: Sequence[int], cover: Cover) -> Partitioning:
-        origin = "optimal" if cover.optimal else "searched"
-        return make_partitioning(self.graph, [self.candidates[p] for p in path], cover.cost, origin)
-
-
 def _best_so_far(
     graph: DataflowGraph,
-    pool: _Pool,
+    pool: CandidatePool,
     seeded: Sequence[int],
     max_states: int,
     last_resorts: Sequence[PartitionRule],
@@ -359,7 +246,7 @@ def _best_so_far(
             return None
 
 
-def _nothing_covers(graph: DataflowGraph, pool: _Pool) -> SearchError:
+def _nothing_covers(graph: DataflowGraph, pool: CandidatePool) -> SearchError:
     left = tuple(bits(pool.uncovered()))
     if not left:
         return SearchError("no set of usable candidates covers the graph", value=left)
