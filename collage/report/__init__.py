@@ -11,17 +11,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from collage._on_demand import on_demand
-from collage.report.data import (
+from collage.report.data import EndToEnd, Report, SearchStats
+from collage.report.explain import NodeExplanation, Way, WhyNot, explain
+from collage.report.graph_rows import (
     Alternative,
-    EndToEnd,
     NodeInfo,
     PartitionInfo,
     RejectionInfo,
-    Report,
-    SearchStats,
     shape_text,
 )
-from collage.report.explain import NodeExplanation, Way, WhyNot, explain
 from collage.report.memory import MemoryUse, size_text
 from collage.report.workers import BuilderUse, WorkerUse, share_of
 

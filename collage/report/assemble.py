@@ -11,14 +11,12 @@ from collage.backends.contract import BackendTarget
 from collage.backends.relax.static_shape import tensor_dtype, tensor_shape
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import Cost, CostStatus
-from collage.report.data import (
+from collage.report.data import EndToEnd, Report, SearchStats
+from collage.report.graph_rows import (
     Alternative,
-    EndToEnd,
     NodeInfo,
     PartitionInfo,
     RejectionInfo,
-    Report,
-    SearchStats,
     shape_text,
 )
 from collage.report.workers import BuilderUse, WorkerUse

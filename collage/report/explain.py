@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from collage.report.cover import CoverFinder, Piece, mask_of, nodes_of
-from collage.report.data import Alternative, PartitionInfo, RejectionInfo, Report
+from collage.report.data import Report
+from collage.report.graph_rows import Alternative, PartitionInfo, RejectionInfo
 from collage.report.units import format_time
 
 if TYPE_CHECKING:

@@ -72,7 +72,7 @@ def format_cost(part: Costly) -> str:
 
     Examples
     --------
-    >>> from collage.report.data import PartitionInfo
+    >>> from collage.report.graph_rows import PartitionInfo
     >>> format_cost(PartitionInfo(0, "tvm", [0], [], "fuse_ops", None, 0.0, "", guess_sec=0.00124))
     'about 1.24 ms (a guess)'
     """

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 import networkx as nx
 
-from collage.report.data import NodeInfo, PartitionInfo, Report
+from collage.report.data import Report
 from collage.report.explain import NodeExplanation
+from collage.report.graph_rows import NodeInfo, PartitionInfo
 from collage.report.rendering.layout import layered_layout
 from collage.report.rendering.palette import INLINE
 from collage.report.units import format_cost

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from collage.report.data import Alternative, EndToEnd, Report
+from collage.report.data import EndToEnd, Report
 from collage.report.explain import Explainer
+from collage.report.graph_rows import Alternative
 from collage.report.memory import size_text
 from collage.report.rendering.figure import operator_summary
 from collage.report.units import format_sec, format_time

@@ -16,8 +16,8 @@ from rich.console import Console
 
 from collage.backends.contract.errors import OutputError
 from collage.report import Report
-from collage.report.data import NodeInfo, PartitionInfo
 from collage.report.explain import Explainer
+from collage.report.graph_rows import NodeInfo, PartitionInfo
 from collage.report.rendering.html import render_html, write_html
 from collage.report.rendering.palette import backend_colors
 from collage.report.rendering.text import explanation, summary
