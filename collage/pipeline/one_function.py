@@ -20,7 +20,6 @@ from collage.pipeline.evaluated import (
     evaluate_contenders,
     evaluate_in_time,
     is_promising,
-    refine_winner,
 )
 from collage.pipeline.imported import Imported
 from collage.pipeline.inputs.samples import Inputs
@@ -30,6 +29,7 @@ from collage.pipeline.precision.contenders import with_frontier
 from collage.pipeline.precision.error_model import ErrorModel
 from collage.pipeline.prefetch import Prefetch
 from collage.pipeline.prepared import prepare_module
+from collage.pipeline.refined import refine_winner
 from collage.pipeline.restrict import Wishes, restrict
 from collage.pipeline.results.assemble import assemble_result, report_of
 from collage.pipeline.results.result import Result
