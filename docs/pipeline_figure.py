@@ -96,17 +96,17 @@ def picture() -> str:
     graph = Box(30, 228, 106, "graph", "dataflow.py")
     rules = Box(166, 228, 118, "candidates", "rules/")
     cover = Box(314, 228, 108, "covers", "lazy_search.py")
-    models = Box(470, 228, 280, "cost model", "models/")
+    models = Box(470, 228, 280, "cost model", "models/ contest/")
     log = Box(489, 350, 130, "log", "database/")
-    measure = Box(792, 228, 142, "build and time", "measure/ device/")
+    measure = Box(774, 228, 172, "build and time", "engines/ measure/ device/")
     workload = Box(962, 228, 128, "workload", "workload/")
-    pool = Box(792, 350, 142, "messages", "processes/")
+    pool = Box(774, 350, 172, "messages", "processes/")
     worker = Box(962, 350, 128, "compile, run", "worker/ reference/")
     devices = Box(30, 514, 112, "device kinds", "devices/")
     contract = Box(166, 514, 118, "contract", "contract/")
     shared = Box(308, 514, 226, "what backends share", "toolchain/ relax/ storage/")
     each = Box(562, 514, 340, "the backends", "tvm onednn openblas cutlass cublas …")
-    whole = Box(962, 514, 128, "compile, link", "compile.py")
+    whole = Box(962, 514, 128, "compile, link", "compile.py link.py")
     boxes = [*way, graph, rules, cover, models, log, measure, workload, pool, worker]
     boxes += [devices, contract, shared, each, whole]
     down, up = optimize.bottom(0.2), optimize.bottom(0.3)
@@ -125,7 +125,7 @@ def picture() -> str:
         arrow(log.top(), (log.top()[0], 274), both=True),
         label(log.top()[0] + 8, 316, "looked up first"),
         arrow(models.right, measure.left),
-        label(771, 244, "rest", "middle"),
+        label(762, 244, "rest", "middle"),
         arrow(measure.right, workload.left),
         arrow(measure.bottom(), pool.top(), both=True),
         arrow(pool.right, worker.left, both=True),
