@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psutil
 
+from collage.testing.fixtures.ray_cluster import LoopbackCluster
 from collage.testing.fixtures.rpc_fleet import RpcFleet
-from tests.cost_tests.engines.ray_cluster import LoopbackCluster
 
 Victims = Mapping[str, list[Callable[[], None]]]
 """What kills one of a kind, by the kind's name."""

@@ -36,6 +36,7 @@ class Evaluated:
     --------
     >>> import tvm
     >>> from collage.cost import Cost, CostStatus
+    >>> from collage.search.partitioning import Partitioning
     >>> contender = Contender("greedy", Partitioning(()))
     >>> one = Evaluation(contender, tvm.IRModule(), "2d71", Cost(CostStatus.VALID, 1e-3))
     >>> Evaluated.of([one]).winner.contender.name

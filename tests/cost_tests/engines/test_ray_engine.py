@@ -9,7 +9,7 @@ import pytest
 from collage.cost.engines.ray import RayEngine
 from collage.cost.measure.engine import Engine
 from collage.testing import EngineContract
-from tests.cost_tests.engines.ray_cluster import LoopbackCluster
+from collage.testing.fixtures.ray_cluster import LoopbackCluster
 
 pytestmark = [pytest.mark.fleet, pytest.mark.slow]
 

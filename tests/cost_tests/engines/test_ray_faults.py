@@ -25,7 +25,7 @@ from collage.cost.models import MeasuredCostModel
 from collage.cost.progress import ProgressEvent
 from collage.testing.fixtures.engine_fixtures import CONFIG, PLUGINS, build_job
 from collage.testing.fixtures.misbehaving import misbehaving_target, misbehaving_workload
-from tests.cost_tests.engines.ray_cluster import LoopbackCluster
+from collage.testing.fixtures.ray_cluster import LoopbackCluster
 
 pytestmark = [pytest.mark.fleet, pytest.mark.slow]
 

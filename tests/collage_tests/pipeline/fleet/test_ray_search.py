@@ -14,7 +14,7 @@ import collage
 from collage.cost.device import CPU_POLICY
 from collage.cost.engines.ray import RayEngine
 from collage.testing import constant, graph
-from tests.cost_tests.engines.ray_cluster import LoopbackCluster
+from collage.testing.fixtures.ray_cluster import LoopbackCluster
 
 pytestmark = [pytest.mark.fleet, pytest.mark.slow]
 
