@@ -38,6 +38,8 @@ def _one_reshape(scope: Scope, call: relax.Call) -> relax.Expr | None:
     x = inner.args[0] if inner is not None and rw.is_tensor(inner.args[0]) else call.args[0]
     if static_shape(x) == shape:
         return x
+    if 0 in shape:
+        return None  # In a reshape's list of extents 0 stands for the one that was there.
     spelled_out = rw.op_name(call) == "reshape"
     return None if spelled_out and x.same_as(call.args[0]) else rw.reshape(x, shape)
 
@@ -54,7 +56,7 @@ def _one_permute(scope: Scope, call: relax.Call) -> relax.Expr | None:
         first = rw.permutation(inner)
         return relax.op.permute_dims(inner.args[0], [first[a] for a in axes])
     moved = [a for a in axes if shape[a] != 1]
-    if moved == sorted(moved):
+    if moved == sorted(moved) and 0 not in shape:
         return rw.reshape(x, static_shape(call))
     return relax.op.permute_dims(x, list(axes)) if call.attrs.axes is None else None
 

@@ -110,7 +110,8 @@ class _Skeleton:
         if not isinstance(value, relax.Call) or tvm.ir.is_prim_expr(value):
             return self._builder.emit(self._read(value))
         read = [self._read(arg) for arg in value.args if _holds_tensors(arg)]
-        if _name(value) in _VIEWS and len(read) == 1:
+        # In a reshape's extents 0 stands for the one that was there.
+        if _name(value) in _VIEWS and len(read) == 1 and 0 not in static_shape(value):
             return self._builder.emit(relax.op.reshape(read[0], static_shape(value)))
         outputs = leaf_types(value.ty)
         if not all(isinstance(leaf, relax.TensorType) for leaf in outputs):

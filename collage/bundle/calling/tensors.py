@@ -50,12 +50,18 @@ def to_tvm(value: Any, device: tvm.runtime.Device) -> tvm.runtime.Tensor:
     True
     """
     on_processor = device.dlpack_device_type() == tvm.cpu().dlpack_device_type()
+    if isinstance(value, np.ndarray) and not value.size:
+        # Its strides may be any, and TVM's kernels look at them.
+        return tvm.runtime.empty(value.shape, str(value.dtype), device)
     if isinstance(value, np.ndarray | np.generic):
         if on_processor and isinstance(value, np.ndarray) and _is_usable(value):
             return tvm.runtime.from_dlpack(value)
         # Not by ascontiguousarray, which makes a vector of a scalar.
         return tvm.runtime.tensor(np.asarray(value, order="C"), device)
     if is_torch(value):
+        if not value.numel():
+            kind = str(value.dtype).removeprefix("torch.")
+            return tvm.runtime.empty(tuple(value.shape), kind, device)
         value = value.detach().contiguous().resolve_conj().resolve_neg()
         if on_processor and value.data_ptr() % ALIGNMENT_BYTES:
             value = value.clone()
