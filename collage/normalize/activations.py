@@ -174,18 +174,25 @@ def _unneeded_mask_guard(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return call.args[2] if masked and not may else None
 
 
+_MOVED = ("reshape", "broadcast_to", "expand_dims", "squeeze", "permute_dims", "astype")
+
+
 def _may_mask_a_row(scope: Scope, expr: relax.Expr, axis: int) -> bool:
     """Whether ``expr`` can be ``-inf`` along the whole axis for finite activations."""
     value = constant(expr)
     if value is not None:
         masked = np.isneginf(value) if value.dtype.kind == "f" else np.zeros(value.shape, bool)
         return bool(np.any(np.all(masked, axis=axis) if masked.ndim else masked))
-    call = scope.call(expr, "add", "multiply", "where")
-    if call is None:
+    inner = scope.definition(expr)
+    while op_name(inner) in _MOVED:
+        inner = scope.definition(inner.args[0])
+    if isinstance(inner, relax.Var):
+        return True  # An input: a mask, or scores that were masked outside.
+    if op_name(inner) not in ("add", "multiply", "where"):
         return False
-    if op_name(call) == "where":
-        return any(_holds_infinity(branch) for branch in call.args[1:])
-    return any(_may_mask_a_row(scope, arg, axis) for arg in call.args)
+    if op_name(inner) == "where":
+        return any(_holds_infinity(branch) for branch in inner.args[1:])
+    return any(_may_mask_a_row(scope, arg, axis) for arg in inner.args)
 
 
 def _holds_infinity(expr: relax.Expr) -> bool:

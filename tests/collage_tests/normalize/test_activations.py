@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -193,9 +194,13 @@ def guarded(mask: relax.Expr | None, scores: relax.Expr, bb: relax.BlockBuilder)
 
 def test_guard_goes_where_no_row_can_be_masked() -> None:
     causal = np.triu(np.full((4, 4), -np.inf, np.float32), 1)
-    mod = module([(2, 4, 4)], lambda bb, x: guarded(relax.const(causal), x, bb))
-    check(mod, ["add", "nn.softmax"])
-    check(module([(2, 4, 4)], lambda bb, x: guarded(None, x, bb)), ["nn.softmax"])
+
+    def body(mask: relax.Expr | None) -> Callable[..., relax.Expr]:
+        return lambda bb, x: guarded(mask, bb.emit(R.matmul(x, x)), bb)
+
+    mod = module([(2, 4, 4)], body(relax.const(causal)))
+    check(mod, ["matmul", "add", "nn.softmax"])
+    check(module([(2, 4, 4)], body(None)), ["matmul", "nn.softmax"])
 
 
 def test_guard_stays_where_a_row_can_be_masked() -> None:
@@ -209,6 +214,16 @@ def test_guard_stays_where_a_row_can_be_masked() -> None:
         mask = bb.emit(R.where(allowed, scalar(0), scalar(-math.inf)))
         return guarded(mask, x, bb)
 
+    def added(bb: relax.BlockBuilder, x: relax.Expr, mask: relax.Expr) -> relax.Expr:
+        return guarded(mask, bb.emit(R.matmul(x, x)), bb)
+
+    biases = np.zeros((2, 1, 4), np.float32)
+    biases[1] = -np.inf
+    check(
+        module([(2, 4, 4), (2, 1, 4)], added),
+        ["matmul", "add", "nn.softmax", "isnan", "where"],
+        inputs=[np.ones((2, 4, 4), np.float32), biases],
+    )
     masked = np.array([[1, 1, 0, 1], [-1, -1, -1, -1]], np.float32).reshape(2, 1, 4)
     scores = np.random.default_rng(1).standard_normal((2, 4, 4), np.float32)
     check(
