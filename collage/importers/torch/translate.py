@@ -23,18 +23,21 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 
 from collage.backends.contract.errors import ModelError, last_line
 from collage.importers.naming import NamingBuilder
+from collage.importers.torch.empty import without_elements
 from collage.importers.torch.operators.arguments import dtype_of, shape_of
 from collage.importers.torch.operators.complex_numbers import COMPLEX, is_complex, split_complex
-from collage.importers.torch.operators.converters import CONVERTERS, RefusedError
+from collage.importers.torch.operators.converters import CONVERTERS
+from collage.importers.torch.operators.decompositions import decompositions
+from collage.importers.torch.operators.errors import RefusedError
 from collage.importers.torch.operators.matrices import keep_matrices
 from collage.importers.torch.operators.pads import keep_pads
 from collage.importers.torch.operators.products import PRODUCTS
 from collage.importers.torch.operators.recurrent import RECURRENT, keep_recurrent
 from collage.importers.torch.operators.resize import keep_whole
+from collage.importers.torch.operators.special import special_functions
 from collage.importers.torch.structure import keep_tensors
 from collage.rewrite import with_attrs
 
-_HALF = ("float16", "bfloat16")
 _ROUNDS = 4
 """Taking operators apart may bring others to light; one round is all that most programs need."""
 
@@ -87,6 +90,7 @@ def _taken_apart(
 ) -> torch.export.ExportedProgram:
     """The program in operators that are known, as far as PyTorch can take the others apart."""
     table = torch.export.default_decompositions()
+    table.update(special_functions() | decompositions())
     for whole in _NEVER_APART:
         table.pop(whole, None)
     keep_whole(table)
@@ -179,6 +183,9 @@ class _Importer(ExportedProgramImporter):
                 if name not in COMPLEX:
                     raise RefusedError("complex numbers")
                 return self._checked(node, COMPLEX[name](self, node))
+            known = without_elements(self, node)
+            if known is not None:
+                return known
             if convert is None:
                 raise RefusedError("no converter")
             return self._checked(node, self._with_promoted(node, convert))
@@ -205,18 +212,39 @@ class _Importer(ExportedProgramImporter):
         return lost
 
     def _with_promoted(self, node: fx.Node, convert: Callable[[fx.Node], Any]) -> Any:
-        """Convert a node with its operands in the type that PyTorch computes it in."""
+        """Convert a node with its operands in the type that PyTorch computes it in.
+
+        Tensors of rank 0 have an axis in PyTorch where one is asked for: they are given one.
+        """
         kept: dict[fx.Node, Any] = {}
+        single = _asks_for_an_axis(node)
         for argument in node.all_input_nodes:
             value = self.env[argument]
             wanted = _computed_in(node, argument, value)
             if wanted:
                 kept[argument] = value
                 self.env[argument] = self.emit(relax.op.astype(value, wanted))
+            if single and isinstance(value, relax.Expr) and not shape_of(value):
+                kept.setdefault(argument, value)
+                self.env[argument] = self.emit(relax.op.reshape(self.env[argument], [1]))
         try:
-            return convert(node)
+            found = convert(node)
         finally:
             self.env.update(kept)
+        return self._without_axes(node, found) if single else found
+
+    def _without_axes(self, node: fx.Node, found: Any) -> Any:
+        """Results in the shapes that PyTorch has for them."""
+        wanted = node.meta["val"]
+        several = isinstance(wanted, list | tuple)
+        pairs = zip(found, wanted, strict=False) if several else [(found, wanted)]
+        shaped = [
+            one
+            if not isinstance(one, relax.Expr) or shape_of(one) == list(like.shape)
+            else self.emit(relax.op.reshape(one, list(like.shape)))
+            for one, like in pairs
+        ]
+        return shaped if several else shaped[0]
 
     def _checked(self, node: fx.Node, found: Any) -> Any:
         wanted = node.meta.get("val")
@@ -277,6 +305,19 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+def _asks_for_an_axis(node: fx.Node) -> bool:
+    """Whether an operator goes along an axis of a tensor of rank 0."""
+    first = node.args[0] if node.args else None
+    value = first.meta.get("val") if isinstance(first, fx.Node) else None
+    if not isinstance(value, torch.Tensor) or value.ndim or value.is_complex():
+        return False
+    if node.target.__name__.startswith(("unsqueeze", "squeeze")):
+        return False
+    schema = getattr(node.target, "_schema", None)
+    names = {argument.name for argument in schema.arguments} if schema else set()
+    return bool(names & {"dim", "dims", "dimension"})
+
+
 def _computed_in(node: fx.Node, argument: fx.Node, value: Any) -> str:
     """The type that an operand is converted to first; empty for none.
 
@@ -308,7 +349,7 @@ def _is_natural(node: fx.Node, natural: set[relax.Expr], env: dict[fx.Node, Any]
 
 
 class _TypeKeepingBuilder(NamingBuilder):
-    """Products of half-precision operands have half-precision results, as in PyTorch."""
+    """Products have results of their operands' type, as in PyTorch; TVM's are of float32."""
 
     def emit(self, expr: relax.Expr, name_hint: str = "") -> relax.Var:
         return super().emit(_keep_type(expr), name_hint)
@@ -319,7 +360,7 @@ def _keep_type(expr: relax.Expr) -> relax.Expr:
         return expr
     args = [_keep_type(arg) for arg in expr.args]
     dtype = dtype_of(args[0]) if args else ""
-    if dtype in _HALF and str(getattr(expr.attrs, "out_dtype", "")) == "float32":
+    if dtype != "float32" and str(getattr(expr.attrs, "out_dtype", "")) == "float32":
         return with_attrs(expr, *args, out_dtype=dtype)
     if all(new.same_as(old) for new, old in zip(args, expr.args, strict=True)):
         return expr

@@ -7,6 +7,7 @@ from onnx import helper
 from tvm import relax, te, tirx
 from tvm.relax import op
 
+from collage.importers.elementary import hyperbolic
 from collage.importers.onnx.operators.node import Converter, Node, Refused, const
 
 
@@ -39,22 +40,7 @@ def _modulo(node: Node) -> relax.Expr | None:
 
 
 def _hyperbolic(*, sine: bool) -> Converter:
-    """TVM's are functions that its code generator does not know."""
-
-    def convert(node: Node) -> relax.Expr:
-        emit, x, kind = node.emit, node.operand(0), node.dtype(0)
-        wide = kind if kind == "float64" else "float32"
-        x = x if kind == wide else emit(op.astype(x, wide))
-        # Of half the operand, squared: the exponential of the whole one is infinite sooner.
-        half = const(0.5, wide)
-        part = emit(op.multiply(half, x))
-        both = [emit(op.exp(y)) for y in (part, emit(op.negative(part)))]
-        found = emit(op.add(*(emit(op.multiply(emit(op.multiply(half, y)), y)) for y in both)))
-        if sine:  # Near 0 as exact as elsewhere.
-            found = emit(op.multiply(emit(op.tanh(x)), found))
-        return found if kind == wide else emit(op.astype(found, kind))
-
-    return convert
+    return lambda node: hyperbolic(node.emit, node.operand(0), sine=sine)
 
 
 def _power(node: Node) -> relax.Expr | None:

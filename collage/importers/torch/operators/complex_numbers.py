@@ -17,7 +17,7 @@ from tvm.relax import op
 
 from collage.backends.contract.errors import ModelError
 from collage.importers.torch.operators.arguments import Importer, dtype_of, shape_of
-from collage.importers.torch.operators.converters import RefusedError
+from collage.importers.torch.operators.errors import RefusedError
 from collage.importers.torch.operators.fourier import FOURIER
 
 Parts = tuple[relax.Expr, relax.Expr]

@@ -17,7 +17,9 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.importers.torch.operators.arguments import Importer, arguments, dtype_of, shape_of
+from collage.importers.torch.operators.arithmetic import as_kind
 from collage.importers.torch.operators.elementwise import ELEMENTWISE
+from collage.importers.torch.operators.errors import RefusedError
 from collage.importers.torch.operators.matrices import MATRICES
 from collage.importers.torch.operators.norms import NORMS, norm_of
 from collage.importers.torch.operators.pads import PADS
@@ -29,16 +31,19 @@ from collage.importers.torch.operators.scatter import SCATTERS
 Converter = Callable[[Importer, fx.Node], Any]
 
 
-class RefusedError(Exception):
-    """A node that cannot be imported; the message says why."""
-
-
 def _extreme(reduce: Callable[..., relax.Expr]) -> Converter:
     def convert(importer: Importer, node: fx.Node) -> relax.Expr:
         x, dims, keep = arguments(importer, node, "self", "dim", "keepdim")
-        return importer.emit(reduce(x, list(dims) if dims else None, bool(keep)))
+        axes = list(dims) if dims else None
+        found = importer.emit(reduce(_as_number(importer, x), axes, bool(keep)))
+        return as_kind(importer, found, dtype_of(x))
 
     return convert
+
+
+def _as_number(importer: Importer, x: relax.Expr) -> relax.Expr:
+    """Truth values as numbers: TVM knows no extremes of them."""
+    return importer.emit(op.astype(x, "int8")) if dtype_of(x) == "bool" else x
 
 
 def _extreme_with_place(
@@ -46,8 +51,10 @@ def _extreme_with_place(
 ) -> Converter:
     def convert(importer: Importer, node: fx.Node) -> tuple[relax.Expr, relax.Expr]:
         x, dim, keep = arguments(importer, node, "self", "dim", "keepdim")
-        values = importer.emit(reduce(x, dim, bool(keep)))
-        return values, importer.emit(place(x, dim, bool(keep)))
+        numbers = _as_number(importer, x)
+        values = importer.emit(reduce(numbers, dim, bool(keep)))
+        found = importer.emit(place(numbers, dim, bool(keep)))
+        return as_kind(importer, values, dtype_of(x)), found
 
     return convert
 
@@ -88,6 +95,8 @@ def _index_put(importer: Importer, node: fx.Node) -> relax.Expr:
     axes = _indexed_axes(indices)
     wrapped = [_wrapped(importer, x, indices[axis], axis) for axis in axes]
     common = list(torch.broadcast_shapes(*(tuple(shape_of(index)) for index in wrapped)))
+    if 0 in common:
+        return x
     places = importer.emit(
         op.stack([importer.emit(op.broadcast_to(index, common)) for index in wrapped], len(common))
     )
@@ -257,6 +266,8 @@ def _strided(importer: Importer, node: fx.Node) -> relax.Expr:
 CONVERTERS: dict[str, Converter] = {
     "amax.default": _extreme(op.max),
     "amin.default": _extreme(op.min),
+    "max.default": _extreme(op.max),
+    "min.default": _extreme(op.min),
     "max.dim": _extreme_with_place(op.max, op.argmax),
     "min.dim": _extreme_with_place(op.min, op.argmin),
     "any.default": _any,

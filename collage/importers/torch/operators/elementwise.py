@@ -11,7 +11,9 @@ from torch import fx
 from tvm import relax
 from tvm.relax import op
 
+from collage.importers.elementary import hyperbolic
 from collage.importers.torch.operators.arguments import Importer, arguments, dtype_of, shape_of
+from collage.importers.torch.operators.arithmetic import ARITHMETIC, as_kind, result_kind
 
 
 def _elu(importer: Importer, node: fx.Node) -> relax.Expr:
@@ -44,11 +46,15 @@ def _rounded_quotient(importer: Importer, node: fx.Node) -> relax.Expr:
     return importer.emit(rounds[mode](quotient))
 
 
-def _number_of(choose: Callable[..., relax.Expr]) -> Callable[[Importer, fx.Node], relax.Expr]:
+def _number_of(
+    choose: Callable[..., relax.Expr], of_truth: Callable[..., relax.Expr]
+) -> Callable[[Importer, fx.Node], relax.Expr]:
     """The larger or the smaller of two; of a number and what is none, the number."""
 
     def convert(importer: Importer, node: fx.Node) -> relax.Expr:
         one, two = arguments(importer, node, "self", "other")
+        if dtype_of(one) == "bool":
+            return importer.emit(of_truth(one, two))
         if "float" not in dtype_of(one):
             return importer.emit(choose(one, two))
         both = importer.emit(choose(one, two))
@@ -72,7 +78,13 @@ def _converted(importer: Importer, node: fx.Node) -> relax.Expr:
 def _clamp(importer: Importer, node: fx.Node) -> relax.Expr:
     """TVM's translator bounds whole numbers by infinities, which it cannot compile."""
     x, low, high = arguments(importer, node, "self", "min", "max")
-    kind = dtype_of(x)
+    kind = result_kind(node)
+    x = as_kind(importer, x, kind)
+    if kind == "bool":
+        for bound, choose in ((low, op.logical_or), (high, op.logical_and)):
+            if bound is not None:
+                x = importer.emit(choose(x, as_kind(importer, bound, kind)))
+        return x
     for bound, choose in ((low, op.maximum), (high, op.minimum)):
         if bound is None:
             continue
@@ -86,7 +98,9 @@ def _clamp(importer: Importer, node: fx.Node) -> relax.Expr:
 
 
 def _quotient(importer: Importer, node: fx.Node) -> relax.Expr:
-    one, two = arguments(importer, node, "self", "other")
+    one, two = (
+        as_kind(importer, x, result_kind(node)) for x in arguments(importer, node, "self", "other")
+    )
     return importer.emit(op.divide(one, two))
 
 
@@ -102,6 +116,22 @@ def _variance(importer: Importer, node: fx.Node) -> relax.Expr:
     scale = count / max(count - correction, 0.0) if count > correction else float("nan")
     found = importer.emit(op.multiply(found, relax.const(scale, dtype_of(wide))))
     return found if wide is x else importer.emit(op.astype(found, kind))
+
+
+def _hyperbolic(*, sine: bool) -> Callable[[Importer, fx.Node], relax.Expr]:
+    def convert(importer: Importer, node: fx.Node) -> relax.Expr:
+        (x,) = arguments(importer, node, "self")
+        return hyperbolic(importer.emit, x, sine=sine)
+
+    return convert
+
+
+def _total(importer: Importer, node: fx.Node) -> relax.Expr | None:
+    """The sum over given axes that decompositions leave, which shares its name with another."""
+    x, axes = arguments(importer, node, "inp", "dims")
+    if x is None:
+        return None
+    return importer.emit(op.sum(x, [int(axis) for axis in axes])) if axes else x
 
 
 def _broadcast(importer: Importer, node: fx.Node) -> relax.Expr:
@@ -120,12 +150,16 @@ ELEMENTWISE: dict[str, Callable[[Importer, fx.Node], Any]] = {
     "elu.default": _elu,
     "div.Tensor_mode": _rounded_quotient,
     "div.Scalar_mode": _rounded_quotient,
-    "fmax.default": _number_of(op.maximum),
-    "fmin.default": _number_of(op.minimum),
+    "fmax.default": _number_of(op.maximum, op.logical_or),
+    "fmin.default": _number_of(op.minimum, op.logical_and),
     "exp2.default": _power_of_two,
     "convert_element_type.default": _converted,
     "div.default": _quotient,
     "var.default": _variance,
     "broadcast_in_dim.default": _broadcast,
+    "sinh.default": _hyperbolic(sine=True),
+    "cosh.default": _hyperbolic(sine=False),
+    "sum.default": _total,
+    **ARITHMETIC,
 }
 """By the name that the translator has for an operator."""

@@ -12,7 +12,7 @@ from tvm.relax import op
 
 from collage.importers.spectral import LONGEST, transform_matrix
 from collage.importers.torch.operators.arguments import Importer, arguments, dtype_of, shape_of
-from collage.importers.torch.operators.converters import RefusedError
+from collage.importers.torch.operators.errors import RefusedError
 
 
 def _transform(

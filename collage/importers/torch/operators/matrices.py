@@ -57,8 +57,8 @@ def _cholesky(importer: Importer, node: fx.Node) -> relax.Expr:
     x, upper = arguments(importer, node, "self", "upper")
     emit, kind = importer.emit, dtype_of(x)
     *lead, size, _ = shape_of(x)
-    if size > _LARGEST or upper:
-        raise ValueError(f"an upper factor, or one of {size} rows; up to {_LARGEST} are computed")
+    if size > _LARGEST:
+        raise ValueError(f"a factor of {size} rows; up to {_LARGEST} are computed")
     rank = len(lead)
     rows = np.arange(size).reshape(*[1] * rank, size, 1)
     done: list[relax.Expr] = []
@@ -71,7 +71,9 @@ def _cholesky(importer: Importer, node: fx.Node) -> relax.Expr:
         below = relax.const(rows >= step, "bool")
         left = emit(op.where(below, emit(op.divide(left, root)), relax.const(0.0, kind)))
         done.append(left)
-    return emit(op.concat(done, rank + 1)) if size > 1 else done[0]
+    lower = emit(op.concat(done, rank + 1)) if size > 1 else done[0]
+    order = [*range(rank), rank + 1, rank]
+    return emit(op.permute_dims(lower, order)) if upper else lower
 
 
 def _bilinear(importer: Importer, node: fx.Node) -> relax.Expr:

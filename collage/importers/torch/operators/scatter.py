@@ -21,6 +21,8 @@ def _scatter(importer: Importer, node: fx.Node) -> relax.Expr:
         importer, node, "self", "dim", "index", "src", "reduce", "include_self"
     )
     emit, extents = importer.emit, shape_of(index)
+    if 0 in extents:
+        return x
     if shape_of(source) != extents:
         axes = list(range(len(extents)))
         source = emit(op.strided_slice(source, axes, [0] * len(axes), extents))

@@ -349,8 +349,8 @@ def test_normalized_weights_are_folded_as_exactly_as_in_torch() -> None:
 
 def test_all_that_is_missing_is_named_at_once() -> None:
     def function(x: Any) -> Any:
-        return torch.lgamma(x) + torch.linalg.eigvalsh(x)
+        return torch.special.airy_ai(x) + torch.linalg.eigvalsh(x)
 
     with pytest.raises(ModelError, match="cannot be imported") as caught:
         load_model(program_of(function, rows(4, 4)))
-    assert "lgamma" in str(caught.value) and "_linalg_eigh" in str(caught.value)
+    assert "airy_ai" in str(caught.value) and "_linalg_eigh" in str(caught.value)

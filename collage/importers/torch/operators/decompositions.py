@@ -1,0 +1,289 @@
+"""Operators in terms of others, where PyTorch itself takes nothing apart, or not into what TVM has.
+
+Each is given to PyTorch as the operator's decomposition, and traced with tensors of known shapes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+
+
+def _hypotenuse(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Scaled by the larger one, whose square may be infinite."""
+    x, y = torch.broadcast_tensors(x.abs(), y.abs())
+    large, small = torch.maximum(x, y), torch.minimum(x, y)
+    ratio = small / torch.where((large == 0) | torch.isinf(large), 1.0, large)
+    found = large * torch.sqrt(1 + ratio * ratio)
+    return torch.where(torch.isinf(x) | torch.isinf(y), math.inf, found)
+
+
+def _sign_bit(x: torch.Tensor) -> torch.Tensor:
+    """Of zeros by their inverse; of what is no number it is taken to be none."""
+    if x.dtype == torch.bool:
+        return torch.zeros_like(x)
+    if not x.is_floating_point():
+        return x < 0
+    return (x < 0) | ((x == 0) & (1 / x < 0))
+
+
+def _with_sign(x: torch.Tensor, sign: Any) -> torch.Tensor:
+    kind = torch.result_type(x, sign)
+    x = x.to(kind if kind.is_floating_point else torch.get_default_dtype())
+    if not isinstance(sign, torch.Tensor):
+        return -x.abs() if math.copysign(1, sign) < 0 else x.abs()
+    return torch.where(_sign_bit(sign), -x.abs(), x.abs())
+
+
+def _angle(x: torch.Tensor) -> torch.Tensor:
+    if x.is_complex():
+        return NotImplemented
+    kind = x.dtype if x.is_floating_point() else torch.get_default_dtype()
+    turned = torch.where(x < 0, math.pi, 0.0).to(kind)
+    return torch.where(torch.isnan(x), math.nan, turned).to(kind)
+
+
+def _shift(x: Any, y: Any, *, left: bool) -> torch.Tensor:
+    """By fewer bits than there are; what is shifted by more has lost them all."""
+    kind = torch.result_type(x, y)
+    x, y = (torch.as_tensor(value).to(kind) for value in (x, y))
+    bits = torch.iinfo(kind).bits
+    within = (y >= 0) & (y < bits)
+    if left:
+        factor = torch.pow(torch.full_like(y, 2), torch.where(within, y, 0))
+        return torch.where(within, x * factor, 0)
+    most = bits - 1 if kind.is_signed else bits
+    # The largest power of two that there is has one bit less.
+    steps = torch.where(within & (y < most), y, most).clamp(max=most)
+    first = steps.clamp(max=bits - 2)
+    found = torch.div(x, torch.pow(torch.full_like(y, 2), first), rounding_mode="floor")
+    return torch.where(steps > first, torch.div(found, 2, rounding_mode="floor"), found)
+
+
+def _sum_of_products(
+    x: torch.Tensor, one: torch.Tensor, two: torch.Tensor, beta: Any = 1, alpha: Any = 1
+) -> torch.Tensor:
+    """All of a batch's products, as one of longer rows."""
+    count, rows, inner = one.shape
+    wide = one.permute(1, 0, 2).reshape(rows, count * inner)
+    found = torch.mm(wide, two.reshape(count * inner, two.shape[2]))
+    found = found if alpha == 1 else found * alpha
+    if beta == 0:
+        return found
+    return found + (x if beta == 1 else x * beta)
+
+
+def _index_reduce(
+    x: torch.Tensor,
+    dim: int,
+    index: torch.Tensor,
+    source: torch.Tensor,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> torch.Tensor:
+    if not x.dim():
+        x, source = x.reshape(1), source.reshape(1)
+        found = _index_reduce(x, 0, index, source, reduce, include_self=include_self)
+        return found.reshape([])
+    shape = [1] * source.dim()
+    shape[dim] = -1
+    spread = index.reshape(shape).expand(source.shape)
+    return x.scatter_reduce(dim, spread, source, reduce, include_self=include_self)
+
+
+def _scatter_with(
+    x: torch.Tensor, dim: int, index: torch.Tensor, source: Any, *, reduce: str
+) -> torch.Tensor:
+    if not isinstance(source, torch.Tensor):
+        source = torch.full(index.shape, source, dtype=x.dtype)
+    how = {"add": "sum", "multiply": "prod"}[reduce]
+    return x.scatter_reduce(dim, index, source, how)
+
+
+def _put(
+    x: torch.Tensor, index: torch.Tensor, source: torch.Tensor, accumulate: bool = False
+) -> torch.Tensor:
+    flat = x.reshape(-1)
+    return aten.index_put(flat, [index.reshape(-1)], source.reshape(-1), accumulate).reshape(
+        x.shape
+    )
+
+
+def _strided_scatter(
+    x: torch.Tensor, source: torch.Tensor, size: Any, stride: Any, offset: int | None = None
+) -> torch.Tensor:
+    places = torch.full([1] * len(size), offset or 0, dtype=torch.int64)
+    for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
+        shape = [1] * len(size)
+        shape[axis] = extent
+        places = places + (torch.arange(extent) * step).reshape(shape)
+    return _put(x, places.expand(list(size)), source)
+
+
+def _diagonal_scatter(
+    x: torch.Tensor, source: torch.Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> torch.Tensor:
+    moved = x.movedim((dim1, dim2), (0, 1))
+    places = torch.arange(source.shape[-1])
+    rows, columns = places + max(-offset, 0), places + max(offset, 0)
+    found = aten.index_put(moved, [rows, columns], source.movedim(-1, 0), False)
+    return found.movedim((0, 1), (dim1, dim2))
+
+
+def _median_of_numbers(
+    x: torch.Tensor, dim: int = -1, keepdim: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The lower one of those that are numbers; sorted, the others come last."""
+    if not x.dim():
+        return x.clone(), torch.zeros([], dtype=torch.int64)
+    count = (~torch.isnan(x)).sum(dim, keepdim=True)
+    if x.is_floating_point():
+        x = torch.where(torch.isnan(x), math.inf, x)
+    ordered, places = torch.sort(x, dim)
+    middle = ((count - 1).clamp(min=0)) // 2
+    found, place = ordered.gather(dim, middle), places.gather(dim, middle)
+    if x.is_floating_point():
+        found = torch.where(count == 0, math.nan, found)
+    return (found, place) if keepdim else (found.squeeze(dim), place.squeeze(dim))
+
+
+def _median_of_all(x: torch.Tensor) -> torch.Tensor:
+    return _median_of_numbers(x.reshape(-1), 0)[0]
+
+
+def _mode(
+    x: torch.Tensor, dim: int = -1, keepdim: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The smallest of the most frequent values, and where it stands last."""
+    if not x.dim():
+        return x.clone(), torch.zeros([], dtype=torch.int64)
+    moved = x.movedim(dim, -1)
+    same = moved.unsqueeze(-1) == moved.unsqueeze(-2)
+    times = same.sum(-1)
+    most = times == times.amax(-1, keepdim=True)
+    ordered, places = torch.sort(moved, -1)
+    first = most.gather(-1, places).to(torch.int64).argmax(-1, keepdim=True)
+    found = ordered.gather(-1, first)
+    numbers = torch.arange(moved.shape[-1])
+    place = torch.where(moved == found, numbers, -1).amax(-1, keepdim=True)
+    found, place = found.movedim(-1, dim), place.movedim(-1, dim)
+    return (found, place) if keepdim else (found.squeeze(dim), place.squeeze(dim))
+
+
+def _histogram(x: torch.Tensor, bins: int = 100, low: Any = 0, high: Any = 0) -> torch.Tensor:
+    flat = x.reshape(-1)
+    if low == high == 0:
+        if not flat.numel():
+            return torch.zeros(bins, dtype=x.dtype)
+        least, most = flat.amin(), flat.amax()
+    else:
+        least, most = (torch.full([], value, dtype=x.dtype) for value in (low, high))
+    even = least == most
+    least, most = torch.where(even, least - 1, least), torch.where(even, most + 1, most)
+    place = torch.floor((flat - least) / (most - least) * bins).clamp(max=bins - 1)
+    within = (flat >= least) & (flat <= most)
+    hit = (place.unsqueeze(0) == torch.arange(bins).unsqueeze(1)) & within
+    return hit.sum(1).to(x.dtype)
+
+
+def _pair_distances(x: torch.Tensor, p: float = 2.0) -> torch.Tensor:
+    pairs = torch.triu_indices(x.shape[0], x.shape[0], 1)
+    gap = x.index_select(0, pairs[0]) - x.index_select(0, pairs[1])
+    return torch.linalg.vector_norm(gap, p, -1)
+
+
+def _log_determinant(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Sign and logarithm; the factors, which nobody is given, are none."""
+    found = aten._linalg_det(x)[0]
+    return torch.sign(found), torch.log(torch.abs(found)), x, found.to(torch.int32)
+
+
+def _cholesky(
+    x: torch.Tensor, *, upper: bool = False, check_errors: bool = False
+) -> tuple[torch.Tensor, ...]:
+    found = aten.linalg_cholesky(x)
+    return found.mT if upper else found, torch.zeros(x.shape[:-2], dtype=torch.int32)
+
+
+def _of_cholesky(right: torch.Tensor, factor: torch.Tensor, upper: bool = False) -> torch.Tensor:
+    inverse = aten.linalg_inv(factor.triu().mT if upper else factor.tril())
+    return inverse.mT @ (inverse @ right)
+
+
+def _cholesky_inverse(factor: torch.Tensor, upper: bool = False) -> torch.Tensor:
+    inverse = aten.linalg_inv(factor.triu().mT if upper else factor.tril())
+    return inverse.mT @ inverse
+
+
+def _triangular(
+    x: torch.Tensor,
+    right: torch.Tensor,
+    *,
+    upper: bool,
+    left: bool = True,
+    unitriangular: bool = False,
+) -> torch.Tensor:
+    x = x.triu() if upper else x.tril()
+    if unitriangular:
+        ones = torch.eye(x.shape[-1], dtype=torch.bool)
+        x = torch.where(ones, torch.ones([], dtype=x.dtype), x)
+    inverse = aten.linalg_inv(x)
+    return inverse @ right if left else right @ inverse
+
+
+def _old_triangular(
+    right: torch.Tensor,
+    x: torch.Tensor,
+    upper: bool = True,
+    transpose: bool = False,
+    unitriangular: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    turned = x.mT if transpose else x
+    found = _triangular(turned, right, upper=upper != transpose, unitriangular=unitriangular)
+    return found, x.expand(found.shape[:-2] + x.shape[-2:])
+
+
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """What takes operators apart, by operator."""
+    return {
+        aten.hypot.default: _hypotenuse,
+        aten.signbit.default: _sign_bit,
+        aten.copysign.Tensor: _with_sign,
+        aten.copysign.Scalar: _with_sign,
+        aten.angle.default: _angle,
+        **{
+            getattr(operator, form): lambda x, y, left=left: _shift(x, y, left=left)
+            for operator, left in (
+                (aten.bitwise_left_shift, True),
+                (aten.__lshift__, True),
+                (aten.bitwise_right_shift, False),
+                (aten.__rshift__, False),
+            )
+            for form in operator.overloads()
+            if form in ("Tensor", "Scalar", "Tensor_Scalar", "Scalar_Tensor")
+        },
+        aten.addbmm.default: _sum_of_products,
+        aten.index_reduce.default: _index_reduce,
+        aten.scatter.reduce: _scatter_with,
+        aten.scatter.value_reduce: _scatter_with,
+        aten.put.default: _put,
+        aten.as_strided_scatter.default: _strided_scatter,
+        aten.diagonal_scatter.default: _diagonal_scatter,
+        aten.nanmedian.default: _median_of_all,
+        aten.nanmedian.dim: _median_of_numbers,
+        aten.mode.default: _mode,
+        aten.histc.default: _histogram,
+        aten._pdist_forward.default: _pair_distances,
+        aten._linalg_slogdet.default: _log_determinant,
+        aten.linalg_cholesky_ex.default: _cholesky,
+        aten.cholesky_solve.default: _of_cholesky,
+        aten.cholesky_inverse.default: _cholesky_inverse,
+        aten.linalg_solve_triangular.default: _triangular,
+        aten.triangular_solve.default: _old_triangular,
+    }

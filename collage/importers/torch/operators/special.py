@@ -1,0 +1,252 @@
+"""Special functions of exported programs in operators that there are, computed in float64.
+
+Each is given to PyTorch as the operator's decomposition. None is off by more than some 5e-7 of its
+value, or of 1 where that is larger: what float32 asks for, so most are refused in float64.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from collage.importers.torch.operators.errors import RefusedError
+
+Function = Callable[[torch.Tensor], torch.Tensor]
+
+_LANCZOS = (
+    *(0.99999999999980993, 676.5203681218851, -1259.1392167224028, 771.32342877765313),
+    *(-176.61502916214059, 12.507343278686905, -0.13857109526572012),
+    *(9.9843695780195716e-6, 1.5056327351493116e-7),
+)
+_DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760)
+"""Of the even powers of 1 / x, from the second on: Bernoulli's numbers over their places."""
+
+_TRIGAMMA = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66)
+_SHIFT = 8
+"""Steps by which an argument is made large enough for its asymptotic series."""
+
+_TAIL = 0.02425
+# Quotients of polynomials for the normal distribution's quantiles (P. J. Acklam).
+_MIDDLE = (
+    (
+        *(-3.969683028665376e01, 2.209460984245205e02, -2.759285104469687e02),
+        *(1.383577518672690e02, -3.066479806614716e01, 2.506628277459239e00),
+    ),
+    (
+        *(-5.447609879822406e01, 1.615858368580409e02, -1.556989798598866e02),
+        *(6.680131188771972e01, -1.328068155288572e01, 1.0),
+    ),
+)
+_END = (
+    (
+        *(-7.784894002430293e-03, -3.223964580411365e-01, -2.400758277161838e00),
+        *(-2.549732539343734e00, 4.374664141464968e00, 2.938163982698783e00),
+    ),
+    (
+        *(7.784695709041462e-03, 3.224671290700398e-01, 2.445134137142996e00),
+        *(3.754408661907416e00, 1.0),
+    ),
+)
+# exp(x ** 2) times the complement of the error function (W. Press et al., Numerical Recipes).
+_COMPLEMENT = (
+    *(0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806),
+    *(0.09678418, 0.37409196, 1.00002368, -1.26551223),
+)
+# Bessel functions (M. Abramowitz, I. Stegun, Handbook of Mathematical Functions, 9.8.1 to 9.8.4).
+_I0 = (
+    (0.0045813, 0.0360768, 0.2659732, 1.2067492, 3.0899424, 3.5156229, 1.0),
+    (
+        *(0.00392377, -0.01647633, 0.02635537, -0.02057706, 0.00916281, -0.00157565),
+        *(0.00225319, 0.01328592, 0.39894228),
+    ),
+)
+_I1 = (
+    (0.00032411, 0.00301532, 0.02658733, 0.15084934, 0.51498869, 0.87890594, 0.5),
+    (
+        *(-0.00420059, 0.01787654, -0.02895312, 0.02282967, -0.01031555, 0.00163801),
+        *(-0.00362018, -0.03988024, 0.39894228),
+    ),
+)
+
+
+def _polynomial(x: torch.Tensor, factors: Sequence[float]) -> torch.Tensor:
+    """From the highest power on."""
+    found = torch.full_like(x, factors[0])
+    for factor in factors[1:]:
+        found = found * x + factor
+    return found
+
+
+def _computed_wide(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """In float64, given in the type that PyTorch gives."""
+
+    @functools.wraps(function)
+    def apart(*args: Any) -> torch.Tensor:
+        place = next(i for i, arg in enumerate(args) if isinstance(arg, torch.Tensor))
+        x = args[place]
+        kind = x.dtype if x.is_floating_point() else torch.get_default_dtype()
+        if kind == torch.float64 and function not in _EXACT:
+            raise RefusedError("a special function that is known here in float32 alone")
+        wide = [arg.double() if isinstance(arg, torch.Tensor) else arg for arg in args]
+        return function(*wide).to(kind)
+
+    return apart
+
+
+def _fraction_of_turn(x: torch.Tensor) -> torch.Tensor:
+    """``pi x`` less as many whole turns and half ones as there are: exact for whole numbers."""
+    return math.pi * (x - torch.round(x))
+
+
+def _log_gamma(x: torch.Tensor) -> torch.Tensor:
+    reflected = x < 0.5
+    y = torch.where(reflected, 1 - x, x) - 1
+    total = torch.full_like(y, _LANCZOS[0])
+    for place, factor in enumerate(_LANCZOS[1:], 1):
+        total = total + factor / (y + place)
+    t = y + 7.5
+    found = 0.5 * math.log(2 * math.pi) + (y + 0.5) * torch.log(t) - t + torch.log(total)
+    found = torch.where(torch.isinf(y), math.inf, found)
+    sine = torch.abs(torch.sin(_fraction_of_turn(x)))
+    other = math.log(math.pi) - torch.log(sine) - found
+    other = torch.where(torch.isinf(x), math.inf, other)
+    return torch.where(reflected, other, found)
+
+
+def _multivariate(x: torch.Tensor, p: int) -> torch.Tensor:
+    parts = [_log_gamma(x - 0.5 * i) for i in range(p)]
+    return functools.reduce(torch.add, parts) + p * (p - 1) / 4 * math.log(math.pi)
+
+
+def _digamma(x: torch.Tensor) -> torch.Tensor:
+    reflected = x < 0
+    y = torch.where(reflected, 1 - x, x)
+    below = torch.zeros_like(y)
+    for step in range(_SHIFT):
+        below = below + 1 / (y + step)
+    z = y + _SHIFT
+    square = 1 / (z * z)
+    series = _polynomial(square, (*reversed(_DIGAMMA), 0.0))
+    found = torch.log(z) - 0.5 / z - series - below
+    found = torch.where(torch.isinf(y), math.inf, found)
+    other = found - math.pi / torch.tan(_fraction_of_turn(x))
+    # At a pole below zero there is none; at zero it is infinite, by its sign.
+    other = torch.where(x == torch.floor(x), math.nan, other)
+    return torch.where(x == 0, -1 / x, torch.where(reflected, other, found))
+
+
+def _trigamma(x: torch.Tensor) -> torch.Tensor:
+    reflected = x < 0.5
+    y = torch.where(reflected, 1 - x, x)
+    below = torch.zeros_like(y)
+    for step in range(_SHIFT):
+        below = below + 1 / ((y + step) * (y + step))
+    z = y + _SHIFT
+    square = 1 / (z * z)
+    series = _polynomial(square, (*reversed(_TRIGAMMA), 0.0)) / z
+    found = 1 / z + 0.5 * square + series + below
+    sine = torch.sin(_fraction_of_turn(x))
+    return torch.where(reflected, math.pi**2 / (sine * sine) - found, found)
+
+
+def _polygamma(n: int, x: torch.Tensor) -> torch.Tensor:
+    if n > 1:
+        raise RefusedError("a polygamma function of higher order than 1")
+    return _trigamma(x) if n else _digamma(x)
+
+
+def _quantile(gap: torch.Tensor, tail: torch.Tensor) -> torch.Tensor:
+    """Of the normal distribution, given how far from a half, and how far from the end."""
+
+    def quotient(x: torch.Tensor, parts: Sequence[Sequence[float]]) -> torch.Tensor:
+        return _polynomial(x, parts[0]) / _polynomial(x, parts[1])
+
+    middle = gap * quotient(gap * gap, _MIDDLE)
+    end = quotient(torch.sqrt(-2 * torch.log(tail)), _END)
+    end = torch.where(tail == 0, -math.inf, end)
+    return torch.where(tail < _TAIL, torch.where(gap < 0, end, -end), middle)
+
+
+def _inverse_error(x: torch.Tensor) -> torch.Tensor:
+    return _quantile(0.5 * x, 0.5 * (1 - torch.abs(x))) / math.sqrt(2)
+
+
+def _normal_quantile(p: torch.Tensor) -> torch.Tensor:
+    return _quantile(p - 0.5, torch.minimum(p, 1 - p))
+
+
+def _log_complement(x: torch.Tensor) -> torch.Tensor:
+    """The logarithm of ``exp(x ** 2) erfc(x)``, of numbers that are not below zero."""
+    t = 1 / (1 + 0.5 * x)
+    return _polynomial(t, _COMPLEMENT) + torch.log(t)
+
+
+def _complement(x: torch.Tensor) -> torch.Tensor:
+    size = torch.abs(x)
+    found = torch.exp(_log_complement(size) - size * size)
+    return torch.where(x < 0, 2 - found, torch.where(torch.isinf(x), 0.0, found))
+
+
+def _scaled_complement(x: torch.Tensor) -> torch.Tensor:
+    found = torch.exp(_log_complement(torch.abs(x)))
+    found = torch.where(torch.isinf(x), 0.0, found)
+    return torch.where(x < 0, 2 * torch.exp(x * x) - found, found)
+
+
+def _log_normal(x: torch.Tensor) -> torch.Tensor:
+    """Of the normal distribution's share below, which vanishes long before its logarithm."""
+    y = torch.abs(x) / math.sqrt(2)
+    tail = _log_complement(y) - y * y - math.log(2)
+    tail = torch.where(torch.isinf(y), -math.inf, tail)
+    return torch.where(x < 0, tail, torch.log1p(-torch.exp(tail)))
+
+
+def _bessel(parts: Sequence[Sequence[float]], *, odd: bool, scaled: bool) -> Function:
+    near, far = parts
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        size = torch.abs(x)
+        small, large = torch.clamp(size, max=3.75), torch.clamp(size, min=3.75)
+        ratio = small / 3.75
+        inner = _polynomial(ratio * ratio, near)
+        inner = inner * small if odd else inner
+        inner = inner * torch.exp(-small) if scaled else inner
+        outer = _polynomial(3.75 / large, far) / torch.sqrt(large)
+        outer = outer if scaled else outer * torch.exp(large)
+        if not scaled:
+            outer = torch.where(torch.isinf(size), math.inf, outer)
+        found = torch.where(size < 3.75, inner, outer)
+        return torch.where(x < 0, -found, found) if odd else found
+
+    return function
+
+
+_EXACT = (_log_gamma, _multivariate)
+
+
+def special_functions() -> dict[Any, Callable[..., Any]]:
+    """What takes special functions apart, by operator."""
+    aten = torch.ops.aten
+    functions: dict[Any, Callable[..., torch.Tensor]] = {
+        aten.lgamma: _log_gamma,
+        aten.mvlgamma: _multivariate,
+        aten.digamma: _digamma,
+        aten.polygamma: _polygamma,
+        aten.erfinv: _inverse_error,
+        aten.special_ndtri: _normal_quantile,
+        aten.erfc: _complement,
+        aten.special_erfcx: _scaled_complement,
+        aten.special_log_ndtr: _log_normal,
+        aten.i0: _bessel(_I0, odd=False, scaled=False),
+        aten.special_i0: _bessel(_I0, odd=False, scaled=False),
+        aten.special_i0e: _bessel(_I0, odd=False, scaled=True),
+        aten.special_i1: _bessel(_I1, odd=True, scaled=False),
+        aten.special_i1e: _bessel(_I1, odd=True, scaled=True),
+        aten.special_modified_bessel_i0: _bessel(_I0, odd=False, scaled=False),
+        aten.special_modified_bessel_i1: _bessel(_I1, odd=True, scaled=False),
+    }
+    return {whole.default: _computed_wide(apart) for whole, apart in functions.items()}
