@@ -14,7 +14,7 @@ from collage.cost.base import CostModel
 from collage.cost.deadline import NEVER, Deadline
 from collage.end_to_end import Contender, EndToEndComparison, NothingRunsError, PartitionRepair
 from collage.pipeline.costing import Costing
-from collage.pipeline.covers import find_covers, seeds_of
+from collage.pipeline.covers import Covers, find_covers, seeds_of
 from collage.pipeline.evaluated import (
     by_promise,
     evaluate_contenders,
@@ -106,7 +106,7 @@ class Search:
     def _best_of(
         self, imported: Imported, budget: Budget, inputs: Inputs | None, stack: ExitStack
     ) -> Result:
-        session, costing, prefetch = self.session, self.costing, self.prefetch
+        session, costing = self.session, self.costing
         targets, progress, replay = session.targets, session.progress, session.replay
         imported = prepare_module(imported, targets, self.seed, progress)
         budget.operators = len(imported.graph)
@@ -120,43 +120,17 @@ class Search:
         limit = MemoryLimit(imported, targets, comparison, self.memory_limit_bytes)
         hand = stack.enter_context(AnswerInHand(comparison, budget, progress))
         small = list(filter(limit.fits, seeds))
-        if small and budget.is_limited and not replay:
-            if not costing.builds_beside:
-                prefetch.wait(budget.preparing)
-            # Beside measuring, whoever is compiled needlessly takes a core from candidates.
-            ranked = _safest_first(small, costs, prefetch)
-            promising = [one for one in ranked if is_promising(one, ranked[0], costs)]
-            hand.find(ranked, 1 if costing.builds_beside else len(promising))
-        if not costing.builds_beside:
-            # The cores are what is going to be timed on.
-            hand.answer()
-            comparison.settle()
-            prefetch.wait(budget.measuring)
+        self._answer_early(small, costs, hand, comparison, budget)
         errors = self._errors(imported, comparison, budget)
         look = SecondLook(comparison, replay=replay, progress=progress)
+        covering = _Covering(
+            *(self, imported, budget, seeds, wishes.restrictions, measuring),
+            looking=NEVER if replay or not small else self.looking(budget, matching_sec),
+            errors=errors,
+            limit=limit,
+        )
         while True:
-            covers = find_covers(
-                *(imported.graph, targets, self.strategy, costs, progress),
-                seeds=seeds,
-                restrictions=wishes.restrictions,
-                deadline=measuring,
-                looking=NEVER if replay or not small else self.looking(budget, matching_sec),
-            )
-            repair = PartitionRepair(
-                *(imported.mod, imported.graph, targets.native, session.context),
-                *(costs, progress),
-            )
-            covers = covers.repaired(
-                repair, NEVER if replay else budget.compiling, wishes.restrictions
-            )
-            mended = partial(_repaired, repair, wishes.restrictions)
-            rules = [RestrictedRule(r, wishes.restrictions) for r in last_resorts(targets.native)]
-            if errors is not None:
-                covers = with_frontier(
-                    *(covers, imported.graph, costs, errors, mended, rules, measuring),
-                    *(_looking_between(budget), progress),
-                )
-            covers = limit.keep(covers, costs, mended, rules, measuring)
+            covers = covering.find(costs)
             try:
                 if replay:
                     evaluated = evaluate_contenders(comparison, covers.contenders)
@@ -190,6 +164,29 @@ class Search:
         )
         return assemble_result(session, imported, evaluated, comparison, library, report)
 
+    def _answer_early(
+        self,
+        small: Sequence[Contender],
+        costs: WorkloadCosts,
+        hand: AnswerInHand,
+        comparison: EndToEndComparison,
+        budget: Budget,
+    ) -> None:
+        """Have something to return soon, and the cores free for whoever measures on them."""
+        costing, prefetch = self.costing, self.prefetch
+        if small and budget.is_limited and not self.session.replay:
+            if not costing.builds_beside:
+                prefetch.wait(budget.preparing)
+            # Beside measuring, whoever is compiled needlessly takes a core from candidates.
+            ranked = _safest_first(small, costs, prefetch)
+            promising = [one for one in ranked if is_promising(one, ranked[0], costs)]
+            hand.find(ranked, 1 if costing.builds_beside else len(promising))
+        if not costing.builds_beside:
+            # The cores are what is going to be timed on.
+            hand.answer()
+            comparison.settle()
+            prefetch.wait(budget.measuring)
+
     def _errors(
         self, imported: Imported, comparison: EndToEndComparison, budget: Budget
     ) -> ErrorModel | None:
@@ -221,6 +218,47 @@ class Search:
         # To find them all takes about as long as the matches did that the first answers are of.
         end = budget.compiling if self.log_is_of_use else budget.measuring
         return Deadline(lambda: end.end - matching_sec)
+
+
+@dataclass(frozen=True)
+class _Covering:
+    """How covers of one function are found, and found anew when one of them turns out wrong."""
+
+    search: Search
+    imported: Imported
+    budget: Budget
+    seeds: Sequence[Contender]
+    restrictions: Restrictions
+    measuring: Deadline
+    looking: Deadline
+    errors: ErrorModel | None
+    limit: MemoryLimit
+
+    def find(self, costs: WorkloadCosts) -> Covers:
+        """Those that can run and keep to the limits."""
+        session, imported = self.search.session, self.imported
+        targets, progress = session.targets, session.progress
+        covers = find_covers(
+            *(imported.graph, targets, self.search.strategy, costs, progress),
+            seeds=self.seeds,
+            restrictions=self.restrictions,
+            deadline=self.measuring,
+            looking=self.looking,
+        )
+        repair = PartitionRepair(
+            *(imported.mod, imported.graph, targets.native, session.context),
+            *(costs, progress),
+        )
+        compiling = NEVER if session.replay else self.budget.compiling
+        covers = covers.repaired(repair, compiling, self.restrictions)
+        mended = partial(_repaired, repair, self.restrictions)
+        rules = [RestrictedRule(rule, self.restrictions) for rule in last_resorts(targets.native)]
+        if self.errors is not None:
+            covers = with_frontier(
+                *(covers, imported.graph, costs, self.errors, mended, rules, self.measuring),
+                *(_looking_between(self.budget), progress),
+            )
+        return self.limit.keep(covers, costs, mended, rules, self.measuring)
 
 
 def _looking_between(budget: Budget) -> Deadline:
