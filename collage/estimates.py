@@ -13,12 +13,14 @@ from collections import defaultdict
 import numpy as np
 
 from collage.backends.contract import BackendTarget
+from collage.backends.devices import device_of
 from collage.cost.base import Cost
 from collage.cost.models.roofline import CPU, SPECS, RooflineCostModel
 from collage.cost.workload.describe import call_flops, operator_calls
 from collage.cost.workload.workload import Workload
 
-_GPU = SPECS["sm_90"]
+_NOMINAL = {"cpu": CPU, "cuda": SPECS["sm_90"]}
+"""A device of each kind, that ratios are taken to."""
 
 _QUANTILE = 0.9
 """Of the ratios seen: a guess that is too high costs a good candidate its chance, one that is too
@@ -58,7 +60,7 @@ class Estimates:
     """
 
     def __init__(self) -> None:
-        self._cpu, self._gpu = RooflineCostModel(CPU), RooflineCostModel(_GPU)
+        self._models = {kind: RooflineCostModel(spec) for kind, spec in _NOMINAL.items()}
         self._ratios: dict[_Level, list[float]] = defaultdict(list)
         self._kinds: dict[str, str] = {}
         self._rooflines: dict[tuple[str, BackendTarget], float] = {}
@@ -101,8 +103,7 @@ class Estimates:
     def _roofline(self, workload: Workload, target: BackendTarget) -> float:
         place = (workload.key, target)
         if place not in self._rooflines:
-            model = self._gpu if str(target.device.kind.name) == "cuda" else self._cpu
-            (cost,) = model.estimate([workload], [target])
+            (cost,) = self._models[device_of(target.device).name].estimate([workload], [target])
             self._rooflines[place] = cost.median_sec
         return self._rooflines[place]
 

@@ -31,13 +31,17 @@ def include_dirs() -> tuple[Path, ...]:
     return tuple(dict.fromkeys([HEADERS, *map(Path, found)]))
 
 
+_RUNTIMES = {"cuda": ("libtvm_runtime_cuda.so",)}
+"""TVM's parts for devices that are no processor."""
+
+
 def runtime_libraries(device: str = "cpu") -> tuple[Path, ...]:
     """TVM's runtime, all that a program needs to run bundles.
 
     Parameters
     ----------
     device : str
-        For ``cuda`` TVM's part for GPUs too.
+        The kind of device: for ``cuda`` TVM's part for GPUs too.
 
     Raises
     ------
@@ -50,7 +54,7 @@ def runtime_libraries(device: str = "cpu") -> tuple[Path, ...]:
     ['libtvm_ffi.so', 'libtvm_runtime.so']
     """
     folder = Path(tvm.__file__).parent / "lib"
-    names = ["libtvm_runtime.so", *(["libtvm_runtime_cuda.so"] if device == "cuda" else [])]
+    names = ["libtvm_runtime.so", *_RUNTIMES.get(device, ())]
     found = (Path(libinfo.find_libtvm_ffi()), *(folder / name for name in names))
     for path in found:
         if not path.is_file():
