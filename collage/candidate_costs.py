@@ -184,6 +184,13 @@ class WorkloadCosts:
         """Note that a library refuses a candidate, in whatever way that was found out.
 
         The cost model is asked too, so that its log has the failure for a replay.
+
+        Parameters
+        ----------
+        candidate : Candidate
+            What is refused.
+        reason : str
+            The library's.
         """
         self.seconds([candidate])
         if self._costs[candidate].status is not CostStatus.BUILD_FAILED:

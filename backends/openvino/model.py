@@ -93,7 +93,15 @@ class ModelWriter:
         return self.constant(np.array(values, np.int64))
 
     def number(self, value: float, like: OvTensor) -> OvTensor:
-        """A scalar of another tensor's type."""
+        """A scalar of another tensor's type.
+
+        Parameters
+        ----------
+        value : float
+            The number.
+        like : OvTensor
+            Of the type that it is to have.
+        """
         return self.ov.op.Constant(like.get_element_type(), self.ov.Shape([]), [value]).output(0)
 
     def shape(self, x: OvTensor) -> tuple[int, ...]:

@@ -46,7 +46,15 @@ class FindingsTable:
         return [TuningRecord.from_value(json.loads(line)) for _, line in lines]
 
     def find(self, question: str, device: Mapping[str, Any]) -> TuningRecord | None:
-        """The last finding that answers a question, see the file's."""
+        """The last finding that answers a question, see the file's.
+
+        Parameters
+        ----------
+        question : str
+            The digest of what was asked, in hexadecimal digits.
+        device : mapping of str to object
+            What the finding depends on besides.
+        """
         for line in self._table.about(bytes.fromhex(question)):
             record = TuningRecord.from_value(json.loads(line))
             if device.items() <= record.device.items():

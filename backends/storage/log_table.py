@@ -176,7 +176,15 @@ class LogTable:
         yield from (line for _, line in self._paged(query, backwards=True))
 
     def last_on(self, kind: str, device: bytes) -> str | None:
-        """The last line of a kind that was found on a device."""
+        """The last line of a kind that was found on a device.
+
+        Parameters
+        ----------
+        kind : str
+            Of the line.
+        device : bytes
+            The digest of the device.
+        """
         query = sa.select(LOG.c.line).where(LOG.c.kind == kind, LOG.c.device == device)
         rows = self.engine.rows(query.order_by(LOG.c.id.desc()).limit(1))
         return rows[0].line if rows else None

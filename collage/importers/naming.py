@@ -30,7 +30,15 @@ class NamingBuilder(relax.BlockBuilder):
     """What is being converted."""
 
     def emit(self, expr: relax.Expr, name_hint: str = "") -> relax.Var:
-        """As TVM's, with calls inside bound first."""
+        """As TVM's, with calls inside bound first.
+
+        Parameters
+        ----------
+        expr : relax.Expr
+            What is bound.
+        name_hint : str
+            The variable's name, if there is one to be had.
+        """
         return super().emit(self._apart(expr), name_hint or self.name)
 
     def normalize(self, expr: relax.Expr) -> relax.Expr:

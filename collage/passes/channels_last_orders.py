@@ -59,7 +59,15 @@ class Orders(Protocol):
         """An order in which the value exists, another than its own if there is one."""
 
     def get(self, expr: relax.Expr, axes: Axes) -> relax.Expr:
-        """The value in this order."""
+        """The value in this order.
+
+        Parameters
+        ----------
+        expr : relax.Expr
+            The value.
+        axes : Axes
+            The order.
+        """
 
 
 @dataclass(frozen=True)

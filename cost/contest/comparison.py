@@ -65,6 +65,11 @@ class PairedComparison:
 def paired_ratios(one: Sequence[float | None], other: Sequence[float | None]) -> list[float]:
     """Ratios of the times in rounds that both played.
 
+    Parameters
+    ----------
+    one, other : sequence of float or None
+        Times by round; None where it did not play.
+
     Examples
     --------
     >>> paired_ratios([2.0, None, 6.0], [1.0, 1.0, 2.0])

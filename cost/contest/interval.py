@@ -39,7 +39,13 @@ class Interval:
     n: int
 
     def within(self, low: float, high: float) -> bool:
-        """Whether all of it lies between two values."""
+        """Whether all of it lies between two values.
+
+        Parameters
+        ----------
+        low, high : float
+            The values.
+        """
         return low <= self.low and self.high <= high
 
 

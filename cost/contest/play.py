@@ -15,7 +15,15 @@ class Stage(Protocol):
     """Where a contest takes place: real processes, or a simulation of them."""
 
     def turn(self, player: int, number: int) -> float | None:
-        """Let one play its turn of a round; seconds per call, None when it failed."""
+        """Let one play its turn of a round; seconds per call, None when it failed.
+
+        Parameters
+        ----------
+        player : int
+            Its number.
+        number : int
+            The round's.
+        """
         ...
 
     def is_out(self, player: int) -> bool:
@@ -120,6 +128,13 @@ def play(
 
 def order_of_turns(playing: Sequence[int], number: int) -> list[int]:
     """Another one begins each time, and every second round goes backwards.
+
+    Parameters
+    ----------
+    playing : sequence of int
+        Who plays.
+    number : int
+        The round's, from 0.
 
     Examples
     --------

@@ -175,7 +175,15 @@ def _dtypes(ty: tvm.ir.Type) -> list[str]:
 
 
 def as_it_is(value: Value, _: relax.Expr) -> Value:
-    """The value of an argument, unchanged."""
+    """The value of an argument, unchanged.
+
+    Parameters
+    ----------
+    value : Value
+        An argument's.
+    _ : relax.Expr
+        The argument.
+    """
     return value
 
 

@@ -25,7 +25,15 @@ Alongside = Callable[[Sequence[Candidate], Sequence[Candidate]], Sequence[Candid
 
 
 def nothing_else(wanted: Sequence[Candidate], offered: Sequence[Candidate]) -> list[Candidate]:
-    """The :data:`Alongside` of those who evaluate one thing at a time."""
+    """The :data:`Alongside` of those who evaluate one thing at a time.
+
+    Parameters
+    ----------
+    wanted : sequence of Candidate
+        What is going to be evaluated.
+    offered : sequence of Candidate
+        Others.
+    """
     return []
 
 

@@ -98,6 +98,13 @@ def attention_scale(call: relax.Call) -> float:
 def extents(shape: Sequence[int], kept: Sequence[int]) -> list[int]:
     """A shape with 1 for all axes but the kept ones, which broadcasts against it.
 
+    Parameters
+    ----------
+    shape : sequence of int
+        Of the whole.
+    kept : sequence of int
+        Axes, counted from the front.
+
     Examples
     --------
     >>> extents((2, 3, 5), [1])

@@ -63,7 +63,15 @@ def use_fast_math(func: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def let(value: Any, body: Any) -> Any:
-    """``let x = value in body(x)``: the argument is computed once, however often it is used."""
+    """``let x = value in body(x)``: the argument is computed once, however often it is used.
+
+    Parameters
+    ----------
+    value : expression
+        The argument.
+    body : callable
+        Makes an expression of the variable that holds it.
+    """
     var = tirx.Var("x", str(value.ty))
     return tirx.Let(var, value, body(var))
 

@@ -86,6 +86,13 @@ def parse_shapes(texts: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
 def parse_wishes(option: str, texts: Sequence[str]) -> dict[str, list[str]]:
     """``PATTERN=BACKEND`` for each wish; one pattern may have several backends.
 
+    Parameters
+    ----------
+    option : str
+        Its name, for the error.
+    texts : sequence of str
+        What was given.
+
     Raises
     ------
     RestrictionError
@@ -102,6 +109,13 @@ def parse_wishes(option: str, texts: Sequence[str]) -> dict[str, list[str]]:
 
 def parse_bytes(option: str, text: str) -> int:
     """A number of bytes, as ``268435456``, ``262144K``, ``256M`` or ``0.25G``.
+
+    Parameters
+    ----------
+    option : str
+        Its name, for the error.
+    text : str
+        What was given.
 
     Raises
     ------

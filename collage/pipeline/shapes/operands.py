@@ -57,7 +57,15 @@ class Operands:
         return self.axis(index)
 
     def past(self, taken: object, index: int = 0) -> int | None:
-        """The axis of one operand, as :meth:`only` and :meth:`along` have it."""
+        """The axis of one operand, as :meth:`only` and :meth:`along` have it.
+
+        Parameters
+        ----------
+        taken : object
+            Axes, as attributes have them.
+        index : int
+            Of the operand.
+        """
         return self.along(self.only(index), taken, len(self.shape(index)))
 
     def parts(self) -> int | None:
@@ -139,7 +147,15 @@ def has_extent(axes: Axes) -> bool:
 
 
 def axes_of(taken: object, rank: int) -> set[int]:
-    """Axes as attributes have them, counted from the front; None stands for all."""
+    """Axes as attributes have them, counted from the front; None stands for all.
+
+    Parameters
+    ----------
+    taken : object
+        A number, several, or None.
+    rank : int
+        Of the tensor.
+    """
     if taken is None:
         return set(range(rank))
     values = [taken] if not hasattr(taken, "__iter__") else taken

@@ -22,7 +22,15 @@ class Probe(Message, frozen=True):
     found: tuple[WorkerInfo, ...]
 
     def named(self, name: str, address: str) -> list[WorkerInfo]:
-        """The entries, as the cluster calls the node."""
+        """The entries, as the cluster calls the node.
+
+        Parameters
+        ----------
+        name : str
+            The node's.
+        address : str
+            Where it is.
+        """
         return [replace(info, name=f"{name} {info.name}", address=address) for info in self.found]
 
 

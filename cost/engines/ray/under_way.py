@@ -34,7 +34,15 @@ class OrderUnderWay:
 
     @contextmanager
     def holding(self, kind: DeviceKind, index: int = 0) -> Iterator[None]:
-        """Hold the device; waiting for it is not working."""
+        """Hold the device; waiting for it is not working.
+
+        Parameters
+        ----------
+        kind : DeviceKind
+            Of the device.
+        index : int
+            Which of them.
+        """
         self._since = None
         with exclusive(kind, None, lambda: self.stopped, index=index):
             self.work()

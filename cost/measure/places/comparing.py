@@ -113,7 +113,15 @@ class Comparing:
         self._asked.update(questions)
 
     def timed(self, place: str, key: RecordKey) -> None:
-        """Take down where something was timed."""
+        """Take down where something was timed.
+
+        Parameters
+        ----------
+        place : str
+            The place's name.
+        key : RecordKey
+            Of what was timed.
+        """
         self._calibration.timed(place, key)
 
     def take_doubtful(self) -> dict[RecordKey, Question]:

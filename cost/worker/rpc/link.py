@@ -67,7 +67,15 @@ class Link:
         return self.rpc.device(kind, 0)
 
     def begin(self, limit_sec: float, limit_bytes: int) -> None:
-        """From now on, what runs there may run so long and take so much more memory."""
+        """From now on, what runs there may run so long and take so much more memory.
+
+        Parameters
+        ----------
+        limit_sec : float
+            How long.
+        limit_bytes : int
+            How much.
+        """
         self._left_sec = limit_sec
         self._call("begin", limit_sec, limit_bytes)
 
@@ -94,6 +102,13 @@ class Link:
 
     def upload(self, path: Path, name: str) -> None:
         """Copy a file there.
+
+        Parameters
+        ----------
+        path : Path
+            Here.
+        name : str
+            There.
 
         Raises
         ------

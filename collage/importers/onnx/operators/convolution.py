@@ -23,12 +23,30 @@ class Window:
 
     @classmethod
     def of(cls, node: Node, data: list[int], weight: list[int]) -> Window:
-        """A node's window, for the shapes of its operands."""
+        """A node's window, for the shapes of its operands.
+
+        Parameters
+        ----------
+        node : Node
+            A convolution, or its transpose.
+        data, weight : list of int
+            Shapes of its operands.
+        """
         return cls.over(node, data[2:], weight[2:])
 
     @classmethod
     def over(cls, node: Node, extents: list[int], kernel: list[int]) -> Window:
-        """A node's window, for extents and kernel along the axes that it moves along."""
+        """A node's window, for extents and kernel along the axes that it moves along.
+
+        Parameters
+        ----------
+        node : Node
+            What has the attributes.
+        extents : list of int
+            Of the data.
+        kernel : list of int
+            Of the window.
+        """
         rank = len(extents)
         strides = node.integers("strides", [1] * rank)
         dilations = node.integers("dilations", [1] * rank)
@@ -51,7 +69,24 @@ class Window:
 def convolve(
     node: Node, data: relax.Expr, weight: relax.Expr, window: Window, out_dtype: str
 ) -> relax.Expr:
-    """A convolution of one to three axes of tensors that stand in place of a node's operands."""
+    """A convolution of one to three axes of tensors that stand in place of a node's operands.
+
+    Parameters
+    ----------
+    node : Node
+        Whose groups are meant, and who is named in an error.
+    data, weight : relax.Expr
+        Channels first.
+    window : Window
+        How it moves.
+    out_dtype : str
+        Of the result.
+
+    Raises
+    ------
+    Refused
+        When there are more axes.
+    """
     rank = len(window.strides)
     if rank + 2 not in _BY_RANK:
         raise Refused(f"a convolution along {rank} axes")

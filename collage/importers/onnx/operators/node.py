@@ -56,7 +56,13 @@ class Node:
         return index < len(self.inputs) and self.inputs[index] is not None
 
     def operand(self, index: int) -> relax.Expr:
-        """An input that has to be there."""
+        """An input that has to be there.
+
+        Raises
+        ------
+        Refused
+            When it is missing.
+        """
         if not self.has(index):
             raise Refused(f"its input {index} is missing")
         return self.inputs[index]
@@ -74,14 +80,40 @@ class Node:
         return constant_of(self.inputs[index]) if self.has(index) else None
 
     def fixed(self, index: int, what: str) -> Array:
-        """The value of an input that decides shapes, and so has to be known now."""
+        """The value of an input that decides shapes, and so has to be known now.
+
+        Parameters
+        ----------
+        index : int
+            Of the input.
+        what : str
+            What it decides, for the error.
+
+        Raises
+        ------
+        Refused
+            When it is computed while the model runs.
+        """
         value = constant_of(self.operand(index))
         if value is None:
             raise Refused(f"its {what} is computed while the model runs; it has to be a constant")
         return value
 
     def axes(self, index: int, rank: int) -> list[int] | None:
-        """The axes that an optional input names, which have to be known now; None without it."""
+        """The axes that an optional input names, which have to be known now; None without it.
+
+        Parameters
+        ----------
+        index : int
+            Of the input.
+        rank : int
+            Of the tensor whose axes are named.
+
+        Raises
+        ------
+        Refused
+            When they are computed while the model runs.
+        """
         if not self.has(index):
             return None
         value = constant_of(self.inputs[index])
@@ -90,19 +122,51 @@ class Node:
         return [int(axis) % rank for axis in value]
 
     def text(self, name: str, default: str) -> str:
-        """An attribute that is a word."""
+        """An attribute that is a word.
+
+        Parameters
+        ----------
+        name : str
+            The attribute's.
+        default : str
+            Without it.
+        """
         return text_of(self.attributes, name, default)
 
     def integer(self, name: str, default: int) -> int:
-        """An attribute that is a whole number."""
+        """An attribute that is a whole number.
+
+        Parameters
+        ----------
+        name : str
+            The attribute's.
+        default : int
+            Without it.
+        """
         return int(self.attributes.get(name, default))
 
     def number(self, name: str, default: float) -> float:
-        """An attribute that is a number."""
+        """An attribute that is a number.
+
+        Parameters
+        ----------
+        name : str
+            The attribute's.
+        default : float
+            Without it.
+        """
         return float(self.attributes.get(name, default))
 
     def integers(self, name: str, default: Sequence[int]) -> list[int]:
-        """An attribute that is a list of whole numbers."""
+        """An attribute that is a list of whole numbers.
+
+        Parameters
+        ----------
+        name : str
+            The attribute's.
+        default : sequence of int
+            Without it.
+        """
         return [int(x) for x in self.attributes.get(name, default)]
 
 
@@ -111,13 +175,29 @@ Converter = Callable[[Node], relax.Expr | None]
 
 
 def text_of(attributes: dict[str, Any], name: str, default: str) -> str:
-    """An attribute that is a word, however TVM's importer has parsed it."""
+    """An attribute that is a word, however TVM's importer has parsed it.
+
+    Parameters
+    ----------
+    attributes : dict
+        All of a node's.
+    name : str
+        The one that is wanted.
+    default : str
+        Without it.
+    """
     value = attributes.get(name, default)
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def shape_of(expr: relax.Expr) -> list[int]:
-    """The static shape of a tensor; refused where it has none."""
+    """The static shape of a tensor; refused where it has none.
+
+    Raises
+    ------
+    Refused
+        When it depends on data.
+    """
     ty = getattr(expr, "ty", None)
     shape = tensor_shape(ty) if isinstance(ty, relax.TensorType) else None
     if shape is None:
@@ -141,12 +221,30 @@ def constant_of(expr: relax.Expr | None) -> Array | None:
 
 
 def const(value: Any, dtype: str) -> relax.Expr:
-    """A constant of an element type."""
+    """A constant of an element type.
+
+    Parameters
+    ----------
+    value : array_like
+        The number or numbers.
+    dtype : str
+        The element type.
+    """
     return relax.const(np.asarray(value).astype(dtype), dtype)
 
 
 def vector_shape(rank: int, axis: int, extent: int) -> list[int]:
-    """The shape of a vector that lies along one axis and is broadcast along the others."""
+    """The shape of a vector that lies along one axis and is broadcast along the others.
+
+    Parameters
+    ----------
+    rank : int
+        Of what it is broadcast to.
+    axis : int
+        Along which it lies.
+    extent : int
+        How many elements it has.
+    """
     shape = [1] * rank
     shape[axis] = extent
     return shape

@@ -15,25 +15,62 @@ from collage.importers.onnx.operators.node import Node, Refused, const, fixed_te
 
 
 def floats(node: Node, index: int = 0) -> relax.Expr:
-    """A table in float32."""
+    """A table in float32.
+
+    Parameters
+    ----------
+    node : Node
+        Whose input it is.
+    index : int
+        Of the input.
+    """
     x = node.operand(index)
     return x if node.dtype(index) == "float32" else node.emit(op.astype(x, "float32"))
 
 
 def rows(node: Node, index: int = 0) -> relax.Expr:
-    """A table in float32; a single vector is a table of one row."""
+    """A table in float32; a single vector is a table of one row.
+
+    Parameters
+    ----------
+    node : Node
+        Whose input it is.
+    index : int
+        Of the input.
+    """
     shape = node.shape(index)
     x = floats(node, index)
     return x if len(shape) == 2 else node.emit(op.reshape(x, [1, *shape]))
 
 
 def vector(node: Node, name: str) -> np.ndarray:
-    """An attribute that is a list of numbers."""
+    """An attribute that is a list of numbers.
+
+    Parameters
+    ----------
+    node : Node
+        Whose attribute it is.
+    name : str
+        The attribute's.
+    """
     return np.asarray(node.attributes.get(name, ()), "float32")
 
 
 def transformed(node: Node, scores: relax.Expr) -> relax.Expr:
-    """Scores as the node's ``post_transform`` wants them."""
+    """Scores as the node's ``post_transform`` wants them.
+
+    Parameters
+    ----------
+    node : Node
+        Has the attribute.
+    scores : relax.Expr
+        One column for each class.
+
+    Raises
+    ------
+    Refused
+        When it wants what there is no operator for.
+    """
     kind = node.text("post_transform", "NONE")
     functions: dict[str, Callable[[relax.Expr], relax.Expr]] = {
         "NONE": lambda x: x,
@@ -46,7 +83,22 @@ def transformed(node: Node, scores: relax.Expr) -> relax.Expr:
 
 
 def labels(node: Node, chosen: relax.Expr, *names: str) -> relax.Expr:
-    """The labels of classes by their numbers: (rows,), int64."""
+    """The labels of classes by their numbers: (rows,), int64.
+
+    Parameters
+    ----------
+    node : Node
+        Has the labels.
+    chosen : relax.Expr
+        Numbers of classes, one for each row.
+    names : str
+        Attributes that may hold labels.
+
+    Raises
+    ------
+    Refused
+        When the labels are strings.
+    """
     known = next((node.attributes[name] for name in names if name in node.attributes), None)
     if known is None:
         raise Refused("its labels are strings")
