@@ -24,6 +24,7 @@ HEADERS = (
     "ops_simple.h",
     "ops_recurrent.h",
     "ops_quantized.h",
+    "ops_bytes.h",
     "ops_movement.h",
 )
 

@@ -36,6 +36,8 @@ class OpKind(enum.IntEnum):
     RECURRENT = 17
     QUANTIZE = 18
     BYTES_MATMUL = 19
+    BYTES_CONV = 20
+    DEQUANTIZE = 21
 
 
 class Source(enum.IntEnum):

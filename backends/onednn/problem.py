@@ -11,6 +11,7 @@ from tvm import relax
 from collage.backends.onednn import operators  # noqa: F401 - registers them
 from collage.backends.onednn.fuse import optimize
 from collage.backends.onednn.graph import Graph, Node, Tensor
+from collage.backends.onednn.in_bytes import use_bytes
 from collage.backends.onednn.options import LAYOUTS, PRECISIONS, OnednnOptions
 from collage.backends.onednn.partition import import_function
 from collage.backends.toolchain import native
@@ -54,6 +55,7 @@ def plan_function(function: relax.Function, options: OnednnOptions) -> Plan:
     """
     graph = import_function(function)
     optimize(graph)
+    use_bytes(graph)
     words, constants = encode(graph, options)
     return Plan(str(function.attrs["global_symbol"]), words, constants)
 

@@ -57,13 +57,22 @@ def _quantize(imp: Importer, call: relax.Call) -> Tensor:
     step, zero = (_number(imp, arg) for arg in call.args[1:])
     # A quotient rounds as the standard has it, which a product with the inverse does not; of this
     # shape kernels of images and of matrices take it along.
-    axis = 1 if len(x.shape) > 3 else len(x.shape) - 1
+    axis = 1 if len(x.shape) > 3 or _of_image(imp, x) else len(x.shape) - 1
     shape = tuple(n if i == axis else 1 for i, n in enumerate(x.shape))
     divisor = Tensor.constant(np.full(shape, step))
     quotient = graph.add(OpKind.BINARY, [x, divisor], x.shape, [Binary.DIV])
     limits = np.iinfo(str(call.attrs.out_dtype))
     rounded = graph.eltwise(quotient, Eltwise.ROUND)
     return graph.eltwise(rounded, Eltwise.CLIP, limits.min - zero, limits.max - zero)
+
+
+def _of_image(imp: Importer, x: Tensor) -> bool:
+    """Whether a convolution's kernel could take along what is done to its result here."""
+    producers = imp.graph.producers()
+    node = producers.get(x)
+    while node is not None and node.kind in (OpKind.ELTWISE, OpKind.BINARY):
+        node = producers.get(node.inputs[0])
+    return node is not None and node.kind in (OpKind.CONV, OpKind.DECONV)
 
 
 @handles("dequantize")

@@ -63,7 +63,8 @@ inline dnnl::primitive_attr Region::attributes(const Op& op, size_t fused, int s
     } else if (static_cast<int>(i) == sum_at) {
       ops.append_sum(1.f);
     } else if (full_any && tensor_dims(p.tensor) == tensor_dims(op.outputs[0])) {
-      ops.append_binary(binary_algorithm(p.algorithm), any_layout(tensor_dims(p.tensor)));
+      ops.append_binary(binary_algorithm(p.algorithm),
+                        any_layout(tensor_dims(p.tensor), tensor_type(p.tensor)));
     } else {
       int value = plain(p.tensor);
       ops.append_binary(binary_algorithm(p.algorithm), storage_.md(value));

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "ops_quantized.h"
+#include "ops_bytes.h"
 
 namespace collage_onednn {
 
@@ -171,12 +171,16 @@ inline void Region::build(const Op& op, size_t at) {
     case OpKind::softmax: return softmax(op);
     case OpKind::layer_norm: return layer_norm(op);
     case OpKind::lrn: return lrn(op);
-    case OpKind::binary: return binary(op);
+    case OpKind::binary:
+      return tensor_type(op.outputs[0]) == memory::data_type::u8 ? bytes_binary(op) : binary(op);
     case OpKind::eltwise: return eltwise(op);
     case OpKind::reduction: return reduction(op);
     case OpKind::recurrent: return recurrent(op);
     case OpKind::quantize: return quantize(op);
     case OpKind::bytes_matmul: return matmul(op, at);
+    case OpKind::bytes_conv: return bytes_conv(op, at);
+    case OpKind::dequantize:
+      return to_floats(op.inputs[0], op.outputs[0], op.floats[0], op.floats[1]);
     case OpKind::reshape: return reshape(op);
     case OpKind::permute: return permute(op);
     case OpKind::slice: return slice(op);

@@ -22,7 +22,8 @@ inline void Region::pool(const Op& op) {
   auto part = [&](size_t i) { return ints_of(op, rank - 2, i, 1); };
   auto make = [&](const desc& src) {
     return PD(engine_, dnnl::prop_kind::forward_inference, algorithms[op.ints[0]], src,
-              any_layout(tensor_dims(op.outputs[0])), part(1), part(0), part(2), part(3), part(4),
+              any_layout(tensor_dims(op.outputs[0]), tensor_type(op.outputs[0])), part(1), part(0),
+              part(2), part(3), part(4),
               user_scratchpad(), true);
   };
   int src = dense(op.inputs[0]);

@@ -37,7 +37,9 @@ inline desc row_major(const dims& d, memory::data_type type = memory::data_type:
   return desc(d, type, strides);
 }
 inline desc with_tag(const dims& d, tag t) { return desc(d, memory::data_type::f32, t); }
-inline desc any_layout(const dims& d) { return with_tag(d, tag::any); }
+inline desc any_layout(const dims& d, memory::data_type type = memory::data_type::f32) {
+  return desc(d, type, tag::any);
+}
 
 // Layouts of images by their number of dimensions, 3 to 5: for 1, 2 and 3 spatial axes.
 inline tag channels_last(size_t rank) {
@@ -148,6 +150,14 @@ class Region {
   void quantize(const Op& op);
   int floats_of_bytes(const Op& op);
   int floats_of_weights(const Op& op);
+  // ops_bytes.h
+  int fresh_tensor(const dims& d);
+  int number(float value, memory::data_type type);
+  void store_bytes(int from, int to);
+  void to_floats(int from, int to, float step, float point);
+  bool bytes_conv_in_bytes(const Op& op);
+  void bytes_conv(const Op& op, size_t at);
+  void bytes_binary(const Op& op);
   // ops_movement.h
   void reshape(const Op& op);
   void permute(const Op& op);
@@ -218,7 +228,8 @@ inline int Region::dense(int tensor) {
   const desc md = md_of(tensor);
   size_t elements = 1;
   for (auto d : md.get_padded_dims()) elements *= static_cast<size_t>(d);
-  if (md.get_submemory_offset() == 0 && md.get_size() == elements * sizeof(float))
+  const size_t bytes = elements * memory::data_type_size(md.get_data_type());
+  if (md.get_submemory_offset() == 0 && md.get_size() == bytes)
     return primary_[tensor];
   return plain(tensor);
 }
