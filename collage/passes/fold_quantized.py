@@ -2,7 +2,8 @@
 
 Products of values that were rounded to fixed steps become one operator, as those of values rounded
 over their own range are by normalization. All other integers that stand for weights become what
-they stand for. What is rounded on its way from operator to operator stays as it is.
+they stand for. What is rounded on its way from operator to operator stays as it is; where bytes are
+pooled or take another shape, what they stand for is.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 import tvm
 from tvm import relax
+from tvm.relax import op
 
 from collage import rewrite as rw
 from collage.backends.relax.static_shape import static_shape
@@ -76,6 +78,37 @@ def _weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return rw.make_constant(whole.astype(np.float32) * scales.reshape(shape), "float32")
 
 
+def _behind_pool(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``dequantize(max_pool(x))``: the largest byte stands for the largest number."""
+    pool = scope.call(call.args[0], *_POOLS)
+    if pool is None or not _one_for_all(call):
+        return None
+    real = scope.emit(relax.Call(call.op, [pool.args[0], *call.args[1:]], call.attrs, []))
+    return relax.Call(pool.op, [real], pool.attrs, [])
+
+
+def _before_rounding(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``dequantize(reshape(quantize(x)))``: another shape changes no number."""
+    moved = scope.call(call.args[0], *_MOVING)
+    there = scope.call(moved.args[0], "quantize") if moved is not None else None
+    if moved is None or there is None or not (_one_for_all(call) and _one_for_all(there)):
+        return None
+    x = scope.emit(relax.Call(moved.op, [there.args[0], *moved.args[1:]], moved.attrs, []))
+    kind = str(there.attrs.out_dtype)
+    last = len(static_shape(x)) - 1
+    again = scope.emit(op.quantize(x, *there.args[1:], axis=last, out_dtype=kind))
+    return op.dequantize(again, *call.args[1:], axis=last)
+
+
+def _one_for_all(call: relax.Call) -> bool:
+    """Whether all elements have the same steps."""
+    values = [rw.constant(arg) for arg in call.args[1:3]]
+    return all(value is not None and value.size == 1 for value in values)
+
+
+_POOLS = tuple(f"nn.max_pool{rank}d" for rank in (1, 2, 3))
+_MOVING = ("reshape", "permute_dims", "squeeze", "expand_dims", "flatten")
+_MOVES: Rules = {"dequantize": (_behind_pool, _before_rounding)}
 _PRODUCTS: Rules = {"matmul": (_product,)}
 _CONSTANTS: Rules = {"dequantize": (_weights,)}
 
@@ -110,4 +143,4 @@ def fold_quantized(mod: tvm.IRModule) -> tvm.IRModule:
     values = (b.value for block in mod["main"].body.blocks for b in block.bindings)
     if all(op_name(value) != "dequantize" for value in values):
         return mod
-    return apply_rules(apply_rules(mod, _PRODUCTS), _CONSTANTS)
+    return apply_rules(apply_rules(apply_rules(mod, _MOVES), _PRODUCTS), _CONSTANTS)

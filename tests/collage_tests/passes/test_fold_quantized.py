@@ -97,3 +97,22 @@ def test_what_is_read_in_other_steps_is_no_product() -> None:
 def test_nothing_quantized_stays_itself() -> None:
     mod = graph([(2, 4)], lambda emit, x: op.exp(x))
     assert fold_quantized(mod) is mod
+
+
+def test_bytes_that_are_moved_are_rounded_values_still() -> None:
+    """Pools and other shapes of bytes, as networks have them whose operators are of bytes."""
+    numbers = relax.const(np.float32(0.02)), relax.const(np.uint8(120))
+
+    def body(emit: Emit, x: relax.Expr) -> relax.Expr:
+        there = emit(op.quantize(x, *numbers, axis=3, out_dtype="uint8"))
+        pooled = emit(op.nn.max_pool2d(there, (2, 2), (2, 2)))
+        y = emit(op.dequantize(pooled, *numbers, axis=3))
+        flat = emit(op.reshape(emit(op.quantize(y, *numbers, axis=3, out_dtype="uint8")), (1, 36)))
+        return op.dequantize(flat, *numbers, axis=1)
+
+    mod = normalize(graph([(1, 4, 6, 6)], body))
+    folded = normalize(fold_quantized(mod))
+    rounding = ["quantize", "dequantize"]
+    assert _operators(folded) == [*rounding, "nn.max_pool2d", "reshape", *rounding]
+    x = [np.random.default_rng().standard_normal((1, 4, 6, 6)).astype("float32")]
+    assert np.array_equal(evaluate(folded, x)[0], evaluate(mod, x)[0])

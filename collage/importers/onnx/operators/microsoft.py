@@ -14,6 +14,7 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.backends.relax.stepped import is_product, stepped, stepped_matmul
+from collage.importers.onnx.operators import quantized
 from collage.importers.onnx.operators.convolution import Window, convolve
 from collage.importers.onnx.operators.node import (
     Array,
@@ -31,6 +32,9 @@ _DEFAULTS = {"leakyrelu": (0.01,), "hardsigmoid": (0.2, 0.5), "clip": (-np.inf, 
 
 def _meant(node: Node, x: int, scale: int, zero: int) -> relax.Expr:
     """The real numbers that an input's integers stand for; scales may be one for each column."""
+    real = quantized.meant(node, x, scale, zero)
+    if real is not None:
+        return real
     values = node.emit(op.astype(node.operand(x), "int32"))
     if node.has(zero):
         values = node.emit(op.subtract(values, node.emit(op.astype(node.operand(zero), "int32"))))
@@ -39,6 +43,9 @@ def _meant(node: Node, x: int, scale: int, zero: int) -> relax.Expr:
 
 def _rounded(node: Node, y: relax.Expr, scale: int, zero: int, kind: str) -> relax.Expr:
     """Real numbers as the integers that stand for them."""
+    made = quantized.rounded(node, y, scale, zero, kind)
+    if made is not None:
+        return made
     emit, limits = node.emit, np.iinfo(kind)
     steps = emit(op.round(emit(op.divide(y, node.operand(scale)))))
     if node.has(zero):
@@ -73,6 +80,23 @@ def _joined(node: Node) -> relax.Expr:
     parts = [_meant(node, i, i + 1, i + 2) for i in range(2, len(node.inputs), 3)]
     whole = node.emit(op.concat(parts, node.integer("axis", 0)))
     return _rounded(node, whole, 0, 1, node.dtype(2))
+
+
+def _quantized_gemm(node: Node) -> relax.Expr:
+    """Inputs: a, b, and c in steps of both; the result's steps, where it is rounded."""
+    known = quantized.meant(node, 3, 4, 5, 0 if node.integer("transB", 0) else 1)
+    right = _meant(node, 3, 4, 5) if known is None else known
+    if known is None and node.shape(4) not in ([], [1]) and node.integer("transB", 0):
+        raise Refused("scales of columns that are computed while the model runs")
+    left, right = _turned(node, _meant(node, 0, 1, 2), "transA"), _turned(node, right, "transB")
+    alpha = node.number("alpha", 1.0)
+    total = _times(node, node.emit(op.matmul(left, right)), alpha)
+    if node.has(6):
+        step = node.emit(op.multiply(node.operand(1), node.operand(4)))
+        c = node.emit(op.astype(node.operand(6), "float32"))
+        c = _times(node, node.emit(op.multiply(c, step)), alpha)
+        total = node.emit(op.add(total, c))
+    return _rounded(node, total, 7, 8, node.dtype(8)) if node.has(7) else total
 
 
 def _turned(node: Node, x: relax.Expr, name: str) -> relax.Expr:
@@ -204,6 +228,7 @@ MICROSOFT = {
     "FusedMatMul": _fused_matmul,
     "MatMulIntegerToFloat": _matmul_to_float,
     "MatMulNBits": _few_bits,
+    "QGemm": _quantized_gemm,
     "QLinearAdd": _of_two(op.add),
     "QLinearConcat": _joined,
     "QLinearGlobalAveragePool": _of_one(_mean_of_all_places),

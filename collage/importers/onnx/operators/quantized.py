@@ -63,6 +63,59 @@ def _as_float(node: Node, index: int, rank: int, axis: int) -> relax.Expr:
     return _along(node, node.emit(op.astype(node.operand(index), "float32")), rank, axis % rank)
 
 
+def meant(node: Node, x: int, scale: int, zero: int, axis: int = -1) -> relax.Expr | None:
+    """``DequantizeLinear`` of an input, whose steps are known; None where they are not.
+
+    Parameters
+    ----------
+    node : Node
+        That reads it.
+    x, scale, zero : int
+        Which of its inputs are the integers, their steps, and where zero is.
+    axis : int
+        Along which there is one step for each slice, where there is more than one.
+    """
+    steps = _steps(node, scale, zero, node.dtype(x))
+    rank = len(node.shape(x))
+    if steps is None or rank == 0:
+        return None
+    return node.emit(op.dequantize(node.operand(x), *steps, axis=axis % rank))
+
+
+def rounded(node: Node, y: relax.Expr, scale: int, zero: int, kind: str) -> relax.Expr | None:
+    """``QuantizeLinear`` to steps that are known; None where they are not.
+
+    Parameters
+    ----------
+    node : Node
+        Whose result it is.
+    y : relax.Expr
+        float32.
+    scale, zero : int
+        Which of its inputs are the steps, and where zero is.
+    kind : str
+        The element type of the result.
+    """
+    steps = _steps(node, scale, zero, kind)
+    if steps is None or not shape_of(y):
+        return None
+    return node.emit(op.quantize(y, *steps, axis=len(shape_of(y)) - 1, out_dtype=kind))
+
+
+def _steps(node: Node, scale: int, zero: int, kind: str) -> tuple[relax.Expr, relax.Expr] | None:
+    """Scales and zero points as constants of the same shape."""
+    scales, zeros = node.constant(scale), node.constant(zero)
+    if scales is None or (zeros is None and node.has(zero)) or kind not in ("int8", "uint8"):
+        return None
+    if str(scales.dtype) != "float32" or max(scales.ndim, 0 if zeros is None else zeros.ndim) > 1:
+        return None
+    points = np.zeros((), kind) if zeros is None else zeros.astype(kind)
+    if scales.size == points.size == 1:
+        return fixed_tensor(scales.reshape(())), fixed_tensor(points.reshape(()))
+    both = np.broadcast_arrays(scales, points)
+    return fixed_tensor(np.array(both[0])), fixed_tensor(np.array(both[1]))
+
+
 def _matmul_integer(node: Node) -> relax.Expr:
     left, right = _centred(node, 0, 2, -2), _centred(node, 1, 3, -1)
     return node.emit(op.matmul(left, right, out_dtype="int32"))
@@ -70,6 +123,11 @@ def _matmul_integer(node: Node) -> relax.Expr:
 
 def _qlinear_matmul(node: Node) -> relax.Expr:
     _require_integers(node, 0, 3, 7)
+    reals = meant(node, 0, 1, 2, -2), meant(node, 3, 4, 5, -1)
+    if reals[0] is not None and reals[1] is not None and node.constant(3) is not None:
+        made = rounded(node, node.emit(op.matmul(*reals)), 6, 7, node.dtype(7))
+        if made is not None:
+            return made
     left, right = _centred(node, 0, 2, -2), _centred(node, 3, 5, -1)
     total = node.emit(op.matmul(left, right, out_dtype="int32"))
     rank = len(shape_of(total))
@@ -84,6 +142,8 @@ def _conv_integer(node: Node) -> relax.Expr:
 
 def _qlinear_conv(node: Node) -> relax.Expr:
     _require_integers(node, 0, 3, 7)
+    if (made := _real_conv(node)) is not None:
+        return made
     data, weight = _centred(node, 0, 2, 1), _centred(node, 3, 5, 0)
     window = Window.of(node, node.shape(0), node.shape(3))
     total = convolve(node, data, weight, window, "int32")
@@ -92,6 +152,22 @@ def _qlinear_conv(node: Node) -> relax.Expr:
         total = node.emit(op.add(total, _along(node, node.operand(8), rank, 1)))
     scales = _as_float(node, 1, rank, 1), _as_float(node, 4, rank, 1)
     return _requantized(node, total, node.emit(op.multiply(*scales)), 6, 7)
+
+
+def _real_conv(node: Node) -> relax.Expr | None:
+    """As the product of what bytes stand for, rounded; None where something is not known now."""
+    x, weight = meant(node, 0, 1, 2), meant(node, 3, 4, 5, 0)
+    if x is None or weight is None or node.constant(3) is None:
+        return None
+    bias, scales = node.constant(8), (node.constant(1), node.constant(4))
+    if node.has(8) and bias is None:
+        return None
+    real = convolve(node, x, weight, Window.of(node, node.shape(0), node.shape(3)), "float32")
+    if bias is not None and scales[0] is not None and scales[1] is not None:
+        whole = bias.astype("float64") * scales[0].astype("float64") * scales[1]
+        along = vector_shape(len(shape_of(real)), 1, bias.size)
+        real = node.emit(op.add(real, fixed_tensor(whole.astype("float32").reshape(along))))
+    return rounded(node, real, 6, 7, node.dtype(7))
 
 
 def _require_integers(node: Node, *indices: int) -> None:
