@@ -21,7 +21,7 @@ from collage.backends.contract import (
     NativeBackend,
     members_of,
 )
-from collage.backends.contract.errors import CompileError, telling_line
+from collage.backends.contract.errors import CollageError, CompileError, telling_line
 from collage.backends.contract.relax_codegen import CodegenFailures, codegen_options, target_of
 from collage.backends.devices import FLUSHED, common_device
 from collage.backends.link import CompiledLibrary, link
@@ -43,9 +43,21 @@ def lower_native(
         Those of native backends lower their own partitions, in this order.
     context : BuildContext
         Where to build, and with how many threads to run.
+
+    Raises
+    ------
+    CompileError
+        When TVM gives up on an operator.
     """
     for backend, target in members_of(NativeBackend, targets):
-        mod = backend.lower(mod, target, context)
+        try:
+            mod = backend.lower(mod, target, context)
+        except (CollageError, MemoryError):
+            raise
+        except Exception as err:  # TVM's kernels of single operators raise anything
+            raise CompileError(
+                f"{backend.name} cannot lower the module: {telling_line(err)}"
+            ) from err
     return mod
 
 

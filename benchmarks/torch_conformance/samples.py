@@ -70,7 +70,7 @@ class Sample(torch.nn.Module):
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> None:
         super().__init__()
-        self.function = function
+        self.function, self.options = function, dict(kwargs)
         leaves, self._structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
         self._leaves = [None if _is_tensor(x) else x for x in leaves]
         self._places = [i for i, x in enumerate(leaves) if _is_tensor(x)]

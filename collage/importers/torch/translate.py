@@ -28,7 +28,7 @@ from collage.importers.torch.operators.arguments import dtype_of, shape_of
 from collage.importers.torch.operators.complex_numbers import COMPLEX, is_complex, split_complex
 from collage.importers.torch.operators.converters import CONVERTERS
 from collage.importers.torch.operators.decompositions import decompositions
-from collage.importers.torch.operators.errors import RefusedError
+from collage.importers.torch.operators.errors import RefusedError, reason_of
 from collage.importers.torch.operators.matrices import keep_matrices
 from collage.importers.torch.operators.pads import keep_pads
 from collage.importers.torch.operators.products import PRODUCTS
@@ -187,11 +187,10 @@ class _Importer(ExportedProgramImporter):
             if known is not None:
                 return known
             if convert is None:
-                raise RefusedError("no converter")
+                raise RefusedError(reason_of(node))
             return self._checked(node, self._with_promoted(node, convert))
         except Exception as err:  # noqa: BLE001 - converters raise anything; each is reported
-            reason = "" if str(err) == "no converter" else f": {last_line(err)}"
-            self._failures[f"{name.removesuffix('.default')}{reason}"].append(node.name)
+            self._failures[f"{name.removesuffix('.default')}: {last_line(err)}"].append(node.name)
             return self._placeholder(node)
 
     def _is_lost(self, node: fx.Node) -> bool:

@@ -1,5 +1,37 @@
-"""What a converter raises."""
+"""What a converter raises, and why there is none for some operators."""
+
+from __future__ import annotations
+
+from torch import fx
+
+_ROWS = "the shape of its result depends on data"
+_FACTORS = "a decomposition of a matrix by a library that no backend has"
+_SPECIAL = "a special function that no backend computes"
+
+_REASONS = {
+    **dict.fromkeys(["nonzero", "nonzero_static", "masked_select", "_unique", "_unique2"], _ROWS),
+    **dict.fromkeys(["unique_dim", "unique_consecutive", "bincount", "repeat_interleave"], _ROWS),
+    **dict.fromkeys(["geqrf", "ormqr", "lu_unpack", "linalg_lu", "svd"], _FACTORS),
+}
 
 
 class RefusedError(Exception):
     """A node that cannot be imported; the message says why."""
+
+
+def reason_of(node: fx.Node) -> str:
+    """Why nothing converts an operator, as far as it is known.
+
+    Parameters
+    ----------
+    node : fx.Node
+        A call of it.
+    """
+    name = node.target.__name__.split(".")[0]
+    if _REASONS.get(name):
+        return _REASONS[name]
+    if name.startswith(("linalg_", "_linalg_")):
+        return _FACTORS
+    if name.startswith(("special_", "bessel_", "spherical_", "igamma", "zeta")):
+        return _SPECIAL
+    return "there is no converter for it, and PyTorch does not take it apart"

@@ -15,7 +15,7 @@ from torch import fx
 from tvm import relax
 from tvm.relax import op
 
-from collage.importers.torch.operators.arguments import Importer, arguments, dtype_of
+from collage.importers.torch.operators.arguments import Importer, arguments, dtype_of, shape_of
 
 _HALF = ("float16", "bfloat16")
 
@@ -76,5 +76,58 @@ def _vector_norm(importer: Importer, node: fx.Node) -> relax.Expr:
     return norm_of(importer, x, float(order), axes, bool(keep))
 
 
-NORMS: dict[str, Callable[[Any, fx.Node], Any]] = {"linalg_vector_norm.default": _vector_norm}
+def _with_moments(importer: Importer, node: fx.Node) -> tuple[relax.Expr, ...] | None:
+    """A layer norm or a group norm whose means and deviations are asked for too, or without scale.
+
+    TVM's translator gives the result for all three, and takes no norm without a weight.
+    """
+    x, weight, bias, eps, normalized, groups = arguments(
+        importer, node, *("input", "weight", "bias", "eps", "normalized_shape", "group")
+    )
+    asked = any(user.args[1] != 0 and user.users for user in node.users)
+    if not asked and weight is not None and bias is not None:
+        return None
+    emit, kind, shape = importer.emit, dtype_of(x), shape_of(x)
+    wide = x if kind not in _HALF else emit(op.astype(x, "float32"))
+    if groups is None:
+        axes = list(range(len(shape) - len(normalized), len(shape)))
+    else:
+        wide = emit(op.reshape(wide, [shape[0], groups, math.prod(shape[1:]) // groups]))
+        axes = [2]
+    mean = emit(op.mean(wide, axes, keepdims=True))
+    gap = emit(op.subtract(wide, mean))
+    spread = emit(op.mean(emit(op.multiply(gap, gap)), axes, keepdims=True))
+    spread = emit(op.add(spread, relax.const(eps, dtype_of(wide))))
+    rate = emit(op.rsqrt(spread))
+    found = emit(op.reshape(emit(op.multiply(gap, rate)), shape))
+    ones = shape[:0] if groups is None else [shape[1], *[1] * (len(shape) - 2)]
+    for factor, apply in ((weight, op.multiply), (bias, op.add)):
+        if factor is not None:
+            factor = factor if groups is None else emit(op.reshape(factor, ones))
+            factor = factor if dtype_of(factor) == dtype_of(found) else _as(emit, factor, found)
+            found = emit(apply(found, factor))
+    results = [found, mean, rate]
+    wanted = node.meta["val"]
+    return tuple(
+        emit(
+            op.reshape(
+                one if dtype_of(one) == name else emit(op.astype(one, name)), list(like.shape)
+            )
+        )
+        for one, like, name in (
+            (one, like, str(like.dtype).removeprefix("torch."))
+            for one, like in zip(results, wanted, strict=True)
+        )
+    )
+
+
+def _as(emit: Callable[..., relax.Expr], x: relax.Expr, like: relax.Expr) -> relax.Expr:
+    return emit(op.astype(x, dtype_of(like)))
+
+
+NORMS: dict[str, Callable[[Any, fx.Node], Any]] = {
+    "linalg_vector_norm.default": _vector_norm,
+    "native_layer_norm.default": _with_moments,
+    "native_group_norm.default": _with_moments,
+}
 """By the name that the translator has for an operator."""

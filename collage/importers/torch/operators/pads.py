@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -49,8 +49,15 @@ def _pad(importer: Importer, node: fx.Node) -> relax.Expr:
     pairs = [(0, 0)] * (rank - len(widths) // 2)
     pairs += [(widths[i], widths[i + 1]) for i in range(len(widths) - 2, -1, -2)]
     grown = [max(0, width) for pair in pairs for width in pair]
+    if mode == "circular":
+        # Of what is left when the others have been cut off.
+        x = _cut(importer, x, pairs)
     if any(grown):
         x = importer.emit(op.nn.pad(x, grown, mode, value or 0))
+    return x if mode == "circular" else _cut(importer, x, pairs)
+
+
+def _cut(importer: Importer, x: relax.Expr, pairs: Sequence[tuple[int, int]]) -> relax.Expr:
     cut = [axis for axis, pair in enumerate(pairs) if min(pair) < 0]
     if not cut:
         return x

@@ -132,6 +132,8 @@ def _average(importer: Importer, node: fx.Node) -> relax.Expr | None:
         *(importer, node, "self", "kernel_size", "stride", "padding", "ceil_mode"),
         "divisor_override",
     )
+    if "float" not in dtype_of(x):
+        raise TypeError("a mean of whole numbers over windows; convert them to float before")
     if divisor is None:
         return None
     rank = 3 if "3d" in str(node.target) else 2

@@ -107,6 +107,18 @@ def test_special_functions_are_refused_where_they_are_too_coarse() -> None:
         load_model(program_of(torch.erfinv, rows(3).double()))
 
 
+def test_what_is_refused_has_a_reason() -> None:
+    function = _flat(
+        lambda x: (torch.linalg.svdvals(x), torch.special.airy_ai(x), torch.nextafter(x, x))
+    )
+    with pytest.raises(ModelError) as caught:
+        load_model(program_of(function, rows(3, 3)))
+    for reason in ("a decomposition of a matrix", "a special function", "there is no converter"):
+        assert reason in str(caught.value)
+    with pytest.raises(ModelError, match="convert them to float"):
+        load_model(program_of(lambda i: torch.nn.functional.avg_pool2d(i, 2), places(9, 1, 4, 4)))
+
+
 def _positive(*shape: int) -> Any:
     x = rows(*shape).clamp(-1, 1)
     return x @ x.mT + 4 * torch.eye(shape[-1])
@@ -176,6 +188,18 @@ APART: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
             torch.triangular_solve(b, x, transpose=True)[0],
         ),
         lambda: (_positive(4, 4), rows(4, 2)),
+    ),
+    "padded around what was cut off": (
+        lambda x: torch.nn.functional.pad(x, (-1, 1, 2, -1), mode="circular"),
+        lambda: (rows(1, 3, 4, 5),),
+    ),
+    "norms with their moments": (
+        lambda x, w: (
+            *torch.native_layer_norm(x, [5], None, w, 1e-5),
+            *torch.native_group_norm(x, None, None, 2, 4, 15, 2, 1e-5),
+            torch.nn.functional.group_norm(x, 2),
+        ),
+        lambda: (rows(2, 4, 3, 5), rows(5)),
     ),
     "moments": (
         lambda x: (*torch.var_mean(x), *torch.std_mean(x, correction=0)), lambda: (rows(3, 4),),
