@@ -95,4 +95,8 @@ def _of_nothing(node: fx.Node, results: list[torch.Tensor]) -> list[relax.Expr] 
     args, kwargs = pytree.tree_map(given, (node.args, node.kwargs))
     found = node.target(*args, **kwargs)
     answers = found if isinstance(found, list | tuple) else [found]
-    return [relax.const(one.detach().contiguous().numpy()) for one in answers]
+    # With its type: left alone, whole numbers become shorter ones.
+    return [
+        relax.const(one.detach().contiguous().numpy(), str(one.dtype).removeprefix("torch."))
+        for one in answers
+    ]

@@ -183,6 +183,8 @@ class _Importer(ExportedProgramImporter):
                 if name not in COMPLEX:
                     raise RefusedError("complex numbers")
                 return self._checked(node, COMPLEX[name](self, node))
+            if _depends_on_data(node):
+                raise RefusedError("the shape of its result depends on data")
             known = without_elements(self, node)
             if known is not None:
                 return known
@@ -302,6 +304,15 @@ def _label(node: fx.Node) -> str:
 
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
+
+
+def _depends_on_data(node: fx.Node) -> bool:
+    wanted = node.meta.get("val")
+    tensors = wanted if isinstance(wanted, list | tuple) else [wanted]
+    return any(
+        isinstance(one, torch.Tensor) and any(isinstance(n, torch.SymInt) for n in one.shape)
+        for one in tensors
+    )
 
 
 def _asks_for_an_axis(node: fx.Node) -> bool:

@@ -133,7 +133,19 @@ def _smallest(importer: Importer, node: fx.Node) -> tuple[relax.Expr, relax.Expr
     return parts[0], parts[1]
 
 
+def _sorted(importer: Importer, node: fx.Node) -> tuple[relax.Expr, relax.Expr]:
+    """Equal values stay in their order; truth values are sorted as numbers."""
+    x, dim, descending = arguments(importer, node, "self", "dim", "descending")
+    emit, kind = importer.emit, dtype_of(x)
+    numbers = emit(op.astype(x, "int32")) if kind == "bool" else x
+    places = emit(op.argsort(numbers, int(dim), bool(descending), "int64"))
+    found = emit(op.gather_elements(numbers, places, int(dim)))
+    return (emit(op.astype(found, kind)) if kind == "bool" else found), places
+
+
 RUNNING: dict[str, Callable[[Importer, fx.Node], Any]] = {
+    "sort.default": _sorted,
+    "sort.stable": _sorted,
     "cummax.default": _running_extreme(op.greater_equal),
     "kthvalue.default": _smallest,
     "repeat_interleave.Tensor": _repeated,

@@ -107,6 +107,14 @@ def test_special_functions_are_refused_where_they_are_too_coarse() -> None:
         load_model(program_of(torch.erfinv, rows(3).double()))
 
 
+@pytest.mark.parametrize("kind", ["float32", "int64", "bool"])
+def test_sorted(kind: str) -> None:
+    def function(x: Any) -> Any:
+        return (*x.sort(dim=1, stable=True), *x.sort(dim=0, stable=True, descending=True))
+
+    require_agreement(_flat(function), lambda: (_drawn(getattr(torch, kind), 5, 9),))
+
+
 def test_what_is_refused_has_a_reason() -> None:
     function = _flat(
         lambda x: (torch.linalg.svdvals(x), torch.special.airy_ai(x), torch.nextafter(x, x))
@@ -115,6 +123,8 @@ def test_what_is_refused_has_a_reason() -> None:
         load_model(program_of(function, rows(3, 3)))
     for reason in ("a decomposition of a matrix", "a special function", "there is no converter"):
         assert reason in str(caught.value)
+    with pytest.raises(ModelError, match="masked_select: the shape of its result depends on data"):
+        load_model(program_of(lambda x: x.masked_select(x > 0), rows(3, 3)))
     with pytest.raises(ModelError, match="convert them to float"):
         load_model(program_of(lambda i: torch.nn.functional.avg_pool2d(i, 2), places(9, 1, 4, 4)))
 
