@@ -97,6 +97,8 @@ def _index_put(importer: Importer, node: fx.Node) -> relax.Expr:
     common = list(torch.broadcast_shapes(*(tuple(shape_of(index)) for index in wrapped)))
     if 0 in common:
         return x
+    if accumulate and dtype_of(x) == "bool":
+        raise RefusedError("truth values added up where indices tell; convert them before")
     places = importer.emit(
         op.stack([importer.emit(op.broadcast_to(index, common)) for index in wrapped], len(common))
     )

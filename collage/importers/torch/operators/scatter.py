@@ -23,6 +23,8 @@ def _scatter(importer: Importer, node: fx.Node) -> relax.Expr:
     emit, extents = importer.emit, shape_of(index)
     if 0 in extents:
         return x
+    if dtype_of(x) == "bool":
+        raise TypeError("truth values scattered with a sum or an extreme; convert them before")
     if shape_of(source) != extents:
         axes = list(range(len(extents)))
         source = emit(op.strided_slice(source, axes, [0] * len(axes), extents))
