@@ -23,7 +23,9 @@ def page(rows: Sequence[Row]) -> str:
         One a sample.
     """
     tried = [row for row in rows if row["outcome"] in OUTCOMES]
-    commits = ", ".join(sorted({str(row["commit"]) or "unknown" for row in tried}))
+    # Samples are not run again where they passed: several commits have a part in a table.
+    counted = Counter(str(row["commit"]).split(" ")[0] or "unknown" for row in tried)
+    commits = ", ".join(f"{commit} ({count} samples)" for commit, count in counted.items())
     lines = [
         "# PyTorch's samples of its operators, end to end",
         "",
