@@ -18,7 +18,7 @@ from collage.backends.contract.errors import MeasurementError
 from collage.backends.relax.static_shape import static_shape
 from collage.cost.reference.fallback import evaluate_call
 from collage.cost.reference.operators import OPERATORS
-from collage.cost.reference.rounding import EPSILON, rounded
+from collage.cost.reference.rounding import EPSILON, STEPS, off_by_sums, rounded
 from collage.cost.reference.values import (
     WIDE,
     Array,
@@ -288,6 +288,9 @@ class Evaluator:
             return self.call_function(self._callee(call.op), args)
         name = str(call.op.name)
         operator = OPERATORS.get(name)
+        if name in STEPS and self._arithmetic.dither and str(call.args[0].ty.dtype) in EPSILON:
+            # Which of two steps a value falls to that lies between them, sums alone decide.
+            args[0] = off_by_sums(np.asarray(args[0]), self._form(call.args[0].ty), self._random)
         if _is_exact(call.ty):
             args = [_rounded(value, arg.ty) for value, arg in zip(args, call.args, strict=True)]
         if operator is not None:
@@ -310,11 +313,15 @@ class Evaluator:
         array: Array = np.asarray(value).astype(wide, copy=False)
         if dtype not in EPSILON or not self._arithmetic.stores:
             return array
-        form = dtype if dtype != "float32" else self._arithmetic.float32_as
+        form = self._form(ty)
         if self._arithmetic.dither:
             noise = self._random.random(array.shape, np.float32) - np.float32(0.5)
             array = array * (1 + np.float32(EPSILON[form]) * noise)
         return rounded(array, form)
+
+    def _form(self, ty: relax.TensorType) -> str:
+        """The format that a tensor is kept in."""
+        return self._arithmetic.float32_as if str(ty.dtype) == "float32" else str(ty.dtype)
 
     def _callee(self, op: relax.Expr) -> relax.Function:
         callee = self.expr(op)

@@ -112,7 +112,38 @@ def formats(mod: tvm.IRModule) -> frozenset[str]:
     return frozenset(found)
 
 
-_STEPS = frozenset({"relax.round", "relax.quantize", STEPPED})
+STEPS = frozenset({"relax.round", "relax.quantize", STEPPED})
+"""Operators that round their first operand to whole steps."""
+
+_SUMMED = 32
+"""Units in the last place of its largest value by which a tensor may be off that was summed up in
+another order: about what a thousand products are off by, added up one after the other."""
+
+
+def off_by_sums(array: Array, form: str, random: np.random.Generator) -> Array:
+    """A tensor as another order of the sums that it comes from may have left it.
+
+    Parameters
+    ----------
+    array : ndarray
+        Of a float dtype.
+    form : str
+        What it is kept in, a key of :data:`EPSILON`.
+    random : Generator
+        Says by how much each value is off.
+
+    Examples
+    --------
+    >>> near = off_by_sums(np.ones(3, np.float32), "float32", np.random.default_rng(0))
+    >>> bool(np.abs(near - 1).max() <= 2.0**-18), bool((near != 1).any())
+    (True, True)
+    """
+    largest = np.abs(array, where=np.isfinite(array), out=np.zeros_like(array)).max(initial=0)
+    most = _SUMMED * EPSILON[form] * largest
+    off: Array = array + ((2 * random.random(array.shape, np.float32) - 1) * most).astype(
+        array.dtype
+    )
+    return off
 
 
 def rounds_to_steps(mod: tvm.IRModule) -> bool:
@@ -128,7 +159,7 @@ def rounds_to_steps(mod: tvm.IRModule) -> bool:
     def visit(expr: relax.Expr) -> None:
         nonlocal found
         if isinstance(expr, relax.Call) and isinstance(expr.op, tvm.ir.Op):
-            found = found or str(expr.op.name) in _STEPS
+            found = found or str(expr.op.name) in STEPS
 
     for function in mod.functions.values():
         if isinstance(function, relax.Function):

@@ -82,3 +82,19 @@ def test_values_between_two_steps_are_tried_more_than_once() -> None:
     ties = np.arange(2000, dtype=np.float32) + np.float32(0.5)
     (noise,) = sample_of(graph([ties.shape], body), [ties]).noise
     assert noise.largest > 0
+
+
+@pytest.mark.parametrize("away", [3e-7, 1e-6])
+def test_values_are_tried_that_only_other_sums_bring_to_the_next_step(away: float) -> None:
+    """Whoever adds up in another order is off by more than the last place of the result."""
+    step, zero = relax.const(np.float32(1)), relax.const(np.int8(0), "int8")
+
+    def body(emit, x):  # type: ignore[no-untyped-def]
+        summed = emit(op.multiply(x, relax.const(np.float32(1))))
+        steps = emit(op.quantize(summed, step, zero, axis=0, out_dtype="int8"))
+        return op.dequantize(steps, step, zero, axis=0, out_dtype="float32")
+
+    near = np.tile(np.arange(0, 100, 2, dtype=np.float32) + np.float32(0.5), 20)
+    near *= np.float32(1 - away)
+    (noise,) = sample_of(graph([near.shape], body), [near]).noise
+    assert noise.largest > 0.9 / 100
