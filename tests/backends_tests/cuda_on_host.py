@@ -136,10 +136,8 @@ def _launches(name: str, func: tirx.PrimFunc, source: str) -> list[Launch]:
 
 def _nests(func: tirx.PrimFunc) -> list[dict[str, int]]:
     """Extents of thread axes of each outermost nest."""
-    body = func.body.block.body if isinstance(func.body, s_tir.SBlockRealize) else func.body
-    nests = list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
     found = []
-    for nest in nests:
+    for nest in _outermost(func.body):
         extents: dict[str, int] = {}
 
         def note(loop: tirx.For, extents: dict[str, int] = extents) -> None:
@@ -156,11 +154,36 @@ def _nests(func: tirx.PrimFunc) -> list[dict[str, int]]:
     return found
 
 
+def _outermost(body: tirx.Stmt) -> list[tirx.Stmt]:
+    if isinstance(body, tirx.SeqStmt):
+        return [nest for part in body.seq for nest in _outermost(part)]
+    if isinstance(body, s_tir.SBlockRealize):
+        return _outermost(body.block.body)
+    if isinstance(body, tirx.AttrStmt) and body.attr_key.startswith("pragma"):
+        return _outermost(body.body)
+    return [body]
+
+
 def _intermediates(func: tirx.PrimFunc) -> list[Any]:
     """Buffers in global memory between the kernels of one program."""
     block = func.body.block if isinstance(func.body, s_tir.SBlockRealize) else None
     buffers = list(block.alloc_buffers) if block is not None else []
     return [buffer for buffer in buffers if buffer.scope() in ("", "global")]
+
+
+def _arguments(signature: str) -> str:
+    """What a kernel is called with; tensors begin where their memory does."""
+    found, pointers = [], 0
+    for part in signature.split(","):
+        kind, name = part.strip().rsplit(" ", 1)
+        if "*" in kind:
+            found.append(f"({kind.replace('__restrict__', '')})args[{pointers}]")
+            pointers += 1
+        elif name.startswith("elem_offset"):
+            found.append("0")
+        else:
+            raise NotImplementedError(f"a kernel takes '{part.strip()}'")
+    return ", ".join(found)
 
 
 def _compile(source: str, launches: dict[str, list[Launch]], folder: Path) -> Path:
@@ -174,8 +197,7 @@ def _compile(source: str, launches: dict[str, list[Launch]], folder: Path) -> Pa
     entries = []
     for launch in (launch for group in launches.values() for launch in group):
         match = next(m for m in _SIGNATURE.finditer(source) if m[1] == launch.name)
-        types = [part.rsplit(" ", 1)[0].replace("__restrict__", "") for part in match[2].split(",")]
-        arguments = ", ".join(f"({kind})args[{i}]" for i, kind in enumerate(types))
+        arguments = _arguments(match[2])
         entries.append(
             f'extern "C" void run_{launch.name}(void** args, const int* grid, const int* threads) '
             f"{{ cuda_on_host::launch(grid, threads, [&] {{ {launch.name}({arguments}); }}); }}\n"

@@ -26,6 +26,7 @@ SAMPLE = frozenset(
         *(("matmul_row", "float16"), ("mean_pixels", "float16"), ("sum_columns", "bfloat16")),
         *(("softmax", "bfloat16"), ("layer_norm", "bfloat16"), ("cumsum_last", "float16")),
         *(("avg_pool1d", "float16"), ("resize2d_linear", "bfloat16"), ("cumprod", "bfloat16")),
+        *(("scatter_nd", "float16"),),
     )
 )
 """Cases for every day: one of each kind."""
@@ -136,6 +137,13 @@ class _Operators:
         yield "cumsum_first", [(4096, 6)], _partial(op.cumsum, axis=0)
         yield "cumprod", [(300, 24)], _partial(op.cumprod, axis=1)
 
+        # Threads of its own, behind a stage that has none.
+        pairs = relax.const(np.array([[0, 20], [2, 3], [29, 0]], "int64"), "int64")
+        yield (
+            "scatter_nd",
+            [(30, 24, 8), (3, 8)],
+            lambda emit, x, values: op.scatter_nd(x, pairs, values, "update"),
+        )
         # Loops that TVM wrote out for a processor.
         places = relax.const(np.array([0, 2, 5], "int64"), "int64")
         yield (

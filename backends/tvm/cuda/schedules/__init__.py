@@ -25,6 +25,7 @@ from collage.backends.tvm.cuda.schedules import (
     elementwise,
     one_thread,
     outermost,
+    own_threads,
     reduction,
     tensor_core,
     transpose,
@@ -114,8 +115,10 @@ def schedule_function(func: tirx.PrimFunc, gpu: Gpu, schedule: str = "default") 
     >>> str(schedule_function(func, gpu, "none").attrs[SCHEDULE_ATTR])
     'dlight.Fallback'
     """
-    if has_opaque_threads(func) or func.attrs.get("tirx.is_scheduled", False):
+    if func.attrs.get("tirx.is_scheduled", False):
         return func.with_attr(SCHEDULE_ATTR, "own threads")
+    if has_opaque_threads(func):
+        return own_threads.schedule(func, gpu).with_attr(SCHEDULE_ATTR, "own threads")
     attempts = [
         (name, functools.partial(_attempt, family, gpu)) for name, family in _FAMILIES[schedule]
     ]
