@@ -6,7 +6,7 @@ the parts and applies the cell's functions.
 
 Where the weights fit into the cache of a multiprocessor, one block does all columns of its rows,
 step after step, and waits for nobody. Larger ones are read by many blocks, and the end of a kernel
-is what all of them wait for before the next step begins: that takes about 2 us.
+is what all of them wait for before the next step begins.
 
 States are kept in float32 from step to step, whatever the type of the results.
 """
@@ -26,70 +26,9 @@ from tvm.script.ir_builder import tirx as T
 
 from collage.backends.relax.recurrent import Recurrence
 from collage.backends.relax.recurrent.blocking import parts
+from collage.backends.tvm.cuda.recurrent_cut import STEP_THREADS, Cut, cut_of
 
 _WIDE = {"float16": "float32", "bfloat16": "float32"}
-_BYTES = {"float16": 2, "bfloat16": 2, "float64": 8}
-
-_CACHED_BYTES = 192 << 10
-"""Weights of one direction that stay in the first cache of a multiprocessor, of 256 KiB since
-sm_80's successors; reading more of them from the second takes as long as starting a kernel."""
-
-_WHOLE_THREADS = 1024
-_STEP_THREADS = 256
-_STEP_COLUMNS = 16
-_STEP_ROWS = 4
-_BLOCKS = 264
-"""Two for each multiprocessor of the largest devices: beyond, blocks take two rows each."""
-
-
-@dataclass(frozen=True)
-class Cut:
-    """How the work is shared out.
-
-    Attributes
-    ----------
-    whole : bool
-        Whether one kernel runs all steps.
-    columns, splits : int
-        Threads of a block side by side, and how many share the products of a column.
-    rows : int
-        Of the batch, in a block.
-    """
-
-    whole: bool
-    columns: int
-    splits: int
-    rows: int
-
-    @property
-    def threads(self) -> int:
-        """Of a block."""
-        return self.columns * self.splits
-
-
-def cut_of(recurrence: Recurrence) -> Cut:
-    """How the steps of a layer are shared out.
-
-    Parameters
-    ----------
-    recurrence : Recurrence
-        What is to be computed.
-
-    Examples
-    --------
-    >>> cut_of(Recurrence("gru_reset_after", "forward", 48, 1, 64, "float16", False))
-    Cut(whole=True, columns=64, splits=16, rows=1)
-    >>> cut_of(Recurrence("lstm", "bidirectional", 48, 8, 512, "float16", False))
-    Cut(whole=False, columns=16, splits=16, rows=4)
-    """
-    one = recurrence
-    bytes_each = _BYTES.get(one.dtype, 4)
-    if one.gates * one.hidden**2 * bytes_each > _CACHED_BYTES:
-        rows = min(one.batch, _STEP_ROWS)
-        return Cut(False, _STEP_COLUMNS, _STEP_THREADS // _STEP_COLUMNS, rows)
-    columns = min(32 * math.ceil(one.hidden / 32), 128)
-    rows = 1 if len(one.backwards) * one.batch <= _BLOCKS else min(2, one.batch)
-    return Cut(True, columns, _WHOLE_THREADS // columns, rows)
 
 
 def legalize_recurrent(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -188,7 +127,7 @@ class _Kernels:
     def _step_by_step(self) -> None:
         one, cut = self._one, self._cut
         blocks = len(one.backwards) * self._groups
-        with _kernel(blocks, _STEP_THREADS) as (block, thread):
+        with _kernel(blocks, STEP_THREADS) as (block, thread):
             direction, group = self._among(block, self._groups)
             self._each_of_rows(direction, group * cut.rows, thread, self._begin)
         with T.serial(0, one.steps) as count:
@@ -200,7 +139,7 @@ class _Kernels:
                     step = self._step(direction, count)
                     at = _Block(direction, group * cut.rows, tile, thread, step, count % 2)
                     self._tile(index, at, partial)
-        with _kernel(blocks, _STEP_THREADS) as (block, thread):
+        with _kernel(blocks, STEP_THREADS) as (block, thread):
             direction, group = self._among(block, self._groups)
             self._each_of_rows(direction, group * cut.rows, thread, self._end)
 
@@ -224,7 +163,7 @@ class _Kernels:
     def _each_of_rows(self, direction: Any, first: Any, thread: Any, act: Any) -> None:
         """Do something at every element of the states of a block's rows."""
         one, cut = self._one, self._cut
-        threads = cut.threads if cut.whole else _STEP_THREADS
+        threads = cut.threads if cut.whole else STEP_THREADS
         elements = cut.rows * one.hidden
         with T.serial(0, math.ceil(elements / threads)) as turn:
             element = turn * threads + thread

@@ -17,7 +17,7 @@ from collage.backends.contract import BuildContext
 from collage.backends.contract.registry import get_backend
 from collage.backends.relax.recurrent import Recurrence
 from collage.backends.relax.static_shape import static_shape
-from collage.backends.tvm.cuda.recurrent import Cut, cut_of
+from collage.backends.tvm.cuda.recurrent_cut import Cut, cut_of
 from tests.backends_tests.cuda_on_host import HostProgram
 
 pytestmark = pytest.mark.cuda
@@ -26,7 +26,7 @@ _FLOAT32 = ("dense_dense", "dense_odd", "dense_row", "batched", "softmax", "conv
 """In float32 only products and rows go another way than in float16."""
 
 
-_OPERATORS = ("matmul_row-float16", "layer_norm-bfloat16")
+_OPERATORS = ("matmul_row-float16", "layer_norm-bfloat16", "scatter_nd-float16")
 
 
 def _chosen() -> list[CudaCase]:

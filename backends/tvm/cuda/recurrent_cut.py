@@ -1,0 +1,72 @@
+"""How the steps of LSTM, GRU and RNN are shared out among blocks and threads of a GPU."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from collage.backends.relax.recurrent import Recurrence
+
+_BYTES = {"float16": 2, "bfloat16": 2, "float64": 8}
+
+_CACHED_BYTES = 192 << 10
+"""Weights of one direction that stay in the first cache of a multiprocessor, of 256 KiB since
+sm_80's successors; reading more of them from the second takes as long as starting a kernel."""
+
+_WHOLE_THREADS = 1024
+STEP_THREADS = 256
+"""Of a block that does one step."""
+_STEP_COLUMNS = 16
+_STEP_ROWS = 4
+_BLOCKS = 264
+"""Two for each multiprocessor of the largest devices: beyond, blocks take two rows each."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How the work is shared out.
+
+    Attributes
+    ----------
+    whole : bool
+        Whether one kernel runs all steps.
+    columns, splits : int
+        Threads of a block side by side, and how many share the products of a column.
+    rows : int
+        Of the batch, in a block.
+    """
+
+    whole: bool
+    columns: int
+    splits: int
+    rows: int
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return self.columns * self.splits
+
+
+def cut_of(recurrence: Recurrence) -> Cut:
+    """How the steps of a layer are shared out.
+
+    Parameters
+    ----------
+    recurrence : Recurrence
+        What is to be computed.
+
+    Examples
+    --------
+    >>> cut_of(Recurrence("gru_reset_after", "forward", 48, 1, 64, "float16", False))
+    Cut(whole=True, columns=64, splits=16, rows=1)
+    >>> cut_of(Recurrence("lstm", "bidirectional", 48, 8, 512, "float16", False))
+    Cut(whole=False, columns=16, splits=16, rows=4)
+    """
+    one = recurrence
+    bytes_each = _BYTES.get(one.dtype, 4)
+    if one.gates * one.hidden**2 * bytes_each > _CACHED_BYTES:
+        rows = min(one.batch, _STEP_ROWS)
+        return Cut(False, _STEP_COLUMNS, STEP_THREADS // _STEP_COLUMNS, rows)
+    columns = min(32 * math.ceil(one.hidden / 32), 128)
+    rows = 1 if len(one.backwards) * one.batch <= _BLOCKS else min(2, one.batch)
+    return Cut(True, columns, _WHOLE_THREADS // columns, rows)
