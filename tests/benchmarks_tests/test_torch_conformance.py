@@ -1,4 +1,4 @@
-"""PyTorch's own samples through the whole way: a few here, all of them in the slow suite."""
+"""PyTorch's own samples through the whole way: a few here, all of them where every network of the zoo is tried."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_what_differs_is_told() -> None:
     assert "instead of float32[2]" in difference([x.double().numpy()], wanted, call)
 
 
-@pytest.mark.slow
+@pytest.mark.zoo
 @pytest.mark.torch
 @pytest.mark.timeout(4 * 3600)
 def test_every_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
