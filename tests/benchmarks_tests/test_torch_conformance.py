@@ -1,4 +1,4 @@
-"""PyTorch's own samples through the whole way: a few here, all of them where every network of the zoo is tried."""
+"""PyTorch's own samples: a few here, all of them with the networks of the zoo."""
 
 from __future__ import annotations
 
