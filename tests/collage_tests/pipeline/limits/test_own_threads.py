@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from collage.pipeline.limits import few_own_threads
 
@@ -16,10 +16,17 @@ def _blas_threads() -> list[int]:
 
 @pytest.mark.parametrize(("cores", "few"), [(8, 2), (16, 4), (32, 8), (256, 8)])
 def test_a_part_of_many_cores(cores: int, few: int) -> None:
-    before = _blas_threads()
-    with few_own_threads(cores):
-        assert set(_blas_threads()) == {few}
-    assert _blas_threads() == before
+    with threadpool_limits(limits=16, user_api="blas"):
+        with few_own_threads(cores):
+            assert set(_blas_threads()) == {few}
+        assert set(_blas_threads()) == {16}
+
+
+def test_no_more_than_the_user_has_asked_for() -> None:
+    with threadpool_limits(limits=1, user_api="blas"):
+        with few_own_threads(64):
+            assert set(_blas_threads()) == {1}
+        assert set(_blas_threads()) == {1}
 
 
 @pytest.mark.parametrize("cores", [1, 2, 7])
@@ -27,3 +34,14 @@ def test_all_of_few_cores(cores: int) -> None:
     before = _blas_threads()
     with few_own_threads(cores):
         assert _blas_threads() == before
+
+
+def test_of_two_searches_that_overlap_the_last_gives_the_cores_back() -> None:
+    with threadpool_limits(limits=16, user_api="blas"):
+        first, second = few_own_threads(32), few_own_threads(32)
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert set(_blas_threads()) == {8}
+        second.__exit__(None, None, None)
+        assert set(_blas_threads()) == {16}
