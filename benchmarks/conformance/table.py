@@ -6,12 +6,12 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from benchmarks.conformance.runs import BAD, OUTCOMES
+from benchmarks.zoo.cells import cell
 from benchmarks.zoo.results import Row
 
 OUTSIDE = ("depends on data", "element types are not computed with", "is not a type that is")
 """Refusals of what is asked for nowhere: shapes that are not static, and types not taken."""
-
-OUTCOMES = ("passed", "refused", "wrong", "crashed")
 
 
 def page(rows: Sequence[Row]) -> str:
@@ -39,7 +39,7 @@ def page(rows: Sequence[Row]) -> str:
     for row in rows:
         by_choice[row["variant"]].append(row)
     lines += [_counts(choice, chosen) for choice, chosen in by_choice.items()]
-    for outcome in ("wrong", "crashed"):
+    for outcome in BAD:
         found = [row for row in rows if row["outcome"] == outcome]
         if found:
             lines += ["", f"## {outcome.capitalize()}", ""]
@@ -80,4 +80,4 @@ def _reason(row: Row) -> str:
 
 
 def _cell(row: Row) -> str:
-    return str(row.get("reason", "")).replace("|", "\\|").replace("\n", " ")
+    return cell(str(row.get("reason", "")))

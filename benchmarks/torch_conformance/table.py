@@ -6,12 +6,12 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from benchmarks.conformance.runs import BAD, OUTCOMES
+from benchmarks.zoo.cells import cell
 from benchmarks.zoo.results import Row
 
 OUTSIDE = "depends on data"
 """Refusals of what is asked for nowhere: shapes that are not static."""
-
-OUTCOMES = ("passed", "refused", "wrong", "crashed")
 
 
 def page(rows: Sequence[Row]) -> str:
@@ -44,7 +44,7 @@ def page(rows: Sequence[Row]) -> str:
         by_dtype[row["dtype"]].append(row)
     lines += [_counts(dtype, chosen) for dtype, chosen in by_dtype.items()]
     lines.append(_counts("all", tried))
-    for outcome in ("wrong", "crashed"):
+    for outcome in BAD:
         found = [row for row in tried if row["outcome"] == outcome]
         if found:
             lines += ["", f"## {outcome.capitalize()}", ""]
@@ -87,4 +87,4 @@ def _left_out(rows: Sequence[Row]) -> list[str]:
 
 
 def _cell(row: Row) -> str:
-    return str(row.get("reason", "")).replace("|", "\\|").replace("\n", " ")
+    return cell(str(row.get("reason", "")))
