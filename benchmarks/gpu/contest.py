@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.gpu import device
+from benchmarks.gpu.rows import Row
 from benchmarks.gpu.slots import GpuSlot
 from benchmarks.timing.child import OPENMP_DEFAULT, ChildError, JsonChild
 from benchmarks.timing.statistics import max_relative_difference, rms_relative_difference
@@ -30,40 +31,6 @@ AFTER_SEARCH_SEC = 30.0
 to be compiled, and all are exported."""
 
 _WORKER = "benchmarks.gpu.worker"
-
-
-@dataclass
-class Row:
-    """What one contender did.
-
-    Attributes
-    ----------
-    round_sec, wall_sec : list of float
-        Seconds per call of each round, by CUDA events and by the host's clock.
-    difference : float or None
-        Largest output difference to eager PyTorch in float64, relative to the largest value.
-    rms : float or None
-        Root mean square of that difference, of the output's own; the worst output's.
-    fewest : int
-        Elements of the smallest output.
-    same_as : str
-        The contender whose library this is too; it is timed once.
-    failure : str
-        Why there are no times; empty when there are.
-    missing : bool
-        Not available here, which is no failure.
-    """
-
-    engine: str
-    round_sec: list[float] = field(default_factory=list)
-    wall_sec: list[float] = field(default_factory=list)
-    figures: dict[str, Any] = field(default_factory=dict)
-    difference: float | None = None
-    rms: float | None = None
-    fewest: int = 0
-    same_as: str = ""
-    failure: str = ""
-    missing: bool = False
 
 
 @dataclass(frozen=True)
@@ -350,14 +317,3 @@ def _arrays(path: Path) -> list[np.ndarray]:
 
 def _file_name(engine: str) -> str:
     return "".join(c if c.isalnum() else "-" for c in engine)
-
-
-def timed(rows: Sequence[Row]) -> dict[str, Row]:
-    """Rows with times by name; one that shares another's library has its times."""
-    by_name = {row.engine: row for row in rows}
-    found = {}
-    for row in rows:
-        source = by_name.get(row.same_as, row) if row.same_as else row
-        if not row.failure and source.round_sec and not source.failure:
-            found[row.engine] = source
-    return found

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.contest import COLLAGE, EAGER, Row, timed
+from benchmarks.gpu.contest import COLLAGE, EAGER
+from benchmarks.gpu.rows import Row, timed
 from benchmarks.timing.statistics import Spread, ratio_spread
 
 TORCH_COMPILE = "torch.compile"

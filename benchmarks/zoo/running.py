@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu import device
-from benchmarks.gpu.contest import COLLAGE, EAGER, Contest, Plan, Row, timed
+from benchmarks.gpu.contest import COLLAGE, EAGER, Contest, Plan
+from benchmarks.gpu.rows import Row, timed
 from benchmarks.gpu.slots import GpuSlot, gpu_slots
 from benchmarks.timing.child import ChildError
 from benchmarks.timing.machine import commit, machine, now

@@ -7,6 +7,7 @@ element. How far off a result may be follows from what rounding does to it on th
 (:class:`Noise`), which a second evaluation tells (:func:`sample_of`).
 """
 
+from collage.cost.reference.arithmetic import Arithmetic
 from collage.cost.reference.compare import (
     DEFAULT_RTOL,
     Distance,
@@ -14,7 +15,7 @@ from collage.cost.reference.compare import (
     distance,
     largest_error,
 )
-from collage.cost.reference.evaluator import Arithmetic, evaluate
+from collage.cost.reference.evaluator import evaluate
 from collage.cost.reference.sample import Sample, sample_of
 
 __all__ = [

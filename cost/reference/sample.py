@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import tvm
 
+from collage.cost.reference.arithmetic import MEANT, Arithmetic
 from collage.cost.reference.compare import Noise, noise_of
-from collage.cost.reference.evaluator import MEANT, Arithmetic, evaluate
+from collage.cost.reference.evaluator import evaluate
 from collage.cost.reference.rounding import EPSILON, HALF, coarsest, formats, rounds_to_steps
 from collage.cost.reference.values import Array
 from collage.cost.workload.arrays import load_arrays, save_arrays

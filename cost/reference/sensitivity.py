@@ -10,8 +10,9 @@ import tvm
 from tvm import relax
 
 from collage.cost.deadline import NEVER, Deadline
+from collage.cost.reference.arithmetic import MEANT
 from collage.cost.reference.compare import distance
-from collage.cost.reference.evaluator import MEANT, Evaluator, leaves
+from collage.cost.reference.evaluator import Evaluator, leaves
 from collage.cost.reference.rounding import rounded
 from collage.cost.reference.values import Array, Value
 

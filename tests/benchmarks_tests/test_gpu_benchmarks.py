@@ -15,8 +15,8 @@ from tvm import relax
 from tvm.relax import op
 
 from benchmarks.gpu import table
-from benchmarks.gpu.contest import Row, timed
 from benchmarks.gpu.float64 import widened
+from benchmarks.gpu.rows import Row, timed
 
 _ROOT = Path(__file__).resolve().parents[2]
 _CASES = "tests.benchmarks_tests.gpu_rehearsal_cases"

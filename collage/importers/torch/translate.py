@@ -24,6 +24,14 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 from collage.backends.contract.errors import ModelError, last_line
 from collage.importers.naming import NamingBuilder
 from collage.importers.torch.empty import without_elements
+from collage.importers.torch.nodes import (
+    asks_for_an_axis,
+    computed_in,
+    depends_on_data,
+    is_natural,
+    label,
+    type_name,
+)
 from collage.importers.torch.operators.arguments import dtype_of, shape_of
 from collage.importers.torch.operators.complex_numbers import COMPLEX, is_complex, split_complex
 from collage.importers.torch.operators.converters import CONVERTERS
@@ -40,10 +48,6 @@ from collage.rewrite import with_attrs
 
 _ROUNDS = 4
 """Taking operators apart may bring others to light; one round is all that most programs need."""
-
-_SUMS = frozenset(["sum.default", "sum.dim_IntList", "cumsum.default", "cumprod.default",
-                   "prod.default", "prod.dim_int", "mean.dim", "mean.default"])  # fmt: skip
-"""Their operands are converted to the result's type before anything is added."""
 
 _NEVER_APART = frozenset(
     [
@@ -175,7 +179,7 @@ class _Importer(ExportedProgramImporter):
         """What a converter makes of a node, held against what PyTorch says of its result."""
         name = node.target.__name__
         if isinstance(self._builder, NamingBuilder):
-            self._builder.name = _label(node)
+            self._builder.name = label(node)
         if any(self._is_lost(argument) for argument in node.all_input_nodes):
             return self._placeholder(node)
         try:
@@ -183,7 +187,7 @@ class _Importer(ExportedProgramImporter):
                 if name not in COMPLEX:
                     raise RefusedError("complex numbers")
                 return self._checked(node, COMPLEX[name](self, node))
-            if _depends_on_data(node):
+            if depends_on_data(node):
                 raise RefusedError("the shape of its result depends on data")
             known = without_elements(self, node)
             if known is not None:
@@ -218,10 +222,10 @@ class _Importer(ExportedProgramImporter):
         Tensors of rank 0 have an axis in PyTorch where one is asked for: they are given one.
         """
         kept: dict[fx.Node, Any] = {}
-        single = _asks_for_an_axis(node)
+        single = asks_for_an_axis(node)
         for argument in node.all_input_nodes:
             value = self.env[argument]
-            wanted = _computed_in(node, argument, value)
+            wanted = computed_in(node, argument, value)
             if wanted:
                 kept[argument] = value
                 self.env[argument] = self.emit(relax.op.astype(value, wanted))
@@ -253,14 +257,14 @@ class _Importer(ExportedProgramImporter):
             return found
         if not isinstance(found.ty, relax.TensorType) or found in self._lost:
             return found
-        dtype, shape = _name(wanted.dtype), list(wanted.shape)
+        dtype, shape = type_name(wanted.dtype), list(wanted.shape)
         if wanted.is_complex():
-            dtype, shape = _name(wanted.dtype.to_real()), [*shape, 2]
+            dtype, shape = type_name(wanted.dtype.to_real()), [*shape, 2]
         if dtype_of(found) != dtype:
             raise RefusedError(f"gives {dtype_of(found)} where PyTorch has {dtype}")
         if shape_of(found) != shape:
             raise RefusedError(f"gives {shape_of(found)} where PyTorch has {shape}")
-        if _is_natural(node, self._natural, self.env):
+        if is_natural(node, self._natural, self.env):
             self._natural.add(found)
         return found
 
@@ -292,70 +296,6 @@ def _bound(
 def _named(nodes: list[str]) -> str:
     more = len(nodes) - _NODES_NAMED
     return ", ".join(nodes[:_NODES_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def _label(node: fx.Node) -> str:
-    """A node's name, after that of the innermost module it stands in: ``backbone.0.conv2d``."""
-    stack = list(node.meta.get("nn_module_stack", {}).values())
-    path = str(stack[-1][0]) if stack else ""
-    path = path.removeprefix("L['self']").strip(".")
-    return f"{path}.{node.name}" if path else node.name
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
-def _depends_on_data(node: fx.Node) -> bool:
-    wanted = node.meta.get("val")
-    tensors = wanted if isinstance(wanted, list | tuple) else [wanted]
-    return any(
-        isinstance(one, torch.Tensor) and any(isinstance(n, torch.SymInt) for n in one.shape)
-        for one in tensors
-    )
-
-
-def _asks_for_an_axis(node: fx.Node) -> bool:
-    """Whether an operator goes along an axis of a tensor of rank 0."""
-    first = node.args[0] if node.args else None
-    value = first.meta.get("val") if isinstance(first, fx.Node) else None
-    if not isinstance(value, torch.Tensor) or value.ndim or value.is_complex():
-        return False
-    if node.target.__name__.startswith(("unsqueeze", "squeeze")):
-        return False
-    schema = getattr(node.target, "_schema", None)
-    names = {argument.name for argument in schema.arguments} if schema else set()
-    return bool(names & {"dim", "dims", "dimension"})
-
-
-def _computed_in(node: fx.Node, argument: fx.Node, value: Any) -> str:
-    """The type that an operand is converted to first; empty for none.
-
-    Of elementwise operators it is the result's, unless that is a truth value or the operand is one
-    that is only asked whether it holds.
-    """
-    wanted = node.meta.get("val")
-    if not isinstance(wanted, torch.Tensor) or not isinstance(value, relax.Expr):
-        return ""
-    tags = getattr(node.target, "tags", ())
-    name = node.target.__name__
-    if wanted.dtype == torch.bool or not (torch.Tag.pointwise in tags or name in _SUMS):
-        return ""
-    asked = {"where.self": 0, "masked_fill.Scalar": 1, "masked_fill.Tensor": 1}.get(name)
-    if name.startswith("_to_copy") or (asked is not None and argument is node.args[asked]):
-        return ""
-    dtype = _name(wanted.dtype)
-    return dtype if dtype_of(value) not in ("", dtype) else ""
-
-
-def _is_natural(node: fx.Node, natural: set[relax.Expr], env: dict[fx.Node, Any]) -> bool:
-    """Whether an integer result holds no negative values, by how it was made."""
-    name = node.target.__name__
-    if name.startswith("arange"):
-        return all(not isinstance(n, int | float) or n >= 0 for n in node.args)
-    if name.startswith(("view", "unsqueeze", "expand", "reshape", "clone", "permute", "_to_copy")):
-        return env.get(node.args[0]) in natural
-    return False
 
 
 class _TypeKeepingBuilder(NamingBuilder):

@@ -18,7 +18,8 @@ from collage.backends.relax.recurrent.program import legalize, legalize_plainly
 from collage.backends.tvm.common.blocks import Machine
 from collage.backends.tvm.cpu.fast_math import use_fast_math
 from collage.backends.tvm.cpu.recurrent import blocking
-from collage.cost.reference.evaluator import Arithmetic, evaluate
+from collage.cost.reference.arithmetic import Arithmetic
+from collage.cost.reference.evaluator import evaluate
 from collage.passes import write_out_recurrent
 from collage.rewrite import flat_bindings, op_name
 

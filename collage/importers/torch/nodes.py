@@ -1,0 +1,100 @@
+"""What the nodes of an exported program tell of themselves, asked while they are translated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+from tvm import relax
+
+from collage.importers.torch.operators.arguments import dtype_of
+
+_SUMS = frozenset(["sum.default", "sum.dim_IntList", "cumsum.default", "cumprod.default",
+                   "prod.default", "prod.dim_int", "mean.dim", "mean.default"])  # fmt: skip
+"""Their operands are converted to the result's type before anything is added."""
+
+
+def label(node: fx.Node) -> str:
+    """A node's name, after that of the innermost module it stands in: ``backbone.0.conv2d``."""
+    stack = list(node.meta.get("nn_module_stack", {}).values())
+    path = str(stack[-1][0]) if stack else ""
+    path = path.removeprefix("L['self']").strip(".")
+    return f"{path}.{node.name}" if path else node.name
+
+
+def type_name(dtype: torch.dtype) -> str:
+    """An element type as TVM writes it, ``float32``."""
+    return str(dtype).removeprefix("torch.")
+
+
+def depends_on_data(node: fx.Node) -> bool:
+    """Whether a result's shape is known only while the program runs."""
+    wanted = node.meta.get("val")
+    tensors = wanted if isinstance(wanted, list | tuple) else [wanted]
+    return any(
+        isinstance(one, torch.Tensor) and any(isinstance(n, torch.SymInt) for n in one.shape)
+        for one in tensors
+    )
+
+
+def asks_for_an_axis(node: fx.Node) -> bool:
+    """Whether an operator goes along an axis of a tensor of rank 0."""
+    first = node.args[0] if node.args else None
+    value = first.meta.get("val") if isinstance(first, fx.Node) else None
+    if not isinstance(value, torch.Tensor) or value.ndim or value.is_complex():
+        return False
+    if node.target.__name__.startswith(("unsqueeze", "squeeze")):
+        return False
+    schema = getattr(node.target, "_schema", None)
+    names = {argument.name for argument in schema.arguments} if schema else set()
+    return bool(names & {"dim", "dims", "dimension"})
+
+
+def computed_in(node: fx.Node, argument: fx.Node, value: Any) -> str:
+    """The type that an operand is converted to first; empty for none.
+
+    Of elementwise operators it is the result's, unless that is a truth value or the operand is one
+    that is only asked whether it holds.
+
+    Parameters
+    ----------
+    node : fx.Node
+        The operator's.
+    argument : fx.Node
+        That makes the operand.
+    value : object
+        What the operand was translated to.
+    """
+    wanted = node.meta.get("val")
+    if not isinstance(wanted, torch.Tensor) or not isinstance(value, relax.Expr):
+        return ""
+    tags = getattr(node.target, "tags", ())
+    name = node.target.__name__
+    if wanted.dtype == torch.bool or not (torch.Tag.pointwise in tags or name in _SUMS):
+        return ""
+    asked = {"where.self": 0, "masked_fill.Scalar": 1, "masked_fill.Tensor": 1}.get(name)
+    if name.startswith("_to_copy") or (asked is not None and argument is node.args[asked]):
+        return ""
+    dtype = type_name(wanted.dtype)
+    return dtype if dtype_of(value) not in ("", dtype) else ""
+
+
+def is_natural(node: fx.Node, natural: set[relax.Expr], env: dict[fx.Node, Any]) -> bool:
+    """Whether an integer result holds no negative values, by how it was made.
+
+    Parameters
+    ----------
+    node : fx.Node
+        That makes it.
+    natural : set of relax.Expr
+        Values that are known to hold none.
+    env : dict of fx.Node to object
+        What nodes were translated to.
+    """
+    name = node.target.__name__
+    if name.startswith("arange"):
+        return all(not isinstance(n, int | float) or n >= 0 for n in node.args)
+    if name.startswith(("view", "unsqueeze", "expand", "reshape", "clone", "permute", "_to_copy")):
+        return env.get(node.args[0]) in natural
+    return False
