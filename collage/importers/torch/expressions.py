@@ -76,7 +76,7 @@ def is_path(text: object) -> bool:
 
 
 def has_plain_keywords(spec: object) -> bool:
-    """Whether the structure of a program's arguments has names for keywords.
+    r"""Whether the structure of a program's arguments has names for keywords.
 
     Parameters
     ----------

@@ -51,7 +51,11 @@ def _angle(x: torch.Tensor) -> torch.Tensor:
 def _shift(x: Any, y: Any, *, left: bool) -> torch.Tensor:
     """By fewer bits than there are; what is shifted by more has lost them all."""
     kind = torch.result_type(x, y)
-    x, y = (torch.as_tensor(value).to(kind) for value in (x, y))
+    # Not a constant of its own: PyTorch 2.13 loses those that are made while it takes apart.
+    x, y = (
+        one.to(kind) if isinstance(one, torch.Tensor) else torch.full((), one, dtype=kind)
+        for one in (x, y)
+    )
     bits = torch.iinfo(kind).bits
     within = (y >= 0) & (y < bits)
     if left:
