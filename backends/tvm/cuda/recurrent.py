@@ -45,7 +45,6 @@ def legalize_recurrent(builder: relax.BlockBuilder, call: relax.Call) -> relax.E
     outputs = [[int(n) for n in field.shape] for field in call.ty.fields]
     wide = _WIDE.get(one.dtype, one.dtype)
     kept = [_kept_states(one), *outputs[1]]
-
     types = [one.dtype] * len(outputs) + [wide]
 
     def program(*tensors: te.Tensor) -> Sequence[te.Tensor]:
