@@ -6,8 +6,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from benchmarks.cells import cell
 from benchmarks.conformance.runs import BAD, OUTCOMES
-from benchmarks.zoo.cells import cell
 from benchmarks.zoo.results import Row
 
 OUTSIDE = ("depends on data", "element types are not computed with", "is not a type that is")

@@ -1,4 +1,4 @@
-"""What the tables share."""
+"""What the zoo's tables share."""
 
 from __future__ import annotations
 
@@ -22,8 +22,3 @@ def commits(rows: list[Row]) -> str:
 def seconds(row: Row, name: str) -> str:
     """A duration, or nothing where there is none."""
     return f"{row[name]:.1f}" if name in row else ""
-
-
-def cell(text: str) -> str:
-    """Text that may stand in a table."""
-    return text.replace("|", "\\|").replace("\n", " ")

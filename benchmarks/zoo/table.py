@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.zoo.cells import by_family, cell, commits, seconds
+from benchmarks.cells import cell
+from benchmarks.zoo.cells import by_family, commits, seconds
 from benchmarks.zoo.families import NETWORKS
 from benchmarks.zoo.importing import AS_EXACT, RIGHT, is_right
 from benchmarks.zoo.results import Results, Row

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
+from benchmarks.cells import cell
 from benchmarks.gpu.contest import COLLAGE, EAGER
-from benchmarks.zoo.cells import by_family, cell, commits, seconds
+from benchmarks.zoo.cells import by_family, commits, seconds
 from benchmarks.zoo.families import NETWORKS
 from benchmarks.zoo.results import Row
 
