@@ -14,6 +14,9 @@ _SUMS = frozenset(["sum.default", "sum.dim_IntList", "cumsum.default", "cumprod.
                    "prod.default", "prod.dim_int", "mean.dim", "mean.default"])  # fmt: skip
 """Their operands are converted to the result's type before anything is added."""
 
+_JOINED = frozenset(["cat.default", "stack.default"])
+"""Their operands may be of several types."""
+
 
 def label(node: fx.Node) -> str:
     """A node's name, after that of the innermost module it stands in: ``backbone.0.conv2d``."""
@@ -71,7 +74,7 @@ def computed_in(node: fx.Node, argument: fx.Node, value: Any) -> str:
         return ""
     tags = getattr(node.target, "tags", ())
     name = node.target.__name__
-    if wanted.dtype == torch.bool or not (torch.Tag.pointwise in tags or name in _SUMS):
+    if wanted.dtype == torch.bool or not (torch.Tag.pointwise in tags or name in _SUMS | _JOINED):
         return ""
     asked = {"where.self": 0, "masked_fill.Scalar": 1, "masked_fill.Tensor": 1}.get(name)
     if name.startswith("_to_copy") or (asked is not None and argument is node.args[asked]):

@@ -37,6 +37,7 @@ from collage.importers.torch.operators.complex_numbers import COMPLEX, is_comple
 from collage.importers.torch.operators.converters import CONVERTERS
 from collage.importers.torch.operators.decompositions import decompositions
 from collage.importers.torch.operators.errors import RefusedError, reason_of
+from collage.importers.torch.operators.experts import grouped_products
 from collage.importers.torch.operators.matrices import keep_matrices
 from collage.importers.torch.operators.pads import keep_pads
 from collage.importers.torch.operators.products import PRODUCTS
@@ -94,7 +95,7 @@ def _taken_apart(
 ) -> torch.export.ExportedProgram:
     """The program in operators that are known, as far as PyTorch can take the others apart."""
     table = torch.export.default_decompositions()
-    table.update(special_functions() | decompositions())
+    table.update(special_functions() | decompositions() | grouped_products(program))
     for whole in _NEVER_APART:
         table.pop(whole, None)
     keep_whole(table)

@@ -227,6 +227,29 @@ def _even_bags(node: fx.Node, count: int, bags: int) -> int | None:
     return length if begin == 0 and (step[0] if step else 1) == length else None
 
 
+def _joined(importer: Importer, node: fx.Node) -> relax.Expr | None:
+    """Of any rank is what PyTorch takes for nothing at all: a row without elements."""
+    tensors, dim = arguments(importer, node, "tensors", "dim")
+    kept = [x for x in tensors if shape_of(x) != [0]]
+    if not kept or len(kept) == len(tensors):
+        return None
+    return importer.emit(op.concat(kept, int(dim)))
+
+
+def _counted(importer: Importer, node: fx.Node) -> relax.Expr | None:
+    """Numbers in equal steps: TVM counts those right that are whole and rise."""
+    start, end, step = arguments(importer, node, "start", "end", "step")
+    numbers: list[Any] = [start or 0, end, 1 if step is None else step]
+    if not all(isinstance(number, int | float) for number in numbers):
+        raise RefusedError("how many numbers there are depends on data")
+    if all(isinstance(number, int) for number in numbers) and numbers[2] > 0:
+        return None
+    dtype = node.meta["val"].dtype
+    counted = torch.arange(*numbers, dtype=dtype)
+    exact = counted.float() if dtype == torch.bfloat16 else counted
+    return relax.const(exact.numpy(), str(dtype).removeprefix("torch."))
+
+
 def _distances(importer: Importer, node: fx.Node) -> relax.Expr:
     x, y, p = arguments(importer, node, "x1", "x2", "p")
     gap = importer.emit(
@@ -282,6 +305,10 @@ CONVERTERS: dict[str, Converter] = {
     "_embedding_bag.default": _embedding_bag,
     "_embedding_bag_forward_only.default": _embedding_bag,
     "_cdist_forward.default": _distances,
+    "cat.default": _joined,
+    "arange.default": _counted,
+    "arange.start": _counted,
+    "arange.start_step": _counted,
     **PADS,
     "grid_sampler_2d.default": grid_sample,
     "unfold.default": _windows,

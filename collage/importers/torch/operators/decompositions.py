@@ -253,9 +253,24 @@ def _old_triangular(
     return found, x.expand(found.shape[:-2] + x.shape[-2:])
 
 
+def _leaky(
+    x: torch.Tensor,
+    noise: torch.Tensor,
+    lower: float = 0.125,
+    upper: float = 1 / 3,
+    training: bool = False,
+    generator: Any = None,
+) -> Any:
+    """Slopes are drawn in training only."""
+    if training:
+        return NotImplemented
+    return torch.where(x >= 0, x, x * ((lower + upper) / 2)), noise
+
+
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """What takes operators apart, by operator."""
     return {
+        aten.rrelu_with_noise_functional.default: _leaky,
         aten.hypot.default: _hypotenuse,
         aten.signbit.default: _sign_bit,
         aten.copysign.Tensor: _with_sign,

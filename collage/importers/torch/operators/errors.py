@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import fx
 
 _ROWS = "the shape of its result depends on data"
@@ -28,6 +29,8 @@ def reason_of(node: fx.Node) -> str:
         A call of it.
     """
     name = node.target.__name__.split(".")[0]
+    if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+        return "it draws random numbers; give them to the network as an input"
     if _REASONS.get(name):
         return _REASONS[name]
     if name.startswith(("linalg_", "_linalg_")):

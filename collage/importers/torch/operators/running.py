@@ -133,6 +133,14 @@ def _smallest(importer: Importer, node: fx.Node) -> tuple[relax.Expr, relax.Expr
     return parts[0], parts[1]
 
 
+def _largest(importer: Importer, node: fx.Node) -> relax.Expr:
+    """In order also where any would do."""
+    x, k, dim, largest = arguments(importer, node, "self", "k", "dim", "largest")
+    return importer.emit(
+        op.topk(x, k, int(dim), ret_type="both", largest=bool(largest), dtype="int64")
+    )
+
+
 def _sorted(importer: Importer, node: fx.Node) -> tuple[relax.Expr, relax.Expr]:
     """Equal values stay in their order; truth values are sorted as numbers."""
     x, dim, descending = arguments(importer, node, "self", "dim", "descending")
@@ -148,6 +156,7 @@ RUNNING: dict[str, Callable[[Importer, fx.Node], Any]] = {
     "sort.stable": _sorted,
     "cummax.default": _running_extreme(op.greater_equal),
     "kthvalue.default": _smallest,
+    "topk.default": _largest,
     "repeat_interleave.Tensor": _repeated,
     "cummin.default": _running_extreme(op.less_equal),
     "logcumsumexp.default": _running_sum_of_exponentials,

@@ -36,6 +36,7 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
     "amax": (lambda x: x.amax((1, 2)), lambda: (rows(3, 4, 5),)),
     "elu": (lambda x: F.elu(x, 0.7), lambda: (rows(3, 40),)),
     "selu": (F.selu, lambda: (rows(3, 40),)),
+    "rrelu": (lambda x: F.rrelu(x, 0.2, 0.5), lambda: (rows(3, 40),)),
     "celu": (lambda x: F.celu(x, 1.7), lambda: (rows(3, 40),)),
     "amin, dimensions kept": (lambda x: x.amin(-1, keepdim=True), lambda: (rows(3, 4),)),
     "min and its place": (lambda x: tuple(x.min(1)), lambda: (rows(3, 9),)),
@@ -50,6 +51,30 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
     "any": (lambda x: (x > 2).any(), lambda: (rows(3, 4),)),
     "any along an axis": (lambda x: (x > 0).any(1), lambda: (rows(8, 2),)),
     "product along an axis": (lambda x: x.prod(1), lambda: (rows(3, 4),)),
+    "numbers that fall": (lambda x: x + torch.arange(24, 0, -5), lambda: (rows(5),)),
+    "numbers in broken steps": (
+        lambda x: x + torch.arange(0, 1, 0.1) + torch.arange(3.5)[:1],
+        lambda: (rows(10),),
+    ),
+    "numbers in half precision": (
+        lambda x: x + torch.arange(2, -3, -0.5, dtype=torch.bfloat16).float(),
+        lambda: (rows(10),),
+    ),
+    "joined with nothing": (
+        lambda x: (torch.cat([torch.tensor([]), x], 1), torch.cat([x[0, 0, :0], x[0, 0]])),
+        lambda: (rows(2, 3, 4),),
+    ),
+    "joined, of two types": (
+        lambda x, i: (torch.cat([x, i, i > 1]), torch.cat([i.int(), i]), torch.stack([i > 1, i])),
+        lambda: (rows(3, 4), places(4, 3, 4)),
+    ),
+    **{
+        f"{'largest' if largest else 'smallest'} in any order": (
+            lambda x, largest=largest: x.topk(3, 1, largest, sorted=False)[0].sort(1)[0],
+            lambda: (rows(4, 9),),
+        )
+        for largest in (True, False)
+    },
     "whole numbers divided": (lambda i: i / 3, lambda: (places(50, 4, 5),)),
     "bytes scaled": (lambda x: torch.tanh(x.mul(9).abs().byte() / 255.0), lambda: (rows(5),)),
     "logarithm of whole numbers": (lambda i: torch.log(i + 1), lambda: (places(9, 4),)),
@@ -345,6 +370,12 @@ def test_normalized_weights_are_folded_as_exactly_as_in_torch() -> None:
         wanted = module.double()(x.double())
     error, bound = (np.sqrt(np.mean((y - wanted.numpy()) ** 2)) for y in (found, eager.numpy()))
     assert error <= 2 * bound
+
+
+@pytest.mark.parametrize("draw", [torch.rand_like, torch.poisson, lambda x: x.multinomial(2)])
+def test_what_draws_random_numbers_is_refused_as_such(draw: Callable[..., Any]) -> None:
+    with pytest.raises(ModelError, match="draws random numbers"):
+        load_model(program_of(lambda x: x + draw(x).sum(), rows(3, 4).abs()))
 
 
 def test_all_that_is_missing_is_named_at_once() -> None:
