@@ -74,6 +74,7 @@ def translate(program: torch.export.ExportedProgram) -> tvm.IRModule:
     program = _taken_apart(program, frozenset([*importer.create_convert_map(), *COMPLEX]))
     keep_tensors(program)
     split_complex(program)
+    importer.given = frozenset(program.graph_signature.user_inputs)
     try:
         mod = importer.from_exported_program(
             program,
@@ -126,6 +127,8 @@ class _Importer(ExportedProgramImporter):
         self._failures: dict[str, list[str]] = defaultdict(list)
         self._lost: set[relax.Expr] = set()
         self._natural: set[relax.Expr] = set()
+        self.given: frozenset[Any] = frozenset()
+        self._dependent: dict[fx.Node, bool] = {}
 
     @property
     def block_builder(self) -> relax.BlockBuilder:
@@ -142,6 +145,21 @@ class _Importer(ExportedProgramImporter):
     def value(self, argument: Any) -> Any:
         """What stands for a node, or for the nodes in a list."""
         return self._retrieve_args(argument)
+
+    def depends_on_input(self, node: fx.Node) -> bool:
+        """Whether a node's value follows from what the network is given, not from weights alone."""
+        waiting = [node]
+        while waiting:
+            asked = waiting[-1]
+            sources = asked.all_input_nodes
+            unknown = [source for source in sources if source not in self._dependent]
+            if unknown:
+                waiting += unknown
+                continue
+            self._dependent[waiting.pop()] = asked.name in self.given or any(
+                self._dependent[source] for source in sources
+            )
+        return self._dependent[node]
 
     def is_never_negative(self, expr: relax.Expr) -> bool:
         """Whether an integer tensor is known to hold no negative values."""

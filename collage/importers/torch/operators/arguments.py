@@ -19,6 +19,9 @@ class Importer(Protocol):
     def value(self, argument: Any) -> Any:
         """What stands for a node, or for the nodes in a list; everything else is itself."""
 
+    def depends_on_input(self, node: fx.Node) -> bool:
+        """Whether a node's value follows from what the network is given, not from weights alone."""
+
     def is_never_negative(self, expr: relax.Expr) -> bool:
         """Whether an integer tensor is known to hold no negative values."""
 

@@ -372,6 +372,31 @@ def test_normalized_weights_are_folded_as_exactly_as_in_torch() -> None:
     assert error <= 2 * bound
 
 
+@pytest.mark.parametrize("shape", [(2, 3, 5, 4), (2, 5, 4), (5, 4)])
+def test_rows_of_attention_that_see_nothing_are_zero(shape: tuple[int, ...]) -> None:
+    """As where a batch is padded on the left: they were no numbers, and soon all others neither."""
+
+    def attend(x: Any, mask: Any) -> Any:
+        seen = mask.unsqueeze(-2) & torch.ones(5, 5, dtype=torch.bool).tril()
+        seen = seen.unsqueeze(-3) if x.dim() == 4 else seen
+        return F.scaled_dot_product_attention(x, x, x, attn_mask=seen)
+
+    pads = torch.tensor([[False, False, True, True, True], [True] * 5])
+    require_agreement(attend, lambda: (rows(*shape), pads if len(shape) > 2 else pads[0]))
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_masks_of_padding_alone_cost_nothing_per_row(wide: bool) -> None:
+    def attend(x: Any, mask: Any) -> Any:
+        seen = mask[:, None, None]
+        always = torch.arange(5)[:, None] >= 0
+        seen = (seen & always).expand(2, 1, 5, 5) if wide else seen
+        return F.scaled_dot_product_attention(x, x, x, attn_mask=seen)
+
+    mod = load_model(program_of(attend, rows(2, 3, 5, 4), torch.ones(2, 5, dtype=torch.bool))).mod
+    assert str(mod).count("R.where(") == 1
+
+
 @pytest.mark.parametrize("draw", [torch.rand_like, torch.poisson, lambda x: x.multinomial(2)])
 def test_what_draws_random_numbers_is_refused_as_such(draw: Callable[..., Any]) -> None:
     with pytest.raises(ModelError, match="draws random numbers"):
