@@ -114,6 +114,7 @@ class Region {
   int plain(int tensor);
   int dense(int tensor);
   int broadcast(int tensor, const desc& md);
+  void add_bias(int tensor, int value);
   void copy(int from, int to);
   bool overwritable(int value, size_t op_index, const std::vector<int>& read);
   template <class PD>

@@ -116,3 +116,32 @@ def test_they_agree_with_the_reference(
             (actual,) = compiled.run(name, inputs)
             error = largest_error(actual, expected)
             assert error < DEFAULT_RTOL, f"{name} of seed {SEED}: {error}\n{mod.script()}"
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_transposes_of_many_channels_are_right(
+    rank: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """oneDNN's kernel sums blocks of channels, and applied what is fused after each of them."""
+    rng = np.random.default_rng(SEED + 2)
+    function = getattr(op.nn, f"conv{rank}d_transpose")
+
+    def made(channels: int, groups: int) -> tvm.IRModule:
+        def body(emit: Emit, x: relax.Expr) -> relax.Expr:
+            scale = (channels // groups * 4**rank) ** -0.5
+            weights = constant(channels, 32 // groups, *(4,) * rank, scale=scale, rng=rng)
+            attrs = {"strides": (2,) * rank, "padding": (1,) * (2 * rank), "groups": groups}
+            y = op.add(emit(function(x, weights, **attrs)), constant(1, 32, *(1,) * rank, rng=rng))
+            return op.nn.relu(emit(y))
+
+        return graph([(2, channels, *(4,) * rank)], body)
+
+    graphs = {f"of{c}in{g}": made(c, g) for c, g in ((384, 1), (512, 1), (640, 1), (1024, 2))}
+    compiled = Regions(graphs, tmp_path_factory.mktemp(f"wide{rank}"))
+    for name, mod in graphs.items():
+        shape = [int(extent) for extent in mod["main"].params[0].ty.shape]
+        inputs = [rng.standard_normal(shape).astype(np.float32)]
+        (expected,) = evaluate(mod, inputs)
+        (actual,) = compiled.run(name, inputs)
+        error = largest_error(actual, expected)
+        assert error < DEFAULT_RTOL, f"{name} of seed {SEED}: {error}"
