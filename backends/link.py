@@ -29,6 +29,7 @@ from collage.backends.devices import common_device
 from collage.backends.storage import OwnFolder, scratch_parent
 from collage.backends.toolchain import native
 from collage.backends.toolchain.load_requirements import load_libraries, load_runtimes
+from collage.backends.toolchain.openmp_pool import on_pool, uses_more, wrapping
 
 
 @dataclass(frozen=True)
@@ -142,8 +143,15 @@ def link(
     if one_pool:
         pool.append(native.thread_pool_object(context))
     flags = ["-Wl,-z,muldefs"] if len({t.backend for t in used}) < len(used) else []
-    _export(executable, output, pool, libraries, context, flags)
     shipped = {**companions, **bundled}
+    threads = common_device(used).threads(context)
+    if threads is not None:
+        wrapped = [*flags, *wrapping(threads)]
+        _export(executable, output, pool, [threads, *libraries], context, wrapped)
+        if not uses_more(output, threads):
+            moved = [on_pool(path, threads, context) for path in shipped.values()]
+            return CompiledLibrary(output, (threads, *moved), required, runtimes)
+    _export(executable, output, pool, libraries, context, flags)
     return CompiledLibrary(output, tuple(shipped.values()), required, runtimes)
 
 

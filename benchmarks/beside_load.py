@@ -1,8 +1,7 @@
 """How long a call takes beside other programs: ``python -m benchmarks.beside_load``.
 
 A model is timed on each engine in turns, first alone, then beside programs that compute without
-end. Ours runs twice: as it is, and with its threads waiting for each other awake, which is what
-GNU's OpenMP does by default. Writes ``benchmarks/results/beside_load.md``.
+end. Writes ``benchmarks/results/beside_load.md``.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from benchmarks.engines import REFERENCE, Job
 from benchmarks.engines.collage_engine import OneDnnEngine, TvmEngine
 from benchmarks.engines.openvino_engine import OpenVinoEngine
 from benchmarks.networks.models import light_model
-from benchmarks.timing.child import OPENMP_DEFAULT
 from benchmarks.timing.machine import commit, machine, now
 from benchmarks.timing.processes import EngineProcess, Turn
 from benchmarks.timing.statistics import Spread
@@ -59,18 +57,13 @@ def _model(name: str, levels: Sequence[int], rounds: int, threads: int) -> Itera
     with tempfile.TemporaryDirectory(prefix="collage-beside-") as folder, ExitStack() as stack:
         path = Path(folder) / f"{name}.onnx"
         onnx.save(light_model(name), path)
+        job = Job(path, Path(folder), threads)
         engines: dict[str, EngineProcess] = {}
         for engine in (*_OURS, OpenVinoEngine.name, REFERENCE):
-            # Who is prepared twice finds the first one's bundle in the folder of the job.
-            for awake in (
-                (False, True) if engine in (OneDnnEngine.name, TvmEngine.name) else (False,)
-            ):
-                job = Job(path, Path(folder), threads)
-                with _setting(OPENMP_DEFAULT if awake else {}):
-                    process = stack.enter_context(EngineProcess(engine, job))
-                process.prepare(_PREPARE_SEC)
-                process.load(0, _LOAD_SEC)
-                engines[f"{engine}, waiting awake" if awake else engine] = process
+            process = stack.enter_context(EngineProcess(engine, job))
+            process.prepare(_PREPARE_SEC)
+            process.load(0, _LOAD_SEC)
+            engines[engine] = process
         times: dict[str, list[list[float]]] = {label: [] for label in engines}
         for level in levels:
             with _busy(level):
@@ -83,21 +76,6 @@ def _model(name: str, levels: Sequence[int], rounds: int, threads: int) -> Itera
                         print(f"{name} beside {level}: {label} {median * 1e3:.2f} ms", flush=True)
         for label, found in times.items():
             yield name, label, [Spread.of(seconds) for seconds in found]
-
-
-@contextmanager
-def _setting(environment: dict[str, str]) -> Iterator[None]:
-    """Children that are started meanwhile find these in their environment."""
-    before = {name: os.environ.get(name) for name in environment}
-    os.environ.update(environment)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name)
-            else:
-                os.environ[name] = value
 
 
 @contextmanager
@@ -121,8 +99,7 @@ def _page(
         "",
         "Milliseconds of a call, median and quartiles of the rounds' medians, while so many",
         "programs compute without end on the same cores. All engines take turns in each round, the",
-        "others are stopped meanwhile. *Waiting awake* is the same bundle with what GNU's OpenMP",
-        "does by default, spinning 300,000 times (`GOMP_SPINCOUNT`); peers keep their defaults.",
+        "others are stopped meanwhile.",
         "",
         f"| model | engine | {beside} |",
         f"| --- | --- | {' | '.join('---:' for _ in levels)} |",

@@ -6,6 +6,7 @@ import platform
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, ClassVar
 
 import tvm
@@ -148,6 +149,11 @@ class DeviceKind(ABC):
         """What kernels do with denormal numbers, ``flushed`` or ``ieee``; empty where nothing is
         said of it."""
         return ""
+
+    def threads(self, context: BuildContext) -> Path | None:
+        """The library of the threads that kernels share, to be linked before all others; None
+        where what they are written with has its own."""
+        return None
 
     def facts(self, arch: str) -> dict[str, Any] | None:
         """What the times of kernels depend on: the device of an architecture that is here, by its

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import tvm
 
 from collage.backends.contract import BuildContext
 from collage.backends.devices._base import DeviceKind
+from collage.backends.toolchain.openmp_pool import pool_library
 
 FLUSHED, IEEE = "flushed", "ieee"
 """Answers of :meth:`CpuDevice.denormals`."""
@@ -41,6 +43,9 @@ class CpuDevice(DeviceKind):
 
     def denormals(self, context: BuildContext) -> str:
         return IEEE if context.ieee_denormals else FLUSHED
+
+    def threads(self, context: BuildContext) -> Path | None:
+        return pool_library(context)
 
     def is_here(self) -> bool:
         return True

@@ -9,6 +9,7 @@ from pathlib import Path
 from collage.backends.contract.errors import BackendUnavailableError, BundleError
 from collage.backends.devices import device_named
 from collage.backends.devices.cpu_flags import cpu_flags_here
+from collage.backends.toolchain import openmp_pool
 from collage.backends.toolchain.load_requirements import load_libraries, load_runtimes
 from collage.bundle.integrity import require_whole
 from collage.bundle.manifest import Manifest
@@ -61,8 +62,10 @@ def load_requirements(folder: Path, manifest: Manifest, *, verify: bool = True) 
         raise BundleError(f"bundle '{folder}' {reason}", value=manifest.arch)
     for shipped in manifest.shared_libraries:
         path = _require_file(folder, shipped.file)
+        # The others call the pool of threads without being linked with it.
+        mode = ctypes.RTLD_GLOBAL if path.name == openmp_pool.SONAME else ctypes.RTLD_LOCAL
         try:
-            ctypes.CDLL(str(path))
+            ctypes.CDLL(str(path), mode)
         except OSError as err:
             raise BundleError(f"'{path}' cannot be loaded: {err}", value=shipped.file) from err
 

@@ -26,7 +26,7 @@ from collage.backends.contract import (
 )
 from collage.backends.contract.errors import CodegenError, CompileError, OutputError
 from collage.backends.link import CompiledLibrary, stage_libraries
-from collage.backends.toolchain import native
+from collage.backends.toolchain import native, openmp_pool
 from collage.cost.reference import evaluate, largest_error
 from collage.passes import lower
 from collage.search.candidates import Candidate, Composite
@@ -127,9 +127,10 @@ def test_shared_weights_are_in_the_library_once(compiled: CompiledLibrary) -> No
 def test_library_names_what_it_needs_and_where_to_look(compiled: CompiledLibrary) -> None:
     dynamic = native.run_tool(["readelf", "-dW", str(compiled.path)])
     assert "[$ORIGIN/lib]" in dynamic
-    assert [path.name for path in compiled.shared_libraries] == ["libscipy_openblas.so"]
-    assert "[libscipy_openblas.so]" in dynamic
-    assert str(compiled.shared_libraries[0].parent) not in dynamic
+    pool, blas = compiled.shared_libraries
+    assert (pool.name, blas.name) == (openmp_pool.SONAME, "libscipy_openblas.so")
+    assert f"[{pool.name}]" in dynamic and f"[{blas.name}]" in dynamic
+    assert str(pool.parent) not in dynamic and str(blas.parent) not in dynamic
 
 
 def test_only_the_functions_of_partitions_leave_the_library(
@@ -144,9 +145,9 @@ def test_only_the_functions_of_partitions_leave_the_library(
 def test_moved_bundle_loads_without_its_first_place(context: BuildContext, tmp_path: Path) -> None:
     here = tmp_path / "here"
     library = compile_mixed(here / "model.so", context)
-    (staged,) = stage_libraries(library, copy=True)
-    assert staged.is_file()
-    assert not staged.is_symlink()
+    for staged in stage_libraries(library, copy=True):
+        assert staged.is_file()
+        assert not staged.is_symlink()
     x = np.random.default_rng().standard_normal((64, 96)).astype(np.float32)
     before = run_elsewhere(library.path, [x])
     there = shutil.move(here, tmp_path / "a folder elsewhere")
@@ -224,11 +225,11 @@ def test_codegen_error_keeps_its_type_and_value(context: BuildContext, tmp_path:
     assert caught.value.value == backend.calls[0][0]
 
 
-def test_module_without_external_partitions_needs_nothing(
+def test_module_without_external_partitions_needs_its_threads_alone(
     context: BuildContext, tmp_path: Path
 ) -> None:
     mod = partitioned(graph([(8, 8)], lambda emit, x: op.exp(emit(op.add(x, constant(8, 8))))))
     library = compile_.compile_module(mod, targets(), tmp_path / "model.so", context)
-    assert library.shared_libraries == ()
+    assert [path.name for path in library.shared_libraries] == [openmp_pool.SONAME]
     assert "openblas" not in native.run_tool(["readelf", "-dW", str(library.path)])
     assert isinstance(registry.get_backend("openblas"), ExternalBackend)

@@ -2,11 +2,12 @@
  *
  * An operation on a denormal takes some processors a hundred times as long. Whether they are
  * flushed is a flag of each thread's control register. `main` begins by calling
- * collage_flush_denormals, which sets the flags in the caller's thread and, where a library starts
- * loops of its own (argument 0), in those of its OpenMP pool; the loops of TVM's kernels pass the
- * caller's flags on (thread_pool.c). Telling the pool is a loop of its own, which on a machine that
- * is busy otherwise can take milliseconds. `main` ends by calling collage_restore_denormals with what it got, which gives all of them
- * the flags that the caller had. An error in between drops that object, which does the same.
+ * collage_flush_denormals, which sets the flags in the caller's thread. Our threads take the
+ * caller's on with each region (openmp_pool.c), and so do the loops of TVM's kernels
+ * (thread_pool.c). Where a library starts loops of its own (argument 0) on libgomp, its threads are
+ * told in a loop of their own, which on a machine that is busy otherwise can take milliseconds.
+ * `main` ends by calling collage_restore_denormals with what it got, which gives all of them the
+ * flags that the caller had. An error in between drops that object, which does the same.
  */
 #include <collage_ffi.h>
 #include <omp.h>
@@ -19,10 +20,14 @@
 #error "how this processor flushes denormals is not known here: compile with IEEE denormals"
 #endif
 
+/* There where this is linked with our threads (openmp_pool.py). */
+extern void __wrap_GOMP_parallel(void) __attribute__((weak));
+
 /* Sets the flags that `flags` has, and clears the others, in the caller, and in its pool too. */
 static void set_flags(control flags, int with_pool) {
   take_flags(flags);
   /* A new thread begins with the flags of the one that makes it; those that are there do not. */
+  if (__wrap_GOMP_parallel != NULL) return;
   if (!with_pool || collage_num_threads() == 1 || omp_in_parallel()) return;
 #pragma omp parallel num_threads(collage_num_threads())
   take_flags(flags);

@@ -11,6 +11,7 @@ from tvm import relax
 
 from collage.backends.contract.errors import MeasurementError
 from collage.backends.devices import device_named
+from collage.backends.toolchain import openmp_pool
 from collage.cost.config import MeasureConfig
 from collage.cost.device import policy_of
 from collage.cost.processes.messages import Connect, Detected
@@ -68,7 +69,9 @@ class RpcSession(Session):
         for requirement in required:
             self._link.load(requirement.soname)
         folder = library.parent / "lib"
-        for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        shipped = sorted(folder.iterdir()) if folder.is_dir() else []
+        # The others call the pool of threads without being linked with it.
+        for path in sorted(shipped, key=lambda path: path.name != openmp_pool.SONAME):
             self._link.provide(path)
         # The loader gives a library that it has already to whoever asks for one of that name.
         self._brought[library] = f"{next(self._numbers)}-{library.name}"

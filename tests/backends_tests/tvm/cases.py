@@ -13,6 +13,7 @@ from tvm.target import codegen
 
 from collage.backends.compile import compile_module
 from collage.backends.contract import PARTITION_ATTR, BackendTarget, BuildContext
+from collage.backends.link import stage_libraries
 from collage.backends.tvm.backend import TVMBackend, TVMOptions
 from collage.backends.tvm.cpu.schedules import SCHEDULE_ATTR
 
@@ -52,6 +53,7 @@ def partition(body: Body, inputs: Sequence[np.ndarray]) -> tvm.IRModule:
 def run(mod: tvm.IRModule, inputs: Sequence[np.ndarray], context: BuildContext) -> list[np.ndarray]:
     """Compile, link, load and run a module; its outputs, in order."""
     library = compile_module(mod, [tvm_target()], context.work_dir / "model.so", context)
+    stage_libraries(library, copy=False)
     machine = relax.VirtualMachine(tvm.runtime.load_module(str(library.path)), tvm.cpu())
     result = machine["main"](*(tvm.runtime.tensor(array) for array in inputs))
     return [t.numpy() for t in result] if not hasattr(result, "numpy") else [result.numpy()]

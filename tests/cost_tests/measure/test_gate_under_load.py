@@ -16,6 +16,7 @@ from tvm.target import Target
 
 from collage.backends import compile_module
 from collage.backends.contract import BackendTarget, BuildContext
+from collage.backends.link import stage_libraries
 from collage.cost.config import MeasureConfig
 from collage.cost.contest import PairedComparison, paired_comparisons
 from collage.cost.measure.whole_models.end_to_end import EndToEndTimer
@@ -73,7 +74,9 @@ def contest_under_load(folder: Path, repetitions: int) -> list[list[PairedCompar
     libraries, models = [], []
     for products in PRODUCTS:
         place = folder / str(products) / "model.so"
-        compile_module(chain(weights, products), targets, place, context)
+        stage_libraries(
+            compile_module(chain(weights, products), targets, place, context), copy=False
+        )
         libraries.append(place)
         models.append(WholeModel(str(products), f"{products} products", targets))
     question = EndToEndQuestion(models, [Sample.of([x], [x @ weights])])

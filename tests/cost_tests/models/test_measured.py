@@ -19,6 +19,7 @@ import tvm
 from collage.backends.compile import compile_module
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import ReplayMissError, TargetError
+from collage.backends.link import stage_libraries
 from collage.cost.base import Cost, CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.database import JsonLinesDatabase
@@ -246,7 +247,9 @@ def test_whole_models_are_timed_in_alternation_and_replayed(
 
     def build(behaviour: str) -> Path:
         place = tmp_path / behaviour / "model.so"
-        return compile_module(mod, [toy(behaviour=behaviour)], place, context).path
+        library = compile_module(mod, [toy(behaviour=behaviour)], place, context)
+        stage_libraries(library, copy=False)
+        return library.path
 
     names = ["right", "sleep", "wrong", "abort"]
     models = [model_of(name) for name in names]

@@ -13,6 +13,7 @@ from tvm.relax import op
 
 from collage.backends.compile import compile_module
 from collage.backends.contract import BackendTarget, BuildContext, NativeBackend
+from collage.backends.link import stage_libraries
 from collage.backends.tvm.cpu.schedules import SCHEDULE_ATTR
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import Cost, CostModel, CostStatus
@@ -94,6 +95,7 @@ def test_they_compute_the_same(tmp_path: Path) -> None:
     context = BuildContext(tmp_path / "cache", tmp_path / "work")
     partitioned = _beside_each_other(native)
     library = compile_module(partitioned, [native], tmp_path / "model.so", context)
+    stage_libraries(library, copy=False)
     machine = relax.VirtualMachine(tvm.runtime.load_module(str(library.path)), tvm.cpu())
     data = np.random.default_rng().standard_normal((8, 64), np.float32)
     got = machine["main"](tvm.runtime.tensor(data)).numpy()

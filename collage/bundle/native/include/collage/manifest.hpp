@@ -209,9 +209,12 @@ inline void check_requirements(const std::string& folder, const Manifest& manife
       throw BundleError("bundle '" + folder + "' needs " + needed.soname + " of " +
                         needed.package + " " + needed.version +
                         ": put its folder into LD_LIBRARY_PATH");
-  for (const std::string& shipped : manifest.shared_libraries)
-    if (!dlopen((folder + "/" + shipped).c_str(), RTLD_NOW))
+  for (const std::string& shipped : manifest.shared_libraries) {
+    // The others call the pool of threads without being linked with it.
+    const bool pool = shipped.find("/libcollage_pool.so") != std::string::npos;
+    if (!dlopen((folder + "/" + shipped).c_str(), RTLD_NOW | (pool ? RTLD_GLOBAL : RTLD_LOCAL)))
       throw BundleError("'" + folder + "/" + shipped + "' cannot be loaded: " + dlerror());
+  }
 }
 
 }  // namespace collage
