@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,8 +19,6 @@ from tvm.runtime import vm
 
 def load(folder: Path) -> tuple[vm.VirtualMachine, tvm.runtime.Device, dict[str, Any]]:
     """A bundle's functions, the device they run on, and its manifest."""
-    # Where other programs want the cores too, kernels' threads must not wait for each other awake.
-    os.environ.setdefault("GOMP_SPINCOUNT", "12000")
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     device = tvm.device(manifest.get("device", "cpu"))
     if manifest.get("device") == "cuda":
