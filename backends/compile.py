@@ -213,8 +213,8 @@ def compile_module(
     >>> targets = [BackendTarget.of("tvm", tvm.target.Target("llvm"))]
     >>> context = BuildContext(Path("cache"), Path("scratch"))
     >>> library = compile_module(mod, targets, Path("model.so"), context)
-    >>> library.path, library.shared_libraries
-    (PosixPath('model.so'), ())
+    >>> library.path, [path.name for path in library.shared_libraries]
+    (PosixPath('model.so'), ['libcollage_pool.so.1'])
     """
     linked = used_targets(mod, targets)
     capture = cuda_graph and common_device(targets).captures_graphs and all_capturable(linked)

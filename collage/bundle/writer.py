@@ -109,7 +109,7 @@ def write_bundle(
     ...     report=Report("exp", "", device={}, versions={}, targets=[], nodes=[], partitions=[]),
     ... )
     >>> sorted(path.name for path in bundle.iterdir())
-    ['manifest.json', 'model.so', 'report.json']
+    ['lib', 'manifest.json', 'model.so', 'report.json']
     """
     main = FunctionEntry(MAIN, (Variant(MAIN, tuple(inputs), tuple(outputs)),))
     listed = tuple(functions) or (main,)

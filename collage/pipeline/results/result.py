@@ -65,7 +65,7 @@ class Result:
     >>> [(x.name, x.shape, x.dtype) for x in result.inputs]
     [('x', (1, 8), 'float32')]
     >>> sorted(path.name for path in result.export("net.bundle").iterdir())
-    ['manifest.json', 'model.so', 'report.html', 'report.json']
+    ['lib', 'manifest.json', 'model.so', 'report.html', 'report.json']
     """
 
     model: str

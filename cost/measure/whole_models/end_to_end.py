@@ -70,7 +70,7 @@ class EndToEndTimer(ModelTimer):
     Examples
     --------
     >>> import numpy as np
-    >>> from collage.backends import compile_module
+    >>> from collage.backends import compile_module, stage_libraries
     >>> from collage.backends.contract import BackendTarget, BuildContext
     >>> from collage.cost.measure import EndToEndQuestion, WholeModel
     >>> from collage.cost.reference import Sample
@@ -81,6 +81,7 @@ class EndToEndTimer(ModelTimer):
     >>> context, model = BuildContext(Path("cache"), Path("work")), Path("model.so").absolute()
     >>> mod = graph([(8, 8)], lambda _, x: op.nn.relu(x))
     >>> library = compile_module(mod, targets, model, context)
+    >>> staged = stage_libraries(library, copy=False)
     >>> x = np.ones((8, 8), np.float32)
     >>> models = [WholeModel("5f1c", "all tvm", targets)]
     >>> question = EndToEndQuestion(models, [Sample.of([x], [x])], rounds=1)
