@@ -148,6 +148,9 @@ def _indexed_axes(indices: Sequence[Any]) -> list[int]:
 
 def _wrapped(importer: Importer, x: relax.Expr, index: relax.Expr, axis: int) -> relax.Expr:
     """Indices below zero count from the end; those of a constant are known."""
+    if dtype_of(index) not in ("int64", "bool"):
+        # Several indices may be of several types, which TVM does not join.
+        index = importer.emit(op.astype(index, "int64"))
     if importer.is_never_negative(index):
         return index
     dtype = dtype_of(index)

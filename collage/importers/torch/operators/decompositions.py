@@ -267,10 +267,39 @@ def _leaky(
     return torch.where(x >= 0, x, x * ((lower + upper) / 2)), noise
 
 
+def _in_steps(x: torch.Tensor, scale: Any, zero: Any, low: int, high: int) -> Any:
+    """As training for 8-bit integers rounds, and what was not cut off."""
+    # A constant made by as_tensor would be lifted, and PyTorch 2.13 then misses it in the program.
+    given = isinstance(scale, torch.Tensor)
+    step = scale.float() if given else torch.full((), scale, dtype=torch.float32)
+    # PyTorch multiplies by the inverse of the scale, in single precision.
+    steps = torch.round(x.float() * (1 / step) + zero)
+    found = (steps.clamp(low, high) - zero) * step
+    return found.to(x.dtype), (steps >= low) & (steps <= high)
+
+
+def _in_given_steps(
+    x: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor, on: torch.Tensor, low: int, high: int
+) -> Any:
+    found, kept = _in_steps(x, scale, zero, low, high)
+    return torch.where(on != 0, found, x), torch.where(on != 0, kept, torch.ones_like(kept))
+
+
+def _channels_in_steps(
+    x: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor, axis: int, low: int, high: int
+) -> Any:
+    shape = [1] * x.dim()
+    shape[axis] = -1
+    return _in_steps(x, scale.reshape(shape), zero.reshape(shape), low, high)
+
+
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """What takes operators apart, by operator."""
     return {
         aten.rrelu_with_noise_functional.default: _leaky,
+        aten.fake_quantize_per_tensor_affine_cachemask.default: _in_steps,
+        aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default: _in_given_steps,
+        aten.fake_quantize_per_channel_affine_cachemask.default: _channels_in_steps,
         aten.hypot.default: _hypotenuse,
         aten.signbit.default: _sign_bit,
         aten.copysign.Tensor: _with_sign,

@@ -37,6 +37,23 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
     "elu": (lambda x: F.elu(x, 0.7), lambda: (rows(3, 40),)),
     "selu": (F.selu, lambda: (rows(3, 40),)),
     "rrelu": (lambda x: F.rrelu(x, 0.2, 0.5), lambda: (rows(3, 40),)),
+    "rounded to steps": (
+        lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 3, -8, 7), lambda: (rows(4, 50),),
+    ),
+    "rounded to steps that are given": (
+        lambda x, s: torch.fake_quantize_per_tensor_affine(x, s, torch.tensor(2).int(), 0, 15),
+        lambda: (rows(4, 50), torch.tensor(0.13)),
+    ),
+    "rounded to each channel's steps": (
+        lambda x, s: torch.fake_quantize_per_channel_affine(
+            x, s, torch.tensor([0, 1, -2, 3]).int(), 1, -8, 7
+        ),
+        lambda: (rows(3, 4, 50), torch.tensor([0.05, 0.11, 0.2, 0.07])),
+    ),
+    "indices of two types": (
+        lambda x, i, j: (x[i, j], written(x, (i, j), x[0, 0])),
+        lambda: (rows(3, 4), places(3, 5), places(4, 5).int()),
+    ),
     "celu": (lambda x: F.celu(x, 1.7), lambda: (rows(3, 40),)),
     "amin, dimensions kept": (lambda x: x.amin(-1, keepdim=True), lambda: (rows(3, 4),)),
     "min and its place": (lambda x: tuple(x.min(1)), lambda: (rows(3, 9),)),
