@@ -34,6 +34,12 @@ _DETECTOR = """<ir_version: 9, opset_import: ["" : 17]>
     """
 
 
+def _are_apart(scores: np.ndarray) -> bool:
+    """Whether none are closer than another order of sums can move them, and change places then."""
+    gaps = np.diff(np.sort(scores, axis=None))
+    return bool(np.all((gaps == 0) | (gaps > 2e-6)))
+
+
 def test_a_detector_answers_as_onnxruntime_does(tmp_path: Path) -> None:
     model = onnx.parser.parse_model(_DETECTOR)
     result = collage.optimize(model, ["llvm", "onednn"], cost_model=FlatCosts("onednn"))
@@ -48,10 +54,14 @@ def test_a_detector_answers_as_onnxruntime_does(tmp_path: Path) -> None:
     numbers = set()
     for scale in (0.0, 0.1, 0.3, 1.0):
         rng = np.random.default_rng()
-        x = rng.standard_normal((1, 4, 8, 8)).astype("float32")
-        given = {"x": x, "w": (scale * rng.standard_normal((7, 4, 3, 3))).astype("float32")}
+        while True:
+            x = rng.standard_normal((1, 4, 8, 8)).astype("float32")
+            given = {"x": x, "w": (scale * rng.standard_normal((7, 4, 3, 3))).astype("float32")}
+            wanted = by_onnxruntime(model, given)
+            if all(_are_apart(scores) for scores in wanted[2][0]):
+                break
         found = bundle.run(None, given)
-        require_same(found, by_onnxruntime(model, given))
+        require_same(found, wanted)
         require_same(bundle(**given), found)
         numbers.add(len(found[0]))
     assert 0 in numbers and len(numbers) > 1
