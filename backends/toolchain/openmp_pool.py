@@ -13,7 +13,6 @@ import functools
 import hashlib
 import struct
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from collage.backends.contract import BuildContext
@@ -27,6 +26,7 @@ SONAME = "libcollage_pool.so.1"
 _SOURCE = TEMPLATES / "openmp_pool.c"
 _INCLUDED = (TEMPLATES / "openmp_waiting.h", TEMPLATES / "denormal_flags.h")
 _WRAPS = "__wrap_"
+_SHT_DYNSYM, _SHN_UNDEF = 11, 0
 _OPENMP = ("GOMP_", "omp_")
 _OWN_LETTER = {"G": b"C", "o": b"c"}
 _FREE = ("GOMP_critical", "GOMP_atomic", "omp_get_wti")
@@ -118,7 +118,8 @@ def on_pool(library: Path, pool: Path, context: BuildContext) -> Path:
     Returns
     -------
     Path
-        Of the same name; the library itself where it calls nothing of the pool's, or more.
+        Of the same name; the library itself where it calls nothing of the pool's, or more. A copy
+        without changes where not all of the names can be changed: half of them would be wrong.
 
     Raises
     ------
@@ -134,9 +135,10 @@ def on_pool(library: Path, pool: Path, context: BuildContext) -> Path:
 
     def copy(path: Path) -> None:
         content = bytearray(library.read_bytes())
-        for offset, name in _asked_for(content, library):
-            if name in names:
-                content[offset : offset + 1] = _OWN_LETTER[name[0]]
+        places = {name: at for name, at in _asked_for(content, library).items() if name in names}
+        if len(places) == len(names):
+            for name, at in places.items():
+                content[at : at + 1] = _OWN_LETTER[name[0]]
         path.write_bytes(content)
         path.chmod(0o755)
 
@@ -156,7 +158,7 @@ def _symbols(library: Path, which: str, changed: int) -> frozenset[str]:
     return frozenset(line.split(" ")[0].partition("@")[0] for line in lines if line)
 
 
-def _asked_for(content: bytearray, library: Path) -> Iterator[tuple[int, str]]:
+def _asked_for(content: bytearray, library: Path) -> dict[str, int]:
     """Where in a file the names of symbols stand that it has of others (ELF-64, gABI chapter 4).
 
     Names that are the end of a longer one are left out.
@@ -166,12 +168,14 @@ def _asked_for(content: bytearray, library: Path) -> Iterator[tuple[int, str]]:
     (table,) = struct.unpack_from("<Q", content, 0x28)
     size, count = struct.unpack_from("<HH", content, 0x3A)
     sections = [struct.unpack_from("<IIQQQQIIQQ", content, table + n * size) for n in range(count)]
+    found: dict[str, int] = {}
     for _, kind, _, _, start, length, strings, _, _, each in sections:
-        if kind != 11:  # SHT_DYNSYM
+        if kind != _SHT_DYNSYM:
             continue
         names = sections[strings][4]
         for symbol in range(start, start + length, each):
             name, _, _, section = struct.unpack_from("<IBBH", content, symbol)
-            if section == 0 and name > 0 and content[names + name - 1] == 0:
-                end = content.index(b"\0", names + name)
-                yield names + name, content[names + name : end].decode()
+            if section == _SHN_UNDEF and name > 0 and content[names + name - 1] == 0:
+                at = names + name
+                found[content[at : content.index(b"\0", at)].decode()] = at
+    return found

@@ -163,6 +163,19 @@ def test_what_uses_more_of_libgomp_is_left_to_it(
     assert uses_more(pool, pool) == "" and pool.name == SONAME
 
 
+def test_a_library_calls_the_pool_for_all_or_for_nothing(
+    written: Callable[[str], Path], pool: Path, context: BuildContext
+) -> None:
+    """The linker keeps a name that another one ends with but once."""
+    text = "int xomp_get_thread_num(void); int omp_get_thread_num(void);\n" + PLAIN
+    library = written(
+        text.replace("s, 1", "s, 1 + 0 * (omp_get_thread_num() ? xomp_get_thread_num() : 0)")
+    )
+    moved = on_pool(library, pool, context)
+    assert moved.read_bytes() == library.read_bytes()
+    assert "GOMP_parallel" in undefined(moved)
+
+
 def test_what_has_no_threads_is_left_as_it_is(
     written: Callable[[str], Path], pool: Path, context: BuildContext
 ) -> None:
