@@ -3,7 +3,7 @@
  *
  * libgomp lets all threads of a region meet at its end. Where other programs use the same cores, one
  * of the threads has no core when the region begins, and the others wait for it, region after
- * region: a network of eighty regions took ten times as long beside one program. Here a part of a
+ * region: a network took seventeen times as long beside two programs as alone. Here a part of a
  * region that its thread has not begun is computed by whoever is done with his own, so a region
  * waits for none but what is under way. Threads also wait awake between regions, for a call has many;
  * but not those that lost their core to somebody since they last looked.
@@ -12,7 +12,7 @@
  * GCC's gcc/omp-builtins.def has it, and OpenMP 4.5, section 3.2), so that it does not matter who
  * else has libgomp in the process: kernels' calls are led here by the linker (--wrap), libraries' by
  * a changed letter in their table of names (openmp_pool.py). What does not depend on the region
- * (critical sections, locks) stays libgomp's. Every calling thread has helpers of its own, as in
+ * (critical sections) stays libgomp's. Every calling thread has helpers of its own, as in
  * libgomp, and a region in a region has one thread.
  */
 #define _GNU_SOURCE
@@ -133,8 +133,10 @@ static void* help(void* argument) {
 
 /* ---- pools ---- */
 
+/* The calling thread's pool. What ends after it with the thread may begin a region yet. */
 static void end_pool(void* ended) {
   pool* p = ended;
+  own = NULL;
   atomic_store(&p->ending, true);
   atomic_fetch_add(&p->turn, 1);
   wake_all(&p->turn);
@@ -157,16 +159,10 @@ static int cores(void) {
   return count < 1 ? 1 : count < MOST_THREADS ? count : MOST_THREADS;
 }
 
-/* A positive number at the beginning of an environment variable, or 0. */
-static int number_in(const char* name, int most) {
-  const char* text = getenv(name);
-  long value = text == NULL ? 0 : strtol(text, NULL, 10);
-  return value < 1 ? 0 : value < most ? (int)value : most;
-}
-
 static void set_up(void) {
-  default_threads = number_in("OMP_NUM_THREADS", MOST_THREADS);
-  if (default_threads == 0) default_threads = cores();
+  const char* text = getenv("OMP_NUM_THREADS");
+  const long asked = text == NULL ? 0 : strtol(text, NULL, 10);
+  default_threads = asked < 1 ? cores() : asked < MOST_THREADS ? (int)asked : MOST_THREADS;
   set_patience();
   pthread_key_create(&ends_with_thread, end_pool);
   pthread_atfork(NULL, NULL, forget_pool);
