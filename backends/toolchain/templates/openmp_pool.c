@@ -3,7 +3,7 @@
  *
  * libgomp lets all threads of a region meet at its end. Where other programs use the same cores, one
  * of the threads has no core when the region begins, and the others wait for it, region after
- * region: a network took seventeen times as long beside two programs as alone. Here a part of a
+ * region: a network took twenty times as long beside eight programs as alone. Here a part of a
  * region that its thread has not begun is computed by whoever is done with his own, so a region
  * waits for none but what is under way. Threads also wait awake between regions, for a call has many;
  * but not those that lost their core to somebody since they last looked.
