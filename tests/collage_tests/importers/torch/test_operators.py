@@ -27,11 +27,6 @@ torch = pytest.importorskip("torch")
 F = torch.nn.functional
 
 
-def written(x: Any, index: Any, value: Any, *, accumulate: bool = False) -> Any:
-    """``x[index] = value`` without changing x."""
-    return torch.ops.aten.index_put(x, index, value, accumulate)
-
-
 CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
     "amax": (lambda x: x.amax((1, 2)), lambda: (rows(3, 4, 5),)),
     "elu": (lambda x: F.elu(x, 0.7), lambda: (rows(3, 40),)),
@@ -49,10 +44,6 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
             x, s, torch.tensor([0, 1, -2, 3]).int(), 1, -8, 7
         ),
         lambda: (rows(3, 4, 50), torch.tensor([0.05, 0.11, 0.2, 0.07])),
-    ),
-    "indices of two types": (
-        lambda x, i, j: (x[i, j], written(x, (i, j), x[0, 0])),
-        lambda: (rows(3, 4), places(3, 5), places(4, 5).int()),
     ),
     "celu": (lambda x: F.celu(x, 1.7), lambda: (rows(3, 40),)),
     "amin, dimensions kept": (lambda x: x.amin(-1, keepdim=True), lambda: (rows(3, 4),)),
@@ -101,55 +92,6 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
     "mean of whole numbers": (lambda i: i.float().mean() + i.sum(), lambda: (places(9, 4),)),
     "a choice": (lambda x, i: torch.where(i > 1, x, i), lambda: (rows(4, 3), places(4, 4, 3))),
     "filled": (lambda x: x.masked_fill(x > 0, -1.0), lambda: (rows(4, 3),)),
-    "indexed once": (lambda x, i: x[:, i], lambda: (rows(3, 5, 2), places(5, 4, 2))),
-    "indexed from the end": (lambda x, i: x[i - 2], lambda: (rows(5, 2), places(4, 6))),
-    "indexed by pairs": (
-        lambda x, i, j: x[i, j], lambda: (rows(4, 5, 2), places(4, 6), places(5, 6)),
-    ),
-    "pairs in the middle": (
-        lambda x, i, j: x[:, i, j], lambda: (rows(2, 4, 5, 3), places(4, 6), places(5, 6)),
-    ),
-    "pairs apart": (
-        lambda x, i, j: x[:, i, :, j], lambda: (rows(2, 4, 3, 5), places(4, 6), places(5, 6)),
-    ),
-    "a row and a column": (
-        lambda x, i, j: x[:, :, i[:, None], j], lambda: (rows(2, 3, 4, 5), places(4, 6),
-                                                         places(5, 7)),
-    ),
-    "rows written": (
-        lambda x, i, v: written(x, [i], v), lambda: (rows(6, 3), torch.tensor([4, 0]), rows(2, 3)),
-    ),
-    "columns written": (
-        lambda x, i, v: written(x, [None, i], v),
-        lambda: (rows(2, 6, 3), torch.tensor([4, 0]), rows(2, 2, 3)),
-    ),
-    "one value written": (
-        lambda x, i: written(x, [None, i], torch.tensor(7.0)),
-        lambda: (rows(2, 6), torch.tensor([5, 1])),
-    ),
-    "added where written": (
-        lambda x, i, v: written(x, [i], v, accumulate=True),
-        lambda: (rows(6, 3), torch.tensor([4, 0, 4]), rows(3, 3)),
-    ),
-    "a mask written": (
-        lambda x: written(x, [x > 0], torch.tensor(0.5)), lambda: (rows(4, 5),),
-    ),
-    "rows that a mask names": (
-        lambda x, v: written(x, [x[:, 0] > 0], v), lambda: (rows(4, 5), rows(5)),
-    ),
-    "index_add": (
-        lambda x, i, v: x.index_add(0, i, v), lambda: (rows(5, 2), places(5, 7), rows(7, 2)),
-    ),
-    "scatter_add": (
-        lambda x, i, v: x.scatter_add(1, i, v), lambda: (rows(3, 4), places(4, 3, 6), rows(3, 8)),
-    ),
-    "scatter_reduce": (
-        lambda x, i, v: x.scatter_reduce(0, i, v, "amax"),
-        lambda: (rows(4, 3), places(4, 6, 3), rows(6, 3)),
-    ),
-    "masked_scatter": (
-        lambda x, v: x.masked_scatter(x > 0, v), lambda: (rows(3, 4), rows(12)),
-    ),
     "bags": (
         lambda w, i: F.embedding_bag(i, w, mode="mean"), lambda: (rows(9, 4), places(9, 3, 5)),
     ),
@@ -219,18 +161,6 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
     },
     "an affine grid": (
         lambda t: F.affine_grid(t, [1, 2, 4, 5], align_corners=False), lambda: (rows(1, 2, 3),),
-    ),
-    "attention of grouped heads": (
-        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True),
-        lambda: (rows(1, 4, 6, 8), rows(1, 2, 6, 8), rows(1, 2, 6, 8)),
-    ),
-    "attention of five axes": (
-        lambda q, m: F.scaled_dot_product_attention(q, q, q, m > 0),
-        lambda: (rows(2, 3, 4, 6, 8), torch.ones(6, 6).tril()),
-    ),
-    "attention of three axes": (
-        lambda q, k: F.scaled_dot_product_attention(q, k, k),
-        lambda: (rows(3, 6, 8), rows(3, 5, 8)),
     ),
 }  # fmt: skip
 
@@ -387,31 +317,6 @@ def test_normalized_weights_are_folded_as_exactly_as_in_torch() -> None:
         wanted = module.double()(x.double())
     error, bound = (np.sqrt(np.mean((y - wanted.numpy()) ** 2)) for y in (found, eager.numpy()))
     assert error <= 2 * bound
-
-
-@pytest.mark.parametrize("shape", [(2, 3, 5, 4), (2, 5, 4), (5, 4)])
-def test_rows_of_attention_that_see_nothing_are_zero(shape: tuple[int, ...]) -> None:
-    """As where a batch is padded on the left: they were no numbers, and soon all others neither."""
-
-    def attend(x: Any, mask: Any) -> Any:
-        seen = mask.unsqueeze(-2) & torch.ones(5, 5, dtype=torch.bool).tril()
-        seen = seen.unsqueeze(-3) if x.dim() == 4 else seen
-        return F.scaled_dot_product_attention(x, x, x, attn_mask=seen)
-
-    pads = torch.tensor([[False, False, True, True, True], [True] * 5])
-    require_agreement(attend, lambda: (rows(*shape), pads if len(shape) > 2 else pads[0]))
-
-
-@pytest.mark.parametrize("wide", [False, True])
-def test_masks_of_padding_alone_cost_nothing_per_row(wide: bool) -> None:
-    def attend(x: Any, mask: Any) -> Any:
-        seen = mask[:, None, None]
-        always = torch.arange(5)[:, None] >= 0
-        seen = (seen & always).expand(2, 1, 5, 5) if wide else seen
-        return F.scaled_dot_product_attention(x, x, x, attn_mask=seen)
-
-    mod = load_model(program_of(attend, rows(2, 3, 5, 4), torch.ones(2, 5, dtype=torch.bool))).mod
-    assert str(mod).count("R.where(") == 1
 
 
 @pytest.mark.parametrize("draw", [torch.rand_like, torch.poisson, lambda x: x.multinomial(2)])

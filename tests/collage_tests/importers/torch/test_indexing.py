@@ -1,0 +1,84 @@
+"""Places that are read and written by index, mask or scatter, each beside PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.collage_tests.importers.torch.torch_functions import (
+    places,
+    require_agreement,
+    rows,
+)
+
+pytestmark = pytest.mark.torch
+torch = pytest.importorskip("torch")
+
+
+def written(x: Any, index: Any, value: Any, *, accumulate: bool = False) -> Any:
+    """``x[index] = value`` without changing x."""
+    return torch.ops.aten.index_put(x, index, value, accumulate)
+
+
+CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
+    "indexed once": (lambda x, i: x[:, i], lambda: (rows(3, 5, 2), places(5, 4, 2))),
+    "indexed from the end": (lambda x, i: x[i - 2], lambda: (rows(5, 2), places(4, 6))),
+    "indexed by pairs": (
+        lambda x, i, j: x[i, j], lambda: (rows(4, 5, 2), places(4, 6), places(5, 6)),
+    ),
+    "pairs in the middle": (
+        lambda x, i, j: x[:, i, j], lambda: (rows(2, 4, 5, 3), places(4, 6), places(5, 6)),
+    ),
+    "pairs apart": (
+        lambda x, i, j: x[:, i, :, j], lambda: (rows(2, 4, 3, 5), places(4, 6), places(5, 6)),
+    ),
+    "a row and a column": (
+        lambda x, i, j: x[:, :, i[:, None], j], lambda: (rows(2, 3, 4, 5), places(4, 6),
+                                                         places(5, 7)),
+    ),
+    "rows written": (
+        lambda x, i, v: written(x, [i], v), lambda: (rows(6, 3), torch.tensor([4, 0]), rows(2, 3)),
+    ),
+    "columns written": (
+        lambda x, i, v: written(x, [None, i], v),
+        lambda: (rows(2, 6, 3), torch.tensor([4, 0]), rows(2, 2, 3)),
+    ),
+    "one value written": (
+        lambda x, i: written(x, [None, i], torch.tensor(7.0)),
+        lambda: (rows(2, 6), torch.tensor([5, 1])),
+    ),
+    "added where written": (
+        lambda x, i, v: written(x, [i], v, accumulate=True),
+        lambda: (rows(6, 3), torch.tensor([4, 0, 4]), rows(3, 3)),
+    ),
+    "a mask written": (
+        lambda x: written(x, [x > 0], torch.tensor(0.5)), lambda: (rows(4, 5),),
+    ),
+    "rows that a mask names": (
+        lambda x, v: written(x, [x[:, 0] > 0], v), lambda: (rows(4, 5), rows(5)),
+    ),
+    "index_add": (
+        lambda x, i, v: x.index_add(0, i, v), lambda: (rows(5, 2), places(5, 7), rows(7, 2)),
+    ),
+    "scatter_add": (
+        lambda x, i, v: x.scatter_add(1, i, v), lambda: (rows(3, 4), places(4, 3, 6), rows(3, 8)),
+    ),
+    "scatter_reduce": (
+        lambda x, i, v: x.scatter_reduce(0, i, v, "amax"),
+        lambda: (rows(4, 3), places(4, 6, 3), rows(6, 3)),
+    ),
+    "masked_scatter": (
+        lambda x, v: x.masked_scatter(x > 0, v), lambda: (rows(3, 4), rows(12)),
+    ),
+    "indices of two types": (
+        lambda x, i, j: (x[i, j], written(x, (i, j), x[0, 0])),
+        lambda: (rows(3, 4), places(3, 5), places(4, 5).int()),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_operator_agrees_with_torch(case: str) -> None:
+    require_agreement(*CASES[case])
