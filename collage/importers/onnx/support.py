@@ -54,7 +54,10 @@ _REASONS = {
 }
 """Why some are refused; of all others there is no converter."""
 
-_FIRST_OUTPUT_ONLY = frozenset(["SkipLayerNormalization"])
+_DOMAIN_REASONS = {
+    "com.microsoft.nchwc": "written for one processor; save it with optimizations up to 'extended'",
+}
+"""Why all operators of a domain are refused."""
 
 _MICROSOFT = "com.microsoft"
 _MAX_NODES_NAMED = 5
@@ -76,17 +79,6 @@ def _used_names(model: onnx.ModelProto) -> set[str]:
     """Every value that a node reads or the graph gives back."""
     used = {name for node in _all_nodes(model.graph) for name in node.input}
     return used | {value.name for value in model.graph.output}
-
-
-def _extra_outputs(model: onnx.ModelProto) -> dict[str, list[str]]:
-    """Nodes whose second or later output is used where the importer does not compute it."""
-    used = _used_names(model)
-    found: dict[str, list[str]] = defaultdict(list)
-    for node in _all_nodes(model.graph):
-        if node.op_type in _FIRST_OUTPUT_ONLY and used.intersection(node.output[1:]):
-            what = f"{node.op_type} with its output {node.output[1] or node.output[2]}"
-            found[what].append(node_label(node))
-    return found
 
 
 def drop_unused_outputs(model: onnx.ModelProto) -> None:
@@ -169,7 +161,6 @@ def require_supported(model: onnx.ModelProto) -> None:
         if not is_supported(node):
             domain = f"{node.domain}." if node.domain not in ("", "ai.onnx") else ""
             refused[domain + node.op_type].append(node_label(node))
-    refused.update(_extra_outputs(model))
     if refused:
         raise ModelError(
             "these operators cannot be imported: " + "; ".join(_listed(refused)),
@@ -179,7 +170,8 @@ def require_supported(model: onnx.ModelProto) -> None:
 
 def _listed(refused: dict[str, list[str]]) -> Iterator[str]:
     for operator in sorted(refused):
-        reason = _REASONS.get(operator.split(".")[-1])
+        domain, _, name = operator.rpartition(".")
+        reason = _DOMAIN_REASONS.get(domain) or _REASONS.get(name)
         named = f"{operator} ({_join_names(refused[operator])})"
         yield f"{named}: {reason}" if reason else named
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from collage.importers.onnx.operators import (
+    attention,
     choosing,
     convolution,
     elementwise,
     indexing,
+    joined_norms,
     microsoft,
     movement,
     norms,
@@ -21,6 +23,7 @@ from collage.importers.onnx.operators import (
     recurrent,
     reductions,
     resize,
+    rotary,
     spectral,
     tables,
     trees,
@@ -34,6 +37,7 @@ CONVERTERS: Mapping[str, Converter] = {
     **convolution.CONVERTERS,
     **elementwise.CONVERTERS,
     **indexing.CONVERTERS,
+    **joined_norms.CONVERTERS,
     **movement.CONVERTERS,
     **norms.CONVERTERS,
     **pooling.CONVERTERS,
@@ -47,9 +51,16 @@ CONVERTERS: Mapping[str, Converter] = {
 
 BEYOND: Mapping[str, Mapping[str, Converter]] = {
     "ai.onnx.ml": {**tables.TABLES, **trees.TREES},
-    "com.microsoft": {**microsoft.MICROSOFT, **recurrent.MICROSOFT},
+    "com.microsoft": {
+        **attention.MICROSOFT,
+        **joined_norms.MICROSOFT,
+        **microsoft.MICROSOFT,
+        **recurrent.MICROSOFT,
+        **rotary.MICROSOFT,
+    },
 }
-"""By domain, then by operator; no name is another's too, for TVM's importer tells no domains."""
+"""By domain, then by operator. TVM's importer tells no domains: where the standard has an operator
+of the same name, it is one that is written out before (attention, rotary embeddings)."""
 
 _EVERY = {**CONVERTERS, **{name: c for domain in BEYOND.values() for name, c in domain.items()}}
 

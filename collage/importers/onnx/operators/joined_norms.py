@@ -1,0 +1,102 @@
+"""onnxruntime's normalizations that are joined with what stands before them."""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm import relax
+from tvm.relax import op
+
+from collage.importers.onnx.operators.node import Node, const, shape_of
+
+
+def _skip_layer_norm(node: Node) -> relax.Expr:
+    """Inputs: x, what is added to it, scale, shift, another that is added."""
+    total = _sum(node, 4)
+    shift = node.operand(3) if node.has(3) else const(np.zeros(node.shape(2)), node.dtype(2))
+    epsilon = node.number("epsilon", 1e-12)
+    result = op.nn.layer_norm(total, node.operand(2), shift, axes=[-1], epsilon=epsilon)
+    return _with_sum(node, node.emit(result), total, epsilon, centred=True)
+
+
+def _skip_root_mean_square(node: Node) -> relax.Expr:
+    """Inputs: x, what is added to it, scale, another that is added."""
+    total, epsilon = _sum(node, 3), node.number("epsilon", 1e-12)
+    result = node.emit(op.nn.rms_norm(total, node.operand(2), [-1], epsilon))
+    return _with_sum(node, result, total, epsilon, centred=False)
+
+
+def _sum(node: Node, bias: int) -> relax.Expr:
+    total = node.emit(op.add(node.operand(0), node.operand(1)))
+    return node.emit(op.add(total, node.operand(bias))) if node.has(bias) else total
+
+
+def _with_sum(
+    node: Node, result: relax.Expr, total: relax.Expr, epsilon: float, centred: bool
+) -> relax.Expr:
+    """The result, the mean, one over the deviation, and the sum that was normalized."""
+    if node.outputs == 1:
+        return result
+    mean, inverse = _statistics(node, total, -1, epsilon, centred)
+    return relax.Tuple([result, mean, inverse, total])
+
+
+def _statistics(
+    node: Node, x: relax.Expr, axis: int, epsilon: float, centred: bool
+) -> tuple[relax.Expr, relax.Expr]:
+    emit = node.emit
+    rank = len(shape_of(x))
+    axes = list(range(axis % rank, rank))
+    wide = emit(op.astype(x, "float32"))
+    mean = emit(op.mean(wide, axes, keepdims=True))
+    if centred:
+        wide = emit(op.subtract(wide, mean))
+    square = emit(op.mean(emit(op.multiply(wide, wide)), axes, keepdims=True))
+    return mean, emit(op.rsqrt(emit(op.add(square, const(epsilon, "float32")))))
+
+
+def _root_mean_square(node: Node) -> relax.Expr:
+    """As the standard's later ``RMSNormalization``, with one over the deviation."""
+    x, epsilon = node.operand(0), node.number("epsilon", 1e-5)
+    rank, kind = len(node.shape(0)), node.dtype(1)
+    axis = node.integer("axis", -1) % rank
+    wide = [node.emit(op.astype(node.operand(i), "float32")) for i in (0, 1)]
+    result = node.emit(op.nn.rms_norm(*wide, list(range(axis, rank)), epsilon))
+    result = node.emit(op.astype(result, kind))
+    if node.outputs == 1:
+        return result
+    return relax.Tuple([result, _statistics(node, x, axis, epsilon, centred=False)[1]])
+
+
+def _embeddings(node: Node) -> relax.Expr:
+    """Inputs: words, segments, three tables, scale, shift, mask, positions."""
+    emit = node.emit
+    batch, rows = node.shape(0)
+    counted = const(np.arange(rows)[None], "int32")
+    places = node.operand(8) if node.has(8) else counted
+    total = emit(op.add(_looked_up(node, 2, node.operand(0)), _looked_up(node, 3, places)))
+    if node.has(1):
+        total = emit(op.add(total, _looked_up(node, 4, node.operand(1))))
+    scale, shift = node.operand(5), node.operand(6)
+    epsilon = node.number("epsilon", 1e-12)
+    result = emit(op.nn.layer_norm(total, scale, shift, axes=[-1], epsilon=epsilon))
+    if node.outputs == 1:
+        return result
+    lengths = const(np.zeros(batch), "int32")
+    if node.has(7):
+        lengths = emit(op.sum(emit(op.astype(node.operand(7), "int32")), [1]))
+    return relax.Tuple([result, lengths, total])
+
+
+def _looked_up(node: Node, table: int, places: relax.Expr) -> relax.Expr:
+    return node.emit(op.take(node.operand(table), places, 0))
+
+
+CONVERTERS = {"SimplifiedLayerNormalization": _root_mean_square}
+"""In the standard's domain, where onnxruntime writes it, though the standard has none."""
+
+MICROSOFT = {
+    "EmbedLayerNormalization": _embeddings,
+    "SimplifiedLayerNormalization": _root_mean_square,
+    "SkipLayerNormalization": _skip_layer_norm,
+    "SkipSimplifiedLayerNormalization": _skip_root_mean_square,
+}

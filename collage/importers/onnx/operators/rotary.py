@@ -1,0 +1,84 @@
+"""Positions as rotations of pairs of numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm import relax
+from tvm.relax import op
+
+from collage.importers.onnx.operators.node import Node, Refused, const, shape_of
+from collage.importers.onnx.operators.scores import columns_of, swapped
+
+
+def rotary_embedding(
+    node: Node,
+    x: relax.Expr,
+    places: relax.Expr,
+    cosines: relax.Expr,
+    sines: relax.Expr,
+    interleaved: bool,
+) -> relax.Expr:
+    """Heads with their first numbers rotated in pairs; what the tables do not reach stays.
+
+    Parameters
+    ----------
+    node : Node
+        Where to write.
+    x : relax.Expr
+        Of (batch, sequence, heads, depth).
+    places : relax.Expr
+        Of (batch, sequence), or (1, sequence) for all alike.
+    cosines, sines : relax.Expr
+        Tables by place, of half the numbers that are rotated.
+    interleaved : bool
+        Whether pairs are neighbours, or numbers half apart.
+    """
+    emit = node.emit
+    batch, rows, heads, depth = shape_of(x)
+    half = shape_of(cosines)[-1]
+    lead = shape_of(places)[0]
+    flat = emit(op.reshape(places, [lead * rows]))
+    cosine, sine = (
+        emit(op.reshape(emit(op.take(table, flat, 0)), [lead, rows, 1, half]))
+        for table in (cosines, sines)
+    )
+    turned = columns_of(node, x, 0, 2 * half) if 2 * half < depth else x
+    if interleaved:
+        pairs = emit(op.reshape(turned, [batch, rows, heads, half, 2]))
+        first, second = (
+            emit(op.reshape(columns_of(node, pairs, i, i + 1), [batch, rows, heads, half]))
+            for i in (0, 1)
+        )
+    else:
+        first, second = (columns_of(node, turned, i * half, (i + 1) * half) for i in (0, 1))
+    left = emit(op.subtract(emit(op.multiply(first, cosine)), emit(op.multiply(second, sine))))
+    right = emit(op.add(emit(op.multiply(second, cosine)), emit(op.multiply(first, sine))))
+    if interleaved:
+        whole = emit(op.reshape(emit(op.stack([left, right], -1)), [batch, rows, heads, 2 * half]))
+    else:
+        whole = emit(op.concat([left, right], -1))
+    if 2 * half == depth:
+        return whole
+    return emit(op.concat([whole, columns_of(node, x, 2 * half, depth)], -1))
+
+
+def _embedding(node: Node) -> relax.Expr:
+    if node.integer("is_packed_batching", 0):
+        raise Refused("sequences of different lengths in one")
+    x, shape, half = node.operand(0), node.shape(0), node.shape(2)[-1]
+    rotated = node.integer("rotary_embedding_dim", 0)
+    if len(shape) == 4:
+        heads = swapped(node, x)
+    else:
+        depth = shape[-1] // node.integer("num_heads", 0) if rotated else 2 * half
+        heads = node.emit(op.reshape(x, [*shape[:2], shape[-1] // depth, depth]))
+    places, rows = node.operand(1), shape_of(heads)[1]
+    if len(node.shape(1)) == 1:
+        counted = const(np.arange(rows)[None], node.dtype(1))
+        places = node.emit(op.add(node.emit(op.reshape(places, [1, 1])), counted))
+    mixed = bool(node.integer("interleaved", 0))
+    found = rotary_embedding(node, heads, places, node.operand(2), node.operand(3), mixed)
+    return swapped(node, found) if len(shape) == 4 else node.emit(op.reshape(found, shape))
+
+
+MICROSOFT = {"RotaryEmbedding": _embedding}
