@@ -248,6 +248,7 @@ COMPLEX: dict[str, Callable[[Any, fx.Node], Any]] = {
     **dict.fromkeys(
         ["view_as_real.default", "view_as_complex.default", "clone.default", "alias.default"], _same
     ),
+    "_assert_tensor_metadata.default": _same,
     **dict.fromkeys(["detach.default", "resolve_conj.default", "lift_fresh_copy.default"], _same),
     **dict.fromkeys(["_conj.default", "conj_physical.default"], _conjugate),
     **dict.fromkeys(["_to_copy.default", "convert_element_type.default"], _to_complex),

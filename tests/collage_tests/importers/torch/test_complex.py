@@ -52,6 +52,10 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
     ),
     "mel": (_mel, lambda: (rows(2, 100),)),
     "rotary": (_rotated, lambda: (rows(2, 5, 3, 8), rows(5, 4))),
+    "where it is already": (
+        lambda x: torch.view_as_real(torch.polar(x, x).to(x.device) * torch.fft.fft(x)),
+        lambda: (rows(3, 4),),
+    ),
     "filtered": (_filtered, lambda: (rows(2, 6, 6, 3),)),
     "phase": (lambda x: torch.fft.rfft(x).angle().cos(), lambda: (rows(3, 9),)),
     "there and back": (
