@@ -139,7 +139,7 @@ def test_a_candidate_that_faults_is_recorded_and_the_search_goes_on(tmp_path: Pa
     others = [a for a in result.report.alternatives if a.backend == "toy_cuda"]
     assert {a.status for a in others} == {"crashed"} and not any(a.chosen for a in others)
     (alone,) = (row for row in result.report.end_to_end if row.name == "single:toy_cuda")
-    # What is known to crash went back to TVM, so this ran, without a partition of the backend's own.
+    # What is known to crash went back to TVM, so this ran, with no partition of the backend's own.
     assert alone.median_sec is not None, alone
     left = result.alternative(alone.name).partitioning.candidates
     assert {candidate.backend for candidate in left} == {"tvm"}
