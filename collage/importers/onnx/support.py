@@ -55,7 +55,7 @@ _REASONS = {
 """Why some are refused; of all others there is no converter."""
 
 _DOMAIN_REASONS = {
-    "com.microsoft.nchwc": "written for one processor; save it with optimizations up to 'extended'",
+    "com.microsoft.nchwc": "for one processor, save it with optimizations up to 'extended'",
 }
 """Why all operators of a domain are refused."""
 

@@ -16,6 +16,7 @@ from collage.importers.onnx.operators import (
     indexing,
     joined_norms,
     microsoft,
+    microsoft_bytes,
     movement,
     norms,
     pooling,
@@ -25,6 +26,7 @@ from collage.importers.onnx.operators import (
     resize,
     rotary,
     spectral,
+    supports,
     tables,
     trees,
 )
@@ -50,17 +52,19 @@ CONVERTERS: Mapping[str, Converter] = {
 """By operator of the standard."""
 
 BEYOND: Mapping[str, Mapping[str, Converter]] = {
-    "ai.onnx.ml": {**tables.TABLES, **trees.TREES},
+    "ai.onnx.ml": {**supports.SUPPORTS, **tables.TABLES, **trees.TREES},
     "com.microsoft": {
         **attention.MICROSOFT,
         **joined_norms.MICROSOFT,
         **microsoft.MICROSOFT,
+        **microsoft_bytes.MICROSOFT,
         **recurrent.MICROSOFT,
         **rotary.MICROSOFT,
     },
 }
 """By domain, then by operator. TVM's importer tells no domains: where the standard has an operator
-of the same name, it is one that is written out before (attention, rotary embeddings)."""
+of the same name, it is written out before (attention, rotary embeddings) or the same without
+channels last (``QLinearConv``)."""
 
 _EVERY = {**CONVERTERS, **{name: c for domain in BEYOND.values() for name, c in domain.items()}}
 

@@ -28,10 +28,8 @@ _HIDDEN = -10000.0
 
 def _attention(node: Node) -> relax.Expr:
     """All three projections are one product."""
-    if node.integer("past_present_share_buffer", 0) or node.has(6):
+    if node.has(6):
         raise Refused("a buffer that what went before and what comes out share")
-    if node.integer("do_rotary", 0):
-        raise Refused("rotary positions inside of the attention")
     x = node.emit(op.matmul(node.operand(0), node.operand(1)))
     return attention_of(node, _biased(node, x, 2), mask=3, past=4, bias=5)
 
@@ -51,8 +49,12 @@ def attention_of(node: Node, x: relax.Expr, mask: int, past: int, bias: int | No
     Raises
     ------
     Refused
-        For masks of other shapes.
+        For masks of other shapes, and what is known on GPUs alone.
     """
+    if node.integer("past_present_share_buffer", 0):
+        raise Refused("a buffer that what went before and what comes out share")
+    if node.integer("do_rotary", 0):
+        raise Refused("rotary positions inside of the attention")
     widths = node.integers("qkv_hidden_sizes", [shape_of(x)[-1] // 3] * 3)
     first, second, third = (sum(widths[:i]) for i in (1, 2, 3))
     heads = node.integer("num_heads", 0)

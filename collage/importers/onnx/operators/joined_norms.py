@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from tvm import relax
 from tvm.relax import op
@@ -69,26 +71,54 @@ def _root_mean_square(node: Node) -> relax.Expr:
 
 def _embeddings(node: Node) -> relax.Expr:
     """Inputs: words, segments, three tables, scale, shift, mask, positions."""
+    rows = node.shape(0)[1]
+    places = node.operand(8) if node.has(8) else const(np.arange(rows)[None], "int32")
+
+    def looked_up(table: int, numbers: relax.Expr) -> relax.Expr:
+        return node.emit(op.take(node.operand(table), numbers, 0))
+
+    return _summed(node, looked_up, places, node.operand(5), node.operand(6))
+
+
+def _embeddings_of_bytes(node: Node) -> relax.Expr:
+    """The tables, the scale and the shift have scales, then zeros, behind the mask."""
+    rows = node.shape(0)[1]
+
+    def real(index: int, x: relax.Expr) -> relax.Expr:
+        whole = node.emit(op.astype(x, "int32"))
+        if node.has(index + 11):
+            zero = node.emit(op.astype(node.operand(index + 11), "int32"))
+            whole = node.emit(op.subtract(whole, zero))
+        whole = node.emit(op.astype(whole, "float32"))
+        return node.emit(op.multiply(whole, node.operand(index + 6)))
+
+    def looked_up(table: int, numbers: relax.Expr) -> relax.Expr:
+        return real(table, node.emit(op.take(node.operand(table), numbers, 0)))
+
+    scale, shift = (real(index, node.operand(index)) for index in (5, 6))
+    return _summed(node, looked_up, const(np.arange(rows)[None], "int32"), scale, shift)
+
+
+def _summed(
+    node: Node,
+    looked_up: Callable[[int, relax.Expr], relax.Expr],
+    places: relax.Expr,
+    scale: relax.Expr,
+    shift: relax.Expr,
+) -> relax.Expr:
+    """Words, positions and segments, normalized; how long sequences are; the sum itself."""
     emit = node.emit
-    batch, rows = node.shape(0)
-    counted = const(np.arange(rows)[None], "int32")
-    places = node.operand(8) if node.has(8) else counted
-    total = emit(op.add(_looked_up(node, 2, node.operand(0)), _looked_up(node, 3, places)))
+    total = emit(op.add(looked_up(2, node.operand(0)), looked_up(3, places)))
     if node.has(1):
-        total = emit(op.add(total, _looked_up(node, 4, node.operand(1))))
-    scale, shift = node.operand(5), node.operand(6)
+        total = emit(op.add(total, looked_up(4, node.operand(1))))
     epsilon = node.number("epsilon", 1e-12)
     result = emit(op.nn.layer_norm(total, scale, shift, axes=[-1], epsilon=epsilon))
     if node.outputs == 1:
         return result
-    lengths = const(np.zeros(batch), "int32")
+    lengths = const(np.zeros(node.shape(0)[0]), "int32")
     if node.has(7):
         lengths = emit(op.sum(emit(op.astype(node.operand(7), "int32")), [1]))
     return relax.Tuple([result, lengths, total])
-
-
-def _looked_up(node: Node, table: int, places: relax.Expr) -> relax.Expr:
-    return node.emit(op.take(node.operand(table), places, 0))
 
 
 CONVERTERS = {"SimplifiedLayerNormalization": _root_mean_square}
@@ -96,6 +126,7 @@ CONVERTERS = {"SimplifiedLayerNormalization": _root_mean_square}
 
 MICROSOFT = {
     "EmbedLayerNormalization": _embeddings,
+    "QEmbedLayerNormalization": _embeddings_of_bytes,
     "SimplifiedLayerNormalization": _root_mean_square,
     "SkipLayerNormalization": _skip_layer_norm,
     "SkipSimplifiedLayerNormalization": _skip_root_mean_square,

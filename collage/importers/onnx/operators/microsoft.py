@@ -30,8 +30,16 @@ from collage.importers.onnx.operators.node import (
 _DEFAULTS = {"leakyrelu": (0.01,), "hardsigmoid": (0.2, 0.5), "clip": (-np.inf, np.inf)}
 
 
-def _meant(node: Node, x: int, scale: int, zero: int) -> relax.Expr:
-    """The real numbers that an input's integers stand for; scales may be one for each column."""
+def meant(node: Node, x: int, scale: int, zero: int) -> relax.Expr:
+    """The real numbers that an input's integers stand for; scales may be one for each column.
+
+    Parameters
+    ----------
+    node : Node
+        Whose inputs they are.
+    x, scale, zero : int
+        Of integers, how much one is worth, and which of them is zero.
+    """
     real = quantized.meant(node, x, scale, zero)
     if real is not None:
         return real
@@ -41,8 +49,20 @@ def _meant(node: Node, x: int, scale: int, zero: int) -> relax.Expr:
     return node.emit(op.multiply(node.emit(op.astype(values, "float32")), node.operand(scale)))
 
 
-def _rounded(node: Node, y: relax.Expr, scale: int, zero: int, kind: str) -> relax.Expr:
-    """Real numbers as the integers that stand for them."""
+def rounded(node: Node, y: relax.Expr, scale: int, zero: int, kind: str) -> relax.Expr:
+    """Real numbers as the integers that stand for them.
+
+    Parameters
+    ----------
+    node : Node
+        Whose result they are.
+    y : relax.Expr
+        The real numbers.
+    scale, zero : int
+        Inputs: how much an integer is worth, and which of them is zero.
+    kind : str
+        The integers' element type.
+    """
     made = quantized.rounded(node, y, scale, zero, kind)
     if made is not None:
         return made
@@ -55,16 +75,24 @@ def _rounded(node: Node, y: relax.Expr, scale: int, zero: int, kind: str) -> rel
 
 def _of_two(function: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Converter:
     def convert(node: Node) -> relax.Expr:
-        result = node.emit(function(_meant(node, 0, 1, 2), _meant(node, 3, 4, 5)))
-        return _rounded(node, result, 6, 7, node.dtype(0))
+        result = node.emit(function(meant(node, 0, 1, 2), meant(node, 3, 4, 5)))
+        return rounded(node, result, 6, 7, node.dtype(0))
 
     return convert
 
 
-def _of_one(function: Callable[[Node, relax.Expr], relax.Expr]) -> Converter:
+def of_one(function: Callable[[Node, relax.Expr], relax.Expr]) -> Converter:
+    """Inputs: integers, their scale and zero, the result's.
+
+    Parameters
+    ----------
+    function : callable
+        Of real numbers.
+    """
+
     def convert(node: Node) -> relax.Expr:
-        result = node.emit(function(node, _meant(node, 0, 1, 2)))
-        return _rounded(node, result, 3, 4, node.dtype(0))
+        result = node.emit(function(node, meant(node, 0, 1, 2)))
+        return rounded(node, result, 3, 4, node.dtype(0))
 
     return convert
 
@@ -77,18 +105,18 @@ def _mean_of_all_places(node: Node, x: relax.Expr) -> relax.Expr:
 
 def _joined(node: Node) -> relax.Expr:
     """Inputs in threes behind the result's scale and zero: integers, scale, zero."""
-    parts = [_meant(node, i, i + 1, i + 2) for i in range(2, len(node.inputs), 3)]
+    parts = [meant(node, i, i + 1, i + 2) for i in range(2, len(node.inputs), 3)]
     whole = node.emit(op.concat(parts, node.integer("axis", 0)))
-    return _rounded(node, whole, 0, 1, node.dtype(2))
+    return rounded(node, whole, 0, 1, node.dtype(2))
 
 
 def _quantized_gemm(node: Node) -> relax.Expr:
     """Inputs: a, b, and c in steps of both; the result's steps, where it is rounded."""
     known = quantized.meant(node, 3, 4, 5, 0 if node.integer("transB", 0) else 1)
-    right = _meant(node, 3, 4, 5) if known is None else known
+    right = meant(node, 3, 4, 5) if known is None else known
     if known is None and node.shape(4) not in ([], [1]) and node.integer("transB", 0):
         raise Refused("scales of columns that are computed while the model runs")
-    left, right = _turned(node, _meant(node, 0, 1, 2), "transA"), _turned(node, right, "transB")
+    left, right = _turned(node, meant(node, 0, 1, 2), "transA"), _turned(node, right, "transB")
     alpha = node.number("alpha", 1.0)
     total = _times(node, node.emit(op.matmul(left, right)), alpha)
     if node.has(6):
@@ -96,7 +124,7 @@ def _quantized_gemm(node: Node) -> relax.Expr:
         c = node.emit(op.astype(node.operand(6), "float32"))
         c = _times(node, node.emit(op.multiply(c, step)), alpha)
         total = node.emit(op.add(total, c))
-    return _rounded(node, total, 7, 8, node.dtype(8)) if node.has(7) else total
+    return rounded(node, total, 7, 8, node.dtype(8)) if node.has(7) else total
 
 
 def _turned(node: Node, x: relax.Expr, name: str) -> relax.Expr:
@@ -108,10 +136,19 @@ def _turned(node: Node, x: relax.Expr, name: str) -> relax.Expr:
 
 
 def _fused_matmul(node: Node) -> relax.Expr:
-    if node.integer("transBatchA", 0) or node.integer("transBatchB", 0):
-        raise Refused("transposed batches")
-    left, right = _turned(node, node.operand(0), "transA"), _turned(node, node.operand(1), "transB")
+    left, right = (
+        _turned(node, _rows_first(node, node.operand(i), f"transBatch{name}"), f"trans{name}")
+        for i, name in enumerate("AB")
+    )
     return _times(node, node.emit(op.matmul(left, right)), node.number("alpha", 1.0))
+
+
+def _rows_first(node: Node, x: relax.Expr, name: str) -> relax.Expr:
+    """Matrices whose rows stand before the stack's own axes, where an attribute says so."""
+    rank = len(shape_of(x))
+    if not node.integer(name, 0) or rank < 3:
+        return x
+    return node.emit(op.permute_dims(x, [*range(1, rank - 1), 0, rank - 1]))
 
 
 def _times(node: Node, x: relax.Expr, factor: float) -> relax.Expr:
@@ -124,7 +161,7 @@ def _dynamic_matmul(node: Node) -> relax.Expr:
     if whole is not None and scales is not None and is_product(whole, node.shape(0)):
         made = stepped_matmul(node.operand(0), whole, scales.reshape(-1))
         return _with_bias(node, node.emit(made), 4)
-    product = op.matmul(stepped(node.emit, node.operand(0)), _meant(node, 1, 2, 3))
+    product = op.matmul(stepped(node.emit, node.operand(0)), meant(node, 1, 2, 3))
     return _with_bias(node, node.emit(product), 4)
 
 
@@ -138,7 +175,7 @@ def _whole_weights(node: Node, index: int, zero: int) -> Array | None:
 
 
 def _matmul_to_float(node: Node) -> relax.Expr:
-    product = node.emit(op.matmul(_meant(node, 0, 2, 4), _meant(node, 1, 3, 5)))
+    product = node.emit(op.matmul(meant(node, 0, 2, 4), meant(node, 1, 3, 5)))
     return _with_bias(node, product, 6)
 
 
@@ -231,9 +268,9 @@ MICROSOFT = {
     "QGemm": _quantized_gemm,
     "QLinearAdd": _of_two(op.add),
     "QLinearConcat": _joined,
-    "QLinearGlobalAveragePool": _of_one(_mean_of_all_places),
-    "QLinearLeakyRelu": _of_one(lambda node, x: op.nn.leakyrelu(x, node.number("alpha", 0.01))),
+    "QLinearGlobalAveragePool": of_one(_mean_of_all_places),
+    "QLinearLeakyRelu": of_one(lambda node, x: op.nn.leakyrelu(x, node.number("alpha", 0.01))),
     "QLinearMul": _of_two(op.multiply),
-    "QLinearSigmoid": _of_one(lambda node, x: op.sigmoid(x)),
+    "QLinearSigmoid": of_one(lambda node, x: op.sigmoid(x)),
     "QuickGelu": _quick_gelu,
 }

@@ -199,6 +199,17 @@ def _linear_classifier(node: Node) -> relax.Expr:
     return relax.Tuple([labels(node, above, *names), both])
 
 
+def _one_hot(node: Node) -> relax.Expr:
+    """A column for each category; what is none of them has zeros."""
+    if "cats_int64s" not in node.attributes:
+        raise Refused("its categories are strings")
+    categories = np.asarray(node.integers("cats_int64s", ()), "int64")
+    x = node.emit(op.astype(node.operand(0), "int64"))
+    x = node.emit(op.expand_dims(x, len(node.shape(0))))
+    same = node.emit(op.equal(x, fixed_tensor(categories)))
+    return node.emit(op.astype(same, "float32"))
+
+
 TABLES = {
     "ArrayFeatureExtractor": _extractor,
     "Binarizer": _binarizer,
@@ -207,5 +218,6 @@ TABLES = {
     "LinearClassifier": _linear_classifier,
     "LinearRegressor": _linear_regressor,
     "Normalizer": _normalizer,
+    "OneHotEncoder": _one_hot,
     "Scaler": _scaler,
 }

@@ -148,6 +148,16 @@ def test_fused_convolution(activation: str) -> None:
     compare("FusedConv", given, activation=activation, pads=[1] * 4, **attributes)
 
 
+@pytest.mark.parametrize("stacked", [(2,), (2, 3)])
+@pytest.mark.parametrize("trans_a", [0, 1])
+@pytest.mark.parametrize("trans_b", [0, 1])
+def test_products_of_stacks_behind_rows(trans_b: int, trans_a: int, stacked: Any) -> None:
+    a = real(*([5, *stacked, 3] if trans_a else [3, *stacked, 5]))
+    b = real(*([7, *stacked, 5] if trans_b else [5, *stacked, 7]))
+    turns = {"transA": trans_a, "transB": trans_b, "transBatchA": 1, "transBatchB": 1}
+    compare("FusedMatMul", {"a": a, "b": b}, **turns)
+
+
 def test_quick_gelu() -> None:
     compare("QuickGelu", {"x": real(3, 8)}, alpha=1.5)
 
@@ -162,3 +172,92 @@ def test_weights_of_few_bits(bits: int, points: bool) -> None:
     if points:
         given["Z"] = whole("uint8", rows * blocks * bits // 8)
     compare("MatMulNBits", given, 1e-3, N=rows, K=columns, bits=bits, block_size=block)
+
+
+def steps(kind: str, *shape: int, scale: float = 0.03, zero: int = 20) -> dict[str, Array]:
+    given = {"x": whole(kind, *shape), "XS": np.float32(scale), "XZ": np.asarray(zero, kind)}
+    given |= {"YS": np.float32(0.01), "YZ": np.asarray(10, kind)}
+    return {name: np.asarray(array) for name, array in given.items()}
+
+
+@pytest.mark.parametrize(("axis", "opset"), [(-1, 13), (1, 13), (1, 11)])
+@pytest.mark.parametrize("kind", ["int8", "uint8"])
+def test_quantized_softmax(kind: str, axis: int, opset: int) -> None:
+    compare("QLinearSoftmax", steps(kind, 2, 3, 5), axis=axis, opset=opset)
+
+
+@pytest.mark.parametrize("count", [0, 1])
+@pytest.mark.parametrize("last", [0, 1])
+def test_quantized_mean_pool(last: int, count: int) -> None:
+    given = steps("uint8", *([1, 7, 8, 4] if last else [1, 4, 7, 8]))
+    window = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1] * 4}
+    compare("QLinearAveragePool", given, channels_last=last, count_include_pad=count, **window)
+
+
+def test_quantized_means() -> None:
+    """onnxruntime has the operator's definition, and no kernel to compare with."""
+    given = steps("uint8", 2, 3, 5)
+    node = helper.make_node("QLinearReduceMean", list(given), ["y"], domain=_DOMAIN, axes=[2])
+    constants = {name: array for name, array in given.items() if name.isupper()}
+    model = model_of([node], {"x": given["x"]}, ["y"], constants, beyond=_DOMAIN)
+    (ours,) = by_importer(model, {"x": given["x"]})
+    mean = 0.03 * (given["x"].astype("float32") - 20).mean(2, keepdims=True)
+    wanted = np.clip(np.round(mean / 0.01) + 10, 0, 255)
+    assert ours.dtype == np.uint8 and np.abs(ours - wanted).max() <= 1
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8"])
+def test_quantized_choice(kind: str) -> None:
+    given: dict[str, Array] = {"c": np.random.default_rng().integers(0, 2, (3, 4)).astype(bool)}
+    given |= {"x": whole(kind, 3, 4), "XS": np.float32(0.03), "XZ": np.asarray(20, kind)}
+    given |= {"y2": whole(kind, 1, 4), "Y2S": np.float32(0.02), "Y2Z": np.asarray(5, kind)}
+    given |= {"ZS": np.float32(0.04), "ZZ": np.asarray(30, kind)}
+    compare("QLinearWhere", {name: np.asarray(array) for name, array in given.items()})
+
+
+@pytest.mark.parametrize("scales", ["one", "each column"])
+@pytest.mark.parametrize("causal", [0, 1])
+def test_quantized_attention(causal: int, scales: str) -> None:
+    batch, rows, width = 2, 5, 16
+    per = [3 * width] if scales == "each column" else []
+    given: dict[str, Array] = {"x": whole("uint8", batch, rows, 8), "W": whole("int8", 8, 48)}
+    given |= {"B": real(3 * width), "XS": np.float32(0.004)}
+    given["WS"] = np.random.default_rng().uniform(0.002, 0.006, per).astype("float32")
+    given |= {"m": np.asarray([3, 5], "int32"), "XZ": np.uint8(120)}
+    given["WZ"] = np.zeros(per, "int8")
+    given = {name: np.asarray(array) for name, array in given.items()}
+    compare("QAttention", given, 1e-3, num_heads=4, unidirectional=causal)
+
+
+def test_quantized_embeddings() -> None:
+    rng = np.random.default_rng()
+    given: dict[str, Array] = {"i": rng.integers(0, 30, (2, 5), "int32")}
+    given |= {"s": rng.integers(0, 2, (2, 5), "int32"), "W": whole("uint8", 30, 8)}
+    given |= {"P": whole("uint8", 9, 8), "S": whole("uint8", 2, 8)}
+    given |= {"G": whole("uint8", 8), "B": whole("uint8", 8), "m": np.ones((2, 5), "int32")}
+    given |= {f"{name}S": np.float32(0.01 + 0.002 * i) for i, name in enumerate("WPSGB")}
+    given |= {f"{name}Z": np.uint8(100 + i) for i, name in enumerate("WPSGB")}
+    given = {name: np.asarray(array) for name, array in given.items()}
+    names = ["y", "lengths"]
+    node = helper.make_node("QEmbedLayerNormalization", list(given), names, domain=_DOMAIN)
+    fed = {name: array for name, array in given.items() if name.islower()}
+    constants = {name: array for name, array in given.items() if name.isupper()}
+    model = model_of([node], fed, names, constants, beyond=_DOMAIN)
+    require_same(by_importer(model, fed), by_onnxruntime(model, fed))
+
+
+def test_quantized_convolution_of_channels_last() -> None:
+    given: dict[str, Array] = {"x": whole("uint8", 1, 7, 6, 4), "XS": np.float32(0.02)}
+    given |= {"XZ": np.uint8(110), "W": whole("int8", 5, 4, 3, 3)}
+    given |= {"WS": (0.01 + 0.01 * abs(real(5))), "WZ": np.zeros(5, "int8")}
+    given |= {"YS": np.float32(0.1), "YZ": np.uint8(128)}
+    given["B"] = np.arange(-100, 150, 50, "int32")
+    given = {name: np.asarray(array) for name, array in given.items()}
+    window = {"kernel_shape": [3, 3], "strides": [2, 1], "pads": [1, 0, 1, 0]}
+    compare("QLinearConv", given, channels_last=1, **window)
+
+
+def test_largest_of_windows_with_channels_last() -> None:
+    for kind in ("uint8", "int8"):
+        window = {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 0]}
+        compare("NhwcMaxPool", {"x": whole(kind, 1, 7, 6, 4)}, **window)

@@ -152,3 +152,12 @@ def test_strings_are_refused() -> None:
         net (string[2] names) => (bool[2] y) { y = Equal(names, names) }"""
     with pytest.raises(ModelError, match="'names' holds strings"):
         load_model(onnx.parser.parse_model(text))
+
+
+def test_a_file_that_is_laid_out_for_one_processor() -> None:
+    """As onnxruntime saves convolutions where it may optimize as far as it can."""
+    domain = "com.microsoft.nchwc"
+    node = helper.make_node("Conv", ["x", "w"], ["y"], domain=domain, kernel_shape=[3, 3])
+    given = {name: np.zeros((16, 16, 3, 3), "float32") for name in "xw"}
+    with pytest.raises(ModelError, match=r"nchwc.Conv .*save it with optimizations up to"):
+        load_model(model_of([node], given, ["y"], beyond=domain))

@@ -1,0 +1,93 @@
+"""Support vector machines and categories of ``ai.onnx.ml``, beside onnxruntime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from collage.backends.contract.errors import ModelError
+from collage.importers import load_model
+from tests.collage_tests.importers.onnx.onnx_models import (
+    Array,
+    by_importer,
+    by_onnxruntime,
+    fresh,
+    model_of,
+    require_same,
+)
+
+_DOMAIN = "ai.onnx.ml"
+_FEATURES = 4
+_KERNELS = {"LINEAR": [], "RBF": [0.3, 0.0, 3.0], "POLY": [0.3, 0.5, 3.0], "SIGMOID": [0.2, 0.1]}
+
+
+def compare(
+    operator: str, outputs: list[str], x: Array, tolerance: float = 1e-4, **attributes: Any
+) -> None:
+    node = helper.make_node(operator, ["x"], outputs, domain=_DOMAIN, **attributes)
+    model = model_of([node], {"x": x}, outputs, beyond=_DOMAIN)
+    require_same(by_importer(model, {"x": x}), by_onnxruntime(model, {"x": x}), tolerance)
+
+
+def machine(
+    kernel: str, coefficients: tuple[int, ...], supports: int, pairs: int
+) -> dict[str, Any]:
+    return {
+        "kernel_type": kernel,
+        "kernel_params": [*_KERNELS[kernel], 0.0, 0.0, 0.0][:3],
+        "coefficients": fresh(*coefficients).ravel().tolist(),
+        "support_vectors": fresh(supports, _FEATURES).ravel().tolist(),
+        "rho": fresh(pairs).tolist(),
+    }
+
+
+@pytest.mark.parametrize("one_class", [0, 1])
+@pytest.mark.parametrize("kernel", _KERNELS)
+def test_regressors(kernel: str, one_class: int) -> None:
+    attributes = machine(kernel, (7,), 7, 1)
+    x = fresh(6, _FEATURES)
+    compare("SVMRegressor", ["y"], x, n_supports=7, one_class=one_class, **attributes)
+
+
+def test_a_regressor_that_is_a_row_of_weights() -> None:
+    weights = fresh(_FEATURES).tolist()
+    attributes = {"coefficients": weights, "rho": [0.3], "kernel_params": [0.0] * 3}
+    compare("SVMRegressor", ["y"], fresh(6, _FEATURES), kernel_type="LINEAR", **attributes)
+
+
+@pytest.mark.parametrize("after", ["NONE", "LOGISTIC"])
+@pytest.mark.parametrize("counts", [[3, 2], [2, 3, 4], [1, 3, 2, 2]], ids=len)
+@pytest.mark.parametrize("kernel", _KERNELS)
+def test_classifiers(kernel: str, counts: list[int], after: str) -> None:
+    classes, supports = len(counts), sum(counts)
+    pairs = classes * (classes - 1) // 2
+    attributes = machine(kernel, (classes - 1, supports), supports, pairs)
+    attributes |= {"vectors_per_class": counts, "post_transform": after}
+    attributes["classlabels_ints"] = [10 + 3 * i for i in range(classes)]
+    compare("SVMClassifier", ["label", "scores"], fresh(9, _FEATURES), **attributes)
+
+
+def test_probabilities_of_two_classes() -> None:
+    """onnxruntime finds them by iteration, and chooses by the score."""
+    attributes = machine("RBF", (1, 5), 5, 1) | {"vectors_per_class": [3, 2]}
+    attributes |= {"classlabels_ints": [4, 9], "prob_a": [-1.5], "prob_b": [0.2]}
+    compare("SVMClassifier", ["label", "scores"], fresh(9, _FEATURES), 8e-3, **attributes)
+
+
+def test_probabilities_of_more_classes_are_refused() -> None:
+    attributes = machine("RBF", (2, 6), 6, 3) | {"vectors_per_class": [2, 2, 2]}
+    attributes |= {"classlabels_ints": [0, 1, 2], "prob_a": [-1.0] * 3, "prob_b": [0.0] * 3}
+    node = helper.make_node("SVMClassifier", ["x"], ["l", "s"], domain=_DOMAIN, **attributes)
+    x = fresh(9, _FEATURES)
+    with pytest.raises(ModelError, match="probabilities of more than two classes"):
+        load_model(model_of([node], {"x": x}, ["l", "s"], beyond=_DOMAIN))
+
+
+@pytest.mark.parametrize("kind", ["int64", "float32"])
+@pytest.mark.parametrize("shape", [(6,), (6, 1), (3, 2)])
+def test_categories(shape: tuple[int, ...], kind: str) -> None:
+    x = np.random.default_rng().integers(0, 6, shape).astype(kind)
+    compare("OneHotEncoder", ["y"], x, cats_int64s=[4, 1, 3], zeros=1)
