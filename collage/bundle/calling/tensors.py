@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -14,6 +15,11 @@ from collage.backends.contract.errors import InputError
 
 ALIGNMENT_BYTES = 64
 """TVM's generated code loads vectors with this alignment."""
+
+_PLAIN_KINDS = "biufc"
+"""Kinds of numpy's own types; extension types such as bfloat16 cannot be handed over."""
+
+_PROCESSOR = tvm.cpu().dlpack_device_type()
 
 _NUMPY_TYPES = frozenset(
     ["bool", *(f"{kind}int{bits}" for kind in ("", "u") for bits in (8, 16, 32, 64))]
@@ -49,13 +55,15 @@ def to_tvm(value: Any, device: tvm.runtime.Device) -> tvm.runtime.Tensor:
     >>> to_tvm(array, tvm.cpu()).data_ptr() == array.ctypes.data
     True
     """
-    on_processor = device.dlpack_device_type() == tvm.cpu().dlpack_device_type()
+    on_processor = device.dlpack_device_type() == _PROCESSOR
     if isinstance(value, np.ndarray) and not value.size:
         # Its strides may be any, and TVM's kernels look at them.
         return tvm.runtime.empty(value.shape, str(value.dtype), device)
     if isinstance(value, np.ndarray | np.generic):
-        if on_processor and isinstance(value, np.ndarray) and _is_usable(value):
-            return tvm.runtime.from_dlpack(value)
+        if on_processor and value.dtype.kind in _PLAIN_KINDS and value.dtype.isnative:
+            usable = isinstance(value, np.ndarray) and _is_usable(value)
+            # A copy by numpy: TVM's own takes 25 us, more than many a small network.
+            return tvm_ffi.from_dlpack(value if usable else _usable_copy(value))
         # Not by ascontiguousarray, which makes a vector of a scalar.
         return tvm.runtime.tensor(np.asarray(value, order="C"), device)
     if is_torch(value):
@@ -180,28 +188,52 @@ def empty_array(shape: Sequence[int], dtype: str) -> np.ndarray:
     >>> array.shape, array.ctypes.data % ALIGNMENT_BYTES
     ((3, 5), 0)
     """
-    wanted = np.dtype(dtype)
-    size = int(np.prod(shape, dtype=np.int64)) * wanted.itemsize
-    raw = np.empty(size + ALIGNMENT_BYTES, np.uint8)
+    return _empty(tuple(shape), np.dtype(dtype))
+
+
+def numpy_type(dtype: str) -> np.dtype[Any] | None:
+    """The type of numpy's own that has a name; None where there is none, as for bfloat16.
+
+    Parameters
+    ----------
+    dtype : str
+        As TVM names it.
+
+    Examples
+    --------
+    >>> numpy_type("float16"), numpy_type("bfloat16")
+    (dtype('float16'), None)
+    """
+    return np.dtype(dtype) if dtype in _NUMPY_TYPES else None
+
+
+def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    raw = np.empty(math.prod(shape) * dtype.itemsize + ALIGNMENT_BYTES, np.uint8)
     begin = -raw.ctypes.data % ALIGNMENT_BYTES
-    return raw[begin : begin + size].view(wanted).reshape(tuple(shape))
+    return np.ndarray(shape, dtype, raw, begin)
+
+
+def _usable_copy(value: np.ndarray | np.generic) -> np.ndarray:
+    copy = _empty(value.shape, value.dtype)
+    np.copyto(copy, value)
+    return copy
 
 
 def _is_usable(array: np.ndarray) -> bool:
+    """Whether an array of a plain type may be handed over; DLPack's older form could not say that
+    it is read-only."""
     flags = array.flags
-    # Neither what is read-only, which DLPack's older form could not say, nor extension types such
-    # as bfloat16 can be handed over.
-    plain = array.dtype.kind in "biufc" and array.dtype.isnative
-    usable = flags.c_contiguous and flags.writeable and plain
+    usable = flags.c_contiguous and flags.writeable
     return bool(usable and array.ctypes.data % ALIGNMENT_BYTES == 0)
 
 
 def _is_plain(tensor: tvm.runtime.Tensor) -> bool:
     """Whether numpy can look at the memory itself."""
-    on_cpu = tensor.device.dlpack_device_type() == tvm.cpu().dlpack_device_type()
+    on_cpu = tensor.device.dlpack_device_type() == _PROCESSOR
     return bool(on_cpu and str(tensor.dtype) in _NUMPY_TYPES)
 
 
 def _end(tensor: tvm.runtime.Tensor) -> int:
-    itemsize = (tensor.dtype.bits * tensor.dtype.lanes + 7) // 8
-    return int(tensor.data_ptr() + int(np.prod(tensor.shape, dtype=np.int64)) * itemsize)
+    dtype = tensor.dtype
+    itemsize = (dtype.bits * dtype.lanes + 7) // 8
+    return int(tensor.data_ptr() + math.prod(tensor.shape) * itemsize)

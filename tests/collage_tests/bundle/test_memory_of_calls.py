@@ -63,6 +63,15 @@ def test_what_cannot_be_used_is_copied_and_right() -> None:
     assert to_tvm(scalar, CPU).numpy() == scalar
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float64", "int64", "bool", "complex64"])
+def test_copies_of_every_type_are_right(dtype: str) -> None:
+    whole = np.random.default_rng().integers(0, 2, 33).astype(dtype)
+    for array in (whole[1:].reshape(4, 8), whole[1:].reshape(4, 8).T, whole[5], np.array(whole[5])):
+        tensor = to_tvm(array, CPU)
+        assert tensor.data_ptr() % 64 == 0 and tensor.shape == array.shape
+        np.testing.assert_array_equal(np.from_dlpack(tensor), array)
+
+
 class Foreign:
     """An array of a library that nobody here knows."""
 
