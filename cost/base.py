@@ -133,6 +133,11 @@ class CostModel(ABC):
             What is asked about.
         targets : sequence of BackendTarget
             What each would run on, by position.
+
+        Returns
+        -------
+        list of Cost
+            In the order of the workloads; one that failed or was not measured says why.
         """
 
     def recorded(self, workload: Workload, target: BackendTarget) -> Cost | None:
@@ -144,6 +149,11 @@ class CostModel(ABC):
             What is asked about.
         target : BackendTarget
             What it would run on.
+
+        Returns
+        -------
+        Cost or None
+            None where nothing is known.
         """
         return None
 

@@ -105,6 +105,11 @@ class DataflowGraph:
             Where ``func`` stands: tells the kinds of the PrimFuncs that it calls, if they are
             annotated (``op_pattern``); without it they count as opaque.
 
+        Returns
+        -------
+        DataflowGraph
+            Its nodes are the bindings of the function's one block, in their order.
+
         Raises
         ------
         SearchError

@@ -70,6 +70,12 @@ def paired_ratios(one: Sequence[float | None], other: Sequence[float | None]) ->
     one, other : sequence of float or None
         Times by round; None where it did not play.
 
+    Returns
+    -------
+    list of float
+        The first one's time over the other's, in the order of the rounds; empty when they never
+        met.
+
     Examples
     --------
     >>> paired_ratios([2.0, None, 6.0], [1.0, 1.0, 2.0])
@@ -98,6 +104,12 @@ def compare(
         Of a tie.
     confidence : float
         Of the interval.
+
+    Returns
+    -------
+    PairedComparison
+        With the interval of the ratio, one over other; without it when they played no round
+        together.
 
     Examples
     --------
@@ -128,6 +140,11 @@ def leader(table: Table, among: Sequence[int]) -> int:
         Of the rounds that count.
     among : sequence of int
         Rows, at least one; the earlier of equals leads.
+
+    Returns
+    -------
+    int
+        A row of the table, one of ``among``.
 
     Examples
     --------
@@ -161,6 +178,11 @@ def paired_comparisons(
         All rows, those to be preferred first.
     tolerance : Tolerance, optional
         Of a tie.
+
+    Returns
+    -------
+    list of PairedComparison
+        One for each row of the table; exactly one has the outcome ``CHOSEN``.
 
     Examples
     --------

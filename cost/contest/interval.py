@@ -45,6 +45,11 @@ class Interval:
         ----------
         low, high : float
             The values.
+
+        Returns
+        -------
+        bool
+            True when an end lies on a bound, too.
         """
         return low <= self.low and self.high <= high
 
@@ -58,6 +63,11 @@ def median_interval(values: Sequence[float], confidence: float) -> Interval:
         At least one; independent, of one distribution.
     confidence : float
         Between 0 and 1. Eight values are the fewest for 0.99, five for 0.9.
+
+    Returns
+    -------
+    Interval
+        Its ends are infinite where there are too few values for that probability.
 
     Raises
     ------

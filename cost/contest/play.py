@@ -23,6 +23,11 @@ class Stage(Protocol):
             Its number.
         number : int
             The round's.
+
+        Returns
+        -------
+        float or None
+            The median of the turn's samples.
         """
         ...
 
@@ -87,6 +92,11 @@ def play(
     clock : callable
         Seconds.
 
+    Returns
+    -------
+    Played
+        Times by player and round, in seconds per call, and the machine's load in each round.
+
     Examples
     --------
     Of two players one takes twice as long, on an idle machine:
@@ -135,6 +145,11 @@ def order_of_turns(playing: Sequence[int], number: int) -> list[int]:
         Who plays.
     number : int
         The round's, from 0.
+
+    Returns
+    -------
+    list of int
+        A permutation of ``playing``.
 
     Examples
     --------

@@ -123,6 +123,11 @@ def without(table: Table, discarded: Sequence[int]) -> list[tuple[float | None, 
     discarded : sequence of int
         Those that do not count.
 
+    Returns
+    -------
+    list of tuple of float or None
+        A row for each player, None in the rounds that were taken out.
+
     Examples
     --------
     >>> without([[1.0, 9.0], [2.0, 2.0]], [1])
@@ -156,6 +161,11 @@ def disturbed_rounds(table: Table, load: Sequence[Load]) -> tuple[int, ...]:
         Of all rounds so far.
     load : sequence of Load
         Of each round.
+
+    Returns
+    -------
+    tuple of int
+        Their numbers, ascending.
 
     Examples
     --------

@@ -32,6 +32,11 @@ class ContestRule(Protocol):
             The rows that played the last round, without those that failed.
         spent_sec : float
             What the rounds have taken.
+
+        Returns
+        -------
+        list of int
+            Rows of the table, out of ``active``.
         """
         ...
 
@@ -54,7 +59,22 @@ class FixedRounds:
     number: int
 
     def playing(self, table: Table, active: Sequence[int], spent_sec: float) -> list[int]:
-        """Everybody until the last round, then nobody; see :class:`ContestRule`."""
+        """Everybody until the last round, then nobody; see :class:`ContestRule`.
+
+        Parameters
+        ----------
+        table : sequence of sequence of float or None
+            Seconds per call, a row for each that takes part.
+        active : sequence of int
+            The rows that played the last round.
+        spent_sec : float
+            What the rounds have taken; it does not count here.
+
+        Returns
+        -------
+        list of int
+            ``active`` until ``number`` rounds are played, then empty.
+        """
         return [] if _played(table) >= self.number else list(active)
 
 
@@ -116,7 +136,22 @@ class PairedRounds:
     hopeless: tuple[Hopeless, ...] = (Hopeless(3, 2.0, 0.75), Hopeless(5, 1.3, 0.9))
 
     def playing(self, table: Table, active: Sequence[int], spent_sec: float) -> list[int]:
-        """Who is neither slower nor hopeless; see :class:`ContestRule`."""
+        """Who is neither slower nor hopeless; see :class:`ContestRule`.
+
+        Parameters
+        ----------
+        table : sequence of sequence of float or None
+            Seconds per call, a row for each that takes part.
+        active : sequence of int
+            The rows that played the last round.
+        spent_sec : float
+            What the rounds have taken.
+
+        Returns
+        -------
+        list of int
+            Ascending; empty when everything is decided, or patience is at its end.
+        """
         played = _played(table)
         if not active or played >= self.most:
             return []

@@ -159,6 +159,12 @@ def readable_lines(
     report : callable
         Told of each line that is skipped.
 
+    Yields
+    ------
+    str
+        Lines that hold a record, in the order of the file; others are reported, empty ones are
+        not.
+
     Raises
     ------
     LogError

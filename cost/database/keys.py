@@ -75,6 +75,11 @@ class KeyMaker:
             What it is compiled for.
         kind : str
             ``PARTITION`` or ``TRANSITION``.
+
+        Returns
+        -------
+        RecordKey
+            The same for equal workloads, whatever they are called.
         """
         return self.make(kind, workload.key, tensors_text(workload), [target])
 
@@ -93,6 +98,12 @@ class KeyMaker:
             Shapes and dtypes, to be read by people.
         targets : sequence of BackendTarget
             One, or for a whole model all.
+
+        Returns
+        -------
+        RecordKey
+            With the versions of all backends named, of the compilers and of TVM; targets are
+            sorted.
         """
         keys = sorted({target.key() for target in targets})
         versions: dict[str, str] = {}

@@ -42,6 +42,11 @@ def open_database(log: str | Path | LogUrl | None = None, *, read_only: bool = F
     read_only : bool
         Never write; the log must exist.
 
+    Returns
+    -------
+    Database
+        A file's, in memory without a log, or one of SQL for a URL.
+
     Raises
     ------
     LogError

@@ -155,6 +155,11 @@ class DevicePolicy(ABC):
             As :meth:`device_key` gives it.
         driver : str
             As the log has it.
+
+        Returns
+        -------
+        Device or None
+            None where it cannot be told, which is so unless a kind of device knows better.
         """
         return None
 
@@ -201,6 +206,11 @@ class DevicePolicy(ABC):
             Has how many were asked for.
         device : Device
             What it is timed on.
+
+        Returns
+        -------
+        int
+            0 unless a kind of device knows better.
         """
         return 0
 
@@ -214,6 +224,11 @@ class DevicePolicy(ABC):
             As :meth:`DeviceKind.architecture` gives it.
         device : Device
             Of this kind.
+
+        Returns
+        -------
+        str
+            A clause for a message, or an empty string.
         """
         return ""
 

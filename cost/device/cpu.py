@@ -68,6 +68,11 @@ def cpu_at(root: Path, machine: str, processors: Set[int], otherwise: str = "") 
     otherwise : str
         What it is called where neither it nor its board has a name; by default its architecture.
 
+    Returns
+    -------
+    Device
+        Named by its model, with a digest of the machine's kind and its instruction sets.
+
     Examples
     --------
     >>> cpu_at(Path("a machine that tells nothing"), "riscv64", {0, 1}).name

@@ -32,6 +32,11 @@ def conditions(processors: Iterable[int], root: Path = ROOT) -> tuple[str, ...]:
     root : Path
         Where ``/proc`` and ``/sys`` are.
 
+    Returns
+    -------
+    tuple of str
+        Each a few words; empty on a machine that has nothing unusual.
+
     Examples
     --------
     >>> conditions([0, 1], Path("a machine that tells nothing"))

@@ -84,6 +84,11 @@ class Management:
             Where the device sits.
         path : str
             Name or path of the library.
+
+        Returns
+        -------
+        Management or None
+            None where the library is missing, too old, or does not start.
         """
         try:
             library = ctypes.CDLL(path)

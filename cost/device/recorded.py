@@ -20,6 +20,11 @@ def recorded_device(places: Iterable[tuple[str, str]], arch: str) -> Device:
     arch : str
         For example ``sm_90a``.
 
+    Returns
+    -------
+    Device
+        As the log's keys describe it.
+
     Raises
     ------
     ReplayMissError

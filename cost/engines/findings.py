@@ -72,6 +72,11 @@ class HeadFindings:
         told : container of str
             Lines that they have.
 
+        Returns
+        -------
+        list of str
+            Lines of JSON that were not told yet, each after those of the blobs that it refers to.
+
         Raises
         ------
         LogError

@@ -181,6 +181,11 @@ def inspect_here(policy: DevicePolicy, address: str = "localhost") -> list[Worke
     address : str
         What this machine is called by those who ask.
 
+    Returns
+    -------
+    list of WorkerInfo
+        One for each device; where none can be used a single entry that says why.
+
     Examples
     --------
     >>> from collage.cost.device import CPU_POLICY

@@ -215,6 +215,11 @@ def extra_module(name: str, extra: str) -> ModuleType:
     extra : str
         Of the extra.
 
+    Returns
+    -------
+    ModuleType
+        The imported module.
+
     Raises
     ------
     WorkersError

@@ -73,6 +73,11 @@ def pack(folder: Path, limit_bytes: int, environment: Path = Path(sys.prefix)) -
     environment : Path, optional
         Where packages are installed.
 
+    Returns
+    -------
+    bytes
+        An archive in tar's format, not compressed.
+
     Raises
     ------
     MeasurementError

@@ -102,6 +102,11 @@ class Builder(ABC):
             Given each result, by the index of its job, as soon as it is there, in the calling
             thread; the other workers go on meanwhile.
 
+        Returns
+        -------
+        list of BuildResult
+            In the order of the jobs.
+
         Raises
         ------
         OutOfTimeError

@@ -34,7 +34,20 @@ else has it, and whom to ask whether to give up, which raises an ``OutOfTimeErro
 
 
 def no_others(_: Callable[[], None], __: Callable[[], bool]) -> AbstractContextManager[None]:
-    """The :data:`Hold` of a device that has its own way to keep others out."""
+    """The :data:`Hold` of a device that has its own way to keep others out.
+
+    Parameters
+    ----------
+    _ : callable
+        What would be called when the device is not free; not called.
+    __ : callable
+        What would say that the time of waiting is up; not called.
+
+    Returns
+    -------
+    AbstractContextManager[None]
+        A context that does nothing.
+    """
     return nullcontext()
 
 

@@ -75,6 +75,11 @@ class Recorder:
             On what; several are separated by commas.
         build_sec : float
             Wall time of compiling it.
+
+        Returns
+        -------
+        Record
+            With the time of recording; an unknown cost makes a record, too, that is kept nowhere.
         """
         made = Record(
             key,

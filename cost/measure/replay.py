@@ -129,6 +129,11 @@ class RecordLookup:
             Of the questions at the same positions.
         questions : sequence of (Workload, BackendTarget)
             What is going to be measured where the log lacks it.
+
+        Returns
+        -------
+        dict[RecordKey, Question]
+            By the key of each, in the order of ``keys``.
         """
         open_keys = self.still_missing(keys)
         for key in keys:
@@ -199,6 +204,11 @@ def partition_miss(question: Question, count: int) -> ReplayMissError:
         The first of those that it lacks.
     count : int
         How many it lacks.
+
+    Returns
+    -------
+    ReplayMissError
+        To be raised; its ``value`` is the workload's key.
     """
     workload, target = question
     return ReplayMissError(

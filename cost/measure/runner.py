@@ -136,6 +136,11 @@ class Runner(ABC):
             What to check and time.
         exclusive : callable
             Gives the context in which to time it; nothing else is to be in it.
+
+        Returns
+        -------
+        RunResult
+            As :meth:`run` gives it.
         """
         with exclusive():
             return self.run(job)

@@ -304,6 +304,11 @@ class Measurer:
             Linked.
         samples : sequence of Sample
             By library.
+
+        Returns
+        -------
+        list of RunResult
+            In the order of the libraries.
         """
         results = []
         pool = self._ready_pool()

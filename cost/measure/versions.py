@@ -40,6 +40,11 @@ def versions_here(
     backends : iterable of str, optional
         By default all that are registered.
 
+    Returns
+    -------
+    dict[str, str]
+        Versions by name; sources count by their digests.
+
     Examples
     --------
     >>> from collage.cost.device import CPU_POLICY
@@ -73,6 +78,11 @@ def differences(there: Mapping[str, str], here: Mapping[str, str]) -> str:
     ----------
     there, here : mapping of str to str
         From :func:`versions_here`. What is there alone does no harm.
+
+    Returns
+    -------
+    str
+        Names with both versions, between semicolons; what is only there does not count.
 
     Examples
     --------

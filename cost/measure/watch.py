@@ -173,6 +173,11 @@ class Watch:
             A backend, or :data:`WHOLE_MODELS`.
         queued : bool
             Whether it waited for this until now, as it does again when it raises.
+
+        Yields
+        ------
+        None
+            While the place counts as busy.
         """
         thread = threading.get_ident()
         with self._lock:

@@ -272,6 +272,11 @@ class MeasuredCostModel(CostModel):
         targets : sequence of BackendTarget
             What they were compiled for.
 
+        Returns
+        -------
+        list of RunResult
+            In the order of the libraries.
+
         Raises
         ------
         OutOfTimeError

@@ -140,6 +140,11 @@ class WholeModels:
         done : callable, optional
             Given each result, by the index of its job, as soon as it is there.
 
+        Returns
+        -------
+        list of ModelResult
+            In the order of the jobs.
+
         Raises
         ------
         MeasurementError

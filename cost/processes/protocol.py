@@ -84,6 +84,11 @@ def decode(line: bytes, kind: type[T] | Any) -> T:
     kind : type
         A message type, or a union of tagged ones.
 
+    Returns
+    -------
+    T
+        Of the kind that was asked for, all of it checked.
+
     Raises
     ------
     ProtocolError
@@ -110,6 +115,11 @@ def decode_handshake(line: bytes, kind: type[T] | Any) -> T:
         From :func:`encode`.
     kind : type
         A message type that has a ``protocol``, or a union of them.
+
+    Returns
+    -------
+    T
+        Of the kind that was asked for; its version is this process's.
 
     Raises
     ------

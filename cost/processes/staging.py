@@ -56,6 +56,11 @@ def compile_to_measure(
     context : BuildContext
         Where and how to build.
 
+    Returns
+    -------
+    CompiledLibrary
+        Its ``path`` is ``output``.
+
     Raises
     ------
     CodegenError, CompileError

@@ -245,6 +245,11 @@ class WorkerProcess:
         kind : type
             What it must be.
 
+        Returns
+        -------
+        A | Failure or None
+            None while it has not come; a failure is what the process says went wrong.
+
         Raises
         ------
         WorkerFailure, ProtocolError, OutOfTimeError

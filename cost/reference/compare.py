@@ -137,6 +137,11 @@ def noise_of(rounded: NDArray[np.generic], expected: NDArray[np.generic], form: 
         With each operator's result rounded, and as it was meant.
     form : str
         The format with the fewest digits among those that results are kept in.
+
+    Returns
+    -------
+    Noise
+        Relative to the largest value expected; values that overflowed count apart, as a share.
     """
     if expected.dtype.kind in "biu":
         apart = distance(rounded, expected)

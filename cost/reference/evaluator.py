@@ -91,6 +91,11 @@ def evaluate_values(
     variables : iterable of relax.Var
         Tensors that ``main`` takes or binds; others are left out.
 
+    Returns
+    -------
+    dict[relax.Var, Array]
+        By variable, those that were come across.
+
     Raises
     ------
     MeasurementError
@@ -142,6 +147,11 @@ def as_it_is(value: Value, _: relax.Expr) -> Value:
         An argument's.
     _ : relax.Expr
         The argument.
+
+    Returns
+    -------
+    Value
+        ``value`` itself.
     """
     return value
 
@@ -173,6 +183,20 @@ class Evaluator:
         self._random = np.random.default_rng(arithmetic.dither)
 
     def call_function(self, func: relax.Function, args: list[Value]) -> Value:
+        """What a function gives for arguments.
+
+        Parameters
+        ----------
+        func : relax.Function
+            The module's ``main``, or one that it calls.
+        args : list
+            A value for each of its parameters.
+
+        Returns
+        -------
+        Value
+            Its variables are forgotten again, but for those that are kept.
+        """
         # Relax variables are unique objects, so inner functions may share one environment, and
         # see the variables they capture.
         self.env.update(zip(func.params, args, strict=True))
@@ -241,7 +265,20 @@ class Evaluator:
     def call(
         self, call: relax.Call, operand: Callable[[Value, relax.Expr], Value] = as_it_is
     ) -> Value:
-        """The result of a call; what ``operand`` makes of each argument is computed with."""
+        """The result of a call; what ``operand`` makes of each argument is computed with.
+
+        Parameters
+        ----------
+        call : relax.Call
+            Of an operator, or of a function of the module.
+        operand : callable
+            Takes an argument's value and its expression, and gives the value to use.
+
+        Returns
+        -------
+        Value
+            Of the call's type, as this evaluator's arithmetic stores it.
+        """
         args = [operand(self.expr(arg), arg) for arg in call.args]
         if not isinstance(call.op, tvm.ir.Op):
             return self.call_function(self._callee(call.op), args)

@@ -40,8 +40,15 @@ def evaluate_call(mod: tvm.IRModule | None, call: relax.Call, args: list[Value])
     ----------
     mod : IRModule or None
         Holds the PrimFuncs that a ``call_tir`` refers to.
+    call : relax.Call
+        Of an operator, or a ``call_tir``.
     args : list
         The evaluated arguments.
+
+    Returns
+    -------
+    Value
+        As numpy arrays, nested as the call's type is.
 
     Raises
     ------

@@ -38,6 +38,11 @@ def rounded(array: Array, form: str) -> Array:
     form : str
         A key of :data:`EPSILON`. Wider ones than the array's dtype change nothing.
 
+    Returns
+    -------
+    ndarray
+        The array itself where the format has no fewer digits.
+
     Examples
     --------
     >>> rounded(np.array([1.0001, 70000.0], np.float32), "float16")
@@ -131,6 +136,11 @@ def off_by_sums(array: Array, form: str, random: np.random.Generator) -> Array:
         What it is kept in, a key of :data:`EPSILON`.
     random : Generator
         Says by how much each value is off.
+
+    Returns
+    -------
+    ndarray
+        Of the same shape and dtype.
 
     Examples
     --------

@@ -58,6 +58,11 @@ class Sample:
         ----------
         inputs, expected : sequence of ndarray
             As the attributes.
+
+        Returns
+        -------
+        Sample
+            Its noise is unknown.
         """
         return cls(inputs, expected, tuple(_unknown(array) for array in expected))
 
@@ -107,6 +112,11 @@ def sample_of(mod: tvm.IRModule, inputs: Sequence[Array], float32_as: str = "flo
         One per parameter, of its shape and dtype.
     float32_as : str
         The format with the fewest digits that whoever computes may use for float32 tensors.
+
+    Returns
+    -------
+    Sample
+        The inputs, the outputs as they are meant, and the noise of each output.
 
     Raises
     ------

@@ -37,6 +37,11 @@ def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
         None for all of them.
     rank : int
         Of the array.
+
+    Returns
+    -------
+    tuple of int
+        All axes where ``axis`` is None; in the order in which they were given.
     """
     if axis is None:
         return tuple(range(rank))

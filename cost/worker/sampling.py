@@ -60,6 +60,12 @@ class StoppingCriterion:
             Seconds; those taken so far.
         spent_sec : float
             What taking them took.
+
+        Returns
+        -------
+        bool
+            True when there are enough samples that agree, or the time or the most of them is
+            reached.
         """
         if len(samples) >= self.most:
             return True
@@ -85,6 +91,11 @@ def take_samples(time_calls: TimeCalls, config: MeasureConfig) -> tuple[float, .
         Makes and times calls.
     config : MeasureConfig
         How many, and how long.
+
+    Returns
+    -------
+    tuple of float
+        In the order in which they were taken; a single one of a slow call.
     """
     enough = StoppingCriterion(
         config.repeat,
@@ -125,6 +136,11 @@ def take_single_samples(time_each: TimeEach, config: MeasureConfig) -> tuple[flo
         Makes calls and times each.
     config : MeasureConfig
         How many, and how long.
+
+    Returns
+    -------
+    tuple of float
+        In the order in which they were taken; a single one of a slow call.
     """
     cuda = config.cuda
     enough = StoppingCriterion(

@@ -100,6 +100,11 @@ class Session(ABC):
             Its inputs are set, and it was called before.
         config : MeasureConfig
             How many samples, and how long.
+
+        Returns
+        -------
+        tuple of float
+            A value for each sample, in seconds.
         """
 
     @abstractmethod
@@ -112,6 +117,11 @@ class Session(ABC):
         ----------
         machine, config
             As :meth:`sample` takes them.
+
+        Returns
+        -------
+        tuple of float
+            A value for each sample, in seconds.
         """
 
     def synchronize(self) -> None:  # noqa: B027 (nothing to do is a good answer)

@@ -36,6 +36,11 @@ def placeholder(index: int, ty: ir.Type) -> ir.Call:
         Its number.
     ty : ir.Type
         Its type.
+
+    Returns
+    -------
+    ir.Call
+        A call of an external function with the index as its only argument.
     """
     return ir.Call(relax.ExternFunc(PLACEHOLDER), [relax.prim_value(index)], None, [ty], ret_ty=ty)
 

@@ -107,6 +107,11 @@ def data_spec(constant: ir.GenericConst, known: dict[ir.GenericConst, DataSpec])
         Each is gone through only once.
     known : dict
         Descriptions from earlier calls; gets a new one.
+
+    Returns
+    -------
+    DataSpec
+        Measured once for each constant; ``known`` remembers it.
     """
     if constant not in known:
         known[constant] = DataSpec.measure(array_of(constant))
@@ -130,11 +135,18 @@ def input_spec(spec: TensorSpec, index_bound: int | None, *, positive: bool = Fa
 
     Parameters
     ----------
+    spec : TensorSpec
+        Shape and dtype.
     index_bound : int or None
         For integers that select elements, the size of the axis.
     positive : bool
         Floats in [0.1, 1] instead of normally distributed ones, for functions that are undefined
         below zero.
+
+    Returns
+    -------
+    DataSpec
+        Normally distributed floats within ±8, unless ``positive``; whole numbers from 0 on.
     """
     if spec.is_integer:
         return DataSpec(spec.shape, spec.dtype, 0, 1 if index_bound is None else index_bound - 1)

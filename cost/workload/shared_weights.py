@@ -26,6 +26,11 @@ def module_file(folder: Path, index: int) -> Path:
         That it was given.
     index : int
         Of the module.
+
+    Returns
+    -------
+    Path
+        It need not be there yet.
     """
     return folder / f"{index}.json"
 
@@ -44,6 +49,11 @@ def write_modules(modules: Sequence[tvm.IRModule], folder: Path) -> int:
         Each has a file of its own, see :func:`module_file`.
     folder : Path
         An existing one; the weights lie in :func:`weights_folder`.
+
+    Returns
+    -------
+    int
+        Each constant counted once, however many modules hold it.
     """
     collector = ConstantCollector()
     for index, module in enumerate(modules):
@@ -63,6 +73,11 @@ def read_module(module: Path, weights: Path) -> tvm.IRModule:
         Its file.
     weights : Path
         The folder of the weights.
+
+    Returns
+    -------
+    IRModule
+        Its constants are as they were written, of the same values.
     """
     constants = [relax.const(array, array.dtype.name) for array in load_arrays(weights)]
     mod = tvm.ir.load_json(module.read_text(encoding="utf-8"))

@@ -85,6 +85,11 @@ class Workload:
             Descriptions of constants from earlier calls; gets those of new ones. The candidates of
             a model share its weights, and each is gone through only once.
 
+        Returns
+        -------
+        Workload
+            Equal modules have equal keys, whatever their variables are called.
+
         Raises
         ------
         MeasurementError
@@ -154,6 +159,11 @@ class Workload:
             Of all of them.
         positive : bool
             For functions that are undefined below zero.
+
+        Returns
+        -------
+        list of ndarray
+            One for each parameter, in their order; the same seed gives the same ones.
         """
         return [
             input_spec(spec, bound, positive=positive).generate(1_000_003 * (seed + 1) + index)

@@ -58,6 +58,11 @@ class Joiner(ABC):
             Whose bindings are joined.
         nodes : int
             Bit mask of a connected set. That it is convex is seen to.
+
+        Returns
+        -------
+        bool
+            Only of the union's size and kinds; whether it is connected is asked elsewhere.
         """
 
 

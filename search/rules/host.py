@@ -54,5 +54,10 @@ def is_host(graph: DataflowGraph, index: int) -> bool:
         Where the binding stands.
     index : int
         The binding's number.
+
+    Returns
+    -------
+    bool
+        True of tuples and of what runs on the host, such as shapes.
     """
     return graph.op_kind(index) in (OpKind.HOST, OpKind.TUPLE)

@@ -88,6 +88,11 @@ class CandidatePool:
             The positions that count; all by default.
         alone : bool
             Whether candidates of several bindings do not count.
+
+        Returns
+        -------
+        int
+            A bit set of indices; 0 when all are covered.
         """
         held = 0
         for p in range(len(self.candidates)) if only is None else only:
@@ -144,6 +149,11 @@ class CandidatePool:
             The positions of those that are going to be evaluated anyway.
         path : sequence of int
             The positions of a cover's candidates.
+
+        Returns
+        -------
+        list of int
+            Positions in the pool, of equal candidates the cheapest one.
         """
         prices: dict[int, float] = {}
         for p in path:
@@ -166,6 +176,11 @@ class CandidatePool:
             Their positions.
         cover : Cover
             That they were chosen for.
+
+        Returns
+        -------
+        Partitioning
+            With the cover's cost; its origin says whether that is proven to be optimal.
         """
         origin = "optimal" if cover.optimal else "searched"
         return make_partitioning(self.graph, [self.candidates[p] for p in path], cover.cost, origin)

@@ -33,6 +33,11 @@ def nothing_else(wanted: Sequence[Candidate], offered: Sequence[Candidate]) -> l
         What is going to be evaluated.
     offered : sequence of Candidate
         Others.
+
+    Returns
+    -------
+    list of Candidate
+        Empty.
     """
     return []
 

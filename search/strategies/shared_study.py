@@ -94,6 +94,11 @@ class SharedStudy:
             From :meth:`ask`; it may claim something else after a no.
         text : str
             The partitioning.
+
+        Returns
+        -------
+        bool
+            True when nobody else measures the same partitioning, or did.
         """
         trial.set_user_attr(_PARTITIONING, text)
         same = {t.number for t in self._running() if t.user_attrs[_PARTITIONING] == text}

@@ -44,6 +44,23 @@ class Building:
     def build(
         self, order: BuildOrder, folder: Path, entry: OrderUnderWay
     ) -> tuple[BuildReply, Files]:
+        """Compile a candidate in this thread's own process.
+
+        Parameters
+        ----------
+        order : BuildOrder
+            What to compile, with findings that this machine lacks.
+        folder : Path
+            Empty; what is built lies below it.
+        entry : OrderUnderWay
+            Told when the work begins, and whom to end with it.
+
+        Returns
+        -------
+        tuple of BuildReply and Files
+            How it went, with the findings made on the way; one archive of what was built, or no
+            file where nothing was.
+        """
         self._findings.take(order.findings)
         place = folder / "built"
         request = Build(

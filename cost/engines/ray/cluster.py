@@ -167,6 +167,11 @@ class Cluster:
             Of device.
         all_gpus : bool
             Whether to look for GPUs.
+
+        Returns
+        -------
+        object
+            A reference of Ray's; nothing is waited for.
         """
         options: dict[str, Any] = {"num_cpus": 0, "max_retries": 0, **self._there(node)}
         if all_gpus:
@@ -191,6 +196,11 @@ class Cluster:
             Calls at the same time.
         resources : mapping of str to float
             That it takes of the node, ``CPU`` and ``GPU`` among them.
+
+        Returns
+        -------
+        object
+            The actor's handle.
         """
         custom = dict(resources)
         options: dict[str, Any] = {

@@ -152,6 +152,11 @@ class Link:
         limit_sec : float
             Longer than this nobody works on it who is well; 0 when nobody can tell.
 
+        Returns
+        -------
+        object
+            A reference of Ray's; nothing is waited for.
+
         Raises
         ------
         PlaceLostError
@@ -210,6 +215,11 @@ class Link:
             When it comes, the host is told to give up.
         progress : callable
             Told what the host tells.
+
+        Returns
+        -------
+        AnyReply
+            Without the files that came with it.
 
         Raises
         ------
@@ -297,6 +307,11 @@ class Link:
             Calls it on the actor.
         deadline : Deadline
             How long to wait.
+
+        Returns
+        -------
+        object
+            Whatever that method returns.
 
         Raises
         ------

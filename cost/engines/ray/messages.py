@@ -30,6 +30,11 @@ class Probe(Message, frozen=True):
             The node's.
         address : str
             Where it is.
+
+        Returns
+        -------
+        list of WorkerInfo
+            One for each device that was found, in the same order.
         """
         return [replace(info, name=f"{name} {info.name}", address=address) for info in self.found]
 
@@ -138,6 +143,11 @@ class ModelsOrder(Order, frozen=True, tag="models"):
             Of each model, the digest of an archive and a name in it.
         samples : sequence of str
             Digests of archives.
+
+        Returns
+        -------
+        ModelsOrder
+            With a model for each of the question's, in the same order.
         """
         models = tuple(
             ShippedModel(model.key, model.description, *library)

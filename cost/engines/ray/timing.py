@@ -57,6 +57,24 @@ class Timing:
     def time(
         self, order: AnyOrder, files: Sequence[bytes], folder: Path, entry: OrderUnderWay
     ) -> list[RunResult]:
+        """What an order to check, to time or to rest brings.
+
+        Parameters
+        ----------
+        order : AnyOrder
+            One of those that need the device.
+        files : sequence of bytes
+            What travelled with it: for one candidate the archive of its library and sample.
+        folder : Path
+            Empty, for those files.
+        entry : OrderUnderWay
+            Told when the work begins.
+
+        Returns
+        -------
+        list of RunResult
+            One for a candidate, one for each of several models, none for any other order.
+        """
         self._entry = entry
         entry.work()
         match order:
@@ -98,6 +116,17 @@ class Timing:
         return [digest for digest in digests if not (self._kept / _plain(digest)).is_dir()]
 
     def keep(self, digest: str, archive: bytes, limit_bytes: int) -> None:
+        """Unpack an archive to where later orders find it, unless it is there.
+
+        Parameters
+        ----------
+        digest : str
+            What it is called by.
+        archive : bytes
+            Made by :func:`~collage.cost.engines.shipping.pack`.
+        limit_bytes : int
+            What it may unpack to.
+        """
         place = self._kept / _plain(digest)
         if not place.is_dir():
             partial = place.with_suffix(".partial")

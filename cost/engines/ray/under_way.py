@@ -42,6 +42,11 @@ class OrderUnderWay:
             Of the device.
         index : int
             Which of them.
+
+        Yields
+        ------
+        None
+            Once the device is held; its time of work begins then.
         """
         self._since = None
         with exclusive(kind, None, lambda: self.stopped, index=index):

@@ -125,6 +125,11 @@ class Sessions:
         worker : WorkerProcess, optional
             One that has lost its session; it is closed when it gets none.
 
+        Returns
+        -------
+        RpcSession
+            Connected; the caller closes it.
+
         Raises
         ------
         PlaceAwayError

@@ -167,6 +167,11 @@ class Tracker:
         deadline : Deadline, optional
             When to give up.
 
+        Returns
+        -------
+        Grant or None
+            None when the time of waiting has passed.
+
         Raises
         ------
         MeasurementError

@@ -44,6 +44,11 @@ class Holding:
         deadline : Deadline, optional
             How long to wait for it.
 
+        Yields
+        ------
+        None
+            While the device is held.
+
         Raises
         ------
         OutOfTimeError
@@ -62,6 +67,11 @@ class Holding:
             Keeps others from it.
         deadline : Deadline, optional
             How long to wait for it.
+
+        Yields
+        ------
+        None
+            While it is held; the seconds of waiting and of holding are counted.
 
         Raises
         ------

@@ -86,6 +86,11 @@ class ReferenceSet:
         folder : Path
             Keeps them for as long as they are used.
 
+        Returns
+        -------
+        ReferenceSet
+            Jobs to run, by the names of the workloads.
+
         Raises
         ------
         MeasurementError

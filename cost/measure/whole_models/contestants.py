@@ -118,6 +118,15 @@ class Turns(Generic[C]):
         ----------
         player, number : int
             Whose, in which round.
+        player : int
+            Which contestant.
+        number : int
+            Of the round, from 0.
+
+        Returns
+        -------
+        float or None
+            None when the contestant failed.
         """
         contestant = self._contestants[player]
         answer = self._ask(contestant)
@@ -153,6 +162,11 @@ def results(contestants: Sequence[Contestant], played: Played, contest: str) -> 
         Their times.
     contest : str
         Names it, for the log.
+
+    Returns
+    -------
+    list of RunResult
+        In the order of the contestants; times are those of rounds that count.
     """
     pairs = list(zip(contestants, played.table, strict=True))
     right = [row for contestant, row in pairs if contestant.failure is None and any(row)]

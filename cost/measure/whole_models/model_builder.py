@@ -132,6 +132,11 @@ def compile_models(
     deadline : Deadline, optional
         When it comes, those that are not compiled are given up: their result is unknown.
 
+    Returns
+    -------
+    list of ModelResult
+        In the order of the jobs; one that was not begun in time says so.
+
     Raises
     ------
     MeasurementError

@@ -85,6 +85,11 @@ class ModelScheduler:
             Those that are not compiled then have an unknown result.
         done : callable, optional
             Given each result, by the index of its job, as soon as it is there.
+
+        Returns
+        -------
+        list of ModelResult
+            In the order of the jobs; one for which no time was left says so.
         """
         ended = 0
 
@@ -132,6 +137,11 @@ class ModelScheduler:
             What each was linked into.
         deadline : Deadline, optional
             Those that had no turn by then have an unknown cost.
+
+        Returns
+        -------
+        list of RunResult
+            In the order of the question's models; all of unknown cost when the time was up.
         """
         make_scratch(self._work.context)
         first = self._workers.places[0]
@@ -159,6 +169,11 @@ class ModelScheduler:
             Of their records.
         results : sequence of RunResult
             Of each.
+
+        Returns
+        -------
+        list of Record
+            In the order of the question's models, those that are not kept too.
         """
         made = []
         for model, key, result in zip(question.models, keys, results, strict=True):

@@ -108,4 +108,9 @@ class ModelTimer(ABC):
             What each was linked into, with what it needs staged beside it.
         deadline : Deadline, optional
             When it comes, the turns so far count; a model without any has an unknown cost.
+
+        Returns
+        -------
+        list of RunResult
+            In the order of the question's models.
         """

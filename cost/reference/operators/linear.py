@@ -42,6 +42,11 @@ def to_layout(array: Array, source: str, wanted: str) -> Array:
     source, wanted : str
         Letters name axes, as in ``NHWC``.
 
+    Returns
+    -------
+    ndarray
+        A view of the same elements.
+
     Raises
     ------
     UnsupportedOperator
@@ -72,6 +77,11 @@ def pad_spatial(
         What to pad with.
     first : int
         Number of the first spatial axis.
+
+    Returns
+    -------
+    ndarray
+        ``x`` itself where there is nothing to pad.
     """
     if not any(begin) and not any(end):
         return x
@@ -92,6 +102,11 @@ def tap_index(
         In the kernel, by spatial axis.
     sizes, strides, dilation : sequence of int
         Of the output; of the convolution.
+
+    Returns
+    -------
+    tuple of slice
+        A slice for each spatial axis.
     """
     return tuple(
         slice(p * d, p * d + (n - 1) * s + 1, s)

@@ -54,6 +54,11 @@ class CudaTimer(Protocol):
             Calls in a sample; samples.
         prepare : callable
             Runs before each sample, outside the time.
+
+        Returns
+        -------
+        list of float
+            Seconds of all calls of a sample together, not of one.
         """
 
 
@@ -90,6 +95,11 @@ class PycudaTimer:
         ----------
         machine, calls, samples, prepare
             As :meth:`CudaTimer.time` takes them.
+
+        Returns
+        -------
+        list of float
+            Seconds of all calls of a sample together.
         """
         seconds = []
         for _ in range(samples):
@@ -125,6 +135,11 @@ class TvmTimer:
         ----------
         machine, calls, samples, prepare
             As :meth:`CudaTimer.time` takes them.
+
+        Returns
+        -------
+        list of float
+            Seconds of all calls of a sample together.
         """
         tvm_ffi.register_global_func(_PREPARE, lambda *_: prepare(), override=True)
         evaluator = machine.time_evaluator(

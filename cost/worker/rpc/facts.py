@@ -55,6 +55,11 @@ def detect(link: Link, device: tvm.runtime.Device, request: Connect) -> Detected
     request : Connect
         Its kind, and what it is called if it cannot tell.
 
+    Returns
+    -------
+    Detected
+        With the load of that machine per processor, None where it does not say.
+
     Raises
     ------
     MeasurementError

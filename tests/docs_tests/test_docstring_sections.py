@@ -1,0 +1,156 @@
+"""Public functions of two or more parameters say what each is, what comes back and what is raised.
+
+Read from the sources, so that it needs no library. An override of a method whose parameters are
+documented inherits that documentation and may say only what is different.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# Folders all of whose functions are documented; a new one is added when it is.
+COMPLETE = ("cost", "search")
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@functools.cache
+def trees() -> dict[Path, ast.Module]:
+    """The syntax trees of all product code, by paths from the root."""
+    folders = ("backends", "collage", "cost", "search")
+    # The other three are linked into collage.
+    paths = [
+        path.relative_to(ROOT)
+        for folder in folders
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if path.resolve().is_relative_to(ROOT.resolve() / folder)
+    ]
+    return {path: ast.parse((ROOT / path).read_text(encoding="utf-8")) for path in paths}
+
+
+@functools.cache
+def classes() -> dict[str, list[ast.ClassDef]]:
+    """All classes by their bare names, of which several may have the same."""
+    found: dict[str, list[ast.ClassDef]] = {}
+    for tree in trees().values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(node)
+    return found
+
+
+def sections(function: Function) -> dict[str, str]:
+    """The sections of a docstring by their titles."""
+    parts = re.split(r"^(\w[\w ]*)\n-{3,}\n", ast.get_docstring(function) or "", flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def bases(node: ast.ClassDef) -> Iterator[ast.ClassDef]:
+    """All classes that a class may inherit from, told by their bare names."""
+    seen, todo = {id(node)}, [node]
+    while todo:
+        for base in todo.pop().bases:
+            plain = base.value if isinstance(base, ast.Subscript) else base
+            for one in classes().get(ast.unparse(plain).rpartition(".")[2], []):
+                if id(one) not in seen:
+                    seen.add(id(one))
+                    todo.append(one)
+                    yield one
+
+
+def inherits(function: Function, owner: ast.ClassDef | None) -> bool:
+    """Whether a method overrides one whose parameters are documented."""
+    return owner is not None and any(
+        isinstance(member, Function)
+        and member.name == function.name
+        and "Parameters" in sections(member)
+        for base in bases(owner)
+        for member in base.body
+    )
+
+
+def public(
+    body: list[ast.stmt], owner: ast.ClassDef | None = None
+) -> Iterator[tuple[Function, ast.ClassDef | None]]:
+    """Functions and methods with no underscore in front, but for tests, which pytest calls."""
+    for node in body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield from public(node.body, node)
+        elif isinstance(node, Function) and not node.name.startswith(("_", "test_")):
+            yield node, owner
+        elif isinstance(node, ast.If | ast.Try):
+            yield from public(node.body, owner)
+
+
+def raises(function: Function) -> bool:
+    """Whether a function's own body raises an error of its making."""
+    todo: list[ast.AST] = list(function.body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Raise) and node.exc is not None:
+            return True
+        if not isinstance(node, Function | ast.ClassDef | ast.Lambda):
+            todo += ast.iter_child_nodes(node)
+    return False
+
+
+def parameters(function: Function, owner: ast.ClassDef | None) -> list[str]:
+    """Names of the parameters that a caller gives."""
+    args = function.args
+    names = [arg.arg for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
+    decorators = {ast.unparse(one) for one in function.decorator_list}
+    if decorators & {"overload", "typing.overload"}:
+        return []
+    names += [arg.arg for arg in (args.vararg, args.kwarg) if arg is not None]
+    return names[1:] if owner is not None and "staticmethod" not in decorators else names
+
+
+def lacks(function: Function, owner: ast.ClassDef | None) -> list[str]:
+    """What a function's docstring does not say; empty when it needs to say nothing more."""
+    names = parameters(function, owner)
+    if len(names) < 2 or inherits(function, owner):
+        return []
+    said = sections(function)
+    heads = re.findall(r"^([\w*, ]+?)(?: : .*)?$", said.get("Parameters", ""), re.M)
+    described = {name.strip().lstrip("*") for head in heads for name in head.split(",")}
+    missing = [f"the parameter {name}" for name in names if name not in described]
+    result = "None" if function.returns is None else ast.unparse(function.returns)
+    if result not in ("None", "Never", "NoReturn") and not {"Returns", "Yields"} & said.keys():
+        missing.append("Returns")
+    if raises(function) and "Raises" not in said:
+        missing.append("Raises")
+    return missing
+
+
+@pytest.mark.parametrize("folder", COMPLETE)
+def test_says_what_it_takes_gives_and_raises(folder: str) -> None:
+    found = [
+        f"{path}:{function.lineno} {function.name} lacks {', '.join(missing)}"
+        for path, tree in trees().items()
+        if path.is_relative_to(folder)
+        for function, owner in public(tree.body)
+        if (missing := lacks(function, owner))
+    ]
+    assert not found, "\n".join(found)
+
+
+def lacking(source: str) -> list[str]:
+    """What the last function of a source text lacks."""
+    *_, (function, owner) = public(ast.parse(source).body)
+    return lacks(function, owner)
+
+
+def test_each_gap_is_named() -> None:
+    bare = "def f(a, b) -> int:\n    '''It.'''\n    raise ValueError(a)"
+    assert lacking(bare) == ["the parameter a", "the parameter b", "Returns", "Raises"]
+    told = 'def f(a, b) -> None:\n    """It.\n\n    Parameters\n    ---\n    a, b : int\n    """'
+    assert lacking(told) == []
+    assert lacking("def f(a) -> int: ...") == []
