@@ -44,6 +44,11 @@ def lower_native(
     context : BuildContext
         Where to build, and with how many threads to run.
 
+    Returns
+    -------
+    IRModule
+        The module itself where no target is a native backend's.
+
     Raises
     ------
     CompileError
@@ -70,6 +75,11 @@ def external_functions(mod: tvm.IRModule, backend: ExternalBackend) -> list[rela
         Partitioned.
     backend : ExternalBackend
         Whose functions are wanted.
+
+    Returns
+    -------
+    list of relax.Function
+        Their constants are lifted out of them, as parameters.
     """
     functions = _external(_lift_constants(mod, [backend]))
     return [function for function in functions if function.attrs["Codegen"] == backend.name]
@@ -93,6 +103,11 @@ def used_targets(mod: tvm.IRModule, targets: Sequence[BackendTarget]) -> list[Ba
         Partitioned.
     targets : sequence of BackendTarget
         What it is compiled for.
+
+    Returns
+    -------
+    list of BackendTarget
+        Each once; empty for a module without partitions.
 
     Raises
     ------
@@ -118,6 +133,11 @@ def build_executable(
         As :func:`compile_module` takes them.
     cuda_graph : bool
         Whether the virtual machine captures kernels into CUDA graphs.
+
+    Returns
+    -------
+    relax.VMExecutable
+        With the libraries of external backends inside, not linked yet.
 
     Raises
     ------
@@ -200,6 +220,11 @@ def compile_module(
         Where to build, and with how many threads to run.
     cuda_graph : bool
         Whether a CUDA library captures its kernels into graphs, as far as its backends allow.
+
+    Returns
+    -------
+    CompiledLibrary
+        Its ``path`` is ``output``; what it needs beside it is named, not copied.
 
     Raises
     ------

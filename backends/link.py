@@ -117,6 +117,11 @@ def link(
         Run TVM's parallel loops on the OpenMP pool of the libraries. False leaves them on TVM's
         own pool, which is only of use to measure what two pools cost.
 
+    Returns
+    -------
+    CompiledLibrary
+        With the libraries that have to lie beside it, and those that the machine must have.
+
     Raises
     ------
     OutputError
@@ -259,6 +264,11 @@ def stage_libraries(library: CompiledLibrary, *, copy: bool) -> list[Path]:
         As it was linked.
     copy : bool
         Copies, to deploy; links otherwise, to measure here.
+
+    Returns
+    -------
+    list of Path
+        A path in ``lib/`` for each of the libraries, in their order.
 
     Examples
     --------

@@ -202,6 +202,11 @@ class NativeBackend(Backend):
             With this backend's options.
         context : BuildContext
             Where to build, and with how many threads to run.
+
+        Returns
+        -------
+        IRModule
+            Partitions of other backends are as they were.
         """
 
     def last_resort(self, target: BackendTarget) -> BackendTarget | None:

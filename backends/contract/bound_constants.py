@@ -105,6 +105,11 @@ def bind_constants(
         Names of constants in the module's ``const_name_to_constant``.
     device_type : int
         DLPack's number of the device that constants are to lie on.
+
+    Returns
+    -------
+    tuple[list[relax.Function], list[tvm.runtime.Module]]
+        The functions in their order, and a module for each of those that have constants.
     """
     bound, stubs = [], []
     for function in functions:

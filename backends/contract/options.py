@@ -26,6 +26,13 @@ def parse_options(target: str, options_type: type, attributes: Mapping[str, Any]
     options_type : type
         A frozen dataclass whose fields are of bool, int, float, str, None, ``Literal`` or a union
         of these; it raises ValueError for a value of the right type that makes no sense.
+    attributes : mapping of str to Any
+        As the user gave them; what is missing takes its default.
+
+    Returns
+    -------
+    object
+        An instance of ``options_type``.
 
     Raises
     ------

@@ -47,6 +47,12 @@ def run_codegen(
         Names of constants in the module's ``const_name_to_constant``: by these, functions get those
         that they take as arguments. Other backends embed theirs.
 
+    Returns
+    -------
+    list of tvm.runtime.Module
+        What the backend's ``codegen`` gave, with stubs and names of targets that a plain link
+        needs.
+
     Raises
     ------
     CodegenError, CompileError, TargetError
@@ -128,6 +134,11 @@ def prepared(functions: Sequence[relax.Function], target: BackendTarget) -> list
     target : BackendTarget
         Its backend's passes run, if it has any.
 
+    Returns
+    -------
+    list of relax.Function
+        In the order of ``functions``; these themselves where the backend has no passes.
+
     Raises
     ------
     CodegenError
@@ -170,6 +181,11 @@ def target_of(function: relax.Function, targets: Sequence[BackendTarget]) -> Bac
         With the attribute ``Codegen``.
     targets : sequence of BackendTarget
         One of them.
+
+    Returns
+    -------
+    BackendTarget
+        One of ``targets``.
 
     Raises
     ------
@@ -225,5 +241,10 @@ def codegen_options(
         Where and how.
     failures : CodegenFailures
         Gets the errors that the code generator raises.
+
+    Returns
+    -------
+    dict[str, Any]
+        As :func:`run_codegen` reads it.
     """
     return {"targets": list(targets), "context": context, "failures": failures}

@@ -81,6 +81,11 @@ class BackendTarget:
         alias : str
             The target's name, if that is not to be the backend's.
 
+        Returns
+        -------
+        BackendTarget
+            Its options are checked, and defaults where the user says nothing.
+
         Raises
         ------
         TargetError

@@ -156,6 +156,11 @@ def is_external_codegen_for(target: BackendTarget, plain: BackendTarget) -> bool
     plain : BackendTarget
         Of a native one, which has what is left.
 
+    Returns
+    -------
+    bool
+        False of two native targets, and of two external ones.
+
     Examples
     --------
     >>> import tvm
@@ -180,6 +185,11 @@ def members_of(
         :mod:`~collage.backends.contract.abilities`.
     targets : iterable of BackendTarget
         Their order is kept.
+
+    Returns
+    -------
+    list of tuple[Kind, BackendTarget]
+        In the order of the targets; others are left out.
 
     Examples
     --------

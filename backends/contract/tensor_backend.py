@@ -71,6 +71,11 @@ class TensorBackend(ExternalBackend):
             With this backend's options.
         context : BuildContext
             Has the number of threads.
+
+        Returns
+        -------
+        tirx.PrimFunc
+            With the same parameters and the same global symbol.
         """
         return program
 
@@ -97,6 +102,11 @@ class TensorBackend(ExternalBackend):
             With this backend's options.
         context : BuildContext
             Where to build.
+
+        Returns
+        -------
+        list of tvm.runtime.Module
+            One or more, which the final link takes.
         """
         return [tvm.tirx.build(programs, target=target.device)]
 
@@ -137,6 +147,11 @@ def tensor_program(
         Calls local functions, the composites. Its constants are single elements.
     legalize_passes : sequence of tvm.transform.Pass
         From operators to calls of tensor programs.
+
+    Returns
+    -------
+    tirx.PrimFunc
+        Its symbol is the partition's.
 
     Raises
     ------

@@ -68,6 +68,11 @@ class DeviceKind(ABC):
             Multiply-adds of one step in one direction.
         rounds_states : bool
             Whether states are rounded to 256 steps before they are multiplied.
+
+        Returns
+        -------
+        bool
+            True unless a kind of device knows better.
         """
         return True
 
@@ -138,6 +143,11 @@ class DeviceKind(ABC):
             Of this kind.
         context : BuildContext
             Compiler and cache folder.
+
+        Yields
+        ------
+        tvm.target.Target
+            The target itself, unless a kind of device adds to it.
         """
         yield target
 

@@ -42,6 +42,11 @@ def static_shape(tensor: relax.Expr | relax.Type, what: str = "a tensor") -> tup
     what : str
         Names it in the error.
 
+    Returns
+    -------
+    tuple of int
+        Extents, none of them symbolic.
+
     Raises
     ------
     UnsupportedProblemError

@@ -71,6 +71,11 @@ def in_fixed_steps(
         float32.
     steps : Steps
         What it is rounded to.
+
+    Returns
+    -------
+    tuple[relax.Expr, relax.Expr, relax.Expr]
+        Whole numbers in float32, the step, and the number that stands for zero.
     """
     scale, point = (relax.const(np.float32(value)) for value in (steps.step, steps.point))
     shifted = emit(op.add(emit(op.round(emit(op.divide(x, scale)))), point))
@@ -86,6 +91,11 @@ def in_steps(emit: Emit, x: relax.Expr) -> tuple[relax.Expr, relax.Expr, relax.E
         Binds an expression to a variable.
     x : relax.Expr
         float32.
+
+    Returns
+    -------
+    tuple[relax.Expr, relax.Expr, relax.Expr]
+        Whole numbers in float32, the step, and the number that stands for zero.
     """
     zero, most, one = (relax.const(np.float32(value)) for value in (0.0, 255.0, 1.0))
     low = emit(op.minimum(emit(op.min(x)), zero))
@@ -108,6 +118,11 @@ def stepped(emit: Emit, x: relax.Expr) -> relax.Expr:
         Binds an expression to a variable.
     x : relax.Expr
         float32.
+
+    Returns
+    -------
+    relax.Expr
+        Of the shape and dtype of ``x``.
     """
     values, scale, point = in_steps(emit, x)
     return emit(op.multiply(emit(op.subtract(values, point)), scale))
@@ -128,6 +143,11 @@ def stepped_matmul(
         What each column is multiplied by, or a single number.
     steps : Steps, optional
         What ``x`` is rounded to.
+
+    Returns
+    -------
+    relax.Call
+        Its weights are int8 around a centre for each column; its type is not inferred yet.
 
     Examples
     --------
@@ -160,6 +180,11 @@ def is_product(weights: np.ndarray, x_shape: Sequence[int]) -> bool:
         Whole numbers.
     x_shape : sequence of int
         Of what is multiplied by them.
+
+    Returns
+    -------
+    bool
+        False unless they are a matrix whose columns span at most 255 steps.
     """
     if weights.ndim != 2 or 0 in weights.shape or len(x_shape) < 2 or 0 in x_shape:
         return False
@@ -177,6 +202,11 @@ def write_out(emit: Emit, call: relax.Call) -> relax.Expr:
         Binds an expression to a variable.
     call : relax.Call
         Of the operator.
+
+    Returns
+    -------
+    relax.Expr
+        Not emitted yet.
     """
     x, weights, scales, *centres = call.args
     steps = Steps.of(call)

@@ -35,6 +35,11 @@ def lock_path(device: DeviceKind, index: int = 0) -> Path:
     index : int
         Of the device, as this process counts those of the kind.
 
+    Returns
+    -------
+    Path
+        In the folder for temporary files, by user; it need not be there yet.
+
     Examples
     --------
     >>> from collage.backends.devices import CPU
@@ -65,6 +70,11 @@ def exclusive(
         Asked again and again while waiting; after a yes, no longer waited.
     index : int
         Of the device, as this process counts those of the kind.
+
+    Yields
+    ------
+    None
+        Once the device is held.
 
     Raises
     ------

@@ -99,6 +99,11 @@ class FindingsFile:
             From :func:`~collage.backends.storage.tuning_record.question_digest`.
         device : mapping
             Facts that the finding's device must agree with.
+
+        Returns
+        -------
+        TuningRecord or None
+            None where nobody found anything on such a device.
         """
         with self._lock:
             found = reversed(self._records.get(question, ()))

@@ -54,6 +54,11 @@ class FindingsTable:
             The digest of what was asked, in hexadecimal digits.
         device : mapping of str to object
             What the finding depends on besides.
+
+        Returns
+        -------
+        TuningRecord or None
+            None where nobody found anything on such a device.
         """
         for line in self._table.about(bytes.fromhex(question)):
             record = TuningRecord.from_value(json.loads(line))
@@ -97,6 +102,11 @@ def findings_table(url: str, read_only: bool) -> FindingsTable:
         The database, whose schema whoever began the search has checked.
     read_only : bool
         For a replay.
+
+    Returns
+    -------
+    FindingsTable
+        Open; nothing is asked of the server yet.
     """
     return FindingsTable(LogTable(LogEngine(LogUrl(url), read_only=read_only)))
 
@@ -110,6 +120,11 @@ def entry_of_finding(record: TuningRecord, line: str) -> Entry:
         What it says.
     line : str
         The line.
+
+    Returns
+    -------
+    Entry
+        By its question, and by the GPU's compute capability where it has one.
     """
     capability = record.device.get("compute_capability")
     device = _device(capability) if isinstance(capability, int) else None
@@ -126,6 +141,11 @@ def entry_of_blob(reference: BlobReference, line: str) -> Entry:
         What it holds.
     line : str
         The line.
+
+    Returns
+    -------
+    Entry
+        By the digest of its bytes.
     """
     return Entry(BLOB_KIND, _blob_key(reference), line)
 

@@ -31,6 +31,11 @@ def opened(path: Path, *, read_only: bool) -> Iterator[int]:
     read_only : bool
         The file must exist then; other readers are let in.
 
+    Yields
+    ------
+    int
+        Valid, and locked, until the context ends.
+
     Raises
     ------
     LogError
@@ -82,6 +87,11 @@ def read_bytes(handle: int, offset: int, size: int) -> bytes:
         From :func:`opened`.
     offset, size : int
         Where they begin, and how many they are.
+
+    Returns
+    -------
+    bytes
+        At most ``size`` of them.
     """
     data = b""
     while len(data) < size:

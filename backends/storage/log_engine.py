@@ -122,6 +122,11 @@ class LogEngine:
         verb : str
             What cannot be done then, ``read`` or ``written``.
 
+        Returns
+        -------
+        T
+            What ``work`` returns.
+
         Raises
         ------
         LogError

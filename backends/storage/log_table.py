@@ -184,6 +184,11 @@ class LogTable:
             Of the line.
         device : bytes
             The digest of the device.
+
+        Returns
+        -------
+        str or None
+            None where there is none.
         """
         query = sa.select(LOG.c.line).where(LOG.c.kind == kind, LOG.c.device == device)
         rows = self.engine.rows(query.order_by(LOG.c.id.desc()).limit(1))
@@ -215,6 +220,11 @@ class LogTable:
             Of the lines.
         subjects : collection of bytes, optional
             Only lines about one of these.
+
+        Yields
+        ------
+        tuple[int, str]
+            The line's number in the table, and the line.
         """
         earlier = LOG.alias()
         before = sa.exists().where(earlier.c.key == LOG.c.key, earlier.c.id < LOG.c.id)

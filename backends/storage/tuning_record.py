@@ -115,6 +115,11 @@ def question_digest(backend: str, schema: int, key: Mapping[str, Any]) -> str:
         Version of what that backend writes.
     key : mapping
         All that the answer depends on; the order of its fields does not count.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits; the order of the key's entries does not matter.
     """
     text = json.dumps([backend, schema, key], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -154,6 +159,11 @@ class BlobReference:
             What it refers to.
         in_log : bool
             See the attribute.
+
+        Returns
+        -------
+        BlobReference
+            By their SHA-256 and their number.
         """
         return cls(hashlib.sha256(data).hexdigest(), len(data), in_log)
 

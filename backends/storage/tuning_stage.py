@@ -94,6 +94,11 @@ class TuningStage(ABC, Generic[Question, Answer]):
             What is asked.
         record : TuningRecord
             What was found.
+
+        Returns
+        -------
+        Answer or None
+            None where it has to be measured after all.
         """
 
     @abstractmethod
@@ -109,6 +114,11 @@ class TuningStage(ABC, Generic[Question, Answer]):
             In a replay, which records nothing, only where ``replay_must_know`` is false.
         failed : dict
             Takes the reason for each question without an answer.
+
+        Returns
+        -------
+        Mapping[Question, Answer]
+            Without those that failed, which are in ``failed``.
         """
 
     def look_up(self, question: Question) -> Answer | None:

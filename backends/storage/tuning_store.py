@@ -91,6 +91,11 @@ class TuningStore:
             As the constructor takes them.
         context : BuildContext
             Names the log and the cache folder.
+
+        Returns
+        -------
+        TuningStore
+            With the context's log, if it has one, and the cache of this machine.
         """
         cache = context.cache_dir / CACHE_FILE
         return cls(backend, schema, cache, _log_of(context), replay=context.replay)
@@ -123,6 +128,11 @@ class TuningStore:
             All of it counts.
         device : mapping
             The facts that are known of the device; a finding's may tell more.
+
+        Returns
+        -------
+        TuningRecord or None
+            From the first place that has one; None where none has.
 
         Raises
         ------
@@ -279,6 +289,11 @@ class TuningStore:
             The first of them, in words.
         count : int
             How many there are.
+
+        Returns
+        -------
+        ReplayMissError
+            To be raised; its ``value`` is the problem.
         """
         return ReplayMissError(
             f"neither the log nor the cache holds {self._backend}'s tuning of {problem} for this "

@@ -58,6 +58,11 @@ def c_library(
     flags : sequence of str
         More of its flags, such as ``-march=...``.
 
+    Returns
+    -------
+    tvm.runtime.Module
+        It exports the programs' global symbols.
+
     Raises
     ------
     CompileError

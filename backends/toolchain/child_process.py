@@ -67,6 +67,11 @@ def python_command(
     without : sequence of str
         Packages that are not to be found while the module is imported.
 
+    Returns
+    -------
+    list of str
+        For :class:`subprocess.Popen`; the child has this process's import path.
+
     Examples
     --------
     >>> command = python_command("my_program", ["an argument"])

@@ -101,6 +101,11 @@ class CudaDriver:
             Among those that this process may see.
         kind : str
             ``MIG`` for a slice of a GPU, which the driver does not tell apart here.
+
+        Returns
+        -------
+        str
+            The kind, a dash, and the UUID in lower case.
         """
         buffer = (ctypes.c_char * 16)()
         self._check(self._uuid(buffer, self._handle(index)), "cuDeviceGetUuid_v2")

@@ -184,6 +184,11 @@ def nvcc_compiles(device: tvm.target.Target, context: BuildContext) -> Iterator[
         Names the architecture.
     context : BuildContext
         Compiler and cache folder.
+
+    Yields
+    ------
+    None
+        While the device is TVM's current target.
     """
     compile_code = functools.partial(compile_kernels, context=context, arch=arch_of(device))
     tvm_ffi.register_global_func(_CALLBACK, lambda code, *_: compile_code(code), override=True)
@@ -202,6 +207,11 @@ def compile_kernels(code: str, context: BuildContext, arch: str) -> bytes:
         Compiler and cache folder.
     arch : str
         For example ``sm_90a``.
+
+    Returns
+    -------
+    bytes
+        The fatbin, from the cache where the same source was compiled before.
 
     Raises
     ------

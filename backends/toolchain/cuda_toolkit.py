@@ -211,6 +211,8 @@ def cached_cuda_compilation(
     ----------
     source : Path
         A ``.cu`` or ``.cc`` file.
+    context : BuildContext
+        Its cache folder is where the object goes.
     arch : str
         For example ``sm_90a``.
     flags : sequence of str

@@ -49,6 +49,11 @@ def find_in_distribution(distribution: str, name: str, remedy: str) -> Path:
     remedy : str
         The command line that installs it.
 
+    Returns
+    -------
+    Path
+        Symbolic links are not followed.
+
     Raises
     ------
     BackendUnavailableError
@@ -91,6 +96,11 @@ def header_version(
         The macros' name, with ``{}`` for the part.
     parts : sequence of str
         The parts of the version, in order.
+
+    Returns
+    -------
+    str
+        Its parts, between full stops.
     """
     text = header.read_text(encoding="utf-8", errors="replace")
     found = [re.search(rf"#define {macro.format(part)}\s+(\d+)", text) for part in parts]

@@ -58,6 +58,11 @@ def run_tool(command: Sequence[str], cwd: Path | None = None, *, both: bool = Fa
     both : bool
         Return standard error behind standard output.
 
+    Returns
+    -------
+    str
+        All of it, as text.
+
     Raises
     ------
     CompileError
@@ -127,6 +132,11 @@ class Compilation:
             As the attribute.
         context : BuildContext
             Has the cache folder.
+
+        Returns
+        -------
+        Compilation
+            Not run yet; its output lies in the context's cache folder.
         """
         digest = hashlib.sha256()
         for path in (source, *depends):
@@ -160,10 +170,17 @@ def cached_compilation(
     ----------
     source : Path
         The file; its suffix tells the language.
+    context : BuildContext
+        Names the compiler, and the cache folder where the object goes.
     flags : sequence of str
         Compiler flags besides ``-O3 -fPIC`` and :data:`OWN_STATICS`.
     depends : iterable of Path
         Files that the source includes and whose content therefore counts.
+
+    Returns
+    -------
+    Compilation
+        Not run yet.
 
     Examples
     --------
@@ -192,6 +209,11 @@ def compile_object(
         Has the compiler.
     flags : sequence of str
         Besides those of :func:`cached_compilation`.
+
+    Returns
+    -------
+    Path
+        ``output``.
     """
     run_tool([*_compile_command(source, context, flags), "-o", str(output)])
     return output
@@ -245,6 +267,15 @@ def constant_object(
     ----------
     constants : mapping of str to ndarray
         By symbol, see :func:`constant_symbol`.
+    output : Path
+        The object; its folder is made where it is missing.
+    context : BuildContext
+        Names the compiler.
+
+    Returns
+    -------
+    Path
+        ``output``.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
     lines = []
@@ -285,6 +316,11 @@ def merge_objects(objects: Sequence[Path], output: Path, context: BuildContext) 
         The object to write.
     context : BuildContext
         Has the compiler, which calls the linker.
+
+    Returns
+    -------
+    Path
+        ``output``.
     """
     run_tool([context.cxx, "-r", "-nostdlib", "-o", str(output), *map(str, objects)])
     return output
@@ -309,6 +345,8 @@ def static_library(
         ``collage_ffi.h``. OpenMP is on.
     symbols : sequence of str
         Global symbols of the partitions that the source defines.
+    context : BuildContext
+        Names the compiler, and the folder to work in.
     suffix : str
         Language of the source: ``.c``, ``.cc`` or ``.cpp``.
     constants : mapping of str to ndarray, optional
@@ -317,6 +355,11 @@ def static_library(
         More compiler flags.
     objects : sequence of Path
         More objects to take in, for example a runtime from :func:`cached_compilation`.
+
+    Returns
+    -------
+    tvm.runtime.Module
+        In memory: nothing of it is left on disk.
 
     Raises
     ------

@@ -24,6 +24,11 @@ def source_templates(
         More filters, by the names that templates call them by.
     **options
         Of ``jinja2.Environment``: how white space around tags is kept.
+
+    Returns
+    -------
+    jinja2.Environment
+        Its templates may include those that backends share.
     """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([folder, _SHARED]),

@@ -70,6 +70,11 @@ class Stubs:
             More filters, by the names that the template calls them by.
         **values
             What the template shows.
+
+        Returns
+        -------
+        Stubs
+            Not compiled yet.
         """
         constants = constants or {}
         template = source_templates(folder, filters).get_template(_TEMPLATE)
@@ -89,6 +94,11 @@ class Stubs:
             Where and with what it is compiled.
         flags : sequence of str
             Compiler flags besides the folder of the templates.
+
+        Returns
+        -------
+        tvm.runtime.Module
+            As the final link takes it.
 
         Raises
         ------

@@ -39,6 +39,11 @@ class Precompiles(Protocol):
             With this backend's options.
         context : BuildContext
             Where to build.
+
+        Returns
+        -------
+        sequence of Compilation
+            Independent of each other, so that they may run at once.
         """
         ...
 

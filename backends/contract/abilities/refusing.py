@@ -36,6 +36,11 @@ class JudgesRegions(Protocol):
             The values of the partition's bindings, in topological order.
         target : BackendTarget
             With this backend's options.
+
+        Returns
+        -------
+        Verdict
+            Yes, or no with the reason.
         """
         ...
 
@@ -70,6 +75,11 @@ class RefusesPartitions(Protocol):
             With this backend's options.
         context : BuildContext
             Where to build and what to remember choices in.
+
+        Returns
+        -------
+        Mapping[str, str]
+            Empty when the library takes them all.
         """
         ...
 

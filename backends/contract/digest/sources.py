@@ -42,6 +42,11 @@ def source_digest(kind: type, version: str, files: Iterable[Path] = ()) -> str:
     files : iterable of Path
         What neither its package nor its imports lead to.
 
+    Returns
+    -------
+    str
+        Sixteen hexadecimal digits.
+
     Raises
     ------
     TargetError

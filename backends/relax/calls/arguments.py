@@ -33,6 +33,11 @@ def axes_of(call: relax.Call, rank: int, name: str = "axis") -> list[int]:
     name : str
         Of the attribute.
 
+    Returns
+    -------
+    list of int
+        Ascending.
+
     Examples
     --------
     >>> x = relax.Var("x", relax.TensorType((2, 3, 5), "float32"))
@@ -104,6 +109,11 @@ def extents(shape: Sequence[int], kept: Sequence[int]) -> list[int]:
         Of the whole.
     kept : sequence of int
         Axes, counted from the front.
+
+    Returns
+    -------
+    list of int
+        As many as the shape has.
 
     Examples
     --------

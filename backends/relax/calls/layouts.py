@@ -32,6 +32,11 @@ def order(source: str, wanted: str) -> list[int]:
     source, wanted : str
         Layouts, whose letters name axes, such as ``NHWC``.
 
+    Returns
+    -------
+    list of int
+        For each wanted axis, its position in the source.
+
     Examples
     --------
     >>> order("NHWC", "NCHW")

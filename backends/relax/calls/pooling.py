@@ -22,6 +22,11 @@ def split_padding(values: Sequence[int], rank: int) -> tuple[list[int], list[int
         As the operator has them.
     rank : int
         Number of spatial axes.
+
+    Returns
+    -------
+    tuple[list[int], list[int]]
+        The first ``rank`` values, and those behind them.
     """
     listed = [int(value) for value in values]
     return listed[:rank], listed[rank:]

@@ -155,6 +155,11 @@ def matmul_views(lhs: View, rhs: View, result: View | None = None) -> tuple[View
     result : View, optional
         Where the result goes, when not dense.
 
+    Returns
+    -------
+    tuple[View, View, View]
+        Operands and result; a vector has become a matrix with one row or column.
+
     Raises
     ------
     UnsupportedProblemError
@@ -214,6 +219,11 @@ def fold_batch_into_rows(a: View, b: View, c: View) -> tuple[View, View, View]:
     ----------
     a, b, c : View
         Left operand, right operand and result, of equal batch axes.
+
+    Returns
+    -------
+    tuple[View, View, View]
+        The same three where nothing can be folded.
     """
     if len(c.shape) == 2 or b.strides[-3] != 0:
         return a, b, c

@@ -30,6 +30,11 @@ def flush_denormals(
     with_pool : bool
         Whether libraries run loops of their own on the pool that all share.
 
+    Returns
+    -------
+    IRModule
+        A copy; the module that was given is as it was.
+
     Raises
     ------
     CompileError

@@ -28,6 +28,11 @@ def compiling(backend: str, what: str) -> Iterator[None]:
     what : str
         The partition's symbol, or its composite's name.
 
+    Yields
+    ------
+    None
+        Nothing; an error is translated on its way out.
+
     Raises
     ------
     CodegenError
@@ -61,6 +66,11 @@ def resolve(expr: relax.Expr, bindings: Mapping[relax.Var, relax.Expr]) -> relax
         A variable is followed to what it is bound to.
     bindings : mapping of relax.Var to relax.Expr
         By variable, what it is bound to.
+
+    Returns
+    -------
+    relax.Expr
+        The last variable, where that is bound to nothing.
     """
     while isinstance(expr, relax.Var) and expr in bindings:
         expr = bindings[expr]
@@ -218,6 +228,11 @@ class CompositeCall:
             A ``Codegen`` function.
         backend : str
             The name of the one that it is of; composites' names begin with it.
+
+        Returns
+        -------
+        CompositeCall
+            Its one composite, with what the partition passes for each parameter.
 
         Raises
         ------

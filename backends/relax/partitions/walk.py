@@ -111,6 +111,8 @@ class PartitionWalk(ABC, Generic[Tensor]):
 
         Parameters
         ----------
+        function : relax.Function
+            A partition of the backend's.
         inputs : callable
             Makes the tensor of a parameter, given its position.
 

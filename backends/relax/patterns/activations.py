@@ -94,6 +94,11 @@ def with_activation(chain: Chain, activation: str) -> Chain:
     activation : str
         One of their names.
 
+    Returns
+    -------
+    Chain
+        A new one; the chain that was given is as it was.
+
     Examples
     --------
     >>> from tvm import relax

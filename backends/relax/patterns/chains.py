@@ -38,6 +38,11 @@ class Chain:
             The root; it stands on the chain's.
         **named : DFPattern
             Sub-patterns by the names that predicates know them by.
+
+        Returns
+        -------
+        Chain
+            A new one, with the names of both.
         """
         return Chain(pattern, {**self.annotations, **named})
 
@@ -53,6 +58,11 @@ def operator(name: str, operands: int, constants: Sequence[int] = ()) -> Chain:
         How many arguments the operator takes.
     constants : sequence of int
         Positions that must hold a ``relax.Constant``.
+
+    Returns
+    -------
+    Chain
+        With ``root`` as its last pattern.
 
     Examples
     --------
@@ -109,6 +119,11 @@ def either_order(name: str, a: DFPattern, b: DFPattern) -> DFPattern:
         ``add`` or ``multiply``.
     a, b : DFPattern
         The operands.
+
+    Returns
+    -------
+    DFPattern
+        A single one, not an alternative.
 
     Raises
     ------

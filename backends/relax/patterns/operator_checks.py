@@ -84,6 +84,11 @@ def resizing(
     ----------
     methods, coordinates, rounding : collection of str
         As Relax calls them; how coordinates are rounded counts for the nearest neighbour alone.
+
+    Returns
+    -------
+    Predicate
+        It says no with the reason: a layout, a dtype, or a mode.
     """
 
     def check(match: Match) -> Verdict:

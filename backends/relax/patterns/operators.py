@@ -64,6 +64,11 @@ class OperatorPatterns:
             What its tensors may be.
         optional : bool
             It may have more arguments than that.
+
+        Returns
+        -------
+        PatternTriple
+            Named by the operator, with this backend's prefix.
         """
         args = [wildcard() for _ in range(operands)]
         call = is_op(f"relax.{operator}")(*args, varg_default_wildcard=optional)
@@ -78,6 +83,11 @@ class OperatorPatterns:
         ----------
         *predicates, dtypes
             As :meth:`triple` takes them.
+
+        Returns
+        -------
+        PatternTriple
+            Its pattern is the first field of the call's tuple.
         """
         args = [wildcard() for _ in range(5)]
         call = is_op("relax.nn.batch_norm")(*args)

@@ -112,6 +112,11 @@ class RecurrentLayer:
         resolved : callable
             Sees through the variables of its surroundings.
 
+        Returns
+        -------
+        Self or None
+            With weights by gate, and biases that are 0 where the layer adds none.
+
         Examples
         --------
         >>> from collage.backends.relax.partitions.composites import bindings_of, resolve

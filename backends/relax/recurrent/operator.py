@@ -151,6 +151,11 @@ def recurrent(
     stepped : bool
         As :class:`Recurrence` has it.
 
+    Returns
+    -------
+    relax.Call
+        Its type is not inferred yet.
+
     Examples
     --------
     >>> from collage.testing import graph

@@ -22,6 +22,11 @@ def legalize(builder: relax.BlockBuilder, call: relax.Call, blocking: Blocking) 
         Of the operator.
     blocking : Blocking
         How it is cut; packed weights have to be constants.
+
+    Returns
+    -------
+    relax.Expr
+        A call of the program, whose weights are packed where the blocking says so.
     """
     recurrence = Recurrence.of(call)
     args = list(call.args)
@@ -52,5 +57,10 @@ def legalize_plainly(builder: relax.BlockBuilder, call: relax.Call) -> relax.Exp
         Takes the program.
     call : relax.Call
         Of the operator.
+
+    Returns
+    -------
+    relax.Expr
+        A call of the program.
     """
     return legalize(builder, call, Blocking(min(16, Recurrence.of(call).hidden), 1))
