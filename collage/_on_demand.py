@@ -21,6 +21,11 @@ def on_demand(
         By module below it, the names that are taken from there; the module itself is the name
         where there are none.
 
+    Returns
+    -------
+    tuple[Callable[[str], Any], Callable[[], list[str]]]
+        ``__getattr__``, which imports a name's module when it is asked for, and ``__dir__``.
+
     Examples
     --------
     >>> get, names = on_demand("collage.cost", {"base": ["Cost", "CostStatus"]})

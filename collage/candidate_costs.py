@@ -101,6 +101,11 @@ class WorkloadCosts:
             What is going to be asked.
         offered : sequence of Candidate
             What could be.
+
+        Returns
+        -------
+        list of Candidate
+            Out of ``offered``, in their order; empty where one device times at once.
         """
         if self._at_once == 1:
             return []

@@ -92,6 +92,11 @@ class Estimates:
             What was not measured.
         target : BackendTarget
             What it would run on.
+
+        Returns
+        -------
+        float
+            Per call.
         """
         roofline_sec = self._roofline(workload, target)
         for level, margin in zip(self._levels(workload, target), _MARGINS, strict=True):

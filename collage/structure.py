@@ -98,6 +98,11 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
         args, named
             As the model is called.
 
+        Returns
+        -------
+        list of object
+            The leaves of all parameters' structures.
+
         Raises
         ------
         InputError

@@ -39,8 +39,19 @@ def compile_functions(
 
     Parameters
     ----------
+    functions : sequence of relax.Function
+        The partitions.
+    options : OnednnOptions
+        The target's.
     include : Path
         Folder of oneDNN's headers.
+    context : BuildContext
+        Names the compiler, and the folders to work in.
+
+    Returns
+    -------
+    tvm.runtime.Module
+        A static library that exports the partitions' symbols.
 
     Raises
     ------
@@ -62,6 +73,11 @@ def runtime_compilation(include: Path, context: BuildContext) -> native.Compilat
         Folder that ``oneapi/dnnl/dnnl.hpp`` is included from.
     context : BuildContext
         Compiler and cache folder.
+
+    Returns
+    -------
+    native.Compilation
+        Not run yet.
     """
     flags = ["-fopenmp", "-fvisibility=hidden", f"-I{include}", *native.ffi_include_flags()]
     depends = [*(TEMPLATES / name for name in HEADERS), include / "oneapi" / "dnnl" / "dnnl.hpp"]

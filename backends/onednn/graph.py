@@ -213,6 +213,11 @@ class Graph:
             Of its result.
         ints, floats
             Attributes, in the order that the runtime reads them.
+
+        Returns
+        -------
+        Tensor
+            Of float32, unless it is changed afterwards.
         """
         output = Tensor(tuple(shape))
         self.nodes.append(Node(kind, list(inputs), output, list(ints), list(floats)))
@@ -231,6 +236,11 @@ class Graph:
             Which function.
         alpha, beta : float
             The function's parameters, as oneDNN defines them.
+
+        Returns
+        -------
+        Tensor
+            Of the operand's shape.
         """
         return self.add(OpKind.ELTWISE, [x], x.shape, [algorithm], [alpha, beta])
 
@@ -243,6 +253,11 @@ class Graph:
             What is viewed.
         shape : sequence of int
             Of as many elements.
+
+        Returns
+        -------
+        Tensor
+            ``x`` itself where it has that shape.
         """
         if tuple(shape) == x.shape:
             return x

@@ -28,6 +28,11 @@ class Rewriter:
             What is computed.
         kind : OpKind
             Which operator is looked for.
+
+        Returns
+        -------
+        Node or None
+            None where another kind of node computes it, or none does.
         """
         node = self.producers.get(tensor)
         return node if node is not None and node.kind is kind else None
@@ -41,6 +46,11 @@ class Rewriter:
             What is computed.
         algorithm : Eltwise
             Which function is looked for.
+
+        Returns
+        -------
+        Node or None
+            None where anything else computes it.
         """
         node = self.producer(tensor, OpKind.ELTWISE)
         return node if node is not None and node.ints[0] == algorithm else None

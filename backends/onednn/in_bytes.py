@@ -146,6 +146,11 @@ def whole_weights(weights: np.ndarray, leading: int) -> tuple[np.ndarray, np.nda
         Of float32.
     leading : int
         How many of its axes count channels.
+
+    Returns
+    -------
+    tuple[np.ndarray, np.ndarray] or None
+        The bytes in the weights' shape, and the scales in float32.
     """
     rows = weights.reshape(math.prod(weights.shape[:leading]), -1)
     if 0 in rows.shape or not np.isfinite(rows).all():

@@ -48,6 +48,11 @@ def plan_function(function: relax.Function, options: OnednnOptions) -> Plan:
     options : OnednnOptions
         Of the target.
 
+    Returns
+    -------
+    Plan
+        Its words and constants, by the partition's symbol.
+
     Raises
     ------
     CodegenError
@@ -69,6 +74,11 @@ def encode(graph: Graph, options: OnednnOptions) -> tuple[list[int], dict[str, n
         Imported and fused.
     options : OnednnOptions
         Its layout and precision are among the words.
+
+    Returns
+    -------
+    tuple[list[int], dict[str, np.ndarray]]
+        The words are what the runtime reads, in its order.
     """
     tensors = _tensors(graph)
     number = {tensor: index for index, tensor in enumerate(tensors)}

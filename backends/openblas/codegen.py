@@ -56,8 +56,19 @@ def compile_functions(
 
     Parameters
     ----------
+    functions : sequence of relax.Function
+        The partitions.
+    options : OpenBLASOptions
+        The target's.
     include : Path
         Folder of OpenBLAS's ``cblas.h``.
+    context : BuildContext
+        Names the compiler, and the folders to work in.
+
+    Returns
+    -------
+    tvm.runtime.Module
+        A static library that exports the partitions' symbols.
 
     Raises
     ------
@@ -80,6 +91,11 @@ def runtime_compilations(include: Path, context: BuildContext) -> list[native.Co
         Folder of ``cblas.h``.
     context : BuildContext
         Compiler and cache folder.
+
+    Returns
+    -------
+    list of native.Compilation
+        Not run yet; independent of each other.
     """
     # Neither flag changes a result: they let the compiler turn comparisons into vector blends.
     flags = ["-fopenmp", f"-I{include}", "-fno-math-errno", "-fno-trapping-math"]

@@ -65,6 +65,11 @@ def plan(a: View, b: View, c: View) -> Problem:
     a, b, c : View
         Two operands and the result, all with the same batch axes.
 
+    Returns
+    -------
+    Problem
+        With leading dimensions, and strides of the batch axes, as BLAS takes them.
+
     Raises
     ------
     UnsupportedProblemError

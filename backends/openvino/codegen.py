@@ -46,8 +46,19 @@ def compile_functions(
 
     Parameters
     ----------
+    functions : sequence of relax.Function
+        The partitions.
+    options : OpenvinoOptions
+        The target's.
     installation : OpenvinoInstallation
         Whose headers the runtime includes.
+    context : BuildContext
+        Names the compiler, and the folders to work in.
+
+    Returns
+    -------
+    tvm.runtime.Module
+        A static library that holds the models and exports the partitions' symbols.
 
     Raises
     ------
@@ -92,6 +103,11 @@ def properties_of(options: OpenvinoOptions, context: BuildContext) -> dict[str, 
         Of the target.
     context : BuildContext
         Says what becomes of denormals.
+
+    Returns
+    -------
+    dict[str, str]
+        Values by the names of OpenVINO's properties.
     """
     exact = options.precision == "float32"
     return {
@@ -130,6 +146,11 @@ def runtime_compilation(
         Whose headers it includes.
     context : BuildContext
         Compiler and cache folder.
+
+    Returns
+    -------
+    native.Compilation
+        Not run yet.
     """
     include = installation.include
     flags = ["-fvisibility=hidden", f"-I{include}", *native.ffi_include_flags()]

@@ -101,6 +101,11 @@ class ModelWriter:
             The number.
         like : OvTensor
             Of the type that it is to have.
+
+        Returns
+        -------
+        OvTensor
+            A constant without axes.
         """
         return self.ov.op.Constant(like.get_element_type(), self.ov.Shape([]), [value]).output(0)
 
@@ -117,6 +122,11 @@ class ModelWriter:
             What is viewed.
         shape : sequence of int
             Of as many elements.
+
+        Returns
+        -------
+        OvTensor
+            ``x`` itself, or the output of a new node.
         """
         if self.shape(x) == tuple(shape):
             return x
@@ -131,6 +141,11 @@ class ModelWriter:
             Whose axes are permuted.
         order : sequence of int
             By axis of the result, the tensor's axis.
+
+        Returns
+        -------
+        OvTensor
+            ``x`` itself, or the output of a new node.
         """
         if list(order) == list(range(len(order))):
             return x
@@ -145,6 +160,11 @@ class ModelWriter:
             What is cast.
         dtype : str
             Of Relax.
+
+        Returns
+        -------
+        OvTensor
+            ``x`` itself, or the output of a new node.
         """
         kind = self.dtype(dtype)
         if x.get_element_type() == kind:
@@ -164,5 +184,10 @@ class ModelWriter:
             Those that are reduced, counted from 0.
         keepdims : bool
             Whether they stay, with an extent of 1.
+
+        Returns
+        -------
+        OvTensor
+            The output of a new node.
         """
         return getattr(self.op, f"reduce_{kind}")(x, self.integers(axes), keepdims).output(0)

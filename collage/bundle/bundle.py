@@ -155,6 +155,11 @@ class Bundle(SessionMethods):
         ----------
         repeat, warmup, inputs
             As :meth:`BundleFunction.benchmark` takes them.
+
+        Returns
+        -------
+        tuple of float
+            Seconds of each call, in their order.
         """
         return self[self.main].benchmark(repeat, warmup, inputs)
 
@@ -167,6 +172,11 @@ class Bundle(SessionMethods):
             How many calls are timed.
         warmup : int
             How many go before them.
+
+        Returns
+        -------
+        Profile
+            With the median of whole calls beside the kernels' times, all in seconds.
 
         Raises
         ------
@@ -199,6 +209,11 @@ def load(folder: str | Path, *, verify: bool = True) -> Bundle:
     verify : bool
         Whether its files are held against the hashes that the manifest has of them, at about 1 GB
         a second; without it only their sizes are.
+
+    Returns
+    -------
+    Bundle
+        On the device that its manifest names.
 
     Raises
     ------

@@ -33,6 +33,11 @@ def file_facts(folder: Path, names: Sequence[str]) -> tuple[BundleFile, ...]:
     names : sequence of str
         Places in it.
 
+    Returns
+    -------
+    tuple of BundleFile
+        In the order of the names; sizes in bytes.
+
     Raises
     ------
     OSError

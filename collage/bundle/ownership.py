@@ -25,6 +25,11 @@ def borrowed_outputs(mod: tvm.IRModule, names: Iterable[str]) -> dict[str, tuple
     names : iterable of str
         Of its functions that are called.
 
+    Returns
+    -------
+    dict[str, tuple[int, ...]]
+        Positions, ascending; empty where every result is the call's own.
+
     Examples
     --------
     >>> from collage.testing import constant, graph

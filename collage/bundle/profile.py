@@ -191,6 +191,11 @@ def profile_calls(
         TVM's.
     repeat, warmup : int
         Calls that are timed, and calls before them.
+
+    Returns
+    -------
+    tuple of KernelTime
+        Times in seconds, in the order of the calls.
     """
     # An instrument cannot be taken off again, so it gets a machine of its own.
     machine = relax.VirtualMachine(module, device)
@@ -251,6 +256,11 @@ def copy_rate(size: int = 1 << 27, repeat: int = 5) -> float:
         Bytes that are copied at a time.
     repeat : int
         Copies; the fastest counts.
+
+    Returns
+    -------
+    float
+        The best of ``repeat`` runs.
     """
     source, target = np.ones(size, np.uint8), np.empty(size, np.uint8)
     best = float("inf")

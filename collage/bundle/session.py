@@ -77,6 +77,11 @@ class SessionMethods(ABC):
         run_options : None
             For the sake of calls that give none.
 
+        Returns
+        -------
+        list of object
+            In the order of the wanted outputs.
+
         Raises
         ------
         InputError

@@ -132,6 +132,11 @@ class FunctionEntry(msgspec.Struct, frozen=True):
             The input's.
         axis : int
             The axis.
+
+        Returns
+        -------
+        tuple of int
+            Those of all variants, and those that are padded.
         """
         extents = {variant.inputs[index].shape[axis] for variant in self.variants}
         if self.padding is not None and (index, axis) in self.padding.inputs:

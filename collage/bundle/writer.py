@@ -82,6 +82,11 @@ def write_bundle(
     with_runtime : bool
         Whether TVM's runtime is copied into ``runtime/``, for programs without Python.
 
+    Returns
+    -------
+    Path
+        ``folder``.
+
     Raises
     ------
     OutputError

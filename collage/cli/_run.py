@@ -91,6 +91,11 @@ def read_inputs(
     names : list of str
         The names of the bundle's inputs.
 
+    Returns
+    -------
+    tuple[list[np.ndarray[Any, Any]], dict[str, np.ndarray[Any, Any]]]
+        Those by position, in their order, and those by name.
+
     Raises
     ------
     InputError

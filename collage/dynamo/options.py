@@ -60,6 +60,11 @@ class Options:
         given : mapping, optional
             The options.
 
+        Returns
+        -------
+        Options
+            Defaults where neither says anything.
+
         Raises
         ------
         UserError

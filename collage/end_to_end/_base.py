@@ -147,6 +147,11 @@ class Evaluation(Lowered):
             How far off it was.
         rounds : Rounds, optional
             Its part in a contest.
+
+        Returns
+        -------
+        Evaluation
+            With what the lowered module takes of memory.
         """
         return cls(
             *(lowered.contender, lowered.module, lowered.key, cost, largest_error, rounds),
@@ -284,6 +289,12 @@ class EndToEndComparison(ABC):
         enough : callable, optional
             How many of them will do, as things stand: those still compiling are given up when so
             many are compiled.
+
+        Returns
+        -------
+        tuple[list[Evaluation], Seen]
+            The evaluations in the order of the contenders, one without time for each that was
+            given up; and the seconds that were seen.
         """
         return self._evaluate([self._lowered(one) for one in contenders]), Seen(0.0, 0.0)
 

@@ -30,6 +30,11 @@ def baselines(
         What they may not use. A backend alone has help where it may not, or cannot, have a binding
         that is closed to TVM too; one that cannot keep to the restrictions is left out.
 
+    Returns
+    -------
+    list of Contender
+        Without those that the restrictions rule out.
+
     Examples
     --------
     >>> from collage.targets import resolve_targets
@@ -84,6 +89,11 @@ def without_search(
     restrictions : Restrictions, optional
         What it may not use.
 
+    Returns
+    -------
+    Partitioning
+        It covers the graph; its cost is not known.
+
     Raises
     ------
     RestrictionError
@@ -120,6 +130,11 @@ def taking_part(strategy: str, targets: TargetSet) -> list[BackendTarget]:
         A valid one.
     targets : TargetSet
         What the user gave.
+
+    Returns
+    -------
+    list of BackendTarget
+        In the order of the targets; all of them for ``search`` and ``greedy``.
 
     Examples
     --------

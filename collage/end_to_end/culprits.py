@@ -88,6 +88,11 @@ def wrong_alone(
     deadline : Deadline
         After which nothing more is compiled.
 
+    Returns
+    -------
+    list of Refusal
+        With how wrong each is; empty where all that could be checked are right.
+
     Raises
     ------
     OutOfTimeError
@@ -132,6 +137,11 @@ def wrong_together(
         Of the wrong model.
     try_out : callable
         Compiles and checks a whole model.
+
+    Returns
+    -------
+    list of Refusal
+        One, or none where the whole model is not wrong.
 
     Raises
     ------

@@ -43,6 +43,11 @@ def memory_of(
     entries : collection of str
         Functions that are called from outside, one at a time.
 
+    Returns
+    -------
+    MemoryUse
+        In bytes: counted, not measured.
+
     Examples
     --------
     >>> from tvm.relax import op

@@ -192,6 +192,11 @@ def without(
         Members of the partitioning.
     native : BackendTarget
         Runs what they held.
+
+    Returns
+    -------
+    Partitioning
+        Of the same origin; its cost is not known.
     """
     kept = [candidate for candidate in partitioning.candidates if candidate not in gone]
     rest = cover_rest(graph, kept, native)

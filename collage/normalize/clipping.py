@@ -105,6 +105,11 @@ def factors(scope: Scope, expr: relax.Expr) -> tuple[float, list[relax.Expr]]:
         Where the expression stands.
     expr : relax.Expr
         Anything; what is no product is its own only factor.
+
+    Returns
+    -------
+    tuple[float, list[relax.Expr]]
+        1.0 and the expression alone where it is no product.
     """
     call = expr if isinstance(expr, relax.Call) else scope.call(expr, "multiply")
     if call is None or rw.op_name(call) != "multiply":

@@ -67,6 +67,11 @@ class Orders(Protocol):
             The value.
         axes : Axes
             The order.
+
+        Returns
+        -------
+        relax.Expr
+            Permuted now if it does not exist so yet.
         """
 
 
@@ -86,6 +91,11 @@ def one(expr: relax.Expr, order: Axes) -> Answer:
         What the binding becomes.
     order : tuple of int
         Of its axes.
+
+    Returns
+    -------
+    Answer
+        Of a single value.
     """
     return Answer(((expr, order),))
 

@@ -32,6 +32,11 @@ def permuted(orders: Orders, call: relax.Call) -> Answer | None:
         What is known of the operands.
     call : relax.Call
         Of ``permute_dims``.
+
+    Returns
+    -------
+    Answer or None
+        None where the permutation has to be computed.
     """
     x = call.args[0]
     wanted, order = permutation(call), orders.of(x)
@@ -51,6 +56,11 @@ def reshaped(orders: Orders, call: relax.Call) -> Answer | None:
         What is known of the operands.
     call : relax.Call
         Of ``reshape``.
+
+    Returns
+    -------
+    Answer or None
+        None where it mixes channels and places.
     """
     x = call.args[0]
     if not is_tensor(x) or not is_tensor(call):

@@ -270,6 +270,11 @@ def refusals(
     backend : str
         Whose patterns.
 
+    Returns
+    -------
+    tuple of str
+        ``pattern: reason``, each once, or that no pattern matches.
+
     Examples
     --------
     >>> refusals([RejectionInfo(3, "onednn", "onednn.conv2d", "dilated")], 3, "onednn")

@@ -17,6 +17,11 @@ def verdict_of(row: EndToEnd, rows: Sequence[EndToEnd]) -> str:
     rows : sequence of EndToEnd
         All contenders.
 
+    Returns
+    -------
+    str
+        A clause for a table, with the ratio and its interval.
+
     Examples
     --------
     >>> search = EndToEnd("search", 1e-3, 1e-5, 12, chosen=True, outcome="chosen")

@@ -95,6 +95,11 @@ def share_of(part_sec: float, whole_sec: float) -> float | None:
     part_sec, whole_sec : float
         The part may be a little more than the whole, where clocks are read one after the other.
 
+    Returns
+    -------
+    float or None
+        None where the whole is nothing.
+
     Examples
     --------
     >>> share_of(3.0, 4.0), share_of(0.0, 0.0)

@@ -121,6 +121,11 @@ def make_constant(value: np.ndarray | float, dtype: str) -> relax.Expr:
     dtype : str
         As numpy names it.
 
+    Returns
+    -------
+    relax.Expr
+        A copy where the array's elements are not contiguous.
+
     Examples
     --------
     >>> constant(make_constant(0.5, "float16"))
@@ -154,6 +159,11 @@ def reshape(x: relax.Expr, shape: Sequence[int]) -> relax.Expr:
         A tensor.
     shape : sequence of int
         Of as many elements.
+
+    Returns
+    -------
+    relax.Expr
+        Not emitted yet.
 
     Examples
     --------
@@ -190,6 +200,11 @@ def with_attrs(call: relax.Call, *args: relax.Expr, **changed: Any) -> relax.Cal
         The new operands; those of ``call`` where there are none.
     **changed
         Attributes by name; the others stay.
+
+    Returns
+    -------
+    relax.Call
+        Not emitted yet; attributes that are not named stay as they were.
 
     Examples
     --------

@@ -64,6 +64,12 @@ def standard_functions(emit: Function, kind: str) -> list[Function]:
         Binds an expression to a variable.
     kind : str
         Of the cell.
+
+    Returns
+    -------
+    list of Function
+        One for each gate and state that the cell's kind applies one to; each emits what it
+        computes.
     """
 
     def applied(function: Function) -> Function:

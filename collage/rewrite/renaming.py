@@ -19,6 +19,11 @@ def rename_functions(mod: tvm.IRModule, names: Mapping[str, str]) -> tvm.IRModul
     names : mapping of str to str
         New names by old ones.
 
+    Returns
+    -------
+    IRModule
+        The module itself where it holds none of them.
+
     Examples
     --------
     >>> from collage.testing import graph

@@ -55,6 +55,11 @@ def apply_rules(mod: tvm.IRModule, rules: Rules) -> tvm.IRModule:
     rules : mapping of str to tuple of callable
         Those of one operator are asked in order; the first answer counts.
 
+    Returns
+    -------
+    IRModule
+        One of which no rule has anything more to say.
+
     Raises
     ------
     ModelError
@@ -90,6 +95,11 @@ def map_constants(mod: tvm.IRModule, replace: Callable[[relax.Expr], relax.Expr]
         ``main`` is straight-line code.
     replace : callable
         Gives what takes the place of an inline constant.
+
+    Returns
+    -------
+    IRModule
+        Without what became dead.
 
     Examples
     --------

@@ -57,6 +57,11 @@ class Scope:
             Over variables of the new function.
         name : str
             The variable's; by default that of the binding that is being rewritten.
+
+        Returns
+        -------
+        relax.Expr
+            The variable, or the expression itself.
         """
         if isinstance(expr, relax.Var | tvm.ir.GenericConst | relax.ShapeExpr):
             return expr
@@ -109,6 +114,11 @@ class Scope:
             A variable of the new function, or the call itself.
         *names : str
             Operators, without ``relax.``.
+
+        Returns
+        -------
+        relax.Call or None
+            Variables are seen through.
         """
         bound = self.definition(expr)
         return bound if op_name(bound) in names else None
@@ -122,6 +132,11 @@ class Scope:
             A variable of the new function, or the call itself.
         *names : str
             Operators, without ``relax.``.
+
+        Returns
+        -------
+        bool
+            Variables are seen through.
         """
         return self.call(expr, *names) is not None
 
@@ -229,6 +244,11 @@ def count_uses(
     output : relax.Expr
         The function's result.
 
+    Returns
+    -------
+    dict[relax.Var, int]
+        By variable, the output's use included.
+
     Examples
     --------
     >>> from collage.testing import graph
@@ -272,6 +292,11 @@ def map_leaves(expr: relax.Expr, leaf: Callable[[relax.Expr], relax.Expr]) -> re
         A binding's value.
     leaf : callable
         Gives what takes the place of a variable or constant.
+
+    Returns
+    -------
+    relax.Expr
+        The expression itself where no leaf changed.
 
     Examples
     --------

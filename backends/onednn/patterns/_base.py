@@ -25,6 +25,11 @@ def triple(name: str, chain: Chain, *predicates: Predicate) -> PatternTriple:
         What is matched.
     *predicates : callable
         What else has to hold.
+
+    Returns
+    -------
+    PatternTriple
+        Named ``onednn.`` and the name.
     """
     check = all_of(float32_tensors, ranks, *predicates)
     return PatternTriple(f"onednn.{name}", chain.pattern, check, dict(chain.annotations))

@@ -24,6 +24,11 @@ def choose(entry: FunctionEntry, shapes: Sequence[Shape]) -> tuple[Variant, int 
     shapes : sequence of tuple of int
         Of its inputs.
 
+    Returns
+    -------
+    tuple[Variant, int | None]
+        The extent is None where the inputs have the variant's own shapes.
+
     Raises
     ------
     InputError
@@ -73,6 +78,11 @@ def pad(array: NDArray[Any], axis: int, extent: int) -> NDArray[Any]:
     extent : int
         What it is to have there.
 
+    Returns
+    -------
+    ndarray
+        A copy, of the given extent on that axis.
+
     Examples
     --------
     >>> pad(np.array([[1, 2], [3, 4]]), 0, 3).tolist()
@@ -94,6 +104,11 @@ def cut(array: NDArray[Any], axis: int, extent: int) -> NDArray[Any]:
         Along which.
     extent : int
         How many.
+
+    Returns
+    -------
+    ndarray
+        Contiguous, of the given extent on that axis.
     """
     return np.ascontiguousarray(array[(slice(None),) * axis + (slice(extent),)])
 

@@ -201,6 +201,11 @@ class BundleFunction:
         args, named
             One for each input, whatever structure the model has.
 
+        Returns
+        -------
+        list of object
+            One for each input.
+
         Raises
         ------
         InputError
@@ -297,6 +302,11 @@ def random_array(info: TensorInfo, seed: int) -> np.ndarray:
         Its shape and dtype.
     seed : int
         Of numpy's generator.
+
+    Returns
+    -------
+    ndarray
+        The same for equal seeds.
 
     Examples
     --------

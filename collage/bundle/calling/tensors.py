@@ -42,6 +42,11 @@ def to_tvm(value: Any, device: tvm.runtime.Device) -> tvm.runtime.Tensor:
     device : tvm.runtime.Device
         Where it is needed.
 
+    Returns
+    -------
+    tvm.runtime.Tensor
+        Over the value's own memory where that will do, else over a copy.
+
     Raises
     ------
     InputError
@@ -110,6 +115,11 @@ def of_the_caller(
         Which results the model keeps, see :func:`collage.bundle.borrowed_outputs`; where it is not
         known, all are copied.
 
+    Returns
+    -------
+    list of tvm.runtime.Tensor
+        In their order; those that share memory with anything else are copies.
+
     Examples
     --------
     >>> given, made = tvm.runtime.tensor(np.ones(3, "float32")), tvm.runtime.tensor(np.ones(2))
@@ -138,6 +148,11 @@ def as_given(results: Sequence[tvm.runtime.Tensor], values: Sequence[Any]) -> li
         The caller's, see :func:`of_the_caller`.
     values : sequence
         What was given.
+
+    Returns
+    -------
+    list of object
+        In the order of the results.
     """
     if all(isinstance(value, np.ndarray | np.generic) for value in values):
         return [np.from_dlpack(one) if _is_plain(one) else one.numpy() for one in results]
@@ -181,6 +196,11 @@ def empty_array(shape: Sequence[int], dtype: str) -> np.ndarray:
         Its extents.
     dtype : str
         As numpy names it.
+
+    Returns
+    -------
+    ndarray
+        Its elements are whatever was there.
 
     Examples
     --------

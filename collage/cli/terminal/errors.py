@@ -40,6 +40,11 @@ def run(app: typer.Typer, arguments: Sequence[str], *, began: float | None = Non
     began : float, optional
         When the program did, on the monotonic clock, if not now; commands find it as their
         context's ``obj``.
+
+    Returns
+    -------
+    int
+        0 when all went well.
     """
     began = time.monotonic() if began is None else began
     try:

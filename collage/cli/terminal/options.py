@@ -93,6 +93,11 @@ def parse_wishes(option: str, texts: Sequence[str]) -> dict[str, list[str]]:
     texts : sequence of str
         What was given.
 
+    Returns
+    -------
+    dict[str, list[str]]
+        By pattern, its backends in the order in which they were given.
+
     Raises
     ------
     RestrictionError
@@ -116,6 +121,11 @@ def parse_bytes(option: str, text: str) -> int:
         Its name, for the error.
     text : str
         What was given.
+
+    Returns
+    -------
+    int
+        A whole number; K, M and G are powers of 1024.
 
     Raises
     ------

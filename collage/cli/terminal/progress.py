@@ -39,6 +39,11 @@ def crew_text(crew: Crew, finished: int, elapsed_sec: float) -> str:
         Steps since the beginning.
     elapsed_sec : float
         Time since then.
+
+    Returns
+    -------
+    str
+        One line; what is zero is left out.
     """
     parts = [f"{crew.busy} of {crew.workers} workers busy"]
     if crew.building:
