@@ -14,6 +14,9 @@ from tvm import relax
 
 from collage.backends.contract import BackendTarget, LimitsCapture, members_of
 
+_COPY = "runtime.TVMTensorCopyFromTo"
+"""Copies its first argument into its second."""
+
 
 def all_capturable(targets: Sequence[BackendTarget]) -> bool:
     """Whether every one of these targets' partitions may be captured."""
@@ -57,9 +60,9 @@ def _copying(function: relax.Function) -> relax.Function:
         return function
     # The parameters' variables become those of the copies, so that nothing else has to change.
     params = [relax.Var(p.name, p.ty) if p in shared else p for p in function.params]
-    # A cast to its own type is what Relax makes a plain copy of.
+    # By a function of the runtime: a kernel that copies, TVM takes for a reshape, which is a view.
     copies = [
-        relax.VarBinding(old, relax.op.astype(new, str(old.ty.dtype)))
+        relax.VarBinding(old, relax.op.call_dps_packed(_COPY, new, old.ty))
         for old, new in zip(function.params, params, strict=True)
         if old in shared
     ]

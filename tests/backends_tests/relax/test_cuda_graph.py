@@ -1,0 +1,49 @@
+"""What TVM's passes make one CUDA graph of; no GPU is needed to see that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import tvm
+from tvm import relax
+from tvm.relax import op, transform
+
+from collage.backends.relax.modules.cuda_graph import copy_shared_inputs
+from collage.testing import graph
+
+
+def _captures(mod: tvm.IRModule) -> int:
+    """Graphs in a call, as TVM's pipeline for CUDA arranges them."""
+    passes = [
+        *(transform.LegalizeOps(), transform.FoldConstant(), transform.RewriteDataflowReshape()),
+        *(transform.ToNonDataflow(), transform.RemovePurityChecking(), transform.CallTIRRewrite()),
+        *(transform.StaticPlanBlockMemory(), transform.RewriteCUDAGraph()),
+    ]
+    config = {"relax.backend.use_cuda_graph": True}
+    with tvm.target.Target("cuda"), tvm.transform.PassContext(config=config):
+        captured = tvm.transform.Sequential(passes)(mod)
+    return str(captured["main"]).count("run_or_capture")
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float16", "float32"])
+def test_an_input_that_is_read_all_over_does_not_cut_the_graph(dtype: str) -> None:
+    """As the fields of a recommender's one tensor of indices."""
+
+    def fields(emit: Callable[[relax.Expr], relax.Var], x: relax.Var) -> relax.Expr:
+        total = None
+        for field in range(4):
+            begin, end = [0, field, 0], [16, field + 1, 4]
+            part = emit(op.strided_slice(x, [0, 1, 2], begin, end))
+            wide = emit(op.add(part, part))
+            total = wide if total is None else emit(op.add(total, wide))
+        return emit(op.multiply(total, total))
+
+    mod = graph([(16, 4, 4)], fields, dtype=dtype)
+    assert _captures(mod) > 1
+    assert _captures(copy_shared_inputs(mod)) == 1
+
+
+def test_an_input_with_one_reader_is_not_copied() -> None:
+    mod = graph([(8,)], lambda emit, x: op.exp(x))
+    assert copy_shared_inputs(mod).same_as(mod)
