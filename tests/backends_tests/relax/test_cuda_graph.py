@@ -16,7 +16,9 @@ from collage.testing import graph
 def _captures(mod: tvm.IRModule) -> int:
     """Graphs in a call, as TVM's pipeline for CUDA arranges them."""
     passes = [
-        *(transform.LegalizeOps(), transform.FoldConstant(), transform.RewriteDataflowReshape()),
+        # Before it, kernels are scheduled; that makes one dataflow block of everything.
+        *(transform.LegalizeOps(), transform.ConvertToDataflow(min_size=1)),
+        transform.RewriteDataflowReshape(),
         *(transform.ToNonDataflow(), transform.RemovePurityChecking(), transform.CallTIRRewrite()),
         *(transform.StaticPlanBlockMemory(), transform.RewriteCUDAGraph()),
     ]
