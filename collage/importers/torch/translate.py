@@ -33,17 +33,21 @@ from collage.importers.torch.nodes import (
     type_name,
 )
 from collage.importers.torch.operators.arguments import dtype_of, shape_of
-from collage.importers.torch.operators.complex_numbers import COMPLEX, is_complex, split_complex
 from collage.importers.torch.operators.converters import CONVERTERS
 from collage.importers.torch.operators.decompositions import decompositions
+from collage.importers.torch.operators.elementary.complex_numbers import (
+    COMPLEX,
+    is_complex,
+    split_complex,
+)
+from collage.importers.torch.operators.elementary.special import special_functions
 from collage.importers.torch.operators.errors import RefusedError, reason_of
-from collage.importers.torch.operators.experts import grouped_products
-from collage.importers.torch.operators.matrices import keep_matrices
-from collage.importers.torch.operators.pads import keep_pads
-from collage.importers.torch.operators.products import PRODUCTS
+from collage.importers.torch.operators.linear.experts import grouped_products
+from collage.importers.torch.operators.linear.matrices import keep_matrices
+from collage.importers.torch.operators.linear.products import PRODUCTS
 from collage.importers.torch.operators.recurrent import RECURRENT, keep_recurrent
-from collage.importers.torch.operators.resize import keep_whole
-from collage.importers.torch.operators.special import special_functions
+from collage.importers.torch.operators.windows.pads import keep_pads
+from collage.importers.torch.operators.windows.resize import keep_whole
 from collage.importers.torch.structure import keep_tensors
 from collage.rewrite import with_attrs
 

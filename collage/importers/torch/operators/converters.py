@@ -17,16 +17,16 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.importers.torch.operators.arguments import Importer, arguments, dtype_of, shape_of
-from collage.importers.torch.operators.arithmetic import as_kind
-from collage.importers.torch.operators.elementwise import ELEMENTWISE
+from collage.importers.torch.operators.elementary.arithmetic import as_kind
+from collage.importers.torch.operators.elementary.elementwise import ELEMENTWISE
 from collage.importers.torch.operators.errors import RefusedError
-from collage.importers.torch.operators.matrices import MATRICES
+from collage.importers.torch.operators.linear.matrices import MATRICES
 from collage.importers.torch.operators.norms import NORMS, norm_of
-from collage.importers.torch.operators.pads import PADS
-from collage.importers.torch.operators.pooling import WINDOWS
-from collage.importers.torch.operators.resize import RESIZES, grid_sample
 from collage.importers.torch.operators.running import RUNNING
 from collage.importers.torch.operators.scatter import SCATTERS
+from collage.importers.torch.operators.windows.pads import PADS
+from collage.importers.torch.operators.windows.pooling import WINDOWS
+from collage.importers.torch.operators.windows.resize import RESIZES, grid_sample
 
 Converter = Callable[[Importer, fx.Node], Any]
 

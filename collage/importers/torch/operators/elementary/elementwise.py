@@ -13,7 +13,7 @@ from tvm.relax import op
 
 from collage.importers.elementary import hyperbolic
 from collage.importers.torch.operators.arguments import Importer, arguments, dtype_of, shape_of
-from collage.importers.torch.operators.arithmetic import ARITHMETIC, as_kind, result_kind
+from collage.importers.torch.operators.elementary.arithmetic import ARITHMETIC, as_kind, result_kind
 
 
 def _elu(importer: Importer, node: fx.Node) -> relax.Expr:

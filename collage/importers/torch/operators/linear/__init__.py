@@ -1,0 +1,1 @@
+"""Products, attention, and what is made of matrices."""

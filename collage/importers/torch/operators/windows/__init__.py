@@ -1,0 +1,1 @@
+"""Operators over windows and borders: pools, interpolations, pads."""
