@@ -9,28 +9,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from collage.importers.onnx.operators import (
-    attention,
     choosing,
-    convolution,
     elementwise,
     indexing,
-    joined_norms,
-    microsoft,
-    microsoft_bytes,
     movement,
     norms,
-    pooling,
     quantized,
     recurrent,
     reductions,
-    resize,
-    rotary,
     spectral,
-    supports,
-    tables,
-    trees,
 )
+from collage.importers.onnx.operators.microsoft import (
+    attention,
+    eight_bits,
+    joined_norms,
+    optimized,
+    rotary,
+)
+from collage.importers.onnx.operators.ml import supports, tables, trees
 from collage.importers.onnx.operators.node import Converter
+from collage.importers.onnx.operators.windows import convolution, pooling, resize
 
 __all__ = ["BEYOND", "CONVERTERS", "converter_of"]
 
@@ -56,8 +54,8 @@ BEYOND: Mapping[str, Mapping[str, Converter]] = {
     "com.microsoft": {
         **attention.MICROSOFT,
         **joined_norms.MICROSOFT,
-        **microsoft.MICROSOFT,
-        **microsoft_bytes.MICROSOFT,
+        **optimized.MICROSOFT,
+        **eight_bits.MICROSOFT,
         **recurrent.MICROSOFT,
         **rotary.MICROSOFT,
     },

@@ -8,7 +8,6 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.backends.relax.stepped import in_steps
-from collage.importers.onnx.operators.convolution import Window, convolve
 from collage.importers.onnx.operators.node import (
     Node,
     Refused,
@@ -17,6 +16,7 @@ from collage.importers.onnx.operators.node import (
     shape_of,
     vector_shape,
 )
+from collage.importers.onnx.operators.windows.convolution import Window, convolve
 
 _WHOLE = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 

@@ -12,6 +12,7 @@ import numpy as np
 from tvm import relax
 from tvm.relax import op
 
+from collage.importers.onnx.operators.ml.tables import labels, rows, transformed, vector
 from collage.importers.onnx.operators.node import (
     Array,
     Node,
@@ -20,7 +21,6 @@ from collage.importers.onnx.operators.node import (
     fixed_tensor,
     shape_of,
 )
-from collage.importers.onnx.operators.tables import labels, rows, transformed, vector
 
 _COMPARE = {
     "BRANCH_LEQ": op.less_equal,

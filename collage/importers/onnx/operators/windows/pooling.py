@@ -8,7 +8,6 @@ import numpy as np
 from tvm import relax
 from tvm.relax import op
 
-from collage.importers.onnx.operators.convolution import Window
 from collage.importers.onnx.operators.node import (
     Array,
     Converter,
@@ -17,6 +16,7 @@ from collage.importers.onnx.operators.node import (
     const,
     fixed_tensor,
 )
+from collage.importers.onnx.operators.windows.convolution import Window
 from collage.importers.windows import elements_of_windows, maxima_with_places
 
 

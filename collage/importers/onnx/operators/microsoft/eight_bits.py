@@ -9,10 +9,11 @@ from tvm import relax
 from tvm.relax import op
 from tvm.relax.frontend.onnx.onnx_frontend import AveragePool, MaxPool
 
-from collage.importers.onnx.operators import pooling, quantized
-from collage.importers.onnx.operators.attention import attention_of
-from collage.importers.onnx.operators.microsoft import meant, of_one, rounded
+from collage.importers.onnx.operators import quantized
+from collage.importers.onnx.operators.microsoft.attention import attention_of
+from collage.importers.onnx.operators.microsoft.optimized import meant, of_one, rounded
 from collage.importers.onnx.operators.node import Converter, Node, shape_of
+from collage.importers.onnx.operators.windows import pooling
 
 _ONE_AXIS_SINCE = 13
 """Earlier operator sets had a softmax over all axes from the given one on."""

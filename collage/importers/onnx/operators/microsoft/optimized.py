@@ -15,7 +15,6 @@ from tvm.relax import op
 
 from collage.backends.relax.stepped import is_product, stepped, stepped_matmul
 from collage.importers.onnx.operators import quantized
-from collage.importers.onnx.operators.convolution import Window, convolve
 from collage.importers.onnx.operators.node import (
     Array,
     Converter,
@@ -26,6 +25,7 @@ from collage.importers.onnx.operators.node import (
     fixed_tensor,
     shape_of,
 )
+from collage.importers.onnx.operators.windows.convolution import Window, convolve
 
 _DEFAULTS = {"leakyrelu": (0.01,), "hardsigmoid": (0.2, 0.5), "clip": (-np.inf, np.inf)}
 

@@ -1,7 +1,7 @@
 """onnxruntime's attention operators, as its optimizer and builders of models write them.
 
-Each is its projections, cut into heads, and what :mod:`~collage.importers.onnx.operators.scores`
-makes of them.
+Each is its projections, cut into heads, and what
+:mod:`~collage.importers.onnx.operators.microsoft.scores` makes of them.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import numpy as np
 from tvm import relax
 from tvm.relax import op
 
-from collage.importers.onnx.operators.node import Node, Refused, const, dtype_of, shape_of
-from collage.importers.onnx.operators.rotary import rotary_embedding
-from collage.importers.onnx.operators.scores import (
+from collage.importers.onnx.operators.microsoft.rotary import rotary_embedding
+from collage.importers.onnx.operators.microsoft.scores import (
     Scoring,
     added,
     attend,
@@ -21,6 +20,7 @@ from collage.importers.onnx.operators.scores import (
     padding,
     swapped,
 )
+from collage.importers.onnx.operators.node import Node, Refused, const, dtype_of, shape_of
 
 _HIDDEN = -10000.0
 """What onnxruntime adds to the scores of what a mask hides, unless an attribute says otherwise."""

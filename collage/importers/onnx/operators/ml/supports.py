@@ -8,6 +8,7 @@ import numpy as np
 from tvm import relax
 from tvm.relax import op
 
+from collage.importers.onnx.operators.ml.tables import labels, rows, transformed, vector
 from collage.importers.onnx.operators.node import (
     Array,
     Node,
@@ -15,7 +16,6 @@ from collage.importers.onnx.operators.node import (
     const,
     fixed_tensor,
 )
-from collage.importers.onnx.operators.tables import labels, rows, transformed, vector
 
 _LEAST = 1e-7
 """onnxruntime keeps probabilities of pairs this far from 0 and 1."""

@@ -6,8 +6,8 @@ import numpy as np
 from tvm import relax
 from tvm.relax import op
 
+from collage.importers.onnx.operators.microsoft.scores import columns_of, swapped
 from collage.importers.onnx.operators.node import Node, Refused, const, shape_of
-from collage.importers.onnx.operators.scores import columns_of, swapped
 
 
 def rotary_embedding(

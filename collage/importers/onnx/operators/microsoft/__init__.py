@@ -1,0 +1,1 @@
+"""onnxruntime's operators, the domain ``com.microsoft``."""

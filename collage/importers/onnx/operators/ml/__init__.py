@@ -1,0 +1,1 @@
+"""Operators of classical learning, the domain ``ai.onnx.ml``."""

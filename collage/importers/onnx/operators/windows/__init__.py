@@ -1,0 +1,1 @@
+"""Operators over windows: convolutions, pools, resizes."""
