@@ -170,6 +170,8 @@ def _lookups() -> Iterator[Operator]:
     rows = ((9, 5), "")
     yield Operator("take", (rows, ((3, 2), "int64")), call(op.take, axis=0))
     yield Operator("take-columns", (rows, ((3,), "int32")), call(op.take, axis=1))
+    wide = ((9, 37), ""), ((3,), "int32")
+    yield Operator("take-wide", wide, call(op.take, axis=0, mode="fast"))
     yield Operator("gather_elements", (rows, ((9, 3), "int64")), call(op.gather_elements, axis=1))
     yield Operator("gather_nd", (rows, ((4, 2), "int64")), call(op.gather_nd))
     yield Operator(

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import tvm_ffi
 from tvm import s_tir, tirx
+from tvm.ir import TensorLoad
 
 from collage.backends.tvm.common.blocks import (
     Axis,
@@ -106,7 +108,22 @@ def _fills_vectors(stmt: Any, axis: Axis) -> bool:
     """
     strides = [buffer_stride(region, axis.var) for region in [*stmt.reads, *stmt.writes]]
     regular = all(stride in (0, 1) for stride in strides)
-    return regular and not has_branches(stmt) and not reads_indices(stmt)
+    return regular and not has_branches(stmt) and not reads_indices(stmt) and not _looks_up(stmt)
+
+
+def _looks_up(stmt: Any) -> bool:
+    """Whether a stage reads at places that it reads, as gathers do.
+
+    With places of 32 bits TVM mixes widths where it cuts a loop into whole vectors and a remainder.
+    """
+    stop = tvm_ffi.VisitInterrupt()
+
+    def check(load: TensorLoad) -> tvm_ffi.VisitInterrupt | None:
+        inner = [(TensorLoad, lambda _: stop)]
+        found = any(tvm_ffi.structural_walk(at, inner) is not None for at in load.indices)
+        return stop if found else None
+
+    return tvm_ffi.structural_walk(stmt.body, [(TensorLoad, check)]) is not None
 
 
 def _split_chunks(sch: s_tir.Schedule, loop: Any, lanes: int, machine: Machine) -> tuple[Any, Any]:
