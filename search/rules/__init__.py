@@ -6,7 +6,6 @@ others take one and give one. :func:`default_rules` builds what a search uses.
 """
 
 from collage.search.rules._base import Found, PartitionRule, Rejection
-from collage.search.rules.accepted import AcceptedRule
 from collage.search.rules.combine import (
     CombineLimits,
     CombineRule,
@@ -17,14 +16,15 @@ from collage.search.rules.combine import (
 from collage.search.rules.composite import CompositeRule
 from collage.search.rules.default import MatchRule, default_rules
 from collage.search.rules.dfpattern import DFPatternRule
-from collage.search.rules.dominated import UndominatedRule
+from collage.search.rules.filters.accepted import AcceptedRule
+from collage.search.rules.filters.dominated import UndominatedRule
+from collage.search.rules.filters.only_valid import OnlyValidRule
+from collage.search.rules.filters.restricted import RestrictedRule
 from collage.search.rules.fuse_ops import FuseOpsRule
 from collage.search.rules.host import HostRule
 from collage.search.rules.last_resort import LAST_RESORT, LastResortRule, last_resorts
-from collage.search.rules.only_valid import OnlyValidRule
 from collage.search.rules.op_kind import OpKindRule
 from collage.search.rules.regions import RegionLimits, RegionsRule
-from collage.search.rules.restricted import RestrictedRule
 from collage.search.rules.union import UnionRule
 
 __all__ = [

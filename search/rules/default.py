@@ -5,13 +5,13 @@ from __future__ import annotations
 from collage.backends.contract import BackendTarget, Granularity, TargetSet
 from collage.search.dataflow import DataflowGraph
 from collage.search.rules._base import Found, PartitionRule
-from collage.search.rules.accepted import AcceptedRule
 from collage.search.rules.combine import CombineLimits, CombineRule, JoinByKind
 from collage.search.rules.composite import CompositeRule
 from collage.search.rules.dfpattern import DFPatternRule
+from collage.search.rules.filters.accepted import AcceptedRule
+from collage.search.rules.filters.only_valid import OnlyValidRule
 from collage.search.rules.fuse_ops import FuseOpsRule
 from collage.search.rules.host import HostRule
-from collage.search.rules.only_valid import OnlyValidRule
 from collage.search.rules.op_kind import OpKindRule
 from collage.search.rules.regions import RegionLimits, RegionsRule
 from collage.search.rules.union import UnionRule

@@ -8,8 +8,8 @@ from collage.backends.contract import BackendTarget, NativeBackend
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph
 from collage.search.rules._base import Found, PartitionRule
+from collage.search.rules.filters.only_valid import OnlyValidRule
 from collage.search.rules.host import is_host
-from collage.search.rules.only_valid import OnlyValidRule
 from collage.search.rules.op_kind import OpKindRule
 from collage.search.subgraph import SubGraphLimits
 

@@ -16,11 +16,11 @@ from collage.search.dataflow import DataflowGraph, bits
 from collage.search.fusion import fuse_ops_groups
 from collage.search.partitioning import Partitioning, describe, make_partitioning
 from collage.search.restrictions import UNRESTRICTED, Restrictions
-from collage.search.rules.accepted import region_verdict
 from collage.search.rules.combine import join
 from collage.search.rules.default import MatchRule
+from collage.search.rules.filters.accepted import region_verdict
+from collage.search.rules.filters.restricted import RestrictedRule
 from collage.search.rules.host import is_host
-from collage.search.rules.restricted import RestrictedRule
 
 
 def greedy(
