@@ -59,7 +59,7 @@ def main() -> None:
     args = parser.parse_args()
     model, layers = network()
 
-    def tell(event: ProgressEvent) -> None:
+    def show(event: ProgressEvent) -> None:
         say(stage=event.stage, message=event.message)
 
     def say(**facts: object) -> None:
@@ -67,7 +67,7 @@ def main() -> None:
         sys.stdout.flush()
 
     result = collage.optimize(
-        model, list(TARGETS), log=args.log, workers=args.workers, num_threads=1, progress=tell
+        model, list(TARGETS), log=args.log, workers=args.workers, num_threads=1, progress=show
     )
     bundle = result.export(args.folder)
     x = np.random.default_rng(1).standard_normal((_ROWS, _COLUMNS), np.float32)

@@ -103,7 +103,7 @@ class Host:
         self._progress: list[ProgressEvent] = []
         self._names = itertools.count()
         self._building = Building(self._settings, context, self._policy.kind)
-        self._timing = Timing(self._settings, context, self._tell)
+        self._timing = Timing(self._settings, context, self._keep_progress)
 
     def hello(self) -> int:
         """This process, once it is ready."""
@@ -210,6 +210,6 @@ class Host:
         self._building.close()
         self._own.remove()
 
-    def _tell(self, event: ProgressEvent) -> None:
+    def _keep_progress(self, event: ProgressEvent) -> None:
         with self._lock:
             self._progress.append(event)

@@ -35,9 +35,12 @@ class Timing:
     """Times on the one device that this process sees first."""
 
     def __init__(
-        self, settings: HostSettings, context: BuildContext, tell: Callable[[ProgressEvent], None]
+        self,
+        settings: HostSettings,
+        context: BuildContext,
+        progress: Callable[[ProgressEvent], None],
     ) -> None:
-        self._settings, self._tell = settings, tell
+        self._settings, self._progress = settings, progress
         self._kept = context.work_dir / "kept"
         self._entry = OrderUnderWay()
         self._policy = policy_of(device_named(settings.kind))
@@ -106,7 +109,7 @@ class Timing:
         # Two processes of this host must not be at work on one device.
         self._runner.close()
         with entry.holding(self._policy.kind, self._index):
-            return self._workers.timer(self._tell).measure(question, libraries, entry.deadline)
+            return self._workers.timer(self._progress).measure(question, libraries, entry.deadline)
 
     def others(self, entry: OrderUnderWay) -> str:
         with entry.holding(self._policy.kind, self._index):

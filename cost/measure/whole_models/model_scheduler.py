@@ -93,7 +93,7 @@ class ModelScheduler:
         """
         ended = 0
 
-        def tell(index: int, result: ModelResult) -> None:
+        def count(index: int, result: ModelResult) -> None:
             nonlocal ended
             ended += 1
             reason = f": {result.reason}" if result.reason else ""
@@ -116,7 +116,7 @@ class ModelScheduler:
             results = compile_models(
                 *(jobs, targets, self._work.context, self._work.config),
                 # They are compiled here, however many builders there are elsewhere.
-                *(self._work.parallel_builds or self._work.policy.builders(), tell, deadline),
+                *(self._work.parallel_builds or self._work.policy.builders(), count, deadline),
             )
             self._stats.seconds_building += time.perf_counter() - begin
         return results

@@ -135,9 +135,9 @@ class Search:
         work = Work(CUDA_POLICY, context, config, 2)
         plugins = ["tests.cost_tests.toy_backend:ToyBackend"]
         engine = SimulatedEngine(runners)
-        self.measurer = Measurer(engine, work, lookup, stats, self._tell, plugins)
+        self.measurer = Measurer(engine, work, lookup, stats, self._keep_said, plugins)
 
-    def _tell(self, event: ProgressEvent) -> None:
+    def _keep_said(self, event: ProgressEvent) -> None:
         if event.stage in ("places", "lost"):
             self.said.append(event.message)
 
