@@ -1,4 +1,4 @@
-"""Whole partitionings against each other: what takes part, how it did, and who compares them.
+"""Whole partitionings against each other: who compares them.
 
 Additive costs miss what crosses partition borders: caches, layouts, memory traffic. So what the
 search found has to win, end to end, against every single backend and against greedy partitioning,
@@ -9,196 +9,28 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import tvm
 
 from collage.backends.contract import BuildContext, TargetSet
-from collage.backends.contract.errors import MeasurementError
 from collage.backends.link import CompiledLibrary
-from collage.cost.base import Cost
-from collage.cost.contest import Rounds
 from collage.cost.database.keys import ModuleKeys
 from collage.cost.deadline import NEVER, Deadline
-from collage.cost.measure.replay import NO_TIME
 from collage.cost.processes.staging import compile_to_measure
+from collage.end_to_end.evaluation import Contender, Evaluation, Lowered, Refusal, Seen, everybody
 from collage.end_to_end.memory import memory_of
 from collage.passes import lower
 from collage.report import MemoryUse
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph
-from collage.search.partitioning import Partitioning
 
 _LIBRARY = "model.so"
 
 _KEPT_MODULES = 16
 """More than take part in a comparison: to lower thousands of operators takes seconds."""
-
-
-@dataclass(frozen=True)
-class Contender:
-    """A partitioning that takes part, under a name for the report.
-
-    Examples
-    --------
-    >>> Contender("greedy", Partitioning(())).name
-    'greedy'
-    """
-
-    name: str
-    partitioning: Partitioning
-
-
-def everybody() -> float:
-    """More than there ever are."""
-    return math.inf
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What trying out a whole model took, or several at once.
-
-    Attributes
-    ----------
-    compile_sec : float
-        To compile them.
-    check_sec : float
-        To load, check and briefly time each.
-    models : int
-        How many were compiled.
-
-    Examples
-    --------
-    >>> Seen(compile_sec=4.0, check_sec=1.5).compile_sec
-    4.0
-    """
-
-    compile_sec: float
-    check_sec: float
-    models: int = 1
-
-
-@dataclass(frozen=True)
-class Lowered:
-    """A contender's partitioned module.
-
-    Attributes
-    ----------
-    key : str
-        Equal for contenders that came out the same.
-    memory : MemoryUse or None
-        What it takes; None of what was not even lowered.
-    """
-
-    contender: Contender
-    module: tvm.IRModule
-    key: str
-    memory: MemoryUse | None = field(default=None, kw_only=True)
-
-
-@dataclass(frozen=True)
-class Evaluation(Lowered):
-    """How a contender did.
-
-    Attributes
-    ----------
-    cost : Cost
-        Invalid with a reason when it cannot be compiled or computes something else.
-    largest_error : float or None
-        Difference to the reference's outputs, relative to the largest value of each; None when it
-        did not run.
-    rounds : Rounds or None
-        Its part in the contest with the others, where they were timed.
-
-    Examples
-    --------
-    >>> from collage.cost import CostStatus
-    >>> contender = Contender("search", Partitioning(()))
-    >>> cost = Cost(CostStatus.BUILD_FAILED, reason="no such instruction")
-    >>> Evaluation(contender, tvm.IRModule(), "2d71", cost).cost.is_valid
-    False
-    """
-
-    cost: Cost
-    largest_error: float | None = None
-    rounds: Rounds | None = None
-
-    @classmethod
-    def of(
-        cls,
-        lowered: Lowered,
-        cost: Cost,
-        largest_error: float | None = None,
-        rounds: Rounds | None = None,
-    ) -> Evaluation:
-        """The evaluation of a lowered contender.
-
-        Parameters
-        ----------
-        lowered : Lowered
-            What was evaluated.
-        cost : Cost
-            What it takes, or why it does not run.
-        largest_error : float, optional
-            How far off it was.
-        rounds : Rounds, optional
-            Its part in a contest.
-
-        Returns
-        -------
-        Evaluation
-            With what the lowered module takes of memory.
-        """
-        return cls(
-            *(lowered.contender, lowered.module, lowered.key, cost, largest_error, rounds),
-            memory=lowered.memory,
-        )
-
-    @classmethod
-    def without_time(cls, contender: Contender) -> Evaluation:
-        """Of a contender that there was no time for: it was not even lowered.
-
-        Parameters
-        ----------
-        contender : Contender
-            Who does not take part.
-        """
-        return cls(contender, tvm.IRModule(), "", NO_TIME)
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """A partition that is not to be had from its backend, and why: the library refuses it, or what
-    it computes is wrong.
-
-    Examples
-    --------
-    >>> from collage.targets import resolve_targets
-    >>> tvm, onednn = resolve_targets(["llvm", "onednn"])
-    >>> Refusal(Candidate(0b1, onednn), "off by 0.3 of its largest value").candidate.backend
-    'onednn'
-    """
-
-    candidate: Candidate
-    reason: str
-
-
-class NothingRunsError(MeasurementError):
-    """No partitioning runs correctly.
-
-    Attributes
-    ----------
-    evaluations : tuple of Evaluation
-        How each failed.
-    """
-
-    def __init__(self, message: str, evaluations: Sequence[Evaluation]) -> None:
-        super().__init__(message, value=message)
-        self.evaluations = tuple(evaluations)
 
 
 class EndToEndComparison(ABC):
@@ -219,7 +51,7 @@ class EndToEndComparison(ABC):
     --------
     One that wants as few partitions as can be:
 
-    >>> from collage.cost import CostStatus
+    >>> from collage.cost import Cost, CostStatus
     >>> from collage.search import greedy
     >>> from collage.targets import resolve_targets
     >>> from collage.testing import graph

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from collage.backends.contract import BackendTarget, TargetSet
 from collage.backends.contract.errors import RestrictionError, TargetError
-from collage.end_to_end._base import Contender
+from collage.end_to_end.evaluation import Contender
 from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import Partitioning
 from collage.search.restrictions import UNRESTRICTED, Restrictions

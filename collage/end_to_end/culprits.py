@@ -24,7 +24,7 @@ from collage.cost.models.measured import MeasuredCostModel
 from collage.cost.reference import Sample, sample_of
 from collage.cost.reference.evaluator import evaluate_values
 from collage.cost.reference.rounding import fewest_digits
-from collage.end_to_end._base import Contender, Evaluation, Refusal
+from collage.end_to_end.evaluation import Contender, Evaluation, Refusal
 from collage.end_to_end.repair import without
 from collage.passes import extract
 from collage.passes.lower import boundary

@@ -9,7 +9,8 @@ import tvm
 from collage.backends.contract import BuildContext, TargetSet
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import Cost, CostStatus
-from collage.end_to_end._base import EndToEndComparison, Evaluation, Lowered
+from collage.end_to_end._base import EndToEndComparison
+from collage.end_to_end.evaluation import Evaluation, Lowered
 from collage.search.dataflow import DataflowGraph
 
 _REASON = "estimated, not measured"

@@ -21,16 +21,9 @@ from collage.cost.models.measured import MeasuredCostModel
 from collage.cost.models.whole_models import WholeModels
 from collage.cost.reference import Sample
 from collage.cost.workload.workload import Workload
-from collage.end_to_end._base import (
-    Contender,
-    EndToEndComparison,
-    Evaluation,
-    Lowered,
-    Refusal,
-    Seen,
-    everybody,
-)
+from collage.end_to_end._base import EndToEndComparison
 from collage.end_to_end.culprits import Model, wrong_alone, wrong_together
+from collage.end_to_end.evaluation import Contender, Evaluation, Lowered, Refusal, Seen, everybody
 from collage.search.dataflow import DataflowGraph
 
 _PATIENCE_SEC = 3600.0

@@ -19,7 +19,7 @@ from collage.backends.contract.relax_codegen import prepared
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostStatus
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
-from collage.end_to_end._base import Contender, Refusal
+from collage.end_to_end.evaluation import Contender, Refusal
 from collage.passes import lower, partition_names
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from collage.cost.contest import PairedComparison, paired_comparisons
-from collage.end_to_end._base import Evaluation, NothingRunsError
 from collage.end_to_end.baselines import is_single
+from collage.end_to_end.evaluation import Evaluation, NothingRunsError
 
 
 @dataclass(frozen=True)

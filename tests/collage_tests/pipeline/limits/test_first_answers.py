@@ -24,7 +24,7 @@ from collage.cost.base import Cost, CostStatus
 from collage.cost.contest import Rounds
 from collage.cost.deadline import NEVER, Deadline
 from collage.end_to_end import Contender, EndToEndComparison, Evaluation, Seen, baselines
-from collage.end_to_end._base import Lowered, everybody
+from collage.end_to_end.evaluation import Lowered, everybody
 from collage.pipeline.evaluated import evaluate_in_time
 from collage.pipeline.limits import AnswerInHand, Budget
 from collage.search.dataflow import DataflowGraph
