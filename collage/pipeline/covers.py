@@ -71,6 +71,11 @@ class Covers:
         restrictions : Restrictions, optional
             Contenders that do not keep to them once TVM has what was refused are left out.
 
+        Returns
+        -------
+        Covers
+            With the same statistics of the search.
+
         Raises
         ------
         RestrictionError
@@ -128,6 +133,12 @@ def find_covers(
     looking : Deadline, optional
         When candidates that are not found yet are none: the baselines are all there is then.
 
+    Returns
+    -------
+    Covers
+        The search's answer first, then the seeds; what was found is empty where nothing was looked
+        for.
+
     Raises
     ------
     SearchError
@@ -184,6 +195,11 @@ def seeds_of(
     restrictions : Restrictions, optional
         What may not be used.
 
+    Returns
+    -------
+    list of Contender
+        For ``search`` the baselines; else the one that is wanted.
+
     Examples
     --------
     >>> from tvm.relax import op
@@ -220,6 +236,11 @@ def find_candidates(
         What may not be used: it is among the rejections.
     until : Deadline, optional
         When to give up.
+
+    Returns
+    -------
+    Found
+        Candidates without those that a larger one of the same target makes needless.
 
     Raises
     ------

@@ -77,6 +77,11 @@ def evaluate_contenders(
     contenders : sequence of Contender
         At least one.
 
+    Returns
+    -------
+    Evaluated
+        The winner, and how each did, in the order of the contenders.
+
     Raises
     ------
     MeasurementError
@@ -126,6 +131,11 @@ def evaluate_in_time(
         Says how many there is time for.
     hand : AnswerInHand
         Takes part, and wins where nobody else can be timed.
+
+    Returns
+    -------
+    Evaluated
+        The winner, and how each did; those that there was no time for have an unknown cost.
 
     Raises
     ------
@@ -206,6 +216,11 @@ def by_promise(contenders: Sequence[Contender], costs: WorkloadCosts) -> list[Co
     costs : WorkloadCosts
         Nothing is measured for this.
 
+    Returns
+    -------
+    list of Contender
+        The same ones.
+
     Examples
     --------
     >>> import numpy as np
@@ -237,6 +252,11 @@ def is_promising(contender: Contender, best: Contender, costs: WorkloadCosts) ->
         Of the same model.
     costs : WorkloadCosts
         Nothing is measured for this.
+
+    Returns
+    -------
+    bool
+        True where it might turn out to be the faster one.
     """
     promise = _promise(costs)
     return promise(contender) <= _PROMISING_RATIO * promise(best)

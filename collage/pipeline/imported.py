@@ -160,6 +160,11 @@ def import_functions(
     model, device, shapes, allow_code, example_inputs, progress
         As :func:`import_model` takes them.
 
+    Returns
+    -------
+    list of Imported
+        One per function.
+
     Raises
     ------
     ModelError, ShapeError
@@ -194,6 +199,11 @@ def prepare(loaded: ImportedModel, device: DeviceKind) -> Imported:
         Not yet normalized.
     device : DeviceKind
         What it is going to run on.
+
+    Returns
+    -------
+    Imported
+        Normalized, with its dataflow graph.
 
     Raises
     ------

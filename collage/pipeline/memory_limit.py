@@ -113,6 +113,11 @@ class MemoryLimit:
         deadline : Deadline
             When the answer has to be made of what is known.
 
+        Returns
+        -------
+        Covers
+            The same where all contenders keep to the limit.
+
         Raises
         ------
         MemoryLimitError

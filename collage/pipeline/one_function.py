@@ -95,6 +95,11 @@ class Search:
         inputs : mapping or sequence of mapping, optional
             What to run it on.
 
+        Returns
+        -------
+        Result
+            With its report; not exported.
+
         Raises
         ------
         UserError
@@ -214,6 +219,11 @@ class Search:
             Of the function.
         matching_sec : float
             What the partitionings that need no costs took.
+
+        Returns
+        -------
+        Deadline
+            Moves with the budget's own.
         """
         # To find them all takes about as long as the matches did that the first answers are of.
         end = budget.compiling if self.log_is_of_use else budget.measuring

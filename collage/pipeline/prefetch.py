@@ -99,6 +99,11 @@ def missing(targets: Sequence[BackendTarget], context: BuildContext) -> list[Com
         Whose backends are asked.
     context : BuildContext
         Has the compiler and the cache folder.
+
+    Returns
+    -------
+    list of Compilation
+        Each once; empty where the cache has all.
     """
     found: dict[Path, Compilation] = {}
     for backend, target in members_of(Precompiles, targets):

@@ -53,6 +53,11 @@ def refine_winner(
     progress : callable
         Informed of each trial.
 
+    Returns
+    -------
+    Evaluated
+        The same where nothing was tried.
+
     Examples
     --------
     >>> from tvm.relax import op

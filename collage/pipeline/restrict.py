@@ -73,6 +73,11 @@ def restrict(
     graphs : sequence of DataflowGraph, optional
         Of all functions of the model: it is enough when a pattern matches in one of them.
 
+    Returns
+    -------
+    Restricted
+        By operators' indices, and remarks for the report.
+
     Raises
     ------
     UnmatchedError

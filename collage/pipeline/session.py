@@ -78,6 +78,11 @@ def open_session(
     progress : callable, optional
         Informed of every step, and what is wrong with the log's lines.
 
+    Returns
+    -------
+    Session
+        With a scratch folder of its own, which goes with it.
+
     Raises
     ------
     TargetError

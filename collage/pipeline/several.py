@@ -43,6 +43,11 @@ def best_of_all(
     inputs : mapping or sequence of mapping, optional
         Samples; of several functions, by function name.
 
+    Returns
+    -------
+    Result
+        Of the first function; its report names the others.
+
     Raises
     ------
     UserError

@@ -37,6 +37,7 @@ COMPLETE = (
     "collage/estimates.py",
     "collage/normalize",
     "collage/passes",
+    "collage/pipeline",
     "collage/report",
     "collage/rewrite",
     "collage/structure.py",

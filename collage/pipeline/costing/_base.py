@@ -58,6 +58,11 @@ class Costing(ABC):
             The user's samples, arrays by input name.
         max_error : float, optional
             What is allowed beside rounding to the model's own types.
+
+        Returns
+        -------
+        EndToEndComparison
+            Measured or estimated, as the costing is; not to be used once it is closed.
         """
 
     def begin(self, budget: Budget) -> None:  # noqa: B027 (estimating takes no time)

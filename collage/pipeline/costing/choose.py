@@ -35,6 +35,11 @@ def choose_costing(
     engine : Engine, optional
         Whose workers build and time; by default this machine's.
 
+    Returns
+    -------
+    Costing
+        Not opened yet: nothing is started until it is.
+
     Raises
     ------
     LogError

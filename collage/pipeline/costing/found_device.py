@@ -40,6 +40,11 @@ def measured_device(model: MeasuredCostModel, targets: TargetSet) -> Device:
     targets : TargetSet
         What is compiled for.
 
+    Returns
+    -------
+    Device
+        That of the workers, as they describe it.
+
     Raises
     ------
     TargetError

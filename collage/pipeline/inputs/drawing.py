@@ -89,6 +89,11 @@ def draw_inputs(
     ranges : sequence of Range, optional
         What each should be like.
 
+    Returns
+    -------
+    list of ndarray
+        One per input, of its shape and dtype.
+
     Examples
     --------
     >>> from collage.testing import graph
@@ -152,6 +157,11 @@ def drawn_sample(
         As :func:`collage.cost.reference.sample_of` has it.
     ranges : sequence of Range, optional
         What each input should be like.
+
+    Returns
+    -------
+    tuple of (Sample, tuple of str)
+        With the reference's outputs; the remarks are for the report.
 
     Raises
     ------

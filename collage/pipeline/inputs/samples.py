@@ -69,6 +69,11 @@ def samples_of(
     ranges : sequence of Range, optional
         What drawn inputs should be like.
 
+    Returns
+    -------
+    Samples
+        At least one, with remarks for the report.
+
     Raises
     ------
     MeasurementError
@@ -102,6 +107,11 @@ def given_arrays(inputs: Sequence[TensorInfo], given: Inputs) -> list[list[NDArr
         What the model takes.
     given : mapping or sequence of mapping
         Arrays by input name.
+
+    Returns
+    -------
+    list of list of ndarray
+        One list per sample, an array per input.
 
     Raises
     ------
@@ -161,6 +171,11 @@ def as_array(name: str, value: Any) -> NDArray[Any]:
         The input's.
     value : array_like
         What is no array becomes one by numpy's rules.
+
+    Returns
+    -------
+    ndarray
+        On the host; the memory of the value where numpy can look at it.
 
     Raises
     ------

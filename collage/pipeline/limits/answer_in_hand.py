@@ -139,6 +139,11 @@ def try_together(
         Told what that takes.
     deadline : Deadline, optional
         When nobody wants any of them any longer.
+
+    Returns
+    -------
+    tuple of (list of Evaluation, list of Contender)
+        Both in the order of the contenders.
     """
     if deadline.is_up or not contenders:
         return [], []
@@ -172,6 +177,11 @@ def first_that_runs(
         Told what that takes.
     deadline : Deadline, optional
         When nobody wants it any longer.
+
+    Returns
+    -------
+    Evaluation or None
+        None where none runs, or nobody wants one any longer.
     """
     for contender in contenders:
         found, _ = try_together(comparison, [contender], budget, deadline)

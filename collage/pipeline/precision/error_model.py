@@ -82,6 +82,11 @@ class ErrorModel:
             Products that were not looked at by then are as bad as the worst.
         progress : callable, optional
             Told of each product.
+
+        Returns
+        -------
+        ErrorModel
+            Its squared errors are relative to the outputs' largest values.
         """
         form = fewest_digits(targets)
         worst: dict[relax.Var, float] = {}

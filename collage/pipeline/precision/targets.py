@@ -21,6 +21,11 @@ def checked_error(max_error: float | None, precisions: Sequence[str] | None) -> 
     precisions : sequence of str or None
         What the user wants to have tried.
 
+    Returns
+    -------
+    float or None
+        The same; None where none is given.
+
     Raises
     ------
     PrecisionError
@@ -56,6 +61,11 @@ def in_precisions(targets: TargetSet, precisions: Sequence[str] | None = None) -
         As the user gave them; those that compute with fewer digits already stay alone.
     precisions : sequence of str, optional
         Values of :class:`~collage.backends.contract.Precision`; by default all that backends have.
+
+    Returns
+    -------
+    TargetSet
+        With the same native target; names of those added end in the precision.
 
     Raises
     ------

@@ -60,6 +60,11 @@ def assemble_result(
         The winner's.
     report : Report
         Of it all.
+
+    Returns
+    -------
+    Result
+        Of the winner.
     """
     winner = evaluated.winner
     valid = [evaluation for evaluation in evaluated.evaluations if evaluation.cost.is_valid]
@@ -114,6 +119,11 @@ def report_of(
         What else is to be said.
     max_error : float, optional
         The error that was allowed.
+
+    Returns
+    -------
+    Report
+        Complete, but for what an export adds.
     """
     winner, samples, measured = evaluated.winner, costing.samples, costing.stats()
     return assemble_report(
@@ -187,6 +197,11 @@ def search_stats(
         How many contenders were timed.
     budget : Budget
         What everything took, and what it was to take.
+
+    Returns
+    -------
+    SearchStats
+        Counts, and seconds.
     """
     measured, result = costing.stats(), covers.result
     return SearchStats(

@@ -132,6 +132,11 @@ class Result:
             Whether TVM's runtime libraries are copied into ``runtime/``, so that a program without
             Python needs nothing besides, see :doc:`/deploy`.
 
+        Returns
+        -------
+        Path
+            The folder.
+
         Raises
         ------
         OutputError

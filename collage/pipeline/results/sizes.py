@@ -24,6 +24,11 @@ def sizes_remark(mod: tvm.IRModule, library: Path, functions: int) -> str:
     functions : int
         How many there are.
 
+    Returns
+    -------
+    str
+        One line, sizes in binary units.
+
     Examples
     --------
     >>> from collage.testing import constant, graph

@@ -67,6 +67,11 @@ def import_buckets(
     buckets : Buckets
         Of its shapes.
 
+    Returns
+    -------
+    list of Bucketed
+        One per public function, ``main`` first.
+
     Raises
     ------
     ModelError, ShapeError

@@ -65,6 +65,11 @@ class Operands:
             Axes, as attributes have them.
         index : int
             Of the operand.
+
+        Returns
+        -------
+        int or None
+            None where the operator works along it, or there is none.
         """
         return self.along(self.only(index), taken, len(self.shape(index)))
 
@@ -116,6 +121,11 @@ class Operands:
             Those of the operator; None for all.
         rank : int
             Of the operand.
+
+        Returns
+        -------
+        int or None
+            None where it is among them, or there is none.
         """
         if axis is None:
             return None
@@ -155,6 +165,11 @@ def axes_of(taken: object, rank: int) -> set[int]:
         A number, several, or None.
     rank : int
         Of the tensor.
+
+    Returns
+    -------
+    set of int
+        All from 0 to below the rank.
     """
     if taken is None:
         return set(range(rank))

@@ -51,6 +51,11 @@ def padded_axes(large: ImportedModel, small: ImportedModel, extents: tuple[int, 
     extents : tuple of int
         The two.
 
+    Returns
+    -------
+    PaddedAxes
+        Pairs of an index and an axis, of inputs and of outputs.
+
     Raises
     ------
     UnprovenError
@@ -86,6 +91,11 @@ def separate_axes(
     ----------
     large, small, extents
         As :func:`padded_axes` takes them.
+
+    Returns
+    -------
+    PaddedAxes
+        As :func:`padded_axes` has them.
 
     Raises
     ------

@@ -150,6 +150,11 @@ def stability(
     **options
         More of :func:`collage.optimize`'s, but for a log.
 
+    Returns
+    -------
+    Stability
+        The distinct answers, their comparison, and where they differ.
+
     Raises
     ------
     UserError
@@ -239,6 +244,11 @@ def find_flips(
         Which answer each search gave, and its report.
     comparisons : sequence of PairedComparison
         By answer.
+
+    Returns
+    -------
+    tuple of Flip
+        In the order of the operators; empty where all agree.
     """
     placed = [_backends(report) for _, report in found]
     equal = {Outcome.CHOSEN, Outcome.TIE}
