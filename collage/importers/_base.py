@@ -106,6 +106,11 @@ class FileImporter(Protocol):
         shapes : mapping of str to sequence of int
             Concrete shapes of inputs with open dimensions.
 
+        Returns
+        -------
+        ImportedModel
+            Not normalized; all shapes are numbers.
+
         Raises
         ------
         ModelError, ShapeError
@@ -209,6 +214,11 @@ def reject_shapes(shapes: Shapes, model: ImportedModel) -> ImportedModel:
     model : ImportedModel
         With the shapes it has.
 
+    Returns
+    -------
+    ImportedModel
+        As it was given.
+
     Raises
     ------
     ShapeError
@@ -237,6 +247,11 @@ def unknown_input(name: str, known: Sequence[str] | Mapping[str, object]) -> Sha
         What the user gave a shape for.
     known : sequence or mapping of str
         The names of the inputs that are there.
+
+    Returns
+    -------
+    ShapeError
+        To be raised; lists the names that there are.
     """
     listed = ", ".join(known) or "none"
     return ShapeError(f"the model has no input '{name}'; its inputs: {listed}", value=name)

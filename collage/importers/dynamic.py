@@ -21,6 +21,11 @@ def bind_shapes(mod: tvm.IRModule, shapes: Shapes) -> tvm.IRModule:
         By input name; a symbol that several inputs of a function share is given by any of them. A
         name holds for every function that has such an input; of one alone it is ``prefill.x``.
 
+    Returns
+    -------
+    tvm.IRModule
+        The same where nothing is symbolic.
+
     Raises
     ------
     ShapeError

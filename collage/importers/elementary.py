@@ -21,6 +21,11 @@ def hyperbolic(emit: Emit, x: relax.Expr, *, sine: bool) -> relax.Expr:
         A tensor of floats.
     sine : bool
         Which of the two.
+
+    Returns
+    -------
+    relax.Expr
+        Of the type of ``x``; computed in float32 at least.
     """
     kind = str(x.ty.dtype)
     wide = kind if kind == "float64" else "float32"

@@ -38,6 +38,11 @@ class NamingBuilder(relax.BlockBuilder):
             What is bound.
         name_hint : str
             The variable's name, if there is one to be had.
+
+        Returns
+        -------
+        relax.Var
+            Bound to it; named after the node under way where no name is given.
         """
         return super().emit(self._apart(expr), name_hint or self.name)
 

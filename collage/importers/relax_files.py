@@ -27,6 +27,18 @@ class RelaxJsonImporter:
     def load(self, path: Path, shapes: Shapes) -> ImportedModel:
         """The model in a saved Relax module; shapes may only repeat its own.
 
+        Parameters
+        ----------
+        path : Path
+            Of the file.
+        shapes : mapping of str to sequence of int
+            What the user gave, by input name.
+
+        Returns
+        -------
+        ImportedModel
+            Named after the file.
+
         Raises
         ------
         ModelError, ShapeError
@@ -59,6 +71,18 @@ class TvmScriptImporter:
 
     def load(self, path: Path, shapes: Shapes) -> ImportedModel:
         """The model in a TVMScript file, which is run; shapes may only repeat its own.
+
+        Parameters
+        ----------
+        path : Path
+            Of the file.
+        shapes : mapping of str to sequence of int
+            What the user gave, by input name.
+
+        Returns
+        -------
+        ImportedModel
+            Named after the file.
 
         Raises
         ------

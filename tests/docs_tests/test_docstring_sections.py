@@ -35,6 +35,7 @@ COMPLETE = (
     "collage/dynamo",
     "collage/end_to_end",
     "collage/estimates.py",
+    "collage/importers",
     "collage/normalize",
     "collage/passes",
     "collage/pipeline",

@@ -49,6 +49,11 @@ class OnnxImporter:
         path, shapes
             As :meth:`FileImporter.load` takes them.
 
+        Returns
+        -------
+        ImportedModel
+            As :func:`import_onnx` has it, named after the file.
+
         Raises
         ------
         ModelError, ShapeError

@@ -25,6 +25,11 @@ def with_shapes(
     shapes : mapping of str to sequence of int
         By input name; a dimension that several inputs share is given by any of them.
 
+    Returns
+    -------
+    torch.export.ExportedProgram
+        All of its dimensions are numbers.
+
     Raises
     ------
     ShapeError

@@ -29,6 +29,11 @@ def without_elements(importer: Importer, node: fx.Node) -> Any:
         Binds expressions.
     node : fx.Node
         A call of an operator of PyTorch's.
+
+    Returns
+    -------
+    object
+        An expression; a list of them where the node has several results.
     """
     wanted = node.meta.get("val")
     results = wanted if isinstance(wanted, list | tuple) else [wanted]

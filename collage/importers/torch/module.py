@@ -58,6 +58,11 @@ def export_module(
     dynamic_shapes : dict, tuple or list, optional
         The open dimensions, as ``torch.export.export`` takes them.
 
+    Returns
+    -------
+    ExportedModule
+        With the signature of ``forward``.
+
     Raises
     ------
     InputError

@@ -68,6 +68,11 @@ def computed_in(node: fx.Node, argument: fx.Node, value: Any) -> str:
         That makes the operand.
     value : object
         What the operand was translated to.
+
+    Returns
+    -------
+    str
+        As TVM names it.
     """
     wanted = node.meta.get("val")
     if not isinstance(wanted, torch.Tensor) or not isinstance(value, relax.Expr):
@@ -94,6 +99,11 @@ def is_natural(node: fx.Node, natural: set[relax.Expr], env: dict[fx.Node, Any])
         Values that are known to hold none.
     env : dict of fx.Node to object
         What nodes were translated to.
+
+    Returns
+    -------
+    bool
+        False where that is not known.
     """
     name = node.target.__name__
     if name.startswith("arange"):

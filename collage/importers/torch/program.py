@@ -30,6 +30,18 @@ class TorchProgramImporter:
     def load(self, path: Path, shapes: Shapes) -> ImportedModel:
         """The model in a PyTorch exported program; shapes may only repeat its own.
 
+        Parameters
+        ----------
+        path : Path
+            Of the file.
+        shapes : mapping of str to sequence of int
+            What the user gave, by input name.
+
+        Returns
+        -------
+        ImportedModel
+            Named after the file.
+
         Raises
         ------
         ModelError, ShapeError
@@ -112,6 +124,11 @@ def import_exported_module(exported: ExportedModule, shapes: Shapes) -> Imported
         Exported in evaluation mode.
     shapes : mapping of str to sequence of int
         As :func:`import_exported_program` takes them.
+
+    Returns
+    -------
+    ImportedModel
+        With the signature of ``forward``.
 
     Raises
     ------

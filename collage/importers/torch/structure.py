@@ -65,6 +65,11 @@ def as_forward_takes(signature: Signature, forward: inspect.Signature) -> Signat
         The program's.
     forward : inspect.Signature
         Of the module's ``forward``.
+
+    Returns
+    -------
+    Signature
+        The same but for parameters and their order.
     """
     left = dict(zip(signature.names, signature.parameters, strict=True))
     found: dict[str, Structure] = {}

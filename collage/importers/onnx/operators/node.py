@@ -89,6 +89,11 @@ class Node:
         what : str
             What it decides, for the error.
 
+        Returns
+        -------
+        ndarray
+            Of the shape that it has in the graph.
+
         Raises
         ------
         Refused
@@ -108,6 +113,11 @@ class Node:
             Of the input.
         rank : int
             Of the tensor whose axes are named.
+
+        Returns
+        -------
+        list of int or None
+            From 0 to below the rank.
 
         Raises
         ------
@@ -130,6 +140,11 @@ class Node:
             The attribute's.
         default : str
             Without it.
+
+        Returns
+        -------
+        str
+            Decoded.
         """
         return text_of(self.attributes, name, default)
 
@@ -142,6 +157,11 @@ class Node:
             The attribute's.
         default : int
             Without it.
+
+        Returns
+        -------
+        int
+            The value.
         """
         return int(self.attributes.get(name, default))
 
@@ -154,6 +174,11 @@ class Node:
             The attribute's.
         default : float
             Without it.
+
+        Returns
+        -------
+        float
+            The value.
         """
         return float(self.attributes.get(name, default))
 
@@ -166,6 +191,11 @@ class Node:
             The attribute's.
         default : sequence of int
             Without it.
+
+        Returns
+        -------
+        list of int
+            The values.
         """
         return [int(x) for x in self.attributes.get(name, default)]
 
@@ -185,6 +215,11 @@ def text_of(attributes: dict[str, Any], name: str, default: str) -> str:
         The one that is wanted.
     default : str
         Without it.
+
+    Returns
+    -------
+    str
+        Decoded.
     """
     value = attributes.get(name, default)
     return value.decode() if isinstance(value, bytes) else str(value)
@@ -229,6 +264,11 @@ def const(value: Any, dtype: str) -> relax.Expr:
         The number or numbers.
     dtype : str
         The element type.
+
+    Returns
+    -------
+    relax.Expr
+        Of the shape of the value.
     """
     return relax.const(np.asarray(value).astype(dtype), dtype)
 
@@ -244,6 +284,11 @@ def vector_shape(rank: int, axis: int, extent: int) -> list[int]:
         Along which it lies.
     extent : int
         How many elements it has.
+
+    Returns
+    -------
+    list of int
+        Ones but for that axis.
     """
     shape = [1] * rank
     shape[axis] = extent

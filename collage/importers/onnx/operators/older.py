@@ -33,6 +33,11 @@ def with_inputs(operator: str, inputs: Inputs, attributes: dict[str, Any], opset
         As TVM's importer parses them.
     opset : int
         The operator set of the model.
+
+    Returns
+    -------
+    Inputs
+        The same where nothing was an attribute.
     """
     since, moved = _MOVED.get(operator, (0, []))
     if opset >= since:

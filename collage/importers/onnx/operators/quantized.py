@@ -74,6 +74,11 @@ def meant(node: Node, x: int, scale: int, zero: int, axis: int = -1) -> relax.Ex
         Which of its inputs are the integers, their steps, and where zero is.
     axis : int
         Along which there is one step for each slice, where there is more than one.
+
+    Returns
+    -------
+    relax.Expr or None
+        In float32.
     """
     steps = _steps(node, scale, zero, node.dtype(x))
     rank = len(node.shape(x))
@@ -95,6 +100,11 @@ def rounded(node: Node, y: relax.Expr, scale: int, zero: int, kind: str) -> rela
         Which of its inputs are the steps, and where zero is.
     kind : str
         The element type of the result.
+
+    Returns
+    -------
+    relax.Expr or None
+        Of the kind.
     """
     steps = _steps(node, scale, zero, kind)
     if steps is None or not shape_of(y):

@@ -30,6 +30,20 @@ def arguments(importer: Importer, node: fx.Node, *names: str) -> list[Any]:
     """A node's arguments by the names that the operator's schema has for them; defaults filled in.
 
     A name that the schema lacks gives None.
+
+    Parameters
+    ----------
+    importer : Importer
+        Translates what nodes made.
+    node : fx.Node
+        A call of an operator.
+    *names : str
+        Of its schema.
+
+    Returns
+    -------
+    list
+        Translated, in the order of the names.
     """
     given: dict[str, Any] = dict(node.kwargs)
     for position, argument in enumerate(node.target._schema.arguments):

@@ -37,6 +37,11 @@ def norm_of(
         Over which; None for all.
     keep : bool
         Whether they stay, with one element each.
+
+    Returns
+    -------
+    relax.Expr
+        In the type of ``x``.
     """
     dtype = dtype_of(x)
     if dtype in _HALF:

@@ -46,6 +46,12 @@ def attention_of(node: Node, x: relax.Expr, mask: int, past: int, bias: int | No
     mask, past, bias : int
         Of these inputs, if they are given.
 
+    Returns
+    -------
+    relax.Expr
+        Of (batch, rows, width); where the node has two results, a tuple of that and the joined keys
+        and values.
+
     Raises
     ------
     Refused

@@ -39,6 +39,11 @@ def meant(node: Node, x: int, scale: int, zero: int) -> relax.Expr:
         Whose inputs they are.
     x, scale, zero : int
         Of integers, how much one is worth, and which of them is zero.
+
+    Returns
+    -------
+    relax.Expr
+        In float32.
     """
     real = quantized.meant(node, x, scale, zero)
     if real is not None:
@@ -62,6 +67,11 @@ def rounded(node: Node, y: relax.Expr, scale: int, zero: int, kind: str) -> rela
         Inputs: how much an integer is worth, and which of them is zero.
     kind : str
         The integers' element type.
+
+    Returns
+    -------
+    relax.Expr
+        Of the kind, beyond its range the nearest in it.
     """
     made = quantized.rounded(node, y, scale, zero, kind)
     if made is not None:

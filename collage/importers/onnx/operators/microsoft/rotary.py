@@ -32,6 +32,11 @@ def rotary_embedding(
         Tables by place, of half the numbers that are rotated.
     interleaved : bool
         Whether pairs are neighbours, or numbers half apart.
+
+    Returns
+    -------
+    relax.Expr
+        Of the shape of ``x``.
     """
     emit = node.emit
     batch, rows, heads, depth = shape_of(x)

@@ -51,6 +51,11 @@ def attend(
         With the same number of heads.
     scoring : Scoring
         How scores become shares.
+
+    Returns
+    -------
+    relax.Expr
+        Of (batch, sequence, heads times depth).
     """
     batch, rows = shape_of(query)[:2]
     scale = scoring.scale or 1 / math.sqrt(shape_of(query)[-1])
@@ -111,6 +116,11 @@ def padding(
     kind : str
         The scores' element type.
 
+    Returns
+    -------
+    relax.Expr or None
+        Of four axes, to be broadcast to (batch, heads, rows, columns).
+
     Raises
     ------
     Refused
@@ -150,6 +160,11 @@ def added(node: Node, *terms: relax.Expr | None) -> relax.Expr | None:
         Where to write.
     *terms : relax.Expr or None
         That are broadcast to each other.
+
+    Returns
+    -------
+    relax.Expr or None
+        None where there are none.
     """
     total = None
     for term in terms:
@@ -170,6 +185,11 @@ def in_heads(node: Node, x: relax.Expr, heads: int) -> relax.Expr:
     heads : int
         How many.
 
+    Returns
+    -------
+    relax.Expr
+        Of four axes.
+
     Raises
     ------
     Refused
@@ -182,10 +202,38 @@ def in_heads(node: Node, x: relax.Expr, heads: int) -> relax.Expr:
 
 
 def swapped(node: Node, x: relax.Expr) -> relax.Expr:
-    """Heads before rows, or rows before heads again."""
+    """Heads before rows, or rows before heads again.
+
+    Parameters
+    ----------
+    node : Node
+        Where to write.
+    x : relax.Expr
+        Of four axes.
+
+    Returns
+    -------
+    relax.Expr
+        With its second and third axis changed over.
+    """
     return node.emit(op.permute_dims(x, [0, 2, 1, 3]))
 
 
 def columns_of(node: Node, x: relax.Expr, begin: int, end: int) -> relax.Expr:
-    """A part of a tensor along its last axis."""
+    """A part of a tensor along its last axis.
+
+    Parameters
+    ----------
+    node : Node
+        Where to write.
+    x : relax.Expr
+        Of any rank but 0.
+    begin, end : int
+        From where to below where.
+
+    Returns
+    -------
+    relax.Expr
+        With ``end - begin`` elements on that axis.
+    """
     return node.emit(op.strided_slice(x, [len(shape_of(x)) - 1], [begin], [end]))

@@ -23,6 +23,11 @@ def floats(node: Node, index: int = 0) -> relax.Expr:
         Whose input it is.
     index : int
         Of the input.
+
+    Returns
+    -------
+    relax.Expr
+        The input itself, where it is of that type.
     """
     x = node.operand(index)
     return x if node.dtype(index) == "float32" else node.emit(op.astype(x, "float32"))
@@ -37,6 +42,11 @@ def rows(node: Node, index: int = 0) -> relax.Expr:
         Whose input it is.
     index : int
         Of the input.
+
+    Returns
+    -------
+    relax.Expr
+        Of (rows, columns).
     """
     shape = node.shape(index)
     x = floats(node, index)
@@ -52,6 +62,11 @@ def vector(node: Node, name: str) -> np.ndarray:
         Whose attribute it is.
     name : str
         The attribute's.
+
+    Returns
+    -------
+    ndarray
+        float32, of one axis; empty without the attribute.
     """
     return np.asarray(node.attributes.get(name, ()), "float32")
 
@@ -65,6 +80,11 @@ def transformed(node: Node, scores: relax.Expr) -> relax.Expr:
         Has the attribute.
     scores : relax.Expr
         One column for each class.
+
+    Returns
+    -------
+    relax.Expr
+        Of the same shape.
 
     Raises
     ------
@@ -93,6 +113,11 @@ def labels(node: Node, chosen: relax.Expr, *names: str) -> relax.Expr:
         Numbers of classes, one for each row.
     names : str
         Attributes that may hold labels.
+
+    Returns
+    -------
+    relax.Expr
+        One for each row.
 
     Raises
     ------

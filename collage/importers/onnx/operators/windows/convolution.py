@@ -31,6 +31,11 @@ class Window:
             A convolution, or its transpose.
         data, weight : list of int
             Shapes of its operands.
+
+        Returns
+        -------
+        Window
+            As :meth:`over` has it.
         """
         return cls.over(node, data[2:], weight[2:])
 
@@ -46,6 +51,11 @@ class Window:
             Of the data.
         kernel : list of int
             Of the window.
+
+        Returns
+        -------
+        Window
+            With pads as numbers, whatever ``auto_pad`` said.
         """
         rank = len(extents)
         strides = node.integers("strides", [1] * rank)
@@ -81,6 +91,11 @@ def convolve(
         How it moves.
     out_dtype : str
         Of the result.
+
+    Returns
+    -------
+    relax.Expr
+        Channels first.
 
     Raises
     ------

@@ -26,7 +26,22 @@ def result_kind(node: fx.Node) -> str:
 
 
 def as_kind(importer: Importer, value: Any, kind: str) -> relax.Expr:
-    """A tensor or a number as a tensor of an element type."""
+    """A tensor or a number as a tensor of an element type.
+
+    Parameters
+    ----------
+    importer : Importer
+        Binds what is computed on the way.
+    value : relax.Expr or number
+        Of any shape.
+    kind : str
+        The element type.
+
+    Returns
+    -------
+    relax.Expr
+        The value itself, where it is of that type.
+    """
     if not isinstance(value, relax.Expr):
         return relax.const(value, kind)
     return value if dtype_of(value) == kind else importer.emit(op.astype(value, kind))

@@ -71,7 +71,22 @@ def _where_slow(x: Any, grid: Any, how: int, beyond: int, corners: bool) -> Any:
 
 
 def grid_sample(importer: Importer, node: fx.Node) -> relax.Expr:
-    """TVM wants all places' coordinates along one axis together, which its translator ignores."""
+    """An image looked up at places of two coordinates.
+
+    TVM wants all places' coordinates along one axis together, which its translator ignores.
+
+    Parameters
+    ----------
+    importer : Importer
+        Binds what is computed on the way.
+    node : fx.Node
+        A call of ``grid_sampler_2d``.
+
+    Returns
+    -------
+    relax.Expr
+        Of (batch, channels, rows, columns) of the grid.
+    """
     x, grid, how, beyond, corners = arguments(
         importer, node, *("input", "grid", "interpolation_mode", "padding_mode", "align_corners")
     )
