@@ -102,6 +102,11 @@ class CompiledCases:
             As :meth:`PatternCase.inputs` makes them.
         vm : relax.VirtualMachine, optional
             From :meth:`new_machine`; by default one that is shared.
+
+        Returns
+        -------
+        list of ndarray
+            In the order of the outputs.
         """
         result = (vm or self._vm)[f"case{index}"](*map(tvm.runtime.tensor, inputs))
         results = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
@@ -121,6 +126,11 @@ def partition(
         With its options.
     cases : sequence of PatternCase
         What the functions are, ``case0`` and so on.
+
+    Returns
+    -------
+    tvm.IRModule
+        Partitions are functions with the attribute ``Codegen``.
     """
     mod = tvm.IRModule()
     for index, case in enumerate(cases):
@@ -138,6 +148,11 @@ def fuse(backend: ExternalBackend, target: BackendTarget, mod: tvm.IRModule) -> 
         As :func:`partition` takes them.
     mod : tvm.IRModule
         In canonical form.
+
+    Returns
+    -------
+    tvm.IRModule
+        With a composite function in each partition.
     """
     patterns = [get_pattern(name) for name in register_relax_patterns(backend, target)]
     return relax.transform.FuseOpsByPattern(patterns, annotate_codegen=True)(mod)
@@ -164,6 +179,11 @@ def verdicts(triple: PatternTriple, func: relax.Function) -> list[Verdict]:
         One of a backend's.
     func : relax.Function
         With one dataflow block.
+
+    Returns
+    -------
+    list of Verdict
+        In the order of the bindings; empty where the pattern matches nowhere.
 
     Examples
     --------

@@ -85,6 +85,11 @@ def record_of(workload: str = KEY.workload, median_sec: float = 1e-3) -> Record:
         Its key.
     median_sec : float
         What it took.
+
+    Returns
+    -------
+    Record
+        Of three samples around that time.
     """
     key = dataclasses.replace(KEY, workload=workload)
     cost = Cost.of_samples([0.9 * median_sec, median_sec, 1.1 * median_sec])
@@ -100,6 +105,11 @@ def workloads(database: Database, some: Collection[str] | None = None) -> list[s
         The log.
     some : collection of str, optional
         Only these.
+
+    Returns
+    -------
+    list of str
+        Keys.
     """
     return [record.key.workload for record in database.records(some)]
 
@@ -140,6 +150,11 @@ class DatabaseContract:
             As :meth:`place` takes it.
         **how
             For a replay ``read_only=True``.
+
+        Returns
+        -------
+        Database
+            To be closed by whoever asked.
         """
         return type(self).database(self.place(folder), **how)
 
@@ -301,6 +316,11 @@ class DatabaseContract:
             One for each; its workloads are ``name-0``, ``name-1`` and so on.
         count : int
             How many workloads.
+
+        Returns
+        -------
+        subprocess.Popen
+            One process that has started them all; its output is text.
         """
         place, kind = self.place(folder), type(self).database
         how = ["path" if isinstance(place, Path) else "text", str(place)]

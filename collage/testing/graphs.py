@@ -25,6 +25,11 @@ def graph(
     dtype : str
         Of all inputs.
 
+    Returns
+    -------
+    tvm.IRModule
+        Its parameters are ``x0``, ``x1`` and so on.
+
     Examples
     --------
     >>> from tvm.relax import op
@@ -56,6 +61,11 @@ def constant(
         Their standard deviation.
     dtype : str
         What they are rounded to.
+
+    Returns
+    -------
+    relax.Expr
+        Of float32 unless said otherwise.
 
     Examples
     --------

@@ -39,6 +39,11 @@ def singles(size: int, seconds: float, target: int = 0) -> dict[tuple[tuple[int,
         What each costs.
     target : int
         Its number in ``TARGETS``.
+
+    Returns
+    -------
+    dict
+        Seconds by the bindings and the number of the target.
     """
     return {((i,), target): seconds for i in range(size)}
 
@@ -73,6 +78,11 @@ class SearchContract(ABC):
             What may cover it.
         costs : TableCosts
             What each costs.
+
+        Returns
+        -------
+        Partitioning
+            Its answer.
         """
 
     def check(
@@ -88,6 +98,11 @@ class SearchContract(ABC):
             Candidates with their costs.
         optimum : float
             The least cost of a cover.
+
+        Returns
+        -------
+        Partitioning
+            What was found.
         """
         graph = DataflowGraph.from_uses(uses)
         found = self.search(graph, list(table), TableCosts(table))

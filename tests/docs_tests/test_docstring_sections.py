@@ -42,6 +42,7 @@ COMPLETE = (
     "collage/report",
     "collage/rewrite",
     "collage/structure.py",
+    "collage/testing",
     "cost",
     "search",
 )
