@@ -35,6 +35,11 @@ def compile_functions(
     include : Path
         Folder of ``cublasLt.h``.
 
+    Returns
+    -------
+    tvm.runtime.Module
+        A static library that exports the partitions' symbols.
+
     Raises
     ------
     CodegenError
@@ -62,6 +67,11 @@ def choose_algorithms(
     target, library, include, context
         As :func:`compile_functions` takes them.
 
+    Returns
+    -------
+    dict[Problem, Choice]
+        Empty unless the target's ``algorithm`` is ``measured``.
+
     Raises
     ------
     CodegenError
@@ -86,6 +96,11 @@ def render_stubs(
         Algorithms, as far as some were chosen.
     workspace_limit : int
         Bytes to reserve on a device.
+
+    Returns
+    -------
+    Stubs
+        Not compiled yet.
     """
     numbers: dict[Problem, int] = {}
     entries = [(p, numbers.setdefault(p.problem, len(numbers))) for p in partitions]

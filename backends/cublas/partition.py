@@ -45,6 +45,13 @@ def read_partition(function: relax.Function, options: CublasOptions) -> Partitio
     ----------
     function : relax.Function
         Its constants have become parameters.
+    options : CublasOptions
+        The target's.
+
+    Returns
+    -------
+    Partition
+        With the positions of its arguments.
 
     Raises
     ------

@@ -173,11 +173,20 @@ def product_of(
 
     Parameters
     ----------
+    kind : Kind
+        Which chain it is.
     operands : (relax.Expr, relax.Expr)
         Of the ``matmul`` or the 1×1 ``conv2d``, seen through their variables: ``permute_dims``
         calls where the pattern took these in.
     root : relax.Expr
         The chain's result, perhaps a ``permute_dims`` of the product.
+    options : CublasOptions
+        Whether TF32 is allowed, and the limit of the workspace.
+
+    Returns
+    -------
+    Product
+        As cublasLt computes it.
 
     Raises
     ------

@@ -107,6 +107,11 @@ def matrix_views(lhs: View, rhs: View, result: View | None = None) -> tuple[View
     result : View, optional
         Of the product; contiguous when it is not given.
 
+    Returns
+    -------
+    tuple[View, View, View]
+        Operands and result, as batches of matrices.
+
     Raises
     ------
     UnsupportedProblemError
@@ -133,6 +138,19 @@ def derive(
     ----------
     lhs, rhs, result : View
         With equal batch axes, see :func:`matrix_views`. A residual lies as the result does.
+    epilogue : Epilogue
+        What is computed behind the product.
+    dtype : str
+        Of the operands and the result.
+    allow_tf32 : bool
+        Whether float32 may be multiplied with fewer digits.
+    workspace_limit : int
+        Bytes.
+
+    Returns
+    -------
+    Product
+        It says which operand is cublasLt's first.
 
     Raises
     ------

@@ -91,6 +91,11 @@ def compile_source(name: str, include: Path, context: BuildContext) -> Path:
         Folder of ``cublasLt.h``.
     context : BuildContext
         Compiler and cache folder.
+
+    Returns
+    -------
+    Path
+        The object.
     """
     return source_compilation(name, include, context).run()
 
@@ -106,6 +111,11 @@ def source_compilation(name: str, include: Path, context: BuildContext) -> nativ
         Folder of ``cublasLt.h``; its structures differ between versions, so its content counts.
     context : BuildContext
         Compiler and cache folder.
+
+    Returns
+    -------
+    native.Compilation
+        Not run yet.
     """
     folders = dict.fromkeys([include, find_toolkit().include])
     flags = ["-fvisibility=hidden", *(f"-I{folder}" for folder in folders)]
@@ -131,6 +141,11 @@ def timer_library(
         Folder of ``cublasLt.h``.
     context : BuildContext
         Compiler and cache folder.
+
+    Returns
+    -------
+    Path
+        A shared library beside the object.
     """
     compiled = compile_source(TIMER, include, context)
     paths = [library.path for library in libraries]

@@ -40,6 +40,11 @@ def choose(
     library, include, context
         As :func:`~collage.backends.cublas.codegen.compile_functions` takes them.
 
+    Returns
+    -------
+    dict[Problem, Choice]
+        By product, those that have an answer.
+
     Raises
     ------
     CodegenError
@@ -113,6 +118,11 @@ def choice_key(problem: Problem, version: int) -> dict[str, Any]:
         The product.
     version : int
         cublasLt's.
+
+    Returns
+    -------
+    dict[str, Any]
+        Plain values, as JSON has them.
     """
     return {"problem": problem.fields(), "cublasLt": version}
 

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 COMPLETE = (
     "backends/compile.py",
     "backends/contract",
+    "backends/cublas",
     "backends/devices",
     "backends/link.py",
     "backends/onednn",
