@@ -22,6 +22,7 @@ from filelock import FileLock, Timeout
 from collage.backends.contract import BuildContext
 from collage.backends.contract.errors import LogError, ReplayMissError
 from collage.backends.storage.findings_file import FindingsFile, findings_file
+from collage.backends.storage.findings_place import findings_at, log_of
 from collage.backends.storage.tuning_record import BlobReference, TuningRecord, question_digest
 from collage.backends.toolchain.artifact_cache import replacing
 
@@ -75,7 +76,7 @@ class TuningStore:
     ) -> None:
         self.replay = replay
         self._backend, self._schema = backend, schema
-        self._log = None if log is None else _findings_at(log, replay)
+        self._log = None if log is None else findings_at(log, replay)
         self._cache = findings_file(cache)
         self._reported: set[str] = set()
         self._held: dict[str, FileLock] = {}
@@ -98,7 +99,7 @@ class TuningStore:
             With the context's log, if it has one, and the cache of this machine.
         """
         cache = context.cache_dir / CACHE_FILE
-        return cls(backend, schema, cache, _log_of(context), replay=context.replay)
+        return cls(backend, schema, cache, log_of(context), replay=context.replay)
 
     @property
     def _places(self) -> list[FindingsFile | FindingsTable]:
@@ -300,36 +301,6 @@ class TuningStore:
             f"device and these versions ({count} such); without a replay it is measured",
             value=problem,
         )
-
-
-def findings_of(context: BuildContext) -> FindingsFile | FindingsTable | None:
-    """The findings of a compilation's log, wherever that is; None without one.
-
-    Parameters
-    ----------
-    context : BuildContext
-        Names it.
-
-    Raises
-    ------
-    LogError
-        When it is a database that cannot be used.
-    """
-    log = _log_of(context)
-    return None if log is None else _findings_at(log, context.replay)
-
-
-def _log_of(context: BuildContext) -> Path | str | None:
-    return context.tuning_database or context.tuning_log
-
-
-def _findings_at(log: Path | str, replay: bool) -> FindingsFile | FindingsTable:
-    if isinstance(log, Path):
-        return findings_file(log)
-    # SQLAlchemy is imported where it is used, for not everybody has it.
-    from collage.backends.storage.findings_table import findings_table
-
-    return findings_table(log, replay)
 
 
 def _lock_name(question: str) -> str:

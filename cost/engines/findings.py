@@ -15,8 +15,8 @@ from collage.backends.contract import BuildContext
 from collage.backends.contract.errors import ProtocolError
 from collage.backends.storage import TuningRecord, TuningStore
 from collage.backends.storage.findings_file import FindingsFile
+from collage.backends.storage.findings_place import findings_of
 from collage.backends.storage.tuning_record import BLOB_KIND, KIND, blob_line, read_blob
-from collage.backends.storage.tuning_store import findings_of
 
 _NOBODY = ""
 """The backend whose bytes these are: any."""
