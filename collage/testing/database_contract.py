@@ -8,10 +8,8 @@ import math
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,6 +21,7 @@ from collage.backends.storage.tuning_record import blob_line
 from collage.cost.base import Cost, CostStatus
 from collage.cost.database import Database
 from collage.cost.database.record import PARTITION, SCHEMA_VERSION, Record, RecordKey
+from collage.testing.fixtures.log_writers import start_writers
 
 KEY = RecordKey(
     kind=PARTITION,
@@ -56,24 +55,6 @@ OTHER_VALUES: dict[str, Any] = {
     "schema": SCHEMA_VERSION + 1,
 }
 """For every field of :data:`KEY` a value that makes it another key."""
-
-_WRITERS = """
-import importlib, json, os, sys
-from pathlib import Path
-sys.modules["torch"] = None  # TVM imports it wherever it is installed, which takes seconds.
-from collage.testing.database_contract import record_of
-module, name, kind, place, writers, count = json.load(sys.stdin)
-place = Path(place) if kind == "path" else place
-for writer in writers:
-    if os.fork() == 0:
-        database = getattr(importlib.import_module(module), name)(place)
-        for index in range(count):
-            database.append(record_of(f"{writer}-{index}"))
-            os.write(1, f"{os.getpid()} {writer}-{index}\\n".encode())
-        os._exit(0)
-for _ in writers:
-    os.wait()
-"""
 
 
 def record_of(workload: str = KEY.workload, median_sec: float = 1e-3) -> Record:
@@ -322,19 +303,7 @@ class DatabaseContract:
         subprocess.Popen
             One process that has started them all; its output is text.
         """
-        place, kind = self.place(folder), type(self).database
-        how = ["path" if isinstance(place, Path) else "text", str(place)]
-        process = _Group(
-            [sys.executable, "-c", _WRITERS],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        assert process.stdin is not None
-        json.dump([kind.__module__, kind.__qualname__, *how, names, count], process.stdin)
-        process.stdin.close()
-        return process
+        return start_writers(self.place(folder), type(self).database, names, count)
 
     # Where it may not write.
 
@@ -349,12 +318,3 @@ class DatabaseContract:
         with pytest.raises(LogError, match="read only"):
             database.extend([record_of("more").to_json()])
         assert workloads(self.opened(tmp_path)) == [KEY.workload]
-
-
-class _Group(subprocess.Popen[str]):
-    """A process and its children, ended with its block, however that ends."""
-
-    def __exit__(self, *error: Any) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
-        super().__exit__(*error)
