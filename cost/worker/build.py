@@ -101,6 +101,11 @@ def test_data(
         Of the inputs.
     float32_as : str
         As :func:`collage.cost.reference.sample_of` has it.
+
+    Returns
+    -------
+    Sample
+        Not finite where neither kind of inputs gives a number everywhere.
     """
     sample = sample_of(mod, workload.make_inputs(seed), float32_as)
     if not sample.is_finite:

@@ -109,12 +109,13 @@ def inherits(function: Function, owner: ast.ClassDef | None) -> bool:
 def public(
     body: list[ast.stmt], owner: ast.ClassDef | None = None
 ) -> Iterator[tuple[Function, ast.ClassDef | None]]:
-    """Functions and methods with no underscore in front, but for tests, which pytest calls."""
+    """Functions and methods with no underscore in front, but for tests, methods of suites."""
     for node in body:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             yield from public(node.body, node)
-        elif isinstance(node, Function) and not node.name.startswith(("_", "test_")):
-            yield node, owner
+        elif isinstance(node, Function) and not node.name.startswith("_"):
+            if owner is None or not node.name.startswith("test_"):
+                yield node, owner
         elif isinstance(node, ast.If | ast.Try):
             yield from public(node.body, owner)
 
