@@ -29,10 +29,8 @@ class RelaxJsonImporter:
 
         Parameters
         ----------
-        path : Path
-            Of the file.
-        shapes : mapping of str to sequence of int
-            What the user gave, by input name.
+        path, shapes
+            As :meth:`FileImporter.load` takes them.
 
         Returns
         -------
@@ -74,10 +72,8 @@ class TvmScriptImporter:
 
         Parameters
         ----------
-        path : Path
-            Of the file.
-        shapes : mapping of str to sequence of int
-            What the user gave, by input name.
+        path, shapes
+            As :meth:`FileImporter.load` takes them.
 
         Returns
         -------

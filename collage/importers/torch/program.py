@@ -32,10 +32,8 @@ class TorchProgramImporter:
 
         Parameters
         ----------
-        path : Path
-            Of the file.
-        shapes : mapping of str to sequence of int
-            What the user gave, by input name.
+        path, shapes
+            As :meth:`FileImporter.load` takes them.
 
         Returns
         -------
