@@ -66,11 +66,18 @@ def compile_functions(
     context : BuildContext
         Where to build and what to remember plans in.
 
+    Returns
+    -------
+    tvm.runtime.Module
+        A static library that exports the partitions' symbols.
+
     Raises
     ------
     CodegenError
         When a function is not what the patterns match, or where a GPU is present and cuDNN has no
         plan for it.
+    CompileError
+        When the C++ compiler fails; carries its standard error.
     """
     module, plans = plan_functions(functions, options, compute_capability, installation, context)
     runtime = [compile_source(name, installation, context) for name in SOURCES]
@@ -90,6 +97,12 @@ def plan_functions(
     ----------
     functions, options, compute_capability, installation, context
         As :func:`compile_functions` takes them.
+
+    Returns
+    -------
+    tuple[Module, list[Plan or None]]
+        The partitions with their distinct graphs, and a plan for each graph in that order; None
+        where no GPU of that capability is here and none was planned before.
 
     Raises
     ------
@@ -113,6 +126,11 @@ def render_table(options: CudnnOptions, graphs: Sequence[Graph]) -> str:
         They decide how plans are chosen.
     graphs : sequence of Graph
         In the order of the table.
+
+    Returns
+    -------
+    str
+        It defines ``collage_cudnn_graphs`` and ``collage_cudnn_num_graphs``.
     """
     template = source_templates(TEMPLATES, _FILTERS).get_template("table.c.jinja")
     return template.render(graphs=graphs, options=options)
@@ -129,6 +147,11 @@ def render_stubs(module: Module, plans: Sequence[Plan | None], options: CudnnOpt
         Of each graph; without one the first call on a device chooses it.
     options : CudnnOptions
         As the target has them.
+
+    Returns
+    -------
+    Stubs
+        Their text, and each plan's bytes as a constant; the workspace is the largest of all plans'.
     """
     data = [np.frombuffer(b"" if plan is None else plan.data, np.uint8) for plan in plans]
     symbols = [native.constant_symbol(array) if array.size else "" for array in data]

@@ -87,6 +87,16 @@ def compile_source(name: str, installation: Installation, context: BuildContext)
     ----------
     name, installation, context
         As :func:`source_compilation` takes them.
+
+    Returns
+    -------
+    Path
+        The object, in the context's cache folder.
+
+    Raises
+    ------
+    CompileError
+        When the compiler fails; carries its standard error.
     """
     return source_compilation(name, installation, context).run()
 
@@ -104,6 +114,16 @@ def source_compilation(
         What it is compiled with.
     context : BuildContext
         Where to build.
+
+    Returns
+    -------
+    native.Compilation
+        Not run yet.
+
+    Raises
+    ------
+    BackendUnavailableError
+        When there is no CUDA toolkit, whose headers the sources include.
     """
     toolkit = cuda_toolkit.find_toolkit()
     flags = [

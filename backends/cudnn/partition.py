@@ -64,6 +64,11 @@ def read_partition(
     compute_capability : int
         Of the GPU to run on: attention asks for one.
 
+    Returns
+    -------
+    Partition
+        Its graph, and for each slot the position of the entry's argument.
+
     Raises
     ------
     CodegenError

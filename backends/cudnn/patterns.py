@@ -58,8 +58,15 @@ def pattern_table(options: CudnnOptions, compute_capability: int) -> list[Patter
 
     Parameters
     ----------
+    options : CudnnOptions
+        They are read by the predicates, such as whether TF32 is allowed.
     compute_capability : int
         Of the device, for example 90.
+
+    Returns
+    -------
+    list[PatternTriple]
+        Named ``cudnn.`` and the operators; chains come after the operators that they begin with.
     """
     return [
         *_single(),
@@ -243,6 +250,11 @@ def scale_of(call: relax.Call, constant: relax.Expr) -> float:
         A product or a quotient.
     constant : relax.Expr
         Its operand, of one element.
+
+    Returns
+    -------
+    float
+        What scores are multiplied by, in double precision.
 
     Raises
     ------

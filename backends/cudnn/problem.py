@@ -170,6 +170,16 @@ class GraphBuilder:
             Of its output.
         ints, floats
             Its attributes, in the order that the kind has them.
+
+        Returns
+        -------
+        int
+            The output's index, which later operations take as an input.
+
+        Raises
+        ------
+        UnsupportedProblemError
+            When the output is empty, or has more elements than 32 bits count.
         """
         output = self._add(view, -1)
         operation = Operation(kind, tuple(inputs), output, tuple(ints), tuple(floats))

@@ -89,6 +89,11 @@ def build_plans(
     context : BuildContext
         Where to build and what to remember plans in.
 
+    Returns
+    -------
+    list[Plan or None]
+        In the order of the graphs.
+
     Raises
     ------
     CodegenError
@@ -216,6 +221,11 @@ def link_planner(
     context : BuildContext
         Compiler and cache folder.
 
+    Returns
+    -------
+    Path
+        The executable; run by :func:`run_planner`.
+
     Raises
     ------
     CompileError
@@ -254,6 +264,12 @@ def run_planner(
         Of the architecture that plans are for.
     options : CudnnOptions
         Whether plans are timed.
+
+    Returns
+    -------
+    bool
+        Whether plans were asked for: each graph has its ``.plan`` or its ``.error`` in the folder
+        then.
 
     Raises
     ------

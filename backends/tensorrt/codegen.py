@@ -37,10 +37,17 @@ def compile_functions(
     package : Package
         Builds the engines.
 
+    Returns
+    -------
+    tvm.runtime.Module
+        A static library that exports the partitions' symbols, with the engines as read-only data.
+
     Raises
     ------
     CodegenError
         When TensorRT refuses regions; has every one's reason.
+    CompileError
+        When the C++ compiler fails; carries its standard error.
     """
     engines, refused = EngineBuilder(package, target, context).engines(functions)
     if refused:
@@ -70,6 +77,16 @@ def runtime_compilation(shim: Shim | None, context: BuildContext) -> native.Comp
         What calls TensorRT from C++; without one Python does.
     context : BuildContext
         Compiler and cache folder.
+
+    Returns
+    -------
+    native.Compilation
+        Not run yet.
+
+    Raises
+    ------
+    BackendUnavailableError
+        When there is a shim but no CUDA toolkit, whose headers its runtime includes.
     """
     flags = ["-fvisibility=hidden", *native.ffi_include_flags()]
     depends = [HEADER, native.FFI_HEADER]

@@ -35,6 +35,8 @@ class RefusalError(CodegenError):
 class LayerWriter:
     """Adds layers to a network.
 
+    Whatever adds one raises :class:`RefusalError` where TensorRT does not make it.
+
     Parameters
     ----------
     package : Package
@@ -86,6 +88,11 @@ class LayerWriter:
             Which of its outputs.
         **settings
             Attributes of the layer to set before.
+
+        Returns
+        -------
+        TrtTensor
+            Of shape and dtype as TensorRT infers them from the settings.
 
         Raises
         ------
@@ -144,8 +151,15 @@ class LayerWriter:
 
         Parameters
         ----------
+        array : ndarray
+            Of any dtype that TensorRT has.
         exact : bool
             Keep float32 where the region is in half precision.
+
+        Returns
+        -------
+        tensorrt.Weights
+            They are read when the engine is built; this writer keeps their memory until then.
         """
         rounds = array.dtype == np.float32 and self._half and not exact
         half = HALVES[self._half] if rounds else None
@@ -168,6 +182,11 @@ class LayerWriter:
             Of any dtype that TensorRT has.
         exact : bool
             Keep float32 where the region is computed in half precision.
+
+        Returns
+        -------
+        TrtTensor
+            Of the array's shape; in the region's half precision where the array is float32.
         """
         key = f"{content_key(array)}:{exact}"
         if key not in self._constants:
@@ -184,6 +203,11 @@ class LayerWriter:
             The element.
         like : TrtTensor
             Has the rank and dtype.
+
+        Returns
+        -------
+        TrtTensor
+            It broadcasts to the other tensor.
         """
         name = next(k for k, v in DTYPES.items() if like.dtype == getattr(self.trt.DataType, v))
         dtype = HALVES.get(name) or np.dtype(name)
@@ -198,6 +222,11 @@ class LayerWriter:
             What is cast.
         name : str
             Of the Relax dtype, such as ``float16``.
+
+        Returns
+        -------
+        TrtTensor
+            In half precision where that is the region's and the name is ``float32``.
         """
         return self.cast_to(tensor, self.dtype(name))
 
@@ -210,6 +239,11 @@ class LayerWriter:
             What is cast.
         dtype : tensorrt.DataType
             What it becomes.
+
+        Returns
+        -------
+        TrtTensor
+            Of the same shape.
         """
         if tensor.dtype == dtype:
             return tensor
@@ -230,6 +264,11 @@ class LayerWriter:
             What is viewed.
         shape : sequence of int
             Of as many elements.
+
+        Returns
+        -------
+        TrtTensor
+            Of the same elements in the same order.
         """
         if tuple(tensor.shape) == tuple(shape):
             return tensor
@@ -245,6 +284,11 @@ class LayerWriter:
             Whose axes are permuted.
         order : sequence of int
             By axis of the result, the tensor's axis.
+
+        Returns
+        -------
+        TrtTensor
+            Its axis ``i`` is the tensor's axis ``order[i]``.
         """
         if list(order) == list(range(len(order))):
             return tensor
@@ -260,6 +304,11 @@ class LayerWriter:
             Of this rank or less.
         rank : int
             Axes of the result.
+
+        Returns
+        -------
+        TrtTensor
+            A view of the same elements.
         """
         missing = rank - len(tensor.shape)
         return self.reshape(tensor, (1,) * missing + tuple(tensor.shape))
@@ -273,6 +322,11 @@ class LayerWriter:
             Its name, such as ``PROD``.
         a, b : TrtTensor
             Of one dtype and any ranks.
+
+        Returns
+        -------
+        TrtTensor
+            Of the broadcast shape; boolean for comparisons, else of the operands' dtype.
         """
         rank = max(len(a.shape), len(b.shape))
         operation = getattr(self.trt.ElementWiseOperation, kind)
@@ -290,6 +344,11 @@ class LayerWriter:
             Its name, such as ``SQRT``.
         x : TrtTensor
             The operand.
+
+        Returns
+        -------
+        TrtTensor
+            Of the operand's shape and dtype.
         """
         return self.output(self.network.add_unary(x, getattr(self.trt.UnaryOperation, kind)), kind)
 
@@ -304,6 +363,11 @@ class LayerWriter:
             The operand.
         **values : float
             ``alpha`` and ``beta``, where the kind has them.
+
+        Returns
+        -------
+        TrtTensor
+            Of the operand's shape and dtype.
         """
         layer = self.network.add_activation(x, getattr(self.trt.ActivationType, kind))
         return self.output(layer, kind, **values)
@@ -317,6 +381,11 @@ class LayerWriter:
             The operand.
         axis : int
             Counted from 0.
+
+        Returns
+        -------
+        TrtTensor
+            Of the operand's shape and dtype.
         """
         return self.output(self.network.add_softmax(x), "softmax", axes=1 << axis)
 
@@ -329,6 +398,11 @@ class LayerWriter:
             Of one dtype and rank.
         axis : int
             Counted from 0.
+
+        Returns
+        -------
+        TrtTensor
+            Its extent along the axis is the sum of theirs.
         """
         return self.output(self.network.add_concatenation(parts), "concat", axis=axis)
 
@@ -345,6 +419,11 @@ class LayerWriter:
             Those that are reduced, counted from 0.
         keepdims : bool
             Whether they stay, with an extent of 1.
+
+        Returns
+        -------
+        TrtTensor
+            Of the operand's dtype, without the axes or with 1 in their place.
         """
         operation = getattr(self.trt.ReduceOperation, kind)
         return self.output(self.network.add_reduce(x, operation, mask(axes), keepdims), kind)

@@ -173,8 +173,12 @@ def build_plan(
 
     Parameters
     ----------
+    package : Package
+        The TensorRT that builds it.
     arch : str
         For example ``sm_89``.
+    options : TensorrtOptions
+        Of the target: TF32 and the size of the workspace count here, precisions are the network's.
     write : callable
         Fills the network: given it and the logger. What it binds must stay alive until this
         function returns.
@@ -238,6 +242,11 @@ def combine_timings(package: Package, first: bytes, second: bytes) -> bytes:
         Which TensorRT made them.
     first, second : bytes
         Timing caches; where both have an entry, the first one's stays.
+
+    Returns
+    -------
+    bytes
+        Serialized, as :func:`build_plan` takes it.
     """
     trt = package.module
     logger = make_logger(package)

@@ -19,6 +19,14 @@ def accepts(operators: Sequence[relax.Expr], options: TensorrtOptions) -> Verdic
     ----------
     operators : sequence of relax.Expr
         The values of the region's bindings.
+    options : TensorrtOptions
+        Of the target; they may refuse regions without multiply-accumulate work or, for int8,
+        without quantization.
+
+    Returns
+    -------
+    Verdict
+        Yes, or no with the reason.
     """
     names = set(operator_names(operators))
     if options.remove_no_mac_subgraphs and not names & MULTIPLY_ACCUMULATE:

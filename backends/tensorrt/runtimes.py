@@ -56,6 +56,11 @@ def matches(header: Path, package: Package) -> bool:
         ``NvInferVersion.h``.
     package : Package
         An installed TensorRT.
+
+    Returns
+    -------
+    bool
+        False where the file is missing, or names another edition only.
     """
     if not header.is_file():
         return False
@@ -98,6 +103,11 @@ def runtime_name(package: Package, shim: Shim | None) -> str:
         What built the engines.
     shim : Shim or None
         What runs them, if not Python.
+
+    Returns
+    -------
+    str
+        ``python`` or ``shim``, the package and its full version, with colons between.
     """
     return f"{'python' if shim is None else 'shim'}:{package.name}:{package.version}"
 

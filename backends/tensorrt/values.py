@@ -51,6 +51,11 @@ def rounded(array: Array, half: np.dtype[Any]) -> Array:
         Of float32.
     half : np.dtype
         float16, or bfloat16 as ``ml_dtypes`` has it.
+
+    Returns
+    -------
+    Array
+        Of dtype ``half``; infinities and NaN stay what they are.
     """
     limit = 65504.0 if half == np.float16 else 3.3895313892515355e38
     return np.where(np.isfinite(array), np.clip(array, -limit, limit), array).astype(half)

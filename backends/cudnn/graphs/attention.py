@@ -49,8 +49,15 @@ def attention_graph(attention: Attention, compute_capability: int) -> Graph:
 
     Parameters
     ----------
+    attention : Attention
+        In float16 or bfloat16, with heads of a multiple of 8 elements that are adjacent in memory.
     compute_capability : int
         Of the device, for example 90; decides how wide a head may be.
+
+    Returns
+    -------
+    Graph
+        One operation; a bias is viewed as (batch or 1, heads or 1, queries or 1, keys).
 
     Raises
     ------
@@ -126,6 +133,12 @@ def attention_of_operator(
     root : relax.Expr
         The call, or a ``permute_dims`` of it.
 
+    Returns
+    -------
+    Attention
+        Its views are (batch, heads, length, width); a scale that the call leaves out is ``1 /
+        sqrt(width)``.
+
     Raises
     ------
     UnsupportedProblemError
@@ -156,8 +169,17 @@ def attention_of_chain(
     operands : tuple of relax.Expr
         Query (batch, heads, length, width), key (batch, heads, width, length) and value; a
         ``permute_dims`` is folded.
+    scale : float
+        What the scores are multiplied by.
+    bias : relax.Expr or None
+        What is added to the scaled scores.
     root : relax.Expr
         The last product, or a ``permute_dims`` of it.
+
+    Returns
+    -------
+    Attention
+        Not causal; the key is viewed as (batch, heads, length, width).
 
     Raises
     ------

@@ -27,6 +27,15 @@ def convolution_graph(call: relax.Call, epilogue: Epilogue, _: CudnnOptions) -> 
     ----------
     call : relax.Call
         Of one of :data:`CONVOLUTIONS`.
+    epilogue : Epilogue
+        What follows it in the same graph.
+    _ : CudnnOptions
+        Not asked; each kind of graph is made by the same arguments.
+
+    Returns
+    -------
+    Graph
+        With two spatial axes or more: a convolution along one gets another of extent 1.
 
     Raises
     ------

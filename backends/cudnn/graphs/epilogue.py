@@ -112,6 +112,12 @@ def add_epilogue(
 
     Parameters
     ----------
+    builder : GraphBuilder
+        Has the operation; gets a slot for each of bias and residual, and the operations on them.
+    value : int
+        Index of the operation's output.
+    epilogue : Epilogue
+        Its residual has the result's shape; of its bias, ``bias`` is the view.
     view : View
         The result's.
     bias : View or None

@@ -30,6 +30,16 @@ def matmul_graph(call: relax.Call, epilogue: Epilogue, options: CudnnOptions) ->
     ----------
     call : relax.Call
         Of ``relax.matmul``, (..., m, k) with (k, n) or with (..., k, n) of the same batch.
+    epilogue : Epilogue
+        What follows it in the same graph.
+    options : CudnnOptions
+        Whether float32 may be multiplied as TF32; otherwise it is refused.
+
+    Returns
+    -------
+    Graph
+        On three axes (batch, rows, columns); rows of all batches are one axis where ``right`` is
+        (k, n).
 
     Raises
     ------

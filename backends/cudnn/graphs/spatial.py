@@ -22,6 +22,11 @@ def plane_view(shape: Sequence[int], layout: str, leading: str) -> View:
     leading : str
         The axes that come first, for example ``NC``.
 
+    Returns
+    -------
+    View
+        Of four dimensions or more: one spatial axis gets another of extent 1 before it.
+
     Examples
     --------
     >>> plane_view((2, 100, 16), "NWC", "NC")

@@ -30,6 +30,16 @@ def product(w: NetworkWriter, a: TrtTensor, b: TrtTensor, *, transposed: bool = 
         ``(..., K, N)``.
     transposed : bool
         Whether ``b`` is ``(..., N, K)``.
+
+    Returns
+    -------
+    TrtTensor
+        ``(..., M, N)`` in the operands' dtype, whose leading axes are broadcast.
+
+    Raises
+    ------
+    RefusalError
+        When TensorRT makes no layer; has TensorRT's reason.
     """
     rank = max(len(a.shape), len(b.shape))
     plain, turned = w.trt.MatrixOperation.NONE, w.trt.MatrixOperation.TRANSPOSE

@@ -40,6 +40,16 @@ def sliced(
         A ``SampleMode``: what lies outside of the tensor.
     fill : float
         With the mode ``FILL``, the value there.
+
+    Returns
+    -------
+    TrtTensor
+        Of that shape and the dtype of ``x``.
+
+    Raises
+    ------
+    RefusalError
+        When TensorRT makes no layer; has TensorRT's reason.
     """
     value = w.reshape(w.filled(fill, x), ()) if mode == "FILL" else None
     layer = w.network.add_slice(x, start, shape, step or [1] * len(shape))

@@ -48,6 +48,11 @@ class ChannelsFirst:
             One for each spatial axis of the operator.
         neutral : int
             For example 1 for a stride and 0 for padding.
+
+        Returns
+        -------
+        list[int]
+            Two values or more, as TensorRT's layers have no less than two spatial axes.
         """
         listed = [int(value) for value in values]
         return [neutral, *listed] if self.rank == 1 else listed
