@@ -78,6 +78,11 @@ def compile_functions(
     known : sequence of OperatorFamily
         The families to read them with.
 
+    Returns
+    -------
+    tvm.runtime.Module
+        A static library that exports the partitions' symbols.
+
     Raises
     ------
     CodegenError
@@ -108,6 +113,11 @@ def read_partitions(
     arch : str
         For example ``sm_90a``.
 
+    Returns
+    -------
+    list[Partition]
+        In the order of the functions; several may have equal specs.
+
     Raises
     ------
     CodegenError
@@ -132,6 +142,18 @@ def tune(
         With this backend's options, for an architecture.
     context : BuildContext
         Has the log; nothing is measured in its replay.
+
+    Returns
+    -------
+    dict[KernelSpec, Configuration]
+        By spec; a heuristic's where no GPU of the architecture is here and the log knows none.
+
+    Raises
+    ------
+    CodegenError
+        When none of a spec's configurations runs on the GPU.
+    ReplayMissError
+        In a replay, when the log does not know a spec.
     """
     arch = arch_of(target.device)
     questions = {
@@ -160,6 +182,11 @@ def plan(
         A configuration for every partition's spec.
     options : CutlassOptions, optional
         What the kernels' compiler flags follow from.
+
+    Returns
+    -------
+    Plan
+        Entries in the order of the partitions; equal specs share a unit.
 
     Raises
     ------
@@ -214,6 +241,16 @@ def runtime_compilation(context: BuildContext, arch: str) -> native.Compilation:
         Compiler and cache folder.
     arch : str
         What to compile for, for example ``sm_90a``.
+
+    Returns
+    -------
+    native.Compilation
+        Not run yet.
+
+    Raises
+    ------
+    BackendUnavailableError
+        When there is no CUDA toolkit.
     """
     depends = [TEMPLATES / "cutlass_runtime.h", *template_headers()]
     return cached_cuda_compilation(

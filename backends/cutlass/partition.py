@@ -50,6 +50,11 @@ def read_partition(
     known, options, arch
         The families; the first that knows the composite's name reads it by the others.
 
+    Returns
+    -------
+    Partition
+        Its family, its spec, and for each input the position of the entry's argument.
+
     Raises
     ------
     CodegenError

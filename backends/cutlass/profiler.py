@@ -54,6 +54,11 @@ def gpu_profiler(options: CutlassOptions, context: BuildContext, arch: str) -> P
         Compiler and cache folder.
     arch : str
         What to compile for; a GPU of it is needed.
+
+    Returns
+    -------
+    Profiler or None
+        Its ``device`` holds that GPU's facts, which records are found by.
     """
     device = CUDA.facts(arch)
     return None if device is None else GpuProfiler(device, options, context, arch)
@@ -68,6 +73,16 @@ def program_compilation(context: BuildContext, arch: str) -> native.Compilation:
         Compiler and cache folder.
     arch : str
         What to compile for.
+
+    Returns
+    -------
+    native.Compilation
+        Not run yet.
+
+    Raises
+    ------
+    BackendUnavailableError
+        When there is no CUDA toolkit.
     """
     flags = [f"-I{TEMPLATES}"]
     return cached_cuda_compilation(
@@ -126,6 +141,11 @@ class GpuProfiler:
             What to compile.
         folder : Path
             For the library.
+
+        Returns
+        -------
+        Path | str
+            The library in the folder; a text where nvcc or the linker fails.
         """
         try:
             compiled = unit.compile(folder, self.options, self.context, self.arch)

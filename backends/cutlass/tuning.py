@@ -58,6 +58,11 @@ class Job:
             Has the spec and its family.
         configuration : Configuration
             One of the question's.
+
+        Returns
+        -------
+        Job
+            With the sizes that the unit takes at run time.
         """
         spec, family = question.spec, question.family
         unit = Unit.of(family.render(spec, configuration))

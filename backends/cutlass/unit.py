@@ -43,6 +43,11 @@ class Unit:
             As the family rendered it.
         options : CutlassOptions, optional
             What its compiler flags follow from: two targets may want one kernel in two ways.
+
+        Returns
+        -------
+        Unit
+            Its symbol is a digest of the text, of the headers that it includes, and of the flags.
         """
         digest = hashlib.sha256(source.text.encode())
         digest.update("".join(_fast_math(options)).encode())
@@ -84,6 +89,11 @@ class Unit:
         arch : str
             What to compile for, for example ``sm_90a``.
 
+        Returns
+        -------
+        Path
+            The object, in the context's cache folder.
+
         Raises
         ------
         CompileError
@@ -103,6 +113,11 @@ def included_headers(text: str, folder: Path = TEMPLATES) -> list[Path]:
         C++ source.
     folder : Path
         Where headers are looked for; others do not count.
+
+    Returns
+    -------
+    list[Path]
+        Paths in the folder; headers of CUTLASS and CUDA are no part of it.
     """
     found: set[Path] = set()
     texts = [text]

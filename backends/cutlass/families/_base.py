@@ -41,6 +41,11 @@ def alignment(extent: int, bits: int) -> int:
         Elements of the run.
     bits : int
         Of one element.
+
+    Returns
+    -------
+    int
+        A power of two; at most as many elements as have 128 bits, CUTLASS's widest access.
     """
     width = 128 // bits
     while extent % width:
@@ -155,6 +160,11 @@ class Reading:
         arguments : sequence of relax.Expr
             In the order in which the kernel takes them.
 
+        Returns
+        -------
+        Reading
+            Its arguments are the composite's parameters.
+
         Raises
         ------
         CodegenError
@@ -211,6 +221,11 @@ class OperatorFamily(ABC):
             Of the target.
         arch : str
             What to compile for.
+
+        Returns
+        -------
+        Sequence[PatternTriple]
+            Named ``cutlass.`` and one of the family's prefixes.
         """
 
     @abstractmethod
@@ -225,6 +240,11 @@ class OperatorFamily(ABC):
             One of this family's patterns matched it.
         options, arch
             As :meth:`patterns` takes them.
+
+        Returns
+        -------
+        Reading
+            Its spec, and the composite's parameter behind each of the spec's inputs.
 
         Raises
         ------
@@ -246,6 +266,11 @@ class OperatorFamily(ABC):
             They may ask for more, or for other kernels.
         arch : str
             What to compile for.
+
+        Returns
+        -------
+        Sequence[Configuration]
+            Each is one that :meth:`render` takes.
         """
 
     @abstractmethod
@@ -258,6 +283,11 @@ class OperatorFamily(ABC):
             What is to be run.
         configuration : Configuration
             How, one of :meth:`configurations`.
+
+        Returns
+        -------
+        KernelSource
+            Text that defines the unit's two functions; equal text is compiled once.
         """
 
     def launch_sizes(self, spec: KernelSpec, configuration: Configuration) -> tuple[int, ...]:
@@ -272,5 +302,10 @@ class OperatorFamily(ABC):
             Its sizes are known.
         configuration : Configuration
             How it is run.
+
+        Returns
+        -------
+        tuple[int, ...]
+            In the order in which the unit's text reads them.
         """
         return spec.sizes

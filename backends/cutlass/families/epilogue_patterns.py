@@ -17,8 +17,16 @@ def with_checked_activation(chain: Chain, activation: str) -> tuple[Chain, Predi
 
     Parameters
     ----------
+    chain : Chain
+        What the activation is applied to.
     activation : str
         One of :data:`collage.backends.relax.patterns.ACTIVATIONS`, or ``relu6``.
+
+    Returns
+    -------
+    tuple[Chain, Predicate]
+        The longer chain, and the predicate; it accepts every match of an activation without
+        numbers.
     """
     if activation == "relu6":
         low, high = wildcard(), wildcard()
@@ -42,8 +50,15 @@ def with_joined_residual(chain: Chain, residual: str) -> Chain:
 
     Parameters
     ----------
+    chain : Chain
+        What the other value is joined to.
     residual : str
         ``add``, ``multiply``, or empty for none.
+
+    Returns
+    -------
+    Chain
+        Its root is the sum or the product, whichever operand comes first.
     """
     if residual == "add":
         return with_residual(chain)

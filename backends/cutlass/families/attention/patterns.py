@@ -127,11 +127,18 @@ def read_chain(
 
     Parameters
     ----------
+    form : ChainForm
+        How the chain is written: whether the scores are scaled and masked.
     parts : mapping of str to relax.Expr
         ``q``, ``k`` (before it is permuted), ``permuted``, ``scores``, ``softmax``, ``v``, and
         where the form has them ``factor`` and ``mask``.
     root : relax.Expr
         The result.
+
+    Returns
+    -------
+    AttentionProblem
+        A chain of three axes has one batch, and heads along its first axis.
 
     Raises
     ------

@@ -141,6 +141,11 @@ def read_joined(call: relax.Call, split: relax.Call) -> AttentionProblem:
     split : relax.Call
         Cuts its operand along the last axis into three.
 
+    Returns
+    -------
+    AttentionProblem
+        Its strides and offsets are into the split tensor, so that nothing is copied.
+
     Raises
     ------
     UnsupportedProblemError
@@ -199,6 +204,11 @@ def bias_strides(bias: relax.Expr, batch: int, heads: int, queries: int, keys: i
         Of at most four axes.
     batch, heads, queries, keys : int
         Extents that it broadcasts to.
+
+    Returns
+    -------
+    Strides
+        In elements, by row of queries, head and batch.
 
     Raises
     ------

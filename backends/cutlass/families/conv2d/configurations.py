@@ -120,6 +120,12 @@ def candidates(
         Which kernels may be used.
     arch : str
         What to compile for, for example ``sm_90a``.
+
+    Returns
+    -------
+    list[Conv2dConfiguration]
+        Of each generation of kernels that runs the problem, and of each asked number of slices, at
+        least one.
     """
     found = list(_sm80(problem, options))
     if options.generation(arch) >= 90 and hopper_fits(problem):

@@ -110,6 +110,11 @@ class Conv2dProblem:
             As the property gives them.
         dtype : str
             Of its tensors.
+
+        Returns
+        -------
+        Conv2dProblem
+            Equal to the one whose sizes and dtype these are.
         """
         n, h, w, c, k, r, s, p, q, top, left, below, right, sh, sw, dh, dw = sizes
         pads, strides, dilation = (top, left, below, right), (sh, sw), (dh, dw)
@@ -148,6 +153,11 @@ def read_problem(call: relax.Call, options: CutlassOptions) -> Conv2dProblem:
         In NHWC, with weights in OHWI.
     options : CutlassOptions
         They decide how float32 is computed.
+
+    Returns
+    -------
+    Conv2dProblem
+        None of its tensors takes more than 2 GiB.
 
     Raises
     ------

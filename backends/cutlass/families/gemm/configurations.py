@@ -140,6 +140,11 @@ def configurations(
         They may ask for narrower accesses, or for slices of the reduced axis.
     arch : str
         What to compile for.
+
+    Returns
+    -------
+    list[GemmConfiguration]
+        A few of every kind of kernel that runs the problem; narrower variants last.
     """
     able = list(_all(problem, spec.math, options, arch))
     best = _of_every_kind(sorted(able, key=lambda c: _estimated_cycles(problem, spec.math, c)))

@@ -102,6 +102,11 @@ def spec_of(problem: GemmProblem, form: Form, options: CutlassOptions) -> Kernel
         What follows it.
     options : CutlassOptions
         They decide how float32 is computed.
+
+    Returns
+    -------
+    KernelSpec
+        Its inputs are ``a``, ``b`` and, where the form has them, bias and residual.
     """
     a, b, output = problem.tensors()
     inputs = [a, b]

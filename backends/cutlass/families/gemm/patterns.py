@@ -131,6 +131,12 @@ def operand(expr: relax.Expr, taken: relax.Expr) -> Operand:
     taken : relax.Expr
         What the product takes: the same, or a ``permute_dims`` of it.
 
+    Returns
+    -------
+    Operand
+        Its shape is the stored one; ``transposed`` where the product takes the last two axes
+        swapped.
+
     Raises
     ------
     UnsupportedProblemError
@@ -160,10 +166,17 @@ def read_product(
 
     Parameters
     ----------
+    call : relax.Call
+        Its result's shape has the batch axes.
     a, b : relax.Expr
         The stored operands.
     lhs, rhs : relax.Expr
         What the product takes: ``a`` and ``b``, or ``permute_dims`` of them.
+
+    Returns
+    -------
+    GemmProblem
+        Of all rows at once, where one matrix is multiplied by every batch.
 
     Raises
     ------

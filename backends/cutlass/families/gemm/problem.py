@@ -130,6 +130,11 @@ def plan(a: Operand, b: Operand, result: Sequence[int], dtype: str) -> GemmProbl
     dtype : str
         Of operands and result; one of ``DTYPE_BITS``.
 
+    Returns
+    -------
+    GemmProblem
+        With one batch where all rows are multiplied by the same matrix ``b``.
+
     Raises
     ------
     UnsupportedProblemError

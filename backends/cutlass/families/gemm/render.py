@@ -38,6 +38,11 @@ def render(spec: KernelSpec, configuration: GemmConfiguration) -> KernelSource:
         A product with its epilogue.
     configuration : GemmConfiguration
         Tiles, stages and the width of accesses.
+
+    Returns
+    -------
+    KernelSource
+        Named after what its text depends on.
     """
     split = configuration.kind == "split_k"
     heavy = max(spec.sizes[9], spec.sizes[11]) > LAST_LIGHT

@@ -143,6 +143,11 @@ def row_configurations(rows: int, columns: int, bits: int) -> list[NormConfigura
     bits : int
         Of one element.
 
+    Returns
+    -------
+    list[NormConfiguration]
+        At most four, with the widest accesses that rows divide by.
+
     Raises
     ------
     UnsupportedProblemError
