@@ -197,6 +197,11 @@ class Tuner(TuningStage[Kernel, Best]):
             The kernel.
         best : Best
             What was found for it.
+
+        Returns
+        -------
+        tirx.PrimFunc or None
+            Under the name that the kernel has; None too where its trace cannot be replayed on it.
         """
         if best.trial is None:
             return None

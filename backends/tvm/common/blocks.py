@@ -52,6 +52,12 @@ class Machine:
             Of the processor.
         num_threads : int
             Of the kernels.
+
+        Returns
+        -------
+        Machine
+            Its vectors have 16 bytes at the least; 32 of them where they have 64 bytes, and on
+            AArch64.
         """
         threads = num_threads or len(os.sched_getaffinity(0))
         vector_bytes = int(codegen.llvm_get_vector_width(target)) // 8
@@ -99,6 +105,11 @@ def axes_of(sch: s_tir.Schedule, block: Any) -> list[Axis] | None:
         Of the kernel.
     block : SBlockRV
         One of its stages.
+
+    Returns
+    -------
+    list[Axis] or None
+        In the block's order; reductions are marked.
     """
     axes = []
     for iter_var in sch.get(block).iter_vars:
@@ -125,6 +136,11 @@ def loop_extent(sch: s_tir.Schedule, loop: Any) -> int:
         Of the kernel.
     loop : LoopRV
         One of its loops.
+
+    Returns
+    -------
+    int
+        Iterations of the loop.
     """
     return int(sch.get(loop).extent)
 
@@ -146,6 +162,12 @@ def buffer_stride(region: Any, var: Any) -> int | None:
         What a stage reads or writes.
     var : tirx.Var
         An axis of the stage.
+
+    Returns
+    -------
+    int or None
+        In elements of the buffer laid out row by row; 0 where the access does not depend on the
+        axis.
     """
     total = 0
     step = 1
@@ -168,6 +190,11 @@ def mergeable(region: Any, outer: Axis, inner: Axis) -> bool:
         As :func:`buffer_stride` takes it.
     outer, inner : Axis
         Of the stage, the inner one right behind the outer one.
+
+    Returns
+    -------
+    bool
+        False as well where one of the two strides is not fixed.
     """
     first = buffer_stride(region, outer.var)
     second = buffer_stride(region, inner.var)
@@ -188,6 +215,11 @@ def other_blocks(sch: s_tir.Schedule, blocks: Sequence[Any]) -> list[Any]:
         Of the kernel.
     blocks : sequence of SBlockRV
         Those to leave out.
+
+    Returns
+    -------
+    list of SBlockRV
+        A block is left out where it stands for the same stage, by whatever handle.
     """
     known = [sch.get(block) for block in blocks]
     return [b for b in root_blocks(sch) if not any(sch.get(b).same_as(own) for own in known)]
@@ -200,6 +232,11 @@ def element_dtype(sch: s_tir.Schedule, block: Any) -> str:
     ----------
     sch, block
         As :func:`axes_of` takes them.
+
+    Returns
+    -------
+    str
+        Such as ``float32``; of its first output, where it has several.
     """
     return str(sch.get(block).writes[0].source.dtype)
 
@@ -213,6 +250,11 @@ def fuse_all(sch: s_tir.Schedule, loops: Sequence[Any]) -> Any:
         Changed in place.
     loops : sequence of LoopRV
         One or more, from the outermost.
+
+    Returns
+    -------
+    LoopRV
+        The loop that stands for all of them.
     """
     return loops[0] if len(loops) == 1 else sch.fuse(*loops)
 

@@ -29,6 +29,12 @@ def legalize_in_float32(builder: relax.BlockBuilder, call: relax.Call) -> relax.
         Makes the tensor program.
     call : relax.Call
         Any operator that TVM can legalize in float32.
+
+    Returns
+    -------
+    relax.Expr
+        A call of the tensor program, which computes in float32 and gives the dtypes of the given
+        call.
     """
     if not any(map(_is_narrow, call.args)):
         return default_legalization(builder, call)

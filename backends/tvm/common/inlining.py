@@ -128,6 +128,11 @@ def reads_in_order(stmt: Any, axes: Sequence[Axis], buffer: Any) -> bool:
         Its axes.
     buffer : tirx.Buffer
         What another stage writes.
+
+    Returns
+    -------
+    bool
+        True too where the stage does not read the buffer at all.
     """
     variables = [iter_var.var for iter_var in stmt.iter_vars]
     return all(

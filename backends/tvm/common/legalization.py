@@ -24,6 +24,11 @@ def default_legalization(builder: relax.BlockBuilder, call: relax.Call) -> relax
         Takes the tensor programs.
     call : relax.Call
         Of the operator.
+
+    Returns
+    -------
+    relax.Expr
+        Mostly a call of one tensor program.
     """
     assert isinstance(call.op, Op)
     legalize: Legalization = call.op.get_attr("FLegalize")
@@ -41,6 +46,11 @@ def reshaped(builder: relax.BlockBuilder, data: relax.Expr, shape: Sequence[int]
         Of as many elements.
     shape : sequence of int
         Of the result.
+
+    Returns
+    -------
+    relax.Expr
+        A call of the program.
     """
     return default_legalization(
         builder, builder.normalize(relax.op.reshape(data, relax.ShapeExpr(list(shape))))
@@ -56,6 +66,11 @@ def broadcast_index(index: Sequence[Any], shape: Sequence[Any]) -> list[Any]:
         Of the result.
     shape : sequence
         Of the operand: it has the result's last axes, the first place where there is only one.
+
+    Returns
+    -------
+    list[Any]
+        As long as the operand's shape.
     """
     dims = [int(dim) for dim in shape]
     own = index[len(index) - len(dims) :]

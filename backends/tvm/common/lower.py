@@ -32,12 +32,19 @@ def lower_module(
 
     Parameters
     ----------
+    mod : tvm.IRModule
+        Partitions of other backends stay as they are, and so do kernels that are scheduled already.
     device : tvm.target.Target
         The target that passes and schedules see as the current one.
     legalize_passes : sequence of tvm.transform.Pass
         From operators to fused tensor programs.
     schedule_all : callable
         From fused tensor programs to scheduled ones.
+
+    Returns
+    -------
+    tvm.IRModule
+        Without functions of this backend's partitions: their bodies stand where they were called.
 
     Examples
     --------

@@ -71,6 +71,11 @@ def let(value: Any, body: Any) -> Any:
         The argument.
     body : callable
         Makes an expression of the variable that holds it.
+
+    Returns
+    -------
+    tirx.Let
+        Of the type of what ``body`` makes.
     """
     var = tirx.Var("x", str(value.ty))
     return tirx.Let(var, value, body(var))

@@ -69,6 +69,11 @@ def legalize_conv2d(builder: relax.BlockBuilder, call: relax.Call, machine: Mach
         A 2-D convolution.
     machine : Machine
         Its vector registers decide how weights are packed.
+
+    Returns
+    -------
+    relax.Expr
+        A call of the tensor program, whose weights are packed for this machine.
     """
     shape = _conv_shape(call)
     if shape is None:

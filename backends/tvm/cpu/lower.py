@@ -26,6 +26,11 @@ def legalize_passes(machine: Machine, schedule: str) -> list[tvm.transform.Pass]
     schedule : str
         Only with ``default`` are there legalizations of our own.
 
+    Returns
+    -------
+    list[tvm.transform.Pass]
+        To be run in this order; the kernels compute in float32 where an operand has fewer digits.
+
     Examples
     --------
     >>> machine = Machine(vector_bytes=32, num_registers=16, num_threads=4)
@@ -57,6 +62,11 @@ def schedule_all(
         Threads and vector registers.
     schedule : str
         ``default``, ``none`` or ``plain``.
+
+    Returns
+    -------
+    list[tirx.PrimFunc]
+        In the order of the kernels.
 
     Examples
     --------

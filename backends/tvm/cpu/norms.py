@@ -26,6 +26,11 @@ def legalize_group_norm(builder: relax.BlockBuilder, call: relax.Call) -> relax.
         Makes the tensor program.
     call : relax.Call
         A group norm.
+
+    Returns
+    -------
+    relax.Expr
+        A call of the tensor program.
     """
     return _legalize(builder, call, int(call.attrs.num_groups))
 
@@ -39,6 +44,11 @@ def legalize_instance_norm(builder: relax.BlockBuilder, call: relax.Call) -> rel
         Makes the tensor program.
     call : relax.Call
         An instance norm.
+
+    Returns
+    -------
+    relax.Expr
+        A call of the tensor program; TVM's own where the norm is another.
     """
     shape = tensor_shape(call.args[0])
     return _legalize(builder, call, shape[1] if shape is not None and len(shape) > 1 else 0)

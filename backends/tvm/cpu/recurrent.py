@@ -34,6 +34,11 @@ def legalize_recurrent(
         Of the recurrent operator.
     machine : Machine
         Its vector registers and threads decide how it is cut.
+
+    Returns
+    -------
+    relax.Expr
+        A call of the tensor program, whose weights are packed for this machine.
     """
     recurrence = Recurrence.of(call)
     if recurrence.dtype != "float32" or not isinstance(call.args[1], tvm.ir.GenericConst):
@@ -50,6 +55,12 @@ def blocking(recurrence: Recurrence, machine: Machine) -> Blocking:
         What is to be computed.
     machine : Machine
         What it runs on.
+
+    Returns
+    -------
+    Blocking
+        Steps are shared by all threads where one direction's weights outgrow a core's cache and
+        there are few tasks.
 
     Examples
     --------

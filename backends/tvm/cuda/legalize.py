@@ -53,6 +53,12 @@ def legalize_convolution(builder: relax.BlockBuilder, call: relax.Call) -> relax
         Makes the tensor program.
     call : relax.Call
         A convolution in NHWC, with weights in OHWI, or of another layout or rank.
+
+    Returns
+    -------
+    relax.Expr
+        Grouped ones as a product for each group where that is faster; TVM's own where the result
+        has another layout than the data.
     """
     attrs = call.attrs
     rank, layout = len(attrs.strides), str(attrs.data_layout)

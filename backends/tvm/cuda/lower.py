@@ -51,9 +51,17 @@ def scheduler(device: tvm.target.Target, schedule: str) -> Scheduler:
 
     Parameters
     ----------
+    device : tvm.target.Target
+        A ``cuda`` target, whose limits schedules keep to.
     schedule : str
         ``default``, ``dlight``, ``none`` or ``plain``, as in
         :class:`~collage.backends.tvm.options.TVMOptions`.
+
+    Returns
+    -------
+    Scheduler
+        Given a fused kernel, it returns it scheduled; kernels that no family takes are a
+        ``CompileError``.
 
     Examples
     --------

@@ -42,6 +42,12 @@ def legalize_phases(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr
         Makes the tensor program.
     call : relax.Call
         Of ``conv1d_transpose``, ``conv2d_transpose`` or ``conv3d_transpose``.
+
+    Returns
+    -------
+    relax.Expr or None
+        A call of the last tensor program; None too where channels or strides do not fit tensor
+        cores.
     """
     given = call.attrs
     rank = len(given.strides)
@@ -182,6 +188,11 @@ def legalize_groups(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr
         Makes the tensor program.
     call : relax.Call
         Of ``conv1d``, ``conv2d`` or ``conv3d``.
+
+    Returns
+    -------
+    relax.Expr or None
+        A call of the last tensor program; None too where groups are too narrow for tensor cores.
     """
     given = call.attrs
     rank, groups = len(given.strides), int(given.groups)

@@ -40,6 +40,11 @@ def legalize_recurrent(builder: relax.BlockBuilder, call: relax.Call) -> relax.E
         Takes the program.
     call : relax.Call
         Of the operator; its states are not rounded to 256 steps.
+
+    Returns
+    -------
+    relax.Expr
+        A tuple of the call's results, in its order.
     """
     one = Recurrence.of(call)
     outputs = [[int(n) for n in field.shape] for field in call.ty.fields]

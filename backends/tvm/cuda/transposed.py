@@ -30,6 +30,11 @@ def legalize_transposed_convolution(builder: relax.BlockBuilder, call: relax.Cal
         Makes the tensor program.
     call : relax.Call
         Of ``conv1d_transpose``, ``conv2d_transpose`` or ``conv3d_transpose``.
+
+    Returns
+    -------
+    relax.Expr
+        A call of the tensor program, which sums in float32; TVM's own for layouts that mix axes.
     """
     phases = legalize_phases(builder, call)
     if phases is not None:

@@ -50,6 +50,12 @@ def schedule_function(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
     machine : Machine
         What it will run on.
 
+    Returns
+    -------
+    tirx.PrimFunc
+        With the attribute :data:`SCHEDULE_ATTR`, which names the family and why those before it
+        refused; unscheduled where none takes it.
+
     Examples
     --------
     >>> from tvm import te

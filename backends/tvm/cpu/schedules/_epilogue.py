@@ -24,6 +24,11 @@ def find_block(sch: s_tir.Schedule, annotation: str) -> Any | None:
         Of the kernel.
     annotation : str
         The key of the annotation.
+
+    Returns
+    -------
+    SBlockRV or None
+        The first one in the order of stages.
     """
     for block in root_blocks(sch):
         if annotation in sch.get(block).annotations:
@@ -36,6 +41,8 @@ def fold_epilogue(sch: s_tir.Schedule, view: Any, kept: set[str]) -> Any:
 
     Parameters
     ----------
+    sch : s_tir.Schedule
+        Changed in place.
     view : block
         Reads the raw result and writes it in the operator's own layout.
     kept : set of str

@@ -54,6 +54,11 @@ def tiles(machine: Machine, dtype: str) -> list[Tile]:
         Its vector registers count.
     dtype : str
         Of the elements.
+
+    Returns
+    -------
+    list[Tile]
+        A few shapes, which leave registers for the vectors and the scalars that are multiplied.
     """
     lanes = machine.lanes(dtype)
     shapes = _SHAPES_32_REGISTERS if machine.num_registers >= 32 else _SHAPES_16_REGISTERS
@@ -69,6 +74,11 @@ def tiles_of_few_rows(machine: Machine, dtype: str, rows: int) -> list[Tile]:
         As :func:`tiles` takes them.
     rows : int
         Of every tile.
+
+    Returns
+    -------
+    list[Tile]
+        From the widest, of at most eight vectors, to the one of a single vector.
     """
     lanes = machine.lanes(dtype)
     room = machine.num_registers * 3 // 4
@@ -90,6 +100,12 @@ def schedule_tile(
 
     Parameters
     ----------
+    sch : s_tir.Schedule
+        Changed in place.
+    block : SBlockRV
+        The reduction; it is two blocks afterwards, one that clears the accumulators.
+    tile : Tile
+        Its columns are vectors, its rows are unrolled.
     outer : loops
         The block's remaining spatial loops, outermost first; the last one walks over tiles.
     reduction : loops

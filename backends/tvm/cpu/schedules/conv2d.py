@@ -113,6 +113,11 @@ def plan(shape: ConvShape, machine: Machine) -> ConvPlan:
         Of the convolution.
     machine : Machine
         Its vector registers and threads count.
+
+    Returns
+    -------
+    ConvPlan
+        Its blocks of output channels lie within one group each.
     """
     options = tiles(machine, "float32")
     if shape.group_out_channels < min(tile.rows for tile in options):
@@ -178,6 +183,11 @@ def pack_weights(weights: np.ndarray, shape: ConvShape, tile: Tile) -> np.ndarra
         Of the convolution; it has the groups.
     tile : Tile
         Its rows are a block's.
+
+    Returns
+    -------
+    np.ndarray
+        ``(blocks, I, H, W, rows)`` in the weights' dtype, contiguous.
     """
     per_group, rows = shape.group_out_channels, tile.rows
     blocks = math.ceil(per_group / rows)
@@ -196,6 +206,10 @@ def compute(data: te.Tensor, packed: te.Tensor, shape: ConvShape, cut: ConvPlan)
         (N, C, H, W) float32.
     packed : te.Tensor
         What :func:`pack_weights` makes.
+    shape : ConvShape
+        Of the convolution.
+    cut : ConvPlan
+        As :func:`plan` makes it; its tile is that of the packed weights.
 
     Returns
     -------
@@ -269,6 +283,11 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
         A packed convolution.
     machine : Machine
         Its registers, caches and threads count.
+
+    Returns
+    -------
+    tirx.PrimFunc | Refusal
+        Scheduled, or :data:`OTHER_KIND` where :func:`compute` did not make it.
     """
     sch = s_tir.Schedule(func)
     product = find_block(sch, ANNOTATION)

@@ -45,6 +45,11 @@ def compute(data: te.Tensor, weights: te.Tensor, shape: ConvShape) -> te.Tensor:
         ``(O, 1, KH, KW)``.
     shape : ConvShape
         Strides, padding and dilation.
+
+    Returns
+    -------
+    te.Tensor
+        ``(N, O, OH, OW)`` in the data's dtype.
     """
     top, left, bottom, right = shape.padding
     (stride_h, stride_w), (dilation_h, dilation_w) = shape.strides, shape.dilation
@@ -93,6 +98,11 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
         A depthwise convolution.
     machine : Machine
         Vector lanes and threads.
+
+    Returns
+    -------
+    tirx.PrimFunc | Refusal
+        Scheduled, or :data:`OTHER_KIND` where :func:`compute` did not make it.
     """
     sch = s_tir.Schedule(func)
     taps = find_block(sch, _ANNOTATION)

@@ -43,6 +43,11 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
         Any kernel.
     machine : Machine
         Vector lanes and threads.
+
+    Returns
+    -------
+    tirx.PrimFunc | Refusal
+        Scheduled as far as stages allow; a refusal where none of them does.
     """
     sch = s_tir.Schedule(func)
     inline_stages(sch)
@@ -63,6 +68,11 @@ def schedule_stage(sch: s_tir.Schedule, block: Any, machine: Machine) -> bool:
         The stage.
     machine : Machine
         Vector lanes and threads.
+
+    Returns
+    -------
+    bool
+        Whether it was scheduled; otherwise its loops are as they were.
     """
     axes = axes_of(sch, block)
     if not axes or len(sch.get_loops(block)) != len(axes):

@@ -76,6 +76,11 @@ def choose_tile(shape: MatmulShape, machine: Machine) -> Tile:
         Of the product.
     machine : Machine
         Its registers and threads count.
+
+    Returns
+    -------
+    Tile
+        Of exactly the product's rows where these are fewer than any other tile has.
     """
     options = tiles(machine, "float32")
     if shape.m < min(tile.rows for tile in options):
@@ -101,6 +106,11 @@ def pack_b(b: np.ndarray, tile: Tile) -> np.ndarray:
         ``(K, N)``.
     tile : Tile
         Its columns are a block's.
+
+    Returns
+    -------
+    np.ndarray
+        ``(blocks, K, columns)`` in the matrix's dtype, contiguous.
     """
     k, n = b.shape
     blocks = math.ceil(n / tile.columns)
@@ -118,6 +128,10 @@ def compute(a: te.Tensor, b: te.Tensor, shape: MatmulShape, tile: Tile) -> te.Te
         (..., M, K) float32.
     b : te.Tensor
         [block][K][columns] where ``shape.constant_b``, else (..., K, N).
+    shape : MatmulShape
+        Of the product.
+    tile : Tile
+        As :func:`choose_tile` chose it; a packed ``b`` has its columns.
 
     Returns
     -------
@@ -216,6 +230,11 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
         A packed matrix product.
     machine : Machine
         Its registers, caches and threads count.
+
+    Returns
+    -------
+    tirx.PrimFunc | Refusal
+        Scheduled, or :data:`OTHER_KIND` where :func:`compute` did not make it.
     """
     sch = s_tir.Schedule(func)
     product = find_block(sch, _ANNOTATION)

@@ -48,6 +48,11 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
         Any kernel.
     machine : Machine
         Vector lanes and threads.
+
+    Returns
+    -------
+    tirx.PrimFunc | Refusal
+        Scheduled, or :data:`OTHER_KIND` where no reduction runs along memory.
     """
     sch = s_tir.Schedule(func)
     inline_stages(sch)
@@ -76,6 +81,11 @@ def is_contiguous(sch: s_tir.Schedule, block: Any, axis: Axis) -> bool:
         The reduction.
     axis : Axis
         One of its axes.
+
+    Returns
+    -------
+    bool
+        True where some operand is read so, and the others too or at one place.
     """
     strides = [buffer_stride(region, axis.var) for region in sch.get(block).reads]
     return 1 in strides and all(stride in (0, 1) for stride in strides)

@@ -37,6 +37,11 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
         A kernel such as a softmax.
     machine : Machine
         Vector lanes and threads.
+
+    Returns
+    -------
+    tirx.PrimFunc | Refusal
+        Scheduled row by row, or why its stages have no rows in common.
     """
     sch = s_tir.Schedule(func)
     inline_stages(sch)

@@ -100,6 +100,12 @@ def schedule_function(func: tirx.PrimFunc, gpu: Gpu, schedule: str = "default") 
     schedule : str
         ``default``, ``dlight``, ``none`` or ``plain``.
 
+    Returns
+    -------
+    tirx.PrimFunc
+        With the attribute :data:`SCHEDULE_ATTR`, which names the family and why those before it
+        refused.
+
     Raises
     ------
     CompileError

@@ -70,6 +70,11 @@ class Kernel:
             Name of the stage behind the reductions; where there is none, copies from registers.
         chunks : int
             Blocks of threads that write one block's results.
+
+        Returns
+        -------
+        Refusal or None
+            Why threads cannot have the writer's places; None where it is scheduled.
         """
         sch = self.sch
         copies = [] if writer else self._copies()

@@ -82,6 +82,11 @@ def share_terms(sch: s_tir.Schedule, one: Sum) -> tuple[s_tir.Schedule, Sum]:
         The new one is to be used from then on.
     one : Sum
         The reduction.
+
+    Returns
+    -------
+    tuple[s_tir.Schedule, Sum]
+        The schedule, and the reduction with the stage that sums a thread's own terms.
     """
     loops = list(sch.get_loops(sch.get_sblock(one.name)))
     terms = loops[-2] if one.wide else loops[-1]
@@ -112,6 +117,11 @@ def renamed(sch: s_tir.Schedule, block: Any, name: str) -> s_tir.Schedule:
         The stage.
     name : str
         Its new name.
+
+    Returns
+    -------
+    s_tir.Schedule
+        Of the function as it stands then; handles of the old one do not hold in it.
     """
     old = sch.get(block).name_hint
 

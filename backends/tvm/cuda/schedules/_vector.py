@@ -67,6 +67,11 @@ def is_aligned(region: Any, axis: Any, lanes: int) -> bool:
         As :func:`in_a_row` takes them, and says yes to.
     lanes : int
         Elements of a vector.
+
+    Returns
+    -------
+    bool
+        False where it cannot be proved.
     """
     sizes = [int(extent) for extent in region.source.shape]
     places = [r.min for r in region.region]
@@ -89,6 +94,11 @@ def in_a_row(region: Any, axis: Any) -> bool:
         What a stage reads or writes.
     axis : tirx.Var
         An axis of the stage.
+
+    Returns
+    -------
+    bool
+        False too for elements that CUDA has no vectors of.
     """
     single = all(isinstance(r.extent, tirx.IntImm) and int(r.extent) == 1 for r in region.region)
     known = str(region.source.dtype) in _WIDENABLE
@@ -159,6 +169,11 @@ def guarded_like(func: tirx.PrimFunc, copy: str, stage: str) -> tirx.PrimFunc:
         Scheduled.
     copy, stage : str
         Names of stages under the same loops. A copy that was moved there is not conditional.
+
+    Returns
+    -------
+    tirx.PrimFunc
+        The copy has the stage's condition besides its own.
     """
     found: list[Any] = []
 
@@ -225,6 +240,11 @@ def spatial_axes(sch: s_tir.Schedule, block: Any) -> list[Axis]:
     ----------
     sch, block
         As :func:`~collage.backends.tvm.common.blocks.axes_of` takes them.
+
+    Returns
+    -------
+    list[Axis]
+        In the stage's order; empty where it has an axis that is not static.
     """
     return [axis for axis in axes_of(sch, block) or [] if not axis.reduce]
 

@@ -46,6 +46,11 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
         A kernel without reductions.
     gpu : Gpu
         Its multiprocessors count.
+
+    Returns
+    -------
+    tirx.PrimFunc | Refusal
+        Scheduled, or :data:`OTHER_KIND` where a stage reduces or is no map.
     """
     sch = s_tir.Schedule(func)
     blocks = root_blocks(sch)
@@ -105,6 +110,11 @@ def bind_threads(sch: s_tir.Schedule, loop: Any, items: int, gpu: Gpu) -> Any:
         How many it has.
     gpu : Gpu
         Decides how many threads a block has.
+
+    Returns
+    -------
+    LoopRV
+        Bound to ``threadIdx.x``; the loop around it to ``blockIdx.x``.
     """
     threads = min(_THREADS, gpu.max_threads)
     # Fewer where there is too little to fill every multiprocessor.

@@ -26,6 +26,11 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
         Any that allocates nothing between its loops.
     gpu : Gpu
         Not asked.
+
+    Returns
+    -------
+    tirx.PrimFunc | Refusal
+        Its loops serial, or :data:`OTHER_KIND` where it allocates something.
     """
     root = func.body
     if not isinstance(root, s_tir.SBlockRealize) or root.block.alloc_buffers:

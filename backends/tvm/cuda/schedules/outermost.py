@@ -25,6 +25,11 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
         Any kernel.
     gpu : Gpu
         Decides how many threads a block has.
+
+    Returns
+    -------
+    tirx.PrimFunc | Refusal
+        A stage whose first loop is a reduction has a single thread.
     """
     sch = s_tir.Schedule(func)
     for block in root_blocks(sch):

@@ -23,6 +23,11 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc:
         With threads of its own somewhere.
     gpu : Gpu
         Not asked.
+
+    Returns
+    -------
+    tirx.PrimFunc
+        With the given attributes; unchanged where it is the program alone.
     """
     root = func.body
     if not isinstance(root, s_tir.SBlockRealize) or str(root.block.name_hint) != "root":

@@ -58,6 +58,12 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
         A kernel such as a sum, a norm, or a product of few rows.
     gpu : Gpu
         Its multiprocessors count.
+
+    Returns
+    -------
+    tirx.PrimFunc | Refusal
+        Scheduled, perhaps as two kernels; or why it cannot be, :data:`OTHER_KIND` where operands
+        are not read at linear places.
     """
     sch = s_tir.Schedule(func)
     if any(axes_of(sch, block) is None for block in root_blocks(sch)):

@@ -133,6 +133,11 @@ def access_of(stmt: Any, axes: Sequence[Axis]) -> Access | None:
         The reduction.
     axes : sequence of Axis
         Its axes.
+
+    Returns
+    -------
+    Access or None
+        Of the operand with most bytes; None too where windows overlap.
     """
     best: Any = None
     for region in stmt.reads:
@@ -194,6 +199,11 @@ def plan_of(access: Access, gpu: Gpu, *, may_split: bool) -> Plan:
         Which is to be filled.
     may_split : bool
         Whether results may be summed in parts by two kernels.
+
+    Returns
+    -------
+    Plan
+        Its threads may be more than a block of the GPU has.
 
     Examples
     --------
@@ -285,5 +295,10 @@ def divisor(number: int, most: int) -> int:
     ----------
     number, most : int
         Positive.
+
+    Returns
+    -------
+    int
+        At least 1.
     """
     return next(d for d in range(max(1, min(number, most)), 0, -1) if number % d == 0)

@@ -100,6 +100,11 @@ class Tile:
         ----------
         batch, rows, columns : int
             Extents of the product's result.
+
+        Returns
+        -------
+        int
+            Those at the edges, which the product fills in part, count as well.
         """
         return batch * math.ceil(rows / self.rows) * math.ceil(columns / self.columns)
 
@@ -126,6 +131,11 @@ def choose_tile(batch: int, rows: int, columns: int, gpu: Gpu) -> Tile:
         Extents of the product's result.
     gpu : Gpu
         Its multiprocessors count.
+
+    Returns
+    -------
+    Tile
+        One of :data:`TILES`.
     """
 
     def padded(tile: Tile) -> float:
@@ -149,6 +159,11 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
         A kernel with a matrix product.
     gpu : Gpu
         Decides which tile fills it.
+
+    Returns
+    -------
+    tirx.PrimFunc | Refusal
+        Scheduled, or why tensor cores do not run it; :data:`OTHER_KIND` where it holds no product.
     """
     sch = s_tir.Schedule(func)
     reductions = get_reduction_blocks(sch, root_blocks(sch))

@@ -51,6 +51,11 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
         A kernel such as a permutation of axes.
     gpu : Gpu
         The tile is the same for all.
+
+    Returns
+    -------
+    tirx.PrimFunc | Refusal
+        Scheduled through shared memory, or :data:`OTHER_KIND`.
     """
     sch = s_tir.Schedule(func)
     for block in root_blocks(sch):

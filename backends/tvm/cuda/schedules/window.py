@@ -57,6 +57,11 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
         A kernel such as a pool.
     gpu : Gpu
         Its multiprocessors count.
+
+    Returns
+    -------
+    tirx.PrimFunc | Refusal
+        Scheduled, a thread for each few results; or why not.
     """
     sch = s_tir.Schedule(func)
     if any(axes_of(sch, block) is None for block in root_blocks(sch)):

@@ -40,6 +40,11 @@ def intrinsics(transposed_b: bool, result_scope: str) -> Intrinsics:
         Whether ``B``'s tiles are (columns, depth) instead of (depth, columns).
     result_scope : str
         ``shared`` or ``shared.dyn``: where results are stored; operands come from ``shared.dyn``.
+
+    Returns
+    -------
+    Intrinsics
+        Names in TVM's registry of tensor intrinsics.
     """
     suffix = "_t" if transposed_b else ""
     names = Intrinsics(
