@@ -21,7 +21,7 @@ from collage.backends.relax.static_shape import leaf_types
 from collage.backends.relax.tensor_spec import TensorSpec
 from collage.backends.storage import TuningRecord, TuningStage, TuningStore
 from collage.backends.tensorrt import converters  # noqa: F401 - registers them
-from collage.backends.tensorrt.layers import RefusalError
+from collage.backends.tensorrt.constants import RefusalError
 from collage.backends.tensorrt.library import Package, build_plan, combine_timings
 from collage.backends.tensorrt.options import TensorrtOptions
 from collage.backends.tensorrt.problem import NetworkWriter

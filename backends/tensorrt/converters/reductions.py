@@ -10,7 +10,7 @@ from tvm import relax
 
 from collage.backends.relax.calls.arguments import axes_of, extents, operator_name
 from collage.backends.relax.static_shape import static_shape
-from collage.backends.tensorrt.layers import TrtTensor
+from collage.backends.tensorrt.constants import TrtTensor
 from collage.backends.tensorrt.problem import NetworkWriter, converts
 from collage.backends.tensorrt.values import mask
 
