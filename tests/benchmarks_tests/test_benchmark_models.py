@@ -138,7 +138,7 @@ def test_open_dimensions_are_refused() -> None:
 @pytest.mark.slow
 @pytest.mark.torch
 def test_exported_models(tmp_path: object) -> None:
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", exc_type=ImportError)
     pytest.importorskip("transformers")
     from benchmarks.networks.exported import mobilenet_v2
 

@@ -194,7 +194,7 @@ def test_unreadable_model_fails_every_engine(job: Job) -> None:
 
 
 def test_torch_graph_computes_the_model() -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", exc_type=ImportError)
     import onnxruntime
 
     from benchmarks.engines.torch_graph import OnnxModule

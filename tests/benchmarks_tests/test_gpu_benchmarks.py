@@ -225,7 +225,7 @@ def test_whole_way_on_a_tiny_network(tmp_path: Path) -> None:
 @pytest.mark.torch
 @pytest.mark.parametrize("name", ["tiny_convolutions", "tiny_attention"])
 def test_saved_networks_are_the_same_everywhere(name: str, tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", exc_type=ImportError)
     from benchmarks.gpu import networks
 
     module = networks.build(name, seed=3)

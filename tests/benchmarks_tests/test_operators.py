@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
+pytest.importorskip("torch", exc_type=ImportError)
 pytestmark = pytest.mark.torch
 
 import torch  # noqa: E402

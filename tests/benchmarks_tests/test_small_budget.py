@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.torch
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", exc_type=ImportError)
 
 from benchmarks import small_budget  # noqa: E402
 from benchmarks.networks.drawn_networks import FAMILIES, drawn  # noqa: E402

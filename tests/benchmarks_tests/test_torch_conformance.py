@@ -31,7 +31,7 @@ def test_table_counts_and_groups() -> None:
 
 @pytest.mark.torch
 def test_runner_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", exc_type=ImportError)
     pytest.importorskip("expecttest")
     from benchmarks.torch_conformance import __main__ as conformance
     from benchmarks.torch_conformance.samples import Case
@@ -51,7 +51,7 @@ def test_runner_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.torch
 def test_what_differs_is_told() -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", exc_type=ImportError)
     pytest.importorskip("expecttest")
     from benchmarks.torch_conformance.samples import Sample
     from benchmarks.torch_conformance.trial import difference
@@ -69,7 +69,7 @@ def test_what_differs_is_told() -> None:
 @pytest.mark.torch
 @pytest.mark.timeout(4 * 3600)
 def test_every_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", exc_type=ImportError)
     pytest.importorskip("expecttest")
     from benchmarks.torch_conformance import __main__ as conformance
 

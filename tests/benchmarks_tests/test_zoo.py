@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 pytestmark = pytest.mark.torch
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", exc_type=ImportError)
 
 from benchmarks.gpu.networks import build  # noqa: E402
 from benchmarks.zoo import importing, table, table_run  # noqa: E402

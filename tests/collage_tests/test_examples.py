@@ -90,7 +90,7 @@ def test_relax_pass_prints_a_module(tmp_path: Path) -> None:
 
 @pytest.mark.torch
 def test_torch_model_agrees_with_torch(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", exc_type=ImportError)
     path = with_entry_points(tmp_path / "packages")
     shown = run("torch_model.py", str(tmp_path), cwd=tmp_path, path=path)
     assert "is chosen" in shown and f"exported to {tmp_path / 'bundle'}" in shown

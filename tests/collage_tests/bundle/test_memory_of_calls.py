@@ -162,7 +162,7 @@ def sharing(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 
 def _torch(array: np.ndarray) -> Any:
-    return pytest.importorskip("torch").from_numpy(array)
+    return pytest.importorskip("torch", exc_type=ImportError).from_numpy(array)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from collage.dynamo.options import Options, targets_for
 from tests.entry_points import with_entry_points
 
 pytestmark = pytest.mark.torch
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", exc_type=ImportError)
 
 
 @pytest.fixture(autouse=True)

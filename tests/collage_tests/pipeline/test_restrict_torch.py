@@ -10,7 +10,7 @@ from collage.pipeline.restrict import restrict
 from collage.targets import resolve_targets
 from tests.collage_tests.conftest import TARGETS
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", exc_type=ImportError)
 nn = torch.nn
 pytestmark = pytest.mark.torch
 

@@ -15,7 +15,7 @@ from tests.collage_tests.importers.torch.torch_functions import (
 )
 
 pytestmark = pytest.mark.torch
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", exc_type=ImportError)
 F = torch.nn.functional
 
 

@@ -12,7 +12,7 @@ from collage.importers import load_model
 from tests.collage_tests.importers.torch.torch_functions import program_of, require_agreement, rows
 
 pytestmark = pytest.mark.torch
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", exc_type=ImportError)
 
 
 def _spectrum(x: Any, **options: Any) -> Any:

@@ -10,7 +10,7 @@ import pytest
 from tests.collage_tests.importers.torch.torch_functions import require_agreement, rows
 
 pytestmark = pytest.mark.torch
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", exc_type=ImportError)
 
 
 def whole(*shape: int) -> Any:

@@ -20,7 +20,7 @@ from collage.importers import load_model
 from tests.collage_tests.importers.torch.torch_programs import archive, open_archive
 
 pytestmark = pytest.mark.torch
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", exc_type=ImportError)
 
 
 def rewritten(path: Path, change: Callable[[str, bytes], bytes], extra: dict[str, bytes]) -> Path:

@@ -14,7 +14,7 @@ from tests.collage_tests.importers.torch.torch_functions import (
 )
 
 pytestmark = pytest.mark.torch
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", exc_type=ImportError)
 
 
 def written(x: Any, index: Any, value: Any, *, accumulate: bool = False) -> Any:

@@ -23,7 +23,7 @@ from tests.collage_tests.importers.torch.torch_functions import (
 from tests.collage_tests.normalize.oracle import run
 
 pytestmark = pytest.mark.torch
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", exc_type=ImportError)
 F = torch.nn.functional
 
 

@@ -27,7 +27,7 @@ from tests.collage_tests.importers.torch.torch_programs import (
 from tests.collage_tests.normalize.oracle import operators
 
 pytestmark = pytest.mark.torch
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", exc_type=ImportError)
 
 
 @pytest.mark.parametrize("from_file", [True, False])

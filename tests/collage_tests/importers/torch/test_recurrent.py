@@ -13,7 +13,7 @@ from collage.normalize import normalize
 from collage.rewrite import flat_bindings, op_name
 
 pytestmark = pytest.mark.torch
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", exc_type=ImportError)
 nn = torch.nn
 
 _LAYERS: dict[str, tuple[type, dict[str, Any]]] = {

@@ -12,7 +12,7 @@ from collage.cost.reference import evaluate
 from collage.importers import load_model
 from collage.normalize import normalize
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", exc_type=ImportError)
 
 
 class Function(torch.nn.Module):  # type: ignore[misc,name-defined]

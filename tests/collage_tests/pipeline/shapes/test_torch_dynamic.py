@@ -19,7 +19,7 @@ from collage.pipeline.shapes.buckets import buckets_of
 from tests.collage_tests.pipeline.whole_way.test_torch_modules import assert_same
 
 pytestmark = pytest.mark.torch
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", exc_type=ImportError)
 
 
 def test_open_dimensions_of_exported_programs() -> None:

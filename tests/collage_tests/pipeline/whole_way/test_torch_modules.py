@@ -15,7 +15,7 @@ from collage.backends.contract.errors import BundleError, InputError, ModelError
 from collage.cost.models.roofline import DeviceSpec, RooflineCostModel
 
 pytestmark = pytest.mark.torch
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", exc_type=ImportError)
 
 Pair = namedtuple("Pair", "left right")
 PAIR = Pair(1, 2)
