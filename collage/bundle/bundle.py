@@ -59,7 +59,7 @@ class Bundle(SessionMethods):
     >>> bundle(np.array([[-1, 0, 2]], "float32"))
     array([[1., 0., 2.]], dtype=float32)
     >>> bundle.outputs
-    (TensorInfo(name='output_0', shape=(1, 3), dtype='float32'),)
+    (TensorInfo(shape=(1, 3), dtype='float32', name='output_0'),)
     >>> len(bundle.benchmark(repeat=5))
     5
     """

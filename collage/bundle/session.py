@@ -27,7 +27,7 @@ class NodeArg:
 
     Examples
     --------
-    >>> NodeArg.of(TensorInfo("x", (1, 3), "float32"))
+    >>> NodeArg.of(TensorInfo((1, 3), "float32", "x"))
     NodeArg(name='x', shape=[1, 3], type='tensor(float)')
     """
 

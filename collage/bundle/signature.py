@@ -25,7 +25,7 @@ class Variant(msgspec.Struct, frozen=True):
 
     Examples
     --------
-    >>> x = TensorInfo("x", (4, 8), "float32")
+    >>> x = TensorInfo((4, 8), "float32", "x")
     >>> Variant("main_4", inputs=(x,), outputs=()).inputs[0].shape
     (4, 8)
     """
@@ -99,7 +99,7 @@ class FunctionEntry(msgspec.Struct, frozen=True):
 
     Examples
     --------
-    >>> x, y = TensorInfo("x", (1, 8), "float32"), TensorInfo("y", (1, 8), "float32")
+    >>> x, y = TensorInfo((1, 8), "float32", "x"), TensorInfo((1, 8), "float32", "y")
     >>> function = FunctionEntry("main", (Variant("main", (x,), (y,)),))
     >>> function.inputs[0].name, function.show(0)
     ('x', 'float32[1, 8]')

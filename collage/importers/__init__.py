@@ -79,7 +79,7 @@ def load_model(
     ... )
     >>> model = load_model(net, shapes={"x": (4, 8)})
     >>> model.inputs
-    (TensorInfo(name='x', shape=(4, 8), dtype='float32'),)
+    (TensorInfo(shape=(4, 8), dtype='float32', name='x'),)
     """
     shapes = dict(shapes or {})
     if is_module(source):

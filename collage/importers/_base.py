@@ -201,7 +201,7 @@ def _spec(name: str, ty: tvm.ir.Type, role: str) -> TensorInfo:
             "give numbers, or a range as 1:8, with shapes= (--shape)",
             value=text,
         )
-    return TensorInfo(name, shape, str(ty.dtype.dtype))
+    return TensorInfo(shape, str(ty.dtype.dtype), name)
 
 
 def reject_shapes(shapes: Shapes, model: ImportedModel) -> ImportedModel:

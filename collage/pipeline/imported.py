@@ -66,7 +66,7 @@ class Imported:
     >>> from collage.testing import graph
     >>> imported = import_model(graph([(2,)], lambda emit, x: op.exp(x)), CPU)
     >>> imported.inputs
-    (TensorInfo(name='x0', shape=(2,), dtype='float32'),)
+    (TensorInfo(shape=(2,), dtype='float32', name='x0'),)
     >>> [array.shape for array in imported.random_inputs(seed=0)]
     [(2,)]
     """

@@ -37,7 +37,7 @@ def choose(entry: FunctionEntry, shapes: Sequence[Shape]) -> tuple[Variant, int 
     Examples
     --------
     >>> from collage.tensor_info import TensorInfo
-    >>> infos = [TensorInfo("x", (rows, 8), "float32") for rows in (1, 4)]
+    >>> infos = [TensorInfo((rows, 8), "float32", "x") for rows in (1, 4)]
     >>> variants = tuple(Variant(f"main_{x.shape[0]}", (x,), (x,)) for x in infos)
     >>> exact = FunctionEntry("main", variants)
     >>> choose(exact, [(4, 8)])[0].entry

@@ -310,7 +310,7 @@ def random_array(info: TensorInfo, seed: int) -> np.ndarray:
 
     Examples
     --------
-    >>> random_array(TensorInfo("tokens", (6,), "int64"), seed=0)
+    >>> random_array(TensorInfo((6,), "int64", "tokens"), seed=0)
     array([1, 1, 1, 0, 0, 0])
     """
     rng = np.random.default_rng(seed)

@@ -98,7 +98,7 @@ def draw_inputs(
     --------
     >>> from collage.testing import graph
     >>> mod = graph([(2, 3)], lambda _, x: tvm.relax.op.exp(x))
-    >>> (array,) = draw_inputs(mod, [TensorInfo("x0", (2, 3), "float32")], seed=0)
+    >>> (array,) = draw_inputs(mod, [TensorInfo((2, 3), "float32", "x0")], seed=0)
     >>> array.shape, array.dtype.name
     ((2, 3), 'float32')
     """

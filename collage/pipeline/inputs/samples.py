@@ -83,7 +83,7 @@ def samples_of(
     --------
     >>> from collage.testing import graph
     >>> mod = graph([(3,)], lambda _, x: tvm.relax.op.exp(x))
-    >>> found = samples_of(mod, [TensorInfo("x0", (3,), "float32")], None, seed=0)
+    >>> found = samples_of(mod, [TensorInfo((3,), "float32", "x0")], None, seed=0)
     >>> len(found.samples), found.remarks
     (1, ())
     """
@@ -120,7 +120,7 @@ def given_arrays(inputs: Sequence[TensorInfo], given: Inputs) -> list[list[NDArr
 
     Examples
     --------
-    >>> given_arrays([TensorInfo("x", (2,), "float32")], {"x": np.zeros(3, np.float32)})
+    >>> given_arrays([TensorInfo((2,), "float32", "x")], {"x": np.zeros(3, np.float32)})
     Traceback (most recent call last):
         ...
     collage.backends.contract.errors.InputError: ...

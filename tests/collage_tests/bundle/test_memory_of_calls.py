@@ -109,7 +109,7 @@ def test_tensors_of_types_that_numpy_lacks() -> None:
         taken = to_tvm(view, CPU)
         assert taken.data_ptr() % 64 == 0
         np.testing.assert_array_equal(taken.numpy(), halves[skipped:])
-    drawn = random_array(TensorInfo("x", (1000,), "bfloat16"), seed=0)
+    drawn = random_array(TensorInfo((1000,), "bfloat16", "x"), seed=0)
     assert drawn.dtype == halves.dtype and len(np.unique(drawn)) > 100
 
 

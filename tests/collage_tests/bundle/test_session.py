@@ -35,7 +35,7 @@ def test_is_described_as_onnxruntime_does(
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int64", "uint8", "bool"])
 def test_types_are_named_as_in_onnx(dtype: str) -> None:
     names = {"float32": "tensor(float)", "float64": "tensor(double)"}
-    found = NodeArg.of(TensorInfo("x", (), dtype))
+    found = NodeArg.of(TensorInfo((), dtype, "x"))
     assert (found.type, found.shape) == (names.get(dtype, f"tensor({dtype})"), [])
 
 

@@ -62,7 +62,7 @@ def test_onnx_file_by_content_not_suffix(tmp_path: Path) -> None:
         imported = load_model(saved(model, tmp_path, name))
         assert imported.source_format == "onnx"
         assert imported.name == "net"
-    assert imported.inputs == (TensorInfo("image", (1, 3, 32, 32), "float32"),)
+    assert imported.inputs == (TensorInfo((1, 3, 32, 32), "float32", "image"),)
     (output,) = imported.outputs
     assert output.name == model.graph.output[0].name
     assert output.shape == (1, 10)
@@ -72,7 +72,7 @@ def test_open_dimensions_are_made_concrete_and_shapes_folded() -> None:
     model = dynamic_model()
     imported = load_model(model, shapes={"image": (2, 3, 5, 4)})
     assert [spec.shape for spec in imported.inputs] == [(2, 3, 5, 4), (2, 1)]
-    assert imported.outputs == (TensorInfo("out", (2, 60), "float32"),)
+    assert imported.outputs == (TensorInfo((2, 60), "float32", "out"),)
     random = np.random.default_rng(0)
     values = [random.standard_normal(spec.shape, np.float32) for spec in imported.inputs]
     (found,) = evaluate(imported.mod, values)
@@ -248,7 +248,7 @@ def test_module_and_saved_json(tmp_path: Path) -> None:
         imported = load_model(source)
         assert imported.source_format == name
         assert tvm_ffi.structural_equal(imported.mod, mod)
-        assert imported.inputs == (TensorInfo("x0", (2, 3), "float32"),)
+        assert imported.inputs == (TensorInfo((2, 3), "float32", "x0"),)
     load_model(mod, shapes={"x0": (2, 3)})
     with pytest.raises(ShapeError, match="fixed shape 2,3, not 4,3"):
         load_model(path, shapes={"x0": (4, 3)})

@@ -36,7 +36,7 @@ def vanishing(emit: Emit, x: relax.Expr) -> relax.Expr:
 
 def test_a_network_whose_outputs_vanish_gets_larger_inputs() -> None:
     mod = graph([(1, 8, 12, 12)], vanishing, dtype="float16")
-    info = [TensorInfo("x0", (1, 8, 12, 12), "float16")]
+    info = [TensorInfo((1, 8, 12, 12), "float16", "x0")]
     sample, remarks = drawn_sample(mod, info, 0, "float32")
     assert np.abs(sample.expected[0].astype(np.float32)).max() > 2e-5
     (remark,) = remarks
@@ -51,7 +51,7 @@ def test_a_network_that_overflows_gets_smaller_inputs() -> None:
         lambda emit, x: op.sqrt(emit(op.sum(emit(op.power(x, twelve())), axis=1))),
         dtype="float16",
     )
-    sample, remarks = drawn_sample(mod, [TensorInfo("x0", (64, 64), "float16")], 0, "float32")
+    sample, remarks = drawn_sample(mod, [TensorInfo((64, 64), "float16", "x0")], 0, "float32")
     assert sample.is_finite and not sample.noise[0].overflow
     assert "deviation 0.25" in remarks[0] and "overflow in float16" in remarks[0]
 
@@ -62,7 +62,7 @@ def twelve() -> relax.Expr:
 
 def test_a_network_that_works_on_noise_gets_noise() -> None:
     mod = graph([(4, 8)], lambda _, x: op.exp(x))
-    info = [TensorInfo("x0", (4, 8), "float32")]
+    info = [TensorInfo((4, 8), "float32", "x0")]
     sample, remarks = drawn_sample(mod, info, 3, "float32")
     assert remarks == ()
     assert np.array_equal(sample.inputs[0], draw_inputs(mod, info, 3)[0])
@@ -82,14 +82,14 @@ def test_a_mask_of_which_nothing_is_left_becomes_ones() -> None:
         return op.nn.softmax(emit(op.where(allowed, zero, nothing)))
 
     mod = graph([(200, 2)], masked, dtype="int64")
-    sample, remarks = drawn_sample(mod, [TensorInfo("x0", (200, 2), "int64")], 0, "float32")
+    sample, remarks = drawn_sample(mod, [TensorInfo((200, 2), "int64", "x0")], 0, "float32")
     assert sample.is_finite and np.all(sample.inputs[0] == 1)
     assert "masks of ones" in remarks[0] and "no numbers" in remarks[0]
 
 
 def test_photographs_are_smooth_and_keep_their_deviation() -> None:
     mod = graph([(1, 3, 64, 64)], lambda _, x: op.exp(x))
-    info = [TensorInfo("x0", (1, 3, 64, 64), "float32")]
+    info = [TensorInfo((1, 3, 64, 64), "float32", "x0")]
     (picture,) = draw_inputs(mod, info, 0, Draw(2.0, smooth=True))
     steps = np.diff(picture, axis=-1)
     assert abs(picture.std() - 2.0) < 1e-3 and steps.std() < picture.std()
@@ -104,13 +104,13 @@ def test_a_chaotic_network_is_called_so_in_float32_too() -> None:
         return x
 
     mod = graph([(3000,)], doubling)
-    found = samples_of(mod, [TensorInfo("x0", (3000,), "float32")], None, 0)
+    found = samples_of(mod, [TensorInfo((3000,), "float32", "x0")], None, 0)
     assert any("even in float32" in remark for remark in found.remarks)
 
 
 def test_given_inputs_are_checked(tmp_path: Path) -> None:
     mod = graph([(2, 3)], lambda _, x: op.exp(x))
-    info = [TensorInfo("x0", (2, 3), "float32")]
+    info = [TensorInfo((2, 3), "float32", "x0")]
     x = np.ones((2, 3), np.float32)
     given = given_arrays(info, [{"x0": x}, {"x0": 2 * x}])
     assert len(samples_of(mod, info, given, 0).samples) == 2

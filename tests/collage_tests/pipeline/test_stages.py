@@ -116,7 +116,7 @@ def test_a_session_of_unknown_targets_is_refused() -> None:
 def test_an_imported_model_is_normalized_and_has_inputs(module: tvm.IRModule) -> None:
     events: list[ProgressEvent] = []
     imported = import_model(module, CPU, progress=events.append)
-    assert imported.inputs == (TensorInfo("x", (4, 8), "float32"),)
+    assert imported.inputs == (TensorInfo((4, 8), "float32", "x"),)
     assert [info.shape for info in imported.outputs] == [(4, 16)]
     names = {imported.graph.op_name(index) for index in range(len(imported.graph))}
     assert names == {"matmul", "nn.relu"}
