@@ -28,11 +28,11 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from benchmarks.gpu.case_compile import compile_case, cuda_target
-from benchmarks.gpu.case_worker import make_inputs
 from benchmarks.gpu.cases import CudaCase
-from benchmarks.gpu.cases._tvm_shape import Shape
-from benchmarks.gpu.cases._tvm_shapes import module_of, shapes
+from benchmarks.gpu.cases.compiling import compile_case, cuda_target
+from benchmarks.gpu.cases.tvm._shape import Shape
+from benchmarks.gpu.cases.tvm._shapes import module_of, shapes
+from benchmarks.gpu.cases.worker import make_inputs
 from collage.backends.contract import BuildContext
 from collage.cost.config import MeasureConfig
 from collage.cost.processes.staging import load_requirements

@@ -30,7 +30,7 @@ from benchmarks.gpu.slots import GpuSlot, gpu_slots
 from benchmarks.timing.child import ChildError, ReplaceableChild
 from collage.backends.contract.registry import get_backend
 
-_WORKER = "benchmarks.gpu.case_worker"
+_WORKER = "benchmarks.gpu.cases.worker"
 COMPILE_LIMIT_SEC = 300.0
 RUN_LIMIT_SEC = 60.0
 _QUICK: dict[str, dict[str, Any]] = {"cutlass": {"find_first_valid": True}}

@@ -11,15 +11,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gpu.case_compile import ARCH, cuda_target
-from benchmarks.gpu.cases import (
-    case_names,
-    case_of,
-    cases_of,
-    families,
-    tvm_operators,
-    tvm_recurrent,
-)
+from benchmarks.gpu.cases import case_names, case_of, cases_of, families
+from benchmarks.gpu.cases.compiling import ARCH, cuda_target
+from benchmarks.gpu.cases.tvm import operators, recurrent
 from benchmarks.timing.child import JsonChild
 from collage.backends.contract import BackendTarget
 from collage.backends.contract.registry import get_backend
@@ -37,7 +31,7 @@ _LIMIT_SEC = 500.0
 _WITHOUT_DEVICE_CODE = {"cublas", "cudnn", "tensorrt"}
 """Their kernels are in NVIDIA's libraries or engines; ours are entries on the host."""
 
-_SAMPLES = {"tvm_operators": tvm_operators.SAMPLE, "tvm_recurrent": tvm_recurrent.SAMPLE}
+_SAMPLES = {"tvm_operators": operators.SAMPLE, "tvm_recurrent": recurrent.SAMPLE}
 """Of families of which a part is for every day."""
 
 _CASES = [(family, name) for family in families() for name in case_names(family)]
@@ -83,7 +77,7 @@ class _Compilers:
         # The child dies with the thread that started it, which the pool keeps.
         if not hasattr(self._own, "child"):
             log = self._folder.with_name(f"{folder.name}.stderr")
-            self._own.child = JsonChild("benchmarks.gpu.case_worker", [], log)
+            self._own.child = JsonChild("benchmarks.gpu.cases.worker", [], log)
         answer: dict[str, Any] = self._own.child.ask(request, _LIMIT_SEC)
         return answer
 

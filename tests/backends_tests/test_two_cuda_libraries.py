@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gpu.case_worker import compile_and_refer, run_and_compare
 from benchmarks.gpu.cases import case_of
+from benchmarks.gpu.cases.worker import compile_and_refer, run_and_compare
 from collage.backends.toolchain.cuda_runtime import has_device
 from collage.config import Config
 

@@ -15,7 +15,7 @@ from tvm import relax
 from tvm.relax import op
 
 from benchmarks.gpu import table
-from benchmarks.gpu.float64 import widened
+from benchmarks.gpu.cases.float64 import widened
 from benchmarks.gpu.rows import Row, timed
 
 _ROOT = Path(__file__).resolve().parents[2]

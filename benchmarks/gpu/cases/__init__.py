@@ -1,8 +1,8 @@
 """Every CUDA backend's cases: what must compile without a GPU and be right on one.
 
-Each backend has a module here with a function ``cases()``. The same list serves the test that
-compiles and links them (``tests/backends_tests/test_cuda_cases.py``) and the check of their
-numerics on a GPU (``benchmarks/gpu/numerics.py``).
+Each backend has a folder here, and in it modules with a function ``cases()``: a family each. The
+same list serves the test that compiles and links them (``tests/backends_tests/test_cuda_cases.py``)
+and the check of their numerics on a GPU (``benchmarks/gpu/numerics.py``).
 """
 
 from __future__ import annotations
@@ -13,13 +13,23 @@ from pathlib import Path
 
 from benchmarks.gpu.cases._case import CudaCase
 
+_HERE = Path(__file__).parent
+
 __all__ = ["CudaCase", "case_names", "case_of", "cases_of", "families"]
 
 
 def families() -> list[str]:
-    """Names of the modules with cases, one per backend."""
-    names = (path.stem for path in Path(__file__).parent.glob("*.py"))
-    return sorted(name for name in names if not name.startswith("_"))
+    """Names of the families: ``cudnn`` is ``cudnn/cases.py``, ``cudnn_conv`` ``cudnn/conv.py``."""
+    return sorted(_modules())
+
+
+def _modules() -> dict[str, str]:
+    """The module of each family; one whose name begins with an underscore has none."""
+    places = [(path.parent.name, path.stem) for path in _HERE.glob("*/[!_]*.py")]
+    return {
+        backend if stem == "cases" else f"{backend}_{stem}": f"{__name__}.{backend}.{stem}"
+        for backend, stem in places
+    }
 
 
 @functools.cache
@@ -34,9 +44,11 @@ def cases_of(family: str) -> dict[str, CudaCase]:
     Raises
     ------
     ValueError
-        When two cases have the same name.
+        When there is no such family, or two of its cases have the same name.
     """
-    module = family if "." in family else f"{__name__}.{family}"
+    module = family if "." in family else _modules().get(family)
+    if module is None:
+        raise ValueError(f"no family '{family}'; there are: {', '.join(families())}")
     cases = importlib.import_module(module).cases()
     by_name = {case.name: case for case in cases}
     if len(by_name) != len(cases):

@@ -16,8 +16,8 @@ import tvm
 from numpy.typing import NDArray
 from tvm import relax
 
-from benchmarks.gpu.case_compile import cuda_target
 from benchmarks.gpu.cases import CudaCase
+from benchmarks.gpu.cases.compiling import cuda_target
 from collage.backends.compile import compile_module
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.registry import get_backend

@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from benchmarks.gpu.cases._products import Chain, convolution, dense, product
+from benchmarks.gpu.cases.cublas._products import Chain, convolution, dense, product
 from collage.backends.contract import BackendTarget, Granularity
 from collage.backends.contract.errors import BackendUnavailableError, TargetError
 from collage.backends.contract.registry import get_backend

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from benchmarks.gpu.cases import CudaCase
-from benchmarks.gpu.cases._products import Chain, dense
-from benchmarks.gpu.cases.cublas import cases
+from benchmarks.gpu.cases.cublas._products import Chain, dense
+from benchmarks.gpu.cases.cublas.cases import cases
 from collage.backends.cublas import codegen
 from collage.backends.cublas.problem import Problem
 from collage.backends.cublas.tuning import Choice, Device

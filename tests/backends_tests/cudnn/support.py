@@ -7,7 +7,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from benchmarks.gpu.case_compile import cuda_target
+from benchmarks.gpu.cases.compiling import cuda_target
 from collage.backends.compile import external_functions
 from collage.backends.contract import BackendTarget
 from collage.backends.cudnn.backend import CudnnBackend

@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from benchmarks.gpu.case_compile import cuda_target
+from benchmarks.gpu.cases.compiling import cuda_target
 from collage.backends.contract import BackendTarget
 from collage.normalize import normalize
 from collage.passes import to_channels_last

@@ -10,8 +10,8 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from benchmarks.gpu.case_compile import cuda_target
-from benchmarks.gpu.cases._cudnn_graphs import (
+from benchmarks.gpu.cases.compiling import cuda_target
+from benchmarks.gpu.cases.cudnn._graphs import (
     attention,
     chain,
     convolution,

@@ -9,8 +9,8 @@ import pytest
 import tvm
 from tvm import relax
 
-from benchmarks.gpu.case_compile import cuda_target, partition_case
 from benchmarks.gpu.cases import case_names, case_of
+from benchmarks.gpu.cases.compiling import cuda_target, partition_case
 from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.partition import Partition, read_partition
 from collage.backends.cudnn.problem import Graph, GraphBuilder, Kind

@@ -13,9 +13,9 @@ import tvm
 from numpy.typing import NDArray
 from tvm import relax
 
-from benchmarks.gpu.case_compile import ARCH, cuda_target, partition_case
 from benchmarks.gpu.cases import CudaCase
-from benchmarks.gpu.float64 import widen, widened
+from benchmarks.gpu.cases.compiling import ARCH, cuda_target, partition_case
+from benchmarks.gpu.cases.float64 import widen, widened
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.registry import get_backend
 from collage.backends.cutlass.codegen import read_partitions

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gpu.case_compile import ARCH
+from benchmarks.gpu.cases.compiling import ARCH
 from collage.backends.contract import BuildContext
 from collage.backends.cutlass.library import TEMPLATES
 from collage.backends.cutlass.options import CutlassOptions

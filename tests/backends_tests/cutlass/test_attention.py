@@ -13,7 +13,7 @@ from tvm import relax
 from tvm.relax import op
 
 from benchmarks.gpu.cases import CudaCase, cases_of
-from benchmarks.gpu.cases.cutlass_attention import attention, chain
+from benchmarks.gpu.cases.cutlass.attention import attention, chain
 from collage.backends.cutlass.families import KernelSpec
 from collage.backends.cutlass.families.attention.family import (
     AttentionConfiguration,

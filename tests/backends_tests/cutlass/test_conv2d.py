@@ -18,7 +18,7 @@ from tvm import relax
 from tvm.relax import op
 
 from benchmarks.gpu.cases import CudaCase, cases_of
-from benchmarks.gpu.cases.cutlass_conv import LAYOUTS, Convolution
+from benchmarks.gpu.cases.cutlass.conv import LAYOUTS, Convolution
 from collage.backends.cutlass.codegen import Unit
 from collage.backends.cutlass.families._base import alignment
 from collage.backends.cutlass.families.conv2d.configurations import Conv2dConfiguration, candidates

@@ -13,7 +13,7 @@ from tvm import relax
 from tvm.relax import op
 
 from benchmarks.gpu.cases import cases_of
-from benchmarks.gpu.cases.cutlass import dense
+from benchmarks.gpu.cases.cutlass.cases import dense
 from collage.backends.contract.errors import UnsupportedProblemError
 from collage.backends.cutlass.families._base import KernelSpec, alignment
 from collage.backends.cutlass.families.gemm.patterns import Form, forms

@@ -11,7 +11,7 @@ from tvm import relax
 from tvm.relax import op
 
 from benchmarks.gpu.cases import CudaCase, cases_of
-from benchmarks.gpu.cases.cutlass_norm import norm
+from benchmarks.gpu.cases.cutlass.norm import norm
 from collage.backends.contract.errors import UnsupportedProblemError
 from collage.backends.cutlass.families.norm.family import (
     MAX_CHUNKS,

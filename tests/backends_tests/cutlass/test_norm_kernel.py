@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks.gpu.cases import CudaCase
-from benchmarks.gpu.cases.cutlass_norm import RTOL, norm
+from benchmarks.gpu.cases.cutlass.norm import RTOL, norm
 from collage.backends.cutlass.families.norm.family import (
     NormConfiguration,
     NormFamily,

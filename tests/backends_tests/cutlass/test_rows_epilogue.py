@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.gpu.case_compile import ARCH
+from benchmarks.gpu.cases.compiling import ARCH
 from collage.backends.contract import BuildContext
 from collage.backends.cutlass.families.gemm.configurations import SM90_TILES, GemmConfiguration
 from collage.backends.cutlass.families.gemm.family import family, spec_of

@@ -10,8 +10,8 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from benchmarks.gpu.case_compile import compile_case, cuda_target
 from benchmarks.gpu.cases import CudaCase
+from benchmarks.gpu.cases.compiling import compile_case, cuda_target
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.cutlass.codegen import Plan, plan, render_stubs, tune
 from collage.backends.cutlass.families import KernelSource

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu.case_compile import ARCH
+from benchmarks.gpu.cases.compiling import ARCH
 from collage.backends.contract import BuildContext
 from collage.backends.cutlass.families import KernelSpec
 from collage.backends.cutlass.families.gemm.configurations import (

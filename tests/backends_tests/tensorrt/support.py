@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from tvm import relax
 from tvm.relax import op
 
-from benchmarks.gpu.case_compile import cuda_target
-from benchmarks.gpu.cases._tensorrt_case import module
+from benchmarks.gpu.cases.compiling import cuda_target
+from benchmarks.gpu.cases.tensorrt._case import module
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.registry import get_backend
 from collage.backends.relax.static_shape import static_shape

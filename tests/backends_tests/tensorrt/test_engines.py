@@ -12,7 +12,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from benchmarks.gpu.cases._tensorrt_case import PICTURE, module, weights
+from benchmarks.gpu.cases.tensorrt._case import PICTURE, module, weights
 from collage.backends.contract import BuildContext
 from collage.backends.contract.errors import BackendUnavailableError, CodegenError, TargetError
 from collage.backends.contract.registry import get_backend

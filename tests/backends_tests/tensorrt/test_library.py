@@ -15,7 +15,7 @@ import tvm_ffi
 from tvm import relax
 from tvm.relax import op
 
-from benchmarks.gpu.cases._tensorrt_case import LAST, module, weights
+from benchmarks.gpu.cases.tensorrt._case import LAST, module, weights
 from collage.backends.compile import compile_module
 from collage.backends.contract import ExternalBackend
 from collage.backends.contract.registry import get_backend

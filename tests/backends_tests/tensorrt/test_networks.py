@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.gpu.case_worker import make_inputs
 from benchmarks.gpu.cases import case_names, case_of
-from benchmarks.gpu.float64 import widen, widened
+from benchmarks.gpu.cases.float64 import widen, widened
+from benchmarks.gpu.cases.worker import make_inputs
 from tests.backends_tests.tensorrt import support
 
 pytestmark = pytest.mark.cuda

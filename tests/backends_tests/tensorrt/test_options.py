@@ -14,7 +14,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from benchmarks.gpu.cases._tensorrt_case import module, weights
+from benchmarks.gpu.cases.tensorrt._case import module, weights
 from collage.backends.contract import Granularity
 from collage.backends.contract.errors import BackendUnavailableError, TargetError
 from collage.backends.contract.registry import get_backend

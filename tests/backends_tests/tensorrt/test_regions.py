@@ -10,7 +10,7 @@ import pytest
 from tvm import relax
 from tvm.relax import op
 
-from benchmarks.gpu.cases._tensorrt_case import LAST, module, weights
+from benchmarks.gpu.cases.tensorrt._case import LAST, module, weights
 from collage.backends.contract import TargetSet
 from collage.backends.tensorrt import library as adapter
 from collage.backends.tensorrt.problem import NetworkWriter

@@ -7,7 +7,7 @@ import pytest
 import tvm
 from tvm import tirx
 
-from benchmarks.gpu.case_compile import cuda_target
+from benchmarks.gpu.cases.compiling import cuda_target
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.registry import get_backend
 from collage.backends.tvm.cuda.schedules import SCHEDULE_ATTR

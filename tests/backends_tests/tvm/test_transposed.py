@@ -9,7 +9,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from benchmarks.gpu.cases._cudnn_graphs import convolution
+from benchmarks.gpu.cases.cudnn._graphs import convolution
 from collage.backends.tvm.cpu.legalize import legalizations
 from collage.backends.tvm.cpu.schedules import Machine
 from collage.backends.tvm.cuda.transposed import legalize_transposed_convolution

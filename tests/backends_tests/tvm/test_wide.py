@@ -9,11 +9,11 @@ import pytest
 import tvm
 from tvm import relax, te, tirx, topi
 
-from benchmarks.gpu.case_compile import partition_case
-from benchmarks.gpu.case_worker import largest_error
 from benchmarks.gpu.cases import CudaCase
-from benchmarks.gpu.cases.tvm_operators import SAMPLE, cases
-from benchmarks.gpu.float64 import widened as in_float64
+from benchmarks.gpu.cases.compiling import partition_case
+from benchmarks.gpu.cases.float64 import widened as in_float64
+from benchmarks.gpu.cases.tvm.operators import SAMPLE, cases
+from benchmarks.gpu.cases.worker import largest_error
 from collage.backends.contract import BuildContext
 from collage.backends.tvm.common.wide import widened
 from collage.testing import graph

@@ -13,7 +13,7 @@ from tvm import relax
 from tvm.relax import op
 
 import collage
-from benchmarks.gpu.cases._tensorrt_case import module, weights
+from benchmarks.gpu.cases.tensorrt._case import module, weights
 from collage.backends.contract import BackendTarget, BuildContext, TargetSet
 from collage.backends.contract.errors import ReplayMissError
 from collage.backends.contract.registry import get_backend

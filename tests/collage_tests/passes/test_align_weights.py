@@ -11,9 +11,9 @@ import tvm
 from tvm import ir, relax
 from tvm.relax import op
 
-from benchmarks.gpu.case_compile import cuda_target, partition_case
 from benchmarks.gpu.cases import CudaCase
-from benchmarks.gpu.cases._products import Chain, dense
+from benchmarks.gpu.cases.compiling import cuda_target, partition_case
+from benchmarks.gpu.cases.cublas._products import Chain, dense
 from collage.backends.cublas.options import CublasOptions
 from collage.backends.cublas.partition import read_partition
 from collage.backends.relax.calls.layouts import permutation

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchmarks.gpu.case_compile import cuda_target, partition_case
 from benchmarks.gpu.cases import cases_of
+from benchmarks.gpu.cases.compiling import cuda_target, partition_case
 from collage.backends.compile import compile_module
 from collage.backends.contract import BuildContext, ExternalBackend, TargetSet
 from collage.backends.contract.errors import CompileError

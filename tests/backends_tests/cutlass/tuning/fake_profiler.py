@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import tvm
 
-from benchmarks.gpu.case_compile import ARCH, cuda_target
+from benchmarks.gpu.cases.compiling import ARCH, cuda_target
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.cutlass import codegen
 from collage.backends.cutlass.families import Configuration, KernelSpec

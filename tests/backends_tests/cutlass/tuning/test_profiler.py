@@ -9,8 +9,8 @@ from threading import Thread
 
 import pytest
 
-from benchmarks.gpu.case_compile import ARCH
 from benchmarks.gpu.cases import case_of
+from benchmarks.gpu.cases.compiling import ARCH
 from collage.backends.contract import BuildContext
 from collage.backends.cutlass.families import KernelSource
 from collage.backends.cutlass.options import CutlassOptions

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu.case_compile import ARCH
+from benchmarks.gpu.cases.compiling import ARCH
 from collage.backends.contract import BuildContext
 from collage.backends.contract.errors import ReplayMissError
 from collage.backends.cutlass.families import Configuration, KernelSpec

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import tvm
 
-from benchmarks.gpu.case_compile import cuda_target, partition_case
 from benchmarks.gpu.cases import case_of
+from benchmarks.gpu.cases.compiling import cuda_target, partition_case
 from collage.backends.compile import external_functions
 from collage.backends.contract import BackendTarget, BuildContext, Tunable
 from collage.backends.contract.registry import get_backend

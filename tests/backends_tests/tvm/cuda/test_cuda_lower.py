@@ -13,8 +13,8 @@ import pytest
 import tvm
 from tvm import relax, tirx
 
-from benchmarks.gpu.case_compile import cuda_target, partition_case
-from benchmarks.gpu.cases.tvm import cases
+from benchmarks.gpu.cases.compiling import cuda_target, partition_case
+from benchmarks.gpu.cases.tvm.cases import cases
 from collage.backends.compile import compile_module
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import ReplayMissError, TargetError

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.gpu.case_compile import cuda_target, partition_case
-from benchmarks.gpu.case_worker import largest_error
-from benchmarks.gpu.cases import CudaCase, tvm_conv, tvm_operators, tvm_recurrent
-from benchmarks.gpu.cases.tvm import cases
-from benchmarks.gpu.float64 import widened
+from benchmarks.gpu.cases import CudaCase
+from benchmarks.gpu.cases.compiling import cuda_target, partition_case
+from benchmarks.gpu.cases.float64 import widened
+from benchmarks.gpu.cases.tvm import conv, operators, recurrent
+from benchmarks.gpu.cases.tvm.cases import cases
+from benchmarks.gpu.cases.worker import largest_error
 from collage.backends.contract import BuildContext
 from collage.backends.contract.registry import get_backend
 from collage.backends.relax.recurrent import Recurrence
@@ -35,7 +36,7 @@ def _chosen() -> list[CudaCase]:
         name, dtype = case.name.rsplit("-", 1)
         if dtype == "float16" or (dtype == "float32" and name in _FLOAT32):
             found.append(case)
-    return [*found, *(case for case in tvm_conv.cases() if case.name.endswith("-float16"))]
+    return [*found, *(case for case in conv.cases() if case.name.endswith("-float16"))]
 
 
 def _operators() -> list[Any]:
@@ -44,7 +45,7 @@ def _operators() -> list[Any]:
     TVM's scans are left out: their grids depend on symbols, which the model of threads has not.
     """
     found = []
-    for case in tvm_operators.cases():
+    for case in operators.cases():
         marks = [] if case.name in _OPERATORS else [pytest.mark.slow]
         if not case.name.startswith("cum"):
             found.append(pytest.param(case, marks=marks, id=f"operator-{case.name}"))
@@ -73,10 +74,10 @@ def test_kernels_agree_with_the_reference(
     [
         pytest.param(
             case,
-            marks=[] if case.name in tvm_recurrent.SAMPLE else [pytest.mark.slow],
+            marks=[] if case.name in recurrent.SAMPLE else [pytest.mark.slow],
             id=case.name,
         )
-        for case in tvm_recurrent.cases()
+        for case in recurrent.cases()
     ],
 )
 def test_recurrent_layers_in_one_kernel(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.gpu.cases._case import CudaCase
-from benchmarks.gpu.cases._cudnn_graphs import convolution
+from benchmarks.gpu.cases.cudnn._graphs import convolution
 
 RTOL = {"float16": 3e-3, "bfloat16": 2e-2, "float32": 1e-5}
 

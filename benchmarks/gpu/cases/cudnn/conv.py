@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks.gpu.cases._case import CudaCase
-from benchmarks.gpu.cases._cudnn_case import (
+from benchmarks.gpu.cases.cudnn._case import (
     EPILOGUES,
     RESIDUALS,
     RTOL,
@@ -17,7 +17,7 @@ from benchmarks.gpu.cases._cudnn_case import (
     dtype_of,
     rtol_of,
 )
-from benchmarks.gpu.cases._cudnn_graphs import convolution, pool
+from benchmarks.gpu.cases.cudnn._graphs import convolution, pool
 
 SMALL: dict[str, tuple[Sequence[int], Sequence[int], dict[str, Any]]] = {
     "conv1d": ((2, 32, 37), (64, 3), {"padding": 1}),

@@ -14,8 +14,8 @@ import tvm
 from tvm import relax
 
 from benchmarks.gpu.cases._case import CudaCase
-from benchmarks.gpu.cases._tvm_convolution_shapes import convolutions
-from benchmarks.gpu.cases._tvm_shape import Emit, Shape
+from benchmarks.gpu.cases.tvm._convolution_shapes import convolutions
+from benchmarks.gpu.cases.tvm._shape import Emit, Shape
 
 RTOL = {"float16": 5e-3, "float32": 3e-4, "bfloat16": 3e-2}
 op = relax.op

@@ -9,8 +9,8 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from benchmarks.gpu.cases import _tvm_reductions
 from benchmarks.gpu.cases._case import CudaCase
+from benchmarks.gpu.cases.tvm import _reductions
 
 RTOL = {"float16": 5e-3, "float32": 2e-4, "bfloat16": 3e-2}
 """Half precision rounds what it stores; float32 only adds up in another order."""
@@ -121,7 +121,7 @@ def _graphs(dtype: str) -> dict[str, tuple[Sequence[Input], Body]]:
     }
     return {
         **products,
-        **_tvm_reductions.graphs(dtype),
+        **_reductions.graphs(dtype),
         "batched": (
             [tensor(12, 128, 64), tensor(12, 64, 128)],
             lambda g, x: g.emit(op.matmul(*x)),

@@ -7,7 +7,7 @@ from typing import Any
 import tvm
 
 from benchmarks.gpu.cases._case import CudaCase
-from benchmarks.gpu.cases._products import Chain, convolution, dense, gram, product
+from benchmarks.gpu.cases.cublas._products import Chain, convolution, dense, gram, product
 
 RTOL = {"float16": 4e-3, "bfloat16": 1.6e-2, "float32": 1e-5}
 """The result is rounded once, to 11, 8 and 24 bits; float32 adds up in another order."""

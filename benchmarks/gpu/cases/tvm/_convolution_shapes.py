@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from benchmarks.gpu.cases._tvm_shape import Emit, Shape
+from benchmarks.gpu.cases.tvm._shape import Emit, Shape
 
 op = relax.op
 

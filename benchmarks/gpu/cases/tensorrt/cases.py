@@ -9,8 +9,8 @@ from tvm import relax
 from tvm.relax import op
 
 from benchmarks.gpu.cases._case import CudaCase
-from benchmarks.gpu.cases._tensorrt_case import LAST, PICTURE, case, weights
-from benchmarks.gpu.cases._tensorrt_layers import layers
+from benchmarks.gpu.cases.tensorrt._case import LAST, PICTURE, case, weights
+from benchmarks.gpu.cases.tensorrt._layers import layers
 
 
 def cases() -> list[CudaCase]:

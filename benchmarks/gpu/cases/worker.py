@@ -17,9 +17,9 @@ import tvm
 from numpy.typing import NDArray
 from tvm import relax
 
-from benchmarks.gpu.case_compile import ARCH, compile_case, cuda_target
 from benchmarks.gpu.cases import CudaCase, case_of
-from benchmarks.gpu.float64 import widen, widened
+from benchmarks.gpu.cases.compiling import ARCH, compile_case, cuda_target
+from benchmarks.gpu.cases.float64 import widen, widened
 from benchmarks.timing.child import serve
 from collage.backends.contract import BuildContext
 from collage.backends.relax.static_shape import static_shape

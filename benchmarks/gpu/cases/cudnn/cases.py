@@ -9,7 +9,7 @@ import tvm
 from tvm.relax import op
 
 from benchmarks.gpu.cases._case import CudaCase
-from benchmarks.gpu.cases._cudnn_case import (
+from benchmarks.gpu.cases.cudnn._case import (
     EPILOGUES,
     RESIDUALS,
     RTOL,
@@ -17,7 +17,7 @@ from benchmarks.gpu.cases._cudnn_case import (
     dtype_of,
     rtol_of,
 )
-from benchmarks.gpu.cases._cudnn_graphs import (
+from benchmarks.gpu.cases.cudnn._graphs import (
     attention,
     chain,
     convolution,

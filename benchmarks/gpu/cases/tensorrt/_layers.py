@@ -9,7 +9,7 @@ from tvm import relax
 from tvm.relax import op
 
 from benchmarks.gpu.cases._case import CudaCase
-from benchmarks.gpu.cases._tensorrt_case import LAST, PICTURE, case, weights
+from benchmarks.gpu.cases.tensorrt._case import LAST, PICTURE, case, weights
 
 
 def layers() -> list[CudaCase]:

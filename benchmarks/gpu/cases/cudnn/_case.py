@@ -8,7 +8,7 @@ from typing import Any
 import tvm
 
 from benchmarks.gpu.cases._case import CudaCase
-from benchmarks.gpu.cases._cudnn_graphs import ACTIVATIONS
+from benchmarks.gpu.cases.cudnn._graphs import ACTIVATIONS
 
 RTOL = {"float16": 4e-3, "bfloat16": 1.6e-2, "float32": 2e-5}
 """The result is rounded to 11, 8 and 24 bits, a split graph's inner value once more."""

@@ -1,0 +1,1 @@
+"""Cases of TVM on a GPU."""
