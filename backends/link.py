@@ -27,7 +27,7 @@ from collage.backends.contract.errors import CompileError, OutputError, TargetEr
 from collage.backends.contract.relax_codegen import named_targets
 from collage.backends.devices import common_device
 from collage.backends.storage import OwnFolder, scratch_parent
-from collage.backends.toolchain import native
+from collage.backends.toolchain import compiling, native
 from collage.backends.toolchain.load_requirements import load_libraries, load_runtimes
 from collage.backends.toolchain.openmp_pool import on_pool, uses_more, wrapping
 
@@ -233,7 +233,7 @@ def _export(
     more_flags: Sequence[str] = (),
 ) -> None:
     flags = ["-shared", "-fPIC", "-fopenmp", "-Wl,-rpath,$ORIGIN/lib", "-Wl,--build-id=none"]
-    flags += [*native.ffi_include_flags(), *more_flags]
+    flags += [*compiling.ffi_include_flags(), *more_flags]
     # TVM names options before objects, where a linker that defaults to --as-needed drops libraries.
     flags += ["-Wl,--push-state,--no-as-needed", *map(str, libraries), "-Wl,--pop-state"]
     try:

@@ -28,9 +28,9 @@ from collage.backends.cublas.options import CublasOptions
 from collage.backends.cublas.partition import read_partition
 from collage.backends.cublas.patterns import pattern_table
 from collage.backends.cublas.timer import RUNTIME, TIMER, source_compilation
+from collage.backends.toolchain.compiling import Compilation
 from collage.backends.toolchain.cuda_runtime import device_name
 from collage.backends.toolchain.cuda_toolkit import arch_of, cudart
-from collage.backends.toolchain.native import Compilation
 
 
 class CublasBackend(ExternalBackend, HoldsMemory, Precompiles, RequiresLibraries, Tunable):

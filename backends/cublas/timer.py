@@ -14,7 +14,7 @@ from collage.backends.contract.errors import CodegenError
 from collage.backends.cublas.problem import Problem
 from collage.backends.devices import CUDA
 from collage.backends.storage import exclusive
-from collage.backends.toolchain import native
+from collage.backends.toolchain import compiling
 from collage.backends.toolchain.artifact_cache import make_once
 from collage.backends.toolchain.cuda_toolkit import CUDA_HEADER, find_toolkit
 
@@ -100,7 +100,7 @@ def compile_source(name: str, include: Path, context: BuildContext) -> Path:
     return source_compilation(name, include, context).run()
 
 
-def source_compilation(name: str, include: Path, context: BuildContext) -> native.Compilation:
+def source_compilation(name: str, include: Path, context: BuildContext) -> compiling.Compilation:
     """How one of this backend's C++ files is compiled.
 
     Parameters
@@ -114,18 +114,18 @@ def source_compilation(name: str, include: Path, context: BuildContext) -> nativ
 
     Returns
     -------
-    native.Compilation
+    compiling.Compilation
         Not run yet.
     """
     folders = dict.fromkeys([include, find_toolkit().include])
     flags = ["-fvisibility=hidden", *(f"-I{folder}" for folder in folders)]
     depends = [
         *(TEMPLATES / header for header in HEADERS),
-        *(CUDA_HEADER, native.FFI_HEADER),
+        *(CUDA_HEADER, compiling.FFI_HEADER),
         *(include / header for header in ("cublasLt.h", "cublas_api.h")),
     ]
-    flags += native.ffi_include_flags()
-    return native.cached_compilation(TEMPLATES / name, context, flags, depends)
+    flags += compiling.ffi_include_flags()
+    return compiling.cached_compilation(TEMPLATES / name, context, flags, depends)
 
 
 def timer_library(
@@ -152,7 +152,7 @@ def timer_library(
     rpaths = [f"-Wl,-rpath,{path.parent}" for path in paths]
     command = [context.cxx, "-shared", *map(str, (compiled, *paths)), *rpaths]
     return make_once(
-        compiled.with_suffix(".so"), lambda path: native.run_tool([*command, "-o", str(path)])
+        compiled.with_suffix(".so"), lambda path: compiling.run_tool([*command, "-o", str(path)])
     )
 
 

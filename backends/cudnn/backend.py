@@ -37,7 +37,7 @@ from collage.backends.cudnn.library import (
 from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.patterns import pattern_table
 from collage.backends.toolchain import cuda_runtime, cuda_toolkit
-from collage.backends.toolchain.native import Compilation
+from collage.backends.toolchain.compiling import Compilation
 
 
 class CudnnBackend(ExternalBackend, HoldsMemory, Precompiles, RequiresLibraries, Tunable):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from collage.backends.contract import BuildContext, LibraryRequirement
 from collage.backends.contract.errors import BackendUnavailableError
-from collage.backends.toolchain import cuda_toolkit, native
+from collage.backends.toolchain import compiling, cuda_toolkit
 from collage.backends.toolchain.installed_library import header_version
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -103,7 +103,7 @@ def compile_source(name: str, installation: Installation, context: BuildContext)
 
 def source_compilation(
     name: str, installation: Installation, context: BuildContext
-) -> native.Compilation:
+) -> compiling.Compilation:
     """How one of the runtime's sources is compiled.
 
     Parameters
@@ -130,15 +130,15 @@ def source_compilation(
         # Kernels and plans are cuDNN's; the frontend's many templates compile faster this way.
         *("-O1", "-DNDEBUG", "-fvisibility=hidden", "-fvisibility-inlines-hidden"),
         f"-I{TEMPLATES}",
-        *native.ffi_include_flags(),
+        *compiling.ffi_include_flags(),
         *("-isystem", str(installation.frontend), "-isystem", str(installation.include)),
         *("-isystem", str(toolkit.include), "-isystem", str(installation.nvrtc)),
         # In the name of the object, as the headers of another version may lie at the same place.
         f"-DCOLLAGE_CUDNN_BUILT_WITH={_macro(installation, toolkit.version)}",
     ]
     depends = [TEMPLATES / header for header in HEADERS]
-    depends += [native.FFI_HEADER, cuda_toolkit.CUDA_HEADER]
-    return native.cached_compilation(TEMPLATES / name, context, flags, depends)
+    depends += [compiling.FFI_HEADER, cuda_toolkit.CUDA_HEADER]
+    return compiling.cached_compilation(TEMPLATES / name, context, flags, depends)
 
 
 def _macro(installation: Installation, toolkit: str) -> str:

@@ -32,7 +32,7 @@ from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.problem import Graph
 from collage.backends.devices import CUDA
 from collage.backends.storage import TuningRecord, TuningStage, TuningStore, exclusive
-from collage.backends.toolchain import cuda_toolkit, native
+from collage.backends.toolchain import compiling, cuda_toolkit
 
 SCHEMA = 1
 """Of this backend's records in the tuning store."""
@@ -233,12 +233,12 @@ def link_planner(
     """
     source = folder / "graphs.c"
     source.write_text(table, encoding="utf-8")
-    flags = [f"-I{Path(__file__).resolve().parent / 'templates'}", *native.ffi_include_flags()]
-    graphs = native.compile_object(source, source.with_suffix(".o"), context, flags)
+    flags = [f"-I{Path(__file__).resolve().parent / 'templates'}", *compiling.ffi_include_flags()]
+    graphs = compiling.compile_object(source, source.with_suffix(".o"), context, flags)
     main = compile_source(PLANNER, installation, context)
     libraries = [installation.library, cuda_toolkit.cudart().path]
     program = folder / "planner"
-    native.run_tool(
+    compiling.run_tool(
         [
             *(context.cxx, "-o", str(program), str(main), str(graphs), str(runtime)),
             *map(str, libraries),

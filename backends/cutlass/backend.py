@@ -32,9 +32,9 @@ from collage.backends.cutlass.families import families
 from collage.backends.cutlass.library import cutlass_version
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.profiler import program_compilation
+from collage.backends.toolchain.compiling import Compilation
 from collage.backends.toolchain.cuda_runtime import device_name
 from collage.backends.toolchain.cuda_toolkit import arch_of, cudart, find_toolkit
-from collage.backends.toolchain.native import Compilation
 
 
 class CutlassBackend(ExternalBackend, Precompiles, Tunable):

@@ -25,7 +25,7 @@ from collage.backends.cutlass.profiler import gpu_profiler
 from collage.backends.cutlass.tuning import SCHEMA, Question, Tuner
 from collage.backends.cutlass.unit import Unit, compile_jobs
 from collage.backends.storage import TuningStore
-from collage.backends.toolchain import native
+from collage.backends.toolchain import compiling
 from collage.backends.toolchain.cuda_toolkit import arch_of, cached_cuda_compilation, find_toolkit
 from collage.backends.toolchain.stubs import Stubs
 
@@ -232,7 +232,7 @@ def _compile_plan(
     return stubs.compile(objects, context, [f"-I{find_toolkit().include}"])
 
 
-def runtime_compilation(context: BuildContext, arch: str) -> native.Compilation:
+def runtime_compilation(context: BuildContext, arch: str) -> compiling.Compilation:
     """How the runtime is compiled.
 
     Parameters

@@ -25,7 +25,7 @@ from collage.backends.cutlass.tuning import Job, Outcome, Profiler
 from collage.backends.cutlass.unit import Unit, compile_jobs
 from collage.backends.devices import CUDA
 from collage.backends.storage import exclusive
-from collage.backends.toolchain import native
+from collage.backends.toolchain import compiling
 from collage.backends.toolchain.artifact_cache import make_once
 from collage.backends.toolchain.child_process import (
     ChildDiedError,
@@ -64,7 +64,7 @@ def gpu_profiler(options: CutlassOptions, context: BuildContext, arch: str) -> P
     return None if device is None else GpuProfiler(device, options, context, arch)
 
 
-def program_compilation(context: BuildContext, arch: str) -> native.Compilation:
+def program_compilation(context: BuildContext, arch: str) -> compiling.Compilation:
     """How the program that runs units is compiled.
 
     Parameters
@@ -162,7 +162,7 @@ class GpuProfiler:
 
     def _link(self, compiled: Path, output: Path, flags: Sequence[str]) -> Path:
         runtime = cudart().path
-        native.run_tool(
+        compiling.run_tool(
             [
                 *(self.context.cxx, "-o", str(output), str(compiled), str(runtime)),
                 *(f"-Wl,-rpath,{runtime.parent}", *flags),

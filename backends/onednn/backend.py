@@ -30,7 +30,7 @@ from collage.backends.onednn.library import find_installation
 from collage.backends.onednn.options import BFLOAT16_FLAG, OnednnOptions
 from collage.backends.onednn.patterns import pattern_table
 from collage.backends.onednn.patterns.products import multiplies
-from collage.backends.toolchain.native import Compilation
+from collage.backends.toolchain.compiling import Compilation
 
 
 class OnednnBackend(ExternalBackend, BundlesLibraries, HoldsMemory, JudgesRegions, Precompiles):

@@ -11,7 +11,7 @@ from tvm import relax
 from collage.backends.contract import BuildContext
 from collage.backends.onednn.options import OnednnOptions
 from collage.backends.onednn.problem import plan_function
-from collage.backends.toolchain import native
+from collage.backends.toolchain import compiling
 from collage.backends.toolchain.stubs import Stubs
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -64,7 +64,7 @@ def compile_functions(
     return stubs.compile([runtime_compilation(include, context).run()], context)
 
 
-def runtime_compilation(include: Path, context: BuildContext) -> native.Compilation:
+def runtime_compilation(include: Path, context: BuildContext) -> compiling.Compilation:
     """How the runtime is compiled.
 
     Parameters
@@ -76,9 +76,9 @@ def runtime_compilation(include: Path, context: BuildContext) -> native.Compilat
 
     Returns
     -------
-    native.Compilation
+    compiling.Compilation
         Not run yet.
     """
-    flags = ["-fopenmp", "-fvisibility=hidden", f"-I{include}", *native.ffi_include_flags()]
+    flags = ["-fopenmp", "-fvisibility=hidden", f"-I{include}", *compiling.ffi_include_flags()]
     depends = [*(TEMPLATES / name for name in HEADERS), include / "oneapi" / "dnnl" / "dnnl.hpp"]
-    return native.cached_compilation(TEMPLATES / "runtime.cc", context, flags, depends)
+    return compiling.cached_compilation(TEMPLATES / "runtime.cc", context, flags, depends)

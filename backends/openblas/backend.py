@@ -22,7 +22,7 @@ from collage.backends.openblas.codegen import compile_functions, runtime_compila
 from collage.backends.openblas.library import find_installation
 from collage.backends.openblas.options import OpenBLASOptions
 from collage.backends.openblas.patterns import pattern_table
-from collage.backends.toolchain.native import Compilation
+from collage.backends.toolchain.compiling import Compilation
 
 
 class OpenBLASBackend(ExternalBackend, BundlesLibraries, Precompiles):

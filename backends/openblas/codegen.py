@@ -18,6 +18,7 @@ from collage.backends.openblas.problem import Problem, plan
 from collage.backends.relax.calls.strided_views import View, matmul_views
 from collage.backends.relax.partitions.composites import compiling
 from collage.backends.toolchain import native
+from collage.backends.toolchain.compiling import Compilation, cached_compilation
 from collage.backends.toolchain.stubs import Stubs
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -82,7 +83,7 @@ def compile_functions(
     return stubs.compile(runtime, context)
 
 
-def runtime_compilations(include: Path, context: BuildContext) -> list[native.Compilation]:
+def runtime_compilations(include: Path, context: BuildContext) -> list[Compilation]:
     """How the runtime's files are compiled.
 
     Parameters
@@ -94,14 +95,14 @@ def runtime_compilations(include: Path, context: BuildContext) -> list[native.Co
 
     Returns
     -------
-    list of native.Compilation
+    list of Compilation
         Not run yet; independent of each other.
     """
     # Neither flag changes a result: they let the compiler turn comparisons into vector blends.
     flags = ["-fopenmp", f"-I{include}", "-fno-math-errno", "-fno-trapping-math"]
     depends = [TEMPLATES / "openblas_runtime.h", include / "cblas.h"]
     return [
-        native.cached_compilation(TEMPLATES / name, context, flags, depends)
+        cached_compilation(TEMPLATES / name, context, flags, depends)
         for name in ("openblas_runtime.c", "openblas_epilogue.c")
     ]
 

@@ -28,7 +28,7 @@ from collage.backends.openvino.codegen import compile_functions, runtime_compila
 from collage.backends.openvino.library import cpu_capabilities, find_installation
 from collage.backends.openvino.options import CAPABILITIES, OpenvinoOptions
 from collage.backends.openvino.patterns import pattern_table
-from collage.backends.toolchain.native import Compilation
+from collage.backends.toolchain.compiling import Compilation
 
 
 class OpenvinoBackend(ExternalBackend, HoldsMemory, ShipsLibraries, JudgesRegions, Precompiles):

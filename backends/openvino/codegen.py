@@ -18,7 +18,7 @@ from collage.backends.openvino.model import DTYPES
 from collage.backends.openvino.options import PRECISIONS, OpenvinoOptions
 from collage.backends.openvino.problem import Region, write_region
 from collage.backends.openvino.weights import share_constants
-from collage.backends.toolchain import native
+from collage.backends.toolchain import compiling, native
 from collage.backends.toolchain.stubs import Stubs
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -137,7 +137,7 @@ def _compile(region: Region, properties: Mapping[str, str]) -> None:
 
 def runtime_compilation(
     installation: OpenvinoInstallation, context: BuildContext
-) -> native.Compilation:
+) -> compiling.Compilation:
     """How the runtime is compiled.
 
     Parameters
@@ -149,12 +149,12 @@ def runtime_compilation(
 
     Returns
     -------
-    native.Compilation
+    compiling.Compilation
         Not run yet.
     """
     include = installation.include
-    flags = ["-fvisibility=hidden", f"-I{include}", *native.ffi_include_flags()]
+    flags = ["-fvisibility=hidden", f"-I{include}", *compiling.ffi_include_flags()]
     headers = sorted((include / "openvino" / "c").glob("*.h"))
-    flags_header = native.TEMPLATES / "denormal_flags.h"
-    depends = [HEADER, native.FFI_HEADER, flags_header, *headers]
-    return native.cached_compilation(TEMPLATES / "openvino_runtime.c", context, flags, depends)
+    flags_header = compiling.TEMPLATES / "denormal_flags.h"
+    depends = [HEADER, compiling.FFI_HEADER, flags_header, *headers]
+    return compiling.cached_compilation(TEMPLATES / "openvino_runtime.c", context, flags, depends)

@@ -40,7 +40,7 @@ from collage.backends.tensorrt.regions import accepts
 from collage.backends.tensorrt.runtimes import find_shim, package_for, runtime_name
 from collage.backends.tensorrt.tuning import EngineBuilder
 from collage.backends.toolchain import cuda_toolkit
-from collage.backends.toolchain.native import Compilation
+from collage.backends.toolchain.compiling import Compilation
 
 
 class TensorrtBackend(

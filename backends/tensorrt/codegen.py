@@ -15,7 +15,7 @@ from collage.backends.tensorrt import python_runtime
 from collage.backends.tensorrt.library import Package
 from collage.backends.tensorrt.runtimes import Shim, find_shim
 from collage.backends.tensorrt.tuning import EngineBuilder
-from collage.backends.toolchain import cuda_toolkit, native
+from collage.backends.toolchain import compiling, cuda_toolkit, native
 from collage.backends.toolchain.stubs import Stubs
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -68,7 +68,7 @@ def compile_functions(
     return stubs.compile([runtime_compilation(shim, context).run()], context)
 
 
-def runtime_compilation(shim: Shim | None, context: BuildContext) -> native.Compilation:
+def runtime_compilation(shim: Shim | None, context: BuildContext) -> compiling.Compilation:
     """How the runtime is compiled.
 
     Parameters
@@ -88,11 +88,11 @@ def runtime_compilation(shim: Shim | None, context: BuildContext) -> native.Comp
     BackendUnavailableError
         When there is a shim but no CUDA toolkit, whose headers its runtime includes.
     """
-    flags = ["-fvisibility=hidden", *native.ffi_include_flags()]
-    depends = [HEADER, native.FFI_HEADER]
+    flags = ["-fvisibility=hidden", *compiling.ffi_include_flags()]
+    depends = [HEADER, compiling.FFI_HEADER]
     if shim is None:
-        return native.cached_compilation(TEMPLATES / "runtime_python.c", context, flags, depends)
+        return compiling.cached_compilation(TEMPLATES / "runtime_python.c", context, flags, depends)
     toolkit = cuda_toolkit.find_toolkit()
     flags += [f"-I{shim.include}", f"-I{toolkit.include}"]
     depends += [cuda_toolkit.CUDA_HEADER, shim.include / "NvInferVersion.h"]
-    return native.cached_compilation(TEMPLATES / "runtime_shim.cc", context, flags, depends)
+    return compiling.cached_compilation(TEMPLATES / "runtime_shim.cc", context, flags, depends)

@@ -24,11 +24,12 @@ if TYPE_CHECKING:
         ChildTimeoutError,
         python_command,
     )
+    from collage.backends.toolchain.compiling import Compilation, cached_compilation
     from collage.backends.toolchain.cuda_runtime import find_gpu
     from collage.backends.toolchain.cuda_toolkit import compute_capability, find_toolkit
     from collage.backends.toolchain.installed_library import InstalledLibrary, find_in_distribution
     from collage.backends.toolchain.load_requirements import load_libraries, load_runtimes
-    from collage.backends.toolchain.native import Compilation, cached_compilation, static_library
+    from collage.backends.toolchain.native import static_library
     from collage.backends.toolchain.stubs import Stubs
 
 __all__ = [
@@ -59,11 +60,12 @@ __getattr__, __dir__ = on_demand(
         "artifact_cache": ("make_once", "replacing"),
         "child_boot": ("Line",),
         "child_process": ("ChildDiedError", "ChildProcess", "ChildTimeoutError", "python_command"),
+        "compiling": ("Compilation", "cached_compilation"),
         "cuda_runtime": ("find_gpu",),
         "cuda_toolkit": ("compute_capability", "find_toolkit"),
         "installed_library": ("InstalledLibrary", "find_in_distribution"),
         "load_requirements": ("load_libraries", "load_runtimes"),
-        "native": ("Compilation", "cached_compilation", "static_library"),
+        "native": ("static_library",),
         "stubs": ("Stubs",),
     },
 )

@@ -17,7 +17,7 @@ from tvm_ffi.libinfo import load_lib_ctypes
 
 from collage.backends.contract import BuildContext
 from collage.backends.contract.errors import BackendUnavailableError, CompileError
-from collage.backends.toolchain import native
+from collage.backends.toolchain import compiling
 from collage.backends.toolchain.artifact_cache import make_once
 from collage.backends.toolchain.cuda_driver import DRIVER
 from collage.backends.toolchain.cuda_toolkit import (
@@ -165,11 +165,11 @@ def _keep_loaded(library: ctypes.CDLL) -> None:
 
 
 def _driver_stub(context: BuildContext) -> Path:
-    source = native.TEMPLATES / "cuda_driver_stub.c"
+    source = compiling.TEMPLATES / "cuda_driver_stub.c"
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:20]
     library = context.cache_dir / "objects" / f"cuda-driver-stub-{digest}" / DRIVER
     command = [context.cxx, "-x", "c", "-shared", "-fPIC", f"-Wl,-soname,{DRIVER}", str(source)]
-    return make_once(library, lambda path: native.run_tool([*command, "-o", str(path)]))
+    return make_once(library, lambda path: compiling.run_tool([*command, "-o", str(path)]))
 
 
 @contextmanager
@@ -236,7 +236,7 @@ def compile_kernels(code: str, context: BuildContext, arch: str) -> bytes:
         with tempfile.TemporaryDirectory() as folder:
             source = Path(folder, "kernels.cu")
             source.write_text(code, encoding="utf-8")
-            native.run_tool([*command, "-o", str(path), str(source)])
+            compiling.run_tool([*command, "-o", str(path), str(source)])
 
     make_once(output, make)
     return output.read_bytes()

@@ -19,9 +19,9 @@ import tvm
 from collage.backends.contract import BuildContext, LibraryRequirement
 from collage.backends.contract.errors import BackendUnavailableError, CodegenError
 from collage.backends.contract.requirements import install_extra
-from collage.backends.toolchain import native
+from collage.backends.toolchain import compiling
 
-CUDA_HEADER = native.TEMPLATES / "collage_cuda.h"
+CUDA_HEADER = compiling.TEMPLATES / "collage_cuda.h"
 """Streams, workspace and tensors for entry points in C++; see the file's first lines."""
 
 REMEDY = install_extra("cuda")
@@ -79,7 +79,7 @@ def find_toolkit() -> Toolkit:
         if not path.is_file():
             continue
         nvcc = path.resolve()
-        text = native.run_tool([str(nvcc), "--version"])
+        text = compiling.run_tool([str(nvcc), "--version"])
         release = re.search(r"V(\d+\.\d+\.\d+)", text)
         root = _toolkit_root(nvcc)
         if release and root is not None:
@@ -91,7 +91,7 @@ def find_toolkit() -> Toolkit:
 
 def _toolkit_root(nvcc: Path) -> Path | None:
     """The folder that holds the compiler's headers; wrapper scripts may lie elsewhere."""
-    text = native.run_tool([str(nvcc), "--dryrun", "-E", "-x", "cu", "/dev/null"], both=True)
+    text = compiling.run_tool([str(nvcc), "--dryrun", "-E", "-x", "cu", "/dev/null"], both=True)
     top = re.search(r"#\$ TOP=(.*)", text)
     roots = [Path(top.group(1))] if top else []
     roots.append(nvcc.parent.parent)
@@ -204,7 +204,7 @@ def cached_cuda_compilation(
     arch: str,
     flags: Sequence[str] = (),
     depends: Iterable[Path] = (),
-) -> native.Compilation:
+) -> compiling.Compilation:
     """How nvcc makes one CUDA or C++ file a position-independent object, named by content.
 
     Parameters
@@ -230,9 +230,9 @@ def cached_cuda_compilation(
     toolkit = find_toolkit()
     fixed = [
         *("-O3", "-std=c++17", "--expt-relaxed-constexpr", "-DNDEBUG"),
-        *("-Xcompiler", ",".join(("-fPIC", native.OWN_STATICS))),
+        *("-Xcompiler", ",".join(("-fPIC", compiling.OWN_STATICS))),
     ]
-    versions = [toolkit.version, native.compiler_version(context.cxx)]
+    versions = [toolkit.version, compiling.compiler_version(context.cxx)]
     key = [*fixed, *flags, *versions, arch, source.suffix]
     command = (
         *(str(toolkit.nvcc), "-c", str(source)),
@@ -240,9 +240,9 @@ def cached_cuda_compilation(
         *("-ccbin", context.cxx),
         *fixed,
         *arch_flags(arch),
-        *native.ffi_include_flags(),
+        *compiling.ffi_include_flags(),
         f"-I{toolkit.include}",
         *flags,
     )
-    included = [CUDA_HEADER, native.FFI_HEADER, *depends]
-    return native.Compilation.of(source, included, key, command, context)
+    included = [CUDA_HEADER, compiling.FFI_HEADER, *depends]
+    return compiling.Compilation.of(source, included, key, command, context)

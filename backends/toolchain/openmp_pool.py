@@ -18,7 +18,7 @@ from pathlib import Path
 from collage.backends.contract import BuildContext
 from collage.backends.contract.errors import CompileError
 from collage.backends.toolchain.artifact_cache import make_once
-from collage.backends.toolchain.native import TEMPLATES, cached_compilation, run_tool
+from collage.backends.toolchain.compiling import TEMPLATES, cached_compilation, run_tool
 
 SONAME = "libcollage_pool.so.1"
 """The first that a process loads serves all; to be raised when what it exports changes."""

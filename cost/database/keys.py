@@ -14,7 +14,7 @@ from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.digest.source_facts import facts_kept_in
 from collage.backends.devices import device_named
 from collage.backends.relax.tensor_spec import TensorSpec
-from collage.backends.toolchain.native import compiler_version
+from collage.backends.toolchain.compiling import compiler_version
 from collage.cost.config import MeasureConfig
 from collage.cost.database.record import PARTITION, RecordKey, canonical_json
 from collage.cost.device import Device, policy_of

@@ -18,7 +18,7 @@ from collage._version import __version__
 from collage.backends.contract import NativeBackend
 from collage.backends.contract.errors import BackendUnavailableError, CompileError
 from collage.backends.contract.registry import BUILTIN, backend_names, get_backend
-from collage.backends.toolchain.native import compiler_version
+from collage.backends.toolchain.compiling import compiler_version
 from collage.cost.device import DevicePolicy
 
 _PACKAGES = (collage.backends, collage.cost)

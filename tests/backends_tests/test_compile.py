@@ -26,7 +26,7 @@ from collage.backends.contract import (
 )
 from collage.backends.contract.errors import CodegenError, CompileError, OutputError
 from collage.backends.link import CompiledLibrary, stage_libraries
-from collage.backends.toolchain import native, openmp_pool
+from collage.backends.toolchain import compiling, openmp_pool
 from collage.cost.reference import evaluate, largest_error
 from collage.passes import lower
 from collage.search.candidates import Candidate, Composite
@@ -125,7 +125,7 @@ def test_shared_weights_are_in_the_library_once(compiled: CompiledLibrary) -> No
 
 
 def test_library_names_what_it_needs_and_where_to_look(compiled: CompiledLibrary) -> None:
-    dynamic = native.run_tool(["readelf", "-dW", str(compiled.path)])
+    dynamic = compiling.run_tool(["readelf", "-dW", str(compiled.path)])
     assert "[$ORIGIN/lib]" in dynamic
     pool, blas = compiled.shared_libraries
     assert (pool.name, blas.name) == (openmp_pool.SONAME, "libscipy_openblas.so")
@@ -136,7 +136,7 @@ def test_library_names_what_it_needs_and_where_to_look(compiled: CompiledLibrary
 def test_only_the_functions_of_partitions_leave_the_library(
     compiled: CompiledLibrary,
 ) -> None:
-    table = native.run_tool(["nm", "-D", "--defined-only", str(compiled.path)])
+    table = compiling.run_tool(["nm", "-D", "--defined-only", str(compiled.path)])
     names = [line.split()[-1] for line in table.splitlines()]
     assert "__TVMBackendParallelLaunch" not in names, "TVM's loader would put its own pool there"
     assert not [name for name in names if name.startswith("collage_")]
@@ -231,5 +231,5 @@ def test_module_without_external_partitions_needs_its_threads_alone(
     mod = partitioned(graph([(8, 8)], lambda emit, x: op.exp(emit(op.add(x, constant(8, 8))))))
     library = compile_.compile_module(mod, targets(), tmp_path / "model.so", context)
     assert [path.name for path in library.shared_libraries] == [openmp_pool.SONAME]
-    assert "openblas" not in native.run_tool(["readelf", "-dW", str(library.path)])
+    assert "openblas" not in compiling.run_tool(["readelf", "-dW", str(library.path)])
     assert isinstance(registry.get_backend("openblas"), ExternalBackend)

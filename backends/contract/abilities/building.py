@@ -11,7 +11,7 @@ from collage.backends.contract.context import BuildContext
 from collage.backends.contract.target import BackendTarget
 
 if TYPE_CHECKING:
-    from collage.backends.toolchain.native import Compilation
+    from collage.backends.toolchain.compiling import Compilation
 
 
 @runtime_checkable

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from collage.backends.contract import BuildContext
 from collage.backends.toolchain.artifact_cache import make_once
-from collage.backends.toolchain.native import (
+from collage.backends.toolchain.compiling import (
     FFI_HEADER,
     cached_compilation,
     ffi_include_flags,

@@ -25,7 +25,7 @@ from collage.backends.cublas.backend import CublasBackend
 from collage.backends.cublas.library import find_installation
 from collage.backends.link import CompiledLibrary
 from collage.backends.relax.modules.lift_constants import lift_constants
-from collage.backends.toolchain import native
+from collage.backends.toolchain import compiling
 from collage.backends.toolchain.cuda_toolkit import find_toolkit
 from collage.passes import align_weights
 from collage.testing.backend_cases import PatternCase, partition
@@ -65,7 +65,7 @@ def compile_stand_in(folder: Path) -> Path:
     folders = [f"-I{include}", f"-I{find_toolkit().include}"]
     names = ["-fvisibility=hidden", "-Wl,-soname,libcublasLt.so.13", "-o", str(output)]
     source = Path(__file__).with_name("cublas_on_host.cc")
-    native.run_tool(["g++", *flags, *folders, *names, str(source)])
+    compiling.run_tool(["g++", *flags, *folders, *names, str(source)])
     return output
 
 

@@ -26,7 +26,7 @@ from collage.backends.cutlass.partition import Partition
 from collage.backends.cutlass.unit import Unit, compile_flags
 from collage.backends.relax.modules.lift_constants import lift_constants
 from collage.backends.relax.static_shape import static_shape
-from collage.backends.toolchain import native
+from collage.backends.toolchain import compiling
 from collage.backends.toolchain.cuda_toolkit import cached_cuda_compilation, cudart
 from collage.config import Config
 from collage.testing.backend_cases import verdicts
@@ -133,7 +133,7 @@ class HostLibrary:
         made = cached_cuda_compilation(source, context, ARCH, flags, template_headers()).run()
         path = folder / "unit.so"
         runtime = cudart().path
-        native.run_tool(
+        compiling.run_tool(
             [
                 *("g++", "-shared", "-o", str(path), str(made), str(runtime)),
                 f"-Wl,-rpath,{runtime.parent}",

@@ -14,7 +14,7 @@ from collage.backends.contract import BuildContext
 from collage.backends.cutlass.library import TEMPLATES
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.unit import compile_flags, included_headers
-from collage.backends.toolchain import native
+from collage.backends.toolchain import compiling
 from collage.backends.toolchain.cuda_toolkit import cached_cuda_compilation, cudart
 from collage.config import Config
 
@@ -35,7 +35,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     ).run()
     program, runtime = folder / "arguments", cudart().path
     rpath = f"-Wl,-rpath,{runtime.parent}"
-    native.run_tool(["g++", "-o", str(program), str(made), str(runtime), rpath])
+    compiling.run_tool(["g++", "-o", str(program), str(made), str(runtime), rpath])
     done = subprocess.run([str(program)], capture_output=True, text=True, check=True)
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer

@@ -21,7 +21,7 @@ from collage.backends.contract import ExternalBackend
 from collage.backends.contract.registry import get_backend
 from collage.backends.link import CompiledLibrary
 from collage.backends.tensorrt import codegen, python_runtime, runtimes, tuning
-from collage.backends.toolchain import cuda_toolkit, native
+from collage.backends.toolchain import compiling, cuda_toolkit
 from tests.backends_tests.dlpack import DLTensor
 from tests.backends_tests.tensorrt import support
 from tests.machine_code import defined_functions, device_code, needed_libraries
@@ -220,5 +220,5 @@ def test_the_shim_compiles_where_its_header_is(tmp_path: Path) -> None:
     built = codegen.runtime_compilation(
         runtimes.Shim(include, library), support.new_context(tmp_path)
     ).run()
-    symbols = native.run_tool(["nm", str(built)])
+    symbols = compiling.run_tool(["nm", str(built)])
     assert " T collage_tensorrt_run" in symbols and "createInferRuntime_INTERNAL" in symbols

@@ -1,11 +1,10 @@
-"""Compiling, caching, constants, merging: checked on the objects and by running them."""
+"""Constants, merging, static libraries: checked on the objects and by running them."""
 
 from __future__ import annotations
 
 import ctypes
 import dataclasses
 import subprocess
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -15,117 +14,14 @@ import tvm_ffi
 
 from collage.backends.contract import BuildContext
 from collage.backends.contract.errors import CompileError
-from collage.backends.toolchain import native
-
-
-def write(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    return path
+from collage.backends.toolchain import compiling, native
+from tests.backends_tests.toolchain.objects import symbols, write
 
 
 def share(objects: list[Path], output: Path) -> Path:
     """Link objects into a shared library."""
-    native.run_tool(["g++", "-shared", "-fopenmp", "-o", str(output), *map(str, objects)])
+    compiling.run_tool(["g++", "-shared", "-fopenmp", "-o", str(output), *map(str, objects)])
     return output
-
-
-def symbols(path: Path, *flags: str) -> dict[str, str]:
-    """Symbol types of an object or library, by name, as ``nm`` says."""
-    table = native.run_tool(["nm", *flags, str(path)])
-    fields = [line.split() for line in table.splitlines()]
-    return {parts[-1]: parts[-2] for parts in fields if len(parts) >= 2}
-
-
-# Running tools.
-
-
-def test_missing_compiler_is_named_with_its_remedy(context: BuildContext, tmp_path: Path) -> None:
-    source = write(tmp_path / "a.c", "int a;")
-    nowhere = dataclasses.replace(context, cxx="no-such-compiler")
-    with pytest.raises(CompileError, match="'no-such-compiler' was not found: install") as caught:
-        native.compile_object(source, tmp_path / "a.o", nowhere)
-    assert caught.value.value == "no-such-compiler"
-
-
-def test_failed_compilation_carries_all_of_stderr(context: BuildContext, tmp_path: Path) -> None:
-    source = write(tmp_path / "bad.cc", "int f() { return first; }\nint g() { return second; }\n")
-    with pytest.raises(CompileError) as caught:
-        native.compile_object(source, tmp_path / "bad.o", context)
-    assert "exit status 1" in str(caught.value)
-    assert "error: 'first' was not declared" in str(caught.value).replace("‘", "'").replace(
-        "’", "'"
-    )
-    assert "\n" not in str(caught.value)
-    assert "first" in caught.value.value
-    assert "second" in caught.value.value
-
-
-def test_tool_runs_where_it_is_told(tmp_path: Path) -> None:
-    assert native.run_tool(["pwd"], cwd=tmp_path).strip() == str(tmp_path.resolve())
-
-
-def test_compiler_version_is_one_line() -> None:
-    version = native.compiler_version("g++")
-    assert version
-    assert "\n" not in version
-
-
-# The cache.
-
-
-def test_same_content_is_compiled_once(context: BuildContext, tmp_path: Path) -> None:
-    first = native.cached_compilation(write(tmp_path / "one" / "a.c", "int a = 1;"), context).run()
-    stamp = first.stat().st_mtime_ns
-    again = native.cached_compilation(write(tmp_path / "two" / "a.c", "int a = 1;"), context).run()
-    assert again == first
-    assert again.stat().st_mtime_ns == stamp
-    assert list(first.parent.iterdir()) == [first], "a temporary file was left behind"
-
-
-def test_anything_that_counts_gives_another_object(context: BuildContext, tmp_path: Path) -> None:
-    header = write(tmp_path / "value.h", "#define VALUE 1")
-    source = write(tmp_path / "a.c", '#include "value.h"\nint a = VALUE;')
-    cxx_source = write(tmp_path / "a.cc", source.read_text())
-    objects = [
-        native.cached_compilation(source, context, depends=[header]).run(),
-        native.cached_compilation(source, context, ["-DX"], depends=[header]).run(),
-        native.cached_compilation(source, context, ["-D", "X"], depends=[header]).run(),
-        native.cached_compilation(cxx_source, context, depends=[header]).run(),
-    ]
-    write(header, "#define VALUE 2")
-    objects.append(native.cached_compilation(source, context, depends=[header]).run())
-    write(source, '#include "value.h"\nint a = VALUE + 1;')
-    objects.append(native.cached_compilation(source, context, depends=[header]).run())
-    assert len(set(objects)) == len(objects)
-
-
-def test_failed_compilation_leaves_nothing_in_the_cache(
-    context: BuildContext, tmp_path: Path
-) -> None:
-    source = write(tmp_path / "bad.c", "not c")
-    for _ in range(2):
-        with pytest.raises(CompileError):
-            native.cached_compilation(source, context).run()
-    assert list((context.cache_dir / "objects").iterdir()) == []
-
-
-def test_two_at_once_agree_on_one_whole_object(context: BuildContext, tmp_path: Path) -> None:
-    source = write(tmp_path / "a.c", "int a = 1;")
-    found: list[Path] = []
-    threads = [
-        threading.Thread(
-            target=lambda: found.append(native.cached_compilation(source, context).run())
-        )
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 4
-    assert len(set(found)) == 1
-    assert symbols(found[0])["a"] == "D"
 
 
 # Constants.
@@ -165,7 +61,7 @@ def test_constants_read_back_aligned(context: BuildContext, tmp_path: Path) -> N
         f'extern const char {name}[] __attribute__((visibility("hidden")));' for name in constants
     ]
     lines += [f"const char* get_{name}(void) {{ return {name}; }}" for name in constants]
-    getters = native.compile_object(
+    getters = compiling.compile_object(
         write(tmp_path / "get.c", "\n".join(lines)), tmp_path / "get.o", context
     )
     merged = native.merge_objects([data, getters], tmp_path / "merged.o", context)
@@ -185,7 +81,7 @@ def test_constants_do_not_leave_the_library_and_cannot_be_written(
     data = native.constant_object({name: ARRAYS["float32"]}, tmp_path / "c.o", context)
     library = share([data], tmp_path / "lib.so")
     assert name not in symbols(library, "-D")
-    sections = native.run_tool(["readelf", "-SW", str(data)])
+    sections = compiling.run_tool(["readelf", "-SW", str(data)])
     (flags,) = [line.split()[-4] for line in sections.splitlines() if f".rodata.{name}" in line]
     assert "W" not in flags
     assert "A" in flags
@@ -201,7 +97,7 @@ def test_equal_constants_of_many_objects_are_linked_once(
         data = native.constant_object({name: values}, tmp_path / f"{part}_data.o", context)
         text = f'extern const char {name}[] __attribute__((visibility("hidden")));\n'
         text += f"const char* {part}(void) {{ return {name}; }}"
-        code = native.compile_object(
+        code = compiling.compile_object(
             write(tmp_path / f"{part}.c", text), tmp_path / f"{part}.o", context
         )
         merged.append(native.merge_objects([data, code], tmp_path / f"{part}_all.o", context))
@@ -227,7 +123,7 @@ def test_num_threads_is_what_the_context_says(
     int asked(void) { return collage_num_threads(); }
     int used(void) { collage_use_thread_pool(); return omp_get_max_threads(); }
     """
-    code = native.compile_object(write(tmp_path / "a.c", text), tmp_path / "a.o", context)
+    code = compiling.compile_object(write(tmp_path / "a.c", text), tmp_path / "a.o", context)
     file = share([code, native.num_threads_object(chosen)], tmp_path / "lib.so")
     assert "collage_num_threads" not in symbols(file, "-D")
     library = ctypes.CDLL(str(file))
@@ -251,7 +147,7 @@ def test_thread_pool_hides_its_pointer_and_runs_every_task(
     }
     int run(int* data, int tasks) { return __TVMBackendParallelLaunch(mark, data, tasks); }
     """
-    code = native.compile_object(write(tmp_path / "a.c", text), tmp_path / "a.o", context)
+    code = compiling.compile_object(write(tmp_path / "a.c", text), tmp_path / "a.o", context)
     pool = native.thread_pool_object(context)
     file = share([code, pool, native.num_threads_object(context)], tmp_path / "lib.so")
     assert "__TVMBackendParallelLaunch" not in symbols(file, "-D")

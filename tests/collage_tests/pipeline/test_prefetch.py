@@ -18,7 +18,7 @@ from collage.backends.compile import compile_module
 from collage.backends.contract import BuildContext, ExternalBackend, TargetSet
 from collage.backends.contract.errors import CompileError
 from collage.backends.contract.registry import get_backend
-from collage.backends.toolchain import native
+from collage.backends.toolchain import compiling
 from collage.config import Config
 from collage.end_to_end import taking_part
 from collage.pipeline.prefetch import Prefetch, missing
@@ -34,7 +34,7 @@ exec {then} "$@"
 ASK = """
 import json, sys
 from pathlib import Path
-from collage.backends.toolchain.native import Compilation
+from collage.backends.toolchain.compiling import Compilation
 output, command = json.loads(sys.argv[1])
 print(Compilation(Path(output), tuple(command)).run().read_bytes().hex()[:8])
 """
@@ -77,7 +77,7 @@ def wait_for(folder: Path, number: int) -> None:
 
 
 def test_processes_that_ask_at_once_compile_once(context: BuildContext, tmp_path: Path) -> None:
-    wanted = native.cached_compilation(source(tmp_path), slow(context, tmp_path, 2.0))
+    wanted = compiling.cached_compilation(source(tmp_path), slow(context, tmp_path, 2.0))
     text = json.dumps([str(wanted.output), wanted.command])
     command = [sys.executable, "-c", ASK, text]
     asking = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
@@ -88,7 +88,7 @@ def test_processes_that_ask_at_once_compile_once(context: BuildContext, tmp_path
 
 
 def test_what_a_killed_compiler_left_behind_goes(context: BuildContext, tmp_path: Path) -> None:
-    wanted = native.cached_compilation(source(tmp_path), context)
+    wanted = compiling.cached_compilation(source(tmp_path), context)
     wanted.output.parent.mkdir(parents=True)
     leftover = wanted.output.with_name(f"{wanted.output.stem}.k1ll3d.part.o")
     other = wanted.output.with_name("another-0123.k1ll3d.part.o")
@@ -101,7 +101,7 @@ def test_what_a_killed_compiler_left_behind_goes(context: BuildContext, tmp_path
 def test_who_waited_for_a_compiler_that_fails_says_so_itself(
     context: BuildContext, tmp_path: Path
 ) -> None:
-    wanted = native.cached_compilation(
+    wanted = compiling.cached_compilation(
         source(tmp_path), slow(context, tmp_path, 0.3, "g++ --no-such-flag")
     )
     text = json.dumps([str(wanted.output), wanted.command])
