@@ -82,7 +82,10 @@ def _run(
 def read_inputs(
     texts: list[str], names: list[str]
 ) -> tuple[list[np.ndarray[Any, Any]], dict[str, np.ndarray[Any, Any]]]:
-    """Load ``FILE.npy`` and ``NAME=FILE.npy``; a text is named when it begins with an input's name.
+    """Load ``FILE.npy`` and ``NAME=FILE.npy``.
+
+    A text with ``=`` is the latter where it begins with an input's name, and where there is no file
+    that is called like the whole of it.
 
     Parameters
     ----------
@@ -99,7 +102,8 @@ def read_inputs(
     Raises
     ------
     InputError
-        When a file is missing or is no .npy file of plain numbers.
+        When a file is missing, is no .npy file of plain numbers or holds several arrays, and when
+        an input is given twice.
     """
     import numpy as np
 

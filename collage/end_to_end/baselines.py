@@ -98,6 +98,8 @@ def without_search(
     ------
     RestrictionError
         When what it chooses is not allowed.
+    TargetError
+        When the strategy names a backend that is none of the targets.
 
     Examples
     --------

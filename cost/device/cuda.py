@@ -161,7 +161,7 @@ class CudaPolicy(DevicePolicy):
         )
 
     def builders(self) -> int:
-        """One per core but one, which launches what is timed; nvcc takes seconds of each."""
+        """Two at the least, and one per core but one, which launches what is timed."""
         return max(2, available_cores() - 1)
 
     def batch_size(self, builders: int) -> int:

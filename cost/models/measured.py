@@ -184,12 +184,12 @@ class MeasuredCostModel(CostModel):
     ) -> list[Cost]:
         """The cost of each workload on the target at the same position.
 
-        Equal workloads are measured once. Each measurement is in the log before the next begins.
+        Equal workloads are measured once. Each measurement is in the log as soon as it is made.
 
         Raises
         ------
         TargetError
-            When this machine has no device of the targets' kind.
+            When the workers have no device of the targets' kind.
         ReplayMissError
             With ``replay_only``, naming the first workload that the log does not hold.
         LogError

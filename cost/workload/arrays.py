@@ -12,7 +12,8 @@ Arrays = list[NDArray[np.generic]]
 
 
 def save_arrays(folder: Path, arrays: Sequence[NDArray[np.generic]]) -> None:
-    """Write arrays as ``0.npy``, ``1.npy`` …; bfloat16, which the format lacks, as its bits.
+    """Write arrays as ``0.float32.npy`` …, by position and dtype; bfloat16, which the format lacks,
+    as its bits.
 
     Parameters
     ----------

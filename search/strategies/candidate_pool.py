@@ -153,7 +153,7 @@ class CandidatePool:
         Returns
         -------
         list of int
-            Positions in the pool, of equal candidates the cheapest one.
+            Positions in the pool, of equal candidates the first one.
         """
         prices: dict[int, float] = {}
         for p in path:

@@ -110,21 +110,23 @@ class Host:
         return os.getpid()
 
     def do(self, number: int, order: bytes, *files: bytes) -> Files:
-        """Do what is ordered.
+        """Build or time what is ordered, as soon as a thread of this host is free.
+
+        What fails with one of this project's errors is told in the reply.
 
         Parameters
         ----------
         number : int
-            Of the order.
+            Of the order; :meth:`pulse` names it so while it is under way.
         order : bytes
             An order of :mod:`~collage.cost.engines.ray.messages`.
         *files : bytes
-            Archives.
+            Archives of what is to be timed: a library, and its test data.
 
         Returns
         -------
         list of bytes
-            A reply, and archives.
+            The encoded reply, and archives of the libraries that were built.
         """
         with self._lock:
             entry = self._orders[number] = OrderUnderWay()
