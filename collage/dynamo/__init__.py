@@ -6,4 +6,6 @@ compiled at its first call, when its weights and shapes are known, and again for
 (``graph``). ``options`` is what a user may ask for.
 """
 
-from collage.dynamo.backend import compile_graph as compile_graph
+from collage.dynamo.backend import compile_graph
+
+__all__ = ["compile_graph"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 import sys
@@ -49,8 +50,10 @@ def public() -> Iterator[Any]:
                 seen.add(id(value))
 
 
-def missing_library(name: str) -> str:
-    """Why examples in a backend's packages cannot be run here; empty where they can."""
+def missing_library(name: str, source: str) -> str:
+    """Why an example cannot be run here, for want of PyTorch or a backend's library; or empty."""
+    if "import torch" in source and importlib.util.find_spec("torch") is None:
+        return "it needs PyTorch"
     parts = name.split(".")
     if parts[1] != "backends" or parts[2] not in backend_names():
         return ""
@@ -67,7 +70,8 @@ def test_has_examples_that_hold(
     home = vars(sys.modules[value.__module__])
     tests = [t for t in doctest.DocTestFinder().find(value, name, globs=home) if t.examples]
     assert any(test.name == name for test in tests), f"{name} has no example"
-    if reason := missing_library(name):
+    source = "".join(example.source for test in tests for example in test.examples)
+    if reason := missing_library(name, source):
         pytest.skip(reason)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     said: list[str] = []

@@ -97,6 +97,13 @@ def facts_kept_in(folder: Path) -> Iterator[None]:
     ----------
     folder : Path
         The cache folder.
+
+    Examples
+    --------
+    >>> with facts_kept_in(Path("cache")):
+    ...     facts = source_facts(b"import os")
+    >>> len(list(Path("cache/sources").iterdir()))
+    1
     """
     # Another way to find them, or another Python's grammar, has a file of its own.
     way = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]

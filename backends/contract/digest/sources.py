@@ -51,6 +51,13 @@ def source_digest(kind: type, version: str, files: Iterable[Path] = ()) -> str:
     ------
     TargetError
         When the class was not read from a file.
+
+    Examples
+    --------
+    >>> from collage.backends.contract.registry import get_backend
+    >>> kind = type(get_backend("tvm"))
+    >>> len(source_digest(kind, "1")), source_digest(kind, "1") == source_digest(kind, "2")
+    (16, False)
     """
     path = _file_of(kind.__module__)
     if path is None:

@@ -104,6 +104,12 @@ def multiplies(operator: relax.Expr) -> bool:
     ----------
     operator : relax.Expr
         Of a region.
+
+    Examples
+    --------
+    >>> x = relax.Var("x", relax.TensorType((4, 4), "float32"))
+    >>> multiplies(relax.op.matmul(x, x)), multiplies(relax.op.add(x, x))
+    (True, False)
     """
     if not isinstance(operator, relax.Call) or not isinstance(operator.op, tvm.ir.Op):
         return False

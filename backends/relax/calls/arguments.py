@@ -12,12 +12,26 @@ from collage.backends.relax.static_shape import static_shape
 
 
 def operator_name(call: relax.Call) -> str:
-    """The name of a call's operator without ``relax.``, such as ``nn.conv2d``."""
+    """The name of a call's operator without ``relax.``, such as ``nn.conv2d``.
+
+    Examples
+    --------
+    >>> x = relax.Var("x", relax.TensorType((3,), "float32"))
+    >>> operator_name(relax.op.nn.relu(x))
+    'nn.relu'
+    """
     return str(call.op.name).removeprefix("relax.")
 
 
 def number(expr: relax.Expr) -> float:
-    """A number in an argument: a bound of ``clip``, an index of ``strided_slice``."""
+    """A number in an argument: a bound of ``clip``, an index of ``strided_slice``.
+
+    Examples
+    --------
+    >>> x = relax.Var("x", relax.TensorType((3,), "float32"))
+    >>> [number(bound) for bound in relax.op.clip(x, 0, 6).args[1:]]
+    [0.0, 6.0]
+    """
     return float(getattr(expr, "value", expr))
 
 
@@ -93,7 +107,14 @@ class Slice:
 
 
 def attention_scale(call: relax.Call) -> float:
-    """What the scores of an ``attention`` are multiplied by."""
+    """What the scores of an ``attention`` are multiplied by.
+
+    Examples
+    --------
+    >>> q = relax.Var("q", relax.TensorType((1, 8, 2, 64), "float16"))
+    >>> attention_scale(relax.op.nn.attention(q, q, q))
+    0.125
+    """
     scale = call.attrs.scale
     if scale is not None:
         return float(scale)

@@ -19,7 +19,14 @@ def spatial_rank(call: relax.Call) -> int:
 
 
 def data_layout(call: relax.Call) -> str:
-    """The layout of an operator's data, whichever attribute names it."""
+    """The layout of an operator's data, whichever attribute names it.
+
+    Examples
+    --------
+    >>> x = relax.Var("x", relax.TensorType((1, 6, 6, 8), "float32"))
+    >>> data_layout(relax.op.nn.max_pool2d(x, layout="NHWC"))
+    'NHWC'
+    """
     attrs = call.attrs
     return str(attrs.data_layout if hasattr(attrs, "data_layout") else attrs.layout)
 
@@ -46,7 +53,16 @@ def order(source: str, wanted: str) -> list[int]:
 
 
 def permutation_of(call: relax.Call) -> list[int] | None:
-    """The axes of a ``layout_transform`` that only permutes them, else None."""
+    """The axes of a ``layout_transform`` that only permutes them, else None.
+
+    Examples
+    --------
+    >>> x = relax.Var("x", relax.TensorType((2, 3, 8), "float32"))
+    >>> turned = relax.op.layout_transform(x, lambda n, h, c: (n, c, h))
+    >>> blocked = relax.op.layout_transform(x, lambda n, h, c: (n, c // 4, h, c % 4))
+    >>> permutation_of(turned), permutation_of(blocked)
+    ([0, 2, 1], None)
+    """
     index_map = call.attrs.index_map
     axes = list(index_map.initial_indices)
     permuted = []

@@ -27,6 +27,11 @@ def split_padding(values: Sequence[int], rank: int) -> tuple[list[int], list[int
     -------
     tuple[list[int], list[int]]
         The first ``rank`` values, and those behind them.
+
+    Examples
+    --------
+    >>> split_padding([1, 2, 3, 4], 2)
+    ([1, 2], [3, 4])
     """
     listed = [int(value) for value in values]
     return listed[:rank], listed[rank:]

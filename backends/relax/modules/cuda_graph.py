@@ -19,7 +19,15 @@ _COPY = "runtime.TVMTensorCopyFromTo"
 
 
 def all_capturable(targets: Sequence[BackendTarget]) -> bool:
-    """Whether every one of these targets' partitions may be captured."""
+    """Whether every one of these targets' partitions may be captured.
+
+    Examples
+    --------
+    >>> from tvm.target import Target
+    >>> gpu = Target({"kind": "cuda", "arch": "sm_90"})
+    >>> all_capturable([BackendTarget.of("tvm", gpu), BackendTarget.of("cublas", gpu)])
+    True
+    """
     return all(
         backend.cuda_graph_safe(target) for backend, target in members_of(LimitsCapture, targets)
     )
@@ -32,6 +40,15 @@ def copy_shared_inputs(mod: tvm.IRModule) -> tvm.IRModule:
     ----------
     mod : tvm.IRModule
         Partitioned; public functions are sequences of blocks of bindings.
+
+    Examples
+    --------
+    >>> from collage.testing import graph
+    >>> mod = graph([(8,)], lambda emit, x: relax.op.add(emit(relax.op.exp(x)), x))
+    >>> copied = copy_shared_inputs(relax.transform.ToNonDataflow()(mod))
+    >>> (block,) = copied["main"].body.blocks
+    >>> str(block.bindings[0].value.args[0].global_symbol)
+    'runtime.TVMTensorCopyFromTo'
     """
     updated = mod.clone()
     changed = False

@@ -39,6 +39,15 @@ def flush_denormals(
     ------
     CompileError
         When the compiler fails, or the processor's way to flush is not known.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from collage.testing import graph
+    >>> mod = graph([(8,)], lambda emit, x: relax.op.exp(x))
+    >>> flushed = flush_denormals(mod, BuildContext(Path("cache"), Path("scratch")))
+    >>> len(mod["main"].body.blocks), len(flushed["main"].body.blocks)
+    (1, 3)
     """
     updated = mod.clone()
     # TVM's own kernels pass the caller's flags on; a library's loops do not.

@@ -209,7 +209,13 @@ class PartitionWalk(ABC, Generic[Tensor]):
 
 
 def flatten(item: Item[Tensor]) -> list[Tensor]:
-    """The tensors of a nested tuple, in order."""
+    """The tensors of a nested tuple, in order.
+
+    Examples
+    --------
+    >>> flatten(["a", ["b", "c"], "d"])
+    ['a', 'b', 'c', 'd']
+    """
     if isinstance(item, list):
         return [tensor for field in item for tensor in flatten(field)]
     assert not isinstance(item, relax.Function)

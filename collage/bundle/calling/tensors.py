@@ -168,6 +168,12 @@ def as_torch(results: Sequence[tvm.runtime.Tensor]) -> list[Any]:
     ----------
     results : sequence of tvm.runtime.Tensor
         The caller's, see :func:`of_the_caller`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> as_torch([tvm.runtime.tensor(np.ones(2, np.float32))])
+    [tensor([1., 1.])]
     """
     torch = sys.modules["torch"]
     return [torch.from_dlpack(result) for result in results]

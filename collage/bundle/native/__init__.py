@@ -13,6 +13,15 @@ from tvm_ffi import libinfo
 
 from collage.backends.contract.errors import BundleError
 
+__all__ = [
+    "C_SOURCE",
+    "HEADERS",
+    "compile_flags",
+    "include_dirs",
+    "link_flags",
+    "runtime_libraries",
+]
+
 HEADERS = Path(__file__).parent / "include"
 
 C_SOURCE = Path(__file__).parent / "src" / "bundle_c.cpp"

@@ -31,6 +31,15 @@ class Samples:
         At least one; whole models are timed on the first.
     remarks : tuple of str
         What the user should know of them.
+
+    Examples
+    --------
+    >>> from collage.testing import graph
+    >>> mod = graph([(3,)], lambda _, x: tvm.relax.op.exp(x))
+    >>> given = [[np.zeros(3, np.float32)]]
+    >>> found = samples_of(mod, [TensorInfo("x0", (3,), "float32")], given, seed=0)
+    >>> found.samples[0].expected[0]
+    array([1., 1., 1.], dtype=float32)
     """
 
     samples: tuple[Sample, ...]
@@ -220,6 +229,12 @@ def digest(samples: Sequence[Sequence[NDArray[Any]]]) -> str:
     ----------
     samples : sequence of sequence of ndarray
         From :func:`given_arrays`.
+
+    Examples
+    --------
+    >>> zeros, ones = np.zeros(3, np.float32), np.ones(3, np.float32)
+    >>> digest([[zeros]]) == digest([[zeros.copy()]]), digest([[zeros]]) == digest([[ones]])
+    (True, False)
     """
     found = hashlib.sha256()
     for sample in samples:

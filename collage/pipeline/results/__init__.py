@@ -3,3 +3,8 @@
 ``result`` is what the user holds, ``assemble`` makes it and its report, ``sizes`` says how large a
 library of several functions is.
 """
+
+from collage.pipeline.results.result import LIBRARY, REPORT_HTML, Result
+from collage.pipeline.results.sizes import sizes_remark
+
+__all__ = ["LIBRARY", "REPORT_HTML", "Result", "sizes_remark"]

@@ -35,6 +35,17 @@ class Bucketed:
         What may be padded.
     remark : str
         What the user should know of that.
+
+    Examples
+    --------
+    >>> from collage.backends.devices import CPU
+    >>> from collage.pipeline.imported import import_model
+    >>> from collage.testing import graph
+    >>> from tvm.relax import op
+    >>> model = import_model(graph([(8,)], lambda _, x: op.exp(x)), CPU)
+    >>> entry = Bucketed("main", (model,)).entry
+    >>> entry.name, entry.variants[0].inputs
+    ('main', (TensorInfo(name='x0', shape=(8,), dtype='float32'),))
     """
 
     name: str

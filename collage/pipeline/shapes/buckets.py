@@ -52,6 +52,12 @@ class Buckets:
     given : mapping of str to sequence
         Each input's shape, extents for numbers and the index in ``varying``, as ``(index,)``, for
         what varies.
+
+    Examples
+    --------
+    >>> buckets = Buckets(((1, 4),), {"x": ((0,), 8)})
+    >>> [bucket.shapes for bucket in buckets.buckets], buckets.at([2]).shapes
+    ([{'x': (1, 8)}, {'x': (4, 8)}], {'x': (2, 8)})
     """
 
     varying: tuple[tuple[int, ...], ...]

@@ -28,6 +28,17 @@ def rows_of(model: ImportedModel) -> tuple[Rows, ...]:
     ModelError
         When something else than single rows is computed from them; names the operator that chose
         them, and the one that mixes them.
+
+    Examples
+    --------
+    >>> import onnx.parser
+    >>> from collage.importers import load_model
+    >>> net = onnx.parser.parse_model(
+    ...     '''<ir_version: 8, opset_import: ["" : 17]>
+    ...     net (float[4] x) => (int64[1, n] y) { y = NonZero(x) }'''
+    ... )
+    >>> rows_of(load_model(net))
+    (Rows(count=1, outputs=((0, 1),)),)
     """
     found = []
     for chosen in model.chosen:

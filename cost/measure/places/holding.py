@@ -26,6 +26,20 @@ class Holding:
         Is told of them, too.
     recorder : Recorder
         Says that others have a device.
+
+    Examples
+    --------
+    >>> from collage.cost.database import JsonLinesDatabase
+    >>> from collage.cost.deadline import NEVER
+    >>> from collage.cost.measure import RecordLookup
+    >>> from collage.cost.measure.engine import in_turns
+    >>> stats = MeasureStats()
+    >>> recorder = Recorder(RecordLookup(JsonLinesDatabase(), stats), print)
+    >>> holding = Holding(NEVER, stats, Watch({}, print), recorder)
+    >>> with holding.device(in_turns()):
+    ...     time.sleep(0.01)
+    >>> stats.seconds_holding >= 0.01 > stats.seconds_waiting
+    True
     """
 
     def __init__(

@@ -2,4 +2,5 @@
 
 ``model_scheduler`` has ``model_builder`` compile them and a ``model_timer`` time them: on this
 machine that of ``end_to_end``, whose rules for those who take part (``contestants``) others share.
+The package above exports what is public.
 """

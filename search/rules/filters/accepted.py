@@ -62,6 +62,16 @@ def region_verdict(graph: DataflowGraph, candidate: Candidate) -> Verdict:
     -------
     Verdict
         Yes, or no with the reason.
+
+    Examples
+    --------
+    >>> from collage.targets import resolve_targets
+    >>> from collage.testing import graph
+    >>> from tvm.relax import op
+    >>> _, onednn = resolve_targets(["llvm", {"kind": "onednn", "precision": "bfloat16"}])
+    >>> dataflow = DataflowGraph.from_function(graph([(8,)], lambda _, x: op.exp(x))["main"])
+    >>> bool(region_verdict(dataflow, Candidate(0b1, onednn)))
+    False
     """
     backend = candidate.target.implementation
     if not isinstance(backend, JudgesRegions):

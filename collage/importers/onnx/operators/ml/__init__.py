@@ -1,1 +1,9 @@
 """Operators of classical learning, the domain ``ai.onnx.ml``."""
+
+from collage.importers.onnx.operators.ml import supports, tables, trees
+
+__all__ = [
+    "supports",
+    "tables",
+    "trees",
+]
