@@ -6,6 +6,10 @@ Every kill is a SIGKILL at a random moment. A search whose own process was kille
 with the same log. Afterwards must hold: the log can be read; every measurement that was reported is
 in it, none twice; none says that something failed that did not fail undisturbed; the answer
 computes what the network computes; no process and no scratch folder is left.
+
+What came of each search is added to what earlier campaigns left in
+``benchmarks/results/faults.json``, and the page ``benchmarks/results/faults.md`` is written from
+all of that. So a campaign may be run in pieces; each draws other moments and victims.
 """
 
 from __future__ import annotations
@@ -25,15 +29,16 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 import psutil
 
+from benchmarks.fleet.tally import Campaigns, Tally
 from benchmarks.fleet.victims import FLEETS, Fleet
 from collage.cost.database import JsonLinesDatabase
 
+RESULTS = Path(__file__).parents[1] / "results"
 _MARK = "COLLAGE_FAULTS"
 _HEAD = "the search itself"
 _FIRST_SEC, _LAST_SEC = 0.5, 3.0
@@ -43,18 +48,6 @@ _PER_SEARCH = 8
 _LIMIT_SEC = 400.0
 _SETTLE_SEC = 15.0
 _APART = 1e-4
-
-
-@dataclass
-class Tally:
-    """What came of it."""
-
-    kills: Counter[str] = field(default_factory=Counter)
-    searches: int = 0
-    runs: int = 0
-    reported: int = 0
-    lost: Counter[str] = field(default_factory=Counter)
-    seconds: float = 0.0
 
 
 class Run:
@@ -209,8 +202,38 @@ def _marked(mark: str) -> list[psutil.Process]:
     return found
 
 
-def campaign(name: str, kills: int, seed: int, limit_sec: float = float("inf")) -> Tally:
-    """Searches with so many kills in all, after one that is left alone."""
+def campaign(
+    name: str,
+    kills: int,
+    seed: int,
+    limit_sec: float = float("inf"),
+    keep: Callable[[Tally], None] = lambda tally: None,
+) -> Tally:
+    """Searches with so many kills in all, after one that is left alone.
+
+    Parameters
+    ----------
+    name : str
+        Of the engine.
+    kills : int
+        How many.
+    seed : int
+        What moments and victims are drawn from.
+    limit_sec : float
+        No search begins after it.
+    keep : callable
+        Given what came of it so far, after every search.
+
+    Returns
+    -------
+    Tally
+        Of all searches but the one that was left alone.
+
+    Raises
+    ------
+    RuntimeError
+        When already that one fails.
+    """
     chance, tally = random.Random(seed), Tally()
     begin = time.monotonic()
     with FLEETS[name]() as fleet, tempfile.TemporaryDirectory(prefix="faults-logs-") as folder:
@@ -229,39 +252,24 @@ def campaign(name: str, kills: int, seed: int, limit_sec: float = float("inf")) 
             some = min(_PER_SEARCH, kills - tally.kills.total())
             trial(fleet, some, chance, tally, undisturbed, Path(folder) / f"{number}.jsonl")
             sys.stderr.write(f"{name}: {dict(tally.kills)}, lost: {dict(tally.lost)}\n")
+            keep(tally)
     return tally
 
 
-def table(name: str, tally: Tally) -> str:
-    """Rows of the report."""
-    killed = ", ".join(f"{what} {count}" for what, count in sorted(tally.kills.items()))
-    lost = "; ".join(f"{what} ({count})" for what, count in sorted(tally.lost.items())) or "nothing"
-    return (
-        f"| {name} | {tally.kills.total()} | {killed} | {tally.searches} | {tally.runs} | "
-        f"{tally.reported} | {lost} | {tally.seconds:.0f} s |"
-    )
-
-
-HEADER = (
-    "| engine | kills | what was killed | searches | begun | reported | lost | took |\n"
-    "| --- | ---: | --- | ---: | ---: | ---: | --- | ---: |"
-)
-
-
 def main() -> None:
-    """Kill, look, and print the table."""
+    """Kill, look, and write the page."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # So that fleets are ended.
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--engine", choices=sorted(FLEETS), action="append")
     parser.add_argument("--kills", type=int, default=40, help="of each engine")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, help="by default one that no campaign had")
     parser.add_argument("--limit-sec", type=float, default=float("inf"), help="of each engine")
     args = parser.parse_args()
-    rows = [
-        table(name, campaign(name, args.kills, args.seed, args.limit_sec))
-        for name in args.engine or sorted(FLEETS)
-    ]
-    sys.stdout.write("\n".join([HEADER, *rows, ""]))
+    campaigns = Campaigns.read(RESULTS)
+    for name in args.engine or sorted(FLEETS):
+        seed = campaigns.next_seed(name) if args.seed is None else args.seed
+        campaign(name, args.kills, seed, args.limit_sec, campaigns.begin(name, seed))
+    sys.stdout.write(campaigns.page())
 
 
 if __name__ == "__main__":
