@@ -43,7 +43,7 @@ _MARK = "COLLAGE_FAULTS"
 _HEAD = "the search itself"
 _FIRST_SEC, _LAST_SEC = 0.5, 3.0
 """Between two kills."""
-_PER_SEARCH = 8
+_PER_SEARCH = 12
 """Kills, so that it comes to an end."""
 _LIMIT_SEC = 400.0
 _SETTLE_SEC = 15.0
@@ -220,7 +220,7 @@ def campaign(
     seed : int
         What moments and victims are drawn from.
     limit_sec : float
-        No search begins after it.
+        From the end of the search that is left alone; none begins after it.
     keep : callable
         Given what came of it so far, after every search.
 
@@ -235,7 +235,6 @@ def campaign(
         When already that one fails.
     """
     chance, tally = random.Random(seed), Tally()
-    begin = time.monotonic()
     with FLEETS[name]() as fleet, tempfile.TemporaryDirectory(prefix="faults-logs-") as folder:
         calm = Tally()
         log = Path(folder) / "calm.jsonl"
@@ -246,7 +245,7 @@ def campaign(
             f"{one.description} on {one.backend}: {one.cost.status.value}"
             for one in JsonLinesDatabase(log, read_only=True).records()
         }
-        number = 0
+        number, begin = 0, time.monotonic()
         while tally.kills.total() < kills and time.monotonic() - begin < limit_sec:
             number += 1
             some = min(_PER_SEARCH, kills - tally.kills.total())
