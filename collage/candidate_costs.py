@@ -81,7 +81,7 @@ class WorkloadCosts:
 
     def ask_overheads(self, native: BackendTarget) -> None:
         """Ask the cost model what the virtual machine adds to every call and every partition, and
-        how many workloads it measures at once.
+        how many workloads keep everybody busy.
 
         A stand-alone measurement holds one entry into the virtual machine, a model with many
         partitions pays it once; without it, costs add up.
@@ -92,8 +92,10 @@ class WorkloadCosts:
     def alongside(
         self, wanted: Sequence[Candidate], offered: Sequence[Candidate]
     ) -> list[Candidate]:
-        """Candidates that are measured in the same time as others, where many devices time at once:
-        those of the same workloads, and of as many more as would otherwise leave devices idle.
+        """Candidates that are measured along with others, where many devices time at once: those of
+        the same workloads, and of as many more as would otherwise leave somebody idle from the
+        beginning. A question that keeps everybody busy is not made longer: who is idle at its end
+        is so for less time than others would take, and they may never be asked.
 
         Parameters
         ----------
@@ -113,7 +115,7 @@ class WorkloadCosts:
         found: list[Candidate] = []
         for candidate in offered:
             place = (self.workload(candidate), candidate.target)
-            if place not in places and len(places) % self._at_once == 0:
+            if place not in places and len(places) >= self._at_once:
                 break
             places.add(place)
             found.append(candidate)

@@ -162,7 +162,7 @@ class CostModel(ABC):
         return Overheads(0.0, 0.0)
 
     def at_once(self, target: BackendTarget) -> int:
-        """Workloads whose cost is found in the time of one.
+        """Workloads with which nobody who finds out costs is idle; 1 where they are asked in turn.
 
         Parameters
         ----------

@@ -58,6 +58,7 @@ def main(
     device: Annotated[str, typer.Option(help="simulated or cuda")] = "simulated",
     network: Annotated[list[str] | None, typer.Option(help="light models")] = None,
     workers: Annotated[str, typer.Option(help="how many, in turn")] = "64,32,16,8,4,2,1",
+    between: Annotated[str, typer.Option(help="near, far or both, in turn")] = "near,far",
     rounds: Annotated[int, typer.Option(help="searches on GPUs, of each kind")] = 2,
 ) -> None:
     """Search, and write the page."""
@@ -68,8 +69,8 @@ def main(
         return
     for name in network or ("densenet121", "resnet50"):
         for count in workers.split(","):
-            for between in ("near", "far"):
-                arguments = [name, count, between]
+            for distance in between.split(","):
+                arguments = [name, count, distance]
                 found = _run("benchmarks.fleet.simulated_search", arguments, {})
                 found["load"] = os.getloadavg()[0]
                 kept.setdefault("simulated", {})[" ".join(arguments)] = found

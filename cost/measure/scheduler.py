@@ -115,8 +115,10 @@ class Measurer:
 
     @property
     def at_once(self) -> int:
-        """Workloads that are timed at the same time."""
-        return len(self._workers.places)
+        """Workloads with which nobody is idle: for each of several places one to time, and, where
+        there are builders for that, one that is built meanwhile."""
+        places = len(self._workers.places)
+        return 1 if places == 1 else max(places, min(self._workers.parallel_builds, 2 * places))
 
     @property
     def device(self) -> Device:

@@ -234,7 +234,7 @@ class MeasuredCostModel(CostModel):
         return overheads_from(costs)
 
     def at_once(self, target: BackendTarget) -> int:
-        """Workloads that are timed at the same time.
+        """Workloads with which no device and, within reason, no builder is idle.
 
         Parameters
         ----------

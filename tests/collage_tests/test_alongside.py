@@ -1,4 +1,4 @@
-"""What is asked along with others fills devices that would be idle, and no more."""
+"""What is asked along with others keeps busy who would be idle, and no more."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collage.testing import graph
 
 
 class Many(TableCostModel):
-    """Knows nothing; measures four workloads at once."""
+    """Knows nothing; four workloads keep it busy."""
 
     def at_once(self, target: object) -> int:
         return 4
@@ -38,3 +38,4 @@ def test_idle_devices_get_other_workloads_and_equal_ones_are_free() -> None:
     assert costs.alongside(chains[:1], chains[1:]) == chains[1:7]
     assert costs.alongside(chains[:7], chains[7:]) == [], "no device is idle"
     assert costs.alongside(chains[:3], chains[7:]) == chains[7:], "there are no others"
+    assert costs.alongside(chains[:8], chains[8:]) == [], "all are busy, if not all to the end"

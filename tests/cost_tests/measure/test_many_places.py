@@ -129,6 +129,20 @@ def test_every_key_is_recorded_once_with_its_own_cost(
     assert not list(context.work_dir.glob("measure-*"))
 
 
+@pytest.mark.parametrize(
+    ("places", "builders", "busy"), [(1, 8, 1), (4, 2, 4), (4, 6, 6), (4, 64, 8)]
+)
+def test_so_many_keep_builders_and_places_busy(
+    context: BuildContext, places: int, builders: int, busy: int
+) -> None:
+    engine = SimulatedEngine(Rows(), lambda w, t: Delays(0.01, 0.01), DEVICE, places, builders)
+    lookup = RecordLookup(JsonLinesDatabase(), MeasureStats())
+    work = Work(CPU_POLICY, context, MeasureConfig())
+    measurer = Measurer(engine, work, lookup, MeasureStats(), lambda event: None)
+    assert measurer.at_once == busy
+    measurer.close()
+
+
 def test_all_places_work_at_once(context: BuildContext, tvm_target: BackendTarget) -> None:
     together = threading.Barrier(5, timeout=60.0)
     seen: set[str] = set()
