@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 
-from collage.backends.contract.errors import MeasurementError
 from collage.cost.base import Cost, CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, DevicePolicy, LocalDevice
 from collage.cost.measure.runner import ExclusiveDevice, RunJob, Runner, RunResult
 from collage.cost.processes.messages import Done, Failure, Judge, Measure, Measured, Prepare, Run
-from collage.cost.processes.worker_process import KilledAtStartError, WorkerFailure, WorkerProcess
+from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
 
 _LEAVES_ERRORS = (CostStatus.RUN_FAILED, CostStatus.OUT_OF_MEMORY)
 
@@ -135,21 +134,15 @@ class LocalRunner(Runner):
             grown = worker.resident_bytes - self._initial_bytes
             if worker.requests >= _RETIRE_AFTER or grown > self._config.memory_limit_bytes // 2:
                 self.close()
-        for is_last in (False, True):
-            self.warm_up()
-            assert self._worker is not None
-            if self._worker.requests:
-                break
+        self.warm_up()
+        assert self._worker is not None
+        if not self._worker.requests:
             try:
                 self._worker.wait_until_ready()
-            except MeasurementError as err:
+            except BaseException:
                 self.close()
-                if is_last or not isinstance(err, KilledAtStartError):
-                    raise
-            else:
-                self._initial_bytes = self._worker.resident_bytes
-                break
-        assert self._worker is not None
+                raise
+            self._initial_bytes = self._worker.resident_bytes
         return self._worker
 
     def _ask(self, worker: WorkerProcess, job: RunJob, exclusive: ExclusiveDevice) -> RunResult:

@@ -10,7 +10,6 @@ from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import DevicePolicy, available_cores
 from collage.cost.processes.messages import A, Failure, Request
 from collage.cost.processes.worker_process import (
-    KilledAtStartError,
     WorkerFailure,
     WorkerProcess,
 )
@@ -154,11 +153,7 @@ class WorkerPool:
             return
         index = waiting.popleft()
         made = request(index)
-        try:
-            self._worker(slot).send(made, self._timeout_sec)
-        except KilledAtStartError:
-            self._drop(slot)
-            self._worker(slot).send(made, self._timeout_sec)
+        self._worker(slot).send(made, self._timeout_sec)
         running[slot] = index
 
     def _finished(

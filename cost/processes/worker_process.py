@@ -6,8 +6,10 @@ It is killed with everything it started when it takes too long or too much memor
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import psutil
 
@@ -32,6 +34,9 @@ from collage.cost.processes.protocol import (
 
 _POLL_SEC = 0.02
 """How often a child's memory is looked at: 30 microseconds of work each."""
+
+_STARTS = 5
+"""After which it is the system that has no memory for it, most likely."""
 
 _PROGRAM = "collage.cost.worker.main"
 
@@ -61,12 +66,11 @@ class WorkerFailure(Exception):
         self.was_killed = was_killed
 
 
-class KilledAtStartError(MeasurementError):
-    """Somebody ended a worker before it was ready; another one may fare better."""
-
-
 class WorkerProcess:
     """A child interpreter that answers requests.
+
+    One that somebody else kills before it is ready is replaced: it had not been asked anything, and
+    whoever killed it may have meant another one.
 
     Parameters
     ----------
@@ -129,8 +133,11 @@ class WorkerProcess:
             # Read when numpy is imported.
             environment["OPENBLAS_NUM_THREADS"] = str(blas_threads)
         command = python_command(_PROGRAM, [encode(settings).decode()], without=_NOT_IMPORTED)
-        self._process = ChildProcess(command, environment, niceness=niceness)
+        self._start = partial(ChildProcess, command, environment, niceness=niceness)
+        self._process = self._start()
         self._watch = psutil.Process(self._process.pid)
+        self._unwanted = False
+        self._replacing = threading.Lock()
         self._outer_deadline = deadline
         self._started = False
         self._deadline = 0.0
@@ -177,15 +184,29 @@ class WorkerProcess:
         if self._started:
             return
         self._timeout_sec = timeout_sec
-        self._deadline = time.monotonic() + timeout_sec
-        try:
-            answer: Ready | NotReady = decode_handshake(self._receive_line(), Ready | NotReady)
-        except WorkerFailure as err:
-            kind = KilledAtStartError if err.was_killed else MeasurementError
-            raise kind(f"a measuring process cannot start: {err.reason}") from err
+        for is_last in [*[False] * (_STARTS - 1), True]:
+            self._deadline = time.monotonic() + timeout_sec
+            try:
+                answer: Ready | NotReady = decode_handshake(self._receive_line(), Ready | NotReady)
+                break
+            except WorkerFailure as err:
+                if is_last or not err.was_killed or not self._replace():
+                    raise MeasurementError(
+                        f"a measuring process cannot start: {err.reason}"
+                    ) from err
         if isinstance(answer, NotReady):
             raise MeasurementError(f"a measuring process cannot start: {answer.reason}")
         self._started = True
+
+    def _replace(self) -> bool:
+        """Start another child, unless it was this process that wanted none any longer."""
+        with self._replacing:
+            if self._unwanted:
+                return False
+            self._process.close()
+            self._process = self._start()
+            self._watch = psutil.Process(self._process.pid)
+            return True
 
     def send(self, request: Request, timeout_sec: float) -> None:
         """Hand over a request; :meth:`receive` or :meth:`poll` gets the answer.
@@ -306,15 +327,21 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """End the child and everything it started."""
-        self._process.kill()
+        with self._replacing:
+            self._unwanted = True
+            self._process.kill()
 
     def begin_close(self) -> None:
         """Have the child killed, and do not wait for that."""
-        self._process.begin_kill()
+        with self._replacing:
+            self._unwanted = True
+            self._process.begin_kill()
 
     def close(self) -> None:
         """Kill the child and free its pipes."""
-        self._process.close()
+        with self._replacing:
+            self._unwanted = True
+            self._process.close()
 
 
 def _failure(death: ChildDiedError) -> WorkerFailure:

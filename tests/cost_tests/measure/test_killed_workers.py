@@ -14,11 +14,16 @@ import psutil
 import pytest
 
 from collage.backends.contract import BuildContext
+from collage.backends.contract.errors import MeasurementError
 from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.measure.builder import BuildJob
 from collage.cost.measure.local_builder import LocalBuilder
 from collage.cost.measure.local_runner import LocalRunner
+from collage.cost.measure.whole_models.end_to_end import EndToEndTimer
+from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, WholeModel
+from collage.cost.processes.worker_process import WorkerProcess
+from collage.cost.reference import Sample
 from collage.testing.fixtures.misbehaving import misbehaving_target, misbehaving_workload
 from tests.cost_tests.conftest import Library
 
@@ -82,9 +87,43 @@ def test_a_runner_that_is_killed_while_it_starts_starts_again(
     config: MeasureConfig, library: Library
 ) -> None:
     job = library("right")
-    with LocalRunner(config) as runner, killing(1, lambda child: True) as killed:
+    with LocalRunner(config) as runner, killing(3, lambda child: True) as killed:
         assert runner.run(job).cost.is_valid
-    assert len(killed) == 1
+    assert len(killed) == 3
+
+
+def test_who_is_killed_again_and_again_while_it_starts_cannot(
+    config: MeasureConfig, library: Library
+) -> None:
+    job = library("right")
+    with (
+        LocalRunner(config) as runner,
+        killing(99, lambda child: True),
+        pytest.raises(MeasurementError, match="cannot start: was killed"),
+    ):
+        runner.run(job)
+
+
+def test_whole_models_whose_processes_are_killed_while_they_start_are_timed(
+    config: MeasureConfig, library: Library, tmp_path: Path
+) -> None:
+    jobs = [library(word) for word in ("right", "sleep")]
+    models = [WholeModel(str(job.library), "model", (misbehaving_target(),)) for job in jobs]
+    question = EndToEndQuestion(models, [Sample.load(jobs[0].sample)], rounds=2)
+    with killing(3, lambda child: True) as killed:
+        results = EndToEndTimer(config, tmp_path).measure(question, [job.library for job in jobs])
+    assert len(killed) == 3
+    assert all(result.cost.is_valid for result in results)
+
+
+def test_a_process_that_is_not_wanted_any_longer_is_not_started_again() -> None:
+    worker = WorkerProcess(memory_limit_bytes=1 << 30)
+    closing = threading.Timer(0.05, worker.kill)
+    closing.start()
+    with pytest.raises(MeasurementError, match="cannot start"):
+        worker.wait_until_ready()
+    assert not worker.alive
+    worker.close()
 
 
 @pytest.mark.parametrize(
