@@ -11,7 +11,7 @@ from tvm.ir import Op
 
 from collage.backends.contract import TargetSet
 from collage.backends.contract.errors import ModelError, TargetError
-from collage.backends.relax.static_shape import tensor_shape
+from collage.backends.relax.static_shape import leaf_types, tensor_shape
 from collage.importers.functions import given_codegen
 from collage.search.dataflow import DataflowGraph, OpKind
 
@@ -72,7 +72,7 @@ def require_computable(graph: DataflowGraph, name: str) -> None:
 
 def _obstacle(value: relax.Expr, var: relax.Var) -> str:
     """Why a binding cannot be computed, or nothing."""
-    if not all(map(_is_static, _leaves(var.ty))):
+    if not all(map(_is_static, leaf_types(var.ty))):
         return "whose shape depends on data"
     if not isinstance(value, relax.Call) or not isinstance(value.op, Op):
         return ""
@@ -101,12 +101,6 @@ def _is_empty_constant(expr: relax.Expr) -> bool:
 
 def _is_static(ty: tvm.ir.Type) -> bool:
     return not isinstance(ty, relax.TensorType) or tensor_shape(ty) is not None
-
-
-def _leaves(ty: tvm.ir.Type) -> list[tvm.ir.Type]:
-    if isinstance(ty, tvm.ir.TupleType):
-        return [leaf for field in ty.fields for leaf in _leaves(field)]
-    return [ty]
 
 
 def _named(where: Sequence[str]) -> str:

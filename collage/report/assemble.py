@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from tvm import relax
 
 from collage.backends.contract import BackendTarget
-from collage.backends.relax.static_shape import tensor_dtype, tensor_shape
+from collage.backends.relax.static_shape import leaf_types, tensor_dtype, tensor_shape
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import Cost, CostStatus
 from collage.report.data import EndToEnd, Report, SearchStats
@@ -150,11 +150,10 @@ def _node(graph: DataflowGraph, index: int) -> NodeInfo:
 
 
 def _type_text(ty: relax.Type) -> tuple[str, str]:
-    if isinstance(ty, relax.TupleType):
-        parts = [_type_text(field) for field in ty.fields]
-        return ", ".join(p[0] for p in parts), ", ".join(p[1] for p in parts)
-    shape = tensor_shape(ty)
-    return (str(ty), "") if shape is None else (shape_text(shape), tensor_dtype(ty))
+    shapes = [(leaf, tensor_shape(leaf)) for leaf in leaf_types(ty)]
+    extents = [str(leaf) if shape is None else shape_text(shape) for leaf, shape in shapes]
+    dtypes = ["" if shape is None else tensor_dtype(leaf) for leaf, shape in shapes]
+    return ", ".join(extents), ", ".join(dtypes)
 
 
 def _partition(

@@ -14,7 +14,7 @@ import tvm
 from tvm import relax
 
 from collage.backends.contract.errors import MeasurementError
-from collage.backends.relax.static_shape import static_shape
+from collage.backends.relax.static_shape import leaf_types, static_shape, tensor_dtype
 from collage.cost.reference.arithmetic import MEANT, Arithmetic
 from collage.cost.reference.fallback import evaluate_call
 from collage.cost.reference.operators import OPERATORS
@@ -73,8 +73,8 @@ def evaluate(
     with np.errstate(all="ignore"):
         wide = [arithmetic.wide(array) for array in inputs]
         result = Evaluator(mod, arithmetic).call_function(func, wide)
-        outputs = zip(leaves(result), _dtypes(func.ret_ty), strict=True)
-        return [array.astype(dtype, copy=False) for array, dtype in outputs]
+        outputs = zip(leaves(result), leaf_types(func.ret_ty), strict=True)
+        return [array.astype(tensor_dtype(ty), copy=False) for array, ty in outputs]
 
 
 def evaluate_values(
@@ -130,12 +130,6 @@ def leaves(value: Value) -> list[Array]:
     if isinstance(value, tuple):
         return [leaf for item in value for leaf in leaves(item)]
     return [np.ascontiguousarray(value).reshape(np.shape(value))]
-
-
-def _dtypes(ty: tvm.ir.Type) -> list[str]:
-    if isinstance(ty, tvm.ir.TupleType):
-        return [leaf for field in ty.fields for leaf in _dtypes(field)]
-    return [str(ty.dtype)]
 
 
 def as_it_is(value: Value, _: relax.Expr) -> Value:

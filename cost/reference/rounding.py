@@ -10,6 +10,7 @@ import tvm
 from tvm import relax
 
 from collage.backends.contract import BackendTarget
+from collage.backends.relax.static_shape import leaf_types, tensor_dtype
 from collage.backends.relax.stepped import NAME as STEPPED
 from collage.cost.reference.values import Array
 
@@ -100,16 +101,9 @@ def formats(mod: tvm.IRModule) -> frozenset[str]:
     """
     found: set[str] = set()
 
-    def look(ty: tvm.ir.Type) -> None:
-        if isinstance(ty, tvm.ir.TupleType):
-            for field in ty.fields:
-                look(field)
-        elif isinstance(ty, relax.TensorType) and str(ty.dtype) in EPSILON:
-            found.add(str(ty.dtype))
-
     def visit(expr: relax.Expr) -> None:
         if isinstance(expr, relax.Var | tvm.ir.GenericConst):
-            look(expr.ty)
+            found.update(EPSILON.keys() & map(tensor_dtype, leaf_types(expr.ty)))
 
     for function in mod.functions.values():
         if isinstance(function, relax.Function):

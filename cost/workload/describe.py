@@ -10,6 +10,7 @@ from tvm import ir, relax
 
 from collage.backends.relax.recurrent import NAME as RECURRENT
 from collage.backends.relax.recurrent import Recurrence
+from collage.backends.relax.static_shape import leaf_types
 from collage.backends.relax.stepped import NAME as STEPPED
 from collage.backends.relax.tensor_spec import TensorSpec
 from collage.cost.workload.canonical import placeholder_index
@@ -118,8 +119,5 @@ def call_flops(call: ir.Call) -> int:
 
 
 def _size(ty: ir.Type) -> int:
-    if isinstance(ty, relax.TensorType):
-        return TensorSpec.of(ty).size
-    if isinstance(ty, ir.TupleType):
-        return sum(_size(field) for field in ty.fields)
-    return 0
+    tensors = [leaf for leaf in leaf_types(ty) if isinstance(leaf, relax.TensorType)]
+    return sum(TensorSpec.of(tensor).size for tensor in tensors)

@@ -11,6 +11,7 @@ from typing import Any
 
 from tvm import relax, te, topi
 
+from collage.backends.relax.static_shape import leaf_types, tensor_dtype
 from collage.backends.tvm.common.legalization import Legalization, default_legalization
 from collage.backends.tvm.common.wide import WIDE, is_narrow
 
@@ -41,7 +42,8 @@ def legalize_in_float32(builder: relax.BlockBuilder, call: relax.Call) -> relax.
     wide = [_wide_type(arg) for arg in call.args]
     stand_in = builder.normalize(relax.Call(call.op, wide, call.attrs, call.ty_args))
     real = {w: arg for w, arg in zip(wide, call.args, strict=True) if isinstance(w, relax.Var)}
-    return default_legalization(_CastingBuilder(builder, real, _dtypes(call)), stand_in)
+    dtypes = [tensor_dtype(ty) for ty in leaf_types(call.ty)]
+    return default_legalization(_CastingBuilder(builder, real, dtypes), stand_in)
 
 
 IN_FLOAT32: Mapping[str, Legalization] = {
@@ -57,11 +59,6 @@ def _is_narrow(expr: relax.Expr) -> bool:
 def _wide_type(arg: relax.Expr) -> relax.Expr:
     """A float32 placeholder for a narrow operand; anything else stands for itself."""
     return relax.Var("x", relax.TensorType(arg.ty.shape, WIDE)) if _is_narrow(arg) else arg
-
-
-def _dtypes(call: relax.Call) -> list[str]:
-    fields = call.ty.fields if isinstance(call.ty, relax.TupleType) else [call.ty]
-    return [str(field.dtype) for field in fields]
 
 
 class _CastingBuilder:
