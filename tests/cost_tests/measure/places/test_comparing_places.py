@@ -11,22 +11,17 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-import tvm
 
 from collage.backends.contract import BuildContext
-from collage.backends.contract.errors import MeasurementError
 from collage.cost.base import Cost, CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.database.jsonl import JsonLinesDatabase as Database
 from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import RecordKey
-from collage.cost.device import CPU_POLICY, CUDA_POLICY, Device, DevicePolicy
+from collage.cost.device import CUDA_POLICY, Device, DevicePolicy
 from collage.cost.measure.builder import Builder, BuildJob, BuildResult
 from collage.cost.measure.engine import Engine, Place, Work, WorkerInfo, Workers
-from collage.cost.measure.local_builder import LocalBuilder
-from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.measure.places.calibration import FEWEST_ROUNDS, Calibration
-from collage.cost.measure.places.reference_set import ReferenceSet, reference_workloads
 from collage.cost.measure.places.runner_pool import RunnerPool
 from collage.cost.measure.replay import MeasureStats, Question, RecordLookup
 from collage.cost.measure.runner import PlaceLostError, RunJob, Runner, RunResult
@@ -319,33 +314,3 @@ def test_who_comes_in_the_middle_of_a_check_is_compared_before_it_times_anything
     assert order[:first].count("compare c") == FEWEST_ROUNDS
     assert order.count("compare c") == FEWEST_ROUNDS
     assert sum(step.startswith("time") for step in order) == 6
-
-
-def test_a_reference_set_that_cannot_be_built_is_said_by_whom(
-    context: BuildContext, tmp_path: Path
-) -> None:
-    nobody = tvm.target.Target({"kind": "llvm", "mtriple": "nowhere-unknown-none"})
-    with (
-        LocalBuilder(context, MeasureConfig(), parallel=1) as builder,
-        pytest.raises(MeasurementError, match=r"reference set.*cannot be built"),
-    ):
-        ReferenceSet.build(CPU_POLICY, nobody, builder, tmp_path)
-
-
-def test_the_reference_set_is_right_and_does_what_its_names_say(
-    context: BuildContext, tmp_path: Path
-) -> None:
-    target = tvm.target.Target({"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu()})
-    workloads = reference_workloads(CPU_POLICY)
-    assert workloads["memory"].bytes > 8e6 and workloads["memory"].flops < 1e7
-    assert workloads["compute"].flops > 1e8 and workloads["compute"].bytes < 2e6
-    with (
-        LocalBuilder(context, MeasureConfig(), parallel=1) as builder,
-        LocalRunner(MeasureConfig()) as runner,
-    ):
-        made = ReferenceSet.build(CPU_POLICY, target, builder, tmp_path)
-        place = Place("cpu", runner)
-        with place.hold(lambda: None, lambda: False):
-            times = made.time(place)
-    assert set(times) == {"memory", "compute", "launch"}
-    assert all(isinstance(sec, float) and 0 < sec < 1 for sec in times.values()), times
