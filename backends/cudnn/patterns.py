@@ -259,13 +259,17 @@ def scale_of(call: relax.Call, constant: relax.Expr) -> float:
     Raises
     ------
     UnsupportedProblemError
-        When the constant has several elements.
+        When the constant has several elements, or is zero and divides.
     """
     values = constant.value.numpy().reshape(-1)
     if values.size != 1:
         raise UnsupportedProblemError(f"the scores are scaled by {values.size} numbers, not one")
     number = float(values[0])
-    return number if str(call.op.name) == "relax.multiply" else 1.0 / number
+    if str(call.op.name) == "relax.multiply":
+        return number
+    if number == 0.0:
+        raise UnsupportedProblemError("the scores are divided by zero")
+    return 1.0 / number
 
 
 def _permuted(permuted: bool) -> DFPattern:

@@ -90,6 +90,15 @@ def chain_over(axis: int, factor: int = 1) -> tvm.IRModule:
     return graph([(2, 4, 16, 32), (2, 4, 16, 32), (2, 4, 16, 32)], body, "float16")
 
 
+def divided_by_zero() -> tvm.IRModule:
+    def body(emit: Emit, q: relax.Expr, k: relax.Expr, v: relax.Expr) -> relax.Expr:
+        scores = emit(op.matmul(q, emit(op.permute_dims(k, [0, 1, 3, 2]))))
+        scores = emit(op.divide(scores, relax.const(0.0, "float16")))
+        return op.matmul(emit(op.nn.softmax(scores, axis=-1)), v)
+
+    return graph([(2, 4, 16, 32), (2, 4, 16, 32), (2, 4, 16, 32)], body, "float16")
+
+
 def strided_keys() -> tvm.IRModule:
     """Keys whose heads lie across memory: (batch, heads, width, length) is not permuted back."""
 
@@ -216,6 +225,7 @@ REFUSALS: list[tuple[str, Callable[[], tvm.IRModule], str]] = [
     ),
     ("attention_chain", lambda: chain_over(2), "softmax over axis 2, not the last"),
     ("attention_chain_scaled", lambda: chain_over(-1, 16), "scaled by 16 numbers, not one"),
+    ("attention_chain_scaled", divided_by_zero, "divided by zero"),
     ("attention_chain", strided_keys, "the elements of a head are not adjacent in memory"),
     (
         "attention_chain_masked",
