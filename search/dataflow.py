@@ -43,6 +43,21 @@ class DataflowGraph:
 
     Build one with :meth:`from_function`, or with :meth:`from_uses` where there is no function.
 
+    Parameters
+    ----------
+    bindings : tuple of relax.Binding
+        In the order of their numbers; empty where there is no function.
+    uses : tuple of tuple of int
+        By binding, the earlier ones that it uses.
+    outputs : int
+        Bit mask of the bindings whose values are returned.
+    kinds : tuple of OpKind
+        By binding.
+    op_names : tuple of str
+        By binding, without ``relax.``.
+    function : relax.Function, optional
+        What it was made from.
+
     Examples
     --------
     >>> from collage.testing import graph

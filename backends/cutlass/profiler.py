@@ -91,7 +91,19 @@ def program_compilation(context: BuildContext, arch: str) -> compiling.Compilati
 
 
 class GpuProfiler:
-    """Builds with nvcc, runs on GPU 0."""
+    """Builds with nvcc, runs on GPU 0.
+
+    Parameters
+    ----------
+    device : mapping of str to object
+        Facts of GPU 0, which records of what it measures name.
+    options : CutlassOptions
+        How many kernels to compile at once, and with which flags.
+    context : BuildContext
+        Compiler and cache folder.
+    arch : str
+        The GPU's, for example ``sm_90a``.
+    """
 
     def __init__(
         self,

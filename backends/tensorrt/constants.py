@@ -20,10 +20,12 @@ TrtTensor: TypeAlias = Any
 class RefusalError(CodegenError):
     """TensorRT, or this converter, does not take a region.
 
-    Attributes
+    Parameters
     ----------
+    symbol : str
+        The partition's.
     reason : str
-        TensorRT's own words where it has said something.
+        TensorRT's own words where it has said something; kept as an attribute.
     """
 
     def __init__(self, symbol: str, reason: str) -> None:

@@ -168,10 +168,12 @@ class Refusal:
 class NothingRunsError(MeasurementError):
     """No partitioning runs correctly.
 
-    Attributes
+    Parameters
     ----------
-    evaluations : tuple of Evaluation
-        How each failed.
+    message : str
+        One line.
+    evaluations : sequence of Evaluation
+        How each failed; kept as an attribute.
     """
 
     def __init__(self, message: str, evaluations: Sequence[Evaluation]) -> None:

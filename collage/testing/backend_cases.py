@@ -77,7 +77,15 @@ class Refusal:
 
 
 class CompiledCases:
-    """Cases compiled into one library, case ``i`` as the function ``case<i>``."""
+    """Cases compiled into one library, case ``i`` as the function ``case<i>``.
+
+    Parameters
+    ----------
+    library : Path
+        The shared library; loaded at once.
+    cases : sequence of PatternCase
+        In the order of its functions.
+    """
 
     def __init__(self, library: Path, cases: Sequence[PatternCase]) -> None:
         self.library = library

@@ -12,6 +12,13 @@ from collage.search.rules._base import Found, PartitionRule
 class CompositeRule(PartitionRule):
     """Each of a rule's candidates as one composite function of the given name.
 
+    Parameters
+    ----------
+    rule : PartitionRule
+        Finds the candidates.
+    name : str
+        Of each composite, such as ``mine.exp``.
+
     Examples
     --------
     >>> from collage.search.rules import OpKindRule

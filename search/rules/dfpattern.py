@@ -33,6 +33,13 @@ class DFPatternRule(PartitionRule):
     ``FuseOpsByPattern``. A match whose inner values are used outside is turned down, which TVM
     leaves to each predicate.
 
+    Parameters
+    ----------
+    triple : PatternTriple
+        Name, pattern and predicate.
+    target : BackendTarget
+        Runs what matches; current while the predicate is asked.
+
     Examples
     --------
     >>> from tvm.relax import dpl, op

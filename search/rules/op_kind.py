@@ -15,6 +15,13 @@ COMPUTING_KINDS = frozenset(OpKind) - {OpKind.HOST, OpKind.TUPLE}
 class OpKindRule(PartitionRule):
     """Each operator of certain kinds as a candidate of its own, for a native backend.
 
+    Parameters
+    ----------
+    target : BackendTarget
+        A native backend's.
+    kinds : collection of OpKind
+        By default those that compute something.
+
     Examples
     --------
     >>> from collage.targets import resolve_targets

@@ -56,6 +56,13 @@ class RegionsRule(PartitionRule):
     - the maximal regions of ``MergeCompositeFunctions``;
     - those cut where a single value passes through: prefixes, suffixes, stretches between cuts.
 
+    Parameters
+    ----------
+    rule : PartitionRule
+        Finds the matches that are joined.
+    limits : RegionLimits, optional
+        How many regions are proposed, and how large the small ones are.
+
     Examples
     --------
     >>> from tvm.relax import op

@@ -1,7 +1,8 @@
 """Public functions of two or more parameters say what each is, what comes back and what is raised.
 
-Read from the sources, so that it needs no library. An override of a method whose parameters are
-documented inherits that documentation and may say only what is different.
+So do classes of what they are made of, be it as parameters or as attributes. Read from the sources,
+so that it needs no library. An override of a method whose parameters are documented inherits that
+documentation and may say only what is different.
 """
 
 from __future__ import annotations
@@ -46,10 +47,16 @@ def classes() -> dict[str, list[ast.ClassDef]]:
     return found
 
 
-def sections(function: Function) -> dict[str, str]:
+def sections(node: Function | ast.ClassDef) -> dict[str, str]:
     """The sections of a docstring by their titles."""
-    parts = re.split(r"^(\w[\w ]*)\n-{3,}\n", ast.get_docstring(function) or "", flags=re.M)
+    parts = re.split(r"^(\w[\w ]*)\n-{3,}\n", ast.get_docstring(node) or "", flags=re.M)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def named(section: str) -> set[str]:
+    """What a section has entries of."""
+    heads = re.findall(r"^([\w*][\w*, ]*?)(?: : .*)?$", section, re.M)
+    return {name.strip().lstrip("*") for head in heads for name in head.split(",")}
 
 
 def bases(node: ast.ClassDef) -> Iterator[ast.ClassDef]:
@@ -119,15 +126,39 @@ def lacks(function: Function, owner: ast.ClassDef | None) -> list[str]:
     if len(names) < 2 or inherits(function, owner):
         return []
     said = sections(function)
-    heads = re.findall(r"^([\w*, ]+?)(?: : .*)?$", said.get("Parameters", ""), re.M)
-    described = {name.strip().lstrip("*") for head in heads for name in head.split(",")}
+    described = named(said.get("Parameters", ""))
     missing = [f"the parameter {name}" for name in names if name not in described]
+    missing += [f"a parameter {name} to describe" for name in sorted(described - {*names})]
     result = "None" if function.returns is None else ast.unparse(function.returns)
     if result not in ("None", "Never", "NoReturn") and not {"Returns", "Yields"} & said.keys():
         missing.append("Returns")
     if raises(function) and "Raises" not in said:
         missing.append("Raises")
     return missing
+
+
+def unexplained(owner: ast.ClassDef) -> list[str]:
+    """What a class is made of and does not describe, nor one that it inherits from."""
+    made = [one for one in owner.body if isinstance(one, Function) and one.name == "__init__"]
+    names = [name for one in made for name in parameters(one, owner)]
+    if len(names) < 2:
+        return []
+    said = [sections(one) for one in (owner, *bases(owner))]
+    entries = [named(one.get(title, "")) for one in said for title in ("Parameters", "Attributes")]
+    return [name for name in names if not any(name in entry for entry in entries)]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_classes_say_what_they_are_made_of(folder: str) -> None:
+    found = [
+        f"{path}:{node.lineno} {node.name} does not describe {', '.join(missing)}"
+        for path, tree in trees().items()
+        if path.is_relative_to(folder)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+        if (missing := unexplained(node))
+    ]
+    assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -154,3 +185,20 @@ def test_each_gap_is_named() -> None:
     told = 'def f(a, b) -> None:\n    """It.\n\n    Parameters\n    ---\n    a, b : int\n    """'
     assert lacking(told) == []
     assert lacking("def f(a) -> int: ...") == []
+    assert lacking(told.replace("(a, b)", "(a, c)")) == [
+        "the parameter c",
+        "a parameter b to describe",
+    ]
+    # Words alone on a line of a description are no entry.
+    assert "the parameter b" in lacking(told.replace("a, b : int", "a : int\n        b"))
+
+
+def test_what_a_class_is_made_of_may_be_described_by_another() -> None:
+    source = "class C:\n    def __init__(self, a, b): ..."
+    (bare,) = ast.parse(source).body
+    assert isinstance(bare, ast.ClassDef)
+    assert unexplained(bare) == ["a", "b"]
+    source = "class C(RefusalError):\n    def __init__(self, symbol, b): ..."
+    (derived,) = ast.parse(source).body
+    assert isinstance(derived, ast.ClassDef)
+    assert unexplained(derived) == ["b"]

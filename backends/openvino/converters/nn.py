@@ -18,6 +18,15 @@ class ChannelsFirst:
     """A tensor brought to (N, C, spatial...), and back.
 
     OpenVINO takes out what neighbours undo.
+
+    Parameters
+    ----------
+    w : RegionWriter
+        Gets the permutations.
+    call : relax.Call
+        The operator.
+    layout : str
+        Of its data, such as ``NHWC``.
     """
 
     def __init__(self, w: RegionWriter, call: relax.Call, layout: str) -> None:

@@ -19,6 +19,13 @@ class ChannelsFirst:
     """A tensor brought to (N, C, spatial...) with at least two spatial axes, and back.
 
     TensorRT removes the shuffles again where neighbours agree.
+
+    Parameters
+    ----------
+    w : NetworkWriter
+        Gets the shuffles.
+    call : relax.Call
+        Of an operator with spatial axes, whose layout and rank count.
     """
 
     def __init__(self, w: NetworkWriter, call: relax.Call) -> None:

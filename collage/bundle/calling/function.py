@@ -37,6 +37,18 @@ class PreparedCall:
 class BundleFunction:
     """A function of a loaded bundle: callable with numpy arrays or DLPack tensors, as the model is.
 
+    Parameters
+    ----------
+    contexts : Contexts
+        Where it runs: calls from several threads have one each.
+    device : tvm.runtime.Device
+        Where its arrays lie.
+    entry : FunctionEntry
+        What the manifest says of it.
+    borrowed : mapping of str to tuple of int, optional
+        By variant's entry, which outputs the model keeps, see
+        :func:`collage.bundle.borrowed_outputs`; without it all are copied.
+
     Attributes
     ----------
     entry : FunctionEntry

@@ -31,7 +31,17 @@ from collage.cost.processes.worker_pool import WorkerPool
 
 
 class Building:
-    """Compiles, each thread in a process of its own."""
+    """Compiles, each thread in a process of its own.
+
+    Parameters
+    ----------
+    settings : HostSettings
+        How many at once, and their limits.
+    context : BuildContext
+        Folders of this host; findings go to its tuning log.
+    kind : DeviceKind
+        What is compiled for: where compiling disturbs what is timed, its device is held meanwhile.
+    """
 
     def __init__(self, settings: HostSettings, context: BuildContext, kind: DeviceKind) -> None:
         self._settings, self._context, self._kind = settings, context, kind

@@ -32,7 +32,22 @@ from collage.cost.reference import Sample
 
 
 class Timing:
-    """Times on the one device that this process sees first."""
+    """Times on the one device that this process sees first.
+
+    Parameters
+    ----------
+    settings : HostSettings
+        The device, and how to measure on it; no worker is started where the host builds.
+    context : BuildContext
+        Folders of this host.
+    progress : callable
+        Told of each turn of whole models.
+
+    Raises
+    ------
+    TargetError
+        When the device is not the one that the settings name.
+    """
 
     def __init__(
         self,

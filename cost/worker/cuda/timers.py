@@ -114,7 +114,15 @@ class PycudaTimer:
 
 
 class TvmTimer:
-    """The events that TVM's time evaluator records; it makes one call more than it times."""
+    """The events that TVM's time evaluator records; it makes one call more than it times.
+
+    Parameters
+    ----------
+    device : tvm.runtime.Device
+        A GPU.
+    stream : int, optional
+        Address of the CUDA stream to time on; by default a new one, which becomes TVM's.
+    """
 
     name = "TVM"
 

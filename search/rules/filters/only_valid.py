@@ -11,6 +11,13 @@ from collage.search.subgraph import SubGraph, SubGraphLimits
 class OnlyValidRule(PartitionRule):
     """A rule's candidates that are convex, within limits, and take tensors only.
 
+    Parameters
+    ----------
+    rule : PartitionRule
+        Finds the candidates.
+    limits : SubGraphLimits
+        How large they may be.
+
     Examples
     --------
     >>> from collage.search.rules import FuseOpsRule

@@ -10,6 +10,13 @@ from collage.search.rules._base import Found, PartitionRule, Rejection
 class RestrictedRule(PartitionRule):
     """A rule's candidates that are allowed; the others become rejections, so that a report tells.
 
+    Parameters
+    ----------
+    rule : PartitionRule
+        Finds the candidates.
+    restrictions : Restrictions
+        What may not run where; its reason becomes the rejection's.
+
     Examples
     --------
     >>> from collage.search.rules import OpKindRule
