@@ -16,6 +16,7 @@ import tvm_ffi
 from collage.backends.contract.errors import BundleError, InputError
 from collage.backends.devices import device_named
 from collage.bundle.calling.contexts import Contexts
+from collage.bundle.calling.counts import require_calls
 from collage.bundle.calling.function import BundleFunction
 from collage.bundle.folder import spelled_by_file
 from collage.bundle.manifest import read_manifest, read_report
@@ -163,8 +164,10 @@ class Bundle(SessionMethods):
         """
         return self[self.main].benchmark(repeat, warmup, inputs)
 
-    def profile(self, repeat: int = 20, warmup: int = 3) -> Profile:
-        """Time every kernel inside the running main function, on :meth:`random_inputs`.
+    def profile(
+        self, repeat: int = 20, warmup: int = 3, inputs: Sequence[Any] | None = None
+    ) -> Profile:
+        """Time every kernel inside the running main function.
 
         Parameters
         ----------
@@ -172,6 +175,8 @@ class Bundle(SessionMethods):
             How many calls are timed.
         warmup : int
             How many go before them.
+        inputs : sequence, optional
+            An array or tensor for each input; :meth:`random_inputs` if left out.
 
         Returns
         -------
@@ -182,15 +187,19 @@ class Bundle(SessionMethods):
         ------
         BundleError
             When the bundle is for a GPU, whose kernels run in one captured graph.
+        InputError
+            When an input does not fit, or ``repeat`` or ``warmup`` is no number of calls.
         """
+        require_calls(repeat, warmup)
         if self._device.dlpack_device_type() != tvm.cpu().dlpack_device_type():
             raise BundleError(
                 f"kernels are timed inside a model on a CPU only, and this bundle is for "
                 f"{self.manifest.device}: use the device's own profiler, for example nsys",
                 value=self.manifest.device,
             )
-        whole = float(np.median(self.benchmark(repeat, warmup)))
-        call = self[self.main].prepared(self.random_inputs())
+        arrays = self.random_inputs() if inputs is None else list(inputs)
+        whole = float(np.median(self.benchmark(repeat, warmup, arrays)))
+        call = self[self.main].prepared(arrays)
         backends = sorted({part.backend for part in self.report.partitions})
         kernels = profile_calls(
             *(self._module, self._device, call.variant.entry, call.tensors, backends),

@@ -199,9 +199,15 @@ def evaluate_in_time(
             rounds = None if again else known.rounds
             timed[contender] = replace(known, contender=contender, rounds=rounds)
     if budget.is_limited and not any(one.cost.is_valid for one in timed.values()):
-        last = first_that_runs(comparison, list(distinct.values()), budget)
+        last, failed = first_that_runs(comparison, list(distinct.values()), budget)
         if last is not None:
             timed[last.contender] = last
+        else:
+            # Their reasons are what the user has to know, not that there was no time.
+            known = {one.contender.partitioning.key(): one for one in failed}
+            for contender in contenders:
+                if one := known.get(contender.partitioning.key()):
+                    timed[contender] = replace(one, contender=contender)
     evaluations = [timed.get(c) or Evaluation.without_time(c) for c in contenders]
     return Evaluated.of(evaluations)
 

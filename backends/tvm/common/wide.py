@@ -20,6 +20,9 @@ from tvm.ir.expr import TensorLoad, TensorRegion
 
 WIDE = "float32"
 
+ROUNDS = "collage.rounds"
+"""An annotation of blocks that store what the program itself rounds: it stays narrow."""
+
 _ARITHMETIC = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
 _ORDER = (tirx.Max, tirx.Min)
 _COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
@@ -92,7 +95,12 @@ def widened(func: tirx.PrimFunc) -> tirx.PrimFunc:
     body = _compute_in_float32(func.body, {})
     inner = set(_allocated(body))
     while True:
-        stores = [store for store in _stores(body) if is_narrow(store.buffer.dtype)]
+        rounded = set(_rounded_by_program(body))
+        stores = [
+            store
+            for store in _stores(body)
+            if is_narrow(store.buffer.dtype) and store.buffer not in rounded
+        ]
         accumulated = _once(s.buffer for s in stores if _rounds(s) and _accumulates(s))
         accumulated = [buffer for buffer in accumulated if buffer in own]
         kept = _once(s.buffer for s in stores if _rounds(s) or _accumulates(s))
@@ -240,6 +248,18 @@ def _allocated(body: Any) -> list[Var]:
 def _stores(body: Any) -> list[tirx.BufferStore]:
     found: list[tirx.BufferStore] = []
     tvm_ffi.structural_walk(body, [(tirx.BufferStore, lambda store: found.append(store))])
+    return found
+
+
+def _rounded_by_program(body: Any) -> list[Var]:
+    """What blocks write that say that they round."""
+    found: list[Var] = []
+
+    def block(block: s_tir.SBlock) -> None:
+        if ROUNDS in block.annotations:
+            found.extend(region.source for region in block.writes)
+
+    tvm_ffi.structural_walk(body, [(s_tir.SBlock, block)])
     return found
 
 

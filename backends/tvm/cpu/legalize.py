@@ -13,7 +13,8 @@ from tvm.ir import GenericConst
 
 from collage.backends.relax.recurrent import NAME as RECURRENT
 from collage.backends.relax.static_shape import tensor_shape
-from collage.backends.tvm.common.in_float32 import IN_FLOAT32, legalize_in_float32
+from collage.backends.tvm.common.exact import EXACT
+from collage.backends.tvm.common.in_float32 import legalize_in_float32
 from collage.backends.tvm.common.legalization import (
     OUT_FUSABLE,
     Legalization,
@@ -47,7 +48,7 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
         "relax.nn.conv1d": row,
         "relax.nn.conv2d": convolution,
         "relax.matmul": product,
-        **IN_FLOAT32,
+        **EXACT,
         **EXTREMES,
         **transposed_convolutions(convolution),
         # With a scale, TVM's own gives float32 for float16, which whoever reads it refuses.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import tvm
 from tvm import relax, tirx
 
-from collage.backends.tvm.common.in_float32 import IN_FLOAT32
+from collage.backends.tvm.common.exact import EXACT
 from collage.backends.tvm.common.wide import compute_wide
 from collage.backends.tvm.common.wide_operators import widen_operators
 from collage.backends.tvm.cpu.bfloat16 import spell_bfloat16
@@ -40,7 +40,7 @@ def legalize_passes(machine: Machine, schedule: str) -> list[tvm.transform.Pass]
     own = schedule == "default"
     return [
         widen_operators(),
-        relax.transform.LegalizeOps(dict(legalizations(machine) if own else IN_FLOAT32)),
+        relax.transform.LegalizeOps(dict(legalizations(machine) if own else EXACT)),
         relax.transform.AnnotateTIROpPattern(),
         relax.transform.FoldConstant(),
         relax.transform.FuseOps(),

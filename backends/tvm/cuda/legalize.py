@@ -15,7 +15,7 @@ from tvm.ir import GenericConst
 from collage.backends.relax.calls.pooling import SPATIAL
 from collage.backends.relax.recurrent import NAME as RECURRENT
 from collage.backends.relax.static_shape import static_shape
-from collage.backends.tvm.common.in_float32 import IN_FLOAT32
+from collage.backends.tvm.common.exact import EXACT
 from collage.backends.tvm.common.legalization import (
     OUT_FUSABLE,
     Legalization,
@@ -31,7 +31,7 @@ from collage.backends.tvm.cuda.transposed import legalize_transposed_convolution
 def legalizations() -> Mapping[str, Legalization]:
     """This device's legalizations, by operator name."""
     return {
-        **IN_FLOAT32,
+        **EXACT,
         **norms.legalizations(),
         **{f"relax.nn.conv{n}d": legalize_convolution for n in (1, 2, 3)},
         **{f"relax.nn.adaptive_avg_pool{n}d": _legalize_adaptive_pool for n in (1, 2, 3)},

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import tvm
 from tvm import relax, tirx
 
-from collage.backends.tvm.common.in_float32 import IN_FLOAT32
+from collage.backends.tvm.common.exact import EXACT
 from collage.backends.tvm.common.wide import compute_wide
 from collage.backends.tvm.common.wide_operators import widen_operators
 from collage.backends.tvm.cuda.legalize import legalizations
@@ -37,7 +37,7 @@ def legalize_passes(schedule: str = "default") -> list[tvm.transform.Pass]:
         widen_operators(),
         relax.backend.DispatchSampling(),
         relax.backend.DispatchSortScan(),
-        relax.transform.LegalizeOps(dict(IN_FLOAT32 if schedule == "plain" else legalizations())),
+        relax.transform.LegalizeOps(dict(EXACT if schedule == "plain" else legalizations())),
         relax.transform.AnnotateTIROpPattern(),
         relax.transform.FoldConstant(),
         relax.transform.FuseOps(),

@@ -12,6 +12,7 @@ import tvm
 
 from collage.backends.contract.errors import InputError
 from collage.bundle.calling.contexts import Contexts
+from collage.bundle.calling.counts import require_calls
 from collage.bundle.calling.dispatch import choose, cut, pad
 from collage.bundle.calling.tensors import (
     as_given,
@@ -188,7 +189,13 @@ class BundleFunction:
         -------
         tuple of float
             Seconds of each of ``repeat`` calls.
+
+        Raises
+        ------
+        InputError
+            When an input does not fit, or ``repeat`` or ``warmup`` is no number of calls.
         """
+        require_calls(repeat, warmup)
         arrays = list(inputs) if inputs is not None else self.random_inputs()
         call = self.prepared(arrays)
         samples = []

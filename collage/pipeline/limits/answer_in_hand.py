@@ -109,8 +109,9 @@ class AnswerInHand:
             self._comparison, contenders[:at_once], self._budget, self._closing
         )
         if not self._tried:
-            others = [one for one in contenders if one not in failed]
-            found = first_that_runs(self._comparison, others, self._budget, self._closing)
+            known = [one.contender for one in failed]
+            others = [one for one in contenders if one not in known]
+            found, _ = first_that_runs(self._comparison, others, self._budget, self._closing)
             self._tried = [] if found is None else [found]
         if not self._tried:
             return None
@@ -124,7 +125,7 @@ def try_together(
     contenders: Sequence[Contender],
     budget: Budget,
     deadline: Deadline = NEVER,
-) -> tuple[list[Evaluation], list[Contender]]:
+) -> tuple[list[Evaluation], list[Evaluation]]:
     """Those that run, and those that do not; of others there was no time to find out.
 
     One that runs is waited for, within the budget or not.
@@ -142,7 +143,7 @@ def try_together(
 
     Returns
     -------
-    tuple of (list of Evaluation, list of Contender)
+    tuple of (list of Evaluation, list of Evaluation)
         Both in the order of the contenders.
     """
     if deadline.is_up or not contenders:
@@ -152,7 +153,7 @@ def try_together(
     if found:
         budget.saw(seen)
     failed = [
-        evaluation.contender
+        evaluation
         for evaluation in evaluations
         if not evaluation.cost.is_valid and evaluation.cost.status is not CostStatus.UNKNOWN
     ]
@@ -164,8 +165,8 @@ def first_that_runs(
     contenders: Sequence[Contender],
     budget: Budget,
     deadline: Deadline = NEVER,
-) -> Evaluation | None:
-    """The first that runs, within the budget or not.
+) -> tuple[Evaluation | None, list[Evaluation]]:
+    """The first that runs, within the budget or not, and those before it, which do not.
 
     Parameters
     ----------
@@ -180,11 +181,13 @@ def first_that_runs(
 
     Returns
     -------
-    Evaluation or None
-        None where none runs, or nobody wants one any longer.
+    tuple of (Evaluation or None, list of Evaluation)
+        None where none runs, or nobody wants one any longer; the others with their reasons.
     """
+    failed: list[Evaluation] = []
     for contender in contenders:
-        found, _ = try_together(comparison, [contender], budget, deadline)
+        found, refused = try_together(comparison, [contender], budget, deadline)
+        failed += refused
         if found:
-            return found[0]
-    return None
+            return found[0], failed
+    return None, failed

@@ -92,3 +92,31 @@ def test_kernels_written_by_hand_stay_what_they_are() -> None:
         x = te.placeholder((3, 37), "float16", name="x")
         func = te.create_prim_func([x, topi.gpu.sort(x, axis=1)])
     assert widened(func).same_as(func)
+
+
+@pytest.mark.parametrize("given", ["float32", "float64", "float16", "int32"])
+@pytest.mark.parametrize("narrow", ["float16", "bfloat16"])
+def test_what_a_program_rounds_is_rounded_whoever_reads_it(
+    given: str, narrow: str, context: BuildContext
+) -> None:
+    """``x.half().float()`` keeps the digits of a half, though kernels compute in float32."""
+    data = (np.random.default_rng().standard_normal((4, 37)) * 1e4).astype(given)
+    back = "float64" if given == "float64" else "float32"
+
+    def body(emit: Any, x: relax.Var) -> relax.Expr:
+        rounded = emit(relax.op.astype(emit(relax.op.negative(x)), narrow))
+        return relax.op.astype(rounded, back)
+
+    mod = graph([data.shape], body, given)
+    (got,) = tvm_cases.run(mod, [data], context)
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(got, (-data).astype(narrow).astype(back))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_relu_of_what_is_no_number_is_none(dtype: str, context: BuildContext) -> None:
+    data = np.array([np.nan, 1.5, -2, -0.0, 0, np.inf, -np.inf, 3] * 5, dtype)
+    (got,) = tvm_cases.run(
+        graph([data.shape], lambda _, x: relax.op.nn.relu(x), dtype), [data], context
+    )
+    np.testing.assert_array_equal(got, np.where(data < 0, 0, data).astype(dtype))

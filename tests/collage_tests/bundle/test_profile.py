@@ -13,6 +13,7 @@ from tvm import relax
 
 import collage
 from collage.backends.contract import BackendTarget
+from collage.backends.contract.errors import InputError
 from collage.bundle import KernelTime, Profile
 from collage.bundle.profile import profile_calls
 from collage.cli import main
@@ -140,3 +141,19 @@ def test_what_cannot_be_done_is_one_line(
 ) -> None:
     assert main(["bench", str(bundle), *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_profile_is_taken_on_the_inputs_that_are_given(bundle: Path) -> None:
+    loaded = collage.load(bundle)
+    given = np.random.default_rng().standard_normal((SIDE, SIDE)).astype("float32")
+    assert loaded.profile(repeat=1, warmup=0, inputs=[given]).kernels
+    with pytest.raises(InputError, match="must be float32"):
+        loaded.profile(inputs=[given[1:]])
+
+
+@pytest.mark.parametrize("repeat", [[np.ones(3)], 0, True, "3"])
+def test_what_is_no_number_of_calls_is_refused(bundle: Path, repeat: object) -> None:
+    loaded = collage.load(bundle)
+    for timed in (loaded.profile, loaded.benchmark):
+        with pytest.raises(InputError, match=r"repeat must be a number of calls.*inputs="):
+            timed(repeat)  # type: ignore[operator]

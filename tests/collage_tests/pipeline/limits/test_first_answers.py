@@ -23,7 +23,14 @@ from collage.cost import TableCostModel
 from collage.cost.base import Cost, CostStatus
 from collage.cost.contest import Rounds
 from collage.cost.deadline import NEVER, Deadline
-from collage.end_to_end import Contender, EndToEndComparison, Evaluation, Seen, baselines
+from collage.end_to_end import (
+    Contender,
+    EndToEndComparison,
+    Evaluation,
+    NothingRunsError,
+    Seen,
+    baselines,
+)
 from collage.end_to_end.evaluation import Lowered, everybody
 from collage.pipeline.evaluated import evaluate_in_time
 from collage.pipeline.limits import AnswerInHand, Budget
@@ -111,7 +118,7 @@ class OnlyOneRuns(TimesOfATable):
         done = [
             one
             if one.contender.name == self._runs
-            else replace(one, cost=Cost(CostStatus.BUILD_FAILED))
+            else replace(one, cost=Cost(CostStatus.BUILD_FAILED, reason="no such instruction"))
             for one in self.compare(now)
         ]
         return [*done, *map(Evaluation.without_time, late)], Seen(0.1, 0.1, len(now))
@@ -131,6 +138,17 @@ def test_who_was_left_out_is_tried_when_the_others_do_not_run(runs: str, togethe
     tried = [name for names in comparison.asked for name in names]
     assert len(set(tried)) == len(tried), "none that failed is tried again"
     assert all(len(names) == 1 for names in later)
+
+
+def test_where_nothing_runs_the_reasons_are_the_compilers() -> None:
+    """Of a budget without any time, too: what was found out is not that there was none."""
+    comparison = OnlyOneRuns("nobody", together=4)
+    costs, budget = WorkloadCosts(MODEL, GRAPH, TableCostModel({})), Budget(0.0)
+    with AnswerInHand(comparison, budget) as hand:
+        hand.find(SEEDS)
+        with pytest.raises(NothingRunsError, match="no such instruction") as failure:
+            evaluate_in_time(comparison, SEEDS, costs, budget, hand)
+    assert "budget" not in str(failure.value)
 
 
 @given(st.floats(1.0, 1e4), st.integers(1, 8))
