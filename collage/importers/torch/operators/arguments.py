@@ -13,6 +13,10 @@ from collage.backends.relax.static_shape import tensor_shape
 class Importer(Protocol):
     """The importer, as a converter sees it."""
 
+    @property
+    def block_builder(self) -> relax.BlockBuilder:
+        """What the function is made with."""
+
     def emit(self, expr: relax.Expr) -> relax.Var:
         """Bind an expression to a variable of the function that is made."""
 

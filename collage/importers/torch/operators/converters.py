@@ -27,6 +27,7 @@ from collage.importers.torch.operators.scatter import SCATTERS
 from collage.importers.torch.operators.windows.pads import PADS
 from collage.importers.torch.operators.windows.pooling import WINDOWS
 from collage.importers.torch.operators.windows.resize import RESIZES, grid_sample
+from collage.importers.torch.operators.windows.sampling import SAMPLED
 
 Converter = Callable[[Importer, fx.Node], Any]
 
@@ -190,17 +191,16 @@ def _embedding_bag(importer: Importer, node: fx.Node) -> tuple[Any, ...]:
         *(importer, node, "weight", "indices", "offsets", "mode", "per_sample_weights"),
         *("include_last_offset", "padding_idx"),
     )
-    if mode not in (None, 0, 1) or (padding is not None and padding >= 0):
-        raise RefusedError("an embedding bag of maxima, or with padding")
     (count,), width = shape_of(indices), shape_of(weight)[1]
     bags = shape_of(offsets)[0] - int(bool(last))
     rows = importer.emit(op.take(weight, indices, 0))
+    left_out = padding is not None and padding >= 0
     if per_sample is not None:
         weighed = importer.emit(op.expand_dims(per_sample, -1))
         rows = importer.emit(op.multiply(rows, weighed))
     length = _even_bags(node, count, bags)
-    reduce = op.mean if mode == 1 else op.sum
-    if length is not None:
+    reduce = {1: op.mean, 2: op.max}.get(mode, op.sum)
+    if length and not left_out:
         folded = importer.emit(op.reshape(rows, [bags, length, width]))
         return (importer.emit(reduce(folded, 1)), None, None, None)
     # Row i is in bag b if b bags begin at or before it: one product with zeros and ones.
@@ -211,12 +211,27 @@ def _embedding_bag(importer: Importer, node: fx.Node) -> tuple[Any, ...]:
     counted = importer.emit(op.sum(importer.emit(op.astype(begun, "int32")), 0))
     names = importer.emit(op.arange(1, bags + 1, 1, "int32"))
     member = importer.emit(op.equal(importer.emit(op.expand_dims(names, 1)), counted))
+    if left_out:
+        kept = importer.emit(op.not_equal(indices, relax.const(padding, dtype_of(indices))))
+        member = importer.emit(op.logical_and(member, kept))
+    if mode == 2:
+        return (_highest(importer, member, rows, dtype), None, None, None)
     member = importer.emit(op.astype(member, dtype))
     total = importer.emit(op.matmul(member, rows))
     if mode == 1:
         sizes = importer.emit(op.sum(member, 1, True))
         total = importer.emit(op.divide(total, op.maximum(sizes, relax.const(1, dtype))))
     return (total, None, None, None)
+
+
+def _highest(importer: Importer, member: relax.Expr, rows: relax.Expr, dtype: str) -> relax.Expr:
+    """The maxima of each bag's rows; zeros for bags without any."""
+    wide = importer.emit(op.expand_dims(member, 2))
+    lowest, zero = relax.const(-math.inf, dtype), relax.const(0, dtype)
+    mine = importer.emit(op.where(wide, importer.emit(op.expand_dims(rows, 0)), lowest))
+    some = importer.emit(op.max(importer.emit(op.astype(wide, "int32")), 1))
+    some = importer.emit(op.astype(some, "bool"))
+    return importer.emit(op.where(some, importer.emit(op.max(mine, 1)), zero))
 
 
 def _even_bags(node: fx.Node, count: int, bags: int) -> int | None:
@@ -321,6 +336,7 @@ CONVERTERS: dict[str, Converter] = {
     **NORMS,
     **RESIZES,
     **RUNNING,
+    **SAMPLED,
     **SCATTERS,
     **WINDOWS,
 }

@@ -340,3 +340,29 @@ def test_logarithms_of_sums_of_nothing_but_zeros(kept: int) -> None:
     model = model_of([node], {"x": x}, ["y"], opset=13)
     (found,) = by_importer(model, {"x": x})
     np.testing.assert_allclose(found, by_onnxruntime(model, {"x": x})[0], 1e-5, 1e-4)
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(
+    ("size", "attributes"),
+    [
+        ((7, 6), {"pads": [1, 1, 1, 1], "group": 2, "offset_group": 2}),
+        ((3, 2), {"strides": [2, 2], "pads": [0, 1, 0, 0], "dilations": [1, 2]}),
+    ],
+)
+def test_deformable_convolution(
+    size: tuple[int, int], attributes: dict[str, Any], masked: bool, biased: bool
+) -> None:
+    """Offsets reach beyond the borders, too."""
+    parts = attributes.get("offset_group", 1)
+    constants = {"w": fresh(6, 4 // attributes.get("group", 1), 3, 3)}
+    inputs = {"x": fresh(2, 4, 7, 6), "offsets": 4 * fresh(2, parts * 18, *size)}
+    if masked:
+        inputs["mask"] = fresh(2, parts * 9, *size)
+    if biased:
+        constants["b"] = fresh(6)
+    names = ["x", "w", "offsets", "b" if biased else "", "mask" if masked else ""]
+    node = helper.make_node("DeformConv", names, ["y"], **attributes)
+    model = model_of([node], inputs, ["y"], constants, opset=19)
+    require_same(by_importer(model, inputs), by_onnxruntime(model, inputs))

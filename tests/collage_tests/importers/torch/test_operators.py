@@ -99,6 +99,30 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
         lambda w, i, o: F.embedding_bag(i, w, o, mode="sum"),
         lambda: (rows(9, 4), places(9, 7), torch.tensor([0, 2, 2])),
     ),
+    **{
+        f"bags by {mode}, one row left out: {left_out}": (
+            lambda w, i, o, mode=mode, left_out=left_out: F.embedding_bag(
+                i, w, o, mode=mode, padding_idx=3 if left_out else None
+            ),
+            lambda: (rows(5, 4), places(5, 9), torch.tensor([0, 2, 2, 7])),
+        )
+        for mode in ("sum", "mean", "max")
+        for left_out in (False, True)
+    },
+    "bags of one length by maxima": (
+        lambda w, i: F.embedding_bag(i, w, mode="max"), lambda: (rows(9, 4), places(9, 3, 5)),
+    ),
+    **{
+        f"volumes sampled: {mode}, {beyond}, {corners}": (
+            lambda x, g, mode=mode, beyond=beyond, corners=corners: F.grid_sample(
+                x, g, mode, beyond, corners
+            ),
+            lambda: (rows(2, 3, 4, 5, 6), rows(2, 2, 3, 4, 3)),
+        )
+        for mode in ("bilinear", "nearest")
+        for beyond in ("zeros", "border", "reflection")
+        for corners in (False, True)
+    },
     "weighed bags": (
         lambda w, i, s: F.embedding_bag(i, w, mode="sum", per_sample_weights=s),
         lambda: (rows(9, 4), places(9, 3, 5), rows(3, 5)),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tvm import relax
 from tvm.relax import op
 
+from collage.importers.deformed import DeformedWindow, deformed_convolution, pair
 from collage.importers.onnx.operators.node import Node, Refused
 
 _BY_RANK = {3: op.nn.conv1d, 4: op.nn.conv2d, 5: op.nn.conv3d}
@@ -145,4 +146,27 @@ def conv_transpose(node: Node) -> None:
     attributes.update(pads=[*before, *after], output_padding=added)
 
 
-CONVERTERS = {"ConvTranspose": conv_transpose}
+def _deformed(node: Node) -> relax.Expr:
+    """Taps read beside their places; along two axes, as the standard's only cases have it."""
+    shape, weight = node.shape(0), node.shape(1)
+    if len(shape) != 4:
+        raise Refused(f"a deformable convolution along {len(shape) - 2} axes; two are computed")
+    window = Window.of(node, shape, weight)
+    moved = DeformedWindow(
+        strides=pair(*window.strides),
+        dilations=pair(*window.dilations),
+        pads=pair(*window.pads[:2]),
+        groups=window.groups,
+        offset_groups=node.integer("offset_group", 1),
+    )
+    mask = node.operand(4) if node.has(4) else None
+    found = deformed_convolution(
+        node.emit, node.operand(0), node.operand(1), node.operand(2), mask, moved
+    )
+    if not node.has(3):
+        return found
+    bias = node.emit(op.reshape(node.operand(3), [1, weight[0], 1, 1]))
+    return op.add(node.emit(found), bias)
+
+
+CONVERTERS = {"ConvTranspose": conv_transpose, "DeformConv": _deformed}
