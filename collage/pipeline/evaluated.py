@@ -204,9 +204,9 @@ def evaluate_in_time(
             timed[last.contender] = last
         else:
             # Their reasons are what the user has to know, not that there was no time.
-            known = {one.contender.partitioning.key(): one for one in failed}
+            reasons = {one.contender.partitioning.key(): one for one in failed}
             for contender in contenders:
-                if one := known.get(contender.partitioning.key()):
+                if one := reasons.get(contender.partitioning.key()):
                     timed[contender] = replace(one, contender=contender)
     evaluations = [timed.get(c) or Evaluation.without_time(c) for c in contenders]
     return Evaluated.of(evaluations)

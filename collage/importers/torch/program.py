@@ -13,7 +13,7 @@ from tvm import relax
 
 from collage.backends.contract.errors import ModelError, telling_line
 from collage.backends.contract.requirements import install_extra
-from collage.importers._base import ImportedModel, Shapes, from_module, reject_shapes
+from collage.importers._base import ChosenRows, ImportedModel, Shapes, from_module, reject_shapes
 from collage.importers.torch.archive import is_archive, require_safe
 from collage.importers.torch.module import ExportedModule
 
@@ -99,18 +99,28 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
     from collage.importers.torch.translate import translate
 
     program = with_shapes(program, shapes)
+
+    def imported(more: int | None = None) -> tuple[ImportedModel, list[str]]:
+        mod, choosers = translate(program, more)
+        _require_inference(mod, name)
+        names = [*signature.output_names(), *(f"rows_{i}" for i in range(len(choosers)))]
+        return from_module(mod, name=name, source_format="pt2", output_names=names), choosers
+
     try:
         signature = signature_of(program)
-        mod = translate(program)
+        model, choosers = imported()
+        first = len(model.outputs) - len(choosers)
+        chosen = [
+            ChosenRows(label, first + place, imported(place)[0])
+            for place, label in enumerate(choosers)
+        ]
     except ModelError:
         raise
     except Exception as err:  # the translator asserts, and raises errors of several kinds
         raise ModelError(
             f"the program cannot be imported: {telling_line(err)}", value=name
         ) from err
-    _require_inference(mod, name)
-    model = from_module(mod, name=name, source_format="pt2", output_names=signature.output_names())
-    return reject_shapes(shapes, replace(model, signature=signature))
+    return reject_shapes(shapes, replace(model, signature=signature, chosen=tuple(chosen)))
 
 
 def import_exported_module(exported: ExportedModule, shapes: Shapes) -> ImportedModel:

@@ -23,6 +23,7 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 
 from collage.backends.contract.errors import ModelError, last_line
 from collage.importers.naming import NamingBuilder
+from collage.importers.torch.choosing import CHOOSING, give_counts, with_chosen_rows
 from collage.importers.torch.empty import without_elements
 from collage.importers.torch.nodes import (
     asks_for_an_axis,
@@ -48,6 +49,7 @@ from collage.importers.torch.operators.linear.products import PRODUCTS
 from collage.importers.torch.operators.recurrent import RECURRENT, keep_recurrent
 from collage.importers.torch.operators.windows.pads import keep_pads
 from collage.importers.torch.operators.windows.resize import keep_whole
+from collage.importers.torch.operators.windows.sampling import sampled
 from collage.importers.torch.structure import keep_tensors
 from collage.rewrite import with_attrs
 
@@ -66,8 +68,22 @@ _NEVER_APART = frozenset(
 _NODES_NAMED = 3
 
 
-def translate(program: torch.export.ExportedProgram) -> tvm.IRModule:
+def translate(
+    program: torch.export.ExportedProgram, more: int | None = None
+) -> tuple[tvm.IRModule, list[str]]:
     """A Relax module of an exported program, weights bound as constants.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+        All of its inputs' extents are numbers.
+    more : int, optional
+        Which of the operators that choose rows is given room for one more than there can be.
+
+    Returns
+    -------
+    tuple of (tvm.IRModule, list of str)
+        How many rows are chosen comes behind the program's own results; by what, in their order.
 
     Raises
     ------
@@ -75,8 +91,10 @@ def translate(program: torch.export.ExportedProgram) -> tvm.IRModule:
         Names every operator that cannot be imported, with the reason.
     """
     importer = _Importer()
+    program = with_chosen_rows(program, more)
     program = _taken_apart(program, frozenset([*importer.create_convert_map(), *COMPLEX]))
     keep_tensors(program)
+    choosers = give_counts(program, more)
     split_complex(program)
     importer.given = frozenset(program.graph_signature.user_inputs)
     try:
@@ -92,7 +110,7 @@ def translate(program: torch.export.ExportedProgram) -> tvm.IRModule:
         importer.require_complete()
         raise
     importer.require_complete()
-    return mod
+    return mod, choosers
 
 
 def _taken_apart(
@@ -100,7 +118,7 @@ def _taken_apart(
 ) -> torch.export.ExportedProgram:
     """The program in operators that are known, as far as PyTorch can take the others apart."""
     table = torch.export.default_decompositions()
-    table.update(special_functions() | decompositions() | grouped_products(program))
+    table.update(special_functions() | decompositions() | sampled() | grouped_products(program))
     for whole in _NEVER_APART:
         table.pop(whole, None)
     keep_whole(table)
@@ -194,7 +212,7 @@ class _Importer(ExportedProgramImporter):
 
     def create_convert_map(self) -> dict[str, Callable[[fx.Node], Any]]:
         known = super().create_convert_map()
-        ours = CONVERTERS | PRODUCTS | RECURRENT
+        ours = CONVERTERS | PRODUCTS | RECURRENT | CHOOSING
         known |= {name: _bound(self, ours[name], known.get(name)) for name in ours}
         return _Checked(self, known)
 

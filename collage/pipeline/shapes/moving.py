@@ -14,7 +14,7 @@ from tvm import relax
 
 from collage.backends.relax.static_shape import static_shape
 from collage.cost.workload.data import array_of
-from collage.importers.onnx.operators.choosing import CHOSEN_ROWS
+from collage.importers.choosing import CHOSEN_ROWS
 from collage.pipeline.shapes.operands import Axes, Operands, UnprovenError, has_extent
 from collage.rewrite import is_constant
 

@@ -21,7 +21,7 @@ from collage.cost.workload.data import array_of
 from collage.importers import ImportedModel
 from collage.normalize import constants
 from collage.pipeline.shapes import computing, moving
-from collage.pipeline.shapes.operands import Axes, Operands, UnprovenError
+from collage.pipeline.shapes.operands import Axes, Operands, UnprovenError, has_extent
 from collage.rewrite import apply_rules, flat_bindings, op_name
 
 _RULES = {**computing.RULES, **moving.RULES}
@@ -190,8 +190,8 @@ class _Walk:
 
     def _call(self, one: relax.Call, two: relax.Call) -> Axes:
         name = op_name(one)
-        if not name or name != op_name(two) or name not in _RULES:
-            what = name or "a call of a function"
+        what = name or "a call of a function"
+        if not name or name != op_name(two):
             raise UnprovenError(f"of {what} it is not known whether it mixes slices")
         if any(isinstance(arg, relax.Call) for arg in one.args):
             raise UnprovenError(f"an operand of {name} is no variable")
@@ -200,7 +200,12 @@ class _Walk:
         if not _are_alike(one.ty, two.ty):
             raise UnprovenError(f"{name} gives {two.ty} for {one.ty} for another extent")
         axes = tuple(map(self.axes, one.args, two.args))
-        return _RULES[name](Operands(name, one, two, axes, self._extents))
+        if name in _RULES:
+            return _RULES[name](Operands(name, one, two, axes, self._extents))
+        if has_extent(axes) or not tvm_ffi.structural_equal(one.ty, two.ty):
+            raise UnprovenError(f"of {what} it is not known whether it mixes slices")
+        # Whatever it does, the extent has no part in it.
+        return (None,) * len(one.ty.fields) if isinstance(one.ty, relax.TupleType) else None
 
     def _constant(self, one: np.ndarray, two: np.ndarray) -> int | None:
         if one.shape == two.shape:

@@ -47,12 +47,16 @@ def rows_of(model: ImportedModel) -> tuple[Rows, ...]:
         except UnprovenError as err:
             raise ModelError(
                 f"{chosen.label} chooses as many rows as the data say, and what follows does not "
-                f"compute each of them alone: {err}. Cut the model there, with "
-                "onnx.utils.extract_model, and compute the rest outside",
+                f"compute each of them alone: {err}. Cut the model there{_how(model)}, and compute "
+                "the rest outside",
                 value=chosen.label,
             ) from err
         found.append(Rows(chosen.count, axes.outputs))
     return tuple(found)
+
+
+def _how(model: ImportedModel) -> str:
+    return ", with onnx.utils.extract_model" if model.source_format == "onnx" else ""
 
 
 def _extents(more: ImportedModel, model: ImportedModel) -> tuple[int, int]:

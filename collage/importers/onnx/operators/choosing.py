@@ -1,12 +1,7 @@
-"""Operators that choose as many rows as the data say: the most that it may be, and how many it is.
-
-The rest of what is computed has static shapes that way. Rows from the number on are zeros; who
-gives a result to the user cuts them off, see :mod:`collage.pipeline.shapes.rows`.
-"""
+"""Operators that choose as many rows as the data say: the most that it may be, and how many."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,10 +11,8 @@ from tvm.relax import op
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-from collage.importers.onnx.operators.node import Converter, Node, Refused, const, fixed_tensor
-
-CHOSEN_ROWS = "chosen_rows"
-"""What the tensor programs are called that give them."""
+from collage.importers.choosing import first_rows, places_of_truth
+from collage.importers.onnx.operators.node import Converter, Node, Refused, const
 
 MORE_ROWS = "collage_more_rows"
 """An attribute: how many rows more than there can be. What depends on them is found out so."""
@@ -27,38 +20,12 @@ MORE_ROWS = "collage_more_rows"
 CHOOSING = ("NonMaxSuppression", "NonZero")
 
 
-def _cut(node: Node, rows: relax.Expr, count: relax.Expr, most: int) -> relax.Expr:
-    """The first rows, and zeros for those that were not chosen."""
-    kept = most + node.integer(MORE_ROWS, 0)
-
-    def chosen(rows: te.Tensor, count: te.Tensor) -> te.Tensor:
-        def element(*place: tirx.Var) -> tirx.Expr:
-            last = tirx.min(place[0], most - 1)
-            zero = tirx.const(0, rows.dtype)
-            return tirx.if_then_else(place[0] < count[0], rows(last, *place[1:]), zero)
-
-        return te.compute((kept, *rows.shape[1:]), element, CHOSEN_ROWS)
-
-    return node.builder.emit_te(chosen, rows, count, primfunc_name_hint=CHOSEN_ROWS)
-
-
 def _non_zero(node: Node) -> relax.Expr:
-    """The places in order: those of the others, sorted, come behind."""
-    emit, shape = node.emit, node.shape(0) or [1]
-    most = math.prod(shape)
-    x = emit(op.reshape(node.operand(0), [most]))
+    x = node.operand(0)
     if node.dtype(0) != "bool":
-        x = emit(op.not_equal(x, const(0, node.dtype(0))))
-    places = fixed_tensor(np.arange(most, dtype="int64"))
-    keys = emit(op.sort(emit(op.where(x, places, const(most, "int64")))))
-    count = emit(op.sum(emit(op.astype(x, "int64")), [0], keepdims=True))
-    rest = _cut(node, keys, count, most)
-    coordinates = []
-    for extent in shape[::-1]:
-        whole = const(extent, "int64")
-        coordinates.append(emit(op.floor_mod(rest, whole)))
-        rest = emit(op.floor_divide(rest, whole))
-    return relax.Tuple([emit(op.stack(coordinates[::-1], 0)), count])
+        x = node.emit(op.not_equal(x, const(0, node.dtype(0))))
+    places, count = places_of_truth(node.builder, x, node.integer(MORE_ROWS, 0))
+    return relax.Tuple([node.emit(op.stack(places, 0)), count])
 
 
 def _suppress(node: Node) -> relax.Expr:
@@ -96,7 +63,8 @@ def _suppress(node: Node) -> relax.Expr:
 
     both = node.builder.emit_te(kept, corners, scores, order, primfunc_name_hint="suppressed")
     rows, total = (emit(relax.TupleGetItem(both, i)) for i in range(2))
-    return relax.Tuple([_cut(node, rows, total, most), total])
+    more = node.integer(MORE_ROWS, 0)
+    return relax.Tuple([first_rows(node.builder, rows, total, most, most + more), total])
 
 
 def _greedy(

@@ -1,0 +1,242 @@
+"""Operators of exported programs that choose rows: the most that there may be, and how many.
+
+``x[mask]``, ``nonzero``, ``masked_select`` and ``unique`` become one operator of ours, which gives
+both. So every shape is known, and whoever gives a result to the user cuts it, as in ONNX's files.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, cast
+
+import torch
+from torch import fx
+from torch.export.graph_signature import OutputKind, OutputSpec, TensorArgument
+from tvm import relax
+from tvm.relax import op
+
+from collage.backends.contract.errors import ModelError
+from collage.importers.choosing import places_of_truth
+from collage.importers.torch.nodes import depends_on_data, label
+from collage.importers.torch.operators.arguments import Importer, arguments
+from collage.importers.torch.operators.errors import RefusedError
+
+aten = torch.ops.aten
+
+_CHECKS = ("_assert_scalar", "_assert_async", "sym_constrain_range")
+"""What asserts of a number of rows that there are no more than there can be."""
+
+
+_UNKNOWN = -1
+"""How many rows more than there can be: none, and their number is not yet that of all."""
+
+
+@cache
+def _chosen_rows() -> Any:
+    """The operator: places where a mask holds, as rows of coordinates, and how many."""
+    torch.library.define("collage::chosen_rows", "(Tensor mask, int more) -> (Tensor, Tensor)")
+
+    def shapes(mask: torch.Tensor, more: int) -> tuple[torch.Tensor, torch.Tensor]:
+        known = more != _UNKNOWN
+        count = mask.numel() + more if known else torch.library.get_ctx().new_dynamic_size()
+        rows = mask.new_empty((count, mask.dim()), dtype=torch.int64)
+        return rows, mask.new_empty((1,), dtype=torch.int64)
+
+    torch.library.register_fake("collage::chosen_rows", shapes)
+    return torch.ops.collage.chosen_rows.default
+
+
+def _is_known(x: torch.Tensor) -> bool:
+    """Whether a tensor has elements, and it is known how many."""
+    return x.dim() > 0 and all(isinstance(n, int) and n > 0 for n in x.shape)
+
+
+def _places(x: torch.Tensor) -> torch.Tensor:
+    if not _is_known(x):
+        return NotImplemented
+    mask = x if x.dtype == torch.bool else x != 0
+    found: torch.Tensor = _chosen_rows()(mask, _UNKNOWN)[0]
+    return found
+
+
+def _columns(x: torch.Tensor) -> list[torch.Tensor]:
+    found = _places(x)
+    return NotImplemented if found is NotImplemented else list(found.unbind(1))
+
+
+def _indexed(x: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> torch.Tensor:
+    masks = [one for one in indices if one is not None and one.dtype == torch.bool]
+    # Where several masks hold is one number of rows only while the program runs.
+    if len(masks) != 1 or not _is_known(masks[0]):
+        return NotImplemented
+    given: list[torch.Tensor | None] = []
+    for one in indices:
+        given += _columns(one) if one is masks[0] and one is not None else [one]
+    return aten.index.Tensor(x, given)
+
+
+def _selected(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    x, mask = torch.broadcast_tensors(x, mask)
+    return aten.index.Tensor(x.reshape(-1), [mask.reshape(-1)])
+
+
+def _distinct(
+    x: torch.Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+) -> tuple[torch.Tensor, ...]:
+    """In ascending order; which of them each element is, and how often there is each."""
+    if not _is_known(x):
+        return cast(tuple[torch.Tensor, ...], NotImplemented)
+    flat = x.reshape(-1)
+    ordered, order = torch.sort(flat, stable=True)
+    fresh = ordered[1:] != ordered[:-1]
+    first = torch.cat([torch.ones_like(fresh[:1]) if len(fresh) else flat[:1] == flat[:1], fresh])
+    found: torch.Tensor = aten.index.Tensor(ordered, [first])
+    inverse, counts = (torch.empty(0, dtype=torch.int64, device=x.device) for _ in range(2))
+    if return_inverse:
+        number = first.to(torch.int64).cumsum(0) - 1
+        inverse = torch.zeros_like(number).scatter(0, order, number).reshape(x.shape)
+    if return_counts:
+        counts = (found.unsqueeze(1) == flat.unsqueeze(0)).sum(1)
+    return found, inverse, counts
+
+
+def _table() -> dict[Any, Callable[..., Any]]:
+    return {
+        aten.argwhere.default: _places,
+        aten.nonzero.default: _places,
+        aten.nonzero_numpy.default: _columns,
+        aten.where.default: _columns,
+        aten.index.Tensor: _indexed,
+        aten.masked_select.default: _selected,
+        aten._unique2.default: _distinct,
+    }
+
+
+def with_chosen_rows(
+    program: torch.export.ExportedProgram, more: int | None
+) -> torch.export.ExportedProgram:
+    """The program with static shapes, as far as rows that data choose can be had with room for all.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+        Itself where nothing chooses rows.
+    more : int or None
+        Which of those that choose is given room for one row more than there can be.
+
+    Raises
+    ------
+    ModelError
+        When nothing of the rows but their number is used, which the most would stand for then.
+    """
+    if not any(map(depends_on_data, program.graph.nodes)):
+        return program
+    _require_rows(program.graph)
+    program = program.run_decompositions(_table())
+    graph = program.graph
+    for node in list(graph.nodes):
+        if node.op == "call_function" and node.target.__name__.startswith(_CHECKS):
+            graph.erase_node(node)
+    known: dict[fx.Node, fx.Node] = {}
+    for node in _choosers(program):
+        first = known.setdefault(node.args[0], node)
+        if first is not node:
+            node.replace_all_uses_with(first)
+    graph.eliminate_dead_code()
+    for place, node in enumerate(_choosers(program)):
+        node.args = (node.args[0], int(place == more))
+    program.graph_module.recompile()
+    # Traced once more, with numbers for what was unknown: what was computed with it shows them.
+    return program.run_decompositions({})
+
+
+def _require_rows(graph: fx.Graph) -> None:
+    """See that whatever has its number of rows computed with has rows that are computed with."""
+    waiting = list(graph.find_nodes(op="output"))
+    live = set(waiting)
+    while waiting:
+        node = waiting.pop()
+        if node.target is aten.sym_size.int:
+            continue
+        fresh = [source for source in node.all_input_nodes if source not in live]
+        live.update(fresh)
+        waiting += fresh
+    for node in live:
+        if node.target is aten.sym_size.int and node.args[0] not in live:
+            raise ModelError(
+                "the model computes with a number of rows that its data choose, at "
+                f"{_place(node)}; cut it there, and compute the rest outside",
+                value=node.name,
+            )
+
+
+def _choosers(program: torch.export.ExportedProgram) -> list[fx.Node]:
+    return [node for node in program.graph.nodes if node.target is _chosen_rows()]
+
+
+def give_counts(program: torch.export.ExportedProgram, more: int | None) -> list[str]:
+    """Let a program give how many rows were chosen, behind its own results.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+        Changed in place.
+    more : int or None
+        As :func:`with_chosen_rows` was given it.
+
+    Returns
+    -------
+    list of str
+        The names of what chooses, as that counts them.
+
+    Raises
+    ------
+    RefusedError
+        When PyTorch dropped one of them in between.
+    """
+    choosers = _choosers(program)
+    if more is not None and [node.args[1] for node in choosers].index(1) != more:
+        raise RefusedError("what chooses rows was taken apart in two ways")
+    graph, signature = program.graph, program.graph_signature
+    (output,) = graph.find_nodes(op="output")
+    labels = []
+    for node in choosers:
+        with graph.inserting_before(output):
+            count = graph.call_function(operator.getitem, (node, 1))
+        count.meta["val"] = node.meta["val"][1]
+        output.args = ((*output.args[0], count),)
+        signature.output_specs.append(
+            OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(count.name), None)
+        )
+        labels.append(f"the selection at {_place(node)}")
+    return labels
+
+
+def _place(node: fx.Node) -> str:
+    """The line of the model's code, where PyTorch knows it."""
+    lines = str(node.meta.get("stack_trace") or "").strip().splitlines()
+    return f"'{lines[-1].strip() if len(lines) > 1 else label(node)}'"
+
+
+def chosen_rows(importer: Importer, node: fx.Node) -> tuple[relax.Expr, relax.Expr]:
+    """Rows of coordinates, and how many.
+
+    Parameters
+    ----------
+    importer : Importer
+        Binds what is computed on the way.
+    node : fx.Node
+        A call of our operator.
+    """
+    mask, more = arguments(importer, node, "mask", "more")
+    places, count = places_of_truth(importer.block_builder, mask, int(more))
+    return importer.emit(op.stack(places, 1)), count
+
+
+CHOOSING = {"chosen_rows.default": chosen_rows}
+"""By the name that the translator has for an operator."""
