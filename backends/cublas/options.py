@@ -27,6 +27,11 @@ class CublasOptions:
         mantissa).
     approximate_gelu : bool
         Let the tanh approximation of GELU, the only one cublasLt has, stand for the exact one.
+
+    Raises
+    ------
+    ValueError
+        When the workspace's limit is negative.
     """
 
     workspace_limit: int = DEFAULT_WORKSPACE_BYTES

@@ -165,6 +165,11 @@ class Timer:
         From :func:`timer_library`.
     device_name : str
         For example ``NVIDIA H200``.
+
+    Raises
+    ------
+    CodegenError
+        When the GPU cannot be asked what it is.
     """
 
     def __init__(self, library: Path, device_name: str) -> None:

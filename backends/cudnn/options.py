@@ -24,6 +24,11 @@ class CudnnOptions:
     split_unsupported : bool
         Run an operator with an epilogue that cuDNN cannot fuse as two plans, the operator and its
         epilogue, instead of failing.
+
+    Raises
+    ------
+    ValueError
+        When the workspace's limit is negative.
     """
 
     algorithm: Literal["heuristic", "measured"] = "heuristic"

@@ -37,6 +37,11 @@ class CutlassOptions:
         Compile with nvcc's ``--use_fast_math``: faster, less exact exponentials and divisions.
     tmp_dir : str
         Folder that keeps the generated sources to be looked at; empty keeps none.
+
+    Raises
+    ------
+    ValueError
+        When ``sm``, ``split_k_slices`` or ``threads`` is none of what stands above.
     """
 
     sm: Literal[80, 90] | None = None

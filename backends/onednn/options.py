@@ -29,6 +29,11 @@ class OnednnOptions:
         What convolutions and products of matrices multiply: ``float32``, or ``bfloat16``, to which
         they round their operands where the processor has AMX for it;
         sums, and all that stands between them, keep all digits.
+
+    Raises
+    ------
+    ValueError
+        When there is no such layout or precision; lists those there are.
     """
 
     layout: str = "auto"

@@ -21,6 +21,11 @@ class OpenvinoOptions:
         What a region computes float32 tensors in: ``float32`` with all of their digits,
         ``bfloat16`` or ``float16`` where the processor has instructions for them. What enters and
         leaves a region keeps its dtype.
+
+    Raises
+    ------
+    ValueError
+        When there is no such precision; lists those there are.
     """
 
     precision: str = "float32"

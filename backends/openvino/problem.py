@@ -122,8 +122,14 @@ class RegionWriter(ModelWriter, PartitionWalk[OvTensor]):
         return self.constant(array)
 
     def check(self, call: relax.Call, name: str, result: Converted) -> None:
+        """Hold what a converter made to the shapes and dtypes that Relax says.
+
+        Raises
+        ------
+        CodegenError
+            When one differs, which would be silent otherwise.
+        """
         for tensor, ty in zip(flatten(result), leaf_types(call.ty), strict=True):
-            # A difference would be silent otherwise.
             given, wanted = self.shape(tensor), static_shape(ty)
             if given != wanted:
                 raise self.error(f"{name} gives shape {given}, not {wanted}")

@@ -29,6 +29,12 @@ class TensorrtOptions:
     timing_cache : str
         File that keeps TensorRT's timings of its own kernels between builds on this machine; by
         default one per version and device under the cache folder.
+
+    Raises
+    ------
+    ValueError
+        When both half precisions are set, the workspace is negative, or the version is not written
+        like ``10.13``.
     """
 
     use_fp16: bool = False

@@ -21,6 +21,11 @@ class TVMOptions:
         with an unscheduled TVM wants (on a GPU, merely bound to threads).
     tuning_trials : int
         Candidates measured per distinct kernel under ``metaschedule``.
+
+    Raises
+    ------
+    ValueError
+        When there is no such schedule, or not a single trial.
     """
 
     schedule: str = "default"

@@ -296,7 +296,13 @@ class Detected(Answer, frozen=True, tag="detected", kw_only=True):
 
 
 class Failure(Answer, frozen=True, tag="failure", kw_only=True):
-    """What was to be done failed, or the result was wrong: not valid, and why in one line."""
+    """What was to be done failed, or the result was wrong: not valid, and why in one line.
+
+    Raises
+    ------
+    ValueError
+        For the status of what succeeded.
+    """
 
     status: CostStatus
     reason: str

@@ -201,6 +201,14 @@ class Evaluator:
         return result
 
     def expr(self, expr: relax.Expr) -> Value:
+        """The value of an expression whose variables are in the environment.
+
+        Raises
+        ------
+        MeasurementError
+            For an operator that can be evaluated neither by numpy nor by TVM, and for what is no
+            straight line, such as a branch.
+        """
         match expr:
             case relax.Var():
                 return self.env[expr]

@@ -1,4 +1,4 @@
-"""Public functions of two or more parameters say what each is, what comes back and what is raised.
+"""Public functions say what is raised, and those of two or more parameters what each is and gives.
 
 So do classes of what they are made of, be it as parameters or as attributes. Read from the sources,
 so that it needs no library. An override of a method whose parameters are documented inherits that
@@ -72,12 +72,10 @@ def bases(node: ast.ClassDef) -> Iterator[ast.ClassDef]:
                     yield one
 
 
-def inherits(function: Function, owner: ast.ClassDef | None) -> bool:
-    """Whether a method overrides one whose parameters are documented."""
+def inherits(function: Function, owner: ast.ClassDef | None, title: str) -> bool:
+    """Whether a method overrides one that has a section of that title."""
     return owner is not None and any(
-        isinstance(member, Function)
-        and member.name == function.name
-        and "Parameters" in sections(member)
+        isinstance(member, Function) and member.name == function.name and title in sections(member)
         for base in bases(owner)
         for member in base.body
     )
@@ -122,36 +120,42 @@ def parameters(function: Function, owner: ast.ClassDef | None) -> list[str]:
 
 def lacks(function: Function, owner: ast.ClassDef | None) -> list[str]:
     """What a function's docstring does not say; empty when it needs to say nothing more."""
-    names = parameters(function, owner)
-    if len(names) < 2 or inherits(function, owner):
-        return []
-    said = sections(function)
-    described = named(said.get("Parameters", ""))
-    missing = [f"the parameter {name}" for name in names if name not in described]
-    missing += [f"a parameter {name} to describe" for name in sorted(described - {*names})]
-    result = "None" if function.returns is None else ast.unparse(function.returns)
-    if result not in ("None", "Never", "NoReturn") and not {"Returns", "Yields"} & said.keys():
-        missing.append("Returns")
-    if raises(function) and "Raises" not in said:
+    names, said = parameters(function, owner), sections(function)
+    missing = []
+    if len(names) > 1 and not inherits(function, owner, "Parameters"):
+        described = named(said.get("Parameters", ""))
+        missing += [f"the parameter {name}" for name in names if name not in described]
+        missing += [f"a parameter {name} to describe" for name in sorted(described - {*names})]
+        result = "None" if function.returns is None else ast.unparse(function.returns)
+        if result not in ("None", "Never", "NoReturn") and not {"Returns", "Yields"} & said.keys():
+            missing.append("Returns")
+    if raises(function) and "Raises" not in said and not inherits(function, owner, "Raises"):
         missing.append("Raises")
     return missing
 
 
+_MAKING = ("__init__", "__post_init__")
+
+
 def unexplained(owner: ast.ClassDef) -> list[str]:
-    """What a class is made of and does not describe, nor one that it inherits from."""
-    made = [one for one in owner.body if isinstance(one, Function) and one.name == "__init__"]
-    names = [name for one in made for name in parameters(one, owner)]
-    if len(names) < 2:
-        return []
+    """What neither a class nor one that it inherits from says: what it is made of, and raises."""
+    made = [one for one in owner.body if isinstance(one, Function) and one.name in _MAKING]
     said = [sections(one) for one in (owner, *bases(owner))]
-    entries = [named(one.get(title, "")) for one in said for title in ("Parameters", "Attributes")]
-    return [name for name in names if not any(name in entry for entry in entries)]
+    missing = []
+    names = [name for one in made for name in parameters(one, owner)]
+    if len(names) > 1:
+        titles = ("Parameters", "Attributes")
+        entries = [named(one.get(title, "")) for one in said for title in titles]
+        missing += [name for name in names if not any(name in entry for entry in entries)]
+    if any(map(raises, made)) and not any("Raises" in one for one in said):
+        missing.append("Raises")
+    return missing
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_classes_say_what_they_are_made_of(folder: str) -> None:
     found = [
-        f"{path}:{node.lineno} {node.name} does not describe {', '.join(missing)}"
+        f"{path}:{node.lineno} {node.name} lacks {', '.join(missing)}"
         for path, tree in trees().items()
         if path.is_relative_to(folder)
         for node in ast.walk(tree)
@@ -185,6 +189,7 @@ def test_each_gap_is_named() -> None:
     told = 'def f(a, b) -> None:\n    """It.\n\n    Parameters\n    ---\n    a, b : int\n    """'
     assert lacking(told) == []
     assert lacking("def f(a) -> int: ...") == []
+    assert lacking("def f(a) -> int: raise ValueError(a)") == ["Raises"]
     assert lacking(told.replace("(a, b)", "(a, c)")) == [
         "the parameter c",
         "a parameter b to describe",
@@ -198,6 +203,9 @@ def test_what_a_class_is_made_of_may_be_described_by_another() -> None:
     (bare,) = ast.parse(source).body
     assert isinstance(bare, ast.ClassDef)
     assert unexplained(bare) == ["a", "b"]
+    (checked,) = ast.parse("class C:\n    def __post_init__(self): raise ValueError(0)").body
+    assert isinstance(checked, ast.ClassDef)
+    assert unexplained(checked) == ["Raises"]
     source = "class C(RefusalError):\n    def __init__(self, symbol, b): ..."
     (derived,) = ast.parse(source).body
     assert isinstance(derived, ast.ClassDef)

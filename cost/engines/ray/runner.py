@@ -64,6 +64,17 @@ class RayRunner(Runner):
         self.link.begin(WarmOrder())
 
     def others(self) -> str:
+        """As :meth:`Runner.others`, of the device that the host has.
+
+        Raises
+        ------
+        PlaceLostError
+            When the host is gone, or answers something else.
+        PlaceAwayError
+            When it was not there to begin with.
+        OutOfTimeError
+            When the deadline comes first.
+        """
         reply = self.link.ask(OthersOrder(), (), self._work.deadline)
         if not isinstance(reply, OthersReply):
             raise self.link.lose("its reply is none to what it was asked")
