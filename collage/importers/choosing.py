@@ -35,6 +35,11 @@ def first_rows(
         How many it may be.
     kept : int
         How many there are in the result, as many or more.
+
+    Returns
+    -------
+    relax.Expr
+        ``kept`` rows, in the dtype of those given.
     """
 
     def chosen(rows: te.Tensor, count: te.Tensor) -> te.Tensor:

@@ -44,7 +44,18 @@ class DeformedWindow:
 
 
 def pair(rows: int, columns: int) -> tuple[int, int]:
-    """Numbers for the two axes, as plain ones."""
+    """Numbers for the two axes, as plain ones.
+
+    Parameters
+    ----------
+    rows, columns : int
+        Along each axis, of whatever type a model's attributes have.
+
+    Returns
+    -------
+    tuple[int, int]
+        Rows first.
+    """
     return int(rows), int(columns)
 
 

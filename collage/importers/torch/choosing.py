@@ -129,6 +129,11 @@ def with_chosen_rows(
     more : int or None
         Which of those that choose is given room for one row more than there can be.
 
+    Returns
+    -------
+    torch.export.ExportedProgram
+        Traced anew; each chooser has a static shape, and the number of rows as a result of its own.
+
     Raises
     ------
     ModelError
@@ -232,6 +237,11 @@ def chosen_rows(importer: Importer, node: fx.Node) -> tuple[relax.Expr, relax.Ex
         Binds what is computed on the way.
     node : fx.Node
         A call of our operator.
+
+    Returns
+    -------
+    tuple[relax.Expr, relax.Expr]
+        (rows, axes) of int64, zeros behind those that there are; and a vector of one element.
     """
     mask, more = arguments(importer, node, "mask", "more")
     places, count = places_of_truth(importer.block_builder, mask, int(more))
