@@ -29,6 +29,7 @@ class Module:
     Attributes
     ----------
     graphs : tuple of Graph
+        No two of them are equal.
     sites : tuple of (Partition, int)
         Each partition and the index of its graph.
     """

@@ -52,6 +52,7 @@ class Plan:
     data : bytes
         What the runtime's ``load`` takes.
     workspace_bytes : int
+        Scratch memory that a run of it takes.
     engines : str
         cuDNN's names of the chosen engines.
     """

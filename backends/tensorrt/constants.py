@@ -39,12 +39,15 @@ class ConstantWriter:
     Parameters
     ----------
     package : Package
+        The installed TensorRT.
     network : tensorrt.INetworkDefinition
         Strongly typed and empty.
     logger : ILogger
         For the reasons of refusals.
-    options, symbol : TensorrtOptions, str
-        Their precision is that inside the region; the partition's symbol is for errors.
+    options : TensorrtOptions
+        Their precision is that inside the region.
+    symbol : str
+        The partition's, for errors.
 
     Attributes
     ----------

@@ -26,6 +26,7 @@ class Shim:
     include : Path
         Folder of ``NvInferRuntime.h``.
     library : LibraryRequirement
+        What a bundle needs where it runs.
     """
 
     include: Path

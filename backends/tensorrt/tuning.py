@@ -50,6 +50,7 @@ class Engine:
     plan : bytes
         The serialized engine; its tensors are ``input0``, ..., ``output0``, ....
     inputs, outputs : tuple of TensorSpec
+        In the order of those numbers.
     """
 
     symbol: str

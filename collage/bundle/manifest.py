@@ -132,6 +132,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         Raises
         ------
         OSError
+            When the folder is not there, or cannot be written to.
         """
         text = msgspec.json.format(msgspec.json.encode(self), indent=2)
         (folder / MANIFEST).write_bytes(text + b"\n")

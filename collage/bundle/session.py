@@ -22,6 +22,7 @@ class NodeArg:
     ----------
     name : str
     shape : list of int
+        Without dynamic axes: where shapes vary, the largest.
     type : str
         For example ``tensor(float)``.
 

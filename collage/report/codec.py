@@ -21,7 +21,8 @@ def decode(cls: type[T], value: Any) -> T:
 
     Returns
     -------
-    cls
+    T
+        An instance of that class.
 
     Raises
     ------

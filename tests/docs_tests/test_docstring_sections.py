@@ -134,6 +134,30 @@ def lacks(function: Function, owner: ast.ClassDef | None) -> list[str]:
     return missing
 
 
+def empty(node: Function | ast.ClassDef) -> list[str]:
+    """Entries of a docstring's sections that describe nothing, such as an error but not when.
+
+    Attributes may be left to their names and types.
+    """
+    said = sections(node)
+    texts = "\n".join(
+        said.get(title, "") for title in ("Parameters", "Returns", "Yields", "Raises")
+    )
+    return re.findall(r"^(\S.*)$(?!\n+ )", texts, re.M)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_no_entry_is_left_without_a_description(folder: str) -> None:
+    found = [
+        f"{path}:{node.lineno} {node.name} says nothing of {', '.join(bare)}"
+        for path, tree in trees().items()
+        if path.is_relative_to(folder)
+        for node in ast.walk(tree)
+        if isinstance(node, Function | ast.ClassDef) and (bare := empty(node))
+    ]
+    assert not found, "\n".join(found)
+
+
 _MAKING = ("__init__", "__post_init__")
 
 
@@ -196,6 +220,14 @@ def test_each_gap_is_named() -> None:
     ]
     # Words alone on a line of a description are no entry.
     assert "the parameter b" in lacking(told.replace("a, b : int", "a : int\n        b"))
+
+
+def test_an_entry_without_a_description_is_found() -> None:
+    told = "Returns\n    ---\n    int\n        A size.\n\n    Raises\n    ---\n    E\n    "
+    source = f'def f():\n    """It.\n\n    {told}"""'
+    (function,) = ast.parse(source).body
+    assert isinstance(function, Function)
+    assert empty(function) == ["E"]
 
 
 def test_what_a_class_is_made_of_may_be_described_by_another() -> None:

@@ -273,7 +273,8 @@ def vectorize(sch: s_tir.Schedule, loop: Any, lanes: int) -> Any | None:
 
     Returns
     -------
-    The loop over whole vectors, or None where the extent is a single vector.
+    LoopRV or None
+        The loop over whole vectors; None where there is no more than a single one.
     """
     extent = loop_extent(sch, loop)
     if extent <= lanes:
@@ -303,7 +304,8 @@ def parallelize(sch: s_tir.Schedule, loop: Any, machine: Machine, work: int) -> 
 
     Returns
     -------
-    The loop that runs inside of one task.
+    LoopRV
+        The one inside of a task; the given one where there are no tasks, or each has one iteration.
     """
     extent = loop_extent(sch, loop)
     if work < PARALLEL_MIN_WORK or extent == 1 or machine.num_threads == 1:

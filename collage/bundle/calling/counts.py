@@ -18,6 +18,7 @@ def require_calls(repeat: object, warmup: object) -> None:
     Raises
     ------
     InputError
+        When one is no whole number or too small, as where inputs are given by position.
 
     Examples
     --------

@@ -126,6 +126,7 @@ class _Flat:
         Raises
         ------
         ModelError
+            When the shapes are known and differ; names the operator that chooses.
         """
         if not self.selected:
             return []

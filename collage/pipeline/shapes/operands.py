@@ -139,6 +139,7 @@ class Operands:
         Raises
         ------
         UnprovenError
+            Always; names the operator and the shapes of its operands.
         """
         raise UnprovenError(f"{self.name} mixes slices, or may: an operand is {self._where()}")
 

@@ -71,6 +71,7 @@ class ModelResult:
     reason : str
         One line, when not compiled.
     library : CompiledLibrary or None
+        None when not compiled.
 
     Examples
     --------

@@ -41,6 +41,7 @@ class Form:
     transposed_a, transposed_b : bool
         Whether the operand is a ``permute_dims`` of its last two axes.
     bias : bool
+        Whether one value per column is added first.
     activation, residual : str
         One of :data:`ACTIVATIONS` and of :data:`RESIDUALS`; empty for none.
     """

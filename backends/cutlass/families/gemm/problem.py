@@ -66,6 +66,7 @@ class GemmProblem:
     Attributes
     ----------
     m, n, k, batch : int
+        Rows and columns of a result, terms of each element, and number of products.
     lda, ldb : int
         Leading dimensions, in elements.
     batch_stride_a, batch_stride_b : int

@@ -43,15 +43,16 @@ def fold_epilogue(sch: s_tir.Schedule, view: Any, kept: set[str]) -> Any:
     ----------
     sch : s_tir.Schedule
         Changed in place.
-    view : block
+    view : SBlockRV
         Reads the raw result and writes it in the operator's own layout.
     kept : set of str
         Names of stages that must stay.
 
     Returns
     -------
-    The stage to compute tile by tile; ``view`` itself where its readers want something else than
-    its elements in order, or are several.
+    SBlockRV
+        The stage to compute tile by tile; ``view`` itself where its readers want something else
+        than its elements in order, or are several.
     """
     inline_stages(sch, kept)
     consumers = list(sch.get_consumers(view))

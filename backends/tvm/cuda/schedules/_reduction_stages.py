@@ -18,6 +18,7 @@ class Results:
     Attributes
     ----------
     extents : tuple of int
+        Of the axes that are not reduced.
     shared : tuple of bool
         Axes whose results are computed by the same threads, from the same loads.
     column : int or None

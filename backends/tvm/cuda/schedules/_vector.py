@@ -225,7 +225,10 @@ def split_lanes(sch: s_tir.Schedule, loops: list[Any], lanes: int) -> tuple[list
 
     Returns
     -------
-    The loops over vectors, and the one inside of a vector (None for single elements).
+    outer : list of LoopRV
+        The loops over vectors.
+    lane : LoopRV or None
+        The one inside of a vector; None for single elements.
     """
     if lanes == 1:
         return loops, None

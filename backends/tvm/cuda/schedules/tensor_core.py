@@ -267,7 +267,8 @@ class _Builder:
 
         Returns
         -------
-        The block of one WMMA operation, the loops over stages and within one, the loop over warps.
+        tuple of SBlockRV and three LoopRV
+            The block of one WMMA operation, the loops over stages and within one, and over warps.
         """
         sch, tile = self.sch, self.tile
         batch, i, j, k = sch.get_loops(self.main)
