@@ -1,25 +1,19 @@
-"""Where the time of a call goes: every kernel and library call timed inside the running model.
-
-The virtual machine tells an instrument before and after each function that it calls. So kernels are
-timed where they run, one after the other, with the caches as the model leaves them; what the
-instrument itself takes falls between them and is not counted as theirs.
-"""
+"""Where the time of a call goes: every kernel and library call timed inside the running model."""
 
 from __future__ import annotations
 
 import math
 import re
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tvm
 from tvm import relax
 
-_NO_KERNELS = ("vm.builtin.", "collage_")
-"""What the virtual machine does itself (memory, checks, constants), and this project's hooks."""
+from collage.cost.call_times import time_calls
 
 _NATIVE = "tvm"
 _EXTERNAL = re.compile(r"(?P<backend>\w+)_(?P<number>\d+)")
@@ -139,32 +133,6 @@ class Profile:
         return {"traceEvents": events, "displayTimeUnit": "ms"}
 
 
-@dataclass
-class _Run:
-    """What the instrument saw of one call of the model, in the order of the calls' begins."""
-
-    symbols: list[str] = field(default_factory=list)
-    begins: list[float] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
-    under_way: list[int] = field(default_factory=list)
-
-    def begin(self, symbol: str, size: int) -> None:
-        self.under_way.append(len(self.symbols))
-        self.symbols.append(symbol)
-        self.sizes.append(size)
-        self.seconds.append(0.0)
-        self.begins.append(time.perf_counter())
-
-    def end(self, now: float) -> None:
-        place = self.under_way.pop()
-        elapsed = now - self.begins[place]
-        self.seconds[place] += elapsed
-        if self.under_way:
-            # A function of the virtual machine's that called this one: what is left is its own.
-            self.seconds[self.under_way[-1]] -= elapsed
-
-
 def profile_calls(
     module: tvm.runtime.Module,
     device: tvm.runtime.Device,
@@ -197,54 +165,21 @@ def profile_calls(
     tuple of KernelTime
         Times in seconds, in the order of the calls.
     """
-    # An instrument cannot be taken off again, so it gets a machine of its own.
     machine = relax.VirtualMachine(module, device)
-    run = _Run()
-    machine.set_instrument(_instrument(lambda: run, device))
     function = machine[entry]
-    for _ in range(warmup):
-        function(*inputs)
-    runs = []
-    for _ in range(repeat):
-        run = _Run()
-        begin = time.perf_counter()
-        function(*inputs)
-        run.begins = [sec - begin for sec in run.begins]
-        runs.append(run)
-    return _summed_up(runs, frozenset(backends))
+    calls = time_calls(machine, lambda: function(*inputs), device, repeat, warmup)
+    return tuple(
+        KernelTime(
+            *(call.symbol, _backend_of(call.symbol, backends), call.begin_sec),
+            *(call.median_sec, call.spread_sec, call.bytes),
+        )
+        for call in calls
+    )
 
 
-def _instrument(run: Callable[[], _Run], device: tvm.runtime.Device) -> Callable[..., None]:
-    def instrument(_: Any, symbol: str, before_run: bool, __: Any, *args: Any) -> None:
-        size = sum(map(_bytes, args)) if before_run else 0
-        device.sync()
-        if before_run:
-            run().begin(str(symbol), size)
-        else:
-            run().end(time.perf_counter())
-
-    return instrument
-
-
-def _bytes(value: Any) -> int:
-    if not isinstance(value, tvm.runtime.Tensor):
-        return 0
-    bits = int(tvm.DataType(str(value.dtype)).bits)
-    return int(np.prod(value.shape, dtype=np.int64)) * bits // 8
-
-
-def _summed_up(runs: Sequence[_Run], backends: frozenset[str]) -> tuple[KernelTime, ...]:
-    seconds = np.array([run.seconds for run in runs])
-    begins = np.median([run.begins for run in runs], axis=0)
-    found = []
-    for n, symbol in enumerate(runs[0].symbols):
-        if not symbol.startswith(_NO_KERNELS):
-            low, median, high = (float(q) for q in np.percentile(seconds[:, n], (10, 50, 90)))
-            match = _EXTERNAL.fullmatch(symbol)
-            backend = match["backend"] if match and match["backend"] in backends else _NATIVE
-            size, begin = runs[0].sizes[n], float(begins[n])
-            found.append(KernelTime(symbol, backend, begin, median, (high - low) / 2, size))
-    return tuple(found)
+def _backend_of(symbol: str, backends: Sequence[str]) -> str:
+    match = _EXTERNAL.fullmatch(symbol)
+    return match["backend"] if match and match["backend"] in backends else _NATIVE
 
 
 def copy_rate(size: int = 1 << 27, repeat: int = 5) -> float:
