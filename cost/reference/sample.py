@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import tvm
 
+from collage.backends.contract.errors import MeasurementError
 from collage.cost.reference.arithmetic import MEANT, Arithmetic
 from collage.cost.reference.compare import Noise, noise_of
 from collage.cost.reference.evaluator import evaluate
@@ -89,8 +90,15 @@ class Sample:
         ----------
         folder : Path
             That it was written into.
+
+        Raises
+        ------
+        MeasurementError
+            When it is gone: a model would be called without its inputs, and blamed for that.
         """
         inputs, expected = load_arrays(folder / "inputs"), load_arrays(folder / "expected")
+        if not expected:
+            raise MeasurementError(f"there is no sample in '{folder}'", value=folder)
         place = folder / _NOISE
         if not place.exists():
             return cls.of(inputs, expected)

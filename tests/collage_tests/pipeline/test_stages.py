@@ -155,8 +155,8 @@ def test_a_measured_model_of_the_users_is_no_estimate(session: Session) -> None:
 def test_an_optimization_with_a_measured_model_reports_measurements(
     module: tvm.IRModule, tmp_path: Path
 ) -> None:
-    context = open_session(TARGETS, num_threads=1).context
-    with MeasuredCostModel(context, config=CONFIG) as model:
+    mine = open_session(TARGETS, num_threads=1)  # Its scratch folder lives as long as it does.
+    with MeasuredCostModel(mine.context, config=CONFIG) as model:
         result = collage.optimize(
             module, TARGETS, cost_model=model, num_threads=1, strategy="single:openblas"
         )
@@ -252,7 +252,7 @@ def test_estimates_are_compared_by_their_sums(session: Session, imported: Import
     wanted = sum(0.25 if c.backend == "openblas" else 1.0 for c in candidates if not c.inline)
     assert by_name["single:openblas"].cost.median_sec == pytest.approx(wanted)
     assert evaluated.winner.cost.median_sec == min(e.cost.median_sec for e in evaluated.evaluations)
-    rows = end_to_end_rows(evaluated)
+    rows = end_to_end_rows(evaluated, costs_of(imported, Flat(tvm=1.0, openblas=0.25)))
     assert [row.name for row in rows if row.chosen] == [evaluated.winner.contender.name]
     assert all(row.note == "estimated, not measured" for row in rows)
 

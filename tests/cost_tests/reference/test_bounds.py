@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tvm import relax
 from tvm.relax import op
 
+from collage.backends.contract.errors import MeasurementError
 from collage.cost.reference import Arithmetic, Distance, Sample, distance, sample_of
 from collage.cost.reference.compare import RMS_LIMIT
 from collage.cost.reference.evaluator import evaluate
@@ -163,6 +164,12 @@ def test_samples_keep_their_noise_in_a_folder(tmp_path: Path) -> None:
     assert again.noise == sample.noise and again.noise[0].form == "bfloat16"
     assert np.array_equal(again.expected[0], sample.expected[0])
     assert np.array_equal(again.inputs[0], sample.inputs[0])
+
+
+def test_a_sample_whose_folder_is_gone_is_an_error(tmp_path: Path) -> None:
+    """Not one without inputs, of which a model would be called with none, and blamed."""
+    with pytest.raises(MeasurementError, match="there is no sample in"):
+        Sample.load(tmp_path / "gone")
 
 
 @settings(max_examples=60, deadline=None)

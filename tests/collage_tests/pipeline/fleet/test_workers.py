@@ -126,9 +126,9 @@ def test_a_replay_has_nothing_to_do_for_workers(module: tvm.IRModule, tmp_path: 
 def test_a_cost_model_has_workers_of_its_own(module: tvm.IRModule) -> None:
     with pytest.raises(WorkersError, match="a cost model has workers of its own"):
         collage.optimize(module, TARGETS, cost_model=TableCostModel({}), workers=Elsewhere())
-    context = open_session(TARGETS, num_threads=1).context
+    mine = open_session(TARGETS, num_threads=1)  # Its scratch folder lives as long as it does.
     config = MeasureConfig(repeat=2, min_repeat=1, min_repeat_sec=0.001, warmup_sec=0.001)
-    with MeasuredCostModel(context, config=config, engine=Elsewhere()) as model:
+    with MeasuredCostModel(mine.context, config=config, engine=Elsewhere()) as model:
         result = collage.optimize(module, ["llvm"], num_threads=1, cost_model=model)
     assert result.report.device["name"] == FAR.name
 
