@@ -10,6 +10,7 @@ import tvm
 
 from collage.backends.contract.errors import MeasurementError
 from collage.cost.base import Cost
+from collage.cost.call_times import CallTime
 from collage.cost.contest import Rounds
 from collage.cost.measure.replay import NO_TIME
 from collage.report import MemoryUse
@@ -91,6 +92,8 @@ class Evaluation(Lowered):
         did not run.
     rounds : Rounds or None
         Its part in the contest with the others, where they were timed.
+    calls : tuple of CallTime
+        Those inside the running model, in their order; none where they cannot be seen.
 
     Examples
     --------
@@ -104,6 +107,7 @@ class Evaluation(Lowered):
     cost: Cost
     largest_error: float | None = None
     rounds: Rounds | None = None
+    calls: tuple[CallTime, ...] = ()
 
     @classmethod
     def of(

@@ -205,7 +205,8 @@ class MeasuredComparison(EndToEndComparison):
                 f"it took {record.cost.median_sec * 1e3:.3g} ms"
             )
             return Evaluation.of(variant, Cost(CostStatus.WRONG_RESULT, reason=reason), error)
-        return Evaluation.of(variant, record.cost, error, record.rounds)
+        evaluation = Evaluation.of(variant, record.cost, error, record.rounds)
+        return replace(evaluation, calls=record.calls)
 
     def _records(self, variants: Mapping[str, Lowered]) -> dict[str, Record]:
         """Times of those that can be compiled; nothing is compiled when the log has them."""

@@ -22,6 +22,7 @@ from collage.backends.storage.tuning_record import (
     read_blob_reference,
 )
 from collage.cost.base import Clocks, Cost, CostStatus
+from collage.cost.call_times import CallTime
 from collage.cost.contest import Rounds
 
 SCHEMA_VERSION = 1
@@ -127,6 +128,9 @@ class Record:
     rounds : Rounds or None
         Of a whole model: its part in the contest with others, from which the choice among them
         follows. Logs of earlier releases have none.
+    calls : tuple of CallTime
+        Of a whole model: the calls inside it, in their order. Logs of earlier releases have none,
+        and those of devices where they cannot be seen.
 
     Examples
     --------
@@ -148,6 +152,7 @@ class Record:
     measured_at: str = field(default="", compare=False)
     clocks: Clocks | None = None
     rounds: Rounds | None = None
+    calls: tuple[CallTime, ...] = ()
 
     def to_json(self) -> str:
         """One line of JSON, without its end."""
@@ -176,6 +181,7 @@ class Record:
             "memory_clock_mhz": self.clocks.memory_mhz if self.clocks else None,
             "samples_sec": list(self.cost.samples_sec),
             **({} if self.rounds is None else {"rounds": dataclasses.asdict(self.rounds)}),
+            **({"calls": [dataclasses.asdict(call) for call in self.calls]} if self.calls else {}),
         }
         return json.dumps(value, allow_nan=False)
 
@@ -230,6 +236,7 @@ class Record:
             reader.text("measured_at"),
             _clocks(value),
             _rounds(value),
+            _calls(value),
         )
 
 
@@ -297,6 +304,16 @@ def _rounds(value: dict[str, Any]) -> Rounds | None:
     if not all(number in numbers for number in (*rounds.disturbed, *rounds.discarded)):
         raise ValueError("has disturbed rounds that were none")
     return rounds
+
+
+def _calls(value: dict[str, Any]) -> tuple[CallTime, ...]:
+    try:
+        calls = msgspec.convert(value.get("calls", []), tuple[CallTime, ...])
+    except msgspec.ValidationError as err:
+        raise ValueError(f"has no valid 'calls' ({err})") from err
+    if any(not 0 <= call.median_sec < math.inf for call in calls):
+        raise ValueError("has calls that took no time")
+    return calls
 
 
 class _Reader:

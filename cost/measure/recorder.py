@@ -93,6 +93,7 @@ class Recorder:
             datetime.now(UTC).isoformat(timespec="seconds"),
             result.clocks,
             result.rounds,
+            result.calls,
         )
         return made if result.cost.status is CostStatus.UNKNOWN else self._lookup.keep(made)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from collage.backends.contract.errors import MeasurementError
 from collage.cost.base import Clocks, Cost
+from collage.cost.call_times import CallTime
 from collage.cost.contest import Rounds
 
 
@@ -63,6 +64,8 @@ class RunResult:
         Of a CUDA device, where they can be read.
     rounds : Rounds or None
         Of a whole model that was timed against others.
+    calls : tuple of CallTime
+        Those inside a whole model, in their order; none where they cannot be seen.
 
     Examples
     --------
@@ -76,6 +79,7 @@ class RunResult:
     run_sec: float = 0.0
     clocks: Clocks | None = None
     rounds: Rounds | None = None
+    calls: tuple[CallTime, ...] = ()
 
 
 ExclusiveDevice = Callable[[], AbstractContextManager[None]]

@@ -15,6 +15,7 @@ from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.link import CompiledLibrary
 from collage.backends.relax.tensor_spec import TensorSpec
 from collage.cost.base import Clocks, CostStatus
+from collage.cost.call_times import CallTime
 from collage.cost.config import MeasureConfig
 from collage.cost.device import Device
 from collage.cost.processes.protocol import Message
@@ -179,6 +180,13 @@ class Check(Request, frozen=True, tag="check"):
     name: str
 
 
+class TakeApart(Request, frozen=True, tag="take_apart"):
+    """Time each call inside what was loaded, which is of no other use afterwards; answered by
+    :class:`TakenApart`."""
+
+    name: str
+
+
 class Connect(Request, frozen=True, tag="connect"):
     """Begin a session with TVM's RPC server, which libraries are run in from now on; answered by
     :class:`Detected`.
@@ -215,7 +223,18 @@ class Connect(Request, frozen=True, tag="connect"):
 
 
 AnyRequest = (
-    Build | Tune | CompileModel | Run | Prepare | Measure | Judge | Load | Time | Check | Connect
+    Build
+    | Tune
+    | CompileModel
+    | Run
+    | Prepare
+    | Measure
+    | Judge
+    | Load
+    | Time
+    | Check
+    | TakeApart
+    | Connect
 )
 
 
@@ -271,6 +290,12 @@ class Timed(Answer, frozen=True, tag="timed", kw_only=True):
 
     samples_sec: tuple[float, ...]
     clocks: Clocks | None
+
+
+class TakenApart(Answer, frozen=True, tag="taken_apart", kw_only=True):
+    """Each call inside a model, in their order; none where they cannot be seen."""
+
+    calls: tuple[CallTime, ...]
 
 
 class Measured(Answer, frozen=True, tag="measured", kw_only=True):

@@ -19,6 +19,7 @@ from collage.cost.processes.messages import (
     Measure,
     Prepare,
     Run,
+    TakeApart,
     Time,
     Tune,
     Unreadable,
@@ -95,6 +96,8 @@ class Tasks:
                 return self._runs.time(request)
             case Check():
                 return self._runs.check(request)
+            case TakeApart():
+                return self._runs.take_apart(request)
             case Connect():
                 return self._runs.connect(request)
 

@@ -30,6 +30,8 @@ from collage.cost.processes.messages import (
     Measured,
     Prepare,
     Run,
+    TakeApart,
+    TakenApart,
     Time,
     Timed,
 )
@@ -130,6 +132,16 @@ class RunService:
         def work() -> Checked | Failure:
             loaded.resume()
             return loaded.check(loaded.outputs())
+
+        return self._guarded(work, request.name)
+
+    def take_apart(self, request: TakeApart) -> TakenApart:
+        """Time each call inside a whole model that was loaded."""
+        loaded = self._current(request.name)
+
+        def work() -> TakenApart:
+            loaded.resume()
+            return TakenApart(calls=loaded.session.take_apart(loaded.machine))
 
         return self._guarded(work, request.name)
 

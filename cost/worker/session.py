@@ -14,9 +14,16 @@ from tvm import relax
 
 from collage.backends.contract.errors import CollageError
 from collage.cost.base import Clocks, CostStatus
+from collage.cost.call_times import CallTime, time_calls
 from collage.cost.config import MeasureConfig
 from collage.cost.processes.staging import load_requirements
 from collage.cost.worker.sampling import take_samples
+
+_APART_SEC = 0.4
+"""For the calls in which a whole model is taken apart,"""
+
+_APART_CALLS = (3, 20)
+"""of which there are at least and at most so many."""
 
 
 class DeviceLostError(CollageError):
@@ -124,6 +131,21 @@ class Session(ABC):
             A value for each sample, in seconds.
         """
 
+    def take_apart(self, machine: relax.VirtualMachine) -> tuple[CallTime, ...]:
+        """Seconds of each call inside a whole model, which cannot be timed as a whole afterwards.
+
+        Parameters
+        ----------
+        machine : relax.VirtualMachine
+            Its inputs are set, and it was called before.
+
+        Returns
+        -------
+        tuple of CallTime
+            In their order; none where they cannot be seen, as in a graph that a GPU has captured.
+        """
+        return ()
+
     def synchronize(self) -> None:  # noqa: B027 (nothing to do is a good answer)
         """Wait for the device; raises what went wrong there since."""
 
@@ -178,3 +200,15 @@ class CpuSession(Session):
     ) -> tuple[float, ...]:
         """As of a candidate: a processor runs both alike."""
         return self.sample(machine, config)
+
+    def take_apart(self, machine: relax.VirtualMachine) -> tuple[CallTime, ...]:
+        """Each call by the wall clock; see the base class.
+
+        Parameters
+        ----------
+        machine : relax.VirtualMachine
+            Its inputs are set, and it was called before.
+        """
+        fewest, most = _APART_CALLS
+        repeat = min(most, max(fewest, int(_APART_SEC / max(self.call(machine), 1e-9))))
+        return time_calls(machine, lambda: self.call(machine), self.device, repeat, warmup=1)

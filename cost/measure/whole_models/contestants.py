@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from collage.cost.base import Clocks, Cost
+from collage.cost.call_times import CallTime
 from collage.cost.config import MeasureConfig
 from collage.cost.contest import Load, Played, Rounds, disturbed_rounds, to_discard, without
 from collage.cost.measure.replay import NO_TIME
@@ -59,7 +60,7 @@ class Contestant:
         Why it is out.
     stopped : bool
         Whether the time was up.
-    first_call_sec, largest_error, run_sec, clocks
+    first_call_sec, largest_error, run_sec, clocks, calls
         As of :class:`~collage.cost.measure.runner.RunResult`.
     """
 
@@ -70,6 +71,7 @@ class Contestant:
     largest_error: float = 0.0
     run_sec: float = 0.0
     clocks: Clocks | None = None
+    calls: tuple[CallTime, ...] = ()
 
     @property
     def is_out(self) -> bool:
@@ -189,6 +191,7 @@ def results(contestants: Sequence[Contestant], played: Played, contest: str) -> 
                 contestant.run_sec,
                 contestant.clocks,
                 rounds,
+                contestant.calls,
             )
         )
     return found

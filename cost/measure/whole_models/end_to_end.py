@@ -20,6 +20,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,7 +40,17 @@ from collage.cost.measure.whole_models.contestants import (
     results,
 )
 from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, ModelTimer, WholeModel
-from collage.cost.processes.messages import A, Check, Checked, Failure, Request, Time, Timed
+from collage.cost.processes.messages import (
+    A,
+    Check,
+    Checked,
+    Failure,
+    Request,
+    TakeApart,
+    TakenApart,
+    Time,
+    Timed,
+)
 from collage.cost.processes.messages import Load as LoadModel
 from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
 from collage.cost.progress import ProgressCallback, ignore
@@ -140,6 +151,8 @@ class EndToEndTimer(ModelTimer):
                 played = self._play(contestants, question)
                 for contestant in contestants:
                     self._ask(contestant, Check(""), Checked)
+                    if not question.provisional:
+                        self._take_apart(contestant)
             finally:
                 for contestant in contestants:
                     contestant.worker.close()
@@ -173,6 +186,18 @@ class EndToEndTimer(ModelTimer):
         # To know whether a model runs at all, one disturbed round is enough.
         watchful = not question.provisional
         return play(turns, len(contestants), question.rule, watchful=watchful)
+
+    def _take_apart(self, contestant: _Contestant) -> None:
+        """Time each call inside a model that has played; one that does not survive this was timed
+        all the same."""
+        if contestant.is_out:
+            return
+        with suppress(WorkerFailure, OutOfTimeError):
+            contestant.worker.resume()
+            contestant.worker.send(TakeApart(""), MODEL_TIMEOUT_SEC)
+            answer = contestant.worker.receive(TakenApart)
+            if isinstance(answer, TakenApart):
+                contestant.calls = answer.calls
 
     def _ask(self, contestant: _Contestant, request: Request, kind: type[A]) -> A | None:
         """Let one model run; the others stand still. A failure ends its part."""

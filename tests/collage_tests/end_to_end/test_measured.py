@@ -21,6 +21,7 @@ from collage.cost.models.measured import MeasuredCostModel
 from collage.cost.progress import ProgressEvent
 from collage.cost.reference import sample_of
 from collage.end_to_end import Contender, Evaluation, MeasuredComparison, best
+from collage.end_to_end.inside import seconds_inside
 from collage.search.dataflow import DataflowGraph
 from collage.search.strategies.greedy import single_backend
 from tests.cost_tests.support import random_weight
@@ -166,5 +167,18 @@ def test_what_the_log_knows_is_not_compiled(model: tvm.IRModule, tmp_path: Path)
     log = tmp_path / "log.jsonl"
     first = Race(model, tmp_path, log).run()
     race = Race(model, tmp_path, log)
-    assert [s.cost for s in race.run()] == [s.cost for s in first]
+    again = race.run()
+    assert [s.cost for s in again] == [s.cost for s in first]
     assert race.events == []
+    assert [s.calls for s in again] == [s.calls for s in first]
+
+
+def test_models_that_were_timed_were_taken_apart(model: tvm.IRModule, tmp_path: Path) -> None:
+    race = Race(model, tmp_path, None)
+    for evaluation in race.run():
+        calls = [call for call in evaluation.calls if call.median_sec > 0.0]
+        assert len(calls) == len(evaluation.calls) > 0
+        libraries = [call for call in calls if call.symbol in ("openblas_0", "toy_0")]
+        assert len(libraries) == (evaluation.contender.name in ("openblas", "toy"))
+        parts = seconds_inside(evaluation.contender.partitioning, calls, lambda part: 1.0)
+        assert set(parts) == set(evaluation.contender.partitioning.candidates)
