@@ -138,8 +138,12 @@ class WorkloadCosts:
             self._workloads[candidate] = self._extracted(candidate)
         return self._workloads[candidate]
 
+    def likeness(self, candidate: Candidate) -> Likeness:
+        """Equal for candidates that are the same work on the same target; nothing is extracted."""
+        return self._likenesses.of(candidate)
+
     def _extracted(self, candidate: Candidate) -> Workload:
-        likeness = self._likenesses.of(candidate)
+        likeness = self.likeness(candidate)
         if likeness not in self._by_likeness:
             module = extract(self._mod, self._graph, candidate)
             self._by_likeness[likeness] = Workload.from_module(module, self._weights)

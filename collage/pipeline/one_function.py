@@ -13,6 +13,7 @@ from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostModel
 from collage.cost.deadline import NEVER, Deadline
 from collage.end_to_end import Contender, EndToEndComparison, NothingRunsError, PartitionRepair
+from collage.pipeline.corrected import CorrectedSearch
 from collage.pipeline.costing import Costing
 from collage.pipeline.covers import Covers, find_covers, seeds_of
 from collage.pipeline.evaluated import (
@@ -37,7 +38,7 @@ from collage.pipeline.second_look import SecondLook
 from collage.pipeline.session import Session
 from collage.search.dataflow import DataflowGraph
 from collage.search.restrictions import Restrictions
-from collage.search.rules import RestrictedRule, last_resorts
+from collage.search.rules import PartitionRule, RestrictedRule, last_resorts
 
 _ERRORS_SHARE = 0.2
 """Of the time for measuring, to find out what fewer digits do."""
@@ -151,6 +152,8 @@ class Search:
                     break
             # As a replay does, which has the culprits from the log: nothing else is remembered.
             costs = WorkloadCosts(imported.mod, imported.graph, self.asked, measuring)
+        if errors is None and self.strategy == "search":
+            evaluated = covering.corrected(comparison, covers, costs).improve(evaluated)
         evaluated = refine_winner(
             *(comparison, imported.graph, covers, evaluated),
             budget=budget,
@@ -255,20 +258,52 @@ class _Covering:
             deadline=self.measuring,
             looking=self.looking,
         )
-        repair = PartitionRepair(
-            *(imported.mod, imported.graph, targets.native, session.context),
-            *(costs, progress),
-        )
+        repair = self._repair(costs)
         compiling = NEVER if session.replay else self.budget.compiling
         covers = covers.repaired(repair, compiling, self.restrictions)
-        mended = partial(_repaired, repair, self.restrictions)
-        rules = [RestrictedRule(rule, self.restrictions) for rule in last_resorts(targets.native)]
+        mended, rules = partial(_repaired, repair, self.restrictions), self._rules()
         if self.errors is not None:
             covers = with_frontier(
                 *(covers, imported.graph, costs, self.errors, mended, rules, self.measuring),
                 *(_looking_between(self.budget), progress),
             )
         return self.limit.keep(covers, costs, mended, rules, self.measuring)
+
+    def corrected(
+        self, comparison: EndToEndComparison, covers: Covers, costs: WorkloadCosts
+    ) -> CorrectedSearch:
+        """What looks for others, once some were timed whole.
+
+        Parameters
+        ----------
+        comparison : EndToEndComparison
+            That timed them.
+        covers : Covers
+            Those that were found at first.
+        costs : WorkloadCosts
+            That they were found by.
+        """
+        session = self.search.session
+        return CorrectedSearch(
+            *(comparison, self.imported.graph, covers, costs),
+            repair=partial(_repaired, self._repair(costs), self.restrictions),
+            rules=self._rules(),
+            fits=self.limit.fits,
+            budget=self.budget,
+            replay=session.replay,
+            progress=session.progress,
+        )
+
+    def _repair(self, costs: WorkloadCosts) -> PartitionRepair:
+        session, imported = self.search.session, self.imported
+        return PartitionRepair(
+            *(imported.mod, imported.graph, session.targets.native, session.context),
+            *(costs, session.progress),
+        )
+
+    def _rules(self) -> list[PartitionRule]:
+        rules = last_resorts(self.search.session.targets.native)
+        return [RestrictedRule(rule, self.restrictions) for rule in rules]
 
 
 def _looking_between(budget: Budget) -> Deadline:

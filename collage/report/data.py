@@ -52,6 +52,10 @@ class EndToEnd:
     largest_error : float or None
         Difference to the reference's outputs, relative to the largest value of each; None when it
         did not run.
+    sum_sec : float or None
+        What its partitions take together, each alone; None where that is not known.
+    sum_is_guessed : bool
+        Whether some of them were not measured alone.
 
     Examples
     --------
@@ -75,6 +79,8 @@ class EndToEnd:
     discarded: int = 0
     memory: MemoryUse | None = None
     largest_error: float | None = None
+    sum_sec: float | None = None
+    sum_is_guessed: bool = False
 
     def __post_init__(self) -> None:
         if not self.kind:

@@ -136,7 +136,7 @@ def report_of(
         costs=costs,
         candidates=covers.found.candidates,
         rejections=covers.found.rejections,
-        end_to_end=end_to_end_rows(evaluated),
+        end_to_end=end_to_end_rows(evaluated, costs),
         stats=search_stats(costing, costs, covers, evaluated, budget),
         outputs_max_rel_diff=winner.largest_error,
         outputs_rounding_rel_diff=None if samples is None else samples.rounding,
@@ -227,18 +227,35 @@ def search_stats(
     )
 
 
-def end_to_end_rows(evaluated: Evaluated) -> list[EndToEnd]:
-    """The comparison of whole models as the report shows it."""
+def end_to_end_rows(evaluated: Evaluated, costs: WorkloadCosts) -> list[EndToEnd]:
+    """The comparison of whole models as the report shows it.
+
+    Parameters
+    ----------
+    evaluated : Evaluated
+        How they did.
+    costs : WorkloadCosts
+        What their parts take alone.
+
+    Returns
+    -------
+    list of EndToEnd
+        In the order of the contenders.
+    """
     return [
-        _end_to_end_row(evaluation, comparison, evaluation is evaluated.winner)
+        _end_to_end_row(evaluation, comparison, evaluation is evaluated.winner, costs)
         for evaluation, comparison in zip(evaluated.evaluations, evaluated.comparisons, strict=True)
     ]
 
 
 def _end_to_end_row(
-    evaluation: Evaluation, comparison: PairedComparison | None, chosen: bool
+    evaluation: Evaluation,
+    comparison: PairedComparison | None,
+    chosen: bool,
+    costs: WorkloadCosts,
 ) -> EndToEnd:
     cost, rounds = evaluation.cost, evaluation.rounds
+    parts = evaluation.contender.partitioning.candidates
     ratio = comparison.ratio if comparison is not None else None
     enough = ratio is not None and math.isfinite(ratio.low)
     return EndToEnd(
@@ -257,6 +274,9 @@ def _end_to_end_row(
         discarded=len(rounds.discarded) if rounds is not None else 0,
         memory=evaluation.memory,
         largest_error=evaluation.largest_error,
+        # Where costs are estimated the whole is the sum.
+        sum_sec=math.fsum(map(costs.guess, parts)) if rounds is not None else None,
+        sum_is_guessed=any(costs.known(part) is None for part in parts),
     )
 
 

@@ -156,6 +156,7 @@ def end_to_end_bars(report: Report, colors: dict[str, str]) -> list[Bar]:
                         row.note,
                         verdict_of(row, rows),
                         _error_text(report, row),
+                        _sum_text(row),
                         size_text(row.memory.total_bytes) if row.memory and row.n else "",
                         f"n = {row.n}" if row.n else "",
                     )
@@ -172,6 +173,15 @@ def _error_text(report: Report, row: EndToEnd) -> str:
     if report.max_error is None or row.largest_error is None or not row.median_sec:
         return ""
     return f"off by {row.largest_error:.1e}"
+
+
+def _sum_text(row: EndToEnd) -> str:
+    """What its parts take alone, beside what the whole takes."""
+    if not row.sum_sec or not row.median_sec:
+        return ""
+    about = "about " if row.sum_is_guessed else ""
+    whole = f"the whole {row.median_sec / row.sum_sec:.2f}×"
+    return f"parts alone {about}{format_sec(row.sum_sec)}, {whole}"
 
 
 def _stripes(parts: Sequence[Share]) -> str:
