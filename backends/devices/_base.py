@@ -37,6 +37,8 @@ class DeviceKind(ABC):
     folds_quantized : bool
         Whether its libraries want weights that integers stand for as float32, and products of
         bytes as one operator; otherwise ``quantize`` and ``dequantize`` stay around both.
+    cuts_splits : bool
+        Whether its libraries want slices in the place of a split into a few parts.
 
     Examples
     --------
@@ -55,6 +57,7 @@ class DeviceKind(ABC):
     channels_last: ClassVar[bool] = False
     has_attention: ClassVar[bool] = False
     folds_quantized: ClassVar[bool] = False
+    cuts_splits: ClassVar[bool] = False
 
     def __repr__(self) -> str:
         return self.name

@@ -25,6 +25,7 @@ class CpuDevice(DeviceKind):
     """A look takes up to 0.1 ms of a core, which may be one that another process times on."""
     compiles_beside = False
     folds_quantized = True
+    cuts_splits = True
 
     def any_target(self) -> tvm.target.Target:
         return tvm.target.Target(self.target_kind)

@@ -22,6 +22,7 @@ from collage.passes import (
     combine_parallel_matmul,
     expand_attention,
     fold_quantized,
+    split_to_slices,
     to_channels_last,
     write_out_recurrent,
 )
@@ -229,6 +230,8 @@ def _normalized(device: DeviceKind, mod: tvm.IRModule) -> tvm.IRModule:
         mod = normalize(written)
     if device.folds_quantized and (folded := fold_quantized(mod)) is not mod:
         mod = normalize(folded)
+    if device.cuts_splits and (cut := split_to_slices(mod)) is not mod:
+        mod = normalize(cut)
     if device.channels_last:
         mod = combine_parallel_matmul(to_channels_last(mod))
     if device.has_attention:
