@@ -20,11 +20,13 @@ HEADERS = (
     "plan.h",
     "storage.h",
     "region.h",
+    "strided.h",
     "ops_fused.h",
     "ops_simple.h",
     "ops_recurrent.h",
     "ops_quantized.h",
     "ops_bytes.h",
+    "ops_select.h",
     "ops_movement.h",
 )
 

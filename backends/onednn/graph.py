@@ -38,6 +38,7 @@ class OpKind(enum.IntEnum):
     BYTES_MATMUL = 19
     BYTES_CONV = 20
     DEQUANTIZE = 21
+    SELECT = 22
 
 
 class Source(enum.IntEnum):

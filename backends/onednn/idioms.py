@@ -69,7 +69,7 @@ def simplify(graph: Graph) -> None:
     changed = True
     while changed:
         changed = False
-        for rule in (_merge_linear, _hard_sigmoid, _gate, _lrn, _shuffle, _pad_into_conv):
+        for rule in _RULES:
             rewriter = Rewriter(graph)
             # Each rule changes nodes only after looking: stop at the first change and look anew.
             hits = [node for node in graph.nodes if rule(rewriter, node)]
@@ -198,3 +198,105 @@ def _pad_into_conv(rewriter: Rewriter, node: Node) -> bool:
     node.inputs[0] = pad.inputs[0]
     node.ints[4:] = [v + w for v, w in zip(node.ints[4:], (top, left, bottom, right), strict=True)]
     return True
+
+
+def _whole_of_slices(rewriter: Rewriter, node: Node) -> bool:
+    """Neighbouring slices that are concatenated again are what they were cut from."""
+    if node.kind is not OpKind.CONCAT:
+        return False
+    axis = node.ints[0]
+    joined: list[Tensor] = []
+    left = list(node.inputs)
+    while left:
+        whole, taken = _first_whole(rewriter, left, axis)
+        joined.append(whole)
+        del left[:taken]
+    if len(joined) == len(node.inputs):
+        return False
+    node.inputs = joined
+    return True
+
+
+def _first_whole(rewriter: Rewriter, parts: list[Tensor], axis: int) -> tuple[Tensor, int]:
+    """What the first parts make up when they are all slices of it, and how many they are."""
+    first = rewriter.producer(parts[0], OpKind.SLICE)
+    end = 0
+    for count, part in enumerate(parts, 1):
+        piece = rewriter.producer(part, OpKind.SLICE)
+        if first is None or piece is None or piece.inputs[0] is not first.inputs[0]:
+            break
+        if piece.ints != [end if i == axis else 0 for i in range(len(part.shape))]:
+            break
+        end += part.shape[axis]
+        whole = piece.inputs[0]
+        if end == whole.shape[axis] and count > 1:
+            others = zip(part.shape, whole.shape, strict=True)
+            if all(a == b for i, (a, b) in enumerate(others) if i != axis):
+                return whole, count
+    return parts[0], 1
+
+
+def _select(rewriter: Rewriter, node: Node) -> bool:
+    """Channels that are concatenated, shuffled and cut are picked from where they were computed."""
+    channels = _picked(rewriter, node)
+    if channels is None:
+        return False
+    sources = list(dict.fromkeys(tensor for tensor, _ in channels))
+    node.kind, node.inputs = OpKind.SELECT, sources
+    node.ints = [number for tensor, c in channels for number in (sources.index(tensor), c)]
+    return True
+
+
+def _picked(rewriter: Rewriter, node: Node) -> list[tuple[Tensor, int]] | None:
+    """Which channel of which tensor each channel of a result is, where that is worth a kernel."""
+    if node.kind is OpKind.SHUFFLE:
+        joined = rewriter.producer(node.inputs[0], OpKind.CONCAT)
+        if joined is None or joined.ints != [1]:
+            return None
+        groups, width = node.ints[0], node.output.shape[1]
+        together = [(t, c) for t in joined.inputs for c in range(t.shape[1])]
+        return [together[c % groups * (width // groups) + c // groups] for c in range(width)]
+    if node.kind is OpKind.SLICE:
+        whole = rewriter.producer(node.inputs[0], OpKind.SELECT)
+        begin = _first_channel(node)
+        if whole is None or begin is None:
+            return None
+        return _channels(whole)[begin : begin + node.output.shape[1]]
+    if node.kind is OpKind.SELECT:
+        inner = {tensor: _origin(rewriter, tensor) for tensor in node.inputs}
+        if not any(inner.values()):
+            return None
+        return [
+            (tensor, c) if (channels := inner[tensor]) is None else channels[c]
+            for tensor, c in _channels(node)
+        ]
+    return None
+
+
+def _origin(rewriter: Rewriter, tensor: Tensor) -> list[tuple[Tensor, int]] | None:
+    """Which channels of other tensors a tensor consists of; None when it was computed."""
+    select = rewriter.producer(tensor, OpKind.SELECT)
+    if select is not None:
+        return _channels(select)
+    piece = rewriter.producer(tensor, OpKind.SLICE)
+    begin = None if piece is None else _first_channel(piece)
+    if piece is None or begin is None:
+        return None
+    return [(piece.inputs[0], begin + c) for c in range(tensor.shape[1])]
+
+
+def _first_channel(piece: Node) -> int | None:
+    """Where a slice begins; None when it cuts anything else than channels."""
+    given, made = piece.inputs[0].shape, piece.output.shape
+    cut = [i for i, (a, b) in enumerate(zip(given, made, strict=True)) if a != b]
+    return piece.ints[1] if cut == [1] else None
+
+
+def _channels(select: Node) -> list[tuple[Tensor, int]]:
+    pairs = zip(select.ints[::2], select.ints[1::2], strict=True)
+    return [(select.inputs[number], channel) for number, channel in pairs]
+
+
+_RULES: tuple[Rule, ...] = (
+    _merge_linear, _hard_sigmoid, _gate, _lrn, _shuffle, _pad_into_conv, _whole_of_slices, _select,
+)  # fmt: skip

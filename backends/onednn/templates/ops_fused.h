@@ -3,7 +3,7 @@
 
 #include <type_traits>
 
-#include "region.h"
+#include "strided.h"
 
 namespace collage_onednn {
 
@@ -99,6 +99,10 @@ inline void Region::apply_rest(const Op& op, size_t fused, int value) {
     int other = full ? in_layout(p.tensor, md) : broadcast(p.tensor, md);
     dnnl::binary::primitive_desc pd(engine_, binary_algorithm(p.algorithm), md,
                                     storage_.md(other), md, attr);
+    if (is_reference(pd.impl_info_str()) && md.get_inner_nblks() == 0) {
+      strided_binary(p.algorithm, value, p.tensor, value);
+      continue;
+    }
     emit(pd, dnnl::binary(pd),
          {{DNNL_ARG_SRC_0, value}, {DNNL_ARG_SRC_1, other}, {DNNL_ARG_DST, value}});
   }

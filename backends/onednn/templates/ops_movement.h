@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "ops_bytes.h"
+#include "ops_select.h"
 
 namespace collage_onednn {
 
@@ -187,6 +187,7 @@ inline void Region::build(const Op& op, size_t at) {
     case OpKind::concat: return concat(op);
     case OpKind::shuffle: return shuffle(op);
     case OpKind::pad: return pad(op);
+    case OpKind::select: return select(op);
   }
   throw std::runtime_error("unknown operator in the plan");
 }

@@ -11,6 +11,27 @@ inline dnnl::primitive_attr user_scratchpad() {
   return attr;
 }
 
+// Whether this was the average of whole pictures whose channels lie last: the library's kernel for
+// that leaves all of a picture of few channels to one thread.
+inline bool Region::whole_averaged(const Op& op) {
+  const dims& in = tensor_dims(op.inputs[0]);
+  const size_t rank = in.size();
+  if (op.ints[0] == 0 || tensor_type(op.inputs[0]) != memory::data_type::f32 ||
+      md_of(op.inputs[0]) != with_tag(in, channels_last(rank)))
+    return false;
+  int64_t pixels = 1;
+  for (size_t i = 2; i < rank; ++i) {
+    if (op.ints[i - 1] != in[i] || tensor_dims(op.outputs[0])[i] != 1) return false;
+    pixels *= in[i];
+  }
+  for (size_t i = 1 + 3 * (rank - 2); i < op.ints.size(); ++i)
+    if (op.ints[i] != 0) return false;
+  const int dst = storage_.fresh(with_tag(tensor_dims(op.outputs[0]), channels_last(rank)));
+  reduce(static_cast<int64_t>(Reduced::mean), value_of(op.inputs[0]), dst, {in[0], pixels, in[1]});
+  bind(op.outputs[0], dst);
+  return true;
+}
+
 // ints: algorithm (max, average with padding, without); per spatial axis kernel, strides, dilations,
 // before, after
 inline void Region::pool(const Op& op) {
@@ -26,6 +47,7 @@ inline void Region::pool(const Op& op) {
               part(2), part(3), part(4),
               user_scratchpad(), true);
   };
+  if (whole_averaged(op)) return;
   int src = dense(op.inputs[0]);
   PD pd = make(storage_.md(src));
   if (!pd.get(true) || is_reference(pd.impl_info_str())) {
@@ -60,15 +82,40 @@ inline void Region::resample(const Op& op) {
   bind(op.outputs[0], dst);
 }
 
+// A permutation of a row-major tensor that has the numbers along an axis side by side.
+inline desc axis_last(const dims& d, size_t axis) {
+  dims strides(d.size());
+  int64_t stride = d[axis];
+  for (size_t i = d.size(); i-- > 0;) {
+    if (i == axis) continue;
+    strides[i] = stride;
+    stride *= d[i];
+  }
+  strides[axis] = 1;
+  return desc(d, memory::data_type::f32, strides);
+}
+
 // ints: axis, whether its logarithm is wanted
 inline void Region::softmax(const Op& op) {
-  int src = dense(op.inputs[0]);
-  int dst = storage_.fresh(storage_.md(src));
-  auto algorithm =
+  using PD = dnnl::softmax_forward::primitive_desc;
+  const auto algorithm =
       op.ints[1] ? dnnl::algorithm::softmax_log : dnnl::algorithm::softmax_accurate;
-  dnnl::softmax_forward::primitive_desc pd(
-      engine_, dnnl::prop_kind::forward_inference, algorithm,
-      storage_.md(src), storage_.md(dst), static_cast<int>(op.ints[0]), user_scratchpad());
+  auto make = [&](const desc& md) {
+    return PD(engine_, dnnl::prop_kind::forward_inference, algorithm, md, md,
+              static_cast<int>(op.ints[0]), user_scratchpad());
+  };
+  int src = dense(op.inputs[0]);
+  PD pd = make(storage_.md(src));
+  if (is_reference(pd.impl_info_str())) {
+    // The kernel wants the axis innermost, but for a few layouts of images.
+    const desc turned = axis_last(tensor_dims(op.inputs[0]), static_cast<size_t>(op.ints[0]));
+    PD other = make(turned);
+    if (!is_reference(other.impl_info_str())) {
+      src = in_layout(op.inputs[0], turned);
+      pd = other;
+    }
+  }
+  const int dst = storage_.fresh(storage_.md(src));
   emit(pd, dnnl::softmax_forward(pd), {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
   bind(op.outputs[0], dst);
 }
@@ -120,7 +167,14 @@ inline void Region::binary(const Op& op) {
     --fused;
     pd = make();
   }
-  if (!pd.get(true)) throw std::runtime_error("oneDNN has no such binary operator");
+  if (!pd.get(true) || is_reference(pd.impl_info_str())) {
+    if (storage_.md(first).get_inner_nblks() > 0) first = plain(a);
+    const int dst = storage_.fresh(storage_.md(first));
+    strided_binary(op.ints[0], first, b, dst);
+    apply_rest(op, 0, dst);
+    bind(op.outputs[0], dst);
+    return;
+  }
   int dst = storage_.fresh(pd.dst_desc());
   for (size_t i = 0; i < fused; ++i) {
     const PostOp& p = op.post_ops[i];
@@ -137,11 +191,19 @@ inline void Region::binary(const Op& op) {
 
 // ints: algorithm; floats: alpha, beta
 inline void Region::eltwise(const Op& op) {
+  using PD = dnnl::eltwise_forward::primitive_desc;
+  auto make = [&](const desc& md) {
+    return PD(engine_, dnnl::prop_kind::forward_inference, eltwise_algorithm(op.ints[0]), md, md,
+              op.floats[0], op.floats[1], user_scratchpad());
+  };
   int src = dense(op.inputs[0]);
+  PD pd = make(storage_.md(src));
+  if (is_reference(pd.impl_info_str())) {
+    // Channels that fill up a block would no longer be zero.
+    src = plain(op.inputs[0]);
+    pd = make(storage_.md(src));
+  }
   int dst = storage_.fresh(storage_.md(src));
-  dnnl::eltwise_forward::primitive_desc pd(
-      engine_, dnnl::prop_kind::forward_inference, eltwise_algorithm(op.ints[0]),
-      storage_.md(src), storage_.md(dst), op.floats[0], op.floats[1], user_scratchpad());
   emit(pd, dnnl::eltwise_forward(pd), {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
   apply_rest(op, 0, dst);
   bind(op.outputs[0], dst);
@@ -152,6 +214,7 @@ inline void Region::reduction(const Op& op) {
   static const dnnl::algorithm algorithms[] = {
       dnnl::algorithm::reduction_mean, dnnl::algorithm::reduction_sum,
       dnnl::algorithm::reduction_max, dnnl::algorithm::reduction_min};
+  if (columns_reduced(op)) return;
   int src = plain(op.inputs[0]);
   int dst = storage_.fresh(row_major(tensor_dims(op.outputs[0])));
   dnnl::reduction::primitive_desc pd(engine_, algorithms[op.ints[0]], storage_.md(src),

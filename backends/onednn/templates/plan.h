@@ -13,7 +13,7 @@ namespace collage_onednn {
 enum class OpKind : int64_t {
   conv, matmul, pool, softmax, layer_norm, lrn, binary, eltwise, reduction,
   reshape, permute, slice, concat, shuffle, pad, deconv, resample,
-  recurrent, quantize, bytes_matmul, bytes_conv, dequantize,
+  recurrent, quantize, bytes_matmul, bytes_conv, dequantize, select,
 };
 enum class Source : int64_t { computed, input, constant };
 enum class Layout : int64_t { automatic, blocked, nhwc, plain };

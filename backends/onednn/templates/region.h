@@ -134,7 +134,12 @@ class Region {
   template <class Primitive>
   void conv(const Op& op, size_t at, dnnl::algorithm algorithm);
   void matmul(const Op& op, size_t at);
+  // strided.h
+  void strided_binary(int64_t algorithm, int first, int tensor, int dst);
+  bool columns_reduced(const Op& op);
+  void reduce(int64_t algorithm, int src, int dst, const int64_t (&extents)[3]);
   // ops_simple.h
+  bool whole_averaged(const Op& op);
   void pool(const Op& op);
   void resample(const Op& op);
   void softmax(const Op& op);
@@ -159,6 +164,8 @@ class Region {
   bool bytes_conv_in_bytes(const Op& op);
   void bytes_conv(const Op& op, size_t at);
   void bytes_binary(const Op& op);
+  // ops_select.h
+  void select(const Op& op);
   // ops_movement.h
   void reshape(const Op& op);
   void permute(const Op& op);

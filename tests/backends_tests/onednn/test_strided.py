@@ -1,0 +1,141 @@
+"""Channels picked, operands broadcast and axes reduced as no kernel of the library does it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import relax
+from tvm.relax import op
+
+from collage.backends.onednn.fuse import optimize
+from collage.backends.onednn.graph import OpKind
+from collage.backends.onednn.partition import import_function
+from collage.backends.relax.static_shape import static_shape
+from collage.cost.reference import DEFAULT_RTOL, evaluate, largest_error
+from collage.testing.graphs import Emit, constant, graph
+from tests.backends_tests.onednn.cases import number, shuffle
+from tests.backends_tests.onednn.region_graphs import conv
+from tests.backends_tests.onednn.regions import Regions, regions
+from tests.backends_tests.onednn.test_regions import random_inputs
+
+
+def shuffle_units(emit: Emit, x: relax.Expr) -> relax.Expr:
+    """Two units of a ShuffleNet: a half passes through both; all of it is read in the end."""
+    for _ in range(2):
+        kept, half = (emit(op.strided_slice(x, [1], [begin], [begin + 8])) for begin in (0, 8))
+        joined = emit(op.concat([kept, emit(op.nn.relu(conv(emit, half, 8, 8)))], axis=1))
+        x = emit(shuffle(emit, joined, static_shape(joined), 2))
+    return emit(op.add(conv(emit, x, 16, 16, size=1), x))
+
+
+def slices_of_a_shuffle(emit: Emit, x: relax.Expr) -> relax.Expr:
+    """Channels of three tensors in four groups, of which some pixels are left out as well."""
+    joined = emit(op.concat([conv(emit, x, 11, 16), x, conv(emit, x, 5, 16)], axis=1))
+    y = emit(shuffle(emit, joined, static_shape(joined), 4))
+    few = emit(op.strided_slice(y, [1], [3], [20]))
+    corner = emit(op.strided_slice(y, [1, 2], [3, 1], [20, 5]))
+    return relax.Tuple([few, emit(op.tanh(corner)), emit(op.strided_slice(few, [1], [2], [9]))])
+
+
+def slices_joined(emit: Emit, x: relax.Expr) -> relax.Expr:
+    """Both halves of a value beside what is made of one; and halves the other way round."""
+    y = emit(op.nn.silu(conv(emit, x, 32, 16)))
+    first, second = (emit(op.strided_slice(y, [1], [b], [b + 16])) for b in (0, 16))
+    made = emit(op.add(second, emit(op.nn.silu(conv(emit, second, 16, 16)))))
+    joined = emit(op.concat([first, second, made], axis=1))
+    turned = emit(op.concat([second, first], axis=1))
+    return emit(op.add(conv(emit, joined, 8, 48, size=1), conv(emit, turned, 8, 32, size=1)))
+
+
+def expected_bins(emit: Emit, x: relax.Expr) -> relax.Expr:
+    """A softmax, a product and a sum along an axis in the middle."""
+    y = emit(op.reshape(conv(emit, x, 20, 16), (2, 4, 5, 72)))
+    shares = emit(op.nn.softmax(y, axis=2))
+    return emit(op.sum(emit(op.multiply(shares, constant(5, 1))), [2]))
+
+
+def broadcast_anywhere(emit: Emit, x: relax.Expr) -> relax.Expr:
+    """Operands along the first, the last and middle axes, of values in another order too."""
+    y = emit(op.permute_dims(x, [0, 2, 3, 1]))
+    y = emit(op.nn.relu(emit(op.multiply(y, constant(1, 9, 1, 16)))))
+    y = emit(op.subtract(y, constant(2, 1, 8, 1)))
+    y = emit(op.maximum(emit(op.exp(emit(op.multiply(y, number(0.1))))), constant(9, 1, 1)))
+    return emit(op.divide(y, emit(op.exp(emit(op.mean(y, [1, 3], keepdims=True))))))
+
+
+def reduced(emit: Emit, x: relax.Expr) -> relax.Expr:
+    """Over first, middle and last axes, some of them of a value in another order."""
+    y = emit(op.permute_dims(x, [0, 2, 3, 1]))
+    results = [op.sum(x, [1]), op.max(x, [0]), op.min(x, [2], keepdims=True), op.mean(x, [0, 1])]
+    results += [op.mean(y, [1, 2]), op.max(y, [3]), op.sum(y, [1]), op.sum(x, [0, 2])]
+    return relax.Tuple([emit(result) for result in results])
+
+
+def averaged(emit: Emit, x: relax.Expr) -> relax.Expr:
+    """Few channels of many pixels: all threads have a part of each sum."""
+    y = emit(op.nn.relu(conv(emit, x, 24, 3)))
+    return emit(op.mean(y, [2, 3], keepdims=True))
+
+
+def gated_heads(emit: Emit, x: relax.Expr) -> relax.Expr:
+    """No multiple of a block of channels: what fills it up is not to become one half."""
+    y = emit(op.reshape(conv(emit, x, 20, 16), (2, 20, 72)))
+    return emit(op.sigmoid(emit(op.concat([y, y], axis=2))))
+
+
+X = (2, 16, 9, 8)
+ONE = (1, 16, 9, 8)
+GRAPHS = {
+    "shuffle_units": graph([ONE], shuffle_units),
+    "shuffle_units_batch": graph([X], shuffle_units),
+    "slices_of_a_shuffle": graph([X], slices_of_a_shuffle),
+    "slices_joined": graph([ONE], slices_joined),
+    "slices_joined_batch": graph([X], slices_joined),
+    "expected_bins": graph([X], expected_bins),
+    "broadcast_anywhere": graph([X], broadcast_anywhere),
+    "reduced": graph([X], reduced),
+    "averaged": graph([(1, 3, 60, 61)], averaged),
+    "gated_heads": graph([X], gated_heads),
+}
+
+
+@pytest.fixture(scope="module", params=["auto", "nhwc", "blocked", "plain"])
+def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Regions:
+    folder = tmp_path_factory.mktemp(f"strided_{request.param}")
+    return Regions(GRAPHS, folder, {"layout": request.param})
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_agrees_with_the_reference(compiled: Regions, name: str) -> None:
+    rng = np.random.default_rng()
+    for _ in range(2):  # the second call finds everything built
+        inputs = random_inputs(GRAPHS[name], rng)
+        expected = evaluate(GRAPHS[name], inputs)
+        actual = compiled.run(name, inputs)
+        assert len(actual) == len(expected)
+        for got, wanted in zip(actual, expected, strict=True):
+            assert largest_error(got, wanted) < DEFAULT_RTOL
+
+
+def _kinds(compiled: Regions, name: str) -> list[OpKind]:
+    (region,) = (
+        function
+        for function in regions(compiled.module)
+        if str(function.attrs["global_symbol"]).startswith(f"{name}_region")
+    )
+    planned = import_function(region)
+    optimize(planned)
+    return [node.kind for node in planned.nodes]
+
+
+def test_units_of_a_shuffle_move_each_channel_once(compiled: Regions) -> None:
+    """Into what is convolved next; the half that passes through is never written."""
+    kinds = _kinds(compiled, "shuffle_units")
+    assert kinds.count(OpKind.SELECT) == 2
+    assert not {OpKind.CONCAT, OpKind.SHUFFLE} & set(kinds)
+    assert kinds.count(OpKind.SLICE) == 1  # the first unit's half
+
+
+def test_what_was_cut_and_joined_again_is_not_cut(compiled: Regions) -> None:
+    kinds = _kinds(compiled, "slices_joined")
+    assert kinds.count(OpKind.SLICE) == 2  # both halves are read by others
