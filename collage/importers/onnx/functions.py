@@ -13,6 +13,7 @@ import onnx
 import onnx.inliner
 from onnx import helper
 
+from collage.importers.onnx.spelled_out import body_of
 from collage.importers.onnx.support import is_supported, node_label
 
 _STANDARD = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
@@ -53,12 +54,16 @@ class _Expander:
             "" if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import
         }
         self._types: dict[str, onnx.TypeProto] | None = None
+        self._constants = {tensor.name for tensor in model.graph.initializer}
+        for node in model.graph.node:
+            if node.op_type == "Constant":
+                self._constants.update(node.output)
         self.found = False
 
     def expanded(self, node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
         """The node itself, or what it stands for."""
-        body = None
-        if not is_supported(node) and node.domain in _STANDARD:
+        body = body_of(node, self._constants)
+        if body is None and not is_supported(node) and node.domain in _STANDARD:
             body = self._body(node)
         if body is None:
             yield node

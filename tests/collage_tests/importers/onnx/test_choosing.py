@@ -252,3 +252,28 @@ def test_a_shape_beside_one_that_no_shape_is() -> None:
         """
     x = np.random.default_rng().choice([0, 1], 6).astype("float32")
     compare(parsed(text), {"x": x})
+
+
+@pytest.mark.parametrize("kind", ["float32", "int64"])
+@pytest.mark.parametrize("in_order", [0, 1])
+@pytest.mark.parametrize("shape", [(1,), (12,), (3, 4)])
+def test_distinct_elements(shape: tuple[int, ...], in_order: int, kind: str) -> None:
+    x = np.random.default_rng().integers(0, 6, shape).astype(kind)
+    names = ["y", "places", "which", "counts"]
+    node = helper.make_node("Unique", ["x"], names, sorted=in_order)
+    compare(model_of([node], {"x": x}, names), {"x": x})
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, -1])
+@pytest.mark.parametrize("known", [False, True])
+def test_compressed_by_a_condition(axis: int | None, known: bool) -> None:
+    """The condition may be shorter than what it chooses from."""
+    x = fresh(5, 6)
+    condition = np.random.default_rng().integers(0, 2, 4).astype(bool)
+    condition[0] = True
+    inputs, constants = {"x": x}, {"condition": condition}
+    if not known:
+        inputs, constants = inputs | constants, {}
+    attributes = {} if axis is None else {"axis": axis}
+    node = helper.make_node("Compress", ["x", "condition"], ["y"], **attributes)
+    compare(model_of([node], inputs, ["y"], constants), inputs)

@@ -121,10 +121,58 @@ def _summed(
     return relax.Tuple([result, lengths, total])
 
 
+def _group_norm(node: Node) -> relax.Expr:
+    """Inputs: x, scale, shift; with SiLU behind it where the activation is 1."""
+    return _by_groups(node, node.operand(0))
+
+
+def _skip_group_norm(node: Node) -> relax.Expr:
+    """Inputs: x, scale, shift, what is added to x, a bias; their sum is a result, too."""
+    shape, rank = node.shape(0), len(node.shape(0))
+    last = node.integer("channels_last", 1)
+    view = [shape[0], *[1] * (rank - 2), shape[-1]] if last else [*shape[:2], *[1] * (rank - 2)]
+    total = node.operand(0)
+    for index in (3, 4):
+        if not node.has(index):
+            continue
+        added, given = node.operand(index), node.shape(index)
+        if len(given) == 1:
+            added = node.emit(op.reshape(added, [1, *view[1:]]))
+        elif len(given) == 2:
+            added = node.emit(op.reshape(added, view))
+        total = node.emit(op.add(total, added))
+    found = _by_groups(node, total)
+    return found if node.outputs == 1 else relax.Tuple([node.emit(found), total])
+
+
+def _by_groups(node: Node, x: relax.Expr) -> relax.Expr:
+    rank = len(node.shape(0))
+    last = bool(node.integer("channels_last", 1))
+    kind = node.dtype(0)
+    scale, shift = (
+        operand if node.dtype(index) == kind else node.emit(op.astype(operand, kind))
+        for index, operand in ((1, node.operand(1)), (2, node.operand(2)))
+    )
+    # The library operator has channels in front, whatever it is told.
+    front = [0, rank - 1, *range(1, rank - 1)]
+    placed = node.emit(op.permute_dims(x, front)) if last else x
+    found = node.emit(
+        op.nn.group_norm(
+            *(placed, scale, shift, node.integer("groups", 1), 1, list(range(2, rank))),
+            node.number("epsilon", 1e-5),
+        )
+    )
+    if last:
+        found = node.emit(op.permute_dims(found, [0, *range(2, rank), 1]))
+    return op.nn.silu(found) if node.integer("activation", 0) else found
+
+
 CONVERTERS = {"SimplifiedLayerNormalization": _root_mean_square}
 """In the standard's domain, where onnxruntime writes it, though the standard has none."""
 
 MICROSOFT = {
+    "GroupNorm": _group_norm,
+    "SkipGroupNorm": _skip_group_norm,
     "EmbedLayerNormalization": _embeddings,
     "QEmbedLayerNormalization": _embeddings_of_bytes,
     "SimplifiedLayerNormalization": _root_mean_square,

@@ -283,4 +283,5 @@ MICROSOFT = {
     "QLinearMul": _of_two(op.multiply),
     "QLinearSigmoid": of_one(lambda node, x: op.sigmoid(x)),
     "QuickGelu": _quick_gelu,
+    "TransposeMatMul": _fused_matmul,
 }
