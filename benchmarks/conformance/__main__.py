@@ -2,6 +2,7 @@
 
     python -m benchmarks.conformance --out out/conformance
     python -m benchmarks.conformance --backends tvm --cases lstm,gru --again
+    python -m benchmarks.conformance --backends onnxruntime,"openvino itself"
 
 Each case is imported, optimized without measuring, exported, loaded and run, and compared with
 the standard's own answers. Results are lines of ``conformance.jsonl`` in ``--out``; what is there
@@ -15,10 +16,10 @@ import sys
 
 from benchmarks.conformance import table
 from benchmarks.conformance.cases import cases
-from benchmarks.conformance.runs import Suite, add_arguments, named, run_cases
+from benchmarks.conformance.runs import PEERS, Suite, add_arguments, named, run_cases
 from benchmarks.zoo.results import Row
 
-CHOICES = ("tvm", "onednn", "openblas", "openvino", "all")
+CHOICES = ("tvm", "onednn", "openblas", "openvino", "all", *PEERS)
 SUITE = Suite(
     *("onnx", "conformance.jsonl", "conformance.md", "benchmarks.conformance.worker"),
     cases_a_child=200,

@@ -7,7 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from benchmarks.cells import cell
-from benchmarks.conformance.runs import BAD, OUTCOMES
+from benchmarks.conformance.peers import lacking
+from benchmarks.conformance.runs import BAD, OUTCOMES, PEERS
 from benchmarks.zoo.results import Row
 
 OUTSIDE = ("depends on data", "element types are not computed with", "is not a type that is")
@@ -35,6 +36,7 @@ def page(rows: Sequence[Row]) -> str:
         "| backends | cases | " + " | ".join(OUTCOMES) + " | taken | float32 | of these passed |",
         "| --- | ---: | " + "---: | " * (len(OUTCOMES) + 3),
     ]
+    engines, rows = lacking(rows), [row for row in rows if row["variant"] not in PEERS]
     by_choice: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_choice[row["variant"]].append(row)
@@ -44,7 +46,7 @@ def page(rows: Sequence[Row]) -> str:
         if found:
             lines += ["", f"## {outcome.capitalize()}", ""]
             lines += [f"- {row['network']} ({row['variant']}): {_cell(row)}" for row in found]
-    return "\n".join([*lines, "", "## Refused", "", *_refusals(rows)])
+    return "\n".join([*lines, "", *engines, "## Refused", "", *_refusals(rows)])
 
 
 def _counts(choice: str, rows: Sequence[Row]) -> str:

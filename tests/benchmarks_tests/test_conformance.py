@@ -10,6 +10,8 @@ import pytest
 from benchmarks.conformance import __main__ as conformance
 from benchmarks.conformance import table
 from benchmarks.conformance.cases import cases
+from benchmarks.conformance.peers import attempt_peer
+from benchmarks.conformance.runs import PEERS
 from benchmarks.conformance.trial import attempt
 
 _SAMPLE = (
@@ -19,7 +21,11 @@ _SAMPLE = (
     # What TVM alone gets wrong or cannot compile: a row that is all masked, and so on.
     *("attention_causal_boolmask_nan_robustness", "attention_4d_padded_kv_bf16", "cosh_example"),
     *("mod_float_edge_cases_fmod_0_float32", "reduce_max_bool_inputs", "tril_zero"),
-    "split_zero_size_splits_opset18",
+    *(
+        "split_zero_size_splits_opset18",
+        "unique_sorted_without_axis",
+        "basic_deform_conv_with_padding",
+    ),
     *("pow_types_int64_int64", "bitcast_float32_to_int32", "linear_attention_gated"),
 )
 
@@ -33,7 +39,7 @@ def test_sample_is_right(name: str) -> None:
 
 def test_refusals_say_why() -> None:
     for name, reason in (
-        ("unique_sorted_without_axis", "depends on data"),
+        ("unique_sorted_with_axis", "depends on data"),
         ("equal_string", "holds strings"),
         ("training_dropout", "draws random numbers"),
         ("cast_FLOAT_to_FLOAT8E5M2", "not computed with here: float8e5m2"),
@@ -51,7 +57,7 @@ def test_runner_goes_on_where_it_stopped(
     argv = [
         "conformance",
         "--cases",
-        "unique_sorted_without_axis,relu_expanded",
+        "unique_sorted_with_axis,relu_expanded",
         "--backends",
         "tvm,onednn",
     ]
@@ -59,13 +65,13 @@ def test_runner_goes_on_where_it_stopped(
     assert conformance.main() == 0
     rows = (tmp_path / "conformance.jsonl").read_text().splitlines()
     names = {(row["network"], row["variant"]): row["outcome"] for row in map(json.loads, rows)}
-    assert names["unique_sorted_without_axis", "tvm"] == "refused"
+    assert names["unique_sorted_with_axis", "tvm"] == "refused"
     assert set(names.values()) == {"passed", "refused"}
     assert conformance.main() == 0
     assert (tmp_path / "conformance.jsonl").read_text().splitlines() == rows
     page = (tmp_path / "conformance.md").read_text()
-    assert "| Unique | 1 | " in page
-    assert "unique_sorted_without_axis" in capsys.readouterr().out
+    assert "| Unique | 2 | " in page
+    assert "unique_sorted_with_axis" in capsys.readouterr().out
 
 
 def test_table_counts_and_groups() -> None:
@@ -80,6 +86,30 @@ def test_table_counts_and_groups() -> None:
     assert "| tvm | 2 | 1 | 1 | 0 | 0 |  | 2 | 1 (50.0 %) |" in page
     assert "- three (onednn): off" in page
     assert "| Add | 1 | no |" in page
+
+
+@pytest.mark.parametrize("engine", PEERS)
+def test_other_engines_take_the_same_cases(engine: str) -> None:
+    pytest.importorskip("onnxruntime" if engine == "onnxruntime" else "openvino")
+    assert attempt_peer("relu", engine)["outcome"] == "passed"
+    answer = attempt_peer("split_to_sequence_1", engine)
+    assert (answer["outcome"], bool(answer["reason"])) == ("refused", True)
+
+
+def test_what_others_take_is_listed() -> None:
+    row = {"stage": "onnx", "commit": "c", "float32": True, "operator": "Add"}
+    rows = [
+        {**row, "network": "one", "variant": "tvm", "outcome": "passed"},
+        {**row, "network": "two", "variant": "tvm", "outcome": "refused", "reason": "no"},
+        *(
+            {**row, "network": name, "variant": "onnxruntime", "outcome": outcome}
+            for name, outcome in (("one", "refused"), ("two", "passed"), ("of no use", "passed"))
+        ),
+    ]
+    page = table.page(rows)
+    assert "| onnxruntime | 2 | 1 | 1 | 1 |" in page
+    assert "| Add | 1 |  |" in page
+    assert "| onnxruntime | 3 |" not in page and "(onnxruntime)" not in page
 
 
 @pytest.mark.slow
