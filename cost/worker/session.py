@@ -22,8 +22,8 @@ from collage.cost.worker.sampling import take_samples
 _APART_SEC = 0.4
 """For the calls in which a whole model is taken apart,"""
 
-_APART_CALLS = (3, 20)
-"""of which there are at least and at most so many."""
+_APART_CALLS = 20
+"""of which there are so many at the most; one of a slow model is enough."""
 
 
 class DeviceLostError(CollageError):
@@ -209,6 +209,6 @@ class CpuSession(Session):
         machine : relax.VirtualMachine
             Its inputs are set, and it was called before.
         """
-        fewest, most = _APART_CALLS
-        repeat = min(most, max(fewest, int(_APART_SEC / max(self.call(machine), 1e-9))))
-        return time_calls(machine, lambda: self.call(machine), self.device, repeat, warmup=1)
+        repeat = max(1, min(_APART_CALLS, int(_APART_SEC / max(self.call(machine), 1e-9))))
+        warmup = int(repeat > 1)
+        return time_calls(machine, lambda: self.call(machine), self.device, repeat, warmup)
