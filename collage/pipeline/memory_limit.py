@@ -11,20 +11,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from collage.backends.contract import TargetSet
-from collage.backends.contract.errors import MemoryLimitError, SearchError
+from collage.backends.contract.errors import MemoryLimitError
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import Cost, CostStatus
 from collage.cost.deadline import Deadline
 from collage.end_to_end import Contender, EndToEndComparison, Evaluation, memory_of
 from collage.passes import extract
-from collage.pipeline.costing.priced_costs import PricedCosts
+from collage.pipeline.costing.priced_costs import PricedCosts, cheapest_at_price
 from collage.pipeline.covers import Covers
 from collage.pipeline.evaluated import Evaluated
 from collage.pipeline.imported import Imported
 from collage.report import MemoryUse, size_text
 from collage.search.candidates import Candidate
 from collage.search.rules import PartitionRule
-from collage.search.strategies.lazy_search import search
 
 _PRICES = (0.1, 0.3, 1.0, 3.0, 10.0, 100.0, 10_000.0)
 """Of all bytes of the answer without a limit, in shares of its seconds."""
@@ -174,20 +173,13 @@ class MemoryLimit:
         seconds, size = sum(map(costs.guess, start)), sum(map(self._size, start))
         for price in _PRICES:
             priced = PricedCosts(costs, self._size, price * seconds / max(size, 1))
-            try:
-                result = search(
-                    *(self._imported.graph, covers.found.candidates, priced),
-                    seeds=[one.partitioning for one in covers.contenders],
-                    should_stop=lambda: deadline.is_up,
-                    last_resorts=rules,
-                )
-            except SearchError:
-                # Of candidates that are known, which is all that there is time for.
+            partitioning = cheapest_at_price(
+                *(self._imported.graph, covers.found.candidates, priced, costs),
+                *([one.partitioning for one in covers.contenders], rules, deadline),
+            )
+            if partitioning is None:
                 return None
-            if result.partitioning is None:
-                return None
-            known = sum(map(costs.guess, result.partitioning.candidates))
-            found = repair(Contender("search", replace(result.partitioning, seconds=known)))
+            found = repair(Contender("search", partitioning))
             if found is not None and self.fits(found):
                 return found
         return None

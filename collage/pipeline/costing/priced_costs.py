@@ -1,11 +1,18 @@
-"""Costs of candidates where something besides their time has a price: bytes, or digits lost."""
+"""Searches where something besides time has a price: bytes, or digits lost."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from collage.backends.contract.errors import SearchError
+from collage.cost.deadline import Deadline
 from collage.search.candidates import Candidate
 from collage.search.costs import CandidateCosts
+from collage.search.dataflow import DataflowGraph
+from collage.search.partitioning import Partitioning
+from collage.search.rules import PartitionRule
+from collage.search.strategies.lazy_search import search
 
 
 class PricedCosts:
@@ -54,3 +61,53 @@ class PricedCosts:
         amount = self._amount(candidate)
         # Nothing at an infinite price is free, and so is whatever there is at none.
         return self._price * amount if self._price and amount else 0.0
+
+
+def cheapest_at_price(
+    graph: DataflowGraph,
+    candidates: Sequence[Candidate],
+    priced: CandidateCosts,
+    costs: CandidateCosts,
+    seeds: Sequence[Partitioning],
+    rules: Sequence[PartitionRule],
+    deadline: Deadline,
+) -> Partitioning | None:
+    """The cheapest cover at a price, with the seconds that it takes without one.
+
+    Parameters
+    ----------
+    graph : DataflowGraph
+        What is covered.
+    candidates : sequence of Candidate
+        To choose among.
+    priced : CandidateCosts
+        Seconds and the price.
+    costs : CandidateCosts
+        Seconds alone.
+    seeds : sequence of Partitioning
+        Covers that are known.
+    rules : sequence of PartitionRule
+        Last resorts.
+    deadline : Deadline
+        After it nothing is measured: what is known by then is searched.
+
+    Returns
+    -------
+    Partitioning or None
+        None where nothing that is known covers the graph at this price: so it is when the time is
+        up.
+    """
+    try:
+        result = search(
+            *(graph, candidates, priced),
+            seeds=seeds,
+            should_stop=lambda: deadline.is_up,
+            last_resorts=rules,
+        )
+    except SearchError:
+        return None
+    if result.partitioning is None:
+        return None
+    return replace(
+        result.partitioning, seconds=sum(map(costs.guess, result.partitioning.candidates))
+    )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from collage.backends.contract.errors import SearchError
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.end_to_end import Contender
+from collage.pipeline.costing.priced_costs import cheapest_at_price
 from collage.pipeline.covers import Covers
 from collage.pipeline.precision.error_model import ErrorModel
 from collage.pipeline.precision.frontier import Point, frontier
@@ -16,7 +16,6 @@ from collage.search.costs import CandidateCosts
 from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import Partitioning
 from collage.search.rules import PartitionRule
-from collage.search.strategies.lazy_search import search
 
 
 def with_frontier(
@@ -65,20 +64,9 @@ def with_frontier(
 
     def cheapest(priced: CandidateCosts) -> Partitioning | None:
         progress(ProgressEvent("precision", 0, 0, "looking between time and error"))
-        try:
-            result = search(
-                *(graph, covers.found.candidates, priced),
-                seeds=seeds,
-                should_stop=lambda: deadline.is_up,
-                last_resorts=rules,
-            )
-        except SearchError:
-            # Nothing that is known covers the graph at this price: so it is when the time is up.
-            return None
-        if result.partitioning is None:
-            return None
-        seconds = sum(map(costs.guess, result.partitioning.candidates))
-        return replace(result.partitioning, seconds=seconds)
+        return cheapest_at_price(
+            graph, covers.found.candidates, priced, costs, seeds, rules, deadline
+        )
 
     points = frontier(cheapest, costs, errors, lambda: looking.is_up)
     if not points:
