@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Set
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tvm
 
 from collage.backends.contract.errors import MeasurementError
+from collage.backends.devices import CPU, CUDA
 from collage.cost.device import Device
 from collage.cost.device.cpu import cpu_at, listed_processors
 from collage.cost.processes.messages import Connect, Detected
@@ -72,10 +73,7 @@ def detect(link: Link, device: tvm.runtime.Device, request: Connect) -> Detected
         processors = listed_processors(root)
         for path in _more(link, root, sorted(processors)):
             _copy(link, path, root)
-        if request.kind == "cpu":
-            found = _processor(link.machine(), processors, request, root)
-        else:
-            found = _gpu(device, request, root)
+        found = _FINGERPRINTS[request.kind](_Told(link, device, processors, root), request)
         load = link.read("/proc/loadavg").split()
     return Detected(device=found, load=float(load[0]) / len(processors) if load else None)
 
@@ -109,8 +107,19 @@ def _more(link: Link, root: Path, processors: list[int]) -> Iterator[str]:
                     yield "/".join([part for part in parts if part] + [name])
 
 
-def _processor(machine: str, processors: Set[int], request: Connect, root: Path) -> Device:
-    found = cpu_at(root, machine, processors, request.fingerprint)
+@dataclass(frozen=True)
+class _Told:
+    """What a machine told: files below ``root``, what is asked of TVM, and its processors."""
+
+    link: Link
+    device: tvm.runtime.Device
+    processors: Set[int]
+    root: Path
+
+
+def _processor(told: _Told, request: Connect) -> Device:
+    machine = told.link.machine()
+    found = cpu_at(told.root, machine, told.processors, request.fingerprint)
     if request.fingerprint:
         return replace(found, name=request.fingerprint)
     if found.name == machine:
@@ -118,13 +127,14 @@ def _processor(machine: str, processors: Set[int], request: Connect, root: Path)
     return found
 
 
-def _gpu(device: tvm.runtime.Device, request: Connect, root: Path) -> Device:
+def _gpu(told: _Told, request: Connect) -> Device:
     """What TVM's runtime tells of a GPU; an operator's limits are not among it."""
+    device = told.device
     version = str(device.compute_version or "")
     name = request.fingerprint or str(device.device_name or "")
     if not name or not version:
         raise _nameless(request)
-    driver = root / "proc/driver/nvidia/version"
+    driver = told.root / "proc/driver/nvidia/version"
     words = driver.read_text(encoding="utf-8").splitlines()[:1] if driver.exists() else ["unknown"]
     return Device(
         request.kind,
@@ -134,6 +144,13 @@ def _gpu(device: tvm.runtime.Device, request: Connect, root: Path) -> Device:
         " ".join(words[0].split()),
         int(device.total_global_memory or 0) // _MIB,
     )
+
+
+_FINGERPRINTS: dict[str, Callable[[_Told, Connect], Device]] = {
+    CPU.name: _processor,
+    CUDA.name: _gpu,
+}
+"""How a device of a kind is known over there."""
 
 
 def _nameless(request: Connect) -> MeasurementError:
