@@ -43,9 +43,9 @@ _MARK = "COLLAGE_FAULTS"
 _HEAD = "the search itself"
 _FIRST_SEC, _LAST_SEC = 0.5, 3.0
 """Between two kills."""
-_PER_SEARCH = 12
+_PER_SEARCH = 20
 """Kills, so that it comes to an end."""
-_LIMIT_SEC = 400.0
+_LIMIT_SEC = 900.0
 _SETTLE_SEC = 15.0
 _APART = 1e-4
 
