@@ -122,6 +122,7 @@ def page(kept: dict[str, Any]) -> str:
     searches = sorted(kept.get("simulated", {}).values(), key=_order)
     fewest = {s["network"]: s for s in reversed(searches) if not s["network_between"]}
     lines += [_row(found, fewest.get(found["network"], found)) for found in searches]
+    lines += ["", *kept["simulated_notes"]] if "simulated_notes" in kept else []
     lines += [_GPUS.format(network=_NETWORK, batch=_BATCH)]
     gpus = kept.get("gpus", {})
     lines += [

@@ -81,11 +81,16 @@ class Campaigns:
         Gets ``faults.json`` and ``faults.md``.
     kept : sequence of dict
         Campaigns before this one.
+    notes : sequence of str
+        Lines below the table: what came of them.
     """
 
-    def __init__(self, folder: Path, kept: Sequence[dict[str, Any]] = ()) -> None:
+    def __init__(
+        self, folder: Path, kept: Sequence[dict[str, Any]] = (), notes: Sequence[str] = ()
+    ) -> None:
         self._folder = folder
         self._kept = list(kept)
+        self._notes = list(notes)
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -97,7 +102,8 @@ class Campaigns:
             Where ``faults.json`` is.
         """
         file = folder / "faults.json"
-        return cls(folder, json.loads(file.read_text())["campaigns"] if file.exists() else ())
+        kept = json.loads(file.read_text()) if file.exists() else {}
+        return cls(folder, kept.get("campaigns", ()), kept.get("notes", ()))
 
     def next_seed(self, engine: str) -> int:
         """One that no campaign of an engine had."""
@@ -125,7 +131,7 @@ class Campaigns:
         def keep(tally: Tally) -> None:
             self._kept[place:] = [{**facts, "tally": vars(tally)}]
             self._folder.mkdir(parents=True, exist_ok=True)
-            text = json.dumps({"campaigns": self._kept}, indent=1)
+            text = json.dumps({"campaigns": self._kept, "notes": self._notes}, indent=1)
             (self._folder / "faults.json").write_text(f"{text}\n")
             (self._folder / "faults.md").write_text(self.page())
 
@@ -141,6 +147,7 @@ class Campaigns:
             if "machine" in one
         )
         lines = [_HEAD, *rows, _row("all", self._kept), "", *(f"On {one}." for one in where)]
+        lines += ["", *self._notes] if self._notes else []
         return "\n".join([*lines, ""])
 
 

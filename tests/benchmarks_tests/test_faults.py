@@ -34,6 +34,7 @@ def test_a_search_that_was_killed_goes_on(tmp_path: Path) -> None:
 
 
 def test_what_earlier_campaigns_lost_stays_on_record(tmp_path: Path) -> None:
+    (tmp_path / "faults.json").write_text('{"notes": ["It was mended."]}')
     before = Campaigns.read(tmp_path)
     keep = before.begin("local", before.next_seed("local"))
     keep(Tally(Counter(workers=3), 1, 1, 19))
@@ -49,3 +50,4 @@ def test_what_earlier_campaigns_lost_stays_on_record(tmp_path: Path) -> None:
     )
     assert "| ray | 10 | nodes 10 | 1 | 1 | 19 | nothing | 5 s |" in page
     assert "| all | 18 | actors 2, nodes 10, workers 6 | 4 | 7 | 76 |" in page
+    assert page.endswith("\n\nIt was mended.\n")
