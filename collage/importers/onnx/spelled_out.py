@@ -126,6 +126,11 @@ def body_of(node: onnx.NodeProto, known: Container[str] = ()) -> onnx.FunctionPr
     known : container of str
         Names of values that are constants: what they choose is known.
 
+    Returns
+    -------
+    onnx.FunctionProto or None
+        Of ONNX's own operators, for the node's inputs and outputs in their order.
+
     Examples
     --------
     >>> body = body_of(helper.make_node("Compress", ["x", "kept"], ["y"], axis=1))
