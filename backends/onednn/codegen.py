@@ -21,6 +21,7 @@ HEADERS = (
     "storage.h",
     "region.h",
     "strided.h",
+    "scaled_weights.h",
     "ops_fused.h",
     "ops_simple.h",
     "ops_recurrent.h",

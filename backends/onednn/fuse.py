@@ -34,12 +34,50 @@ def optimize(graph: Graph) -> None:
     """Rewrite a freshly imported graph into the one that the runtime should run."""
     graph.drop_dead()
     simplify(graph)
+    _scale_weights(graph)
     _fuse_post_ops(graph)
     merge_affine(graph)
     _extract_bias(graph)
     _flatten_matmuls(graph)
     _order_matmul_results(graph)
     graph.drop_dead()
+
+
+def _scale_weights(graph: Graph) -> None:
+    """Scale a convolution's weights in place of the channels of a picture that only it reads.
+
+    What is squeezed and excited is larger than the weights that read it, in all but the last stages
+    of a network. A picture that nobody else reads either is left alone: the scaling is fused to
+    what computes it.
+    """
+    consumers, producers = graph.consumers(), graph.producers()
+    outputs = set(graph.outputs)
+    nodes, graph.nodes = graph.nodes, []
+    for node in nodes:
+        gate = producers.get(node.inputs[0]) if node.kind is OpKind.CONV else None
+        if gate is not None and gate.output not in outputs and _scales_channels(gate, node):
+            x, factors = gate.inputs
+            if len(consumers[gate.output]) == 1 and len(consumers[x]) > 1:
+                weights = node.inputs[1]
+                scaled = Tensor(weights.shape)
+                graph.nodes.append(Node(OpKind.SCALE_WEIGHTS, [weights, factors], scaled))
+                node.inputs[:2] = [x, scaled]
+        graph.nodes.append(node)
+    graph.drop_dead()
+
+
+def _scales_channels(gate: Node, convolution: Node) -> bool:
+    """Whether a node multiplies each channel of one picture with a number, and weights are few."""
+    if gate.kind is not OpKind.BINARY or gate.ints[0] != Binary.MUL:
+        return False
+    x, factors = gate.inputs
+    batch, channels, *pixels = x.shape if len(x.shape) > 2 else (0, 0)
+    weights = convolution.inputs[1]
+    if batch != 1 or factors.shape != (1, channels, *(1 for _ in pixels)):
+        return False
+    if len(weights.shape) != len(x.shape) or weights.array is None or factors.array is not None:
+        return False
+    return 3 * weights.array.size <= 2 * math.prod(x.shape)
 
 
 def _fuse_post_ops(graph: Graph) -> None:

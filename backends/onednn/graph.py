@@ -39,6 +39,7 @@ class OpKind(enum.IntEnum):
     BYTES_CONV = 20
     DEQUANTIZE = 21
     SELECT = 22
+    SCALE_WEIGHTS = 23
 
 
 class Source(enum.IntEnum):

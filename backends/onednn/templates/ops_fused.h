@@ -3,7 +3,7 @@
 
 #include <type_traits>
 
-#include "strided.h"
+#include "scaled_weights.h"
 
 namespace collage_onednn {
 
@@ -139,6 +139,7 @@ inline void Region::conv(const Op& op, size_t at, dnnl::algorithm algorithm) {
   const dims strides = ints_of(op, axes, 0), dilations = ints_of(op, axes, 1);
   const dims before = ints_of(op, axes, 2), after = ints_of(op, axes, 3);
   const int x = op.inputs[0], w = op.inputs[1];
+  const Op* scaling = scaling_of(w);
   // Strided transposes of more than one block of channels (from 385 to 512 on, by the kernel's own
   // choice) give wrong results with anything fused: oneDNN 3.2 applies it after each block.
   const memory::dim groups = tensor_dims(w).size() > rank ? tensor_dims(w)[0] : 1;
@@ -228,7 +229,9 @@ inline void Region::conv(const Op& op, size_t at, dnnl::algorithm algorithm) {
   }
   if (dst < 0) dst = storage_.fresh(pd.dst_desc());
   Arguments arguments{{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}};
-  arguments.emplace_back(DNNL_ARG_WEIGHTS, in_layout(w, pd.weights_desc()));
+  const desc packed = pd.weights_desc();
+  arguments.emplace_back(DNNL_ARG_WEIGHTS,
+                         scaling ? scaled_weights(*scaling, packed) : in_layout(w, packed));
   if (biased) arguments.emplace_back(DNNL_ARG_BIAS, in_layout(op.inputs[2], bd));
   attributes(op, fused, sum_at, true, &arguments);
   for (size_t i = 0; i < fused; ++i) {

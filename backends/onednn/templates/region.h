@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -134,6 +135,9 @@ class Region {
   template <class Primitive>
   void conv(const Op& op, size_t at, dnnl::algorithm algorithm);
   void matmul(const Op& op, size_t at);
+  // scaled_weights.h
+  const Op* scaling_of(int weights) const;
+  int scaled_weights(const Op& scaling, const desc& packed);
   // strided.h
   void strided_binary(int64_t algorithm, int first, int tensor, int dst);
   bool columns_reduced(const Op& op);

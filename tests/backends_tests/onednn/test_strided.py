@@ -83,6 +83,30 @@ def gated_heads(emit: Emit, x: relax.Expr) -> relax.Expr:
     return emit(op.sigmoid(emit(op.concat([y, y], axis=2))))
 
 
+def gate_of(emit: Emit, y: relax.Expr, channels: int) -> relax.Expr:
+    """A number for each channel, from all pixels."""
+    gate = emit(op.mean(y, [2, 3], keepdims=True))
+    gate = emit(op.nn.relu(conv(emit, gate, 4, channels, size=1)))
+    return emit(op.sigmoid(conv(emit, gate, channels, 4, size=1)))
+
+
+def gated(emit: Emit, x: relax.Expr) -> relax.Expr:
+    """Squeezed, excited, convolved by windows of one and of more pixels, and added to others."""
+    y = emit(op.nn.silu(conv(emit, x, 20, 16)))
+    y = emit(op.multiply(y, gate_of(emit, y, 20)))
+    y = emit(op.nn.silu(conv(emit, y, 16, 20, size=1)))
+    z = emit(op.multiply(gate_of(emit, y, 16), y))
+    return emit(op.nn.relu(emit(op.add(conv(emit, z, 3, 16), constant(1, 3, 9, 8)))))
+
+
+def gated_and_read_twice(emit: Emit, x: relax.Expr) -> relax.Expr:
+    """The excited picture is read by others too, and one gate scales two pictures."""
+    gate = gate_of(emit, x, 16)
+    y = emit(op.multiply(x, gate))
+    z = emit(op.multiply(emit(op.tanh(x)), gate))
+    return emit(op.add(emit(op.add(conv(emit, y, 16, 16, size=1), y)), conv(emit, z, 16, 16)))
+
+
 X = (2, 16, 9, 8)
 ONE = (1, 16, 9, 8)
 GRAPHS = {
@@ -95,6 +119,9 @@ GRAPHS = {
     "broadcast_anywhere": graph([X], broadcast_anywhere),
     "reduced": graph([X], reduced),
     "averaged": graph([(1, 3, 60, 61)], averaged),
+    "gated": graph([ONE], gated),
+    "gated_batch": graph([X], gated),
+    "gated_and_read_twice": graph([ONE], gated_and_read_twice),
     "gated_heads": graph([X], gated_heads),
 }
 
@@ -139,3 +166,11 @@ def test_units_of_a_shuffle_move_each_channel_once(compiled: Regions) -> None:
 def test_what_was_cut_and_joined_again_is_not_cut(compiled: Regions) -> None:
     kinds = _kinds(compiled, "slices_joined")
     assert kinds.count(OpKind.SLICE) == 2  # both halves are read by others
+
+
+def test_few_weights_are_scaled_in_place_of_a_picture(compiled: Regions) -> None:
+    kinds = _kinds(compiled, "gated")
+    assert kinds.count(OpKind.SCALE_WEIGHTS) == 2
+    assert OpKind.BINARY not in kinds
+    # Two samples have two gates.
+    assert OpKind.SCALE_WEIGHTS not in _kinds(compiled, "gated_batch")
