@@ -1,7 +1,8 @@
 """Legalizations that every schedule on every device needs to be right, TVM's own being not.
 
-TVM's ``relu`` of what is no number is 0. And what a program rounds to half precision by a cast is
-rounded, though arithmetic in half precision is computed in float32 (:mod:`.wide`): blocks say so.
+TVM's ``relu`` of what is no number is 0, and its sorts take bfloat16 for float16. And what a
+program rounds to half precision by a cast is rounded, though arithmetic in half precision is
+computed in float32 (:mod:`.wide`): blocks say so.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from tvm import relax, te, tirx
 
 from collage.backends.tvm.common.in_float32 import IN_FLOAT32
 from collage.backends.tvm.common.legalization import Legalization, default_legalization
-from collage.backends.tvm.common.wide import ROUNDS, is_narrow
+from collage.backends.tvm.common.wide import ROUNDS, WIDE, is_narrow
 
 
 def _relu(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -48,9 +49,38 @@ def _cast(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     return builder.call_te(cast, x, primfunc_name_hint="cast")
 
 
+def _in_order(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """TVM's own, of float32 where the numbers are of bfloat16: which keeps their order."""
+    (x,) = call.args
+    if str(x.ty.dtype) != "bfloat16":
+        return _if_any(builder, call)
+    wide = _legal(builder, relax.op.astype(x, WIDE))
+    found = _legal(builder, relax.Call(call.op, [wide], call.attrs))
+
+    def narrow(part: relax.Expr, wanted: Any) -> relax.Expr:
+        if str(part.ty.dtype) == str(wanted.dtype):
+            return part
+        return _legal(builder, relax.op.astype(part, str(wanted.dtype)))
+
+    if not isinstance(call.ty, relax.TupleType):
+        return narrow(found, call.ty)
+    parts = [builder.emit(relax.TupleGetItem(found, i)) for i in range(len(call.ty.fields))]
+    return relax.Tuple([narrow(p, wanted) for p, wanted in zip(parts, call.ty.fields, strict=True)])
+
+
+def _legal(builder: relax.BlockBuilder, call: relax.Call) -> relax.Var:
+    return builder.emit(_if_any(builder, builder.normalize(call)))
+
+
+def _if_any(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """TVM's legalization; sorts have none, a later pass finds kernels for them."""
+    return default_legalization(builder, call) if call.op.get_attr("FLegalize") else call
+
+
 EXACT: Mapping[str, Legalization] = {
     **IN_FLOAT32,
     "relax.nn.relu": _relu,
     "relax.astype": _cast,
+    **dict.fromkeys(["relax.sort", "relax.argsort", "relax.topk", "relax.median"], _in_order),
 }
 """By operator name."""
