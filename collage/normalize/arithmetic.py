@@ -7,6 +7,8 @@ patterns then need one form each.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from tvm import relax
 
@@ -105,6 +107,16 @@ def _square_to_multiply(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return relax.op.multiply(call.args[0], call.args[0])
 
 
+def _times_zero(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``x * 0`` is no number where ``x`` is infinite or none; a compiler takes it for 0."""
+    x, factor = call.args
+    if rw.scalar(factor) != 0.0 or not rw.is_float(call) or static_shape(x) != static_shape(call):
+        return None
+    dtype = rw.dtype_of(call)
+    zero, none = (rw.make_constant(value, dtype) for value in (0.0, math.nan))
+    return relax.op.where(scope.emit(relax.op.isfinite(x)), zero, none)
+
+
 def _merge_constants(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``(x * a) * b`` is ``x * (a * b)``, and the same for sums; ``(x + a) * b`` stays.
 
@@ -130,7 +142,7 @@ def _merge_constants(scope: Scope, call: relax.Call) -> relax.Expr | None:
 
 RULES: Rules = {
     "add": (_constant_second, _canonical_constant, _merge_constants),
-    "multiply": (_constant_second, _canonical_constant, _merge_constants),
+    "multiply": (_constant_second, _canonical_constant, _merge_constants, _times_zero),
     "maximum": (_constant_second, _canonical_constant),
     "minimum": (_constant_second, _canonical_constant),
     "subtract": (_subtract_to_add, _canonical_constant),
