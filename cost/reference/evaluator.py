@@ -24,7 +24,9 @@ from collage.cost.reference.values import (
     Array,
     UnsupportedOperator,
     Value,
-    widen,
+    in_type,
+    leaves,
+    of_shape,
 )
 from collage.cost.workload.data import array_of
 
@@ -117,19 +119,6 @@ def _check_inputs(func: relax.Function, inputs: Sequence[Array]) -> None:
         given = (array.shape, array.dtype.name)
         if wanted != given:
             raise MeasurementError(f"input '{param.name}' is {given}, not {wanted}")
-
-
-def leaves(value: Value) -> list[Array]:
-    """The tensors of a possibly nested value, in order.
-
-    Parameters
-    ----------
-    value : ndarray or tuple
-        As an :class:`Evaluator` gives it.
-    """
-    if isinstance(value, tuple):
-        return [leaf for item in value for leaf in leaves(item)]
-    return [np.ascontiguousarray(value).reshape(np.shape(value))]
 
 
 def as_it_is(value: Value, _: relax.Expr) -> Value:
@@ -290,10 +279,10 @@ class Evaluator:
             # Which of two steps a value falls to that lies between them, sums alone decide.
             args[0] = off_by_sums(np.asarray(args[0]), self._form(call.args[0].ty), self._random)
         if _is_exact(call.ty):
-            args = [_rounded(value, arg.ty) for value, arg in zip(args, call.args, strict=True)]
+            args = [in_type(value, arg.ty) for value, arg in zip(args, call.args, strict=True)]
         if operator is not None:
             try:
-                return self._stored(_checked(operator(call, args), call), call.ty)
+                return self._stored(of_shape(operator(call, args), call), call.ty)
             except UnsupportedOperator:
                 pass  # A variant that only TVM knows.
         return self._stored(evaluate_call(self.mod, call, args), call.ty)
@@ -333,21 +322,3 @@ class Evaluator:
 def _is_exact(ty: tvm.ir.Type) -> bool:
     """Whether a result is of integers or booleans: an index, a comparison."""
     return isinstance(ty, relax.TensorType) and "float" not in str(ty.dtype)
-
-
-def _rounded(value: Value, ty: tvm.ir.Type) -> Value:
-    """A value with no more digits than its type has: equal ones must compare equal."""
-    if isinstance(value, np.ndarray) and isinstance(ty, relax.TensorType):
-        return widen(value.astype(str(ty.dtype), copy=False))
-    return value
-
-
-def _checked(value: Value, call: relax.Call) -> Value:
-    """A result whose shape is what the call's type promises."""
-    if isinstance(value, np.ndarray | np.generic) and isinstance(call.ty, relax.TensorType):
-        shape = static_shape(call)
-        if np.shape(value) != shape:
-            raise MeasurementError(
-                f"the reference's {call.op.name} gave shape {np.shape(value)}, not {shape}"
-            )
-    return value

@@ -12,9 +12,9 @@ from tvm import relax
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.reference.arithmetic import MEANT
 from collage.cost.reference.compare import distance
-from collage.cost.reference.evaluator import Evaluator, leaves
+from collage.cost.reference.evaluator import Evaluator
 from collage.cost.reference.rounding import rounded
-from collage.cost.reference.values import Array, Value
+from collage.cost.reference.values import Array, Value, leaves
 
 _PRODUCTS = ("relax.matmul", "relax.nn.conv", "relax.nn.attention")
 

@@ -1,12 +1,17 @@
-"""What the evaluator's operators take and give."""
+"""What the evaluator's operators take and give, and that it is of its type."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+import tvm
 from numpy.typing import NDArray
 from tvm import relax
+
+from collage.backends.contract.errors import MeasurementError
+from collage.backends.relax.static_shape import static_shape
 
 Array = NDArray[Any]
 
@@ -56,3 +61,70 @@ WIDE = {"float16": "float32", "bfloat16": "float32"}
 def widen(array: Array) -> Array:
     """The array in the precision it is computed in (no copy for float32 and float64)."""
     return array.astype(WIDE.get(array.dtype.name, array.dtype), copy=False)
+
+
+def leaves(value: Value) -> list[Array]:
+    """The tensors of a possibly nested value, in order.
+
+    Parameters
+    ----------
+    value : ndarray or tuple
+        As the evaluator gives it.
+
+    Returns
+    -------
+    list of ndarray
+        Each contiguous.
+    """
+    if isinstance(value, tuple):
+        return [leaf for item in value for leaf in leaves(item)]
+    return [np.ascontiguousarray(value).reshape(np.shape(value))]
+
+
+def in_type(value: Value, ty: tvm.ir.Type) -> Value:
+    """A value with no more digits than its type has: equal ones must compare equal.
+
+    Parameters
+    ----------
+    value : Value
+        An argument's.
+    ty : tvm.ir.Type
+        The argument's.
+
+    Returns
+    -------
+    Value
+        In the precision it is computed in; what is no tensor, unchanged.
+    """
+    if isinstance(value, np.ndarray) and isinstance(ty, relax.TensorType):
+        return widen(value.astype(str(ty.dtype), copy=False))
+    return value
+
+
+def of_shape(value: Value, call: relax.Call) -> Value:
+    """A result whose shape is what the call's type promises.
+
+    Parameters
+    ----------
+    value : Value
+        What an operator gave.
+    call : relax.Call
+        Of that operator.
+
+    Returns
+    -------
+    Value
+        ``value`` itself.
+
+    Raises
+    ------
+    MeasurementError
+        When it has another shape.
+    """
+    if isinstance(value, np.ndarray | np.generic) and isinstance(call.ty, relax.TensorType):
+        shape = static_shape(call)
+        if np.shape(value) != shape:
+            raise MeasurementError(
+                f"the reference's {call.op.name} gave shape {np.shape(value)}, not {shape}"
+            )
+    return value
