@@ -21,13 +21,17 @@ from collage.pipeline.costing.inside_costs import InsideCosts
 from collage.pipeline.covers import Covers
 from collage.pipeline.evaluated import Evaluated
 from collage.pipeline.limits import Budget
+from collage.search.costs import CandidateCosts
 from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import Partitioning
 from collage.search.rules import PartitionRule
 from collage.search.strategies.lazy_search import search
 
 ROUNDS = 4
-"""Answers that are tried at the most: each compiles and times a whole model."""
+"""At the most: each compiles and times one whole model, or two."""
+
+Key = tuple[tuple[int, str], ...]
+"""Of a partitioning."""
 
 _WORTH_IT = 0.98
 """Of what the fastest takes by its parts inside it: an answer that promises no less would at best
@@ -91,27 +95,30 @@ class CorrectedSearch:
         tried: list[Evaluation] = []
         known = {one.contender.partitioning.key() for one in evaluated.evaluations}
         taken_apart = self._note(inside, evaluated.evaluations)
-        for number in range(2, ROUNDS + 2):
+        for number in range(1, ROUNDS + 1):
             if not taken_apart or not self._is_time():
                 break
             try:
-                found = self._answer(inside, leader, [*evaluated.evaluations, *tried], number)
-                if found is None or found.partitioning.key() in known:
+                partitionings = self._answers(
+                    inside, leader, [*evaluated.evaluations, *tried], number
+                )
+                found = self._contenders(partitionings, known, len(tried))
+                if not found:
                     break
-                known.add(found.partitioning.key())
-                before, after = self.comparison.compare([leader.contender, found])
+                before, *after = self.comparison.compare([leader.contender, *found])
             except ReplayMissError:
                 if not self.replay:
                     raise
                 break  # Whoever made the log went no further.
             if not before.cost.is_valid:
                 break  # There was no time for it.
-            tried.append(after)
+            tried += after
             # Times of different contests do not compare; ratios to the same model do.
             unit = leader_sec / before.cost.median_sec
-            taken_apart = self._note(inside, [after], unit)
-            if Evaluated.of([before, after]).winner is after:
-                leader, leader_sec = after, unit * after.cost.median_sec
+            taken_apart = self._note(inside, after, unit)
+            winner = Evaluated.of([before, *after]).winner
+            if winner is not before:
+                leader, leader_sec = winner, unit * winner.cost.median_sec
         return self._concluded(evaluated, tried, leader)
 
     def _note(
@@ -135,44 +142,64 @@ class CorrectedSearch:
     def _is_time(self) -> bool:
         return self.replay or self.budget.contenders_that_fit(1) > 0
 
-    def _answer(
+    def _answers(
         self,
         inside: InsideCosts,
         leader: Evaluation,
         evaluations: Sequence[Evaluation],
         number: int,
-    ) -> Contender | None:
-        """What the search has to say now; None where that promises nothing."""
+    ) -> list[Partitioning]:
+        """What the search has to say now, of those that promise something.
+
+        One is the best as far as can be foreseen; the other is made of nothing but what ran inside
+        whole models, so that little has to be foreseen.
+        """
+        beaten_sec = _seconds(leader.contender.partitioning, inside)
         seeds = [one.contender.partitioning for one in evaluations if one.cost.is_valid]
+        found = [self._cheapest(inside, seeds), self._cheapest(inside.seen_only(), seeds)]
+        promised = {one: _seconds(one, inside) for one in found if one is not None}
+        best_sec = min(promised.values(), default=beaten_sec)
+        message = f"by what parts take inside: {best_sec * 1e3:.3f} ms for {beaten_sec * 1e3:.3f}"
+        self.progress(ProgressEvent("correct", number, ROUNDS, message))
+        return [one for one, seconds in promised.items() if seconds < _WORTH_IT * beaten_sec]
+
+    def _cheapest(
+        self, costs: CandidateCosts, seeds: Sequence[Partitioning]
+    ) -> Partitioning | None:
         try:
-            result = search(
-                *(self.graph, self.covers.found.candidates, inside),
+            return search(
+                *(self.graph, self.covers.found.candidates, costs),
                 seeds=seeds,
                 should_stop=lambda: self.budget.measuring.is_up and not self.replay,
                 last_resorts=self.rules,
-            )
+            ).partitioning
         except SearchError:
             # Of candidates that are known, which is all that there is time for.
             return None
-        if result.partitioning is None:
-            return None
-        beaten_sec = _seconds(leader.contender.partitioning, inside)
-        found_sec = _seconds(result.partitioning, inside)
-        message = f"by what parts take inside: {found_sec * 1e3:.3f} ms for {beaten_sec * 1e3:.3f}"
-        self.progress(ProgressEvent("correct", number - 1, ROUNDS, message))
-        if not found_sec < _WORTH_IT * beaten_sec:
-            return None
-        alone_sec = _seconds(result.partitioning, self.costs)
-        named = Contender(f"search:{number}", replace(result.partitioning, seconds=alone_sec))
-        repaired = self.repair(named)
-        return repaired if repaired is not None and self.fits(repaired) else None
+
+    def _contenders(
+        self, partitionings: Sequence[Partitioning], known: set[Key], tried: int
+    ) -> list[Contender]:
+        """Those that can be had and were not timed yet, which are known from now on."""
+        found: list[Contender] = []
+        for partitioning in partitionings:
+            if partitioning.key() in known:
+                continue
+            known.add(partitioning.key())
+            alone_sec = _seconds(partitioning, self.costs)
+            name = f"search:{2 + tried + len(found)}"
+            repaired = self.repair(Contender(name, replace(partitioning, seconds=alone_sec)))
+            if repaired is not None and self.fits(repaired):
+                known.add(repaired.partitioning.key())
+                found.append(repaired)
+        return found
 
     def _concluded(
         self, evaluated: Evaluated, tried: Sequence[Evaluation], leader: Evaluation
     ) -> Evaluated:
         """One contest of all, where an answer was faster."""
         if leader.key == evaluated.winner.key:
-            return Evaluated.of([*evaluated.evaluations, *tried]) if tried else evaluated
+            return _beside(evaluated, tried)
         running = [one for one in evaluated.evaluations if one.cost.is_valid]
         others = [one for one in evaluated.evaluations if not one.cost.is_valid]
         others += [one for one in tried if one.key != leader.key]
@@ -184,7 +211,18 @@ class CorrectedSearch:
             return evaluated
         if not any(one.cost.is_valid for one in last):
             return evaluated
-        return Evaluated.of([*last, *others])
+        return _beside(Evaluated.of(last), others)
+
+
+def _beside(evaluated: Evaluated, others: Sequence[Evaluation]) -> Evaluated:
+    """A contest's result, and others that took no part in it."""
+    if not others:
+        return evaluated
+    return Evaluated(
+        (*evaluated.evaluations, *others),
+        evaluated.winner,
+        (*evaluated.comparisons, *[None] * len(others)),
+    )
 
 
 def _seconds(partitioning: Partitioning, costs: InsideCosts | WorkloadCosts) -> float:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -132,6 +133,10 @@ class InsideCosts:
             for backend, pairs in by_backend.items()
         }
 
+    def seen_only(self) -> SeenCosts:
+        """The same costs, over which nothing can be used that did not run inside a whole model."""
+        return SeenCosts(self._inside)
+
     def seconds(self, candidates: Sequence[Candidate]) -> list[float | None]:
         unseen = [c for c in candidates if self._inside(c) is None]
         alone = dict(zip(unseen, self._costs.seconds(unseen), strict=True))
@@ -166,3 +171,29 @@ class InsideCosts:
         if candidate not in self._likenesses:
             self._likenesses[candidate] = self._costs.likeness(candidate)
         return self._likenesses[candidate]
+
+
+class SeenCosts:
+    """Costs of those candidates alone that ran inside a whole model; the others cannot be used.
+
+    Parameters
+    ----------
+    inside : callable
+        Seconds there; None of one that did not run.
+    """
+
+    def __init__(self, inside: Callable[[Candidate], float | None]) -> None:
+        self._inside = inside
+
+    def seconds(self, candidates: Sequence[Candidate]) -> list[float | None]:
+        return [self.known(candidate) for candidate in candidates]
+
+    def known(self, candidate: Candidate) -> float:
+        seconds = 0.0 if candidate.inline else self._inside(candidate)
+        return math.inf if seconds is None else seconds
+
+    def lower_bound(self, candidate: Candidate) -> float:
+        return self.known(candidate)
+
+    def guess(self, candidate: Candidate) -> float:
+        return self.known(candidate)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from collage.end_to_end.evaluation import Lowered
 from collage.passes.lower import partition_names
 from collage.pipeline import evaluate_contenders, find_covers
 from collage.pipeline.corrected import ROUNDS, CorrectedSearch
+from collage.pipeline.evaluated import Evaluated
 from collage.pipeline.limits import Budget
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph
@@ -184,6 +186,31 @@ def test_sums_that_come_true_are_not_searched_again() -> None:
     contests = len(loop.machine.contests)
     assert loop.search().improve(loop.first) is loop.first
     assert len(loop.machine.contests) == contests
+
+
+def test_answers_that_lost_stand_in_the_report_and_decide_nothing() -> None:
+    """Of the first contest all but one came out the same, and two answers lost in one of their own:
+    the larger contest is not the one that counts."""
+    loop = Loop(MIXED, hand_over)
+    search, first = loop.search(), loop.first
+    slow = [
+        replace(
+            first.winner,
+            contender=replace(first.winner.contender, name=f"search:{n}"),
+            cost=Cost.of_samples((n * 1e-3,) * ROUNDS_PLAYED),
+            rounds=Rounds("their own", (n * 1e-3,) * ROUNDS_PLAYED),
+            key=f"answer {n}",
+        )
+        for n in (2, 3, 4)
+    ]
+    alone = Evaluated((first.winner,), first.winner, (None,))
+    found = search._concluded(alone, slow, first.winner)
+    assert found.winner is first.winner
+    assert [one.contender.name for one in found.evaluations[1:]] == [
+        "search:2",
+        "search:3",
+        "search:4",
+    ]
 
 
 def test_no_time_is_no_answer() -> None:
