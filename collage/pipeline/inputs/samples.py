@@ -37,7 +37,7 @@ class Samples:
     >>> from collage.testing import graph
     >>> mod = graph([(3,)], lambda _, x: tvm.relax.op.exp(x))
     >>> given = [[np.zeros(3, np.float32)]]
-    >>> found = samples_of(mod, [TensorInfo("x0", (3,), "float32")], given, seed=0)
+    >>> found = samples_of(mod, [TensorInfo((3,), "float32", "x0")], given, seed=0)
     >>> found.samples[0].expected[0]
     array([1., 1., 1.], dtype=float32)
     """

@@ -44,8 +44,8 @@ class Bucketed:
     >>> from tvm.relax import op
     >>> model = import_model(graph([(8,)], lambda _, x: op.exp(x)), CPU)
     >>> entry = Bucketed("main", (model,)).entry
-    >>> entry.name, entry.variants[0].inputs
-    ('main', (TensorInfo(name='x0', shape=(8,), dtype='float32'),))
+    >>> entry.name, [given.shape for given in entry.variants[0].inputs]
+    ('main', [(8,)])
     """
 
     name: str
