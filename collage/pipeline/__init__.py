@@ -14,9 +14,9 @@ from collage.pipeline.costing import Costing, EstimatedCosting, MeasuredCosting,
 from collage.pipeline.covers import Covers, find_candidates, find_covers, seeds_of
 from collage.pipeline.evaluated import Evaluated, by_promise, evaluate_contenders, evaluate_in_time
 from collage.pipeline.imported import Imported, import_model
+from collage.pipeline.improving.refined import refine_winner
 from collage.pipeline.limits import AnswerInHand, Budget
 from collage.pipeline.prepared import prepare_module
-from collage.pipeline.refined import refine_winner
 from collage.pipeline.results.result import Result
 from collage.pipeline.session import Session, open_session
 

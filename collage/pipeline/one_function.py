@@ -13,7 +13,6 @@ from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostModel
 from collage.cost.deadline import NEVER, Deadline
 from collage.end_to_end import Contender, EndToEndComparison, NothingRunsError, PartitionRepair
-from collage.pipeline.corrected import CorrectedSearch
 from collage.pipeline.costing import Costing
 from collage.pipeline.covers import Covers, find_covers, seeds_of
 from collage.pipeline.evaluated import (
@@ -23,6 +22,9 @@ from collage.pipeline.evaluated import (
     is_promising,
 )
 from collage.pipeline.imported import Imported
+from collage.pipeline.improving.corrected import CorrectedSearch
+from collage.pipeline.improving.refined import refine_winner
+from collage.pipeline.improving.second_look import SecondLook
 from collage.pipeline.inputs.samples import Inputs
 from collage.pipeline.limits import AnswerInHand, Budget
 from collage.pipeline.memory_limit import MemoryLimit
@@ -30,11 +32,9 @@ from collage.pipeline.precision.contenders import with_frontier
 from collage.pipeline.precision.error_model import ErrorModel
 from collage.pipeline.prefetch import Prefetch
 from collage.pipeline.prepared import prepare_module
-from collage.pipeline.refined import refine_winner
 from collage.pipeline.restrict import Wishes, restrict
 from collage.pipeline.results.assemble import assemble_result, report_of
 from collage.pipeline.results.result import Result
-from collage.pipeline.second_look import SecondLook
 from collage.pipeline.session import Session
 from collage.search.dataflow import DataflowGraph
 from collage.search.restrictions import Restrictions

@@ -25,8 +25,8 @@ from collage.end_to_end import Contender, EndToEndComparison, Evaluation
 from collage.end_to_end.evaluation import Lowered
 from collage.passes.lower import partition_names
 from collage.pipeline import evaluate_contenders, find_covers
-from collage.pipeline.corrected import ROUNDS, CorrectedSearch
 from collage.pipeline.evaluated import Evaluated
+from collage.pipeline.improving.corrected import ROUNDS, CorrectedSearch
 from collage.pipeline.limits import Budget
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph
