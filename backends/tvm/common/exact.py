@@ -1,7 +1,7 @@
 """Legalizations that every schedule on every device needs to be right, TVM's own being not.
 
 TVM's ``relu`` of what is no number is 0, and its sorts take bfloat16 for float16. And what a
-program rounds to half precision by a cast is rounded, though arithmetic in half precision is
+program rounds to float16 by a cast is rounded, though arithmetic in half precision is
 computed in float32 (:mod:`.wide`): blocks say so.
 """
 
@@ -14,7 +14,7 @@ from tvm import relax, te, tirx
 
 from collage.backends.tvm.common.in_float32 import IN_FLOAT32
 from collage.backends.tvm.common.legalization import Legalization, default_legalization
-from collage.backends.tvm.common.wide import ROUNDS, WIDE, is_narrow
+from collage.backends.tvm.common.wide import ROUNDS, WIDE
 
 
 def _relu(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -35,10 +35,13 @@ def _relu(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
 
 def _cast(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """A cast to half precision rounds, whoever reads it."""
+    """A cast to float16 rounds, whoever reads it.
+
+    To bfloat16 it rounds where it is stored only: TVM cannot keep that type inside of a kernel.
+    """
     (x,) = call.args
     dtype = str(call.ty.dtype)
-    if not is_narrow(dtype) or str(x.ty.dtype) == "bool":
+    if dtype != "float16" or str(x.ty.dtype) == "bool":
         return default_legalization(builder, call)
 
     def cast(x: te.Tensor) -> te.Tensor:

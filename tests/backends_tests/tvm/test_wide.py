@@ -95,23 +95,22 @@ def test_kernels_written_by_hand_stay_what_they_are() -> None:
     assert widened(func).same_as(func)
 
 
-@pytest.mark.parametrize("given", ["float32", "float64", "float16", "int32"])
-@pytest.mark.parametrize("narrow", ["float16", "bfloat16"])
+@pytest.mark.parametrize("given", ["float32", "float64", "int32"])
 def test_what_a_program_rounds_is_rounded_whoever_reads_it(
-    given: str, narrow: str, context: BuildContext
+    given: str, context: BuildContext
 ) -> None:
     """``x.half().float()`` keeps the digits of a half, though kernels compute in float32."""
     data = (np.random.default_rng().standard_normal((4, 37)) * 1e4).astype(given)
     back = "float64" if given == "float64" else "float32"
 
     def body(emit: Any, x: relax.Var) -> relax.Expr:
-        rounded = emit(relax.op.astype(emit(relax.op.negative(x)), narrow))
+        rounded = emit(relax.op.astype(emit(relax.op.negative(x)), "float16"))
         return relax.op.astype(rounded, back)
 
     mod = graph([data.shape], body, given)
     (got,) = tvm_cases.run(mod, [data], context)
     with np.errstate(over="ignore"):
-        np.testing.assert_array_equal(got, (-data).astype(narrow).astype(back))
+        np.testing.assert_array_equal(got, (-data).astype("float16").astype(back))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
