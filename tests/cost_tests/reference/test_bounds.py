@@ -149,6 +149,28 @@ def test_outputs_of_few_elements_are_rounded_several_times() -> None:
     assert sample.noise[0].size == 1 and sample.noise[0].rms > 0.0
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_a_network_that_amplifies_rounding_may_be_summed_in_any_order(seed: int) -> None:
+    """All outputs hang on one number whose last digits grow: how far they are off is chance."""
+    size, steps = 3000, 16
+
+    def body(emit: Emit, x: relax.Var) -> relax.Expr:
+        value: relax.Expr = emit(op.mean(x, axis=1, keepdims=True))
+        for _ in range(steps):
+            rest = emit(op.subtract(relax.const(1.0, "float32"), value))
+            value = emit(op.multiply(emit(op.multiply(relax.const(3.9, "float32"), value)), rest))
+        return op.multiply(x, value)
+
+    x = np.random.default_rng(seed).random((1, size), np.float32)
+    sample = sample_of(graph([(1, size)], body), [x])
+    for order in range(6):
+        shuffled = np.random.default_rng(order).permutation(x[0])
+        value = np.float32(shuffled.sum() / np.float32(size))
+        for _ in range(steps):
+            value = np.float32(3.9) * (value * (np.float32(1.0) - value))
+        assert distance(x * value, sample.expected[0]).fits(sample.noise[0].bound())
+
+
 def test_what_overflows_in_between_is_told() -> None:
     mod = graph([(100,)], lambda emit, x: op.sqrt(emit(op.multiply(x, x))), dtype="float16")
     x = np.linspace(0, 512, 100).astype(np.float16)
