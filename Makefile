@@ -12,7 +12,7 @@ PYTEST = $(BIN)/python -m pytest $(FLAGS)
 # PyTorch is only needed for .pt2 inputs and for building the benchmark models; name a CPU build.
 TORCH ?= torch==2.13.0
 
-.PHONY: demo test lint docs test-slow test-cuda test-torch test-zoo bench bench-light bench-pool clean
+.PHONY: demo test lint docs test-slow test-cuda test-torch test-zoo bench bench-light bench-search bench-pool clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py
@@ -52,6 +52,11 @@ bench: $(VENV)/.bench
 
 bench-light: $(STAMP)
 	$(BIN)/python -m benchmarks.light_models
+
+# What sums of parts say of whole models, and what searching again gains.
+bench-search: $(VENV)/.bench
+	$(BIN)/python -m benchmarks.sums plain/yolo plain/conv_tasnet plain/hifigan \
+	  plain/dcgan_generator plain/quartznet plain/pix2pix light:shufflenet light:squeezenet
 
 bench-pool: $(STAMP)
 	$(BIN)/python -m benchmarks.thread_pool
