@@ -109,7 +109,7 @@ def test_every_operator_that_cannot_be_imported_is_named(tmp_path: Path) -> None
         unknown (float[2,4] x) => (float[2,4] out) {
             [first] a = my.domain.Magic(x)
             [second] b = my.domain.Magic(a)
-            [spectrum] c = Unique(b)
+            [spectrum] c = Unique <axis: int = 0> (b)
             [third] out = Relu(b)
         }
     """
