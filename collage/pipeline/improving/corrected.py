@@ -209,9 +209,16 @@ class CorrectedSearch:
             if not self.replay:
                 raise
             return evaluated
-        if not any(one.cost.is_valid for one in last):
-            return evaluated
+        if not _is_one_contest(last):
+            # The time was up: what was timed on its own before does not compare.
+            return _beside(evaluated, tried)
         return _beside(Evaluated.of(last), others)
+
+
+def _is_one_contest(evaluations: Sequence[Evaluation]) -> bool:
+    """Whether all were timed in the same rounds."""
+    contests = {one.rounds.contest if one.rounds is not None else "" for one in evaluations}
+    return len(contests) == 1 and all(one.cost.is_valid for one in evaluations)
 
 
 def _beside(evaluated: Evaluated, others: Sequence[Evaluation]) -> Evaluated:

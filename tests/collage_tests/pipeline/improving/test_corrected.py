@@ -70,6 +70,7 @@ class Machine(EndToEndComparison):
         self.costs, self.excess = costs, excess
         self.contests: list[tuple[str, ...]] = []
         self.left = 100
+        self.late_after = 100
 
     def inside(self, candidate: Candidate) -> float:
         (alone,) = self.costs.seconds([candidate])
@@ -84,7 +85,13 @@ class Machine(EndToEndComparison):
             raise ReplayMissError("the log holds no end-to-end time", value="")
         self.left -= 1
         self.contests.append(tuple(one.contender.name for one in lowered))
-        return [self._evaluation(one) for one in lowered]
+        found = [self._evaluation(one) for one in lowered]
+        if len(self.contests) > self.late_after:
+            # Who was tried out on its own before has a time, the others have none.
+            alone = Rounds("tried out", found[-1].cost.samples_sec)
+            late = [Evaluation.without_time(one.contender) for one in lowered[:-1]]
+            return [*late, replace(found[-1], rounds=alone)]
+        return found
 
     def _evaluation(self, lowered: Lowered) -> Evaluation:
         partitioning = lowered.contender.partitioning
@@ -211,6 +218,15 @@ def test_answers_that_lost_stand_in_the_report_and_decide_nothing() -> None:
         "search:3",
         "search:4",
     ]
+
+
+@pytest.mark.parametrize("contests", range(1, 4))
+def test_whoever_has_a_time_of_before_alone_does_not_win_for_that(contests: int) -> None:
+    loop = Loop(MIXED, hand_over)
+    loop.machine.late_after = contests
+    found = loop.search().improve(loop.first)
+    assert found.winner.cost.median_sec <= loop.first.winner.cost.median_sec
+    assert found.winner.rounds and found.winner.rounds.contest != "tried out"
 
 
 def test_no_time_is_no_answer() -> None:
