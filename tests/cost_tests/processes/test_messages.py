@@ -16,6 +16,7 @@ from collage.backends.contract.errors import ProtocolError, TargetError
 from collage.backends.link import CompiledLibrary
 from collage.backends.relax.tensor_spec import TensorSpec
 from collage.cost.base import Clocks, CostStatus
+from collage.cost.call_times import CallTime
 from collage.cost.config import CudaConfig, MeasureConfig
 from collage.cost.device import Device
 from collage.cost.processes import messages
@@ -38,6 +39,8 @@ from collage.cost.processes.messages import (
     Measured,
     Prepare,
     Run,
+    TakeApart,
+    TakenApart,
     TargetMessage,
     Time,
     Timed,
@@ -122,12 +125,18 @@ REQUESTS = {
     Load: st.builds(Load, *TESTED, TEXT),
     Time: st.builds(Time, TEXT),
     Check: st.builds(Check, TEXT),
+    TakeApart: st.builds(TakeApart, TEXT),
     Connect: st.builds(Connect, TEXT, SIZES, TEXT, TEXT, TEXT, PATHS, SECONDS, SECONDS, SIZES),
 }
 ANSWERS = {
     Done: st.builds(Done, replace=REPLACE),
     Built: st.builds(Built, library=PATHS, build_sec=SECONDS, replace=REPLACE),
     Compiled: st.builds(Compiled, library=LIBRARIES, replace=REPLACE),
+    TakenApart: st.builds(
+        TakenApart,
+        calls=tuples(st.builds(CallTime, TEXT, SECONDS, SECONDS, SECONDS, SIZES)),
+        replace=REPLACE,
+    ),
     Checked: st.builds(Checked, largest_error=SECONDS, first_call_sec=SECONDS),
     Timed: st.builds(Timed, samples_sec=tuples(SECONDS), clocks=CLOCKS),
     Measured: st.builds(

@@ -34,6 +34,7 @@ from collage.pipeline.one_function import Search
 from collage.pipeline.prefetch import Prefetch
 from collage.pipeline.session import open_session
 from collage.report.progress import how_far
+from collage.report.units import format_sec
 from collage.search.dataflow import DataflowGraph
 from collage.targets import resolve_targets
 from collage.testing import constant, graph
@@ -142,7 +143,7 @@ def test_there_is_an_answer_in_time(seconds: float, tmp_path: Path) -> None:
     assert elapsed <= max(1.1 * seconds + 0.5, first + 8.0)
     assert stats.budget_sec == seconds and not stats.interrupted
     assert stats.contenders == len(result.report.end_to_end) and stats.contenders_timed >= 1
-    assert how_far(stats).startswith(f"{stats.wall_sec:.2g}"[:1])
+    assert how_far(stats).startswith(format_sec(stats.wall_sec))
     chosen = [row for row in result.report.end_to_end if row.chosen]
     assert len(chosen) == 1 and chosen[0].median_sec is not None
     covered = sorted(node for part in result.report.partitions for node in part.nodes)
