@@ -123,8 +123,8 @@ def test_what_is_refused_has_a_reason() -> None:
         load_model(program_of(function, rows(3, 3)))
     for reason in ("a decomposition of a matrix", "a special function", "there is no converter"):
         assert reason in str(caught.value)
-    with pytest.raises(ModelError, match="masked_select: the shape of its result depends on data"):
-        load_model(program_of(lambda x: x.masked_select(x > 0), rows(3, 3)))
+    with pytest.raises(ModelError, match="consecutive: the shape of its result depends on data"):
+        load_model(program_of(lambda x: x.unique_consecutive(), rows(3, 3)))
     with pytest.raises(ModelError, match="convert them to float"):
         load_model(program_of(lambda i: torch.nn.functional.avg_pool2d(i, 2), places(9, 1, 4, 4)))
 
