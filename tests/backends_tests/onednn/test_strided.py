@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from tvm import relax
@@ -174,3 +176,17 @@ def test_few_weights_are_scaled_in_place_of_a_picture(compiled: Regions) -> None
     assert OpKind.BINARY not in kinds
     # Two samples have two gates.
     assert OpKind.SCALE_WEIGHTS not in _kinds(compiled, "gated_batch")
+
+
+def many_rows(emit: Emit, x: relax.Expr) -> relax.Expr:
+    """Averages of a picture whose channels lie side by side."""
+    y = emit(op.nn.relu(emit(op.permute_dims(x, [0, 2, 3, 1]))))
+    return op.mean(y, [1, 2])
+
+
+def test_sums_of_many_keep_their_digits(tmp_path: Path) -> None:
+    """Added one by one, thousands of numbers of one sign are off by ten units."""
+    shape = (1, 8, 200, 200)
+    x = np.random.default_rng().random(shape, np.float32) + np.float32(1.0)
+    (mean,) = Regions({"many": graph([shape], many_rows)}, tmp_path, {}).run("many", [x])
+    np.testing.assert_allclose(mean, x.mean((2, 3), dtype=np.float64), rtol=3e-7)
