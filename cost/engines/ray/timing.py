@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from collage.backends.contract.errors import (
     TargetError,
 )
 from collage.backends.devices import device_named
+from collage.backends.toolchain import replacing
 from collage.cost.deadline import Deadline
 from collage.cost.device import policy_of
 from collage.cost.engines.local import LocalEngine
@@ -147,10 +147,8 @@ class Timing:
         """
         place = self._kept / _plain(digest)
         if not place.is_dir():
-            partial = place.with_suffix(".partial")
-            shutil.rmtree(partial, ignore_errors=True)
-            unpack(archive, partial, limit_bytes)
-            partial.rename(place)
+            with replacing(place) as partial:
+                unpack(archive, partial, limit_bytes)
 
     def close(self) -> None:
         if not self._settings.builds:
