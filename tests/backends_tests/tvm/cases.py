@@ -16,6 +16,7 @@ from collage.backends.contract import PARTITION_ATTR, BackendTarget, BuildContex
 from collage.backends.link import stage_libraries
 from collage.backends.tvm.backend import TVMBackend, TVMOptions
 from collage.backends.tvm.cpu.schedules import SCHEDULE_ATTR
+from collage.targets import resolve_targets
 
 Body = Callable[..., relax.Expr]
 CPU = {"kind": "llvm", "mcpu": codegen.llvm_get_system_cpu()}
@@ -50,12 +51,16 @@ def partition(body: Body, inputs: Sequence[np.ndarray]) -> tvm.IRModule:
     return builder.get()
 
 
-def run(mod: tvm.IRModule, inputs: Sequence[np.ndarray], context: BuildContext) -> list[np.ndarray]:
-    """Compile, link, load and run a module; its outputs, in order."""
-    library = compile_module(mod, [tvm_target()], context.work_dir / "model.so", context)
+def run(
+    mod: tvm.IRModule, inputs: Sequence[np.ndarray], context: BuildContext, device: str = "cpu"
+) -> list[np.ndarray]:
+    """Compile, link, load and run a module on a device of this machine; its outputs, in order."""
+    native = resolve_targets(["cuda"]).native if device == "cuda" else tvm_target()
+    library = compile_module(mod, [native], context.work_dir / "model.so", context)
     stage_libraries(library, copy=False)
-    machine = relax.VirtualMachine(tvm.runtime.load_module(str(library.path)), tvm.cpu())
-    result = machine["main"](*(tvm.runtime.tensor(array) for array in inputs))
+    place = tvm.device(device, 0)
+    machine = relax.VirtualMachine(tvm.runtime.load_module(str(library.path)), place)
+    result = machine["main"](*(tvm.runtime.tensor(array, place) for array in inputs))
     return [t.numpy() for t in result] if not hasattr(result, "numpy") else [result.numpy()]
 
 

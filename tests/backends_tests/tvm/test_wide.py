@@ -16,7 +16,6 @@ from benchmarks.gpu.cases.tvm.operators import SAMPLE, cases
 from benchmarks.gpu.cases.worker import largest_error
 from collage.backends.contract import BuildContext
 from collage.backends.tvm.common.wide import widened
-from collage.normalize import normalize
 from collage.testing import graph
 from tests.backends_tests.tvm import cases as tvm_cases
 
@@ -93,67 +92,3 @@ def test_kernels_written_by_hand_stay_what_they_are() -> None:
         x = te.placeholder((3, 37), "float16", name="x")
         func = te.create_prim_func([x, topi.gpu.sort(x, axis=1)])
     assert widened(func).same_as(func)
-
-
-@pytest.mark.parametrize("given", ["float32", "float64", "int32"])
-def test_what_a_program_rounds_is_rounded_whoever_reads_it(
-    given: str, context: BuildContext
-) -> None:
-    """``x.half().float()`` keeps the digits of a half, though kernels compute in float32."""
-    data = (np.random.default_rng().standard_normal((4, 37)) * 1e4).astype(given)
-    back = "float64" if given == "float64" else "float32"
-
-    def body(emit: Any, x: relax.Var) -> relax.Expr:
-        rounded = emit(relax.op.astype(emit(relax.op.negative(x)), "float16"))
-        return relax.op.astype(rounded, back)
-
-    mod = graph([data.shape], body, given)
-    (got,) = tvm_cases.run(mod, [data], context)
-    with np.errstate(over="ignore"):
-        np.testing.assert_array_equal(got, (-data).astype("float16").astype(back))
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_relu_of_what_is_no_number_is_none(dtype: str, context: BuildContext) -> None:
-    data = np.array([np.nan, 1.5, -2, -0.0, 0, np.inf, -np.inf, 3] * 5, dtype)
-    (got,) = tvm_cases.run(
-        graph([data.shape], lambda _, x: relax.op.nn.relu(x), dtype), [data], context
-    )
-    np.testing.assert_array_equal(got, np.where(data < 0, 0, data).astype(dtype))
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_zero_times_what_is_no_number_is_none(dtype: str, context: BuildContext) -> None:
-    data = np.array([np.nan, 1.5, -2, 0, np.inf, -np.inf] * 5, dtype)
-    mod = graph([data.shape], lambda _, x: relax.op.multiply(x, relax.const(0.0, dtype)), dtype)
-    (got,) = tvm_cases.run(normalize(mod), [data], context)
-    with np.errstate(invalid="ignore"):
-        np.testing.assert_array_equal(got, data * np.array(0, dtype))
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("descending", [False, True])
-def test_sorts_know_the_order_of_every_type(
-    descending: bool, dtype: str, context: BuildContext
-) -> None:
-    data = np.random.default_rng().permutation(np.arange(-40, 44).reshape(4, 21).T).T.astype(dtype)
-
-    def body(emit: Any, x: relax.Var) -> relax.Expr:
-        largest = emit(relax.op.topk(x, 5, -1, "both", descending))
-        return relax.Tuple(
-            [
-                emit(relax.op.sort(x, -1, descending)),
-                emit(relax.op.argsort(x, -1, descending)),
-                emit(relax.TupleGetItem(largest, 0)),
-                emit(relax.TupleGetItem(largest, 1)),
-            ]
-        )
-
-    mod = graph([data.shape], body, dtype)
-    found = tvm_cases.run(mod, [data], context)
-    order = np.argsort(data.astype("float32") * (-1 if descending else 1), -1)
-    ordered = np.take_along_axis(data, order, -1)
-    wanted = (ordered, order, ordered[:, :5], order[:, :5])
-    for ours, theirs in zip(found, wanted, strict=True):
-        np.testing.assert_array_equal(np.asarray(ours), theirs)
-    assert str(found[0].dtype) == dtype
