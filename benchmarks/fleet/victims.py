@@ -14,6 +14,8 @@ import psutil
 from collage.testing.fixtures.ray_cluster import LoopbackCluster
 from collage.testing.fixtures.rpc_fleet import RpcFleet
 
+_COMPILERS = ("g++", "cc1", "cc1plus", "as", "collect2", "ld")
+
 Victims = Mapping[str, list[Callable[[], None]]]
 """What kills one of a kind, by the kind's name."""
 
@@ -34,7 +36,10 @@ class Fleet:
         head : psutil.Process
             The search.
         """
-        return {"workers of the search": [one.kill for one in _workers(head)]}
+        return {
+            "workers of the search": [one.kill for one in _workers(head)],
+            "compilers": [one.kill for one in _compilers(head)],
+        }
 
 
 class RpcPool(Fleet):
@@ -77,8 +82,10 @@ class RayPool(Fleet):
     def victims(self, head: psutil.Process) -> Victims:
         actors = self._cluster.actors()
         below = [one for actor in actors for one in _workers(actor)]
+        compilers = [one for actor in actors for one in _compilers(actor)]
         return {
             "workers of actors": [one.kill for one in below],
+            "compilers": [one.kill for one in [*compilers, *_compilers(head)]],
             "actors": [one.kill for one in actors],
             "nodes": [partial(self._replace, name) for name in self._names],
         }
@@ -119,9 +126,17 @@ FLEETS: Mapping[str, Callable[[], AbstractContextManager[Fleet]]] = {
 
 
 def _workers(head: psutil.Process) -> list[psutil.Process]:
+    return _below(head, lambda child: "child_boot" in " ".join(child.cmdline()))
+
+
+def _compilers(head: psutil.Process) -> list[psutil.Process]:
+    return _below(head, lambda child: child.name() in _COMPILERS)
+
+
+def _below(head: psutil.Process, is_one: Callable[[psutil.Process], bool]) -> list[psutil.Process]:
     found = []
     for child in head.children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            if "child_boot" in " ".join(child.cmdline()):
+            if is_one(child):
                 found.append(child)
     return found

@@ -112,6 +112,8 @@ class Batch:
                 lambda place: self._time(place, index, build),
                 lambda reason: self._set_aside(index, reason),
             )
+        elif build.status is CostStatus.UNKNOWN:
+            self._set_aside(index, build.reason)
         else:
             self._record(index, build, RunResult(Cost(build.status, reason=build.reason)))
 
@@ -120,6 +122,9 @@ class Batch:
         job = RunJob.in_folder(self.jobs[index].folder)
         with self.watch.timing(place.name, self.jobs[index].target.name, queued=True):
             result = place.runner.run_sharing(job, lambda: self.hold(place))
+            if result.cost.status is CostStatus.UNKNOWN:
+                self._set_aside(index, result.cost.reason)
+                return
             self._record(index, build, result)
         self.timed(place.name, self.keys[index])
 

@@ -43,7 +43,8 @@ class BuildResult:
     Attributes
     ----------
     status : CostStatus
-        ``VALID`` when built.
+        ``VALID`` when built; ``UNKNOWN`` when whoever built it was killed by others, again and
+        again.
     reason : str
         One line, when not built.
     library : Path or None

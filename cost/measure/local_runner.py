@@ -12,6 +12,7 @@ from collage.cost.config import MeasureConfig
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, DevicePolicy, LocalDevice
 from collage.cost.measure.runner import ExclusiveDevice, RunJob, Runner, RunResult
+from collage.cost.processes.kills import Kills
 from collage.cost.processes.messages import Done, Failure, Judge, Measure, Measured, Prepare, Run
 from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
 
@@ -68,7 +69,6 @@ class LocalRunner(Runner):
         self._worker: WorkerProcess | None = None
         self._initial_bytes = 0
         self._waited_sec = 0.0
-        self._was_killed = False
 
     def __enter__(self) -> LocalRunner:
         return self
@@ -96,13 +96,20 @@ class LocalRunner(Runner):
 
     def _run(self, job: RunJob, exclusive: ExclusiveDevice) -> RunResult:
         begin, self._waited_sec = time.perf_counter(), 0.0
-        worker = self._ready_worker()
-        first = worker.requests == 0
-        result = self._ask(worker, job, exclusive)
-        if self._was_killed or (result.cost.status is CostStatus.CRASHED and not first):
-            # An earlier candidate may have corrupted the process, and who killed it may have meant
-            # another one; only a fresh one can accuse.
-            result = self._ask(self._ready_worker(), job, exclusive)
+        kills = Kills()
+        while True:
+            worker = self._ready_worker()
+            is_fresh = worker.requests == 0
+            try:
+                result = self._ask(worker, job, exclusive)
+            except WorkerFailure as err:
+                if kills.is_asked_again(err.status):
+                    continue
+                status, reason = kills.verdict(f"the candidate {err.reason}")
+                result = RunResult(Cost(status, reason=reason))
+            # An earlier candidate may have corrupted the process; only a fresh one can accuse.
+            if is_fresh or result.cost.status is not CostStatus.CRASHED:
+                break
         if self._fresh_process:
             self.close()
         elapsed = time.perf_counter() - begin - self._waited_sec
@@ -146,12 +153,13 @@ class LocalRunner(Runner):
         return self._worker
 
     def _ask(self, worker: WorkerProcess, job: RunJob, exclusive: ExclusiveDevice) -> RunResult:
-        self._was_killed = False
+        """What came of it; raises a failure of a worker that somebody else killed."""
         try:
             answer = self._answer(worker, job, exclusive)
         except WorkerFailure as err:
-            self._was_killed = err.was_killed
             self.close()
+            if err.was_killed:
+                raise
             return RunResult(Cost(err.status, reason=f"the candidate {err.reason}"))
         except BaseException:
             # An interrupt or a deadline: the answer under way must not meet the next request.

@@ -119,7 +119,8 @@ class Runner(ABC):
         """Check and time a library.
 
         A library that crashes, hangs, takes too much memory or computes a wrong result gives an
-        invalid cost with a one-line reason; the runner stays usable.
+        invalid cost with a one-line reason; the runner stays usable. An unknown cost says that
+        others killed whoever ran it, again and again, and nothing of the library.
 
         Raises
         ------

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import select
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+from collage.cost.base import CostStatus
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import DevicePolicy, available_cores
+from collage.cost.processes.kills import Kills
 from collage.cost.processes.messages import A, Failure, Request
 from collage.cost.processes.worker_process import (
     WorkerFailure,
@@ -18,6 +21,14 @@ _RETIRE_AFTER = 400
 """Requests after which a worker is replaced: TVM and LLVM never give all of their memory back."""
 
 _WAIT_SEC = 0.02
+
+
+@dataclass(frozen=True)
+class _Killed:
+    """In place of an answer: somebody else ended whoever was at it, or what it had started."""
+
+    status: CostStatus
+    reason: str
 
 
 class WorkerPool:
@@ -110,14 +121,15 @@ class WorkerPool:
             What answers them.
         done : callable
             Given each answer with its index as soon as it is there; the other workers go on
-            meanwhile. For a worker that died, a failure is its answer.
+            meanwhile. For a worker that died, a failure is its answer; one of unknown status
+            says that others killed whoever was at it, and nothing of the request.
 
         Raises
         ------
         OutOfTimeError
             When the deadline comes while answers are awaited.
         """
-        waiting, killed = deque(range(count)), set[int]()
+        waiting, kills = deque(range(count)), defaultdict[int, Kills](Kills)
         running: dict[int, int] = {}
         for slot in range(len(self._workers)):
             self._worker(slot)  # They import while the first ones get their requests.
@@ -126,14 +138,15 @@ class WorkerPool:
                 self._start(slot, request, waiting, running)
             while running:
                 ended = []
-                for slot, answer, was_killed in self._finished(running, kind):
+                for slot, answer in self._finished(running, kind):
                     index = running.pop(slot)
-                    if was_killed and index not in killed:
-                        # Who killed the worker may have meant another one.
-                        killed.add(index)
+                    if not isinstance(answer, _Killed):
+                        ended.append((index, answer))
+                    elif kills[index].is_asked_again(answer.status):
                         waiting.appendleft(index)
                     else:
-                        ended.append((index, answer))
+                        status, reason = kills[index].verdict(answer.reason)
+                        ended.append((index, Failure(status=status, reason=reason)))
                     self._start(slot, request, waiting, running)
                 for index, answer in ended:
                     done(index, answer)
@@ -158,21 +171,23 @@ class WorkerPool:
 
     def _finished(
         self, running: dict[int, int], kind: type[A]
-    ) -> list[tuple[int, A | Failure, bool]]:
-        """Who has ended, with its answer, and whether somebody killed it."""
+    ) -> list[tuple[int, A | Failure | _Killed]]:
+        """Who has ended, with its answer."""
         workers = {slot: self._worker(slot) for slot in running}
         select.select(list(workers.values()), [], [], _WAIT_SEC)
-        ended: list[tuple[int, A | Failure, bool]] = []
+        ended: list[tuple[int, A | Failure | _Killed]] = []
         for slot, worker in workers.items():
             try:
                 answer = worker.poll(0.0, kind)
             except WorkerFailure as err:
                 self._drop(slot)
-                failure = Failure(status=err.status, reason=f"the compiler {err.reason}")
-                ended.append((slot, failure, err.was_killed))
+                said = _Killed if err.was_killed else Failure
+                ended.append((slot, said(status=err.status, reason=f"the compiler {err.reason}")))
                 continue
-            if answer is not None:
-                ended.append((slot, answer, False))
+            if isinstance(answer, Failure) and answer.status is CostStatus.UNKNOWN:
+                ended.append((slot, _Killed(answer.status, answer.reason)))
+            elif answer is not None:
+                ended.append((slot, answer))
         return ended
 
     def _worker(self, slot: int) -> WorkerProcess:

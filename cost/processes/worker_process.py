@@ -5,6 +5,7 @@ It is killed with everything it started when it takes too long or too much memor
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 import time
@@ -22,6 +23,7 @@ from collage.backends.toolchain.child_process import (
 from collage.cost.base import CostStatus
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, DevicePolicy
+from collage.cost.processes.kills import FROM_OUTSIDE, MemoryPressure
 from collage.cost.processes.messages import A, Failure, Request, Unreadable
 from collage.cost.processes.protocol import (
     NotReady,
@@ -51,12 +53,13 @@ class WorkerFailure(Exception):
     Attributes
     ----------
     status : CostStatus
-        ``CRASHED``, ``TIMED_OUT`` or ``OUT_OF_MEMORY``.
+        ``CRASHED``, ``TIMED_OUT`` or ``OUT_OF_MEMORY``; ``UNKNOWN`` when nothing that the request
+        did is known to have ended it.
     reason : str
         One line.
     was_killed : bool
-        Whether somebody else ended it: the system, short of memory, or anybody. Only when that
-        happens once more is it held against the request.
+        Whether somebody else ended it: the system, short of memory, or anybody. How often that
+        has to happen, :class:`~collage.cost.processes.kills.Kills` says.
     """
 
     def __init__(self, status: CostStatus, reason: str, *, was_killed: bool = False) -> None:
@@ -143,7 +146,8 @@ class WorkerProcess:
         self._deadline = 0.0
         self._timeout_sec = 0.0
         self._left_sec = 0.0
-        self._baseline_bytes = 0
+        self._baseline_bytes = self._used_bytes = 0
+        self._pressure = MemoryPressure.of(self._process.pid)
         self.requests = 0
         self.idle = True
 
@@ -224,7 +228,8 @@ class WorkerProcess:
             As :meth:`wait_until_ready`.
         """
         self.wait_until_ready()
-        self._baseline_bytes = self.resident_bytes
+        self._baseline_bytes, self._used_bytes = self.resident_bytes, 0
+        self._pressure = MemoryPressure.of(self.pid)
         self._timeout_sec = timeout_sec
         self.requests += 1
         self._hand_over(request, timeout_sec)
@@ -295,7 +300,7 @@ class WorkerProcess:
         try:
             line = self._process.poll(wait_sec)
         except ChildDiedError as err:
-            raise _failure(err) from err
+            raise self._failure(err) from err
         if line is not None:
             self._left_sec = self._deadline - time.monotonic()
             self.idle = True
@@ -304,18 +309,50 @@ class WorkerProcess:
             self.kill()
             raise OutOfTimeError("the time is spent")
         if self._started:
-            used = self.resident_bytes - self._baseline_bytes
-            if used > self._memory_limit_bytes:
+            if held := self.resident_bytes:  # It has none once it is killed.
+                self._used_bytes = held - self._baseline_bytes
+            if self._used_bytes > self._memory_limit_bytes:
                 self.kill()
                 raise WorkerFailure(
                     CostStatus.OUT_OF_MEMORY,
                     f"took more than {self._memory_limit_bytes >> 20} MiB of memory",
                 )
         if time.monotonic() > self._deadline:
+            was_stopped = self._is_stopped()
             self.kill()
+            if was_stopped:
+                raise WorkerFailure(CostStatus.UNKNOWN, "was stopped by somebody", was_killed=True)
             reason = f"gave no answer within {self._timeout_sec:g} s"
             raise WorkerFailure(CostStatus.TIMED_OUT, reason)
         return None
+
+    def _is_stopped(self) -> bool:
+        with contextlib.suppress(psutil.Error):
+            return bool(self._watch.status() == psutil.STATUS_STOPPED)
+        return False
+
+    def _failure(self, death: ChildDiedError) -> WorkerFailure:
+        status, last = death.status, death.last_words
+        if status == -signal.SIGKILL and self._pressure.accuses(
+            self._used_bytes, self._memory_limit_bytes
+        ):
+            return WorkerFailure(
+                CostStatus.OUT_OF_MEMORY,
+                f"was killed by the system, with {self._used_bytes >> 20} MiB of memory",
+                was_killed=True,
+            )
+        if -status in FROM_OUTSIDE:
+            name = signal.Signals(-status).name
+            return WorkerFailure(
+                CostStatus.UNKNOWN, f"was killed by somebody ({name})", was_killed=True
+            )
+        if "bad_alloc" in last or "MemoryError" in last:
+            return WorkerFailure(CostStatus.OUT_OF_MEMORY, f"ran out of memory: {last}")
+        if status < 0:
+            how = f"died of {signal.Signals(-status).name} ({signal.strsignal(-status)})"
+        else:
+            how = f"ended by itself with exit status {status}"
+        return WorkerFailure(CostStatus.CRASHED, f"{how}: {last}" if last else how)
 
     def suspend(self) -> None:
         """Stop the child where it stands, its threads too; it keeps its memory."""
@@ -342,19 +379,3 @@ class WorkerProcess:
         with self._replacing:
             self._unwanted = True
             self._process.close()
-
-
-def _failure(death: ChildDiedError) -> WorkerFailure:
-    status, last = death.status, death.last_words
-    if status == -signal.SIGKILL:
-        # We did not kill it: on Linux that is the kernel, out of memory, if it happens again.
-        return WorkerFailure(
-            CostStatus.OUT_OF_MEMORY, "was killed, most likely for its memory", was_killed=True
-        )
-    if "bad_alloc" in last or "MemoryError" in last:
-        return WorkerFailure(CostStatus.OUT_OF_MEMORY, f"ran out of memory: {last}")
-    if status < 0:
-        how = f"died of {signal.Signals(-status).name} ({signal.strsignal(-status)})"
-    else:
-        how = f"ended by itself with exit status {status}"
-    return WorkerFailure(CostStatus.CRASHED, f"{how}: {last}" if last else how)

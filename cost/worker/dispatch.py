@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from collage.backends.contract.errors import CollageError, ProtocolError, telling_line
@@ -32,6 +33,17 @@ from collage.cost.worker.session import DeviceLostError, SessionLostError
 _BUILDING = (Build, Tune, CompileModel)
 _OUT_OF_MEMORY = ("bad_alloc", "out of memory", "OUT_OF_MEMORY", "MemoryAllocation")
 """How C++, the CUDA runtime and the driver say it."""
+
+_KILLED = re.compile(
+    r"(Killed|Terminated) signal terminated program"  # gcc
+    r"|terminated with signal (9|15)\b"  # its linker
+    r"|died due to signal (9|15)\b"  # nvcc
+    r"|unable to execute command: (Killed|Terminated)"  # clang
+    r"|exit status -(9|15)\b"
+    r"|Compilation error:\s+Command line:"  # TVM, of one that was not given the time to say a word
+)
+"""How it is said that a compiler, or a part of it, was ended from outside: by somebody, or by the
+system to make room, which picks the largest."""
 
 
 class Tasks:
@@ -105,16 +117,18 @@ class Tasks:
 def _failure(request: AnyRequest, error: Exception) -> Failure:
     """The answer that reports an exception as a typed status with a one-line reason."""
     text, reason = str(error), telling_line(error)
+    building = isinstance(request, _BUILDING)
     if not isinstance(error, CollageError):
         reason = f"{type(error).__name__}: {reason}"
     if isinstance(error, SessionLostError):
         status = error.status
     elif isinstance(error, DeviceLostError) and error.crashed:
         status = CostStatus.CRASHED
+    elif building and _KILLED.search(f"{text}\n{getattr(error, 'value', '')}"):
+        status = CostStatus.UNKNOWN
     elif isinstance(error, MemoryError) or any(words in text for words in _OUT_OF_MEMORY):
         status = CostStatus.OUT_OF_MEMORY
     else:
-        building = isinstance(request, _BUILDING)
         status = CostStatus.BUILD_FAILED if building else CostStatus.RUN_FAILED
     lost = isinstance(error, DeviceLostError)
     return Failure(status=status, reason=reason[:300], replace=lost)

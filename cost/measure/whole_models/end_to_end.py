@@ -40,6 +40,7 @@ from collage.cost.measure.whole_models.contestants import (
     results,
 )
 from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, ModelTimer, WholeModel
+from collage.cost.processes.kills import Kills
 from collage.cost.processes.messages import (
     A,
     Check,
@@ -59,7 +60,7 @@ from collage.cost.progress import ProgressCallback, ignore
 @dataclass
 class _Contestant(Contestant):
     worker: WorkerProcess = field(kw_only=True)
-    was_killed: bool = field(default=False, kw_only=True)
+    killed: WorkerFailure | None = field(default=None, kw_only=True)
 
 
 class EndToEndTimer(ModelTimer):
@@ -121,22 +122,26 @@ class EndToEndTimer(ModelTimer):
         libraries: Sequence[Path],
         deadline: Deadline = NEVER,
     ) -> list[RunResult]:
-        measured = self._measure(question, libraries, deadline)
-        if measured is None:
-            # Who killed a model may have meant another process; only twice is it the model's fault.
-            measured = self._measure(question, libraries, deadline, is_last=True)
-        assert measured is not None
-        return measured
+        # Of each model: who killed it may have meant another process.
+        kills = [Kills() for _ in question.models]
+        while True:
+            contestants, played = self._measure(question, libraries, deadline)
+            again = False
+            for contestant, count in zip(contestants, kills, strict=True):
+                if contestant.killed is not None:
+                    again |= count.is_asked_again(contestant.killed.status)
+                    status, reason = count.verdict(f"the model {contestant.killed.reason}")
+                    contestant.failure = Cost(status, reason=reason)
+            if not again:
+                return results(contestants, played, question.contest)
 
     def _measure(
         self,
         question: EndToEndQuestion,
         libraries: Sequence[Path],
         deadline: Deadline,
-        *,
-        is_last: bool = False,
-    ) -> list[RunResult] | None:
-        """The results, or None when somebody killed a model and that was not the last try."""
+    ) -> tuple[list[_Contestant], Played]:
+        """One contest, from loading the models on."""
         contestants: list[_Contestant] = []
         with tempfile.TemporaryDirectory(dir=self._scratch, prefix="model-") as name:
             samples = tuple(Path(name) / str(i) for i in range(len(question.samples)))
@@ -156,9 +161,7 @@ class EndToEndTimer(ModelTimer):
             finally:
                 for contestant in contestants:
                     contestant.worker.close()
-        if not is_last and any(contestant.was_killed for contestant in contestants):
-            return None
-        return results(contestants, played, question.contest)
+        return contestants, played
 
     def _enter(self, model: WholeModel, deadline: Deadline) -> _Contestant:
         worker = WorkerProcess(
@@ -210,7 +213,7 @@ class EndToEndTimer(ModelTimer):
             answer = contestant.worker.receive(kind)
             contestant.worker.suspend()
         except WorkerFailure as err:
-            contestant.was_killed = err.was_killed
+            contestant.killed = err if err.was_killed else None
             contestant.failure = Cost(err.status, reason=f"the model {err.reason}")
             return None
         except OutOfTimeError:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -107,6 +109,26 @@ def test_killed_actors_and_nodes_lose_nothing(
     raylet = cluster.node("mortal")
     _search(cluster, context, 30, {3: kill_actors, 9: kill_node})
     assert children and cluster.wait_until_ended([*children, *raylet], 60.0)
+
+
+def test_killed_workers_of_actors_lose_nothing(
+    cluster: LoopbackCluster, context: BuildContext
+) -> None:
+    """What compiles and times below the actors, three times each."""
+    killed = Counter[str]()
+
+    def kill_workers() -> None:
+        for _ in range(3):
+            for actor in cluster.actors("steady"):
+                for child in actor.children(recursive=True):
+                    with contextlib.suppress(psutil.Error):
+                        if "child_boot" in " ".join(child.cmdline()):
+                            child.kill()
+                            killed["workers"] += 1
+            time.sleep(1.0)
+
+    _search(cluster, context, 30, {3: kill_workers})
+    assert killed["workers"] >= 3
 
 
 def test_a_node_that_hangs_is_left_out_and_one_that_joins_is_taken_in(
