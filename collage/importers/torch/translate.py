@@ -17,7 +17,6 @@ from typing import Any
 import torch
 import tvm
 from torch import fx
-from torch._decomp import decomposition_table
 from tvm import relax
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
@@ -35,36 +34,18 @@ from collage.importers.torch.nodes import (
 )
 from collage.importers.torch.operators.arguments import dtype_of, shape_of
 from collage.importers.torch.operators.converters import CONVERTERS
-from collage.importers.torch.operators.decompositions import decompositions
 from collage.importers.torch.operators.elementary.complex_numbers import (
     COMPLEX,
     is_complex,
     split_complex,
 )
-from collage.importers.torch.operators.elementary.special import special_functions
 from collage.importers.torch.operators.errors import RefusedError, reason_of
-from collage.importers.torch.operators.linear.experts import grouped_products
-from collage.importers.torch.operators.linear.matrices import keep_matrices
 from collage.importers.torch.operators.linear.products import PRODUCTS
-from collage.importers.torch.operators.recurrent import RECURRENT, keep_recurrent
-from collage.importers.torch.operators.windows.pads import keep_pads
-from collage.importers.torch.operators.windows.resize import keep_whole
-from collage.importers.torch.operators.windows.sampling import sampled
+from collage.importers.torch.operators.recurrent import RECURRENT
 from collage.importers.torch.structure import keep_tensors
+from collage.importers.torch.taken_apart import taken_apart
 from collage.rewrite import with_attrs
 
-_ROUNDS = 4
-"""Taking operators apart may bring others to light; one round is all that most programs need."""
-
-_NEVER_APART = frozenset(
-    [
-        torch.ops.aten.scaled_dot_product_attention.default,
-        # Taken apart it would be a product of two axes between two reshapes.
-        torch.ops.aten.linear.default,
-        # It would be a walk over memory.
-        torch.ops.aten.unfold.default,
-    ]
-)
 _NODES_NAMED = 3
 
 
@@ -92,7 +73,7 @@ def translate(
     """
     importer = _Importer()
     program = with_chosen_rows(program, more)
-    program = _taken_apart(program, frozenset([*importer.create_convert_map(), *COMPLEX]))
+    program = taken_apart(program, frozenset([*importer.create_convert_map(), *COMPLEX]))
     keep_tensors(program)
     choosers = give_counts(program, more)
     split_complex(program)
@@ -111,34 +92,6 @@ def translate(
         raise
     importer.require_complete()
     return mod, choosers
-
-
-def _taken_apart(
-    program: torch.export.ExportedProgram, known: frozenset[str]
-) -> torch.export.ExportedProgram:
-    """The program in operators that are known, as far as PyTorch can take the others apart."""
-    table = torch.export.default_decompositions()
-    table.update(special_functions() | decompositions() | sampled() | grouped_products(program))
-    for whole in _NEVER_APART:
-        table.pop(whole, None)
-    keep_whole(table)
-    keep_pads(table)
-    keep_matrices(table)
-    keep_recurrent(table)
-    for _ in range(_ROUNDS):
-        program = program.run_decompositions(table)
-        unknown = {
-            node.target
-            for node in program.graph.nodes
-            if node.op == "call_function" and node.target.__name__ not in known
-        }
-        more = {
-            target: decomposition_table[target] for target in unknown & set(decomposition_table)
-        }
-        if not more:
-            break
-        table = {**table, **more}
-    return program
 
 
 class _Importer(ExportedProgramImporter):

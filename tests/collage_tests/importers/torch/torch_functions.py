@@ -15,6 +15,10 @@ from collage.normalize import normalize
 torch = pytest.importorskip("torch", exc_type=ImportError)
 
 
+Cases = dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]]
+"""Functions by what they are, and how their inputs are drawn."""
+
+
 class Function(torch.nn.Module):  # type: ignore[misc,name-defined]
     """A function as a module."""
 

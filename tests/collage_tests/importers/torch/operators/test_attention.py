@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from collage.importers import load_model
 from tests.collage_tests.importers.torch.torch_functions import (
+    Cases,
     program_of,
     require_agreement,
     rows,
@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch", exc_type=ImportError)
 F = torch.nn.functional
 
 
-CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
+CASES: Cases = {
     "attention of grouped heads": (
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True),
         lambda: (rows(1, 4, 6, 8), rows(1, 2, 6, 8), rows(1, 2, 6, 8)),

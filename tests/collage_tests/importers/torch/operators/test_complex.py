@@ -9,7 +9,12 @@ import pytest
 
 from collage.backends.contract.errors import ModelError
 from collage.importers import load_model
-from tests.collage_tests.importers.torch.torch_functions import program_of, require_agreement, rows
+from tests.collage_tests.importers.torch.torch_functions import (
+    Cases,
+    program_of,
+    require_agreement,
+    rows,
+)
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch", exc_type=ImportError)
@@ -40,7 +45,7 @@ def _filtered(x: Any) -> Any:
     return torch.fft.irfft2(whole * weight[None, :, :, None], s=(6, 6), dim=(1, 2), norm="ortho")
 
 
-CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
+CASES: Cases = {
     "spectrum": (lambda x: _spectrum(x).abs(), lambda: (rows(2, 100),)),
     "spectrum, uncentred, its parts": (
         lambda x: torch.view_as_real(_spectrum(x, center=False)),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.collage_tests.importers.torch.torch_functions import (
+    Cases,
     places,
     require_agreement,
     rows,
@@ -22,7 +22,7 @@ def written(x: Any, index: Any, value: Any, *, accumulate: bool = False) -> Any:
     return torch.ops.aten.index_put(x, index, value, accumulate)
 
 
-CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
+CASES: Cases = {
     "indexed once": (lambda x, i: x[:, i], lambda: (rows(3, 5, 2), places(5, 4, 2))),
     "indexed from the end": (lambda x, i: x[i - 2], lambda: (rows(5, 2), places(4, 6))),
     "indexed by pairs": (

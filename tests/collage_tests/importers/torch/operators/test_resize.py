@@ -10,6 +10,7 @@ import pytest
 from collage.backends.contract.errors import ModelError
 from collage.importers import load_model
 from tests.collage_tests.importers.torch.torch_functions import (
+    Cases,
     places,
     program_of,
     require_agreement,
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch", exc_type=ImportError)
 F = torch.nn.functional
 
-CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {}
+CASES: Cases = {}
 
 
 def resized(rank: int, *, corners: bool) -> Callable[..., Any]:

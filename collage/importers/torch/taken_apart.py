@@ -1,0 +1,69 @@
+"""Exported programs in fewer operators: what is taken apart by PyTorch, by us, and never."""
+
+from __future__ import annotations
+
+import torch
+from torch._decomp import decomposition_table
+
+from collage.importers.torch.operators.decompositions import decompositions
+from collage.importers.torch.operators.elementary.special import special_functions
+from collage.importers.torch.operators.linear.experts import grouped_products
+from collage.importers.torch.operators.linear.matrices import keep_matrices
+from collage.importers.torch.operators.recurrent import keep_recurrent
+from collage.importers.torch.operators.windows.pads import keep_pads
+from collage.importers.torch.operators.windows.resize import keep_whole
+from collage.importers.torch.operators.windows.sampling import sampled
+
+_ROUNDS = 4
+"""Taking operators apart may bring others to light; one round is all that most programs need."""
+
+_NEVER_APART = frozenset(
+    [
+        torch.ops.aten.scaled_dot_product_attention.default,
+        # Taken apart it would be a product of two axes between two reshapes.
+        torch.ops.aten.linear.default,
+        # It would be a walk over memory.
+        torch.ops.aten.unfold.default,
+    ]
+)
+
+
+def taken_apart(
+    program: torch.export.ExportedProgram, known: frozenset[str]
+) -> torch.export.ExportedProgram:
+    """The program in operators that are known, as far as PyTorch can take the others apart.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+        As it was exported.
+    known : frozenset of str
+        Operators that have a converter.
+
+    Returns
+    -------
+    torch.export.ExportedProgram
+        What is still unknown in it, PyTorch cannot take apart either.
+    """
+    table = torch.export.default_decompositions()
+    table.update(special_functions() | decompositions() | sampled() | grouped_products(program))
+    for whole in _NEVER_APART:
+        table.pop(whole, None)
+    keep_whole(table)
+    keep_pads(table)
+    keep_matrices(table)
+    keep_recurrent(table)
+    for _ in range(_ROUNDS):
+        program = program.run_decompositions(table)
+        unknown = {
+            node.target
+            for node in program.graph.nodes
+            if node.op == "call_function" and node.target.__name__ not in known
+        }
+        more = {
+            target: decomposition_table[target] for target in unknown & set(decomposition_table)
+        }
+        if not more:
+            break
+        table = {**table, **more}
+    return program
