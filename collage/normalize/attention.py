@@ -1,4 +1,4 @@
-"""Masks of attention that are known beforehand: none at all, or the causal one."""
+"""Masks of attention: those that are known beforehand, and rows that may see nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from tvm import relax
 
 from collage.backends.relax.static_shape import static_shape
-from collage.rewrite import Rules, Scope, constant, dtype_of, is_constant
+from collage.rewrite import Rules, Scope, constant, dtype_of, is_constant, is_float
 
 _NEVER = 1e4
 """What frameworks subtract where nothing may be attended to is at least this large."""
@@ -41,4 +41,27 @@ def _bias_of_same_type(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return relax.Call(call.op, [query, key, value, cast], call.attrs, call.ty_args)
 
 
-RULES: Rules = {"nn.attention_bias": (_bias_of_same_type, _known_mask)}
+def _sees_nothing(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """Rows whose maximum is minus infinity are all minus infinity: asked without a maximum.
+
+    Where TVM reduces, a maximum begins at the least finite number, and is never below it.
+    """
+    for most, limit in (call.args, reversed(call.args)):
+        found = scope.call(most, "max")
+        array = constant(limit)
+        if found is None or array is None or 0 in static_shape(found.args[0]):
+            continue
+        if is_float(limit) and np.isneginf(array.astype("float64")).all():
+            # TVM takes what is no number for not different, too: so asked what is equal.
+            lowest = relax.const(-np.inf, dtype_of(limit))
+            hidden = scope.emit(relax.op.equal(found.args[0], lowest))
+            hidden = scope.emit(relax.op.astype(hidden, "float32"))
+            hidden = scope.emit(relax.op.min(hidden, found.attrs.axis, found.attrs.keepdims))
+            return relax.op.equal(hidden, relax.const(np.ones(array.shape, "float32")))
+    return None
+
+
+RULES: Rules = {
+    "nn.attention_bias": (_bias_of_same_type, _known_mask),
+    "equal": (_sees_nothing,),
+}

@@ -83,3 +83,19 @@ def test_reference_agrees_with_tvm(causal: str | None, biased: bool) -> None:
     inputs = random_inputs(mod)
     (expected,), (actual,) = run(mod, inputs), evaluate(mod, inputs)
     assert largest_error(actual, expected) < 1e-5
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("first", [True, False])
+def test_rows_that_see_nothing_are_told(dtype: str, first: bool) -> None:
+    """Built by TVM, whose maximum of nothing but minus infinities is finite; -1e4 is a number."""
+
+    def body(builder, x):  # type: ignore[no-untyped-def]
+        most = builder.emit(op.max(x, axis=-1, keepdims=True))
+        never = relax.const(-np.inf, dtype)
+        return op.equal(never, most) if first else op.equal(most, never)
+
+    x = np.where(np.random.default_rng().random((6, 5)) < 0.7, -np.inf, np.float32(1))
+    x[0], x[1], x[2, 3], x[3, 0] = -np.inf, -1e4, np.nan, np.inf
+    (found,) = run(normalize(module([x.shape], body, dtype)), [x.astype(np.dtype(dtype))])
+    np.testing.assert_array_equal(found[:, 0], np.isneginf(x).all(-1))
