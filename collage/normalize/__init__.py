@@ -19,7 +19,6 @@ from collage.normalize import (
     constants,
     convolutions,
     dense,
-    movement,
     nary,
     norms,
     opaque,
@@ -33,7 +32,6 @@ __all__ = ["normalize"]
 _FAMILIES = (
     constants.RULES,
     opaque.RULES,
-    movement.RULES,
     cleanup.RULES,
     arithmetic.RULES,
     nary.RULES,

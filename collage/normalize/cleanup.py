@@ -192,7 +192,19 @@ def _scalar_take(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return rw.reshape(scope.emit(sliced), static_shape(call))
 
 
+def _pixel_shuffle(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """Blocks of channels become blocks of pixels; TVM has the operator, but no program for it."""
+    *outer, channels, height, width = static_shape(call.args[0])
+    factor = int(call.attrs.upscale_factor)
+    deep, first = channels // factor**2, len(outer)
+    blocks = scope.emit(rw.reshape(call.args[0], (*outer, deep, factor, factor, height, width)))
+    order = [*range(first), first, first + 3, first + 1, first + 4, first + 2]
+    moved = scope.emit(relax.op.permute_dims(blocks, order))
+    return rw.reshape(moved, (*outer, deep, height * factor, width * factor))
+
+
 RULES: Rules = {
+    "nn.pixel_shuffle": (_pixel_shuffle,),
     TUPLE_ITEM: (_drop_dropout, _single_split),
     **dict.fromkeys(RESHAPES, (_one_reshape, _flat_take)),
     "bitwise_and": (_neutral_mask,),
