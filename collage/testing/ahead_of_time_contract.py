@@ -20,16 +20,13 @@ SOME_DEVICE = DeviceSpec("some device", 4e12, 2e12, 2e12, bytes_per_sec=60e9)
 class AheadOfTimeContract(BackendStatements):
     """The suite of an external backend that :class:`RunsElsewhere`: nothing is run.
 
-    Derive a test class and override the fixtures ``backend`` and ``cases``; and ``target`` where
+    Derive a test class, name the backend and override the fixture ``cases``; and ``target`` where
     its options or its device need saying, such as another ``mtriple``.
 
     Examples
     --------
     >>> class TestMyBackend(AheadOfTimeContract):
-    ...     @pytest.fixture(scope="class")
-    ...     @classmethod
-    ...     def backend(cls):
-    ...         return get_backend("board")  # As examples/ahead_of_time_backend registers it.
+    ...     backend_name = "board"  # As examples/ahead_of_time_backend registers it.
     >>> issubclass(TestMyBackend, BackendStatements)
     True
     """

@@ -33,7 +33,7 @@ SIZE_THAT_SHOWS = 1 << 16
 class BackendContract(BackendStatements):
     """The suite of an external backend that runs on a CPU.
 
-    Derive a test class and override the fixtures ``backend`` and ``cases``, and where there is
+    Derive a test class, name the backend and override the fixture ``cases``, and where there is
     something to give also ``refusals``, ``needing_context`` and ``parallel_case``.
 
     Examples
@@ -41,10 +41,7 @@ class BackendContract(BackendStatements):
     >>> from tvm.relax import op
     >>> from collage.testing import graph
     >>> class TestMyBackend(BackendContract):
-    ...     @pytest.fixture(scope="class")
-    ...     @classmethod
-    ...     def backend(cls):
-    ...         return get_backend("onednn")
+    ...     backend_name = "onednn"
     ...
     ...     @pytest.fixture(scope="class")
     ...     @classmethod

@@ -14,15 +14,12 @@ from collage.testing.backend_contract import BackendContract
 class TensorContract(BackendContract):
     """The suite of a :class:`~collage.backends.contract.TensorBackend` that runs on a CPU.
 
-    Derive a test class and override the fixtures as for :class:`BackendContract`.
+    Derive a test class, name the backend and override fixtures as for :class:`BackendContract`.
 
     Examples
     --------
     >>> class TestMyBackend(TensorContract):
-    ...     @pytest.fixture(scope="class")
-    ...     @classmethod
-    ...     def backend(cls):
-    ...         return get_backend("tiles")  # As examples/tensor_backend registers it.
+    ...     backend_name = "tiles"  # As examples/tensor_backend registers it.
     >>> issubclass(TestMyBackend, BackendContract)
     True
     """

@@ -7,7 +7,6 @@ import tvm
 from tvm.relax import op
 
 from collage.backends.contract import Backend, BackendTarget
-from collage.backends.contract.registry import get_backend
 from collage.testing import AheadOfTimeContract, PatternCase, Refusal, constant, graph
 
 # With the cross compiler of a board at hand: its triple, and its compiler among the options.
@@ -15,10 +14,7 @@ DEVICE = {"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "knl"}
 
 
 class TestBoardContract(AheadOfTimeContract):
-    @pytest.fixture(scope="class")
-    @classmethod
-    def backend(cls) -> Backend:
-        return get_backend("board")
+    backend_name = "board"
 
     @pytest.fixture(scope="class")
     @classmethod

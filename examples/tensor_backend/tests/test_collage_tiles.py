@@ -12,8 +12,7 @@ from tvm.relax import op
 
 import collage
 from collage.backends.compile import compile_module, used_targets
-from collage.backends.contract import Backend, BackendTarget
-from collage.backends.contract.registry import get_backend
+from collage.backends.contract import BackendTarget
 from collage.testing import PatternCase, Refusal, TensorContract, constant, graph, verdicts
 from collage.testing.backend_cases import constants_of
 
@@ -29,10 +28,7 @@ def product_relu(rows: int, inner: int, columns: int) -> tvm.IRModule:
 
 
 class TestTilesContract(TensorContract):
-    @pytest.fixture(scope="class")
-    @classmethod
-    def backend(cls) -> Backend:
-        return get_backend("tiles")
+    backend_name = "tiles"
 
     @pytest.fixture(scope="class")
     @classmethod

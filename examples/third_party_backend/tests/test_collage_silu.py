@@ -7,7 +7,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from collage.backends.contract import Backend, BackendTarget
+from collage.backends.contract import BackendTarget
 from collage.backends.contract.registry import backend_names, get_backend
 from collage.testing import BackendContract, PatternCase, Refusal, graph, verdicts
 
@@ -24,10 +24,7 @@ def silu_in_two_steps(*shape: int) -> tvm.IRModule:
 
 
 class TestSiluContract(BackendContract):
-    @pytest.fixture(scope="class")
-    @classmethod
-    def backend(cls) -> Backend:
-        return get_backend("silu")
+    backend_name = "silu"
 
     @pytest.fixture(scope="class")
     @classmethod

@@ -7,8 +7,6 @@ import pytest
 from tvm import relax
 from tvm.relax import op
 
-from collage.backends.contract import ExternalBackend
-from collage.backends.contract.registry import get_backend
 from collage.backends.onednn.patterns import pattern_table
 from collage.backends.relax.recurrent import Recurrence
 from collage.testing.backend_cases import PatternCase, Refusal
@@ -27,10 +25,7 @@ def rounded_per_channel(emit: Emit, x: relax.Expr) -> relax.Expr:
 
 
 class TestOnednnContract(BackendContract):
-    @pytest.fixture(scope="class")
-    @classmethod
-    def backend(cls) -> ExternalBackend:
-        return get_backend("onednn")
+    backend_name = "onednn"
 
     @pytest.fixture(scope="class")
     @classmethod

@@ -87,10 +87,7 @@ PERMUTED = {
 
 
 class TestOpenBLASContract(BackendContract):
-    @pytest.fixture(scope="class")
-    @classmethod
-    def backend(cls) -> ExternalBackend:
-        return get_backend("openblas")  # type: ignore[return-value]
+    backend_name = "openblas"
 
     @pytest.fixture(scope="class")
     @classmethod

@@ -6,8 +6,6 @@ import pytest
 from tvm import relax
 from tvm.relax import op
 
-from collage.backends.contract import ExternalBackend
-from collage.backends.contract.registry import get_backend
 from collage.backends.relax.recurrent import Recurrence, recurrent
 from collage.testing.backend_cases import PatternCase, Refusal
 from collage.testing.backend_contract import BackendContract
@@ -20,10 +18,7 @@ pytestmark = installed
 
 
 class TestOpenvinoContract(BackendContract):
-    @pytest.fixture(scope="class")
-    @classmethod
-    def backend(cls) -> ExternalBackend:
-        return get_backend("openvino")
+    backend_name = "openvino"
 
     @pytest.fixture(scope="class")
     @classmethod
