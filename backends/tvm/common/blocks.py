@@ -1,82 +1,22 @@
-"""What every schedule family needs: the machine's figures and questions about blocks and loops."""
+"""What every schedule family asks of blocks and loops, and does to them."""
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
-import tvm
 from tvm import s_tir, sym, tirx
-from tvm.target import codegen
+
+from collage.backends.tvm.common.machine import Machine
 
 _TASKS_PER_THREAD = 4
 """Parallel iterations wanted per thread: enough to even out unequal finishing times."""
 
 PARALLEL_MIN_WORK = 16384
 """Scalar operations below which a parallel region (about 2 µs to start) does not pay."""
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What a schedule must know of the machine.
-
-    Attributes
-    ----------
-    vector_bytes : int
-        Width of a vector register.
-    num_registers : int
-        Vector registers that a kernel may name.
-    num_threads : int
-        Threads that parallel loops run with.
-
-    Examples
-    --------
-    >>> Machine(vector_bytes=32, num_registers=16, num_threads=4).lanes("float32")
-    8
-    """
-
-    vector_bytes: int
-    num_registers: int
-    num_threads: int
-
-    @classmethod
-    def of_target(cls, target: tvm.target.Target, num_threads: int) -> Machine:
-        """Ask LLVM about the target; ``num_threads`` 0 stands for every core of this process.
-
-        Parameters
-        ----------
-        target : tvm.target.Target
-            Of the processor.
-        num_threads : int
-            Of the kernels.
-
-        Returns
-        -------
-        Machine
-            Its vectors have 16 bytes at the least; 32 of them where they have 64 bytes, and on
-            AArch64.
-        """
-        threads = num_threads or len(os.sched_getaffinity(0))
-        vector_bytes = int(codegen.llvm_get_vector_width(target)) // 8
-        wide_file = vector_bytes >= 64 or "aarch64" in _triple(target)
-        return cls(max(vector_bytes, 16), 32 if wide_file else 16, threads)
-
-    def lanes(self, dtype: str) -> int:
-        """Elements of ``dtype`` in a vector register."""
-        return max(1, self.vector_bytes * 8 // _bits(dtype))
-
-
-def _triple(target: tvm.target.Target) -> str:
-    triple = target.attrs.get("mtriple", None)
-    return str(triple) if triple else str(codegen.llvm_get_system_triple())
-
-
-def _bits(dtype: str) -> int:
-    return max(8, int(tvm.DataType(dtype).bits))
-
 
 SpatialBlock = tirx.IterVar.DataPar
 ReduceBlock = tirx.IterVar.CommReduce
@@ -223,6 +163,33 @@ def other_blocks(sch: s_tir.Schedule, blocks: Sequence[Any]) -> list[Any]:
     """
     known = [sch.get(block) for block in blocks]
     return [b for b in root_blocks(sch) if not any(sch.get(b).same_as(own) for own in known)]
+
+
+def leading_independent(sch: s_tir.Schedule, block: Any) -> list[Any]:
+    """A block's loops before the first one that is reduced over.
+
+    Parameters
+    ----------
+    sch : s_tir.Schedule
+        Of the kernel.
+    block : SBlockRV
+        Of any stage.
+
+    Returns
+    -------
+    list of LoopRV
+        None where the loops are not the block's axes, one for one.
+    """
+    loops = list(sch.get_loops(block))
+    kinds = [iter_var.iter_type for iter_var in sch.get(block).iter_vars]
+    if len(kinds) != len(loops):
+        return []
+    return [
+        loop
+        for loop, _ in takewhile(
+            lambda pair: pair[1] == SpatialBlock, zip(loops, kinds, strict=True)
+        )
+    ]
 
 
 def element_dtype(sch: s_tir.Schedule, block: Any) -> str:

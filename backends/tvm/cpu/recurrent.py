@@ -10,7 +10,7 @@ from tvm import relax
 from collage.backends.relax.recurrent import Recurrence
 from collage.backends.relax.recurrent.blocking import Blocking
 from collage.backends.relax.recurrent.program import legalize, legalize_plainly
-from collage.backends.tvm.common.blocks import Machine
+from collage.backends.tvm.common.machine import Machine
 
 _FEWEST_SUMS = 4
 """Vectors that are summed at once, so that no sum waits for the one before: an FMA takes 4 cycles.

@@ -13,8 +13,8 @@ from collections.abc import Callable
 import tvm
 from tvm import s_tir, tirx
 
-from collage.backends.tvm.common.blocks import Machine
 from collage.backends.tvm.common.families import SCHEDULE_ATTR, Refusal, first_fitting
+from collage.backends.tvm.common.machine import Machine
 from collage.backends.tvm.cpu.schedules import (
     conv2d,
     depthwise,

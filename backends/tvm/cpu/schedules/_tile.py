@@ -14,7 +14,7 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from collage.backends.tvm.common.blocks import Machine
+from collage.backends.tvm.common.machine import Machine
 
 _SHAPES_32_REGISTERS = ((8, 2), (16, 1), (4, 4))
 _SHAPES_16_REGISTERS = ((4, 2), (4, 3), (6, 2), (8, 1))

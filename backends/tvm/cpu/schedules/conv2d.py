@@ -18,7 +18,6 @@ import numpy as np
 from tvm import s_tir, te, tirx
 
 from collage.backends.tvm.common.blocks import (
-    Machine,
     fuse_all,
     int64,
     loop_extent,
@@ -27,6 +26,7 @@ from collage.backends.tvm.common.blocks import (
     vectorize,
 )
 from collage.backends.tvm.common.families import OTHER_KIND, Refusal
+from collage.backends.tvm.common.machine import Machine
 from collage.backends.tvm.cpu.schedules import generic
 from collage.backends.tvm.cpu.schedules._epilogue import find_block, fold_epilogue
 from collage.backends.tvm.cpu.schedules._tile import Tile, schedule_tile, tiles, tiles_of_few_rows

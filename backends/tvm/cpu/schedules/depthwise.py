@@ -12,13 +12,13 @@ from tvm import s_tir, te, tirx
 
 from collage.backends.tvm.common.blocks import (
     PARALLEL_MIN_WORK,
-    Machine,
     int64,
     loop_extent,
     other_blocks,
     vectorize,
 )
 from collage.backends.tvm.common.families import OTHER_KIND, Refusal
+from collage.backends.tvm.common.machine import Machine
 from collage.backends.tvm.cpu.schedules import generic
 from collage.backends.tvm.cpu.schedules._epilogue import find_block, fold_epilogue
 from collage.backends.tvm.cpu.schedules.conv2d import ConvShape

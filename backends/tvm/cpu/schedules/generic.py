@@ -15,7 +15,6 @@ from tvm.ir import TensorLoad
 
 from collage.backends.tvm.common.blocks import (
     Axis,
-    Machine,
     axes_of,
     buffer_stride,
     element_dtype,
@@ -29,6 +28,7 @@ from collage.backends.tvm.common.blocks import (
 )
 from collage.backends.tvm.common.families import Refusal
 from collage.backends.tvm.common.inlining import has_branches, inline_stages, reads_indices
+from collage.backends.tvm.common.machine import Machine
 
 _WINDOW_STEP = 4
 _LONG_REDUCTION = 16

@@ -16,15 +16,10 @@ from typing import Any
 import numpy as np
 from tvm import s_tir, te, tirx
 
-from collage.backends.tvm.common.blocks import (
-    Machine,
-    fuse_all,
-    int64,
-    other_blocks,
-    parallelize_outer,
-)
+from collage.backends.tvm.common.blocks import fuse_all, int64, other_blocks, parallelize_outer
 from collage.backends.tvm.common.families import OTHER_KIND, Refusal
 from collage.backends.tvm.common.legalization import broadcast_index
+from collage.backends.tvm.common.machine import Machine
 from collage.backends.tvm.cpu.schedules import generic
 from collage.backends.tvm.cpu.schedules._epilogue import find_block, fold_epilogue
 from collage.backends.tvm.cpu.schedules._tile import Tile, schedule_tile, tiles, tiles_of_few_rows
@@ -169,15 +164,7 @@ def _left_access(a: te.Tensor, shape: MatmulShape, tile: Tile, blocks: int) -> A
     same_sets = tile.rows > 8 and (4 * shape.k) % _L1_SET_BYTES == 0
     if shape.m % tile.rows == 0 and not same_sets:
         return plain
-    zero = tirx.const(0, a.dtype)
-    packed = te.compute(
-        int64(shape.batch, blocks, shape.k, tile.rows),
-        lambda batch, block, k, row: tirx.if_then_else(
-            block * tile.rows + row < shape.m, plain(batch, block, k, row), zero
-        ),
-        name="panel_a",
-    )
-    return lambda *index: packed[index]
+    return _panels("panel_a", plain, a.dtype, (shape, blocks, tile.rows), shape.m)
 
 
 def _right_access(b: te.Tensor, shape: MatmulShape, tile: Tile, blocks: int) -> Access:
@@ -190,13 +177,20 @@ def _right_access(b: te.Tensor, shape: MatmulShape, tile: Tile, blocks: int) -> 
 
     if shape.n % tile.columns == 0:
         return plain
-    zero = tirx.const(0, b.dtype)
+    return _panels("panel_b", plain, b.dtype, (shape, blocks, tile.columns), shape.n)
+
+
+def _panels(
+    name: str, plain: Access, dtype: str, cut: tuple[MatmulShape, int, int], extent: int
+) -> Access:
+    """An operand as contiguous panels of so many rows or columns, with zeros beyond its extent."""
+    shape, blocks, width = cut
     packed = te.compute(
-        int64(shape.batch, blocks, shape.k, tile.columns),
-        lambda batch, block, k, column: tirx.if_then_else(
-            block * tile.columns + column < shape.n, plain(batch, block, k, column), zero
+        int64(shape.batch, blocks, shape.k, width),
+        lambda batch, block, k, lane: tirx.if_then_else(
+            block * width + lane < extent, plain(batch, block, k, lane), tirx.const(0, dtype)
         ),
-        name="panel_b",
+        name=name,
     )
     return lambda *index: packed[index]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from collage.backends.tvm.common.blocks import SpatialBlock, fuse_all, root_blocks
+from collage.backends.tvm.common.blocks import fuse_all, leading_independent, root_blocks
 
 
 def schedule(func: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -29,11 +29,6 @@ def schedule(func: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def _share_out(sch: s_tir.Schedule, block: Any) -> None:
-    loops = list(sch.get_loops(block))
-    kinds = [iter_var.iter_type for iter_var in sch.get(block).iter_vars]
-    independent = 0
-    if len(kinds) == len(loops):
-        while independent < len(loops) and kinds[independent] == SpatialBlock:
-            independent += 1
+    independent = leading_independent(sch, block)
     if independent:
-        sch.parallel(fuse_all(sch, loops[:independent]))
+        sch.parallel(fuse_all(sch, independent))

@@ -16,7 +16,6 @@ from tvm import s_tir, tirx
 from collage.backends.tvm.common.blocks import (
     PARALLEL_MIN_WORK,
     Axis,
-    Machine,
     axes_of,
     buffer_stride,
     element_dtype,
@@ -29,6 +28,7 @@ from collage.backends.tvm.common.blocks import (
 )
 from collage.backends.tvm.common.families import OTHER_KIND, Refusal
 from collage.backends.tvm.common.inlining import inline_stages, reads_indices
+from collage.backends.tvm.common.machine import Machine
 from collage.backends.tvm.cpu.schedules.generic import schedule_stage
 
 _LONG = 32

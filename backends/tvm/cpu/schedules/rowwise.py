@@ -14,7 +14,6 @@ from tvm import s_tir, tirx
 from collage.backends.tvm.common.blocks import (
     PARALLEL_MIN_WORK,
     Axis,
-    Machine,
     axes_of,
     element_dtype,
     fuse_all,
@@ -25,6 +24,7 @@ from collage.backends.tvm.common.blocks import (
 )
 from collage.backends.tvm.common.families import OTHER_KIND, Refusal
 from collage.backends.tvm.common.inlining import inline_stages, is_elementwise, reads_indices
+from collage.backends.tvm.common.machine import Machine
 from collage.backends.tvm.cpu.schedules.reduction import finish_partial, is_contiguous
 
 

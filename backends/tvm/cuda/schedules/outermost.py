@@ -10,7 +10,7 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from collage.backends.tvm.common.blocks import SpatialBlock, fuse_all, root_blocks
+from collage.backends.tvm.common.blocks import fuse_all, leading_independent, root_blocks
 from collage.backends.tvm.common.families import Refusal
 from collage.backends.tvm.cuda.schedules._base import Gpu
 from collage.backends.tvm.cuda.schedules.elementwise import bind_threads
@@ -38,18 +38,14 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
 
 
 def _bind_stage(sch: s_tir.Schedule, block: Any, gpu: Gpu) -> None:
-    loops = list(sch.get_loops(block))
-    kinds = [iter_var.iter_type for iter_var in sch.get(block).iter_vars]
-    independent = 0
-    if len(kinds) == len(loops):
-        while independent < len(loops) and kinds[independent] == SpatialBlock:
-            independent += 1
-    if independent == 0:
+    independent = leading_independent(sch, block)
+    if not independent:
         # Only the order of the loops as they stand is known to be right.
+        loops = sch.get_loops(block)
         outer = sch.add_unit_loop(loops[0] if loops else block)
         items = 1
     else:
-        outer = fuse_all(sch, loops[:independent])
+        outer = fuse_all(sch, independent)
         extent = sch.get(outer).extent
         items = int(extent) if isinstance(extent, tirx.IntImm) else gpu.max_threads
     bind_threads(sch, outer, items, gpu)
