@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from collage.backends.contract.errors import ModelError
 from collage.cli.terminal.console import out, print_json, results_only
 from collage.cli.terminal.options import (
     AllowCode,
@@ -15,6 +14,7 @@ from collage.cli.terminal.options import (
     Model,
     Shape,
     Targets,
+    check_model,
     example,
     parse_shapes,
 )
@@ -50,8 +50,7 @@ def _coverage(
     An operator is taken where a pattern of the backend matches, alone or with others.
     """
     shapes = parse_shapes(shape or [])
-    if not model.exists():
-        raise ModelError(f"there is no file '{model}'", value=model)
+    check_model(model)
 
     from collage.pipeline.studies.coverage import coverage
     from collage.targets import parse_target_text

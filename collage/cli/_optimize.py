@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from collage.backends.contract.errors import LogError, ModelError
+from collage.backends.contract.errors import LogError
 from collage.cli.terminal.console import out, print_json, results_only
 from collage.cli.terminal.errors import Interrupted
 from collage.cli.terminal.options import (
@@ -20,6 +20,7 @@ from collage.cli.terminal.options import (
     Shape,
     Targets,
     check_log,
+    check_model,
     example,
     parse_bytes,
     parse_shapes,
@@ -180,8 +181,7 @@ def _optimize(
     shapes = parse_shapes(shape or [])
     pins, bans = parse_wishes("--pin", pin or []), parse_wishes("--ban", ban or [])
     limit_bytes = None if memory_limit is None else parse_bytes("--memory-limit", memory_limit)
-    if not model.exists():
-        raise ModelError(f"there is no file '{model}'", value=model)
+    check_model(model)
     if replay and log is None:
         raise LogError("--replay needs --log FILE or URL", value=None)
     if estimate and replay:

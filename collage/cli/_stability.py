@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from collage.backends.contract.errors import ModelError
 from collage.cli.terminal.console import out, print_json, results_only
 from collage.cli.terminal.options import (
     AllowCode,
@@ -16,6 +15,7 @@ from collage.cli.terminal.options import (
     Model,
     Shape,
     Targets,
+    check_model,
     example,
     parse_shapes,
 )
@@ -55,8 +55,7 @@ def _stability(
     Says which operators went to another backend, whether that made a difference, and by how much.
     """
     shapes = parse_shapes(shape or [])
-    if not model.exists():
-        raise ModelError(f"there is no file '{model}'", value=model)
+    check_model(model)
 
     from collage.pipeline.studies.stability import stability
     from collage.targets import parse_target_text

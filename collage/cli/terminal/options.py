@@ -12,6 +12,7 @@ import typer
 from collage.backends.contract.errors import (
     LogError,
     MemoryLimitError,
+    ModelError,
     RestrictionError,
     ShapeError,
 )
@@ -56,6 +57,18 @@ AllowCode = Annotated[
 def example(*lines: str) -> str:
     """The epilogue of a command's help: one paragraph per line."""
     return "\n\n".join(["Example:" if len(lines) == 1 else "Examples:", *lines])
+
+
+def check_model(path: Path) -> None:
+    """Refuse a model that is not there.
+
+    Raises
+    ------
+    ModelError
+        When there is no such file.
+    """
+    if not path.exists():
+        raise ModelError(f"there is no file '{path}'", value=path)
 
 
 def parse_shapes(texts: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
