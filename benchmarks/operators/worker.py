@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from benchmarks.operators.timing import Run, Timer, timer_of
 from benchmarks.timing.child import serve
+from benchmarks.timing.cuda_graphs import recorded
 from collage.backends.toolchain.child_boot import Line
 from collage.cost.processes.staging import load_requirements
 from collage.cost.workload.arrays import load_arrays, save_arrays
@@ -159,25 +160,11 @@ def _captured(call: Run) -> Run:
     """A call as a CUDA graph that is replayed; as it is where it cannot be captured."""
     import torch
 
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            call()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
     try:
-        with torch.cuda.graph(graph):
-            kept = call()
+        return recorded(call)
     except RuntimeError:
         torch.cuda.synchronize()
         return call
-
-    def replay() -> object:
-        graph.replay()
-        return kept
-
-    return replay
 
 
 def leaves(value: Any) -> list[Any]:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from benchmarks.gpu import networks
 from benchmarks.gpu.engines.base import Array, Engine, Job, Missing, Session
+from benchmarks.timing.cuda_graphs import recorded
 
 Call = Callable[[], Any]
 
@@ -90,22 +91,7 @@ class EagerGraphEngine(Engine):
         if job.device != "cuda":
             raise Missing("not available: CUDA graphs need a CUDA device")
         module, inputs = module_and_inputs(job)
-        call = _inference(module, inputs)
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(3):
-                call()
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            result = call()
-
-        def replay() -> Any:
-            graph.replay()
-            return result
-
-        return _Session(replay)
+        return _Session(recorded(_inference(module, inputs)))
 
 
 class TorchCompileEngine(Engine):

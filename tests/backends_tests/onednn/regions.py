@@ -17,6 +17,8 @@ from collage.backends.compile import compile_module
 from collage.backends.contract import BackendTarget, BuildContext, ExternalBackend
 from collage.backends.contract.registry import get_backend, register_relax_patterns
 from collage.backends.link import stage_libraries
+from collage.backends.relax.static_shape import static_shape
+from collage.cost.reference import DEFAULT_RTOL, evaluate, largest_error
 
 Array = NDArray[np.generic]
 
@@ -39,6 +41,12 @@ def regions(mod: tvm.IRModule) -> list[relax.Function]:
     return [f for f in functions if f.attrs and "Codegen" in f.attrs]
 
 
+def random_inputs(mod: tvm.IRModule, rng: np.random.Generator) -> list[np.ndarray]:
+    """Normally distributed float32 inputs of ``main``."""
+    shapes = [static_shape(param) for param in mod["main"].params]
+    return [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+
+
 class Regions:
     """Graphs compiled into one library, each as a single region; ``run`` takes their names."""
 
@@ -49,6 +57,7 @@ class Regions:
         options: Mapping[str, Any] | None = None,
         num_threads: int = 2,
     ) -> None:
+        self.graphs = graphs
         backend = get_backend("onednn")
         assert isinstance(backend, ExternalBackend)
         device = tvm.target.Target("llvm")
@@ -70,6 +79,17 @@ class Regions:
     def run(self, name: str, inputs: Sequence[Array]) -> list[Array]:
         """Outputs of one graph."""
         return arrays(self.vm[name](*map(tvm.runtime.tensor, inputs)))
+
+    def require_reference(self, name: str) -> None:
+        """What one graph gives is what the reference gives, when everything is built, too."""
+        rng = np.random.default_rng()
+        for _ in range(2):  # the second call finds everything built
+            inputs = random_inputs(self.graphs[name], rng)
+            expected = evaluate(self.graphs[name], inputs)
+            actual = self.run(name, inputs)
+            assert len(actual) == len(expected)
+            for got, wanted in zip(actual, expected, strict=True):
+                assert largest_error(got, wanted) < DEFAULT_RTOL
 
 
 @relax.expr_functor.mutator

@@ -11,16 +11,9 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-from collage.backends.relax.static_shape import static_shape
 from collage.cost.reference import DEFAULT_RTOL, evaluate, largest_error
 from tests.backends_tests.onednn.region_graphs import GRAPHS, X
-from tests.backends_tests.onednn.regions import Regions, regions
-
-
-def random_inputs(mod: tvm.IRModule, rng: np.random.Generator) -> list[np.ndarray]:
-    """Normally distributed float32 inputs of ``main``."""
-    shapes = [static_shape(param) for param in mod["main"].params]
-    return [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+from tests.backends_tests.onednn.regions import Regions, random_inputs, regions
 
 
 @pytest.fixture(scope="module", params=["auto", "nhwc", "blocked", "plain"])
@@ -35,14 +28,7 @@ def test_every_graph_is_one_region(compiled: Regions) -> None:
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_agrees_with_the_reference(compiled: Regions, name: str) -> None:
-    rng = np.random.default_rng()
-    for _ in range(2):  # the second call finds everything built
-        inputs = random_inputs(GRAPHS[name], rng)
-        expected = evaluate(GRAPHS[name], inputs)
-        actual = compiled.run(name, inputs)
-        assert len(actual) == len(expected)
-        for got, wanted in zip(actual, expected, strict=True):
-            assert largest_error(got, wanted) < DEFAULT_RTOL
+    compiled.require_reference(name)
 
 
 @pytest.mark.parametrize("name", ["row_bias", "residual"])

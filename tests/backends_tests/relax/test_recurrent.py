@@ -15,7 +15,7 @@ from tvm import relax
 from collage.backends.relax.recurrent import DIRECTIONS, GATES, NAME, Recurrence, recurrent
 from collage.backends.relax.recurrent.blocking import Blocking
 from collage.backends.relax.recurrent.program import legalize, legalize_plainly
-from collage.backends.tvm.common.blocks import Machine
+from collage.backends.tvm.common.machine import Machine
 from collage.backends.tvm.cpu.fast_math import use_fast_math
 from collage.backends.tvm.cpu.recurrent import blocking
 from collage.cost.reference.arithmetic import Arithmetic

@@ -18,6 +18,7 @@ from collage.backends.contract.errors import LogError, UserError
 from collage.cost.models.roofline import DeviceSpec, RooflineCostModel
 from collage.dynamo import compile_graph
 from collage.dynamo.options import Options, targets_for
+from tests.collage_tests.importers.torch.torch_programs import Counting
 from tests.entry_points import with_entry_points
 
 pytestmark = pytest.mark.torch
@@ -150,18 +151,6 @@ def test_weights_of_inference_mode_are_seen() -> None:
         for _ in range(2):
             assert_same(fast(x), net(x))
             net.weight.mul_(-2)
-
-
-class Counting(torch.nn.Module):  # type: ignore[misc,name-defined]
-    """Its results depend on what earlier calls wrote."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("calls", torch.zeros(()))
-
-    def forward(self, x: Any) -> Any:
-        self.calls.add_(1)
-        return x * self.calls
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])

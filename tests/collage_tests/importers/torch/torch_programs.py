@@ -57,3 +57,15 @@ def open_archive(folder: Path) -> Path:
     path = folder / "open.pt2"
     torch.export.save(program, path)
     return path
+
+
+class Counting(torch.nn.Module):  # type: ignore[misc,name-defined]
+    """Its results depend on what earlier calls wrote."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: Any) -> Any:
+        self.calls.add_(1)
+        return x * self.calls

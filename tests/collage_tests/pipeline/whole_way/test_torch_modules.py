@@ -13,6 +13,7 @@ import pytest
 import collage
 from collage.backends.contract.errors import BundleError, InputError, ModelError
 from collage.cost.models.roofline import DeviceSpec, RooflineCostModel
+from tests.collage_tests.importers.torch.torch_programs import Counting
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch", exc_type=ImportError)
@@ -261,18 +262,6 @@ def test_older_and_newer_bundles(odd: Any, bundle: Path, tmp_path: Path) -> None
     assert_same(got[0], eager(odd, inputs)["scores"][0])
 
 
-class Counts(torch.nn.Module):  # type: ignore[misc,name-defined]
-    """Its results depend on how often it was called."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("calls", torch.zeros(()))
-
-    def forward(self, x: Any) -> Any:
-        self.calls.add_(1)
-        return x * self.calls
-
-
 class Branches(torch.nn.Module):  # type: ignore[misc,name-defined]
     """Python decides by what is in a tensor."""
 
@@ -295,7 +284,12 @@ class GivesNone(torch.nn.Module):  # type: ignore[misc,name-defined]
         (torch.nn.ReLU(), {"y": 1}, InputError, "'ReLU' cannot be called .* missing .*'input'"),
         (torch.nn.Linear(3, 4), torch.zeros(2, 5), ModelError, "torch.export cannot export 'Lin"),
         (Branches(), torch.zeros(2), ModelError, "torch.export cannot export 'Branches'"),
-        (Counts(), torch.zeros(2), ModelError, "changes its buffer 'calls' and its results depend"),
+        (
+            Counting(),
+            torch.zeros(2),
+            ModelError,
+            "changes its buffer 'calls' and its results depend",
+        ),
         (GivesNone(), torch.zeros(2), ModelError, "gives no tensor back"),
     ],
 )
