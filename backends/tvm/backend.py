@@ -60,9 +60,7 @@ class TVMBackend(NativeBackend):
 
     def roofline(self, device: tvm.target.Target) -> Roofline:
         """See :meth:`Backend.roofline`; on a GPU far from what libraries reach, but for memory."""
-        if device.kind.name == "llvm":
-            return Roofline(0.80, 0.60, 0.40, operator_sec=0.5e-6)
-        return Roofline(matmul=0.25, convolution=0.05, attention=0.10, memory=0.70)
+        return _ROOFLINES[device_of(device)]
 
     def patterns(self, target: BackendTarget) -> Sequence[PatternTriple]:
         """None: its candidates come from operator kinds, not from patterns."""
@@ -144,6 +142,10 @@ def _lower_cuda(mod: tvm.IRModule, target: BackendTarget, context: BuildContext)
 
 
 _LOWERINGS = {CPU: _lower_cpu, CUDA: _lower_cuda}
+_ROOFLINES = {
+    CPU: Roofline(0.80, 0.60, 0.40, operator_sec=0.5e-6),
+    CUDA: Roofline(matmul=0.25, convolution=0.05, attention=0.10, memory=0.70),
+}
 
 
 def backend() -> TVMBackend:

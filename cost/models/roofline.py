@@ -72,6 +72,9 @@ SPECS: Mapping[str, DeviceSpec] = {
 CPU = DeviceSpec("a CPU", 2e11, 2e11, 2e11, bytes_per_sec=2e10, launch_sec=1e-6)
 """A nominal one, about as fast as two cores with AVX-512."""
 
+_OF_KINDS: Mapping[str, DeviceSpec] = {"llvm": CPU}
+"""By kind of TVM's target, where one device stands for all of the kind."""
+
 
 class RooflineCostModel(CostModel):
     """Estimates the cost of workloads on a CUDA device that need not be here, or on a CPU.
@@ -130,10 +133,8 @@ class RooflineCostModel(CostModel):
         if self._spec is not None:
             return self._spec
         device = target.device
-        if device.kind.name == "llvm":
-            return CPU
         arch = str(device.attrs.get("arch", ""))
-        found = SPECS.get(arch.rstrip("af"))
+        found = _OF_KINDS.get(device.kind.name) or SPECS.get(arch.rstrip("af"))
         if found is None:
             raise TargetError(
                 f"no data sheet for {arch or device.kind.name}; give a DeviceSpec, or one of the "
