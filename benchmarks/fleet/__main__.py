@@ -46,9 +46,9 @@ machine, which has two cores, right after.
 _GPUS = """
 ## Two GPUs of one host
 
-`{network}`, float16, batch {batch}: `python -m benchmarks.fleet --device cuda`. No search has a log. The
-compilers' results are nobody's (none), or those of the search in the row before (kept), as a team
-has them.
+`{network}`, float16, batch {batch}: `python -m benchmarks.fleet --device cuda`. No search has a
+log. The compilers' results are nobody's (none), or those of the search in the row before (kept),
+as a team has them.
 
 | GPUs | compiled before | time, s | workloads | answer, ms |
 | ---: | --- | ---: | ---: | ---: |"""
