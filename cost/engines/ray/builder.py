@@ -13,7 +13,8 @@ from collage.cost.base import CostStatus
 from collage.cost.engines.findings import HeadFindings
 from collage.cost.engines.ray.cluster import Cluster
 from collage.cost.engines.ray.fleet import Fleet
-from collage.cost.engines.ray.link import LOOK_SEC, Link
+from collage.cost.engines.ray.life import LOOK_SEC
+from collage.cost.engines.ray.link import Link
 from collage.cost.engines.ray.messages import AnyReply, BuildOrder, BuildReply
 from collage.cost.engines.shipping import unpack
 from collage.cost.measure.builder import Builder, BuildJob, BuildResult
