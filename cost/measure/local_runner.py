@@ -12,9 +12,10 @@ from collage.cost.config import MeasureConfig
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, DevicePolicy, LocalDevice
 from collage.cost.measure.runner import ExclusiveDevice, RunJob, Runner, RunResult
+from collage.cost.processes.failure import WorkerFailure
 from collage.cost.processes.kills import Kills
 from collage.cost.processes.messages import Done, Failure, Judge, Measure, Measured, Prepare, Run
-from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
+from collage.cost.processes.worker_process import WorkerProcess
 
 _LEAVES_ERRORS = (CostStatus.RUN_FAILED, CostStatus.OUT_OF_MEMORY)
 

@@ -12,9 +12,10 @@ from collage.backends.contract.errors import MeasurementError
 from collage.cost.config import MeasureConfig
 from collage.cost.device import DevicePolicy
 from collage.cost.measure.replay import Question
+from collage.cost.processes.failure import WorkerFailure
 from collage.cost.processes.messages import Done, Failure, TargetMessage, Tune, WorkloadMessage
 from collage.cost.processes.plugins import plugins_for
-from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
+from collage.cost.processes.worker_process import WorkerProcess
 from collage.cost.workload.workload import Workload
 
 

@@ -9,7 +9,8 @@ which nobody else imports.
 
 from __future__ import annotations
 
+from collage.cost.processes.failure import WorkerFailure
 from collage.cost.processes.worker_pool import WorkerPool
-from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
+from collage.cost.processes.worker_process import WorkerProcess
 
 __all__ = ["WorkerFailure", "WorkerPool", "WorkerProcess"]

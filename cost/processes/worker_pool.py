@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from collage.cost.base import CostStatus
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import DevicePolicy, available_cores
+from collage.cost.processes.failure import WorkerFailure
 from collage.cost.processes.kills import Kills
 from collage.cost.processes.messages import A, Failure, Request
-from collage.cost.processes.worker_process import (
-    WorkerFailure,
-    WorkerProcess,
-)
+from collage.cost.processes.worker_process import WorkerProcess
 
 _RETIRE_AFTER = 400
 """Requests after which a worker is replaced: TVM and LLVM never give all of their memory back."""

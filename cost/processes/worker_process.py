@@ -6,7 +6,6 @@ It is killed with everything it started when it takes too long or too much memor
 from __future__ import annotations
 
 import contextlib
-import signal
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,8 @@ from collage.backends.toolchain.child_process import (
 from collage.cost.base import CostStatus
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, DevicePolicy
-from collage.cost.processes.kills import FROM_OUTSIDE, MemoryPressure
+from collage.cost.processes.failure import WorkerFailure, failure_of
+from collage.cost.processes.kills import MemoryPressure
 from collage.cost.processes.messages import A, Failure, Request, Unreadable
 from collage.cost.processes.protocol import (
     NotReady,
@@ -45,28 +45,6 @@ _PROGRAM = "collage.cost.worker.main"
 _NOT_IMPORTED = ("torch",)
 """TVM imports it wherever it is installed: seconds, and the GPU libraries that it brings along, in
 every worker and for nothing."""
-
-
-class WorkerFailure(Exception):
-    """The worker did not answer; it is dead now.
-
-    Attributes
-    ----------
-    status : CostStatus
-        ``CRASHED``, ``TIMED_OUT`` or ``OUT_OF_MEMORY``; ``UNKNOWN`` when nothing that the request
-        did is known to have ended it.
-    reason : str
-        One line.
-    was_killed : bool
-        Whether somebody else ended it: the system, short of memory, or anybody. How often that
-        has to happen, :class:`~collage.cost.processes.kills.Kills` says.
-    """
-
-    def __init__(self, status: CostStatus, reason: str, *, was_killed: bool = False) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.reason = reason
-        self.was_killed = was_killed
 
 
 class WorkerProcess:
@@ -300,7 +278,9 @@ class WorkerProcess:
         try:
             line = self._process.poll(wait_sec)
         except ChildDiedError as err:
-            raise self._failure(err) from err
+            raise failure_of(
+                err, self._pressure, self._used_bytes, self._memory_limit_bytes
+            ) from err
         if line is not None:
             self._left_sec = self._deadline - time.monotonic()
             self.idle = True
@@ -330,29 +310,6 @@ class WorkerProcess:
         with contextlib.suppress(psutil.Error):
             return bool(self._watch.status() == psutil.STATUS_STOPPED)
         return False
-
-    def _failure(self, death: ChildDiedError) -> WorkerFailure:
-        status, last = death.status, death.last_words
-        if status == -signal.SIGKILL and self._pressure.accuses(
-            self._used_bytes, self._memory_limit_bytes
-        ):
-            return WorkerFailure(
-                CostStatus.OUT_OF_MEMORY,
-                f"was killed by the system, with {self._used_bytes >> 20} MiB of memory",
-                was_killed=True,
-            )
-        if -status in FROM_OUTSIDE:
-            name = signal.Signals(-status).name
-            return WorkerFailure(
-                CostStatus.UNKNOWN, f"was killed by somebody ({name})", was_killed=True
-            )
-        if "bad_alloc" in last or "MemoryError" in last:
-            return WorkerFailure(CostStatus.OUT_OF_MEMORY, f"ran out of memory: {last}")
-        if status < 0:
-            how = f"died of {signal.Signals(-status).name} ({signal.strsignal(-status)})"
-        else:
-            how = f"ended by itself with exit status {status}"
-        return WorkerFailure(CostStatus.CRASHED, f"{how}: {last}" if last else how)
 
     def suspend(self) -> None:
         """Stop the child where it stands, its threads too; it keeps its memory."""

@@ -32,9 +32,9 @@ from collage.cost.measure.whole_models.contestants import (
     results,
 )
 from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, ModelTimer
+from collage.cost.processes.failure import WorkerFailure
 from collage.cost.processes.messages import A, Check, Checked, Failure, Request, Time, Timed
 from collage.cost.processes.messages import Load as LoadModel
-from collage.cost.processes.worker_process import WorkerFailure
 from collage.cost.progress import ProgressCallback
 
 _MOST_LOSSES = 3

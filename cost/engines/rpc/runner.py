@@ -11,8 +11,9 @@ from collage.backends.contract.errors import MeasurementError
 from collage.cost.base import Cost, CostStatus
 from collage.cost.engines.rpc.sessions import RpcSession, Sessions
 from collage.cost.measure.runner import PlaceAwayError, PlaceLostError, RunJob, Runner, RunResult
+from collage.cost.processes.failure import WorkerFailure
 from collage.cost.processes.messages import Failure, Measured, Run
-from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
+from collage.cost.processes.worker_process import WorkerProcess
 
 _WAIT_SEC = 5.0
 """For a free server: what waits longer is better done by somebody who has one."""

@@ -11,8 +11,9 @@ from collage.cost.device import Device
 from collage.cost.engines.rpc.tracker import Grant, Tracker
 from collage.cost.measure.engine import Work
 from collage.cost.measure.runner import PlaceAwayError
+from collage.cost.processes.failure import WorkerFailure
 from collage.cost.processes.messages import Connect, Detected, Failure
-from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
+from collage.cost.processes.worker_process import WorkerProcess
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ from collage.cost.measure.whole_models.contestants import (
     results,
 )
 from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, ModelTimer, WholeModel
+from collage.cost.processes.failure import WorkerFailure
 from collage.cost.processes.kills import Kills
 from collage.cost.processes.messages import (
     A,
@@ -53,7 +54,7 @@ from collage.cost.processes.messages import (
     Timed,
 )
 from collage.cost.processes.messages import Load as LoadModel
-from collage.cost.processes.worker_process import WorkerFailure, WorkerProcess
+from collage.cost.processes.worker_process import WorkerProcess
 from collage.cost.progress import ProgressCallback, ignore
 
 
