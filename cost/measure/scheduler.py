@@ -10,9 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from collage.backends.contract import BackendTarget
 from collage.backends.contract.errors import CollageError, OutOfTimeError
-from collage.cost.base import Cost
 from collage.cost.database.record import RecordKey
 from collage.cost.deadline import Deadline
 from collage.cost.device import Device
@@ -32,7 +30,6 @@ from collage.cost.measure.whole_models.model_scheduler import ModelScheduler
 from collage.cost.processes.plugins import plugins_for
 from collage.cost.progress import ProgressCallback
 from collage.cost.reference import Sample
-from collage.cost.workload.workload import Workload
 
 _TUNING_POLL_SEC = 0.2
 _TUNING_SHARE = 0.6
@@ -65,6 +62,8 @@ class Measurer:
     ----------
     models : ModelScheduler
         Does the same for whole models.
+    recorder : Recorder
+        Keeps what was measured, or found out in some other way.
 
     Examples
     --------
@@ -106,10 +105,10 @@ class Measurer:
         for place in self._workers.places:
             stats.places.setdefault(place.name, PlaceUse())
         self._watch = Watch(stats.places, self._took)
-        self._recorder = Recorder(lookup, progress, self._watch.crew)
-        self._holding = Holding(self._work.deadline, stats, self._watch, self._recorder)
+        self.recorder = Recorder(lookup, progress, self._watch.crew)
+        self._holding = Holding(self._work.deadline, stats, self._watch, self.recorder)
         self.models = ModelScheduler(
-            *(self._work, self._workers, self._recorder, stats),
+            *(self._work, self._workers, self.recorder, stats),
             *(self._watch, self._holding, progress),
         )
 
@@ -164,7 +163,7 @@ class Measurer:
             self._measure(misses)
 
     def _measure(self, misses: Mapping[RecordKey, Question]) -> None:
-        self._recorder.wanted += len(misses)
+        self.recorder.wanted += len(misses)
         waiting, again = list(misses.items()), set[RecordKey]()
         size = self._batch_size()
         comparing = self._ready_comparing()
@@ -186,7 +185,7 @@ class Measurer:
                 if batch:
                     again -= batch.keys()
                     doubtful = self._measure_batch(batch, comparing)
-                    self._recorder.wanted += len(doubtful)
+                    self.recorder.wanted += len(doubtful)
                     again |= doubtful.keys()
                     waiting += doubtful.items()
 
@@ -204,7 +203,7 @@ class Measurer:
                 comparing.begin(pool, jobs[0].target.device, builder)
             comparing.ask(questions)
             batch = Batch(
-                *(list(questions), jobs, builder, pool, self._holding.place, self._recorder),
+                *(list(questions), jobs, builder, pool, self._holding.place, self.recorder),
                 *(self._stats, self._watch, comparing.timed, self._work.deadline),
             )
             try:
@@ -275,11 +274,11 @@ class Measurer:
             self._say(f"{place.name}: {others}")
 
     def _say(self, text: str) -> None:
-        self._recorder.report("places", text)
+        self.recorder.report("places", text)
 
     def _report_lost(self, place: Place, reason: str) -> None:
         self._watch.leave_out(place.name, reason)
-        self._recorder.report("lost", f"{place.name} is left out: {reason}")
+        self.recorder.report("lost", f"{place.name} is left out: {reason}")
 
     def _scratch(self) -> Path:
         return make_scratch(self._work.context)
@@ -294,7 +293,7 @@ class Measurer:
             context,
             self._work.config,
             self._work.policy,
-            lambda text: self._recorder.report("tune", text),
+            lambda text: self.recorder.report("tune", text),
         )
 
     def run(self, libraries: Sequence[Path], samples: Sequence[Sample]) -> list[RunResult]:
@@ -328,25 +327,6 @@ class Measurer:
                 pool.submit(check)
                 pool.wait()
         return results
-
-    def record_workload(
-        self, key: RecordKey, workload: Workload, target: BackendTarget, cost: Cost
-    ) -> None:
-        """Record what was found out about a workload in some other way than by measuring it.
-
-        Parameters
-        ----------
-        key : RecordKey
-            Of its record.
-        workload : Workload
-            What is computed.
-        target : BackendTarget
-            What computes it.
-        cost : Cost
-            What was found out.
-        """
-        result = RunResult(cost)
-        self._recorder.keep_workload(key, result, workload.describe(), target.name, 0.0)
 
     def _builder_for(self, jobs: Sequence[BuildJob]) -> Builder:
         plugins = plugins_for(job.target for job in jobs)

@@ -301,8 +301,9 @@ class MeasuredCostModel(CostModel):
             How wrong it was, and where.
         """
         site = self._site([target])
-        cost = Cost(CostStatus.WRONG_RESULT, reason=reason)
-        site.measurer.record_workload(site.keys.partition(workload, target), workload, target, cost)
+        key = site.keys.partition(workload, target)
+        result = RunResult(Cost(CostStatus.WRONG_RESULT, reason=reason))
+        site.measurer.recorder.keep_workload(key, result, workload.describe(), target.name, 0.0)
 
     def _answer(
         self, kind: str, workloads: Sequence[Workload], targets: Sequence[BackendTarget]
