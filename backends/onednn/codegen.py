@@ -19,6 +19,7 @@ HEADERS = (
     "collage_onednn.h",
     "plan.h",
     "storage.h",
+    "layouts.h",
     "region.h",
     "strided.h",
     "scaled_weights.h",

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "layouts.h"
 #include "plan.h"
 #include "storage.h"
 
@@ -21,54 +22,7 @@ namespace collage_onednn {
 // Beside other programs a meeting of all threads takes a thousand times as long as the operator.
 constexpr size_t kAloneBytes = 32 << 10;
 
-using dims = dnnl::memory::dims;
-using tag = dnnl::memory::format_tag;
 using Arguments = std::vector<std::pair<int, int>>;  // (oneDNN argument, value)
-
-inline memory::data_type data_type(int64_t index) {
-  using t = memory::data_type;  // same order as Dtype in graph.py
-  static const t table[] = {t::f32, t::u8, t::s8, t::s32};
-  return table[index];
-}
-
-inline desc row_major(const dims& d, memory::data_type type = memory::data_type::f32) {
-  dims strides(d.size());
-  int64_t stride = 1;
-  for (size_t i = d.size(); i-- > 0; stride *= d[i]) strides[i] = stride;
-  return desc(d, type, strides);
-}
-inline desc with_tag(const dims& d, tag t) { return desc(d, memory::data_type::f32, t); }
-inline desc any_layout(const dims& d, memory::data_type type = memory::data_type::f32) {
-  return desc(d, type, tag::any);
-}
-
-// Layouts of images by their number of dimensions, 3 to 5: for 1, 2 and 3 spatial axes.
-inline tag channels_last(size_t rank) {
-  return rank == 3 ? tag::nwc : rank == 4 ? tag::nhwc : tag::ndhwc;
-}
-inline tag blocks_of_16(size_t rank) {
-  return rank == 3 ? tag::nCw16c : rank == 4 ? tag::nChw16c : tag::nCdhw16c;
-}
-inline tag blocks_of_8(size_t rank) {
-  return rank == 3 ? tag::nCw8c : rank == 4 ? tag::nChw8c : tag::nCdhw8c;
-}
-
-// Layouts that values between operators may have: those kernels choose for images, else row-major.
-inline std::vector<desc> layouts_of(const dims& d) {
-  const size_t rank = d.size();
-  if (rank < 3 || rank > 5) return {row_major(d)};
-  return {with_tag(d, blocks_of_16(rank)), with_tag(d, blocks_of_8(rank)),
-          with_tag(d, channels_last(rank)), row_major(d)};
-}
-
-// The layout of `md`, a tensor of extents `from`, for a tensor of other extents; row-major where it
-// has no name here.
-inline desc same_layout(const desc& md, const dims& from, const dims& to) {
-  auto known = layouts_of(from), wanted = layouts_of(to);
-  for (size_t i = 0; i < known.size() && known.size() == wanted.size(); ++i)
-    if (known[i] == md) return wanted[i];
-  return row_major(to);
-}
 
 class Region {
  public:
