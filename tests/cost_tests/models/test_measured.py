@@ -320,3 +320,15 @@ def test_a_table_answers_what_it_holds(toy: ToyTarget, tvm_target: BackendTarget
     assert (first.median_sec, first.is_valid) == (0.5, True)
     assert second.status is CostStatus.UNKNOWN and np.isinf(second.median_sec)
     assert table.asked == [(workload.key, "toy"), (workload.key, "tvm")]
+
+
+def test_what_a_whole_model_found_wrong_is_wrong_from_then_on(
+    context: BuildContext, config: MeasureConfig, tvm_target: BackendTarget, tmp_path: Path
+) -> None:
+    log, workload = tmp_path / "log.jsonl", tvm_workload(8, 100)
+    with MeasuredCostModel(context, JsonLinesDatabase(log), config) as model:
+        assert model.estimate([workload], [tvm_target])[0].is_valid
+        model.condemn(workload, tvm_target, "off by a half")
+    with MeasuredCostModel(context, JsonLinesDatabase(log), config, replay_only=True) as model:
+        (cost,) = model.estimate([workload], [tvm_target])
+    assert (cost.status, cost.reason) == (CostStatus.WRONG_RESULT, "off by a half")
