@@ -17,9 +17,13 @@ from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.measure.replay import MeasureStats, RecordLookup
 from collage.cost.measure.runner import PlaceLostError, RunJob, Runner, RunResult
 from collage.cost.measure.scheduler import Measurer
-from collage.cost.measure.whole_models.end_to_end import EndToEndTimer
-from collage.cost.measure.whole_models.model_builder import ModelJob, ModelResult
-from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, WholeModel
+from collage.cost.measure.whole_models import (
+    EndToEndQuestion,
+    EndToEndTimer,
+    ModelJob,
+    ModelResult,
+    WholeModel,
+)
 
 __all__ = [
     "BuildJob",
