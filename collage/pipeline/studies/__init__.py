@@ -3,3 +3,15 @@
 ``coverage`` says what each backend could take of it, before anything is built; ``stability`` runs
 independent searches of it, and tells whether their answers differ and whether that matters.
 """
+
+from collage.pipeline.studies.coverage import BackendCoverage, Coverage, OperatorGroup
+from collage.pipeline.studies.stability import Flip, SearchAnswer, Stability
+
+__all__ = [
+    "BackendCoverage",
+    "Coverage",
+    "Flip",
+    "OperatorGroup",
+    "SearchAnswer",
+    "Stability",
+]
