@@ -1,8 +1,8 @@
 """Legalizations that every schedule on every device needs to be right, TVM's own being not.
 
 TVM's ``relu`` of what is no number is 0, and its sorts take bfloat16 for float16. And what a
-program rounds to float16 by a cast is rounded, though arithmetic in half precision is
-computed in float32 (:mod:`.wide`): blocks say so.
+program rounds to half precision by a cast is rounded, though arithmetic in half precision is
+computed in float32 (:mod:`.wide`): blocks say so, or the bits of a float32 are cut.
 """
 
 from __future__ import annotations
@@ -35,21 +35,34 @@ def _relu(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
 
 def _cast(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """A cast to float16 rounds, whoever reads it.
-
-    To bfloat16 it rounds where it is stored only: TVM cannot keep that type inside of a kernel.
-    """
+    """A cast to half precision rounds, whoever reads it."""
     (x,) = call.args
     dtype = str(call.ty.dtype)
-    if dtype != "float16" or str(x.ty.dtype) == "bool":
+    if dtype not in ("float16", "bfloat16") or str(x.ty.dtype) in ("bool", dtype):
         return default_legalization(builder, call)
 
+    def rounded(value: Any) -> Any:
+        # TVM cannot keep a bfloat16 inside of a kernel, but the float32 that is one.
+        return (value if dtype == "float16" else _cut(value.astype(WIDE))).astype(dtype)
+
     def cast(x: te.Tensor) -> te.Tensor:
-        return te.compute(
-            *(x.shape, lambda *place: x(*place).astype(dtype), "rounded"), attrs={ROUNDS: 1}
-        )
+        attrs = {ROUNDS: 1} if dtype == "float16" else {}
+        return te.compute(x.shape, lambda *place: rounded(x(*place)), "rounded", attrs=attrs)
 
     return builder.call_te(cast, x, primfunc_name_hint="cast")
+
+
+def _cut(value: Any) -> Any:
+    """A float32 with no more digits than a bfloat16 has: the nearest, of two the even one."""
+
+    def constant(bits: int) -> Any:
+        return tirx.const(bits, "uint32")
+
+    bits = tirx.reinterpret("uint32", value)
+    odd = (bits >> constant(16)) & constant(1)
+    nearest = (bits + odd + constant(0x7FFF)) & constant(0xFFFF0000)
+    is_none = (bits & constant(0x7FFFFFFF)) > constant(0x7F800000)
+    return tirx.Select(is_none, value, tirx.reinterpret(WIDE, nearest))
 
 
 def _in_order(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:

@@ -93,7 +93,9 @@ def _polynomial(x: Any, coefficients: tuple[float, ...]) -> Any:
 
 
 def _clamp(x: Any, low: float, high: float) -> Any:
-    return tirx.max(tirx.min(x, _constant(high)), _constant(low))
+    """Between two limits; what is no number stays that, which ``min`` and ``max`` would lose."""
+    below = let(x, lambda x: tirx.Select(x > _constant(high), _constant(high), x))
+    return let(below, lambda x: tirx.Select(x < _constant(low), _constant(low), x))
 
 
 def _exp(x: Any) -> Any:
