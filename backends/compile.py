@@ -7,8 +7,10 @@ everything is linked on one thread pool.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import tvm
@@ -28,6 +30,11 @@ from collage.backends.link import CompiledLibrary, link
 from collage.backends.relax.modules.cuda_graph import all_capturable, copy_shared_inputs
 from collage.backends.relax.modules.denormals import flush_denormals
 from collage.backends.relax.modules.lift_constants import lift_constants
+from collage.backends.relax.modules.weights_beside import (
+    has_weights_beside,
+    take_weights_from_files,
+)
+from collage.backends.toolchain.weight_files import FOLDER
 
 
 def lower_native(
@@ -155,7 +162,8 @@ def build_executable(
         own = {b.name for b, _ in members_of(ExternalBackend, targets) if b.own_threads}
         mod = flush_denormals(mod, context, with_pool=not used <= own)
     with kind.compiling(targets[0].device, context) as device:
-        return _compile_with_tvm(mod, device, cuda_graph=cuda_graph)
+        pipeline = _pipeline(mod, device, kind.runtime_device(), context)
+        return _compile_with_tvm(mod, device, pipeline, cuda_graph=cuda_graph)
 
 
 def _lift_constants(mod: tvm.IRModule, backends: Iterable[ExternalBackend]) -> tvm.IRModule:
@@ -183,14 +191,41 @@ def _run_codegen(
     return mod.without_attr("const_name_to_constant") if packed else mod
 
 
+def _pipeline(
+    mod: tvm.IRModule,
+    device: tvm.target.Target,
+    place: tvm.runtime.Device,
+    context: BuildContext,
+) -> tvm.transform.Pass:
+    """TVM's own passes for a device, and at their end ours for weights in files."""
+    usual = (
+        relax.get_default_pipeline(device)
+        if "gpu" in device.keys
+        else relax.get_pipeline("default")
+    )
+    if context.weights_dir is None:
+        return usual
+    entries = {
+        var.name_hint
+        for var, function in mod.functions_items()
+        if isinstance(function, relax.Function) and "global_symbol" in (function.attrs or {})
+    }
+    last = take_weights_from_files(entries, place.dlpack_device_type(), context)
+    return tvm.transform.Sequential([usual, last])
+
+
 def _compile_with_tvm(
-    mod: tvm.IRModule, device: tvm.target.Target, *, cuda_graph: bool
+    mod: tvm.IRModule,
+    device: tvm.target.Target,
+    pipeline: tvm.transform.Pass,
+    *,
+    cuda_graph: bool,
 ) -> relax.VMExecutable:
     config = {"relax.backend.use_cuda_graph": True}
     capturing = tvm.transform.PassContext(config=config) if cuda_graph else nullcontext()
     try:
         with capturing:
-            return tvm.compile(mod, target=device)
+            return tvm.compile(mod, target=device, relax_pipeline=pipeline)
     except (RuntimeError, ValueError, TypeError) as err:
         # An error of ours has lost its type on the way through TVM's compiler.
         raise CompileError(
@@ -243,5 +278,10 @@ def compile_module(
     """
     linked = used_targets(mod, targets)
     capture = cuda_graph and common_device(targets).captures_graphs and all_capturable(linked)
+    weights = output.parent / FOLDER
+    shutil.rmtree(weights, ignore_errors=True)
+    if has_weights_beside(mod, context):
+        context = replace(context, weights_dir=weights)
     executable = build_executable(mod, targets, context, cuda_graph=capture)
-    return link(executable, linked or targets[:1], output, context)
+    library = link(executable, linked or targets[:1], output, context)
+    return replace(library, weights=tuple(sorted(weights.glob("*"))))

@@ -47,6 +47,8 @@ class CompiledLibrary:
         Libraries it needs that the machine must have.
     runtimes : mapping of str to str
         By backend, what else runs its partitions.
+    weights : tuple of Path
+        Files that it maps, in ``weights/`` beside it; empty where it has its weights inside.
 
     Examples
     --------
@@ -60,6 +62,7 @@ class CompiledLibrary:
     shared_libraries: tuple[Path, ...]
     required: tuple[LibraryRequirement, ...] = ()
     runtimes: Mapping[str, str] = field(default_factory=dict)
+    weights: tuple[Path, ...] = ()
 
 
 def library_requirements(targets: Sequence[BackendTarget]) -> tuple[LibraryRequirement, ...]:

@@ -11,6 +11,9 @@ from collage.backends.contract.errors import TargetError
 NUM_THREADS_ALL = 0
 """Value of ``num_threads`` that stands for every core the process may use."""
 
+AUTO, INSIDE, BESIDE = WEIGHTS = ("auto", "inside", "beside")
+"""Where a library may have its weights."""
+
 
 @dataclass(frozen=True)
 class BuildContext:
@@ -36,6 +39,11 @@ class BuildContext:
         in their messages, never on their command lines, and it is not shown.
     replay : bool
         Time nothing while compiling: a choice that was not made before is an error.
+    weights : str
+        Where libraries have their weights: ``inside``, ``beside`` (in files that they map) or
+        ``auto``, which is beside where there is more than the linker takes.
+    weights_dir : Path or None
+        Of the library that is being compiled: where its files of weights go; None has them inside.
 
     Examples
     --------
@@ -52,6 +60,8 @@ class BuildContext:
     tuning_log: Path | None = None
     tuning_database: str | None = field(default=None, repr=False, kw_only=True)
     replay: bool = False
+    weights: str = field(default=AUTO, kw_only=True)
+    weights_dir: Path | None = field(default=None, kw_only=True)
 
 
 _default: Callable[[], BuildContext] | None = None

@@ -19,6 +19,12 @@ from collage.backends.toolchain.compiling import (
     ffi_include_flags,
     run_tool,
 )
+from collage.backends.toolchain.weight_files import (
+    is_beside,
+    reference_flags,
+    room_lines,
+    write_weight,
+)
 
 
 def num_threads_object(context: BuildContext) -> Path:
@@ -44,6 +50,12 @@ def denormals_object(context: BuildContext) -> Path:
     return cached_compilation(TEMPLATES / "denormals.c", context, flags, depends).run()
 
 
+def weights_object(context: BuildContext) -> Path:
+    """The object that maps weights in files, and gives them to TVM's virtual machine."""
+    depends = [FFI_HEADER, TEMPLATES / "weights.h"]
+    return cached_compilation(TEMPLATES / "weights.cc", context, ffi_include_flags(), depends).run()
+
+
 def constant_symbol(array: np.ndarray) -> str:
     """The C symbol of a constant: named by content, so equal constants share one copy."""
     digest = hashlib.sha256(f"{array.dtype}{array.shape}".encode())
@@ -57,7 +69,8 @@ def constant_object(
     """Make an object that holds constants as read-only data, 64-byte aligned.
 
     Each constant stands in a COMDAT group of its own, so that the final link keeps one copy however
-    many objects bring it. The file is mapped, not read, when the library is loaded.
+    many objects bring it. The file is mapped, not read, when the library is loaded. Where the
+    context names a folder for weights, large ones go to files there, which the library maps.
 
     Parameters
     ----------
@@ -76,6 +89,10 @@ def constant_object(
     output.parent.mkdir(parents=True, exist_ok=True)
     lines = []
     for index, (symbol, array) in enumerate(constants.items()):
+        if is_beside(array.nbytes, context):
+            write_weight(symbol, array, context)
+            lines += room_lines(symbol, array.nbytes)
+            continue
         data = output.with_name(f"{output.stem}.{index}.bin")
         np.ascontiguousarray(array).tofile(data)
         lines += [
@@ -93,7 +110,7 @@ def constant_object(
     source.write_text("\n".join(lines) + "\n", encoding="utf-8")
     compile_object(source, output, context)
     for index in range(len(constants)):
-        output.with_name(f"{output.stem}.{index}.bin").unlink()
+        output.with_name(f"{output.stem}.{index}.bin").unlink(missing_ok=True)
     return output
 
 
@@ -174,10 +191,11 @@ def static_library(
     with tempfile.TemporaryDirectory(dir=context.work_dir) as folder:
         text = Path(folder, f"kernels{suffix}")
         text.write_text(source, encoding="utf-8")
+        flags = ["-fopenmp", *ffi_include_flags(), *flags]
+        if context.weights_dir is not None:
+            flags += reference_flags()
         parts = [
-            compile_object(
-                text, text.with_suffix(".o"), context, ["-fopenmp", *ffi_include_flags(), *flags]
-            ),
+            compile_object(text, text.with_suffix(".o"), context, flags),
             num_threads_object(context),
             *objects,
         ]

@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from collage.backends.contract.errors import OutputError
+from collage.backends.toolchain.weight_files import FOLDER
 from collage.bundle.manifest import MANIFEST
 
-LIB, RUNTIME = "lib", "runtime"
-"""Where shared libraries lie in a bundle, and TVM's runtime in one that brings it."""
+LIB, RUNTIME, WEIGHTS = "lib", "runtime", FOLDER
+"""Where shared libraries lie in a bundle, TVM's runtime in one that brings it, and weights that are
+not inside of the model's library."""
 
 _PARTIAL = ".partial"
 """Where a bundle is written, inside its folder: what lies beside that may be another disk."""
@@ -125,7 +127,7 @@ def _renewed(partial: Path) -> None:
 
 def _moved(partial: Path, folder: Path) -> None:
     try:
-        for name in (LIB, RUNTIME):
+        for name in (LIB, RUNTIME, WEIGHTS):
             shutil.rmtree(folder / name, ignore_errors=True)
         # The manifest first: what is cut off here is a bundle that lacks files, and says so.
         for path in sorted(partial.iterdir(), key=lambda path: path.name != MANIFEST):

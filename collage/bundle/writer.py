@@ -1,7 +1,8 @@
 """Writes the deployable folder.
 
 ``model.so`` holds every kernel and constant, ``lib/`` the shared libraries it was linked with,
-``manifest.json`` says what it needs.
+``weights/`` the constants that it maps where they are too many to be inside, ``manifest.json`` says
+what it needs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collage.backends.contract.requirements import RequiredLibrary
 from collage.backends.devices import device_of
 from collage.backends.devices.cpu_flags import cpu_flags_of
 from collage.backends.link import CompiledLibrary, stage_libraries
-from collage.bundle.folder import LIB, RUNTIME
+from collage.bundle.folder import LIB, RUNTIME, WEIGHTS
 from collage.bundle.integrity import file_facts
 from collage.bundle.manifest import (
     REPORT,
@@ -123,7 +124,8 @@ def write_bundle(
         shutil.rmtree(folder / RUNTIME, ignore_errors=True)
         staged = [f"{LIB}/{path.name}" for path in stage_libraries(library, copy=True)]
         runtime = _copy_runtime(folder, device) if with_runtime else []
-        files = file_facts(folder, [library.path.name, *staged, *runtime])
+        weights = [f"{WEIGHTS}/{path.name}" for path in library.weights]
+        files = file_facts(folder, [library.path.name, *staged, *runtime, *weights])
         kept = None
         if borrowed_outputs is not None:
             kept = {name: tuple(which) for name, which in borrowed_outputs.items()}

@@ -156,6 +156,14 @@ def _optimize(
         bool,
         typer.Option("--ieee-denormals", help="On a CPU, compute with denormals: do not flush."),
     ] = False,
+    weights: Annotated[
+        str,
+        typer.Option(
+            metavar="WHERE",
+            help="Where the bundle has its weights: inside of model.so, beside it in files that "
+            "are mapped, or auto: beside from 1 GiB on.",
+        ),
+    ] = "auto",
     workers: Annotated[
         str,
         typer.Option(
@@ -226,6 +234,7 @@ def _optimize(
                 refine_storage=refine_storage,
                 num_threads=threads,
                 ieee_denormals=ieee_denormals,
+                weights=weights,
                 inputs=samples,
                 allow_code=allow_code,
                 cost_model=RooflineCostModel() if estimate else None,

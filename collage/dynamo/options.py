@@ -43,6 +43,7 @@ class Options:
     refine_storage: str | None = None
     num_threads: int | None = None
     ieee_denormals: bool = False
+    weights: str = "auto"
     seed: int = 0
     cost_model: Any = None
     workers: Any = "local"

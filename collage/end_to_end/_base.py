@@ -161,7 +161,7 @@ class EndToEndComparison(ABC):
             self._modules[candidates] = module, self._keys.key(module)
         module, key = self._modules[candidates]
         if key not in self._memory:
-            self._memory[key] = memory_of(module, tuple(self._targets))
+            self._memory[key] = memory_of(module, tuple(self._targets), context=self._context)
         return Lowered(contender, module, key, memory=self._memory[key])
 
     @abstractmethod

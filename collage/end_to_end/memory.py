@@ -6,7 +6,7 @@ themselves; workspace is what kernels ask for while they run. The process, its l
 caller's inputs are not in it.
 
 What TVM's virtual machine hands to kernels it reads out of the library, which makes a copy, and two
-more while it is at it.
+more while it is at it; what lies in files beside the library is used as it is mapped.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from collections.abc import Collection, Sequence
 import tvm
 from tvm import relax
 
-from collage.backends.contract import BackendTarget, HoldsMemory
+from collage.backends.contract import BackendTarget, BuildContext, HoldsMemory
 from collage.backends.contract.relax_codegen import target_of
+from collage.backends.devices import CPU, common_device
 from collage.backends.relax.modules.memory_plan import planned_bytes, tensor_bytes
+from collage.backends.relax.modules.weights_beside import has_weights_beside
+from collage.backends.toolchain.weight_files import LEAST_BYTES
 from collage.report import MemoryUse
 
 _MAIN = "main"
@@ -30,7 +33,10 @@ before it is handed over."""
 
 
 def memory_of(
-    mod: tvm.IRModule, targets: Sequence[BackendTarget], entries: Collection[str] = (_MAIN,)
+    mod: tvm.IRModule,
+    targets: Sequence[BackendTarget],
+    entries: Collection[str] = (_MAIN,),
+    context: BuildContext | None = None,
 ) -> MemoryUse:
     """What a partitioned module takes once it is compiled and called.
 
@@ -42,6 +48,8 @@ def memory_of(
         What its functions are for.
     entries : collection of str
         Functions that are called from outside, one at a time.
+    context : BuildContext, optional
+        Says where the library has its weights; by default inside.
 
     Returns
     -------
@@ -87,12 +95,17 @@ def memory_of(
             handed.update(constants)
             # Of TVM's own partitions one runs at a time, and its kernel may keep what it fuses.
             kernels = max(kernels, planned.inner)
-    copies, workspace = sum(handed.values()), kernels
+    mapped = 0
+    if context is not None and has_weights_beside(mod, context):
+        mapped = sum(size for size in handed.values() if size >= LEAST_BYTES)
+    read = sum(handed.values()) - mapped
+    # A GPU has them all; a processor reads what is mapped where it lies.
+    copies, workspace = read + (0 if common_device(targets) is CPU else mapped), kernels
     for target, weights in by_target.items():
         if isinstance(target.implementation, HoldsMemory):
             copies += target.implementation.weight_copies(target) * sum(weights)
             workspace += target.implementation.workspace_bytes(target)
-    loading = _LOADING_COPIES * sum(handed.values())
+    loading = _LOADING_COPIES * read
     return MemoryUse(sum(every.values()), copies, calls + regions, workspace, loading)
 
 

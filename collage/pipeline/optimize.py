@@ -52,6 +52,7 @@ def optimize(
     refine_storage: str | None = None,
     num_threads: int | None = None,
     ieee_denormals: bool = False,
+    weights: str = "auto",
     inputs: Inputs | None = None,
     allow_code: bool = False,
     example_inputs: ExampleInputs = None,
@@ -112,6 +113,10 @@ def optimize(
     ieee_denormals : bool
         Compute with denormal numbers, as IEEE 754 has it. By default all threads of a CPU flush
         them to zero while a call runs, since an operation on one can take a hundred times as long.
+    weights : str
+        Where the bundle has its weights: ``inside`` of ``model.so``; ``beside`` it, in files that
+        are mapped when it is loaded, see :doc:`/deploy`; by default beside where they take more
+        than 1 GiB.
     inputs : mapping or sequence of mapping, optional
         What to run the model on, arrays by input name; several samples are all checked, and the
         first is timed on. Without, inputs are drawn, see :doc:`/correctness`.
@@ -191,6 +196,7 @@ def optimize(
             replay=replay,
             num_threads=num_threads,
             ieee_denormals=ieee_denormals,
+            weights=weights,
             progress=progress,
         )
         targets, progress = session.targets, session.progress

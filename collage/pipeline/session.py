@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from collage.backends.contract import BuildContext, TargetSet
+from collage.backends.contract.context import AUTO, WEIGHTS
+from collage.backends.contract.errors import OutputError
 from collage.backends.link import library_requirements
 from collage.backends.storage import OwnFolder, scratch_parent
 from collage.backends.storage.log_url import LogUrl
@@ -59,6 +61,7 @@ def open_session(
     replay: bool = False,
     num_threads: int | None = None,
     ieee_denormals: bool = False,
+    weights: str = AUTO,
     progress: ProgressCallback | None = None,
 ) -> Session:
     """Resolve the targets and open the log.
@@ -75,6 +78,8 @@ def open_session(
         Threads of every backend's kernels; by default the environment's.
     ieee_denormals : bool
         Whether they compute with denormal numbers.
+    weights : str
+        Where libraries have their weights.
     progress : callable, optional
         Informed of every step, and what is wrong with the log's lines.
 
@@ -85,6 +90,8 @@ def open_session(
 
     Raises
     ------
+    OutputError
+        When ``weights`` is no such place.
     TargetError
         On unknown targets, and on those whose libraries one process cannot load together.
     LogError
@@ -99,6 +106,10 @@ def open_session(
         ...
     collage.backends.contract.errors.TargetError: ...
     """
+    if weights not in WEIGHTS:
+        raise OutputError(
+            f"weights is '{weights}', and has to be one of {', '.join(WEIGHTS)}", value=weights
+        )
     resolved = resolve_targets(targets)
     # Refuses targets whose libraries clash, before any work is done.
     library_requirements(resolved)
@@ -118,6 +129,7 @@ def open_session(
         tuning_log=place if isinstance(place, Path) else None,
         replay=replay,
         tuning_database=place.secret if isinstance(place, LogUrl) else None,
+        weights=weights,
     )
     progress = ignore if progress is None else progress
     for problem in database.problems:

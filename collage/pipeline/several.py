@@ -70,7 +70,8 @@ def best_of_all(
     # What a call of the bundle itself calls: the largest of its variants, where there are several.
     first = functions[0].variants[-1].function
     module = join_functions({name: result.module for name, result in results.items()})
-    together, limit = memory_of(module, session.targets, list(results)), search.memory_limit_bytes
+    together = memory_of(module, session.targets, list(results), session.context)
+    limit = search.memory_limit_bytes
     if limit is not None and together.total_bytes > limit:
         raise MemoryLimitError(
             f"each function fits into {size_text(limit)}, but all of them together take {together}",
@@ -79,7 +80,7 @@ def best_of_all(
     place = session.context.work_dir / "functions" / LIBRARY
     others = [result.report for name, result in results.items() if name != first]
     library = compile_to_measure(module, session.targets, place, session.context)
-    report, size = results[first].report, sizes_remark(module, library.path, len(results))
+    report, size = results[first].report, sizes_remark(module, library, len(results))
     return replace(
         results[first],
         module=module,

@@ -109,10 +109,11 @@ def import_onnx(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedMo
     output_names = [value.name for value in small.graph.output]
     small.graph.input.extend(weight_inputs(weights))
     small = _straightened(fold(expand_functions(_at_least(small, _OLDEST_OPSET))))
-    attach_weights(small, weights)
     drop_unused_outputs(small)
     require_supported(small)
+    # Without the weights: ONNX's inference refuses a graph of more than 2 GB.
     require_element_types(small)
+    attach_weights(small, weights)
     choosers = count_rows(small)
     output_names += [chooser.output[1] for chooser in choosers]
 

@@ -16,7 +16,9 @@ from collage.backends.contract import BuildContext, TargetSet
 from collage.backends.contract.errors import OutputError
 from collage.backends.link import CompiledLibrary
 from collage.backends.storage import OwnFolder
+from collage.backends.toolchain.weight_files import link_or_copy
 from collage.bundle import FunctionEntry, borrowed_outputs, filling, write_bundle
+from collage.bundle.folder import WEIGHTS
 from collage.bundle.signature import MAIN
 from collage.end_to_end import memory_of
 from collage.report import Report, brief, notebook_frame, write_html
@@ -148,11 +150,16 @@ class Result:
             try:
                 shutil.copyfile(self.library.path, place)
                 place.chmod(0o755)
+                weights = [partial / WEIGHTS / path.name for path in self.library.weights]
+                if weights:
+                    (partial / WEIGHTS).mkdir()
+                for source, copied in zip(self.library.weights, weights, strict=True):
+                    link_or_copy(source, copied)
             except OSError as err:
                 raise OutputError(f"cannot write '{place}': {err.strerror}", value=place) from err
             write_bundle(
                 partial,
-                replace(self.library, path=place),
+                replace(self.library, path=place, weights=tuple(weights)),
                 model=self.model,
                 inputs=self.inputs,
                 outputs=self.outputs,
@@ -162,7 +169,7 @@ class Result:
                 device=self.targets.native.device,
                 report=self.report,
                 borrowed_outputs=borrowed_outputs(self.module, self._names()),
-                memory=memory_of(self.module, self.targets, self._names()),
+                memory=memory_of(self.module, self.targets, self._names(), self.context),
                 with_runtime=with_runtime,
             )
             write_html(self.report, partial / REPORT_HTML)

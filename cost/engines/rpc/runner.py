@@ -163,8 +163,8 @@ def transfer_sec(job: RunJob) -> float:
     job : RunJob
         What is copied.
     """
-    folder = job.library.parent / "lib"
-    needed = list(folder.iterdir()) if folder.is_dir() else []
+    beside = (job.library.parent / name for name in ("lib", "weights"))
+    needed = [path for folder in beside if folder.is_dir() for path in folder.iterdir()]
     files = [job.library, *needed, *(path for path in job.sample.rglob("*") if path.is_file())]
     return sum(_size(path) for path in files) / _BYTES_PER_SEC
 

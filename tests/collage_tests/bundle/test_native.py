@@ -138,6 +138,31 @@ def test_a_program_in_c_computes_the_same(c_program: Path, keeping: Path, tmp_pa
         np.testing.assert_array_equal(found, want)
 
 
+def test_weights_beside_the_library_are_found_without_python(
+    program: Path, c_program: Path, tmp_path: Path
+) -> None:
+    weights = np.random.default_rng().standard_normal((160, 160)).astype("float32")
+    mod = graph([(160, 160)], lambda emit, x: op.add(x, relax.const(weights)))
+    result = collage.optimize(
+        mod, ["llvm"], strategy="single:tvm", cost_model=FlatCosts("tvm"), weights="beside"
+    )
+    bundle = result.export(tmp_path / "beside.bundle", with_runtime=True)
+    (file,) = (bundle / "weights").iterdir()
+    x = np.random.default_rng().standard_normal((160, 160)).astype("float32")
+    x.tofile(tmp_path / "x.bin")
+    name, output = result.inputs[0].name, result.outputs[0].name
+    place = tmp_path / f"{output}.bin"
+    asked = ("--input", f"{name}={tmp_path / 'x.bin'}", "--output", f"{output}={place}")
+    for one, arguments in ((program, asked), (c_program, (str(tmp_path / "x.bin"),))):
+        done = _run(one, bundle, *arguments, folder=tmp_path)
+        assert done.returncode == 0 and "4 threads agree" in done.stdout, done.stderr
+        np.testing.assert_array_equal(np.fromfile(place, "float32").reshape(160, 160), x + weights)
+        place.unlink()
+    file.unlink()
+    for one in (program, c_program):
+        assert f"lacks weights/{file.name}: copy it whole" in _run(one, bundle).stderr
+
+
 def test_a_program_in_c_is_told_what_is_wrong(c_program: Path, whole: Path, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     shutil.copytree(whole / "runtime", empty / "runtime")

@@ -1,0 +1,229 @@
+"""Has TVM's virtual machine take large constants from files beside the library.
+
+TVM writes the constants of a function into the library and reads them out of it, which makes copies
+in every process, and no linker takes more than 2 GB of them. Instead a function begins with calls
+that give it what ``toolchain/templates/weights.cc`` has mapped, as tensors; on a GPU it was
+uploaded once. That is done when all else is: until then TVM computes what depends on constants
+alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import numpy as np
+import tvm
+from tvm import ir, relax
+
+from collage.backends.contract import BuildContext
+from collage.backends.contract.context import AUTO, BESIDE
+from collage.backends.relax.static_shape import static_shape, tensor_dtype
+from collage.backends.toolchain import native
+from collage.backends.toolchain.weight_files import is_beside
+
+_MOST_INSIDE = 1 << 30
+"""Bytes. The linker's limit is 2 GB for all that a library holds."""
+
+_EXTERNAL_MODS = "external_mods"
+_READY, _WEIGHT = "collage_weights_ready", "collage_weight"
+
+
+def constant_bytes(mod: tvm.IRModule) -> int:
+    """What all constants of a module's functions take, each counted once.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        Partitioned or not.
+
+    Examples
+    --------
+    >>> from collage.testing import constant, graph
+    >>> constant_bytes(graph([(8,)], lambda emit, x: relax.op.add(x, constant(8))))
+    32
+    """
+    found: dict[ir.GenericConst, int] = {}
+
+    def visit(expr: relax.Expr) -> None:
+        if isinstance(expr, ir.GenericConst):
+            found[expr] = _bytes(expr)
+
+    for function in mod.functions.values():
+        if isinstance(function, relax.Function):
+            relax.analysis.post_order_visit(function, visit)
+    return sum(found.values())
+
+
+def has_weights_beside(mod: tvm.IRModule, context: BuildContext) -> bool:
+    """Whether a module's library has its weights in files.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        Partitioned.
+    context : BuildContext
+        Has what the user wants.
+
+    Returns
+    -------
+    bool
+        False where they are inside of it.
+    """
+    if context.weights == AUTO:
+        return constant_bytes(mod) > _MOST_INSIDE
+    return context.weights == BESIDE
+
+
+def take_weights_from_files(
+    entries: Collection[str], device_type: int, context: BuildContext
+) -> tvm.transform.Pass:
+    """The pass that replaces constants, the last before code is generated for functions.
+
+    Parameters
+    ----------
+    entries : collection of str
+        Functions that are called from outside.
+    device_type : int
+        DLPack's number of the kind of device that weights are to lie on.
+    context : BuildContext
+        Names the folder for the files.
+
+    Returns
+    -------
+    tvm.transform.Pass
+        It writes the files, and adds to the module what maps them.
+    """
+
+    def replaced(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        weights = _Weights(context)
+        updated = mod.clone()
+        for var, function in mod.functions_items():
+            if not isinstance(function, relax.Function):
+                continue
+            taking = _Taking(weights)
+            body = taking.sequence(function.body)
+            first = list(taking.bindings)
+            if var.name_hint in entries:
+                device = relax.prim_value(device_type)
+                tensors = [p for p in function.params if isinstance(p.ty, relax.TensorType)]
+                ready = _call(_READY, [device, *tensors], relax.AnyType())
+                first.insert(0, relax.VarBinding(relax.Var("ready", relax.AnyType()), ready))
+            if first:
+                body = relax.SeqExpr([relax.BindingBlock(first), *body.blocks], body.body)
+                updated[var] = relax.Function(
+                    function.params, body, function.ret_ty, function.is_pure, function.attrs
+                )
+        attrs = mod.attrs or {}
+        others = list(attrs[_EXTERNAL_MODS]) if _EXTERNAL_MODS in attrs else []
+        return updated.with_attr(_EXTERNAL_MODS, [*others, weights.library()])
+
+    return tvm.transform.module_pass(replaced, opt_level=0, name="TakeWeightsFromFiles")
+
+
+@dataclass
+class _Weights:
+    """Those that were met so far, by symbol, in the order of the list in the library."""
+
+    context: BuildContext
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    shapes: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
+    known: dict[ir.GenericConst, int] = field(default_factory=dict)
+
+    def index(self, constant: ir.GenericConst) -> int:
+        """A constant's place in the list."""
+        if constant not in self.known:
+            array = _array(constant)
+            symbol = native.constant_symbol(array)
+            self.arrays.setdefault(symbol, array)
+            self.shapes.setdefault(symbol, (tensor_dtype(constant.ty), static_shape(constant.ty)))
+            self.known[constant] = list(self.arrays).index(symbol)
+        return self.known[constant]
+
+    def library(self) -> tvm.runtime.Module:
+        """What maps them all, and those of the other backends."""
+        lines = ['#include "weights.h"', "#include <stddef.h>"]
+        rows = []
+        for number, (symbol, (name, shape)) in enumerate(self.shapes.items()):
+            dtype = tvm.DataType(name)
+            extents = ", ".join(map(str, shape)) or "0"
+            lines += [
+                f'extern const char {symbol}[] __attribute__((visibility("hidden")));',
+                f"static const int64_t shape_{number}[] = {{ {extents} }};",
+            ]
+            code = f"{{ {int(dtype.type_code)}, {int(dtype.bits)}, {int(dtype.lanes)} }}"
+            rows.append(f"  {{ {symbol}, {code}, {len(shape)}, shape_{number} }},")
+        rows.append("  { NULL, { 0, 0, 0 }, 0, NULL },")
+        lines += ["const collage_weight_tensor collage_weights[] = {", *rows, "};"]
+        lines.append(f"const int32_t collage_num_weights = {len(self.shapes)};")
+        return native.static_library(
+            "\n".join(lines) + "\n",
+            [_READY, _WEIGHT],
+            self.context,
+            suffix=".c",
+            constants=self.arrays,
+            objects=[native.weights_object(self.context)],
+        )
+
+
+@dataclass
+class _Taking:
+    """Exchanges the constants of one function for variables, bound at its beginning."""
+
+    weights: _Weights
+    bindings: list[relax.VarBinding] = field(default_factory=list)
+    vars: dict[int, relax.Var] = field(default_factory=dict)
+
+    def sequence(self, body: relax.SeqExpr) -> relax.SeqExpr:
+        blocks = [
+            type(block)([self._binding(binding) for binding in block.bindings])
+            for block in body.blocks
+        ]
+        return relax.SeqExpr(blocks, self._expr(body.body))
+
+    def _binding(self, binding: relax.Binding) -> relax.Binding:
+        if not isinstance(binding, relax.VarBinding):
+            return binding
+        return relax.VarBinding(binding.var, self._expr(binding.value))
+
+    def _expr(self, expr: relax.Expr) -> relax.Expr:
+        if isinstance(expr, ir.GenericConst):
+            return self._taken(expr) if is_beside(_bytes(expr), self.weights.context) else expr
+        if isinstance(expr, relax.Tuple):
+            return relax.Tuple([self._expr(one) for one in expr.fields])
+        if isinstance(expr, relax.Call):
+            args = [self._expr(one) for one in expr.args]
+            return relax.Call(expr.op, args, expr.attrs, expr.ty_args, expr.span)
+        if isinstance(expr, relax.If):
+            branches = (self.sequence(one) for one in (expr.true_branch, expr.false_branch))
+            return relax.If(expr.cond, *branches, expr.span)
+        return expr
+
+    def _taken(self, constant: ir.GenericConst) -> relax.Var:
+        index = self.weights.index(constant)
+        if index not in self.vars:
+            var = relax.Var(f"weight_{index}", constant.ty)
+            self.vars[index] = var
+            taken = _call(_WEIGHT, [relax.prim_value(index)], constant.ty)
+            self.bindings.append(relax.VarBinding(var, taken))
+        return self.vars[index]
+
+
+def _call(function: str, args: list[relax.Expr], ty: relax.Type) -> relax.Expr:
+    return ir.Call(relax.ExternFunc(function), args, ty_args=[ty])
+
+
+def _array(constant: ir.GenericConst) -> np.ndarray:
+    """A constant's data, not copied where numpy knows the type."""
+    if tensor_dtype(constant.ty) == "bfloat16":
+        copied: np.ndarray = constant.value.numpy()
+        return copied
+    return np.from_dlpack(constant.value)
+
+
+def _bytes(constant: ir.GenericConst) -> int:
+    if not isinstance(constant.ty, relax.TensorType):
+        return 0
+    bits = int(tvm.DataType(tensor_dtype(constant.ty)).bits)
+    return math.prod(static_shape(constant.ty)) * -(-bits // 8)
