@@ -22,6 +22,11 @@ _MOST_LEVELS = 6
 so that its time is exponential in the levels of polynomials (``cpu/fast_math.py``): three sigmoids
 take 0.06 s, four 1.5 s, five more than a minute."""
 
+_MOST_COPIES = 32
+"""Loads that a stage may have where a reader's several loads of it are each replaced by it: a chain
+of activations that read their operand twice would double with each (eight of them took more than a
+minute to compile)."""
+
 
 def inline_stages(sch: s_tir.Schedule, kept: Set[str] = frozenset()) -> None:
     """Inline elementwise stages, but not ``kept`` ones, where that repeats no expensive work.
@@ -64,7 +69,7 @@ def _worth_inlining(sch: s_tir.Schedule, block: Any) -> bool:
     if not is_elementwise(stmt) and not _is_of_rank_0(stmt):
         return False
     consumers = list(sch.get_consumers(block))
-    if not consumers:
+    if not consumers or multiplies(sch, block):
         return False
     reads = 0
     levels, buffer = _levels(stmt.body), stmt.writes[0].source
@@ -77,6 +82,31 @@ def _worth_inlining(sch: s_tir.Schedule, block: Any) -> bool:
         reads += size_of(consumer_axes)
     produced = max(size_of(axes), 1)
     return reads <= produced or not _is_expensive(stmt)
+
+
+def multiplies(sch: s_tir.Schedule, block: Any) -> bool:
+    """Whether inlining a stage makes a reader of it much longer, for it loads it several times.
+
+    Parameters
+    ----------
+    sch : s_tir.Schedule
+    block : SBlockRV
+        A stage that stores one element at a time.
+    """
+    stmt = sch.get(block)
+    loads = len(_loads(stmt.body))
+    buffer = stmt.writes[0].source
+    copies = [
+        sum(load.source.same_as(buffer) for load in _loads(sch.get(consumer).body))
+        for consumer in sch.get_consumers(block)
+    ]
+    return any(number > 1 and number * loads > _MOST_COPIES for number in copies)
+
+
+def _loads(node: Any) -> list[TensorLoad]:
+    found = list[TensorLoad]()
+    tvm_ffi.structural_walk(node, [(TensorLoad, found.append)])
+    return found
 
 
 def _levels(node: Any, buffer: Any = None, of_buffer: int = 0) -> int:

@@ -241,3 +241,25 @@ def test_split_gives_several_outputs(context: BuildContext) -> None:
     wanted = np.split(data, [3, 8], axis=1)
     assert len(got) == 3
     assert all(np.array_equal(g, w) for g, w in zip(got, wanted, strict=True))
+
+
+@pytest.mark.parametrize("name", ["relu", "leakyrelu"])
+@pytest.mark.timeout(60)
+def test_chains_of_activations_are_no_longer_to_compile_than_their_length(
+    name: str, context: BuildContext
+) -> None:
+    """Each reads its operand twice: all of them in one expression would double with each."""
+    x = np.random.default_rng().standard_normal((8, 16), np.float32)
+    shifts = [np.float32(0.25 - 0.1 * i) for i in range(12)]
+
+    def body(emit: Callable[..., relax.Var], data: relax.Var) -> relax.Var:
+        for shift in shifts:
+            data = emit(getattr(op.nn, name)(emit(op.add(data, relax.const(shift)))))
+        return data
+
+    (got,) = tvm_cases.run(tvm_cases.partition(body, [x]), [x], context)
+    wanted = x
+    for shift in shifts:
+        wanted = wanted + shift
+        wanted = np.where(wanted < 0, wanted * np.float32(name == "leakyrelu") * 0.01, wanted)
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
