@@ -93,9 +93,12 @@ def _polynomial(x: Any, coefficients: tuple[float, ...]) -> Any:
 
 
 def _clamp(x: Any, low: float, high: float) -> Any:
-    """Between two limits; what is no number stays that, which ``min`` and ``max`` would lose."""
-    below = let(x, lambda x: tirx.Select(x > _constant(high), _constant(high), x))
-    return let(below, lambda x: tirx.Select(x < _constant(low), _constant(low), x))
+    """Between two limits; what is no number stays that.
+
+    LLVM's code for ``min`` and ``max`` gives the second operand where they do not compare. A choice
+    that names its operand twice would double what TVM takes for each function inside another.
+    """
+    return tirx.max(_constant(low), tirx.min(_constant(high), x))
 
 
 def _exp(x: Any) -> Any:
