@@ -19,7 +19,7 @@ from collage.backends.tvm.common.blocks import (
     loop_extent,
     root_blocks,
 )
-from collage.backends.tvm.common.inlining import is_elementwise
+from collage.backends.tvm.common.inlining import is_elementwise, multiplies
 from collage.backends.tvm.cuda.schedules._base import VECTOR_BYTES, dtype_bytes
 
 _WIDENABLE = ("float16", "bfloat16", "float32", "int8", "uint8", "int32")
@@ -258,7 +258,9 @@ def is_map(stmt: Any) -> bool:
     return is_elementwise(stmt) or (single and stmt.init is None and len(stmt.writes) == 1)
 
 
-def inline_maps(sch: s_tir.Schedule, kept: list[Any] | tuple[()] = ()) -> None:
+def inline_maps(
+    sch: s_tir.Schedule, kept: list[Any] | tuple[()] = (), *, all_of_them: bool = True
+) -> None:
     """Inline every stage without a reduction that is no output into the stages that read it.
 
     Parameters
@@ -267,6 +269,9 @@ def inline_maps(sch: s_tir.Schedule, kept: list[Any] | tuple[()] = ()) -> None:
         Changed in place.
     kept : sequence of SBlockRV
         Stages that stay.
+    all_of_them : bool
+        Whether one is inlined too that a reader loads several times, and which makes it much
+        longer; otherwise the caller schedules what stays.
     """
     names = {sch.get(block).name_hint for block in [*kept, *sch.get_output_blocks("root")]}
     for block in root_blocks(sch):
@@ -274,5 +279,5 @@ def inline_maps(sch: s_tir.Schedule, kept: list[Any] | tuple[()] = ()) -> None:
         reduces = any(axis.reduce for axis in axes_of(sch, block) or [])
         if stmt.name_hint in names or reduces or not is_map(stmt):
             continue
-        if list(sch.get_consumers(block)):
+        if list(sch.get_consumers(block)) and (all_of_them or not multiplies(sch, block)):
             sch.compute_inline(block)

@@ -62,7 +62,7 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
             return OTHER_KIND
         if any(axis.reduce for axis in axes) or not is_map(sch.get(block)):
             return OTHER_KIND
-    inline_maps(sch)
+    inline_maps(sch, all_of_them=False)
     if relax.analysis.has_reshape_pattern(func):
         _bind_evenly(sch, root_blocks(sch)[0], gpu)
     else:

@@ -38,6 +38,20 @@ def weights(*shape: int, dtype: str = "float16") -> relax.Expr:
     return relax.const(array.astype(dtype), dtype)
 
 
+@pytest.mark.timeout(60)
+def test_a_chain_of_activations_stays_as_long_as_it_is(context: BuildContext) -> None:
+    """Each reads its operand twice: all of them in one expression would double with each."""
+
+    def body(emit: Callable[..., relax.Var], x: relax.Var) -> relax.Expr:
+        for shift in range(12):
+            x = emit(op.nn.relu(emit(op.add(x, relax.const(np.float32(shift))))))
+        return x
+
+    for name, func in kernels(lower(graph(body, (128, 128), dtype="float32"), context)).items():
+        assert unbound_stores(func) == [], name
+        assert len(str(func.script())) < 20_000, name
+
+
 @pytest.mark.parametrize("schedule", ["default", "dlight", "none"])
 def test_every_store_is_in_a_thread(schedule: str, context: BuildContext) -> None:
     for case in cases():
