@@ -90,8 +90,14 @@ def multiplies(sch: s_tir.Schedule, block: Any) -> bool:
     Parameters
     ----------
     sch : s_tir.Schedule
+        Nothing in it is changed.
     block : SBlockRV
         A stage that stores one element at a time.
+
+    Returns
+    -------
+    bool
+        True where the copies together would have more loads than may be repeated.
     """
     stmt = sch.get(block)
     loads = len(_loads(stmt.body))
