@@ -73,7 +73,7 @@ def test_every_option_reaches_the_search(
         f"-o {tmp_path / 'b'} --time-budget 30 --refine 5 --refine-storage sqlite:///r.db "
         "--threads 2 --allow-code --workers ray://head:10001 --pin backbone.*=onednn "
         "--ban softmax=onednn --ban softmax=openblas --memory-limit 256M "
-        "--max-error 0.01 --precision bfloat16"
+        "--max-error 0.01 --precision bfloat16 --weights beside"
     )
     assert main([*text.split(), "-t", '{"kind": "openblas", "epilogues": false}']) == 0
     assert main(f"optimize {model} -t llvm -o {tmp_path / 'c'} --single-backend tvm".split()) == 0
@@ -102,6 +102,7 @@ def test_every_option_reaches_the_search(
         "memory_limit_bytes": 256 << 20,
         "max_error": 0.01,
         "precision": ["bfloat16"],
+        "weights": "beside",
     }
     assert single["strategy"] == "single:tvm"
     assert single["shapes"] is None
@@ -109,6 +110,7 @@ def test_every_option_reaches_the_search(
     assert single["workers"] == "local"
     assert single["memory_limit_bytes"] is None
     assert single["max_error"] is None and single["precision"] is None
+    assert single["weights"] == "auto"
 
 
 def test_an_estimate_brings_a_cost_model_of_its_own(
