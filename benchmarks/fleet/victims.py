@@ -50,13 +50,11 @@ class RpcPool(Fleet):
         self.workers = fleet.url
 
     def victims(self, head: psutil.Process) -> Victims:
-        last = range(len(self._fleet.servers))[-2:]
+        alive = [n for n, server in enumerate(self._fleet.servers) if server.poll() is None]
         return {
             **super().victims(head),
-            "servers": [partial(self._replace, number) for number in last],
-            "sessions of servers": [
-                one.kill for number in last for one in self._fleet.sessions(number)
-            ],
+            "servers": [partial(self._replace, number) for number in alive],
+            "sessions of servers": [one.kill for one in self._fleet.sessions()],
             "trackers": [self._restart_tracker],
         }
 

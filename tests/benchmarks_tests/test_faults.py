@@ -6,11 +6,13 @@ import random
 from collections import Counter
 from pathlib import Path
 
+import psutil
 import pytest
 
 from benchmarks.fleet.faults import trial
 from benchmarks.fleet.tally import Campaigns, Tally
-from benchmarks.fleet.victims import FLEETS, Fleet
+from benchmarks.fleet.victims import FLEETS, Fleet, RpcPool
+from collage.testing.fixtures.rpc_fleet import RpcFleet
 
 _ALL_ARE_VALID = {"nothing fails"}
 
@@ -31,6 +33,17 @@ def test_a_search_that_was_killed_goes_on(tmp_path: Path) -> None:
     trial(Fleet(), 2, random.Random(3), tally, _ALL_ARE_VALID, tmp_path / "log.jsonl")
     assert not tally.lost, tally
     assert tally.kills and tally.reported
+
+
+def test_whatever_server_was_killed_the_others_may_be() -> None:
+    """A dead one hid all others, and their sessions: the search alone was left to kill."""
+    with RpcFleet(2) as fleet:
+        pool, head = RpcPool(fleet), psutil.Process()
+        for _ in range(3):
+            victims = pool.victims(head)
+            assert len(victims["servers"]) == 2
+            victims["servers"][-1]()
+        assert sum(server.poll() is None for server in fleet.servers) == 2
 
 
 def test_what_earlier_campaigns_lost_stays_on_record(tmp_path: Path) -> None:
