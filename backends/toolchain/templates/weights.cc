@@ -77,15 +77,15 @@ __attribute__((constructor)) void map_all() {
   }
 }
 
-struct Lock {
+struct Loaded {
   std::mutex mutex;
   // By device, in the order of collage_weights. Read without the lock by calls that began after
   // they were made: entries are never changed.
   std::map<std::pair<int, int>, std::vector<Tensor>> tensors;
 };
-Lock& all() {
-  static Lock* lock = new Lock;  // outlives whoever still holds a tensor; emptied below
-  return *lock;
+Loaded& loaded() {
+  static Loaded* all = new Loaded;  // outlives whoever still holds a tensor; emptied below
+  return *all;
 }
 
 // Of the call that this thread is in.
@@ -110,23 +110,23 @@ Tensor on(const Tensor& host, DLDevice device) {
 }
 
 const std::vector<Tensor>* tensors_on(DLDevice device) {
-  Lock& lock = all();
-  std::lock_guard<std::mutex> guard(lock.mutex);
+  Loaded& all = loaded();
+  std::lock_guard<std::mutex> guard(all.mutex);
   auto [found, missing] =
-      lock.tensors.try_emplace({static_cast<int>(device.device_type), device.device_id});
+      all.tensors.try_emplace({static_cast<int>(device.device_type), device.device_id});
   if (missing) {
     try {
       for (int32_t i = 0; i < collage_num_weights; ++i)
         found->second.push_back(on(over(collage_weights[i]), device));
     } catch (...) {
-      lock.tensors.erase(found);
+      all.tensors.erase(found);
       throw;
     }
   }
   return &found->second;
 }
 
-__attribute__((destructor)) void drop_all() { all().tensors.clear(); }
+__attribute__((destructor)) void drop_all() { loaded().tensors.clear(); }
 
 }  // namespace
 

@@ -178,7 +178,7 @@ def leading_independent(sch: s_tir.Schedule, block: Any) -> list[Any]:
     Returns
     -------
     list of LoopRV
-        None where the loops are not the block's axes, one for one.
+        Empty where the loops are not the block's axes, one for one.
     """
     loops = list(sch.get_loops(block))
     kinds = [iter_var.iter_type for iter_var in sch.get(block).iter_vars]
