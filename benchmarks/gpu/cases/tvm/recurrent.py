@@ -12,7 +12,7 @@ from benchmarks.gpu.cases._case import CudaCase
 from collage.backends.relax.recurrent import GATES, Recurrence, recurrent
 from collage.testing.graphs import Emit, graph
 
-RTOL = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-5}
+RTOL = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-5, "float64": 1e-12}
 """States are kept in float32: only results are rounded."""
 
 SAMPLE = frozenset(
@@ -42,6 +42,11 @@ def _layers() -> Iterator[Recurrence]:
         yield Recurrence(cell, "bidirectional", 4, 9, 321, "float32", True)
     yield Recurrence("lstm", "reverse", 7, 2, 96, "bfloat16", False)
     yield Recurrence("gru_reset_after", "reverse", 3, 300, 33, "float16", False)
+    # Two tiles of columns, weights in registers and not; pairs of rows; the widest type.
+    yield Recurrence("rnn_relu", "forward", 5, 2, 180, "float16", False)
+    yield Recurrence("gru", "bidirectional", 5, 2, 150, "float16", True)
+    yield Recurrence("lstm", "forward", 4, 300, 48, "float32", True)
+    yield Recurrence("lstm", "forward", 3, 2, 40, "float64", False)
     yield Recurrence("lstm", "forward", 300, 1, 512, "float16", False)
 
 

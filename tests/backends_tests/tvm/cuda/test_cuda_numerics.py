@@ -18,7 +18,7 @@ from collage.backends.contract import BuildContext
 from collage.backends.contract.registry import get_backend
 from collage.backends.relax.recurrent import Recurrence
 from collage.backends.relax.static_shape import static_shape
-from collage.backends.tvm.cuda.recurrent_cut import Cut, cut_of
+from collage.backends.tvm.cuda.recurrent.cut import Cut, cut_of
 from tests.backends_tests.cuda_on_host import HostProgram
 
 pytestmark = pytest.mark.cuda
@@ -90,7 +90,7 @@ def test_recurrent_layers_in_one_kernel(
         cut = cut_of(one)
         return cut if cut.whole else Cut(True, cut.columns, cut.splits, min(2, cut.rows))
 
-    monkeypatch.setattr("collage.backends.tvm.cuda.recurrent.cut_of", in_one)
+    monkeypatch.setattr("collage.backends.tvm.cuda.recurrent.legalize.cut_of", in_one)
     random = np.random.default_rng()
     inputs = [
         random.standard_normal(static_shape(param), np.float32).astype(str(param.ty.dtype))

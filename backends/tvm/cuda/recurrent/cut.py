@@ -13,6 +13,10 @@ _CACHED_BYTES = 192 << 10
 """Weights of one direction that stay in the first cache of a multiprocessor, of 192 KiB on sm_80
 and 256 KiB on sm_90. Reckoned, not tuned."""
 
+_HELD = 96
+_HOLDING_THREADS = 512
+"""Where so many weights, or fewer, fall on each of so many threads, registers hold them: a thread
+may have 128."""
 _WHOLE_THREADS = 1024
 STEP_THREADS = 256
 """Of a block that does one step."""
@@ -33,13 +37,20 @@ class Cut:
     columns, splits : int
         Threads of a block side by side, and how many share the products of a column.
     rows : int
-        Of the batch, in a block.
+        Of the batch, in a block; at most as many as share a column.
+    own_states : bool
+        Whether a block of the one kernel keeps its states to itself. Each of its tiles of columns
+        is written out.
+    holds_weights : bool
+        Whether threads keep their weights in registers from step to step, too.
     """
 
     whole: bool
     columns: int
     splits: int
     rows: int
+    own_states: bool = False
+    holds_weights: bool = False
 
     @property
     def threads(self) -> int:
@@ -58,9 +69,11 @@ def cut_of(recurrence: Recurrence) -> Cut:
     Examples
     --------
     >>> cut_of(Recurrence("gru_reset_after", "forward", 48, 1, 64, "float16", False))
-    Cut(whole=True, columns=64, splits=16, rows=1)
+    Cut(whole=True, columns=64, splits=8, rows=1, own_states=True, holds_weights=True)
+    >>> cut_of(Recurrence("lstm", "forward", 48, 1, 128, "float16", False))
+    Cut(whole=True, columns=128, splits=8, rows=1, own_states=True, holds_weights=False)
     >>> cut_of(Recurrence("lstm", "bidirectional", 48, 8, 512, "float16", False))
-    Cut(whole=False, columns=16, splits=16, rows=4)
+    Cut(whole=False, columns=16, splits=16, rows=4, own_states=False, holds_weights=False)
     """
     one = recurrence
     bytes_each = _BYTES.get(one.dtype, 4)
@@ -68,5 +81,12 @@ def cut_of(recurrence: Recurrence) -> Cut:
         rows = min(one.batch, _STEP_ROWS)
         return Cut(False, _STEP_COLUMNS, STEP_THREADS // _STEP_COLUMNS, rows)
     columns = min(32 * math.ceil(one.hidden / 32), 128)
-    rows = 1 if len(one.backwards) * one.batch <= _BLOCKS else min(2, one.batch)
-    return Cut(True, columns, _WHOLE_THREADS // columns, rows)
+    # A block's shared memory has room for the sums of one row of float64.
+    pair = len(one.backwards) * one.batch > _BLOCKS and bytes_each <= 4
+    rows = min(2, one.batch) if pair else 1
+    splits = _HOLDING_THREADS // columns
+    held = math.ceil(one.hidden / columns) * one.gates * math.ceil(one.hidden / splits)
+    # A register has 4 bytes.
+    if held * max(1, bytes_each // 4) <= _HELD:
+        return Cut(True, columns, splits, rows, own_states=True, holds_weights=True)
+    return Cut(True, columns, _WHOLE_THREADS // columns, rows, own_states=True)
