@@ -129,15 +129,22 @@ class Bundle(SessionMethods):
         """
         return self[self.main](*args, **named)
 
-    def compute(self, values: Sequence[Any]) -> list[Any]:
+    def compute(self, values: Sequence[Any], *, stream: Any = None) -> list[Any]:
         """Run the model's main function, see :meth:`BundleFunction.compute`.
 
         Parameters
         ----------
         values : sequence
             One array or tensor per input, in the order of :attr:`inputs`.
+        stream : int or torch.cuda.Stream, optional
+            The CUDA stream that the call is in order with.
+
+        Returns
+        -------
+        list
+            One per output, in the order of :attr:`outputs`.
         """
-        return self[self.main].compute(values)
+        return self[self.main].compute(values, stream=stream)
 
     def empty_inputs(self) -> list[np.ndarray]:
         """Arrays for the main function, see :meth:`BundleFunction.empty_inputs`."""

@@ -14,6 +14,7 @@ from collage.backends.contract.errors import InputError
 from collage.bundle.calling.contexts import Contexts
 from collage.bundle.calling.counts import require_calls
 from collage.bundle.calling.dispatch import choose, cut, pad
+from collage.bundle.calling.streams import in_order, stream_handle
 from collage.bundle.calling.tensors import (
     as_given,
     empty_array,
@@ -87,7 +88,7 @@ class BundleFunction:
         self._borrowed = borrowed
         self._types = [numpy_type(info.dtype) for info in entry.inputs]
 
-    def __call__(self, *args: Any, **named: Any) -> Any:
+    def __call__(self, *args: Any, stream: Any = None, **named: Any) -> Any:
         """Run it.
 
         Parameters
@@ -96,6 +97,9 @@ class BundleFunction:
             As the model is called, where it is one with a structure: dicts, tuples, None and
             values that were compiled in among its inputs. Else one numpy array or DLPack tensor
             per input, by position or by input name. Each is of the declared shape and dtype.
+        stream : int or torch.cuda.Stream, optional
+            On a GPU the call comes after what this CUDA stream holds and before what it gets next,
+            see :meth:`compute`. Of a model with an input of that name it is the input.
 
         Returns
         -------
@@ -110,18 +114,25 @@ class BundleFunction:
             A missing, unknown or ill-shaped input, or one of another structure.
         """
         signature = self.entry.signature
+        names = signature.names if signature is not None else [info.name for info in self.inputs]
+        if stream is not None and "stream" in names:
+            named, stream = {**named, "stream": stream}, None
         if signature is not None:
-            return signature.returned(self.compute(signature.arguments(args, named)))
-        flat = self.compute(self.in_order(args, named))
+            return signature.returned(self.compute(signature.arguments(args, named), stream=stream))
+        flat = self.compute(self.in_order(args, named), stream=stream)
         return flat[0] if len(flat) == 1 else flat
 
-    def compute(self, values: Sequence[Any]) -> list[Any]:
+    def compute(self, values: Sequence[Any], *, stream: Any = None) -> list[Any]:
         """Run it on its inputs side by side, whatever structure it has.
 
         Parameters
         ----------
         values : sequence
             One array or tensor per input, in the order of :attr:`inputs`.
+        stream : int or torch.cuda.Stream, optional
+            A CUDA stream, or a ``cudaStream_t`` as a number: the call comes after what the stream
+            holds and before what it gets next, and returns at once where inputs and results stay
+            on the GPU. PyTorch's current stream where an input is a tensor of PyTorch's there.
 
         Returns
         -------
@@ -131,17 +142,19 @@ class BundleFunction:
         Raises
         ------
         InputError
-            When one is of another shape or dtype.
+            When one is of another shape or dtype, or the stream is none of the device's.
         """
-        return as_given(self.results(values), values)
+        return as_given(self.results(values, stream=stream), values)
 
-    def results(self, values: Sequence[Any]) -> list[tvm.runtime.Tensor]:
+    def results(self, values: Sequence[Any], *, stream: Any = None) -> list[tvm.runtime.Tensor]:
         """As :meth:`compute`, whatever the inputs are of: tensors of TVM's, on the device.
 
         Parameters
         ----------
         values : sequence
             One array or tensor per input, in the order of :attr:`inputs`.
+        stream : int or torch.cuda.Stream, optional
+            As :meth:`compute` takes it.
 
         Returns
         -------
@@ -151,8 +164,15 @@ class BundleFunction:
         Raises
         ------
         InputError
-            When one is of another shape or dtype.
+            When one is of another shape or dtype, or the stream is none of the device's.
         """
+        handle = stream_handle(stream, values, self._device)
+        if handle is None:
+            return self._results(values)
+        with in_order(self._device, handle, values):
+            return self._results(values)
+
+    def _results(self, values: Sequence[Any]) -> list[tvm.runtime.Tensor]:
         call = self.prepared(values)
         with self._contexts.borrow() as functions:
             result = functions[call.variant.entry](*call.tensors)

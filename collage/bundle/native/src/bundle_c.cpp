@@ -126,4 +126,26 @@ int collage_context_run(collage_context* context, const void* const* inputs,
   });
 }
 
+int collage_context_run_on(collage_context* context, const void* const* inputs,
+                           void* const* outputs, void* stream) {
+  return guarded([&] {
+    const collage::Bundle& bundle = context->of->bundle;
+    const DLDevice device = bundle.device();
+    if (device.device_type != kDLCUDA)
+      throw collage::BundleError("the bundle is for a CPU, which has no streams");
+    collage::details::InOrder order(device, stream);
+    std::vector<Tensor> given;
+    for (size_t i = 0; i < bundle.inputs().size(); ++i)
+      given.push_back(collage::over(const_cast<void*>(inputs[i]), bundle.inputs()[i], device));
+    std::vector<Tensor> results = context->context.run(given);
+    for (size_t o = 0; o < results.size(); ++o) {
+      const TensorInfo& info = bundle.outputs().at(o);
+      if (info.bytes())
+        collage::details::runtime_function("runtime.TVMTensorCopyFromTo")(
+            results[o], collage::over(outputs[o], info, device));
+    }
+    order.finish();
+  });
+}
+
 const char* collage_last_error(void) { return last_error.c_str(); }

@@ -59,6 +59,12 @@ void collage_context_free(collage_context *context);
  * written to; results are copied to `outputs`, which must not overlap the inputs. */
 int collage_context_run(collage_context *context, const void *const *inputs, void *const *outputs);
 
+/* On a GPU: pointers to the device's memory, aligned to 64 bytes, and a cudaStream_t. The call comes
+ * after what the stream holds and before what it is given next, and returns at once: inputs and
+ * outputs have to stay until the stream is done with it. NULL is CUDA's default stream. */
+int collage_context_run_on(collage_context *context, const void *const *inputs,
+                           void *const *outputs, void *stream);
+
 /* What the last call that failed in this thread says. */
 const char *collage_last_error(void);
 

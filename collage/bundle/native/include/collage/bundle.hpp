@@ -10,6 +10,7 @@
 
 #include <tvm/ffi/container/array.h>
 #include <tvm/ffi/container/tensor.h>
+#include <tvm/ffi/extra/c_env_api.h>
 #include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/function.h>
 
@@ -88,6 +89,38 @@ inline bool overlap(const Tensor& one, const Tensor& other) {
   return begin(one) < end(other) && begin(other) < end(one);
 }
 
+// While it lives, what a thread does comes after what the caller's stream held, and before what that
+// is given afterwards. Models run on CUDA's default stream, as TVM's own copies do, so that one and
+// the caller's wait for each other by events; the host does not. Nothing where there is no stream.
+class InOrder {
+ public:
+  InOrder(DLDevice device, void* stream) : device_(device), stream_(stream) {
+    if (!stream_) return;
+    if (device_.device_type != kDLCUDA)
+      throw BundleError("the bundle is for a CPU, which has no streams");
+    wait(handle(), 0);
+    TVMFFIEnvSetStream(device_.device_type, device_.device_id, nullptr, &before_);
+  }
+  ~InOrder() {
+    if (stream_) TVMFFIEnvSetStream(device_.device_type, device_.device_id, before_, nullptr);
+  }
+  // Not by the destructor, for it may fail; a call that failed has nothing to wait for.
+  void finish() const {
+    if (stream_) wait(0, handle());
+  }
+  InOrder(const InOrder&) = delete;
+  InOrder& operator=(const InOrder&) = delete;
+
+ private:
+  int64_t handle() const { return static_cast<int64_t>(reinterpret_cast<intptr_t>(stream_)); }
+  void wait(int64_t before, int64_t after) const {
+    runtime_function("runtime.Device_StreamSyncFromTo")(device_, before, after);
+  }
+  DLDevice device_;
+  void* stream_;
+  TVMFFIStreamHandle before_ = nullptr;
+};
+
 }  // namespace details
 
 // Host memory of an input's or output's shape, aligned so that it is used without a copy.
@@ -96,11 +129,12 @@ inline Tensor empty(const TensorInfo& info) {
                              DLDevice{kDLCPU, 0});
 }
 
-// A tensor over the caller's own host memory, which has to be aligned to 64 bytes and to outlive it.
-inline Tensor over(void* data, const TensorInfo& info) {
+// A tensor over the caller's own memory, which has to be aligned to 64 bytes and to outlive it; on the
+// host, or on the device that is named.
+inline Tensor over(void* data, const TensorInfo& info, DLDevice device = {kDLCPU, 0}) {
   auto* managed = new DLManagedTensor{};
   auto* shape = new std::vector<int64_t>(info.shape);
-  managed->dl_tensor = {data, {kDLCPU, 0}, static_cast<int32_t>(shape->size()), info.type(),
+  managed->dl_tensor = {data, device, static_cast<int32_t>(shape->size()), info.type(),
                         shape->data(), nullptr, 0};
   managed->manager_ctx = shape;
   managed->deleter = [](DLManagedTensor* self) {
@@ -120,8 +154,23 @@ class Context {
  public:
   // Tensors on the bundle's device, one per input in the manifest's order. The results are the
   // caller's to write into: what the manifest names in `borrowed_outputs`, and what shares memory
-  // with an input or another result, is copied.
-  std::vector<Tensor> run(const std::vector<Tensor>& inputs) {
+  // with an input or another result, is copied. On a GPU with a cudaStream_t the call comes after
+  // what the stream holds and before what it is given next, and returns at once.
+  std::vector<Tensor> run(const std::vector<Tensor>& inputs, void* stream = nullptr) {
+    details::InOrder order(device_, stream);
+    std::vector<Tensor> results = computed(inputs);
+    order.finish();
+    return results;
+  }
+
+ private:
+  friend class Bundle;
+  Context(tvm::ffi::Module machine, tvm::ffi::Function entry,
+          std::shared_ptr<const Manifest> manifest, DLDevice device)
+      : machine_(std::move(machine)), entry_(std::move(entry)), manifest_(std::move(manifest)),
+        device_(device) {}
+
+  std::vector<Tensor> computed(const std::vector<Tensor>& inputs) {
     const std::vector<TensorInfo>& infos = manifest_->inputs;
     if (inputs.size() != infos.size())
       throw BundleError("the model takes " + std::to_string(infos.size()) + " inputs, not " +
@@ -146,12 +195,6 @@ class Context {
     return own;
   }
 
- private:
-  friend class Bundle;
-  Context(tvm::ffi::Module machine, tvm::ffi::Function entry,
-          std::shared_ptr<const Manifest> manifest)
-      : machine_(std::move(machine)), entry_(std::move(entry)), manifest_(std::move(manifest)) {}
-
   static void check(const TensorInfo& info, const Tensor& tensor) {
     const DLTensor& given = *tensor.GetDLTensorPtr();
     bool same = static_cast<size_t>(given.ndim) == info.shape.size();
@@ -169,6 +212,7 @@ class Context {
   tvm::ffi::Module machine_;
   tvm::ffi::Function entry_;
   std::shared_ptr<const Manifest> manifest_;
+  DLDevice device_;
 };
 
 struct LoadOptions {
@@ -201,7 +245,7 @@ class Bundle {
                                              static_cast<int>(kDLCPU), 0, pooled);
     else
       function(machine, "vm_initialization")(static_cast<int>(kDLCPU), 0, pooled);
-    return Context(machine, function(machine, manifest_->entry.c_str()), manifest_);
+    return Context(machine, function(machine, manifest_->entry.c_str()), manifest_, device());
   }
 
  private:
