@@ -1,6 +1,7 @@
 """Legalizations that every schedule on every device needs to be right, TVM's own being not.
 
-TVM's ``relu`` of what is no number is 0, and its sorts take bfloat16 for float16. And what a
+TVM's ``relu`` of what is no number is 0, it stops at a constant zero that is divided by, and its
+sorts take bfloat16 for float16. And what a
 program rounds to half precision by a cast is rounded, though arithmetic in half precision is
 computed in float32 (:mod:`.wide`): blocks say so, or the bits of a float32 are cut.
 """
@@ -10,8 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from tvm import relax, te, tirx
+from tvm.ir import GenericConst
 
+from collage.backends.tvm.common.extremes import EXTREMES
 from collage.backends.tvm.common.in_float32 import IN_FLOAT32
 from collage.backends.tvm.common.legalization import Legalization, default_legalization
 from collage.backends.tvm.common.wide import ROUNDS, WIDE
@@ -32,6 +36,16 @@ def _relu(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         return te.compute(x.shape, element, "relu")
 
     return builder.call_te(relu, x, primfunc_name_hint="relu")
+
+
+def _divide(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """By a constant zero, at which TVM stops: infinity times the number, which is the same."""
+    x, by = call.args
+    zero = isinstance(by, GenericConst) and by.value.numpy().ndim == 0 and not by.value.numpy()
+    if not zero or "float" not in str(x.ty.dtype):
+        return default_legalization(builder, call)
+    infinity = relax.const(np.copysign(np.inf, float(by.value.numpy())), str(x.ty.dtype))
+    return default_legalization(builder, builder.normalize(relax.op.multiply(x, infinity)))
 
 
 def _cast(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -95,7 +109,9 @@ def _if_any(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
 EXACT: Mapping[str, Legalization] = {
     **IN_FLOAT32,
+    **EXTREMES,
     "relax.nn.relu": _relu,
+    "relax.divide": _divide,
     "relax.astype": _cast,
     **dict.fromkeys(["relax.sort", "relax.argsort", "relax.topk", "relax.median"], _in_order),
 }

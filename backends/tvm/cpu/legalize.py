@@ -21,7 +21,7 @@ from collage.backends.tvm.common.legalization import (
     default_legalization,
     reshaped,
 )
-from collage.backends.tvm.cpu.extremes import EXTREMES
+from collage.backends.tvm.cpu.comparisons import COMPARISONS
 from collage.backends.tvm.cpu.norms import legalize_group_norm, legalize_instance_norm
 from collage.backends.tvm.cpu.recurrent import legalize_recurrent
 from collage.backends.tvm.cpu.schedules import Machine, conv2d, depthwise, matmul
@@ -49,7 +49,7 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
         "relax.nn.conv2d": convolution,
         "relax.matmul": product,
         **EXACT,
-        **EXTREMES,
+        **COMPARISONS,
         **transposed_convolutions(convolution),
         # With a scale, TVM's own gives float32 for float16, which whoever reads it refuses.
         "relax.nn.attention": legalize_in_float32,

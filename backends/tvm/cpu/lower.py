@@ -11,6 +11,7 @@ from collage.backends.tvm.common.exact import EXACT
 from collage.backends.tvm.common.wide import compute_wide
 from collage.backends.tvm.common.wide_operators import widen_operators
 from collage.backends.tvm.cpu.bfloat16 import spell_bfloat16
+from collage.backends.tvm.cpu.comparisons import COMPARISONS
 from collage.backends.tvm.cpu.fast_math import use_fast_math
 from collage.backends.tvm.cpu.legalize import legalizations
 from collage.backends.tvm.cpu.schedules import Machine, plain, schedule_function
@@ -37,10 +38,10 @@ def legalize_passes(machine: Machine, schedule: str) -> list[tvm.transform.Pass]
     >>> [step.info.name for step in legalize_passes(machine, "default")][-2:]
     ['FuseTIR', 'ComputeWide']
     """
-    own = schedule == "default"
+    own = legalizations(machine) if schedule == "default" else {**EXACT, **COMPARISONS}
     return [
         widen_operators(),
-        relax.transform.LegalizeOps(dict(legalizations(machine) if own else EXACT)),
+        relax.transform.LegalizeOps(dict(own)),
         relax.transform.AnnotateTIROpPattern(),
         relax.transform.FoldConstant(),
         relax.transform.FuseOps(),

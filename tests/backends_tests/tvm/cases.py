@@ -52,10 +52,16 @@ def partition(body: Body, inputs: Sequence[np.ndarray]) -> tvm.IRModule:
 
 
 def run(
-    mod: tvm.IRModule, inputs: Sequence[np.ndarray], context: BuildContext, device: str = "cpu"
+    mod: tvm.IRModule,
+    inputs: Sequence[np.ndarray],
+    context: BuildContext,
+    device: str = "cpu",
+    schedule: str = "default",
 ) -> list[np.ndarray]:
     """Compile, link, load and run a module on a device of this machine; its outputs, in order."""
-    native = resolve_targets(["cuda"]).native if device == "cuda" else tvm_target()
+    native = tvm_target(schedule)
+    if device == "cuda":
+        native = resolve_targets(["cuda", {"kind": "tvm", "schedule": schedule}]).native
     library = compile_module(mod, [native], context.work_dir / "model.so", context)
     stage_libraries(library, copy=False)
     place = tvm.device(device, 0)

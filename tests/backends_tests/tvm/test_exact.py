@@ -88,6 +88,68 @@ def test_zero_times_what_is_no_number_is_none(
         np.testing.assert_array_equal(got, data * np.array(0, dtype))
 
 
+@pytest.mark.parametrize("schedule", ["default", "plain"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+def test_comparisons_keep_what_is_no_number(
+    dtype: str, schedule: str, context: BuildContext
+) -> None:
+    """Limits and extremes give what is no number, first operand or second; it equals nothing."""
+    values = [np.nan, np.inf, -np.inf, -2.5, -1.0, 0.0, 0.5, 2.0, 3.0]
+    a, b = (part.astype(dtype) for part in np.meshgrid(values, values))
+    one, op = relax.const(1.0, dtype), relax.op
+
+    def body(emit: Any, x: relax.Var, y: relax.Var) -> relax.Expr:
+        made = [op.clip(x, -1.0, 2.0), op.clip(x, 0.0, float("inf"))]
+        made += [op.maximum(x, y), op.minimum(x, y), op.maximum(x, one), op.minimum(one, x)]
+        made += [op.not_equal(x, y), op.not_equal(x, x)]
+        made.append(op.maximum(x, op.sum(y, [0], True)))
+        return relax.Tuple([emit(value) for value in made])
+
+    mod = graph([a.shape, b.shape], body, dtype)
+    found = tvm_cases.run(mod, [a, b], context, schedule=schedule)
+    with np.errstate(invalid="ignore"):
+        wanted = [np.clip(a, -1, 2), np.clip(a, 0, None), np.maximum(a, b), np.minimum(a, b)]
+        wanted += [np.maximum(a, a.dtype.type(1)), np.minimum(a.dtype.type(1), a), a != b, a != a]
+        wanted.append(np.maximum(a, b.sum(0, keepdims=True)))
+    for ours, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(ours.astype("float64"), theirs.astype("float64"))
+
+
+@pytest.mark.parametrize("schedule", ["default", "plain"])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_extremes_begin_at_infinity(
+    dtype: str, schedule: str, context: BuildContext, device: str
+) -> None:
+    """A row that a mask hides altogether is minus infinity, and its place is the first."""
+    low = np.full((3, 40), -np.inf, dtype)
+    low[1, 7] = 2.0
+    op = relax.op
+
+    def body(emit: Any, x: relax.Var) -> relax.Expr:
+        y = emit(op.negative(x))
+        made = [op.max(x, [1]), op.min(y, [1], keepdims=True), op.max(x), op.argmax(x, 1)]
+        return relax.Tuple([emit(value) for value in made])
+
+    found = tvm_cases.run(graph([low.shape], body, dtype), [low], context, device, schedule)
+    wanted = [low.max(1), -low.max(1, keepdims=True), low.max(), low.argmax(1)]
+    for ours, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_constant_zero_divides(dtype: str, context: BuildContext, device: str) -> None:
+    data = np.array([np.nan, np.inf, -np.inf, 2.0, -3.0, 0.0], dtype)
+
+    def body(emit: Any, x: relax.Var) -> relax.Expr:
+        zeros = [relax.const(zero, dtype) for zero in (0.0, -0.0)]
+        return relax.Tuple([emit(relax.op.divide(x, zero)) for zero in zeros])
+
+    found = tvm_cases.run(graph([data.shape], body, dtype), [data], context, device)
+    with np.errstate(all="ignore"):
+        for ours, zero in zip(found, (0.0, -0.0), strict=True):
+            np.testing.assert_array_equal(ours, data / data.dtype.type(zero))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("descending", [False, True])
 def test_sorts_know_the_order_of_every_type(
