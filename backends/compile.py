@@ -29,6 +29,7 @@ from collage.backends.devices import FLUSHED, common_device
 from collage.backends.link import CompiledLibrary, link
 from collage.backends.relax.modules.cuda_graph import all_capturable, copy_shared_inputs
 from collage.backends.relax.modules.denormals import flush_denormals
+from collage.backends.relax.modules.exchanged_constants import make_empty_constants
 from collage.backends.relax.modules.lift_constants import lift_constants
 from collage.backends.relax.modules.weights_beside import (
     has_weights_beside,
@@ -197,21 +198,21 @@ def _pipeline(
     place: tvm.runtime.Device,
     context: BuildContext,
 ) -> tvm.transform.Pass:
-    """TVM's own passes for a device, and at their end ours for weights in files."""
+    """TVM's own passes for a device, and at their end ours for constants it cannot load."""
     usual = (
         relax.get_default_pipeline(device)
         if "gpu" in device.keys
         else relax.get_pipeline("default")
     )
     if context.weights_dir is None:
-        return usual
+        return tvm.transform.Sequential([usual, make_empty_constants()])
     entries = {
         var.name_hint
         for var, function in mod.functions_items()
         if isinstance(function, relax.Function) and "global_symbol" in (function.attrs or {})
     }
     last = take_weights_from_files(entries, place.dlpack_device_type(), context)
-    return tvm.transform.Sequential([usual, last])
+    return tvm.transform.Sequential([usual, last, make_empty_constants()])
 
 
 def _compile_with_tvm(

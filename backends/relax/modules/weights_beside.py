@@ -9,7 +9,6 @@ alone.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
@@ -19,6 +18,12 @@ from tvm import ir, relax
 
 from collage.backends.contract import BuildContext
 from collage.backends.contract.context import AUTO, BESIDE
+from collage.backends.relax.modules.exchanged_constants import (
+    Exchange,
+    Exchanged,
+    bytes_of,
+    with_bindings,
+)
 from collage.backends.relax.static_shape import static_shape, tensor_dtype
 from collage.backends.toolchain import native
 from collage.backends.toolchain.weight_files import is_beside
@@ -48,7 +53,7 @@ def constant_bytes(mod: tvm.IRModule) -> int:
 
     def visit(expr: relax.Expr) -> None:
         if isinstance(expr, ir.GenericConst):
-            found[expr] = _bytes(expr)
+            found[expr] = bytes_of(expr)
 
     for function in mod.functions.values():
         if isinstance(function, relax.Function):
@@ -102,19 +107,15 @@ def take_weights_from_files(
         for var, function in mod.functions_items():
             if not isinstance(function, relax.Function):
                 continue
-            taking = _Taking(weights)
-            body = taking.sequence(function.body)
-            first = list(taking.bindings)
+            exchange = Exchange(weights.taken)
+            body = exchange.sequence(function.body)
+            first = list(exchange.bindings)
             if var.name_hint in entries:
                 device = relax.prim_value(device_type)
                 tensors = [p for p in function.params if isinstance(p.ty, relax.TensorType)]
                 ready = _call(_READY, [device, *tensors], relax.AnyType())
                 first.insert(0, relax.VarBinding(relax.Var("ready", relax.AnyType()), ready))
-            if first:
-                body = relax.SeqExpr([relax.BindingBlock(first), *body.blocks], body.body)
-                updated[var] = relax.Function(
-                    function.params, body, function.ret_ty, function.is_pure, function.attrs
-                )
+            updated[var] = with_bindings(function, first, body)
         attrs = mod.attrs or {}
         others = list(attrs[_EXTERNAL_MODS]) if _EXTERNAL_MODS in attrs else []
         return updated.with_attr(_EXTERNAL_MODS, [*others, weights.library()])
@@ -130,6 +131,13 @@ class _Weights:
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
     shapes: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
     known: dict[ir.GenericConst, int] = field(default_factory=dict)
+
+    def taken(self, constant: ir.GenericConst) -> Exchanged | None:
+        """The call that gives a constant, where it lies beside the library."""
+        if not is_beside(bytes_of(constant), self.context):
+            return None
+        index = self.index(constant)
+        return index, _call(_WEIGHT, [relax.prim_value(index)], constant.ty)
 
     def index(self, constant: ir.GenericConst) -> int:
         """A constant's place in the list."""
@@ -167,49 +175,6 @@ class _Weights:
         )
 
 
-@dataclass
-class _Taking:
-    """Exchanges the constants of one function for variables, bound at its beginning."""
-
-    weights: _Weights
-    bindings: list[relax.VarBinding] = field(default_factory=list)
-    vars: dict[int, relax.Var] = field(default_factory=dict)
-
-    def sequence(self, body: relax.SeqExpr) -> relax.SeqExpr:
-        blocks = [
-            type(block)([self._binding(binding) for binding in block.bindings])
-            for block in body.blocks
-        ]
-        return relax.SeqExpr(blocks, self._expr(body.body))
-
-    def _binding(self, binding: relax.Binding) -> relax.Binding:
-        if not isinstance(binding, relax.VarBinding):
-            return binding
-        return relax.VarBinding(binding.var, self._expr(binding.value))
-
-    def _expr(self, expr: relax.Expr) -> relax.Expr:
-        if isinstance(expr, ir.GenericConst):
-            return self._taken(expr) if is_beside(_bytes(expr), self.weights.context) else expr
-        if isinstance(expr, relax.Tuple):
-            return relax.Tuple([self._expr(one) for one in expr.fields])
-        if isinstance(expr, relax.Call):
-            args = [self._expr(one) for one in expr.args]
-            return relax.Call(expr.op, args, expr.attrs, expr.ty_args, expr.span)
-        if isinstance(expr, relax.If):
-            branches = (self.sequence(one) for one in (expr.true_branch, expr.false_branch))
-            return relax.If(expr.cond, *branches, expr.span)
-        return expr
-
-    def _taken(self, constant: ir.GenericConst) -> relax.Var:
-        index = self.weights.index(constant)
-        if index not in self.vars:
-            var = relax.Var(f"weight_{index}", constant.ty)
-            self.vars[index] = var
-            taken = _call(_WEIGHT, [relax.prim_value(index)], constant.ty)
-            self.bindings.append(relax.VarBinding(var, taken))
-        return self.vars[index]
-
-
 def _call(function: str, args: list[relax.Expr], ty: relax.Type) -> relax.Expr:
     return ir.Call(relax.ExternFunc(function), args, ty_args=[ty])
 
@@ -220,10 +185,3 @@ def _array(constant: ir.GenericConst) -> np.ndarray:
         copied: np.ndarray = constant.value.numpy()
         return copied
     return np.from_dlpack(constant.value)
-
-
-def _bytes(constant: ir.GenericConst) -> int:
-    if not isinstance(constant.ty, relax.TensorType):
-        return 0
-    bits = int(tvm.DataType(tensor_dtype(constant.ty)).bits)
-    return math.prod(static_shape(constant.ty)) * -(-bits // 8)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -161,6 +162,41 @@ def test_weights_beside_the_library_are_found_without_python(
     file.unlink()
     for one in (program, c_program):
         assert f"lacks weights/{file.name}: copy it whole" in _run(one, bundle).stderr
+
+
+@pytest.mark.parametrize("weights", ["inside", "beside"])
+def test_constants_without_elements_are_results(
+    program: Path, c_program: Path, tmp_path: Path, weights: Literal["inside", "beside"]
+) -> None:
+    """TVM wrote them and could not read them."""
+    large = np.random.default_rng().standard_normal((160, 160)).astype("float32")
+    empty = [np.zeros((2, 0, 3), "float32"), np.zeros((0,), "float32")]
+
+    def body(emit: Callable[[relax.Expr], relax.Var], x: relax.Var) -> relax.Expr:
+        joined = emit(op.concat([x, relax.const(np.zeros((0, 160), "float32"))], axis=0))
+        return relax.Tuple([emit(op.add(joined, relax.const(large))), *map(relax.const, empty)])
+
+    mod = graph([(160, 160)], body)
+    costs = FlatCosts("tvm")
+    result = collage.optimize(
+        mod, ["llvm"], strategy="single:tvm", cost_model=costs, weights=weights
+    )
+    bundle = result.export(tmp_path / "empty.bundle", with_runtime=True)
+    x = np.random.default_rng().standard_normal((160, 160)).astype("float32")
+    for found, want in zip(collage.load(bundle)(x), [x + large, *empty], strict=True):
+        np.testing.assert_array_equal(found, want)
+    x.tofile(tmp_path / "x.bin")
+    done = _run(c_program, bundle, str(tmp_path / "x.bin"), folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    names = [info.name for info in result.outputs]
+    assert done.stdout.splitlines()[1:3] == [
+        f"{names[1]} float32[2, 0, 3] 0 bytes",
+        f"{names[2]} float32[0] 0 bytes",
+    ]
+    found = np.fromfile(tmp_path / f"{names[0]}.bin", "float32").reshape(160, 160)
+    np.testing.assert_array_equal(found, x + large)
+    done = _run(program, bundle)
+    assert done.returncode == 0 and "4 threads agree" in done.stdout, done.stderr
 
 
 def test_a_program_in_c_is_told_what_is_wrong(c_program: Path, whole: Path, tmp_path: Path) -> None:
