@@ -6,7 +6,8 @@ lie right.
 """
 
 from collage.bundle.calling.contexts import Contexts
-from collage.bundle.calling.function import BundleFunction, random_array
+from collage.bundle.calling.function import BundleFunction
+from collage.bundle.calling.random_inputs import random_array
 from collage.bundle.calling.tensors import as_torch
 
 __all__ = [

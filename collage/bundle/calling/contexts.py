@@ -55,17 +55,33 @@ class Contexts:
     @contextmanager
     def borrow(self) -> Iterator[Functions]:
         """The functions by name, for one call at a time."""
-        if self._turn is not None:
-            with self._turn:
-                yield self._idle[0]
-            return
-        try:
-            functions = self._idle.pop()
-        except IndexError:
-            functions = self._new()
+        functions = self.take()
         try:
             yield functions
         finally:
+            self.give(functions)
+
+    def take(self) -> Functions:
+        """The functions by name, to be given back after one call."""
+        if self._turn is not None:
+            self._turn.acquire()
+            return self._idle[0]
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._new()
+
+    def give(self, functions: Functions) -> None:
+        """Give back what was taken.
+
+        Parameters
+        ----------
+        functions : Functions
+            Of :meth:`take`.
+        """
+        if self._turn is not None:
+            self._turn.release()
+        else:
             self._idle.append(functions)
 
     def _new(self) -> Functions:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tvm
@@ -14,7 +13,8 @@ from collage.backends.contract.errors import InputError
 from collage.bundle.calling.contexts import Contexts
 from collage.bundle.calling.counts import require_calls
 from collage.bundle.calling.dispatch import choose, cut, pad
-from collage.bundle.calling.streams import in_order, stream_handle
+from collage.bundle.calling.random_inputs import random_array
+from collage.bundle.calling.streams import in_order, is_in_order, stream_handle
 from collage.bundle.calling.tensors import (
     as_given,
     empty_array,
@@ -24,11 +24,9 @@ from collage.bundle.calling.tensors import (
     to_tvm,
 )
 from collage.bundle.signature import FunctionEntry, Variant
-from collage.tensor_info import TensorInfo
 
 
-@dataclass(frozen=True)
-class PreparedCall:
+class PreparedCall(NamedTuple):
     """A call that is ready to be made; its extent, where inputs were padded."""
 
     variant: Variant
@@ -87,6 +85,10 @@ class BundleFunction:
         self._contexts = contexts
         self._borrowed = borrowed
         self._types = [numpy_type(info.dtype) for info in entry.inputs]
+        self._sizes = {
+            variant.entry: ([i.bytes for i in variant.inputs], [o.bytes for o in variant.outputs])
+            for variant in entry.variants
+        }
 
     def __call__(self, *args: Any, stream: Any = None, **named: Any) -> Any:
         """Run it.
@@ -167,20 +169,24 @@ class BundleFunction:
             When one is of another shape or dtype, or the stream is none of the device's.
         """
         handle = stream_handle(stream, values, self._device)
-        if handle is None:
+        if handle is None or is_in_order(self._device, handle, values):
             return self._results(values)
         with in_order(self._device, handle, values):
             return self._results(values)
 
     def _results(self, values: Sequence[Any]) -> list[tvm.runtime.Tensor]:
         call = self.prepared(values)
-        with self._contexts.borrow() as functions:
+        functions = self._contexts.take()
+        try:
             result = functions[call.variant.entry](*call.tensors)
+        finally:
+            self._contexts.give(functions)
         flat = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
+        entry = call.variant.entry
+        borrowed = self._borrowed.get(entry) if self._borrowed else None
+        given = of_the_caller(flat, call.tensors, borrowed, self._sizes[entry])
         if call.extent is not None:
-            flat = self._cut(flat, call.extent)
-        borrowed = self._borrowed.get(call.variant.entry) if self._borrowed else None
-        given = of_the_caller(flat, call.tensors, borrowed)
+            given = self._cut(given, call.extent)
         return self._chosen(given) if self.entry.rows else given
 
     def empty_inputs(self) -> list[np.ndarray]:
@@ -317,6 +323,8 @@ class BundleFunction:
         if isinstance(value, np.ndarray) and value.dtype is self._types[index]:
             return tuple(value.shape)
         info = self.inputs[index]
+        if isinstance(value, tvm.runtime.Tensor) and value.dtype == info.dtype:
+            return tuple(value.shape)
         if not (hasattr(value, "shape") and hasattr(value, "dtype")):
             raise InputError(
                 f"input '{info.name}' must be an array, {self.entry.show(index)}, "
@@ -330,29 +338,3 @@ class BundleFunction:
                 value=shape,
             )
         return shape
-
-
-def random_array(info: TensorInfo, seed: int) -> np.ndarray:
-    """Seeded data of a tensor's shape: standard normal floats, 0 or 1 for integers and booleans.
-
-    Parameters
-    ----------
-    info : TensorInfo
-        Its shape and dtype.
-    seed : int
-        Of numpy's generator.
-
-    Returns
-    -------
-    ndarray
-        The same for equal seeds.
-
-    Examples
-    --------
-    >>> random_array(TensorInfo((6,), "int64", "tokens"), seed=0)
-    array([1, 1, 1, 0, 0, 0])
-    """
-    rng = np.random.default_rng(seed)
-    if "float" in info.dtype:  # numpy does not take bfloat16 for one
-        return rng.standard_normal(info.shape).astype(info.dtype)
-    return rng.integers(0, 2, info.shape).astype(info.dtype)

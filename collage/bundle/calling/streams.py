@@ -65,8 +65,9 @@ def stream_handle(stream: Any, values: Sequence[Any], device: tvm.runtime.Device
             )
         return None
     if stream is None:
-        if any(is_torch(value) and value.is_cuda for value in values):
-            return int(sys.modules["torch"].cuda.current_stream(device.index).cuda_stream)
+        for value in values:
+            if is_torch(value) and value.is_cuda:
+                return int(sys.modules["torch"].cuda.current_stream(device.index).cuda_stream)
         return None
     if hasattr(stream, "cuda_stream"):
         return int(stream.cuda_stream)
@@ -77,6 +78,31 @@ def stream_handle(stream: Any, values: Sequence[Any], device: tvm.runtime.Device
     raise InputError(
         f"stream must be a cudaStream_t as a number or a CUDA stream of PyTorch's, not {stream!r}",
         value=stream,
+    )
+
+
+def is_in_order(device: tvm.runtime.Device, stream: int, values: Sequence[Any]) -> bool:
+    """Whether a call is in order as it is, so that :func:`in_order` need not be asked: it takes
+    longer than the kernels of a small network.
+
+    Parameters
+    ----------
+    device : tvm.runtime.Device
+        Whose stream it is.
+    stream : int
+        Its handle.
+    values : sequence
+        The call's inputs.
+
+    Returns
+    -------
+    bool
+        Whether everybody is on CUDA's default stream.
+    """
+    return (
+        stream == _DEFAULT
+        and int(tvm_ffi.get_raw_stream(device)) == _DEFAULT
+        and isinstance(_of_torch(device, stream, values), nullcontext)
     )
 
 

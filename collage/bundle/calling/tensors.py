@@ -61,6 +61,9 @@ def to_tvm(value: Any, device: tvm.runtime.Device) -> tvm.runtime.Tensor:
     True
     """
     on_processor = device.dlpack_device_type() == _PROCESSOR
+    tensor_there = isinstance(value, tvm.runtime.Tensor) and value.device == device
+    if tensor_there and not on_processor and value.is_contiguous():
+        return value
     if isinstance(value, np.ndarray) and not value.size:
         # Its strides may be any, and TVM's kernels look at them.
         return tvm.runtime.empty(value.shape, str(value.dtype), device)
@@ -101,6 +104,7 @@ def of_the_caller(
     results: Sequence[tvm.runtime.Tensor],
     inputs: Sequence[tvm.runtime.Tensor],
     borrowed: Collection[int] | None,
+    sizes: tuple[Sequence[int], Sequence[int]],
 ) -> list[tvm.runtime.Tensor]:
     """The results of a call as tensors that its caller may write into.
 
@@ -114,6 +118,8 @@ def of_the_caller(
     borrowed : collection of int or None
         Which results the model keeps, see :func:`collage.bundle.borrowed_outputs`; where it is not
         known, all are copied.
+    sizes : tuple of sequence of int
+        Bytes of each of the inputs, and of each of the results.
 
     Returns
     -------
@@ -123,17 +129,22 @@ def of_the_caller(
     Examples
     --------
     >>> given, made = tvm.runtime.tensor(np.ones(3, "float32")), tvm.runtime.tensor(np.ones(2))
-    >>> same, own = of_the_caller([given, made], [given], borrowed=())
+    >>> same, own = of_the_caller([given, made], [given], borrowed=(), sizes=([12], [12, 16]))
     >>> same.data_ptr() == given.data_ptr(), own.data_ptr() == made.data_ptr()
     (False, True)
     """
-    taken = [(tensor.data_ptr(), _end(tensor)) for tensor in inputs]
+    taken = []
+    for tensor, size in zip(inputs, sizes[0], strict=True):
+        begin = tensor.data_ptr()
+        taken.append((begin, begin + size))
     own = []
-    for place, tensor in enumerate(results):
-        begin, end = tensor.data_ptr(), _end(tensor)
-        shared = any(begin < theirs_end and theirs < end for theirs, theirs_end in taken)
+    for place, (tensor, size) in enumerate(zip(results, sizes[1], strict=True)):
+        begin = tensor.data_ptr()
+        end = begin + size
+        copied = borrowed is None or place in borrowed
+        for theirs, theirs_end in taken:
+            copied = copied or (begin < theirs_end and theirs < end)
         taken.append((begin, end))
-        copied = shared or borrowed is None or place in borrowed
         own.append(tensor.copyto(tensor.device) if copied else tensor)
     return own
 
@@ -154,10 +165,12 @@ def as_given(results: Sequence[tvm.runtime.Tensor], values: Sequence[Any]) -> li
     list of object
         In the order of the results.
     """
-    if all(isinstance(value, np.ndarray | np.generic) for value in values):
+    others = [value for value in values if not isinstance(value, np.ndarray | np.generic)]
+    if not others:
         return [np.from_dlpack(one) if _is_plain(one) else one.numpy() for one in results]
-    if any(is_torch(value) for value in values):
-        return as_torch(results)
+    for value in others:
+        if is_torch(value):
+            return as_torch(results)
     return list(results)
 
 
@@ -175,8 +188,9 @@ def as_torch(results: Sequence[tvm.runtime.Tensor]) -> list[Any]:
     >>> as_torch([tvm.runtime.tensor(np.ones(2, np.float32))])
     [tensor([1., 1.])]
     """
-    torch = sys.modules["torch"]
-    return [torch.from_dlpack(result) for result in results]
+    # The capsule itself: asked for it, PyTorch first finds out about streams, which takes 10 us.
+    from_dlpack = sys.modules["torch"].utils.dlpack.from_dlpack
+    return [from_dlpack(result.__dlpack__()) for result in results]
 
 
 def on_host(value: Any) -> np.ndarray:
@@ -257,9 +271,3 @@ def _is_plain(tensor: tvm.runtime.Tensor) -> bool:
     """Whether numpy can look at the memory itself."""
     on_cpu = tensor.device.dlpack_device_type() == _PROCESSOR
     return bool(on_cpu and str(tensor.dtype) in _NUMPY_TYPES)
-
-
-def _end(tensor: tvm.runtime.Tensor) -> int:
-    dtype = tensor.dtype
-    itemsize = (dtype.bits * dtype.lanes + 7) // 8
-    return int(tensor.data_ptr() + math.prod(tensor.shape) * itemsize)

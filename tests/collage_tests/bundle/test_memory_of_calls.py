@@ -15,7 +15,7 @@ from tvm.relax import op
 
 import collage
 from collage.bundle import Bundle
-from collage.bundle.calling.function import random_array
+from collage.bundle.calling.random_inputs import random_array
 from collage.bundle.calling.tensors import empty_array, of_the_caller, to_tvm
 from collage.tensor_info import TensorInfo
 from collage.testing import constant, graph
@@ -135,13 +135,13 @@ def test_results_belong_to_the_caller(compiled_bundle: Path) -> None:
 
 def test_a_result_is_the_tensor_s_own_memory() -> None:
     made = tvm.runtime.tensor(np.random.default_rng().standard_normal((5, 3)).astype("float32"))
-    (kept,) = of_the_caller([made], [], borrowed=())
+    (kept,) = of_the_caller([made], [], borrowed=(), sizes=([], [60]))
     assert kept.data_ptr() == made.data_ptr()
     for borrowed in (None, (0,)):
-        (copied,) = of_the_caller([made], [], borrowed=borrowed)
+        (copied,) = of_the_caller([made], [], borrowed=borrowed, sizes=([], [60]))
         assert copied.data_ptr() != made.data_ptr()
         np.testing.assert_array_equal(copied.numpy(), made.numpy())
-    one, other = of_the_caller([made, made], [], borrowed=())
+    one, other = of_the_caller([made, made], [], borrowed=(), sizes=([], [60, 60]))
     assert one.data_ptr() != other.data_ptr()
 
 
