@@ -65,6 +65,23 @@ def test_what_differs_is_told() -> None:
     assert "instead of float32[2]" in difference([x.double().numpy()], wanted, call)
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize("operator", ["svd", "linalg.svd", "linalg.eigh"])
+def test_vectors_are_compared_but_for_their_signs(operator: str) -> None:
+    torch = pytest.importorskip("torch", exc_type=ImportError)
+    from benchmarks.torch_conformance.factors import in_what_is_unique
+
+    x = torch.randn(2, 4, 4)
+    x = x + x.mT
+    function = torch.svd if operator == "svd" else getattr(torch.linalg, operator.split(".")[1])
+    found = list(function(x))
+    turned = [y if y.dim() == 2 else -y for y in found]
+    wrong = [y if y.dim() == 2 else y.roll(1, -1) for y in found]
+    one, two, three = (in_what_is_unique(operator, each) for each in (found, turned, wrong))
+    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(one, two, strict=True))
+    assert not all(torch.allclose(a, b, atol=1e-5) for a, b in zip(one, three, strict=True))
+
+
 @pytest.mark.zoo
 @pytest.mark.torch
 @pytest.mark.timeout(4 * 3600)

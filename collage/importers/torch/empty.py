@@ -40,12 +40,13 @@ def without_elements(importer: Importer, node: fx.Node) -> Any:
     if not all(isinstance(one, torch.Tensor) and _is_plain(one) for one in results):
         return None
     operands = [one for one in node.all_input_nodes if _is_tensor(one)]
-    if not operands or not all(_is_plain(one.meta["val"]) for one in operands):
+    if not all(_is_plain(one.meta["val"]) for one in operands):
         return None
     found: list[relax.Expr] | None
     if not any(one.numel() for one in results):
-        found = [_nothing(importer, operands, one) for one in results]
-    elif not any(one.meta["val"].numel() for one in operands):
+        sources = _not_folded(importer, node, operands)
+        found = [_nothing(importer, sources, one) for one in results] if sources else None
+    elif operands and not any(one.meta["val"].numel() for one in operands):
         found = _of_nothing(node, list(results))
     else:
         found = None
@@ -60,6 +61,16 @@ def _is_tensor(node: fx.Node) -> bool:
 
 def _is_plain(value: torch.Tensor) -> bool:
     return not value.is_complex() and all(isinstance(extent, int) for extent in value.shape)
+
+
+def _not_folded(importer: Importer, node: fx.Node, operands: list[fx.Node]) -> list[fx.Node]:
+    """What a result without elements is made of: what is constant would be folded into one."""
+    given = [one for one in operands if importer.depends_on_input(one)]
+    return given or [
+        one
+        for one in node.graph.find_nodes(op="placeholder")
+        if _is_tensor(one) and _is_plain(one.meta["val"]) and importer.depends_on_input(one)
+    ]
 
 
 def _nothing(importer: Importer, operands: list[fx.Node], wanted: torch.Tensor) -> relax.Expr:

@@ -8,6 +8,7 @@ from torch._decomp import decomposition_table
 from collage.importers.torch.operators.decompositions import decompositions
 from collage.importers.torch.operators.elementary.special import special_functions
 from collage.importers.torch.operators.linear.experts import grouped_products
+from collage.importers.torch.operators.linear.factors import factorizations
 from collage.importers.torch.operators.linear.matrices import keep_matrices
 from collage.importers.torch.operators.recurrent import keep_recurrent
 from collage.importers.torch.operators.windows.pads import keep_pads
@@ -46,7 +47,8 @@ def taken_apart(
         What is still unknown in it, PyTorch cannot take apart either.
     """
     table = torch.export.default_decompositions()
-    table.update(special_functions() | decompositions() | sampled() | grouped_products(program))
+    table.update(special_functions() | decompositions() | factorizations() | sampled())
+    table.update(grouped_products(program))
     for whole in _NEVER_APART:
         table.pop(whole, None)
     keep_whole(table)

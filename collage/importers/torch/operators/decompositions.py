@@ -208,37 +208,15 @@ def _log_determinant(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return torch.sign(found), torch.log(torch.abs(found)), x, found.to(torch.int32)
 
 
-def _cholesky(
-    x: torch.Tensor, *, upper: bool = False, check_errors: bool = False
-) -> tuple[torch.Tensor, ...]:
-    found = aten.linalg_cholesky(x)
-    return found.mT if upper else found, torch.zeros(x.shape[:-2], dtype=torch.int32)
-
-
 def _of_cholesky(right: torch.Tensor, factor: torch.Tensor, upper: bool = False) -> torch.Tensor:
-    inverse = aten.linalg_inv(factor.triu().mT if upper else factor.tril())
-    return inverse.mT @ (inverse @ right)
+    lower = factor.mT if upper else factor
+    half = aten.linalg_solve_triangular(lower, right, upper=False)
+    return aten.linalg_solve_triangular(lower.mT, half, upper=True)
 
 
 def _cholesky_inverse(factor: torch.Tensor, upper: bool = False) -> torch.Tensor:
-    inverse = aten.linalg_inv(factor.triu().mT if upper else factor.tril())
-    return inverse.mT @ inverse
-
-
-def _triangular(
-    x: torch.Tensor,
-    right: torch.Tensor,
-    *,
-    upper: bool,
-    left: bool = True,
-    unitriangular: bool = False,
-) -> torch.Tensor:
-    x = x.triu() if upper else x.tril()
-    if unitriangular:
-        ones = torch.eye(x.shape[-1], dtype=torch.bool)
-        x = torch.where(ones, torch.ones([], dtype=x.dtype), x)
-    inverse = aten.linalg_inv(x)
-    return inverse @ right if left else right @ inverse
+    ones = torch.eye(factor.shape[-1], dtype=factor.dtype).expand(factor.shape)
+    return _of_cholesky(ones, factor, upper)
 
 
 def _old_triangular(
@@ -249,7 +227,9 @@ def _old_triangular(
     unitriangular: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     turned = x.mT if transpose else x
-    found = _triangular(turned, right, upper=upper != transpose, unitriangular=unitriangular)
+    found = aten.linalg_solve_triangular(
+        turned, right, upper=upper != transpose, unitriangular=unitriangular
+    )
     return found, x.expand(found.shape[:-2] + x.shape[-2:])
 
 
@@ -329,9 +309,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         aten.histc.default: _histogram,
         aten._pdist_forward.default: _pair_distances,
         aten._linalg_slogdet.default: _log_determinant,
-        aten.linalg_cholesky_ex.default: _cholesky,
         aten.cholesky_solve.default: _of_cholesky,
         aten.cholesky_inverse.default: _cholesky_inverse,
-        aten.linalg_solve_triangular.default: _triangular,
         aten.triangular_solve.default: _old_triangular,
     }

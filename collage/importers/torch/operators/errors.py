@@ -12,7 +12,6 @@ _SPECIAL = "a special function that no backend computes"
 _REASONS = {
     **dict.fromkeys(["nonzero", "nonzero_static", "masked_select", "_unique", "_unique2"], _ROWS),
     **dict.fromkeys(["unique_dim", "unique_consecutive", "bincount", "repeat_interleave"], _ROWS),
-    **dict.fromkeys(["geqrf", "ormqr", "lu_unpack", "linalg_lu", "svd"], _FACTORS),
 }
 
 

@@ -1,4 +1,4 @@
-"""Determinants, inverses and solutions of small systems, by elimination; bilinear forms."""
+"""Determinants, inverses and solutions of systems, by elimination; bilinear forms."""
 
 from __future__ import annotations
 
@@ -12,9 +12,16 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.importers.torch.operators.arguments import Importer, arguments, dtype_of, shape_of
+from collage.importers.torch.operators.linear.by_programs import (
+    BY_PROGRAMS,
+    determinant,
+    lower_root,
+    solution,
+)
 
 _LARGEST = 16
-"""Rows: each is a step of its own in the module."""
+"""Rows whose steps are written out, which a GPU takes for all matrices at once; others are computed
+by programs."""
 
 
 def keep_matrices(table: dict[Any, Any]) -> None:
@@ -26,7 +33,8 @@ def keep_matrices(table: dict[Any, Any]) -> None:
         By operator, what takes it apart; changed in place.
     """
     aten = torch.ops.aten
-    kept = (aten.linalg_inv, aten.inverse, aten.linalg_solve, aten.linalg_cholesky)
+    factors = (aten.linalg_cholesky, aten.linalg_ldl_factor)
+    kept = (aten.linalg_inv, aten.inverse, aten.linalg_solve, *factors)
     for whole in (each.default for each in kept):
         table.pop(whole, None)
 
@@ -35,20 +43,38 @@ def _inverse(importer: Importer, node: fx.Node) -> relax.Expr:
     x = importer.value(node.args[0])
     *lead, size, _ = shape_of(x)
     ones = np.broadcast_to(np.eye(size), [*lead, size, size]).astype(dtype_of(x))
-    return _eliminated(importer, x, relax.const(ones, dtype_of(x)))[0]
+    return _solved(importer, x, relax.const(ones, dtype_of(x)))
 
 
 def _solution(importer: Importer, node: fx.Node) -> relax.Expr:
+    """Right sides are vectors where they are as many as matrices, or one alone."""
     x, right, left = arguments(importer, node, "A", "B", "left")
+    emit = importer.emit
     shape, given = shape_of(x), shape_of(right)
-    if not left or len(given) != len(shape) or given[:-2] != shape[:-2]:
-        raise ValueError("a system whose right sides are no matrices with as many samples")
+    vectors = len(given) == 1 or given == shape[:-1]
+    if vectors:
+        right = emit(op.expand_dims(right, -1))
+    lead = list(np.broadcast_shapes(shape[:-2], shape_of(right)[:-2]))
+    x, right = (emit(op.broadcast_to(one, lead + shape_of(one)[-2:])) for one in (x, right))
+    turned = [*range(len(lead)), len(lead) + 1, len(lead)]
+    if not left:
+        x, right = (emit(op.permute_dims(one, turned)) for one in (x, right))
+    found = _solved(importer, x, right)
+    found = found if left else emit(op.permute_dims(found, turned))
+    return emit(op.squeeze(found, [-1])) if vectors else found
+
+
+def _solved(importer: Importer, x: relax.Expr, right: relax.Expr) -> relax.Expr:
+    if shape_of(x)[-1] > _LARGEST:
+        return solution(importer, x, right)
     return _eliminated(importer, x, right)[0]
 
 
 def _determinant(importer: Importer, node: fx.Node) -> tuple[Any, ...]:
     """Only the first of three results is made."""
     x = importer.value(node.args[0])
+    if shape_of(x)[-1] > _LARGEST:
+        return determinant(importer, x), None, None
     return _eliminated(importer, x, None)[1], None, None
 
 
@@ -57,9 +83,11 @@ def _cholesky(importer: Importer, node: fx.Node) -> relax.Expr:
     x, upper = arguments(importer, node, "self", "upper")
     emit, kind = importer.emit, dtype_of(x)
     *lead, size, _ = shape_of(x)
-    if size > _LARGEST:
-        raise ValueError(f"a factor of {size} rows; up to {_LARGEST} are computed")
     rank = len(lead)
+    order = [*range(rank), rank + 1, rank]
+    if size > _LARGEST:
+        lower, _ = lower_root(importer, emit(op.permute_dims(x, order)) if upper else x)
+        return emit(op.permute_dims(lower, order)) if upper else lower
     rows = np.arange(size).reshape(*[1] * rank, size, 1)
     done: list[relax.Expr] = []
     for step in range(size):
@@ -72,7 +100,6 @@ def _cholesky(importer: Importer, node: fx.Node) -> relax.Expr:
         left = emit(op.where(below, emit(op.divide(left, root)), relax.const(0.0, kind)))
         done.append(left)
     lower = emit(op.concat(done, rank + 1)) if size > 1 else done[0]
-    order = [*range(rank), rank + 1, rank]
     return emit(op.permute_dims(lower, order)) if upper else lower
 
 
@@ -97,8 +124,6 @@ def _eliminated(
     """The right sides of a system when the left ones have become ones, and the determinant."""
     emit, kind = importer.emit, dtype_of(x)
     *lead, size, _ = shape_of(x)
-    if size > _LARGEST:
-        raise ValueError(f"a matrix of {size} rows; up to {_LARGEST} are computed")
     rank = len(lead)
     whole = x if right is None else emit(op.concat([x, right], rank + 1))
     width = shape_of(whole)[-1]
@@ -138,6 +163,7 @@ def _eliminated(
 
 
 MATRICES: dict[str, Callable[[Importer, fx.Node], Any]] = {
+    **BY_PROGRAMS,
     "linalg_cholesky.default": _cholesky,
     "linalg_inv.default": _inverse,
     "inverse.default": _inverse,
