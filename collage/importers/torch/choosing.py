@@ -105,6 +105,29 @@ def _distinct(
     return found, inverse, counts
 
 
+def _distinct_in_turn(
+    x: torch.Tensor,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> tuple[torch.Tensor, ...]:
+    """One for each run of equal values; which run each element is in, and how long they are."""
+    if not _is_known(x) or (dim is not None and x.dim() > 1):
+        return cast(tuple[torch.Tensor, ...], NotImplemented)
+    flat = x.reshape(-1)
+    fresh = flat[1:] != flat[:-1]
+    first = torch.cat([torch.ones_like(fresh[:1]) if len(fresh) else flat[:1] == flat[:1], fresh])
+    found: torch.Tensor = aten.index.Tensor(flat, [first])
+    inverse, counts = (torch.empty(0, dtype=torch.int64, device=x.device) for _ in range(2))
+    number = first.to(torch.int64).cumsum(0) - 1
+    if return_inverse:
+        inverse = number.reshape(x.shape)
+    if return_counts:
+        mine: torch.Tensor = aten.index.Tensor(number, [first])
+        counts = (mine.unsqueeze(1) == number.unsqueeze(0)).sum(1)
+    return found, inverse, counts
+
+
 def _table() -> dict[Any, Callable[..., Any]]:
     return {
         aten.argwhere.default: _places,
@@ -114,6 +137,7 @@ def _table() -> dict[Any, Callable[..., Any]]:
         aten.index.Tensor: _indexed,
         aten.masked_select.default: _selected,
         aten._unique2.default: _distinct,
+        aten.unique_consecutive.default: _distinct_in_turn,
     }
 
 

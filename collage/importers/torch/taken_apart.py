@@ -6,6 +6,7 @@ import torch
 from torch._decomp import decomposition_table
 
 from collage.importers.torch.operators.decompositions import decompositions
+from collage.importers.torch.operators.elementary.bits import of_bits
 from collage.importers.torch.operators.elementary.special import special_functions
 from collage.importers.torch.operators.linear.experts import grouped_products
 from collage.importers.torch.operators.linear.factors import factorizations
@@ -48,7 +49,7 @@ def taken_apart(
     """
     table = torch.export.default_decompositions()
     table.update(special_functions() | decompositions() | factorizations() | sampled())
-    table.update(grouped_products(program))
+    table.update(of_bits() | grouped_products(program))
     for whole in _NEVER_APART:
         table.pop(whole, None)
     keep_whole(table)

@@ -18,6 +18,7 @@ from tvm.relax import op
 
 from collage.importers.torch.operators.arguments import Importer, arguments, dtype_of, shape_of
 from collage.importers.torch.operators.elementary.arithmetic import as_kind
+from collage.importers.torch.operators.elementary.bits import BITS
 from collage.importers.torch.operators.elementary.elementwise import ELEMENTWISE
 from collage.importers.torch.operators.errors import RefusedError
 from collage.importers.torch.operators.linear.matrices import MATRICES
@@ -98,8 +99,9 @@ def _index_put(importer: Importer, node: fx.Node) -> relax.Expr:
     common = list(torch.broadcast_shapes(*(tuple(shape_of(index)) for index in wrapped)))
     if 0 in common:
         return x
-    if accumulate and dtype_of(x) == "bool":
-        raise RefusedError("truth values added up where indices tell; convert them before")
+    truth = bool(accumulate) and dtype_of(x) == "bool"
+    if truth:
+        x, values = (importer.emit(op.astype(each, "int32")) for each in (x, values))
     places = importer.emit(
         op.stack([importer.emit(op.broadcast_to(index, common)) for index in wrapped], len(common))
     )
@@ -117,6 +119,7 @@ def _index_put(importer: Importer, node: fx.Node) -> relax.Expr:
     moved = importer.emit(op.permute_dims(x, order))
     reduction = "add" if accumulate else "update"
     written = importer.emit(op.scatter_nd(moved, places, updates, reduction))
+    written = importer.emit(op.astype(written, "bool")) if truth else written
     back = sorted(range(len(order)), key=order.__getitem__)
     return importer.emit(op.permute_dims(written, back))
 
@@ -175,7 +178,8 @@ def _put_back(importer: Importer, x: relax.Expr, axes: list[int], rank: int) -> 
 def _masked_scatter(importer: Importer, node: fx.Node) -> relax.Expr:
     """The n-th place of a mask gets the n-th value of the source."""
     x, mask, source = arguments(importer, node, "self", "mask", "source")
-    wide = importer.emit(op.broadcast_to(mask, shape_of(x)))
+    common = list(torch.broadcast_shapes(tuple(shape_of(x)), tuple(shape_of(mask))))
+    x, wide = (importer.emit(op.broadcast_to(each, common)) for each in (x, mask))
     flat = importer.emit(op.astype(importer.emit(op.reshape(wide, [-1])), "int64"))
     counted = importer.emit(op.cumsum(flat, axis=0))
     last = relax.const(math.prod(shape_of(source)) - 1, "int64")
@@ -331,6 +335,7 @@ CONVERTERS: dict[str, Converter] = {
     "grid_sampler_2d.default": grid_sample,
     "unfold.default": _windows,
     "as_strided.default": _strided,
+    **BITS,
     **ELEMENTWISE,
     **MATRICES,
     **NORMS,

@@ -25,10 +25,9 @@ def _running_extreme(
     def convert(importer: Importer, node: fx.Node) -> tuple[relax.Expr, ...]:
         x, dim = arguments(importer, node, "self", "dim")
         shape, kind, emit = shape_of(x), dtype_of(x), importer.emit
-        if kind == "bool":
-            raise TypeError("a running extreme of truth values; convert them before")
         if not shape:
             return x, emit(op.zeros([], "int64"))
+        numbers = emit(op.astype(x, "int8")) if kind == "bool" else x
         axis = dim % len(shape)
         row = np.arange(shape[axis]).reshape([-1, *[1] * (len(shape) - axis - 1)])
         places = relax.const(np.broadcast_to(row, shape).astype("int64"), "int64")
@@ -40,7 +39,8 @@ def _running_extreme(
             pairs = zip(here, before, strict=True)
             return [emit(op.where(taken, mine, other)) for mine, other in pairs]
 
-        return tuple(_scanned(importer, [x, places], axis, shape[axis], combined))
+        found, where = _scanned(importer, [numbers, places], axis, shape[axis], combined)
+        return emit(op.astype(found, "bool")) if kind == "bool" else found, where
 
     return convert
 

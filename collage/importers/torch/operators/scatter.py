@@ -23,13 +23,17 @@ def _scatter(importer: Importer, node: fx.Node) -> relax.Expr:
     emit, extents = importer.emit, shape_of(index)
     if 0 in extents:
         return x
-    if dtype_of(x) == "bool":
-        raise TypeError("truth values scattered with a sum or an extreme; convert them before")
+    if dtype_of(x) == "bool" and reduce == "mean":
+        raise TypeError("a mean of truth values; convert them before")
+    truth = dtype_of(x) == "bool"
+    if truth:
+        x, source = (emit(op.astype(each, "int32")) for each in (x, source))
     if shape_of(source) != extents:
         axes = list(range(len(extents)))
         source = emit(op.strided_slice(source, axes, [0] * len(axes), extents))
     if included is not False and reduce != "mean":
-        return emit(op.scatter_elements(x, index, source, dim, _KINDS[reduce]))
+        found = emit(op.scatter_elements(x, index, source, dim, _KINDS[reduce]))
+        return emit(op.astype(found, "bool")) if truth else found
     none = emit(op.zeros(shape_of(x), "int32"))
     ones = emit(op.ones(extents, "int32"))
     times = emit(op.scatter_elements(none, index, ones, dim, "add"))
@@ -38,7 +42,7 @@ def _scatter(importer: Importer, node: fx.Node) -> relax.Expr:
         x = emit(op.where(met, _neutral(reduce, dtype_of(x)), x))
     found = emit(op.scatter_elements(x, index, source, dim, _KINDS[reduce]))
     if reduce != "mean":
-        return found
+        return emit(op.astype(found, "bool")) if truth else found
     if included is not False:
         times = emit(op.add(times, relax.const(1, "int32")))
     kind = dtype_of(found)

@@ -51,6 +51,13 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
         lambda x: torch.unique(x, return_inverse=True, return_counts=True),
         lambda: (places(5, 4, 5).float(),),
     ),
+    **{
+        f"runs of equal values, {shape}": (
+            lambda x: torch.unique_consecutive(x, return_inverse=True, return_counts=True),
+            lambda shape=shape: (places(2, *shape),),
+        )
+        for shape in ((30,), (4, 5), (1,))
+    },
     "distinct of one": (lambda x: torch.unique(x), lambda: (rows(1),)),
 }
 

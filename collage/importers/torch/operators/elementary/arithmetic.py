@@ -43,8 +43,14 @@ def as_kind(importer: Importer, value: Any, kind: str) -> relax.Expr:
         The value itself, where it is of that type.
     """
     if not isinstance(value, relax.Expr):
-        return relax.const(value, kind)
+        return _constant(value, kind)
     return value if dtype_of(value) == kind else importer.emit(op.astype(value, kind))
+
+
+def _constant(value: Any, kind: str) -> relax.Expr:
+    """A number in a type; whole ones that it has no room for lose their highest bits."""
+    whole = isinstance(value, int) and "int" in kind
+    return relax.const(np.int64(value).astype(kind) if whole else value, kind)
 
 
 def _sum(apply: Operator, *, turned: bool = False) -> Converter:
@@ -57,7 +63,7 @@ def _sum(apply: Operator, *, turned: bool = False) -> Converter:
         if kind == "bool":
             return importer.emit(op.logical_or(one, two))
         if alpha not in (None, 1):
-            two = importer.emit(op.multiply(two, relax.const(alpha, kind)))
+            two = importer.emit(op.multiply(two, _constant(alpha, kind)))
         return importer.emit(apply(one, two))
 
     return convert

@@ -36,7 +36,7 @@ def _rounded_quotient(importer: Importer, node: fx.Node) -> relax.Expr:
     x, y, mode = arguments(importer, node, "self", "other", "rounding_mode")
     dtype = next(dtype_of(each) for each in (x, y) if isinstance(each, relax.Expr))
     x, y = (each if isinstance(each, relax.Expr) else relax.const(each, dtype) for each in (x, y))
-    if mode == "floor" and "int" in dtype:
+    if dtype.startswith("uint") or (mode == "floor" and "int" in dtype):
         return importer.emit(op.floor_divide(x, y))
     if "int" in dtype:
         size = importer.emit(op.floor_divide(op.abs(x), op.abs(y)))

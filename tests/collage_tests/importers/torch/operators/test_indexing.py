@@ -23,6 +23,28 @@ def written(x: Any, index: Any, value: Any, *, accumulate: bool = False) -> Any:
 
 
 CASES: Cases = {
+    **{
+        f"truth values scattered by {how}, theirs too: {own}": (
+            lambda x, i, v, how=how, own=own: (x > 0).scatter_reduce(
+                0, i, v > 0, how, include_self=own
+            ),
+            lambda: (rows(9), places(9, 7), rows(7)),
+        )
+        for how in ("sum", "prod", "amax", "amin")
+        for own in (True, False)
+    },
+    "truth values added up where indices tell": (
+        lambda x, i, v: torch.ops.aten.index_put(x > 0, [i], v > 0, True),
+        lambda: (rows(5), places(5, 4), rows(4)),
+    ),
+    "running extremes of truth values": (
+        lambda x: (*torch.cummax(x > 0, 0), *torch.cummin(x > 0, 1)),
+        lambda: (rows(5, 6),),
+    ),
+    "a mask of more axes than what it changes": (
+        lambda x, m, s: x.masked_scatter(m > 0, s),
+        lambda: (rows(4), rows(3, 4), rows(12)),
+    ),
     "indexed once": (lambda x, i: x[:, i], lambda: (rows(3, 5, 2), places(5, 4, 2))),
     "indexed from the end": (lambda x, i: x[i - 2], lambda: (rows(5, 2), places(4, 6))),
     "indexed by pairs": (
