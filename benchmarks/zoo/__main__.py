@@ -111,7 +111,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--stage", choices=("import", "compile", "run"), default="import")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of the stage run")
     parser.add_argument(
-        "--networks", default="", help="words that names contain, or @gpu, @quick (all)"
+        "--networks", default="", help="words that names contain, or @gpu, @cpu, @quick (all)"
     )
     parser.add_argument(
         "--variants", default="", help="import: torch,onnx; compile: llvm,sm_80,sm_90a"

@@ -70,6 +70,60 @@ GPU = (
 )
 """To be run on GPUs: sixty of all families."""
 
+CPU = (
+    "plain/stylegan2",
+    "timm/efficientnet_b0",
+    "plain/dcgan_generator",
+    "transformers/distilbert",
+    "plain/dlrm",
+    "timm/resnet18",
+    "transformers/t5",
+    "timm/pvt_v2_b0",
+    "plain/bilstm_tagger",
+    "plain/spatial_transformer",
+    "torchvision/squeezenet1_1",
+    "plain/espcn",
+    "torchvision/ssdlite320_mobilenet_v3_large",
+    "plain/volumes",
+    "plain/wavenet",
+    "plain/gru_forecast",
+    "timm/mixer_s32_224",
+    "timm/ghostnet_100",
+    "torchvision/shufflenet_v2_x1_0",
+    "timm/convnext_atto",
+    "timm/vit_tiny_patch16_224",
+    "smp/fpn_efficientnet-b0",
+    "timm/mobilevit_xxs",
+    "transformers/llama",
+    "diffusers/unet",
+    "torchvision/alexnet",
+    "plain/fsrcnn",
+    "plain/yolo",
+    "torchvision/r3d_18",
+    "plain/pointnet",
+    "plain/tcn",
+    "timm/poolformer_s12",
+    "plain/deepfm",
+    "timm/seresnet50",
+    "timm/mixnet_s",
+    "torchvision/densenet121",
+    "timm/mambaout_femto",
+    "timm/xcit_nano_12_p16_224",
+    "timm/swin_tiny_patch4_window7_224",
+    "torchvision/deeplabv3_mobilenet_v3_large",
+    "timm/levit_128s",
+    "transformers/modernbert",
+    "transformers/gpt2",
+    "transformers/whisper",
+    "diffusers/autoencoder_tiny",
+    "timm/res2net50_26w_4s",
+    "transformers/mamba",
+    "plain/hifigan",
+    "timm/regnety_004",
+    "transformers/segformer",
+)
+"""To be run on a processor: fifty of all families."""
+
 QUICK = (
     "plain/dcgan_generator",
     "plain/espcn",
@@ -81,4 +135,4 @@ QUICK = (
 )
 """Small ones that need torch alone, for the quick suites."""
 
-SAMPLES = {"gpu": GPU, "quick": QUICK}
+SAMPLES = {"gpu": GPU, "cpu": CPU, "quick": QUICK}

@@ -19,14 +19,15 @@ from benchmarks.zoo.__main__ import chosen  # noqa: E402
 from benchmarks.zoo.compiling import TARGETS, compile_network  # noqa: E402
 from benchmarks.zoo.families import NETWORKS  # noqa: E402
 from benchmarks.zoo.results import Results  # noqa: E402
-from benchmarks.zoo.samples import GPU, QUICK  # noqa: E402
+from benchmarks.zoo.samples import CPU, GPU, QUICK  # noqa: E402
 
 
 def test_list_is_broad_and_read_without_the_packages() -> None:
     """Of each of the families that people deploy, from all sources, several networks."""
     families = {network.family for network in NETWORKS.values()}
     assert len(NETWORKS) >= 200 and len(families) >= 20
-    assert {NETWORKS[name].family for name in GPU} == families
+    for sample in (CPU, GPU):
+        assert {NETWORKS[name].family for name in sample} == families
     assert all(not NETWORKS[name].needs for name in QUICK)
     lines = "import sys, benchmarks.zoo.families; print(*(m for m in sys.modules if '.' not in m))"
     loaded = subprocess.run(
