@@ -1,9 +1,9 @@
 """Legalizations that every schedule on every device needs to be right, TVM's own being not.
 
 TVM's ``relu`` of what is no number is 0, it stops at a constant zero that is divided by, and its
-sorts take bfloat16 for float16. And what a
-program rounds to half precision by a cast is rounded, though arithmetic in half precision is
-computed in float32 (:mod:`.wide`): blocks say so, or the bits of a float32 are cut.
+sorts take bfloat16 for float16 and lack short whole numbers. And what a program rounds to half
+precision by a cast is rounded, though arithmetic in half precision is computed in float32
+(:mod:`.wide`): blocks say so, or the bits of a float32 are cut.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from collage.backends.tvm.common.extremes import EXTREMES
 from collage.backends.tvm.common.in_float32 import IN_FLOAT32
 from collage.backends.tvm.common.legalization import Legalization, default_legalization
 from collage.backends.tvm.common.wide import ROUNDS, WIDE
+
+_SORTED_AS = {"bfloat16": WIDE, **dict.fromkeys(["int8", "int16", "uint8", "uint16"], "int32")}
+"""Types that TVM's sorts lack, and those that stand for them."""
 
 
 def _relu(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -80,11 +83,12 @@ def _cut(value: Any) -> Any:
 
 
 def _in_order(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """TVM's own, of float32 where the numbers are of bfloat16: which keeps their order."""
+    """TVM's own, of a wider type where it has none of these numbers: which keeps their order."""
     (x,) = call.args
-    if str(x.ty.dtype) != "bfloat16":
+    wider = _SORTED_AS.get(str(x.ty.dtype))
+    if wider is None:
         return _if_any(builder, call)
-    wide = _legal(builder, relax.op.astype(x, WIDE))
+    wide = _legal(builder, relax.op.astype(x, wider))
     found = _legal(builder, relax.Call(call.op, [wide], call.attrs))
 
     def narrow(part: relax.Expr, wanted: Any) -> relax.Expr:

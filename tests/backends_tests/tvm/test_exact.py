@@ -150,12 +150,16 @@ def test_a_constant_zero_divides(dtype: str, context: BuildContext, device: str)
             np.testing.assert_array_equal(ours, data / data.dtype.type(zero))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float16", "bfloat16", "int8", "int16", "uint8", "int32", "int64"]
+)
 @pytest.mark.parametrize("descending", [False, True])
 def test_sorts_know_the_order_of_every_type(
     descending: bool, dtype: str, context: BuildContext, device: str
 ) -> None:
-    data = np.random.default_rng().permutation(np.arange(-40, 44).reshape(4, 21).T).T.astype(dtype)
+    first = 0 if dtype == "uint8" else -40
+    numbers = np.arange(first, first + 84).reshape(4, 21)
+    data = np.random.default_rng().permutation(numbers.T).T.astype(dtype)
 
     def body(emit: Any, x: relax.Var) -> relax.Expr:
         largest = emit(relax.op.topk(x, 5, -1, "both", descending))
