@@ -6,6 +6,7 @@ from collage.backends.contract import BackendTarget
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
 from collage.search.fusion import fuse_ops_groups
+from collage.search.growth import apart_where_growing
 from collage.search.rules._base import Found, PartitionRule
 from collage.search.rules.host import is_host
 
@@ -14,7 +15,8 @@ FUSE_OPS = "fuse_ops"
 
 
 class FuseOpsRule(PartitionRule):
-    """Each group that ``FuseOps`` would make of the whole graph, for a native backend.
+    """Each group that ``FuseOps`` would make of the whole graph, for a native backend; and the two
+    of each that :func:`~collage.search.growth.apart_where_growing` would rather have.
 
     Examples
     --------
@@ -29,10 +31,12 @@ class FuseOpsRule(PartitionRule):
         self.target = target
 
     def find(self, graph: DataflowGraph) -> Found:
+        fused = fuse_ops_groups(graph)
+        groups = dict.fromkeys([*fused, *apart_where_growing(graph, fused)])
         return Found(
             tuple(
                 Candidate(group, self.target, rule=FUSE_OPS)
-                for group in fuse_ops_groups(graph)
+                for group in groups
                 if not all(is_host(graph, index) for index in bits(group))
             )
         )

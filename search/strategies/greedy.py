@@ -14,6 +14,7 @@ from collage.search.byoc import choose_matches, merge_composites
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
 from collage.search.fusion import fuse_ops_groups
+from collage.search.growth import apart_where_growing
 from collage.search.partitioning import Partitioning, describe, make_partitioning
 from collage.search.restrictions import UNRESTRICTED, Restrictions
 from collage.search.rules.combine import join
@@ -175,7 +176,8 @@ def _merge(graph: DataflowGraph, chosen: Sequence[Candidate]) -> list[Candidate]
 def cover_rest(
     graph: DataflowGraph, regions: Sequence[Candidate], native: BackendTarget
 ) -> list[Candidate]:
-    """What no candidate took, as ``FuseOps`` groups; tuples and the like inline.
+    """What no candidate took, as ``FuseOps`` groups, cut where tensors grow; tuples and the like
+    inline.
 
     Parameters
     ----------
@@ -192,7 +194,8 @@ def cover_rest(
         Disjoint from ``regions``; together they cover the graph.
     """
     rest = []
-    for group in fuse_ops_groups(graph, [region.nodes for region in regions]):
+    fused = fuse_ops_groups(graph, [region.nodes for region in regions])
+    for group in apart_where_growing(graph, fused):
         if all(is_host(graph, index) for index in bits(group)):
             rest += [
                 Candidate(1 << index, native, rule="host", inline=True) for index in bits(group)
