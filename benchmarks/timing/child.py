@@ -63,6 +63,7 @@ class JsonChild(ChildProcess):
         environment: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(python_command(module, arguments), environment, log)
+        self._log = log
 
     def ask(self, request: Mapping[str, Any], limit_sec: float) -> dict[str, Any]:
         """Send a request and wait for its answer.
@@ -77,10 +78,16 @@ class JsonChild(ChildProcess):
         try:
             answer: dict[str, Any] = json.loads(self.receive(limit_sec))
         except (ChildDiedError, ChildTimeoutError) as err:
-            raise ChildError(f"process {err}") from err
+            raise ChildError(f"process {err}{self._last_words()}") from err
         if "error" in answer:
             raise ChildError(str(answer["error"])[:400], usable=True)
         return answer
+
+    def _last_words(self) -> str:
+        """What the child was at when it was last heard of."""
+        text = self._log.read_text(encoding="utf-8", errors="replace") if self._log.exists() else ""
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return f"; its last words: {lines[-1][:200]}" if lines else ""
 
 
 class ReplaceableChild:
