@@ -21,10 +21,18 @@ from collage.importers.windows import elements_of_windows, maxima_with_places
 
 
 def _max_pool(node: Node) -> relax.Expr | None:
-    """TVM's, but where the maxima's places are asked for: those elements are laid side by side."""
-    if node.outputs == 1:
-        return None
+    """TVM's, but where the maxima's places are asked for: those elements are laid side by side.
+
+    With ``SAME_LOWER`` TVM's has a window too few where strides do not divide the data.
+    """
     emit, shape = node.emit, node.shape(0)
+    if node.outputs == 1:
+        if not node.text("auto_pad", "NOTSET").startswith("SAME"):
+            return None
+        kernel = node.integers("kernel_shape", ())
+        window = Window.over(node, shape[2:], kernel)
+        pool = getattr(op.nn, f"max_pool{len(kernel)}d")
+        return emit(pool(node.operand(0), kernel, window.strides, window.pads, window.dilations))
     numbers = _row_or_column_major(node, shape[2:])
     windows = _windows(node, shape[2:])
     most, places = maxima_with_places(emit, node.operand(0), shape, windows, numbers)
