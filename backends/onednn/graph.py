@@ -267,6 +267,25 @@ class Graph:
             return Tensor.constant(x.array.reshape(shape))
         return self.add(OpKind.RESHAPE, [x], shape)
 
+    def permute(self, x: Tensor, order: Sequence[int]) -> Tensor:
+        """A tensor with its axes in another order; of a constant, a constant.
+
+        Parameters
+        ----------
+        x : Tensor
+            Whose axes they are.
+        order : sequence of int
+            For each axis of the result, that of ``x``.
+
+        Returns
+        -------
+        Tensor
+            Of the permuted shape.
+        """
+        if x.array is not None:
+            return Tensor.constant(x.array.transpose(order))
+        return self.add(OpKind.PERMUTE, [x], [x.shape[axis] for axis in order], list(order))
+
     def consumers(self) -> dict[Tensor, list[Node]]:
         """The nodes that read each tensor, once per reading."""
         result: dict[Tensor, list[Node]] = {}

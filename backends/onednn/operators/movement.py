@@ -18,11 +18,7 @@ def _reshape(imp: Importer, call: relax.Call) -> Tensor:
 
 @handles("permute_dims")
 def _permute_dims(imp: Importer, call: relax.Call) -> Tensor:
-    x = imp.tensor(call.args[0])
-    order = permutation(call) or []
-    if x.array is not None:
-        return Tensor.constant(x.array.transpose(order))
-    return imp.graph.add(OpKind.PERMUTE, [x], imp.shape(call), order)
+    return imp.graph.permute(imp.tensor(call.args[0]), permutation(call) or [])
 
 
 @handles("concat")

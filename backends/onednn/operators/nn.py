@@ -31,13 +31,15 @@ def _convolution(imp: Importer, call: relax.Call) -> Tensor:
 @handles("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")
 def _transposed_convolution(imp: Importer, call: relax.Call) -> Tensor:
     x, weights = imp.tensor(call.args[0]), imp.tensor(call.args[1])
-    if weights.array is None:
-        raise imp.error(f"the weights of {call.op.name} are no constant")
     attrs, shape = call.attrs, imp.shape(call)
     groups, rank = int(attrs.groups), len(shape) - 2
     channels, *rest = weights.shape
-    grouped = weights.array.reshape(groups, channels // groups, *rest).swapaxes(1, 2)
-    weights = Tensor.constant(grouped if groups > 1 else grouped[0])
+    # oneDNN has a deconvolution's outputs first, as a convolution's.
+    if groups > 1:
+        weights = imp.graph.reshape(weights, (groups, channels // groups, *rest))
+    outputs_first = [1, 0] if groups == 1 else [0, 2, 1]
+    order = [*outputs_first, *range(len(outputs_first), len(weights.shape))]
+    weights = imp.graph.permute(weights, order)
     strides = [int(v) for v in attrs.strides]
     dilations = [int(v) - 1 for v in attrs.dilation]
     before = [int(v) for v in attrs.padding][:rank]

@@ -33,15 +33,17 @@ COMMON = ("tanh", "leakyrelu", "gelu", "silu", "relu")
 
 def chains() -> Iterator[PatternTriple]:
     """Triples of products, alone and with what is fused behind them."""
-    yield from _all_chains("matmul", "relax.matmul", (), -1, _matmul)
+    yield from _all_chains("matmul", "relax.matmul", -1, _matmul)
     for rank in (1, 2, 3):
         for suffix, check in (("", _convolution), ("_transpose", _transposed)):
             name, checks = f"conv{rank}d{suffix}", (channels_first, check)
+            # Weights may be computed, as a generator's or a tracker's are: they are brought into
+            # the library's layout in each call.
             if name == "conv2d":
-                yield from _all_chains(name, f"relax.nn.{name}", (1,), -3, *checks)
+                yield from _all_chains(name, f"relax.nn.{name}", -3, *checks)
                 continue
             # The others are rarer; what stands behind their chains joins them in a region.
-            base = functools.partial(operator, f"relax.nn.{name}", 2, (1,))
+            base = functools.partial(operator, f"relax.nn.{name}", 2)
             bias = bias_per_channel(-rank - 1)
             yield triple(name, base(), *checks)
             yield triple(f"{name}_bias", with_bias(base()), *checks, bias)
@@ -52,10 +54,10 @@ def chains() -> Iterator[PatternTriple]:
 
 
 def _all_chains(
-    name: str, operation: str, constants: tuple[int, ...], axis: int, *predicates: Predicate
+    name: str, operation: str, axis: int, *predicates: Predicate
 ) -> Iterator[PatternTriple]:
     bias = bias_per_channel(axis)
-    base = functools.partial(operator, operation, 2, constants)
+    base = functools.partial(operator, operation, 2)
     yield triple(name, base(), *predicates)
     for activation in _CHAINS:
         yield triple(f"{name}_{activation}", with_activation(base(), activation), *predicates)

@@ -22,8 +22,12 @@ SEED = int(np.random.SeedSequence().entropy) % 2**32
 _DRAWS = 4
 
 
-def drawn(rng: np.random.Generator, rank: int, *, transposed: bool) -> tvm.IRModule:
-    """One convolution with everything about it drawn, a bias, and what may stand behind it."""
+def drawn(
+    rng: np.random.Generator, rank: int, *, transposed: bool, computed: bool = False
+) -> tvm.IRModule:
+    """One convolution with everything about it drawn, a bias, and what may stand behind it; its
+    weights constants, or computed from an input of their shape.
+    """
 
     def some(low: int, high: int) -> list[int]:
         return [int(v) for v in rng.integers(low, high + 1, rank)]
@@ -48,8 +52,9 @@ def drawn(rng: np.random.Generator, rank: int, *, transposed: bool) -> tvm.IRMod
     function = getattr(op.nn, f"conv{rank}d" + ("_transpose" if transposed else ""))
     behind = int(rng.integers(0, 4))
 
-    def body(emit: Emit, x: relax.Expr) -> relax.Expr:
-        y = function(x, weights, **attrs)
+    def body(emit: Emit, x: relax.Expr, *given: relax.Expr) -> relax.Expr:
+        used = emit(op.multiply(given[0], weights)) if computed else weights
+        y = function(x, used, **attrs)
         if behind > 0:
             bias = constant(1, filters, *(1,) * rank, rng=rng)
             y = op.add(emit(y), bias)
@@ -57,7 +62,10 @@ def drawn(rng: np.random.Generator, rank: int, *, transposed: bool) -> tvm.IRMod
             y = op.nn.leakyrelu(emit(y), 0.2) if behind == 2 else op.tanh(emit(y))
         return y
 
-    return graph([(int(rng.integers(1, 3)), channels, *image)], body)
+    shapes = [(int(rng.integers(1, 3)), channels, *image)]
+    if computed:
+        shapes.append(weights.value.shape)
+    return graph(shapes, body)
 
 
 def upsampling(rank: int) -> tvm.IRModule:
@@ -84,6 +92,23 @@ def upsampling(rank: int) -> tvm.IRModule:
     return graph([(1, 3, 8, 12, 4)[: rank + 2]], body)
 
 
+def modulated() -> tvm.IRModule:
+    """As in a StyleGAN: each picture of a batch has weights of its own, as groups of one picture;
+    what comes out is resized as a batch again."""
+    rng = np.random.default_rng(SEED + 3)
+
+    def body(emit: Emit, x: relax.Expr, style: relax.Expr) -> relax.Expr:
+        weights = emit(op.multiply(constant(1, 32, 32, 3, 3, scale=0.1, rng=rng), style))
+        norm = emit(op.sqrt(emit(op.sum(emit(op.multiply(weights, weights)), [2, 3, 4], True))))
+        weights = emit(op.reshape(emit(op.divide(weights, norm)), (64, 32, 3, 3)))
+        folded = emit(op.reshape(x, (1, 64, 12, 12)))
+        y = emit(op.nn.conv2d(folded, weights, padding=1, groups=2))
+        y = emit(op.nn.leakyrelu(emit(op.reshape(y, (2, 32, 12, 12))), 0.2))
+        return op.image.resize2d(y, (24, 24), layout="NCHW", method="linear")
+
+    return graph([(2, 32, 12, 12), (2, 1, 32, 1, 1)], body)
+
+
 def modules() -> dict[str, tvm.IRModule]:
     rng = np.random.default_rng(SEED)
     kinds = itertools.product((1, 2, 3), (False, True), range(_DRAWS))
@@ -93,6 +118,10 @@ def modules() -> dict[str, tvm.IRModule]:
         )
         for rank, transposed, number in kinds
     }
+    for rank, transposed, number in itertools.product((1, 2, 3), (False, True), range(_DRAWS)):
+        name = f"computed{'_transposed' if transposed else ''}{rank}d{number}"
+        made[name] = drawn(rng, rank, transposed=transposed, computed=True)
+    made["modulated"] = modulated()
     return {**made, **{f"upsampling{rank}d": upsampling(rank) for rank in (1, 2, 3)}}
 
 
@@ -101,8 +130,8 @@ def require_agreement(compiled: Regions, graphs: Mapping[str, tvm.IRModule]) -> 
     rng = np.random.default_rng(SEED + 1)
     for name, mod in graphs.items():
         for _ in range(2):  # the second call finds everything built
-            shape = [int(extent) for extent in mod["main"].params[0].ty.shape]
-            inputs = [rng.standard_normal(shape).astype(np.float32)]
+            shapes = [[int(n) for n in param.ty.shape] for param in mod["main"].params]
+            inputs = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
             (expected,) = evaluate(mod, inputs)
             (actual,) = compiled.run(name, inputs)
             error = largest_error(actual, expected)
