@@ -17,6 +17,7 @@ enum { THREADS = 4, ALIGNMENT = 64 };
 
 typedef struct {
   const collage_bundle *bundle;
+  collage_context *context;
   const void *const *inputs;
   void **outputs;
   int failed;
@@ -38,11 +39,9 @@ static void *memory(size_t bytes) {
 
 static void *run(void *argument) {
   work *mine = argument;
-  collage_context *context = NULL;
-  mine->failed = collage_context_new(mine->bundle, &context) ||
-                 collage_context_run(context, mine->inputs, mine->outputs);
+  mine->failed = collage_context_new(mine->bundle, &mine->context) ||
+                 collage_context_run(mine->context, mine->inputs, mine->outputs);
   if (mine->failed) snprintf(mine->error, sizeof mine->error, "%s", collage_last_error());
-  collage_context_free(context);
   return NULL;
 }
 
@@ -75,7 +74,8 @@ int main(int count, char **words) {
     if (2 + i < (size_t)count) read_file(words[2 + i], inputs[i], info->bytes);
   }
   for (int t = 0; t < THREADS; ++t) {
-    works[t] = (work){bundle, (const void *const *)inputs, memory(num_outputs * sizeof(void *)), 0, ""};
+    works[t] = (work){bundle, NULL, (const void *const *)inputs, memory(num_outputs * sizeof(void *)),
+                      0, ""};
     for (size_t o = 0; o < num_outputs; ++o)
       works[t].outputs[o] = memory(collage_bundle_output(bundle, o)->bytes);
     if (pthread_create(&threads[t], NULL, run, &works[t])) die("cannot start a thread");
@@ -84,12 +84,16 @@ int main(int count, char **words) {
 
   for (int t = 0; t < THREADS; ++t) {
     if (works[t].failed) die(works[t].error);
-    for (size_t o = 0; o < num_outputs; ++o)
-      if (memcmp(works[t].outputs[o], works[0].outputs[o], collage_bundle_output(bundle, o)->bytes))
+    for (size_t o = 0; o < num_outputs; ++o) {
+      size_t bytes = collage_context_result(works[0].context, o)->bytes;
+      if (collage_context_result(works[t].context, o)->bytes != bytes ||
+          memcmp(works[t].outputs[o], works[0].outputs[o], bytes))
         die("threads disagree");
+    }
   }
   for (size_t o = 0; o < num_outputs; ++o) {
-    const collage_tensor *info = collage_bundle_output(bundle, o);
+    /* Of what came out: data may choose its rows. */
+    const collage_tensor *info = collage_context_result(works[0].context, o);
     printf("%s %s[", info->name, info->dtype);
     for (size_t axis = 0; axis < info->rank; ++axis)
       printf(axis ? ", %lld" : "%lld", (long long)info->shape[axis]);
@@ -100,6 +104,7 @@ int main(int count, char **words) {
   for (int t = 0; t < THREADS; ++t) {
     for (size_t o = 0; o < num_outputs; ++o) free(works[t].outputs[o]);
     free(works[t].outputs);
+    collage_context_free(works[t].context);
   }
   for (size_t i = 0; i < num_inputs; ++i) free(inputs[i]);
   free(inputs);

@@ -40,6 +40,9 @@ def include_dirs() -> tuple[Path, ...]:
     return tuple(dict.fromkeys([HEADERS, *map(Path, found)]))
 
 
+_EXTRA = "libtvm_runtime_extra.so"
+"""TVM's sorting and the like; the headers load it where it is found, for some models need it."""
+
 _RUNTIMES = {"cuda": ("libtvm_runtime_cuda.so",)}
 """TVM's parts for devices that are no processor."""
 
@@ -60,10 +63,10 @@ def runtime_libraries(device: str = "cpu") -> tuple[Path, ...]:
     Examples
     --------
     >>> [path.name for path in runtime_libraries()]
-    ['libtvm_ffi.so', 'libtvm_runtime.so']
+    ['libtvm_ffi.so', 'libtvm_runtime.so', 'libtvm_runtime_extra.so']
     """
     folder = Path(tvm.__file__).parent / "lib"
-    names = ["libtvm_runtime.so", *_RUNTIMES.get(device, ())]
+    names = ["libtvm_runtime.so", _EXTRA, *_RUNTIMES.get(device, ())]
     found = (Path(libinfo.find_libtvm_ffi()), *(folder / name for name in names))
     for path in found:
         if not path.is_file():
@@ -94,7 +97,7 @@ def link_flags() -> list[str]:
     folders = dict.fromkeys(str(path.parent) for path in libraries)
     return [
         "-Wl,--no-as-needed",
-        *map(str, libraries),
+        *(str(path) for path in libraries if path.name != _EXTRA),
         *(f"-Wl,-rpath,{folder}" for folder in folders),
         "-ldl",
         "-pthread",

@@ -23,13 +23,7 @@ double seconds() {
   return duration<double>(steady_clock::now().time_since_epoch()).count();
 }
 
-Tensor moved(const Tensor& tensor, DLDevice device) {
-  Tensor made = collage::details::runtime_function("runtime.TVMTensorAllocWithScope")(
-                    tvm::ffi::Shape(tensor.shape()), tensor.dtype(), device, nullptr)
-                    .cast<Tensor>();
-  collage::details::runtime_function("runtime.TVMTensorCopyFromTo")(tensor, made);
-  return made;
-}
+using collage::details::moved;
 
 void wait_for(DLDevice device, int64_t stream) {
   collage::details::runtime_function("runtime.Device_StreamSync")(device, stream);

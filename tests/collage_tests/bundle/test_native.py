@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import onnx.parser
 import pytest
 from tvm import relax
 from tvm.relax import op
@@ -19,6 +20,7 @@ from tvm.relax import op
 import collage
 from collage.bundle import native
 from collage.testing import constant, graph
+from tests.collage_tests.importers.onnx.onnx_models import by_onnxruntime
 from tests.collage_tests.pipeline.flat_costs import FlatCosts
 
 MISSING = {"soname": "libnone.so.7", "version": "7.1", "package": "none"}
@@ -199,6 +201,55 @@ def test_constants_without_elements_are_results(
     assert done.returncode == 0 and "4 threads agree" in done.stdout, done.stderr
 
 
+_CHOOSING = """<ir_version: 9, opset_import: ["" : 17]>
+    choosing (float[6,5] x, float[6,5] y)
+        => (int64[2,n] places, float[m,5] kept, float[6,5] whole)
+    <float half = {0.5}, int64[1] one = {1}> {
+        whole = Mul(x, y)
+        large = Greater(whole, half)
+        places = NonZero(large)
+        sums = ReduceSum <keepdims = 0> (y, one)
+        row = Greater(sums, half)
+        kept = Compress <axis = 0> (x, row)
+    }
+    """
+
+
+def test_rows_that_data_choose_are_counted_without_python(
+    program: Path, c_program: Path, tmp_path: Path
+) -> None:
+    """Along the second axis too; none, some and all of them."""
+    net = onnx.parser.parse_model(_CHOOSING)
+    costs = FlatCosts("tvm")
+    result = collage.optimize(net, ["llvm"], strategy="single:tvm", cost_model=costs)
+    bundle = result.export(tmp_path / "choosing.bundle", with_runtime=True)
+    outputs = collage.load(bundle).outputs
+    y = np.random.default_rng().standard_normal((6, 5)).astype("float32")
+    for scale, offset in ((0, 0), (0, 9), (1, 0)):
+        given = {"x": np.abs(y[::-1]) + offset, "y": scale * y + offset}
+        wanted = by_onnxruntime(net, given)
+        for name, array in given.items():
+            np.ascontiguousarray(array).tofile(tmp_path / f"{name}.bin")
+        asked = [f"{name}={tmp_path / name}.bin" for name in given]
+        named = [f"{info.name}={tmp_path / info.name}.bin" for info in outputs]
+        words = [
+            *(w for a in asked for w in ("--input", a)),
+            *(w for n in named for w in ("--output", n)),
+        ]
+        files = [str(tmp_path / f"{name}.bin") for name in given]
+        for one, arguments in ((program, words), (c_program, files)):
+            done = _run(one, bundle, *arguments, folder=tmp_path)
+            assert done.returncode == 0 and "4 threads agree" in done.stdout, done.stderr
+            for line, info, want in zip(done.stdout.splitlines(), outputs, wanted, strict=False):
+                shape = ", ".join(map(str, want.shape))
+                assert line.startswith(f"{info.name} {info.dtype}[{shape}]")
+                place = tmp_path / f"{info.name}.bin"
+                np.testing.assert_array_equal(
+                    np.fromfile(place, want.dtype).reshape(want.shape), want
+                )
+                place.unlink()
+
+
 def test_a_program_in_c_is_told_what_is_wrong(c_program: Path, whole: Path, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     shutil.copytree(whole / "runtime", empty / "runtime")
@@ -242,7 +293,7 @@ def test_a_folder_with_another_bundle_is_loaded_anew(tmp_path: Path) -> None:
     [
         ({"architecture": "riscv64"}, "was built for riscv64, this machine is"),
         ({"cpu_flags": ["avx", "no_such_flag"]}, "needs the instruction sets no_such_flag, which"),
-        ({"schema_version": 99}, "has schema version 99; this header reads 1 and 2"),
+        ({"schema_version": 99}, "has schema version 99; this header reads 1, 2 and 3"),
         (
             {
                 "required_libraries": [

@@ -12,26 +12,40 @@
 using collage::Tensor;
 using collage::TensorInfo;
 
+namespace {
+
+std::vector<collage_tensor> described(const std::vector<TensorInfo>& infos) {
+  std::vector<collage_tensor> found;
+  for (const TensorInfo& info : infos)
+    found.push_back({info.name.c_str(), info.dtype.c_str(), info.shape.data(), info.shape.size(),
+                     info.bytes()});
+  return found;
+}
+
+}  // namespace
+
 struct collage_bundle {
   collage_bundle(const char* folder, collage::LoadOptions options)
       : bundle(folder, options), inputs(described(bundle.inputs())),
         outputs(described(bundle.outputs())) {}
-
-  static std::vector<collage_tensor> described(const std::vector<TensorInfo>& infos) {
-    std::vector<collage_tensor> found;
-    for (const TensorInfo& info : infos)
-      found.push_back({info.name.c_str(), info.dtype.c_str(), info.shape.data(), info.shape.size(),
-                       info.bytes()});
-    return found;
-  }
 
   collage::Bundle bundle;
   std::vector<collage_tensor> inputs, outputs;
 };
 
 struct collage_context {
+  // The last call's results, as they came out.
+  void has(const std::vector<Tensor>& given) {
+    infos = of->bundle.outputs();
+    for (size_t o = 0; o < given.size(); ++o)
+      infos.at(o).shape.assign(given[o].shape().begin(), given[o].shape().end());
+    results = described(infos);
+  }
+
   const collage_bundle* of;
   collage::Context context;
+  std::vector<TensorInfo> infos;
+  std::vector<collage_tensor> results;
 };
 
 namespace {
@@ -61,12 +75,10 @@ Tensor on_host(const void* data, const TensorInfo& info) {
   return made;
 }
 
-Tensor moved(const Tensor& tensor, DLDevice device) {
-  Tensor made = collage::details::runtime_function("runtime.TVMTensorAllocWithScope")(
-                    tvm::ffi::Shape(tensor.shape()), tensor.dtype(), device, nullptr)
-                    .cast<Tensor>();
-  collage::details::runtime_function("runtime.TVMTensorCopyFromTo")(tensor, made);
-  return made;
+// Throws where a result needs more room than its caller was told of.
+void require_room(const collage_tensor& result, const TensorInfo& most) {
+  if (result.bytes > most.bytes())
+    throw collage::BundleError("output '" + most.name + "' is not as the manifest says");
 }
 
 const collage_tensor* at(const std::vector<collage_tensor>& infos, size_t index) {
@@ -99,7 +111,7 @@ const collage_tensor* collage_bundle_output(const collage_bundle* bundle, size_t
 }
 
 int collage_context_new(const collage_bundle* bundle, collage_context** context) {
-  return guarded([&] { *context = new collage_context{bundle, bundle->bundle.context()}; });
+  return guarded([&] { *context = new collage_context{bundle, bundle->bundle.context(), {}, {}}; });
 }
 
 void collage_context_free(collage_context* context) { delete context; }
@@ -113,17 +125,23 @@ int collage_context_run(collage_context* context, const void* const* inputs,
     std::vector<Tensor> given;
     for (size_t i = 0; i < bundle.inputs().size(); ++i) {
       Tensor input = on_host(inputs[i], bundle.inputs()[i]);
-      given.push_back(elsewhere ? moved(input, device) : input);
+      given.push_back(elsewhere ? collage::details::moved(input, device) : input);
     }
     std::vector<Tensor> results = context->context.run(given);
+    context->has(results);
     for (size_t o = 0; o < results.size(); ++o) {
-      Tensor result = elsewhere ? moved(results[o], DLDevice{kDLCPU, 0}) : results[o];
-      const TensorInfo& info = bundle.outputs().at(o);
-      if (tvm::ffi::GetDataSize(*result.GetDLTensorPtr()) != info.bytes())
-        throw collage::BundleError("output '" + info.name + "' is not as the manifest says");
-      if (info.bytes()) std::memcpy(outputs[o], result.data_ptr(), info.bytes());
+      const Tensor result =
+          elsewhere ? collage::details::moved(results[o], DLDevice{kDLCPU, 0}) : results[o];
+      const collage_tensor& info = context->results[o];
+      require_room(info, bundle.outputs()[o]);
+      if (info.bytes)
+        std::memcpy(outputs[o], collage::details::begin_of(result), info.bytes);
     }
   });
+}
+
+const collage_tensor* collage_context_result(const collage_context* context, size_t index) {
+  return at(context->results, index);
 }
 
 int collage_context_run_on(collage_context* context, const void* const* inputs,
@@ -138,8 +156,10 @@ int collage_context_run_on(collage_context* context, const void* const* inputs,
     for (size_t i = 0; i < bundle.inputs().size(); ++i)
       given.push_back(collage::over(const_cast<void*>(inputs[i]), bundle.inputs()[i], device));
     std::vector<Tensor> results = context->context.run(given);
+    context->has(results);
     for (size_t o = 0; o < results.size(); ++o) {
-      const TensorInfo& info = bundle.outputs().at(o);
+      const TensorInfo& info = context->infos[o];
+      require_room(context->results[o], bundle.outputs()[o]);
       if (info.bytes())
         collage::details::runtime_function("runtime.TVMTensorCopyFromTo")(
             results[o], collage::over(outputs[o], info, device));

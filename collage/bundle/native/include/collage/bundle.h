@@ -45,7 +45,8 @@ void collage_bundle_close(collage_bundle *bundle);
 
 size_t collage_bundle_num_inputs(const collage_bundle *bundle);
 size_t collage_bundle_num_outputs(const collage_bundle *bundle);
-/* In the manifest's order; NULL behind the last one. */
+/* In the manifest's order; NULL behind the last one. Where data choose an output's rows, its shape has
+ * the most that there may be. */
 const collage_tensor *collage_bundle_input(const collage_bundle *bundle, size_t index);
 const collage_tensor *collage_bundle_output(const collage_bundle *bundle, size_t index);
 
@@ -58,6 +59,10 @@ void collage_context_free(collage_context *context);
  * says, elements in C's order. Inputs that are aligned to 64 bytes are not copied on a CPU, and never
  * written to; results are copied to `outputs`, which must not overlap the inputs. */
 int collage_context_run(collage_context *context, const void *const *inputs, void *const *outputs);
+
+/* What the context's last call gave for an output: shape and bytes with the rows that there are. They
+ * stay until its next call; NULL before the first one, and behind the last output. */
+const collage_tensor *collage_context_result(const collage_context *context, size_t index);
 
 /* On a GPU: pointers to the device's memory, aligned to 64 bytes, and a cudaStream_t. The call comes
  * after what the stream holds and before what it is given next, and returns at once: inputs and

@@ -15,10 +15,12 @@
 #include <tvm/ffi/function.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -73,20 +75,64 @@ inline tvm::ffi::Function runtime_function(const char* name) {
   return tvm::ffi::Function::GetGlobalRequired(name);
 }
 
-inline Tensor copied(const Tensor& tensor) {
-  Tensor made = runtime_function("runtime.TVMTensorAllocWithScope")(
-                    tvm::ffi::Shape(tensor.shape()), tensor.dtype(), tensor.device(), nullptr)
-                    .cast<Tensor>();
-  runtime_function("runtime.TVMTensorCopyFromTo")(tensor, made);
+inline Tensor allocated(const tvm::ffi::Shape& shape, DLDataType type, DLDevice device) {
+  return runtime_function("runtime.TVMTensorAllocWithScope")(shape, type, device, nullptr)
+      .cast<Tensor>();
+}
+
+inline Tensor moved(const Tensor& tensor, DLDevice device) {
+  Tensor made = allocated(tvm::ffi::Shape(tensor.shape()), tensor.dtype(), device);
+  if (tvm::ffi::GetDataSize(*tensor.GetDLTensorPtr()))
+    runtime_function("runtime.TVMTensorCopyFromTo")(tensor, made);
   return made;
 }
 
+inline Tensor copied(const Tensor& tensor) { return moved(tensor, tensor.device()); }
+
+inline const char* begin_of(const Tensor& tensor) {
+  return static_cast<const char*>(tensor.data_ptr()) + tensor.GetDLTensorPtr()->byte_offset;
+}
+
+// The first slices of a tensor, through the host.
+inline Tensor cut(const Tensor& tensor, size_t axis, int64_t extent) {
+  const DLDevice host{kDLCPU, 0}, device = tensor.device();
+  const bool elsewhere = device.device_type != kDLCPU;
+  const Tensor whole = elsewhere ? moved(tensor, host) : tensor;
+  std::vector<int64_t> shape(whole.shape().begin(), whole.shape().end());
+  if (axis >= shape.size() || extent < 0 || extent > shape[axis])
+    throw BundleError("a result of shape " + std::to_string(shape.size()) + "-d cannot have " +
+                      std::to_string(extent) + " slices on axis " + std::to_string(axis) +
+                      ": the manifest is not this library's; export the bundle again");
+  shape[axis] = extent;
+  Tensor part = allocated(tvm::ffi::Shape(shape), whole.dtype(), host);
+  size_t blocks = 1, bytes = (static_cast<size_t>(whole.dtype().bits) + 7) / 8;
+  for (size_t i = 0; i < axis; ++i) blocks *= static_cast<size_t>(shape[i]);
+  for (size_t i = axis + 1; i < shape.size(); ++i) bytes *= static_cast<size_t>(shape[i]);
+  const size_t taken = bytes * static_cast<size_t>(extent);
+  const size_t step = bytes * static_cast<size_t>(whole.shape()[axis]);
+  for (size_t block = 0; taken && block < blocks; ++block)
+    std::memcpy(static_cast<char*>(part.data_ptr()) + block * taken,
+                begin_of(whole) + block * step, taken);
+  return elsewhere ? moved(part, device) : part;
+}
+
+inline int64_t number(const Tensor& tensor) {
+  const Tensor host = tensor.device().device_type == kDLCPU ? tensor : moved(tensor, {kDLCPU, 0});
+  if (host.dtype().bits == 32) {
+    int32_t value;
+    std::memcpy(&value, begin_of(host), sizeof value);
+    return value;
+  }
+  int64_t value;
+  std::memcpy(&value, begin_of(host), sizeof value);
+  return value;
+}
+
 inline bool overlap(const Tensor& one, const Tensor& other) {
-  auto begin = [](const Tensor& t) {
-    return static_cast<const char*>(t.data_ptr()) + t.GetDLTensorPtr()->byte_offset;
+  auto end = [](const Tensor& t) {
+    return begin_of(t) + tvm::ffi::GetDataSize(*t.GetDLTensorPtr());
   };
-  auto end = [&](const Tensor& t) { return begin(t) + tvm::ffi::GetDataSize(*t.GetDLTensorPtr()); };
-  return begin(one) < end(other) && begin(other) < end(one);
+  return begin_of(one) < end(other) && begin_of(other) < end(one);
 }
 
 // While it lives, what a thread does comes after what the caller's stream held, and before what that
@@ -154,7 +200,8 @@ class Context {
  public:
   // Tensors on the bundle's device, one per input in the manifest's order. The results are the
   // caller's to write into: what the manifest names in `borrowed_outputs`, and what shares memory
-  // with an input or another result, is copied. On a GPU with a cudaStream_t the call comes after
+  // with an input or another result, is copied. Where data choose the rows of a result, it has those
+  // that there are, and the manifest's shape is the most. On a GPU with a cudaStream_t the call comes after
   // what the stream holds and before what it is given next, and returns at once.
   std::vector<Tensor> run(const std::vector<Tensor>& inputs, void* stream = nullptr) {
     details::InOrder order(device_, stream);
@@ -192,7 +239,22 @@ class Context {
       taken.push_back(outputs[i]);
       own.push_back(copy ? details::copied(outputs[i]) : outputs[i]);
     }
-    return own;
+    return manifest_->rows.empty() ? own : chosen(own);
+  }
+
+  // Results with the rows that there are, without the numbers of them.
+  std::vector<Tensor> chosen(const std::vector<Tensor>& results) const {
+    std::vector<Tensor> cut(results), kept;
+    std::set<size_t> counts;
+    for (const Rows& rows : manifest_->rows) {
+      counts.insert(rows.count);
+      const int64_t count = details::number(results.at(rows.count));
+      for (const auto& [output, axis] : rows.outputs)
+        cut.at(output) = details::cut(cut.at(output), axis, count);
+    }
+    for (size_t i = 0; i < cut.size(); ++i)
+      if (!counts.count(i)) kept.push_back(cut[i]);
+    return kept;
   }
 
   static void check(const TensorInfo& info, const Tensor& tensor) {
@@ -262,6 +324,8 @@ class Bundle {
   static tvm::ffi::Module load(const std::string& folder, const Manifest& manifest,
                                const LoadOptions& options) {
     check_requirements(folder, manifest, options.verify);
+    // Only what sorts, and some more, needs it, and says so if it is not there.
+    dlopen("libtvm_runtime_extra.so", RTLD_NOW | RTLD_GLOBAL);
     if (manifest.device != "cpu" && manifest.device != "cuda")
       throw BundleError("bundle '" + folder + "' is for the device " + manifest.device);
     if (manifest.device == "cuda" && !dlopen("libtvm_runtime_cuda.so", RTLD_NOW | RTLD_GLOBAL))

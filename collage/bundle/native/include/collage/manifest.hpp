@@ -13,6 +13,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sha256.hpp"
@@ -52,9 +53,18 @@ struct RequiredLibrary {
   std::string soname, version, package;
 };
 
+// Rows that are computed as many as there may be: the result that says how many there are, which
+// callers do not see, and which axis of which result is cut to them.
+struct Rows {
+  size_t count;
+  std::vector<std::pair<size_t, size_t>> outputs;
+};
+
 struct Manifest {
   std::string library, entry, device = "cpu", architecture;
+  // As callers see them.
   std::vector<TensorInfo> inputs, outputs;
+  std::vector<Rows> rows;
   std::vector<std::string> cpu_flags, shared_libraries;
   std::vector<RequiredLibrary> required_libraries;
   std::vector<BundleFile> files;
@@ -99,6 +109,27 @@ inline std::vector<TensorInfo> tensors(const json::Object& object, const char* n
   return found;
 }
 
+inline size_t index(const tvm::ffi::Any& value) {
+  return static_cast<size_t>(value.cast<int64_t>());
+}
+
+// Of the function that is called by default.
+inline std::vector<Rows> rows(const json::Object& object) {
+  std::vector<Rows> found;
+  auto functions = list(object, "functions");
+  if (functions.empty()) return found;
+  for (const auto& one : list(functions[0].cast<json::Object>(), "rows")) {
+    auto fields = one.cast<json::Object>();
+    Rows rows{index(fields.at(tvm::ffi::String("count"))), {}};
+    for (const auto& pair : list(fields, "outputs")) {
+      auto place = pair.cast<json::Array>();
+      rows.outputs.emplace_back(index(place[0]), index(place[1]));
+    }
+    found.push_back(rows);
+  }
+  return found;
+}
+
 }  // namespace details
 
 // Raises BundleError where there is none, or one that this header cannot read.
@@ -112,16 +143,21 @@ inline Manifest read_manifest(const std::string& folder) {
     auto object = json::Parse(content.str()).cast<json::Object>();
     int64_t version = object.at(tvm::ffi::String("schema_version")).cast<int64_t>();
     // Of several functions and shapes the top of the manifest has the one that is called by default.
-    if (version != 1 && version != 2)
+    if (version < 1 || version > 3)
       throw BundleError("'" + folder + "/manifest.json' has schema version " +
-                        std::to_string(version) + "; this header reads 1 and 2");
+                        std::to_string(version) + "; this header reads 1, 2 and 3");
     Manifest m;
     m.library = text(object, "library");
     m.entry = text(object, "entry");
     m.device = text_or(object, "device", "cpu");
     m.architecture = text(object, "architecture");
     m.inputs = tensors(object, "inputs");
-    m.outputs = tensors(object, "outputs");
+    m.rows = rows(object);
+    std::set<size_t> counts;
+    for (const Rows& chosen : m.rows) counts.insert(chosen.count);
+    const std::vector<TensorInfo> computed = tensors(object, "outputs");
+    for (size_t i = 0; i < computed.size(); ++i)
+      if (!counts.count(i)) m.outputs.push_back(computed[i]);
     m.cpu_flags = texts(object, "cpu_flags");
     for (const auto& one : list(object, "shared_libraries"))
       m.shared_libraries.push_back(text(one.cast<json::Object>(), "file"));
