@@ -17,11 +17,18 @@ from collage.search.costs import CandidateCosts, TableCosts
 from collage.search.dataflow import DataflowGraph, OpKind, bits
 from collage.search.partitioning import Partitioning, make_partitioning, validate
 from collage.search.rules import PartitionRule, default_rules
-from collage.search.strategies.cover import Cover, cheapest_cover
-from collage.search.strategies.evolutionary import RefineProgress, refine
-from collage.search.strategies.exhaustive import exhaustive_search
-from collage.search.strategies.greedy import greedy, single_backend
-from collage.search.strategies.lazy_search import SearchProgress, SearchResult, search
+from collage.search.strategies import (
+    Cover,
+    RefineProgress,
+    SearchProgress,
+    SearchResult,
+    cheapest_cover,
+    exhaustive_search,
+    greedy,
+    refine,
+    search,
+    single_backend,
+)
 from collage.search.subgraph import SubGraph, SubGraphLimits
 
 __all__ = [

@@ -7,15 +7,19 @@ from dataclasses import dataclass
 from tvm import relax
 
 from collage.backends.contract.errors import CodegenError
-from collage.backends.cudnn.graphs.attention import (
+from collage.backends.cudnn.graphs import (
+    CONVOLUTIONS,
+    Epilogue,
+    activation_of,
     attention_graph,
     attention_of_chain,
     attention_of_operator,
+    convolution_graph,
+    matmul_graph,
+    norm_graph,
+    pool_graph,
+    softmax_graph,
 )
-from collage.backends.cudnn.graphs.convolution import CONVOLUTIONS, convolution_graph
-from collage.backends.cudnn.graphs.epilogue import Epilogue, activation_of
-from collage.backends.cudnn.graphs.product import matmul_graph
-from collage.backends.cudnn.graphs.single import norm_graph, pool_graph, softmax_graph
 from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.patterns import check_softmax, scale_of
 from collage.backends.cudnn.problem import Graph

@@ -15,16 +15,20 @@ from tvm.relax.dpl import DFPattern, is_const, is_op, wildcard
 
 from collage.backends.contract import Match, PatternTriple, Predicate
 from collage.backends.contract.errors import UnsupportedProblemError
-from collage.backends.cudnn.graphs.attention import (
+from collage.backends.cudnn.graphs import (
+    CONVOLUTIONS,
     Attention,
+    Epilogue,
+    activation_of,
     attention_graph,
     attention_of_chain,
     attention_of_operator,
+    convolution_graph,
+    matmul_graph,
+    norm_graph,
+    pool_graph,
+    softmax_graph,
 )
-from collage.backends.cudnn.graphs.convolution import CONVOLUTIONS, convolution_graph
-from collage.backends.cudnn.graphs.epilogue import Epilogue, activation_of
-from collage.backends.cudnn.graphs.product import matmul_graph
-from collage.backends.cudnn.graphs.single import norm_graph, pool_graph, softmax_graph
 from collage.backends.cudnn.options import CudnnOptions
 from collage.backends.cudnn.problem import Graph
 from collage.backends.relax.calls.pooling import SPATIAL

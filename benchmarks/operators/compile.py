@@ -15,7 +15,7 @@ from collage.backends.contract.errors import CollageError
 from collage.cost.processes.staging import stage_to_measure
 from collage.passes import lower
 from collage.pipeline.imported import Imported, import_model
-from collage.search.strategies.greedy import single_backend
+from collage.search.strategies.without_costs import single_backend
 from collage.targets import TargetLike, resolve_targets
 
 TARGETS: dict[str, tuple[TargetLike, ...]] = {

@@ -27,7 +27,7 @@ from collage.cli import (
     _stability,
     _workers,
 )
-from collage.cli.terminal.errors import run
+from collage.cli.terminal import run
 
 __all__ = ["app", "main"]
 

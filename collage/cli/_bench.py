@@ -10,7 +10,7 @@ import typer
 
 from collage.backends.contract.errors import InputError
 from collage.cli._profile import show_profile
-from collage.cli.terminal.console import out, print_json
+from collage.cli.terminal import out, print_json
 from collage.cli.terminal.options import BundleFolder, Debug, Json, example
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from collage.cli.terminal.console import out, print_json, results_only
+from collage.cli.terminal import out, print_json, results_only
 from collage.cli.terminal.options import (
     AllowCode,
     Debug,

@@ -9,7 +9,7 @@ import typer
 
 from collage.backends.contract.errors import BundleError
 from collage.backends.storage.log_url import is_database_url
-from collage.cli.terminal.console import out
+from collage.cli.terminal import out
 from collage.cli.terminal.options import Debug, example
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from collage.cli import _log_copy
-from collage.cli.terminal.console import out, print_json
+from collage.cli.terminal import out, print_json
 from collage.cli.terminal.options import Debug, Json, check_log, example
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import typer
 from collage.backends.contract.errors import LogError, OutputError
 from collage.backends.storage.log_url import LogUrl, is_database_url
 from collage.backends.toolchain.artifact_cache import replacing
-from collage.cli.terminal.console import err, out
+from collage.cli.terminal import err, out
 from collage.cli.terminal.options import Debug, check_log, example
 
 if TYPE_CHECKING:

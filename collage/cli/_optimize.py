@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from collage.backends.contract.errors import LogError
-from collage.cli.terminal.console import out, print_json, results_only
-from collage.cli.terminal.errors import Interrupted
+from collage.cli.terminal import (
+    Interrupted,
+    out,
+    print_json,
+    progress_display,
+    read_sample,
+    results_only,
+)
 from collage.cli.terminal.options import (
     AllowCode,
     Debug,
@@ -26,8 +32,6 @@ from collage.cli.terminal.options import (
     parse_shapes,
     parse_wishes,
 )
-from collage.cli.terminal.progress import progress_display
-from collage.cli.terminal.samples import read_sample
 
 if TYPE_CHECKING:
     from collage.report import Report

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collage.backends.contract.errors import OutputError
-from collage.cli.terminal.console import out, print_json
+from collage.cli.terminal import out, print_json
 
 if TYPE_CHECKING:
     from rich.table import Table

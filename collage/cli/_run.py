@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from collage.backends.contract.errors import InputError, OutputError
-from collage.cli.terminal.console import err, out
+from collage.cli.terminal import err, out
 from collage.cli.terminal.options import BundleFolder, Debug, example
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from collage.cli.terminal.console import out, print_json, results_only
+from collage.cli.terminal import out, print_json, progress_display, results_only
 from collage.cli.terminal.options import (
     AllowCode,
     Debug,
@@ -19,7 +19,6 @@ from collage.cli.terminal.options import (
     example,
     parse_shapes,
 )
-from collage.cli.terminal.progress import progress_display
 
 if TYPE_CHECKING:
     from rich.table import Table

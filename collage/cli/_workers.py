@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from collage.cli.terminal.console import out, print_json
+from collage.cli.terminal import out, print_json
 from collage.cli.terminal.options import Debug, Json, example
 
 if TYPE_CHECKING:

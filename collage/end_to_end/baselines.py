@@ -10,7 +10,7 @@ from collage.end_to_end.evaluation import Contender
 from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import Partitioning
 from collage.search.restrictions import UNRESTRICTED, Restrictions
-from collage.search.strategies.greedy import greedy, single_backend
+from collage.search.strategies import greedy, single_backend
 
 _SINGLE = "single:"
 

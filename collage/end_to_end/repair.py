@@ -25,7 +25,7 @@ from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
 from collage.search.partitioning import Partitioning, make_partitioning
 from collage.search.rules import Rejection
-from collage.search.strategies.greedy import cover_rest
+from collage.search.strategies.without_costs import cover_rest
 
 _FAILED = {
     CostStatus.BUILD_FAILED,

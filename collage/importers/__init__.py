@@ -22,14 +22,17 @@ from collage.importers._base import (
     reject_shapes,
 )
 from collage.importers.dynamic import bind_shapes
-from collage.importers.onnx.model import OnnxImporter, import_onnx
+from collage.importers.onnx import OnnxImporter, import_onnx
 from collage.importers.relax_files import RelaxJsonImporter, TvmScriptImporter
-from collage.importers.torch.module import ExampleInputs, ExportedModule, export_module, is_module
-from collage.importers.torch.program import (
+from collage.importers.torch import (
+    ExampleInputs,
+    ExportedModule,
     TorchProgramImporter,
+    export_module,
     import_exported_module,
     import_exported_program,
     is_exported_program,
+    is_module,
 )
 
 __all__ = ["ExampleInputs", "ImportedModel", "load_model"]

@@ -22,7 +22,7 @@ from collage.search.rules import (
     default_rules,
     last_resorts,
 )
-from collage.search.strategies.lazy_search import SearchProgress, SearchResult, search
+from collage.search.strategies import SearchProgress, SearchResult, search
 
 _BATCH = 4096
 """Candidates asked about together, more than all seeds have: libraries tune together what is asked

@@ -16,7 +16,7 @@ from collage.bundle.signature import Rows
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.importers import ExampleInputs, ImportedModel, load_model
 from collage.importers.functions import MAIN
-from collage.importers.torch.module import ExportedModule
+from collage.importers.torch import ExportedModule
 from collage.normalize import normalize
 from collage.passes import (
     combine_parallel_matmul,

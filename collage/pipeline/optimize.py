@@ -16,7 +16,7 @@ from collage.cost.progress import ProgressCallback
 from collage.end_to_end import check_strategy, taking_part
 from collage.importers import ExampleInputs
 from collage.importers.functions import MAIN
-from collage.importers.torch.module import export_module
+from collage.importers.torch import export_module
 from collage.pipeline.computable import require_codegen_targets
 from collage.pipeline.costing import choose_costing
 from collage.pipeline.imported import import_functions

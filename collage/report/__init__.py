@@ -25,11 +25,15 @@ from collage.report.workers import BuilderUse, WorkerUse, share_of
 
 if TYPE_CHECKING:
     from collage.report.assemble import assemble_report
-    from collage.report.rendering.html import write_html
-    from collage.report.rendering.in_brief import brief, notebook_frame
-    from collage.report.rendering.palette import backend_colors
-    from collage.report.rendering.text import explanation, summary
-    from collage.report.rendering.views import shares
+    from collage.report.rendering import (
+        backend_colors,
+        brief,
+        explanation,
+        notebook_frame,
+        shares,
+        summary,
+        write_html,
+    )
     from collage.report.units import format_sec, format_time
 
 __all__ = [
@@ -67,11 +71,15 @@ __getattr__, __dir__ = on_demand(
     __name__,
     {
         "assemble": ("assemble_report",),
-        "rendering.in_brief": ("brief", "notebook_frame"),
-        "rendering.html": ("write_html",),
-        "rendering.palette": ("backend_colors",),
-        "rendering.text": ("explanation", "summary"),
+        "rendering": (
+            "backend_colors",
+            "brief",
+            "explanation",
+            "notebook_frame",
+            "shares",
+            "summary",
+            "write_html",
+        ),
         "units": ("format_sec", "format_time"),
-        "rendering.views": ("shares",),
     },
 )

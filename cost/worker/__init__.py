@@ -5,3 +5,5 @@ failures; ``build`` compiles, ``run`` loads, checks and times; ``session`` is th
 (of a GPU in ``cuda/``), and ``sampling`` decides how many samples are enough. What a worker is
 asked and what it answers are the types of :mod:`collage.cost.processes.messages`.
 """
+
+__all__: list[str] = []

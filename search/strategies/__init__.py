@@ -1,1 +1,26 @@
-"""Ways to choose among candidates, one a file; the package above exports what is public."""
+"""Ways to choose among candidates, one a file.
+
+:func:`search` is exact under additive cost and lazy about costs, over :func:`cheapest_cover`, one
+round of it; :func:`exhaustive_search` tries everything, as an oracle. :func:`greedy` and
+:func:`single_backend` need no costs. :func:`refine` goes on from a partitioning by the times of
+whole programs.
+"""
+
+from collage.search.strategies.cover import Cover, cheapest_cover
+from collage.search.strategies.evolutionary import RefineProgress, refine
+from collage.search.strategies.exhaustive import exhaustive_search
+from collage.search.strategies.lazy_search import SearchProgress, SearchResult, search
+from collage.search.strategies.without_costs import greedy, single_backend
+
+__all__ = [
+    "Cover",
+    "RefineProgress",
+    "SearchProgress",
+    "SearchResult",
+    "cheapest_cover",
+    "exhaustive_search",
+    "greedy",
+    "refine",
+    "search",
+    "single_backend",
+]

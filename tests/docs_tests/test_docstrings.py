@@ -19,6 +19,9 @@ import pytest
 import collage
 from collage.backends.contract.registry import backend_names, get_backend
 
+NEED_TORCH = ("collage.importers.torch.operators",)
+"""Packages whose public names cannot be had without PyTorch."""
+
 
 def packages() -> Iterator[ModuleType]:
     """Every package that says what is public in it, and modules that are themselves public."""
@@ -36,6 +39,8 @@ def public() -> Iterator[Any]:
     seen: set[int] = set()
     queue = list(packages())
     for package in queue:
+        if package.__name__ in NEED_TORCH and importlib.util.find_spec("torch") is None:
+            continue
         for name in package.__all__:
             value = getattr(package, name)
             if inspect.ismodule(value) and hasattr(value, "__all__"):

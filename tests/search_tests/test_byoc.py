@@ -15,7 +15,7 @@ from collage.backends.contract.registry import get_backend
 from collage.search.dataflow import DataflowGraph, bits
 from collage.search.fusion import fuse_ops_groups
 from collage.search.partitioning import validate
-from collage.search.strategies.greedy import greedy, single_backend
+from collage.search.strategies.without_costs import greedy, single_backend
 from tests.search_tests import networks
 from tests.search_tests.toy_backends import (
     ALL_TARGETS,

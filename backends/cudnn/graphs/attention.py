@@ -32,6 +32,12 @@ class Attention:
     ----------
     bias : tuple of int, optional
         Shape of what is added to the scores.
+
+    Examples
+    --------
+    >>> head = View.dense((1, 2, 16, 64))
+    >>> Attention("float16", head, head, head, head, scale=0.125).causal.name
+    'NONE'
     """
 
     dtype: str
@@ -63,6 +69,13 @@ def attention_graph(attention: Attention, compute_capability: int) -> Graph:
     ------
     UnsupportedProblemError
         When cuDNN's fused attention cannot run it; see "Attention" in the manual of its frontend.
+
+    Examples
+    --------
+    >>> heads = relax.Var("x", relax.TensorType((1, 16, 2, 64), "float16"))
+    >>> call = relax.BlockBuilder().normalize(relax.op.nn.attention(heads, heads, heads))
+    >>> attention_graph(attention_of_operator(call, (heads, heads, heads), call), 90).name
+    'attention float16 1x2x16x64 1x2x16x64 1x2x16x64 1x2x16x64'
     """
     query, key, value = attention.query, attention.key, attention.value
     if attention.dtype == "float32":
@@ -143,6 +156,13 @@ def attention_of_operator(
     ------
     UnsupportedProblemError
         When it has a window, or a bias or dtype that cuDNN does not take.
+
+    Examples
+    --------
+    >>> heads = relax.Var("x", relax.TensorType((1, 16, 2, 64), "float16"))
+    >>> call = relax.BlockBuilder().normalize(relax.op.nn.attention(heads, heads, heads))
+    >>> attention_of_operator(call, (heads, heads, heads), call).query.shape
+    (1, 2, 16, 64)
     """
     attrs = call.attrs
     if attrs.window_size is not None:
@@ -185,6 +205,13 @@ def attention_of_chain(
     ------
     UnsupportedProblemError
         When an operand does not have four dimensions.
+
+    Examples
+    --------
+    >>> of = lambda *shape: relax.Var("x", relax.TensorType(shape, "float16"))
+    >>> operands = of(1, 2, 16, 64), of(1, 2, 64, 16), of(1, 2, 16, 64)
+    >>> attention_of_chain(operands, 0.125, None, of(1, 2, 16, 64)).key.shape
+    (1, 2, 16, 64)
     """
     query, key, value = (operand_view(operand) for operand in operands)
     if any(len(view.shape) != 4 for view in (query, key, value)):

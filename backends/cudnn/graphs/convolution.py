@@ -41,6 +41,15 @@ def convolution_graph(call: relax.Call, epilogue: Epilogue, _: CudnnOptions) -> 
     ------
     UnsupportedProblemError
         When cuDNN cannot run it.
+
+    Examples
+    --------
+    >>> shapes = (1, 8, 8, 16), (4, 3, 3, 16)
+    >>> x, w = (relax.Var("x", relax.TensorType(of, "float16")) for of in shapes)
+    >>> layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
+    >>> call = relax.BlockBuilder().normalize(relax.op.nn.conv2d(x, w, padding=1, **layouts))
+    >>> convolution_graph(call, Epilogue(), CudnnOptions()).name
+    'conv float16 1x16x8x8 4x16x3x3 1x4x8x8'
     """
     attrs = call.attrs
     space = SPATIAL[len(attrs.strides)]

@@ -42,6 +42,11 @@ class Epilogue:
     ----------
     bias, residual : tuple of int, optional
         Shapes as Relax has them.
+
+    Examples
+    --------
+    >>> Epilogue(bias=(64,), activation=Activation(Kind.SIGMOID)).residual is None
+    True
     """
 
     bias: tuple[int, ...] | None = None
@@ -56,6 +61,12 @@ def activation_of(root: relax.Expr) -> Activation | None:
     ------
     UnsupportedProblemError
         For a ``clip`` that is no ReLU with an upper bound.
+
+    Examples
+    --------
+    >>> x = relax.Var("x", relax.TensorType((4, 8), "float16"))
+    >>> activation_of(relax.op.sigmoid(x)).kind.name
+    'SIGMOID'
     """
     if not isinstance(root, relax.Call) or str(root.op.name) not in ACTIVATIONS:
         return None

@@ -45,6 +45,13 @@ def matmul_graph(call: relax.Call, epilogue: Epilogue, options: CudnnOptions) ->
     ------
     UnsupportedProblemError
         When cuDNN cannot run it.
+
+    Examples
+    --------
+    >>> x, w = (relax.Var("x", relax.TensorType(of, "float16")) for of in ((4, 8), (8, 2)))
+    >>> call = relax.BlockBuilder().normalize(relax.op.matmul(x, w))
+    >>> matmul_graph(call, Epilogue(), CudnnOptions()).name
+    'matmul float16 1x4x8 1x8x2 1x4x2'
     """
     dtype = same_dtype(*call.args, call)
     left, right, result = (

@@ -22,6 +22,13 @@ def pool_graph(call: relax.Call) -> Graph:
     ------
     UnsupportedProblemError
         When cuDNN's resampling cannot run it.
+
+    Examples
+    --------
+    >>> x = relax.Var("x", relax.TensorType((1, 8, 6, 6), "float16"))
+    >>> call = relax.BlockBuilder().normalize(relax.op.nn.max_pool2d(x, (2, 2), (2, 2)))
+    >>> pool_graph(call).name
+    'max_pool float16 1x8x6x6 1x8x3x3'
     """
     attrs = call.attrs
     space = SPATIAL[len(attrs.pool_size)]
@@ -68,6 +75,12 @@ def softmax_graph(call: relax.Call) -> Graph:
     ------
     UnsupportedProblemError
         When it is over another axis.
+
+    Examples
+    --------
+    >>> x = relax.Var("x", relax.TensorType((1, 8, 6, 6), "float16"))
+    >>> softmax_graph(relax.BlockBuilder().normalize(relax.op.nn.softmax(x))).name
+    'softmax float16 1x1x48x6 1x1x48x6'
     """
     shape = static_shape(call, "the result")
     if not shape or int(call.attrs.axis) not in (-1, len(shape) - 1):
@@ -85,6 +98,12 @@ def norm_graph(call: relax.Call) -> Graph:
     ------
     UnsupportedProblemError
         When cuDNN cannot run it.
+
+    Examples
+    --------
+    >>> x, w = (relax.Var("x", relax.TensorType(of, "float16")) for of in ((4, 8), (8,)))
+    >>> norm_graph(relax.BlockBuilder().normalize(relax.op.nn.rms_norm(x, w, -1))).name
+    'rms_norm float16 4x8x1x1 1x8x1x1 4x8x1x1'
     """
     shape = static_shape(call, "the result")
     axes = sorted(int(axis) % len(shape) for axis in call.attrs.axes)

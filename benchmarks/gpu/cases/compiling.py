@@ -16,7 +16,7 @@ from collage.backends.link import CompiledLibrary
 from collage.cost.processes.staging import stage_to_measure
 from collage.passes import lower
 from collage.search.dataflow import DataflowGraph
-from collage.search.strategies.greedy import single_backend
+from collage.search.strategies.without_costs import single_backend
 from collage.testing.backend_cases import verdicts
 
 ARCH = "sm_90a"

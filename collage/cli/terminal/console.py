@@ -16,17 +16,38 @@ PIPE_WIDTH = 160
 
 
 def out() -> Console:
-    """For results."""
+    """For results.
+
+    Examples
+    --------
+    >>> out().print("3 candidates")
+    3 candidates
+    """
     return Console(file=sys.stdout, width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
 
 def err() -> Console:
-    """For progress and remarks."""
+    """For progress and remarks.
+
+    Examples
+    --------
+    >>> err().file is sys.stderr
+    True
+    """
     return Console(file=sys.stderr, width=None if sys.stderr.isatty() else PIPE_WIDTH)
 
 
 def print_json(value: Any) -> None:
-    """One JSON object on standard output, and nothing else."""
+    """One JSON object on standard output, and nothing else.
+
+    Examples
+    --------
+    >>> print_json({"candidates": 3, "seconds": float("inf")})
+    {
+     "candidates": 3,
+     "seconds": null
+    }
+    """
     # Infinity and not-a-number, which JSON cannot write, become null.
     text = msgspec.json.encode(value, enc_hook=str)
     sys.stdout.write(msgspec.json.format(text, indent=1).decode() + "\n")
@@ -34,7 +55,13 @@ def print_json(value: Any) -> None:
 
 @contextmanager
 def results_only() -> Iterator[None]:
-    """Send what compilers and libraries print meanwhile, children too, to standard error."""
+    """Send what compilers and libraries print meanwhile, children too, to standard error.
+
+    Examples
+    --------
+    >>> with results_only():
+    ...     written = os.write(1, b"a compiler's remark, on standard error\\n")
+    """
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)

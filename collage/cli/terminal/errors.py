@@ -45,6 +45,16 @@ def run(app: typer.Typer, arguments: Sequence[str], *, began: float | None = Non
     -------
     int
         0 when all went well.
+
+    Examples
+    --------
+    >>> app = typer.Typer()
+    >>> @app.command()
+    ... def twice(number: int) -> None:
+    ...     print(2 * number)
+    >>> run(app, ["21"])
+    42
+    0
     """
     began = time.monotonic() if began is None else began
     try:

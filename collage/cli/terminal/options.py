@@ -55,7 +55,15 @@ AllowCode = Annotated[
 
 
 def example(*lines: str) -> str:
-    """The epilogue of a command's help: one paragraph per line."""
+    """The epilogue of a command's help: one paragraph per line.
+
+    Examples
+    --------
+    >>> print(example("collage run net.bundle"))
+    Example:
+    <BLANKLINE>
+    collage run net.bundle
+    """
     return "\n\n".join(["Example:" if len(lines) == 1 else "Examples:", *lines])
 
 
@@ -66,6 +74,13 @@ def check_model(path: Path) -> None:
     ------
     ModelError
         When there is no such file.
+
+    Examples
+    --------
+    >>> check_model(Path("net.onnx"))
+    Traceback (most recent call last):
+    ...
+    collage.backends.contract.errors.ModelError: there is no file 'net.onnx'
     """
     if not path.exists():
         raise ModelError(f"there is no file '{path}'", value=path)
@@ -78,6 +93,11 @@ def parse_shapes(texts: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
     ------
     ShapeError
         For any other text, an extent below 1, or an input given twice.
+
+    Examples
+    --------
+    >>> parse_shapes(["image=1,3,224,224", "mask=1:8,224"])
+    {'image': (1, 3, 224, 224), 'mask': ('1:8', 224)}
     """
     shapes: dict[str, tuple[int | str, ...]] = {}
     for text in texts:
@@ -115,6 +135,11 @@ def parse_wishes(option: str, texts: Sequence[str]) -> dict[str, list[str]]:
     ------
     RestrictionError
         For any other text.
+
+    Examples
+    --------
+    >>> parse_wishes("--pin", ["nn.softmax=tvm", "nn.softmax=onednn"])
+    {'nn.softmax': ['tvm', 'onednn']}
     """
     wishes: dict[str, list[str]] = {}
     for text in texts:
@@ -144,6 +169,11 @@ def parse_bytes(option: str, text: str) -> int:
     ------
     MemoryLimitError
         For any other text.
+
+    Examples
+    --------
+    >>> parse_bytes("--memory-limit", "0.25G")
+    268435456
     """
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([KMG]?)", text, re.ASCII)
     if found is None:
@@ -170,6 +200,11 @@ def check_log(log: str, *, must_exist: bool = False) -> str:
     ------
     LogError
         When it cannot be opened, or has to exist and does not.
+
+    Examples
+    --------
+    >>> check_log("net.jsonl")
+    'net.jsonl'
     """
     if is_database_url(log):
         from collage.cost.database import open_database

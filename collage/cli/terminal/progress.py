@@ -156,7 +156,13 @@ class PlainProgress:
 
 
 def progress_display() -> LiveProgress | PlainProgress:
-    """What fits standard error."""
+    """What fits standard error.
+
+    Examples
+    --------
+    >>> with progress_display() as progress:
+    ...     progress(ProgressEvent("measure", 1, 3))  # on standard error
+    """
     if sys.stderr.isatty():
         return LiveProgress(Console(stderr=True))
     return PlainProgress(lambda line: print(line, file=sys.stderr, flush=True))

@@ -23,6 +23,13 @@ def read_sample(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     ------
     InputError
         When it cannot be read, or holds something else.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> np.savez("sample.npz", image=np.zeros((1, 3)))
+    >>> read_sample(Path("sample.npz"))
+    {'image': array([[0., 0., 0.]])}
     """
     import numpy as np
 

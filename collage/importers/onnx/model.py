@@ -33,7 +33,19 @@ _OLDEST_OPSET = 7
 
 
 class OnnxImporter:
-    """Reads ONNX protobuf files, with or without external data."""
+    """Reads ONNX protobuf files, with or without external data.
+
+    Examples
+    --------
+    >>> net = onnx.parser.parse_model(
+    ...     '''<ir_version: 8, opset_import: ["" : 17]>
+    ...     net (float[4] x) => (float[4] y) { y = Relu(x) }'''
+    ... )
+    >>> path = Path("net.onnx")
+    >>> onnx.save(net, path)
+    >>> OnnxImporter().recognizes(path), OnnxImporter().load(path, {}).name
+    (True, 'net')
+    """
 
     source_format = "onnx"
     suffixes = (".onnx", ".pb", ".onnxproto")
@@ -100,6 +112,15 @@ def import_onnx(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedMo
         For operators or nodes that cannot be imported; all of them are named.
     ShapeError
         See :func:`collage.importers.onnx.shapes.concretize`.
+
+    Examples
+    --------
+    >>> net = onnx.parser.parse_model(
+    ...     '''<ir_version: 8, opset_import: ["" : 17]>
+    ...     net (float[batch, 8] x) => (float[batch, 8] y) { y = Relu(x) }'''
+    ... )
+    >>> import_onnx(net, "net", {"x": (4, 8)}).outputs
+    (TensorInfo(shape=(4, 8), dtype='float32', name='y'),)
     """
     small, weights = detach_weights(model)
     inputs = real_inputs(small.graph)

@@ -16,7 +16,14 @@ ExampleInputs: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
 
 
 def is_module(source: object) -> bool:
-    """Whether this is a ``torch.nn.Module``; torch is not imported to find out."""
+    """Whether this is a ``torch.nn.Module``; torch is not imported to find out.
+
+    Examples
+    --------
+    >>> import torch
+    >>> is_module(torch.nn.ReLU()), is_module(torch.nn.functional.relu)
+    (True, False)
+    """
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(source, torch.nn.Module)
 
@@ -33,6 +40,12 @@ class ExportedModule:
         It.
     forward : inspect.Signature
         Of the module's ``forward``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> export_module(torch.nn.ReLU(), torch.zeros(4)).name
+    'ReLU'
     """
 
     name: str
@@ -69,6 +82,13 @@ def export_module(
         When there are none, or ``forward`` does not take them, or it is no module.
     ModelError
         When PyTorch cannot export it, with these dimensions open.
+
+    Examples
+    --------
+    >>> import torch
+    >>> exported = export_module(torch.nn.Linear(8, 2), torch.zeros(4, 8))
+    >>> list(exported.forward.parameters)
+    ['input']
     """
     name = type(module).__name__
     if not is_module(module):

@@ -19,7 +19,16 @@ from collage.importers.torch.module import ExportedModule
 
 
 class TorchProgramImporter:
-    """Reads ``torch.export.save`` archives."""
+    """Reads ``torch.export.save`` archives.
+
+    Examples
+    --------
+    >>> import torch
+    >>> program = torch.export.export(torch.nn.ReLU(), (torch.zeros(4, 8),))
+    >>> torch.export.save(program, "net.pt2")
+    >>> TorchProgramImporter().load(Path("net.pt2"), {}).name
+    'net'
+    """
 
     source_format = "pt2"
     suffixes = (".pt2",)
@@ -65,7 +74,15 @@ class TorchProgramImporter:
 
 
 def is_exported_program(source: object) -> bool:
-    """Whether this is a ``torch.export.ExportedProgram``; torch is not imported to find out."""
+    """Whether this is a ``torch.export.ExportedProgram``; torch is not imported to find out.
+
+    Examples
+    --------
+    >>> import torch
+    >>> program = torch.export.export(torch.nn.ReLU(), (torch.zeros(4, 8),))
+    >>> is_exported_program(program), is_exported_program(torch.nn.ReLU())
+    (True, False)
+    """
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(source, torch.export.ExportedProgram)
 
@@ -93,6 +110,13 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
         For operators that cannot be imported, and for a program exported in training mode.
     ShapeError
         For shapes that are missing or that it does not take.
+
+    Examples
+    --------
+    >>> import torch
+    >>> program = torch.export.export(torch.nn.ReLU(), (torch.zeros(4, 8),))
+    >>> [tensor.shape for tensor in import_exported_program(program, "net", {}).outputs]
+    [(4, 8)]
     """
     from collage.importers.torch.dynamic import with_shapes
     from collage.importers.torch.structure import signature_of
@@ -142,6 +166,14 @@ def import_exported_module(exported: ExportedModule, shapes: Shapes) -> Imported
     ------
     ModelError, ShapeError
         As :func:`import_exported_program` does.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from collage.importers.torch import export_module
+    >>> exported = export_module(torch.nn.Linear(8, 2), torch.zeros(4, 8))
+    >>> [tensor.name for tensor in import_exported_module(exported, {}).inputs]
+    ['input']
     """
     from collage.importers.torch.structure import as_forward_takes
 

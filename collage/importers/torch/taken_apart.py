@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch._decomp import decomposition_table
 
-from collage.importers.torch.operators.decompositions import decompositions
+from collage.importers.torch.operators import decompositions
 from collage.importers.torch.operators.elementary.bits import of_bits
 from collage.importers.torch.operators.elementary.special import special_functions
 from collage.importers.torch.operators.linear.experts import grouped_products

@@ -32,14 +32,13 @@ from collage.importers.torch.nodes import (
     label,
     type_name,
 )
+from collage.importers.torch.operators import CONVERTERS, RefusedError, reason_of
 from collage.importers.torch.operators.arguments import dtype_of, shape_of
-from collage.importers.torch.operators.converters import CONVERTERS
 from collage.importers.torch.operators.elementary.complex_numbers import (
     COMPLEX,
     is_complex,
     split_complex,
 )
-from collage.importers.torch.operators.errors import RefusedError, reason_of
 from collage.importers.torch.operators.linear.products import PRODUCTS
 from collage.importers.torch.operators.recurrent import RECURRENT
 from collage.importers.torch.structure import keep_tensors

@@ -12,7 +12,7 @@ from collage.search.costs import CandidateCosts
 from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import Partitioning
 from collage.search.rules import PartitionRule
-from collage.search.strategies.lazy_search import search
+from collage.search.strategies import search
 
 
 class PricedCosts:

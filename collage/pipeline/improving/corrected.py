@@ -25,7 +25,7 @@ from collage.search.costs import CandidateCosts
 from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import Partitioning
 from collage.search.rules import PartitionRule
-from collage.search.strategies.lazy_search import search
+from collage.search.strategies import search
 
 ROUNDS = 4
 """At the most: each compiles and times one whole model, or two."""

@@ -11,7 +11,7 @@ from collage.pipeline.evaluated import Evaluated
 from collage.pipeline.limits import Budget
 from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import Partitioning
-from collage.search.strategies.evolutionary import refine
+from collage.search.strategies import refine
 
 
 def refine_winner(

@@ -4,3 +4,5 @@ Nothing here is imported before a CUDA target is measured, and nothing needs ``p
 not installed, TVM's own timers take the events. Nothing is exported: a device's policy names the
 session, which imports the rest.
 """
+
+__all__: list[str] = []

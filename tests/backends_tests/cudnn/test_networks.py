@@ -15,7 +15,7 @@ from collage.backends.contract import BackendTarget
 from collage.normalize import normalize
 from collage.passes import to_channels_last
 from collage.search.dataflow import DataflowGraph, bits
-from collage.search.strategies.greedy import single_backend
+from collage.search.strategies.without_costs import single_backend
 from collage.testing.graphs import Emit, constant, graph
 
 SPACES = [(48,), (16, 12), (8, 8, 6)]

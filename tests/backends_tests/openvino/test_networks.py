@@ -27,7 +27,7 @@ from collage.cost.reference import evaluate, largest_error
 from collage.normalize import normalize
 from collage.passes import lower
 from collage.search.dataflow import DataflowGraph
-from collage.search.strategies.greedy import single_backend
+from collage.search.strategies.without_costs import single_backend
 from collage.targets import resolve_targets
 from collage.testing.graphs import Emit, constant, graph
 from tests.backends_tests.openvino.support import backend, installed, partitioned, target

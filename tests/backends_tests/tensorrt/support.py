@@ -22,7 +22,7 @@ from collage.backends.tensorrt.library import Package, build_plan, find_package
 from collage.backends.tensorrt.problem import NetworkWriter
 from collage.passes import lower
 from collage.search.dataflow import DataflowGraph
-from collage.search.strategies.greedy import single_backend
+from collage.search.strategies.without_costs import single_backend
 from tests.backends_tests.tensorrt.network import evaluate_network
 
 ARCH = "sm_89"

@@ -25,7 +25,7 @@ from collage.config import Config
 from collage.cost.models.roofline import SPECS, RooflineCostModel
 from collage.passes import lower
 from collage.search.dataflow import DataflowGraph
-from collage.search.strategies.greedy import single_backend
+from collage.search.strategies.without_costs import single_backend
 from collage.targets import resolve_targets
 from tests.collage_tests.pipeline.cuda import gpu_models
 from tests.cost_tests.toy_cuda_backend import ToyCudaBackend

@@ -23,7 +23,7 @@ from collage.cost.reference import sample_of
 from collage.end_to_end import Contender, Evaluation, MeasuredComparison, best
 from collage.end_to_end.inside import seconds_inside
 from collage.search.dataflow import DataflowGraph
-from collage.search.strategies.greedy import single_backend
+from collage.search.strategies.without_costs import single_backend
 from tests.cost_tests.support import random_weight
 from tests.cost_tests.toy_backend import ToyBackend
 

@@ -29,7 +29,7 @@ from collage.end_to_end.repair import PartitionRepair, without
 from collage.normalize import normalize
 from collage.passes import lower, partition_names
 from collage.search.dataflow import DataflowGraph
-from collage.search.strategies.greedy import greedy, single_backend
+from collage.search.strategies.without_costs import greedy, single_backend
 from tests.backends_tests.tensorrt import support
 
 needs_tensorrt = pytest.mark.cuda

@@ -16,7 +16,7 @@ from collage.normalize import normalize
 from collage.passes.lower import boundary, extract, lower
 from collage.search.dataflow import DataflowGraph, bits
 from collage.search.rules import default_rules
-from collage.search.strategies.greedy import greedy, single_backend
+from collage.search.strategies.without_costs import greedy, single_backend
 from collage.targets import resolve_targets
 from collage.testing.backend_cases import PatternCase
 from tests.backends_tests.recurrent_layers import layer

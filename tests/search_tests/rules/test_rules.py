@@ -32,8 +32,8 @@ from collage.search.rules import (
     UnionRule,
     default_rules,
 )
-from collage.search.strategies.greedy import single_backend
 from collage.search.strategies.lazy_search import search
+from collage.search.strategies.without_costs import single_backend
 from collage.search.subgraph import SubGraph, SubGraphLimits
 from collage.targets import resolve_targets
 from tests.search_tests import networks

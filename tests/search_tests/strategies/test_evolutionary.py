@@ -14,7 +14,7 @@ from collage.search.dataflow import DataflowGraph, bits
 from collage.search.partitioning import Partitioning, validate
 from collage.search.rules import default_rules
 from collage.search.strategies.evolutionary import RefineProgress, refine
-from collage.search.strategies.greedy import single_backend
+from collage.search.strategies.without_costs import single_backend
 from collage.testing.search_contract import TARGETS
 from tests.search_tests import networks
 from tests.search_tests.networks import edges

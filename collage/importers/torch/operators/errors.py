@@ -26,6 +26,11 @@ def reason_of(node: fx.Node) -> str:
     ----------
     node : fx.Node
         A call of it.
+
+    Examples
+    --------
+    >>> reason_of(fx.Graph().call_function(torch.ops.aten.nonzero.default))
+    'the shape of its result depends on data'
     """
     name = node.target.__name__.split(".")[0]
     if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):

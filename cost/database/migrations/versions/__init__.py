@@ -1,1 +1,3 @@
-"""One revision a file, in their order."""
+"""One revision a file, in their order; nothing is exported."""
+
+__all__: list[str] = []

@@ -274,7 +274,14 @@ def _channels_in_steps(
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """What takes operators apart, by operator."""
+    """What takes operators apart, by operator.
+
+    Examples
+    --------
+    >>> taken_apart = decompositions()
+    >>> taken_apart[aten.hypot.default](torch.tensor(3.0), torch.tensor(4.0))
+    tensor(5.)
+    """
     return {
         aten.rrelu_with_noise_functional.default: _leaky,
         aten.fake_quantize_per_tensor_affine_cachemask.default: _in_steps,
