@@ -2,8 +2,8 @@
 #include <cstdint>
 #include <cstdio>
 
-#include "gemm_sm80.h"
-#include "gemm_sm90.h"
+#include "gemm/sm80.h"
+#include "gemm/sm90.h"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include "cute/atom/mma_atom.hpp"
 #include "cute/atom/mma_traits_sm90_gmma.hpp"
 #include "cute/tensor.hpp"
-#include "epilogue_rows.h"
+#include "gemm/epilogue_rows.h"
 
 namespace {
 

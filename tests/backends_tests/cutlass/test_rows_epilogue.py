@@ -97,7 +97,7 @@ def test_weights_are_loaded_in_bulk_though_the_rows_of_the_result_are_odd(
 ) -> None:
     unit = vocabulary(rows)
     assert "EpilogueSchedule = collage::StoreRows" in unit.text
-    assert '#include "gemm_rows_sm90.h"' in unit.text
+    assert '#include "gemm/rows_sm90.h"' in unit.text
     context = BuildContext(Config.from_environment().cache_dir, tmp_path)
     made = unit.compile(tmp_path, CutlassOptions(), context, ARCH)
     names = made.read_bytes()

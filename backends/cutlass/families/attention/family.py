@@ -135,7 +135,7 @@ class AttentionFamily(OperatorFamily):
 
     def render(self, spec: KernelSpec, configuration: Configuration) -> KernelSource:
         assert isinstance(configuration, AttentionConfiguration)
-        template = self._templates.get_template(f"attention_{configuration.kind}.cu.jinja")
+        template = self._templates.get_template(f"attention/{configuration.kind}.cu.jinja")
         text = template.render(
             conf=configuration,
             element=ELEMENTS[spec.dtype],

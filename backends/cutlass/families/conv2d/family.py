@@ -55,9 +55,9 @@ _ITERATORS = {
     "fixed": "kFixedChannels",
 }
 KERNELS = {
-    "sm80": ("conv2d_sm80.h", "Conv2dSm80"),
-    "split_k": ("conv2d_split.h", "Conv2dSplit"),
-    "sm90": ("conv2d_sm90.h", "Conv2dSm90"),
+    "sm80": ("conv2d/sm80.h", "Conv2dSm80"),
+    "split_k": ("conv2d/split.h", "Conv2dSplit"),
+    "sm90": ("conv2d/sm90.h", "Conv2dSm90"),
 }
 """Header and name of the class template of every kind of kernel."""
 
@@ -136,7 +136,7 @@ class Conv2dFamily(OperatorFamily):
         assert isinstance(configuration, Conv2dConfiguration)
         _, activation, residual, after = self._codes(spec)
         header, kernel = KERNELS[configuration.kind]
-        text = self._templates.get_template("conv2d.cu.jinja").render(
+        text = self._templates.get_template("conv2d/conv2d.cu.jinja").render(
             conf=configuration,
             header=header,
             kernel=kernel,

@@ -62,7 +62,7 @@ def render(spec: KernelSpec, configuration: GemmConfiguration) -> KernelSource:
         "source": source and not split,
     }
     templates = source_templates(TEMPLATES, {"cpp": lambda flag: "true" if flag else "false"})
-    text = templates.get_template("gemm.cu.jinja").render(values)
+    text = templates.get_template("gemm/gemm.cu.jinja").render(values)
     return KernelSource(_stem(spec, configuration, values), text)
 
 

@@ -14,7 +14,7 @@
 #include "cutlass/device_kernel.h"
 #include "cutlass/epilogue/collective/collective_builder.hpp"
 
-#include "conv2d_problem.h"
+#include "conv2d/problem.h"
 #include "epilogue_sm90.h"
 
 namespace collage {

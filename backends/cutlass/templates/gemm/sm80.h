@@ -18,7 +18,7 @@
 #include "cutlass/epilogue/threadblock/default_epilogue_with_broadcast.h"
 
 #include "epilogue_sm80.h"
-#include "gemm_problem.h"
+#include "gemm/problem.h"
 
 namespace collage {
 

@@ -1,10 +1,10 @@
 /* Hopper's GEMM for results that TMA cannot store: EpilogueSchedule is StoreRows, the rest of a
- * Config as in gemm_sm90.h. */
+ * Config as in sm90.h. */
 #ifndef COLLAGE_GEMM_ROWS_SM90_H_
 #define COLLAGE_GEMM_ROWS_SM90_H_
 
-#include "epilogue_rows.h"
-#include "gemm_sm90.h"
+#include "gemm/epilogue_rows.h"
+#include "gemm/sm90.h"
 
 namespace collage {
 

@@ -16,7 +16,7 @@
 #include "cutlass/gemm/kernel/sm90_gemm_tma_warpspecialized_pingpong.hpp"
 #include "cutlass/kernel_hardware_info.h"
 #include "epilogue_sm90.h"
-#include "gemm_problem.h"
+#include "gemm/problem.h"
 
 namespace collage {
 

@@ -1,12 +1,12 @@
 /* Convolutions whose input channels are cut into slices: partial sums in float32 into the
- * workspace, then one kernel that sums them and does what follows. Config: see conv2d_sm80.h. */
+ * workspace, then one kernel that sums them and does what follows. Config: see sm80.h. */
 #ifndef COLLAGE_CONV2D_SPLIT_H_
 #define COLLAGE_CONV2D_SPLIT_H_
 
-#include "conv2d_sm80.h"
+#include "conv2d/sm80.h"
 
 /* For gemm_reduce. */
-#include "gemm_sm80.h"
+#include "gemm/sm80.h"
 
 namespace collage {
 

@@ -16,7 +16,7 @@
 /* After the kernels, whose headers it needs and does not include. */
 #include "cutlass/conv/device/implicit_gemm_convolution.h"
 
-#include "conv2d_problem.h"
+#include "conv2d/problem.h"
 #include "epilogue_sm80.h"
 
 namespace collage {
