@@ -15,22 +15,6 @@ from collage.backends.toolchain import compiling
 from collage.backends.toolchain.stubs import Stubs
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
-HEADERS = (
-    "collage_onednn.h",
-    "plan.h",
-    "storage.h",
-    "layouts.h",
-    "region.h",
-    "strided.h",
-    "scaled_weights.h",
-    "ops_fused.h",
-    "ops_simple.h",
-    "ops_recurrent.h",
-    "ops_quantized.h",
-    "ops_bytes.h",
-    "ops_select.h",
-    "ops_movement.h",
-)
 
 
 def compile_functions(
@@ -84,5 +68,5 @@ def runtime_compilation(include: Path, context: BuildContext) -> compiling.Compi
         Not run yet.
     """
     flags = ["-fopenmp", "-fvisibility=hidden", f"-I{include}", *compiling.ffi_include_flags()]
-    depends = [*(TEMPLATES / name for name in HEADERS), include / "oneapi" / "dnnl" / "dnnl.hpp"]
+    depends = [*sorted(TEMPLATES.rglob("*.h")), include / "oneapi" / "dnnl" / "dnnl.hpp"]
     return compiling.cached_compilation(TEMPLATES / "runtime.cc", context, flags, depends)

@@ -16,8 +16,8 @@ CELLS = {
     "rnn_tanh": (0,),
     "rnn_relu": (0,),
 }
-"""Kinds of cell in the order of ``templates/ops_recurrent.h``, with the places of oneDNN's gates
-among the operator's. oneDNN fills an LSTM's gates in the order i, f, c, o."""
+"""Kinds of cell in the order of ``templates/operators/recurrent.h``, with the places of oneDNN's
+gates among the operator's. oneDNN fills an LSTM's gates in the order i, f, c, o."""
 
 
 def _recurrent(imp: Importer, call: relax.Call) -> list[Tensor]:

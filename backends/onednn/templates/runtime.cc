@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "collage_onednn.h"
-#include "ops_movement.h"
+#include "operators/movement.h"
 
 extern "C" void collage_use_thread_pool(void);  // num_threads.c
 

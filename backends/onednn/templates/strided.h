@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "region.h"
+#include "building.h"
 
 namespace collage_onednn {
 

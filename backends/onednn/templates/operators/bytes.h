@@ -1,7 +1,7 @@
 // Values between operators as bytes: convolutions of them, and the ways from and to floats.
 #pragma once
 
-#include "ops_quantized.h"
+#include "quantized.h"
 
 namespace collage_onednn {
 

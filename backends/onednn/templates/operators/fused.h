@@ -3,7 +3,7 @@
 
 #include <type_traits>
 
-#include "scaled_weights.h"
+#include "../scaled_weights.h"
 
 namespace collage_onednn {
 

@@ -1,7 +1,7 @@
 // Operators that keep the layout their input has: pooling, normalizations, elementwise.
 #pragma once
 
-#include "ops_fused.h"
+#include "fused.h"
 
 namespace collage_onednn {
 

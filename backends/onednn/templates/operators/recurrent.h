@@ -1,7 +1,7 @@
 // Layers of LSTM, GRU and RNN, all steps in one primitive.
 #pragma once
 
-#include "ops_simple.h"
+#include "simple.h"
 
 namespace collage_onednn {
 

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "ops_select.h"
+#include "select.h"
 
 namespace collage_onednn {
 

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "ops_bytes.h"
+#include "bytes.h"
 
 namespace collage_onednn {
 

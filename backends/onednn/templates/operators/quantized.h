@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "ops_recurrent.h"
+#include "recurrent.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
