@@ -19,7 +19,6 @@ from collage.backends.toolchain.artifact_cache import make_once
 from collage.backends.toolchain.cuda_toolkit import CUDA_HEADER, find_toolkit
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
-HEADERS = ("cublas_plan.h", "cublas_problem.h")
 RUNTIME, TIMER = "cublas_runtime.cc", "cublas_tuner.cc"
 CANDIDATES = 24
 """How many of cublasLt's guesses are timed."""
@@ -120,7 +119,7 @@ def source_compilation(name: str, include: Path, context: BuildContext) -> compi
     folders = dict.fromkeys([include, find_toolkit().include])
     flags = ["-fvisibility=hidden", *(f"-I{folder}" for folder in folders)]
     depends = [
-        *(TEMPLATES / header for header in HEADERS),
+        *sorted(TEMPLATES.glob("*.h")),
         *(CUDA_HEADER, compiling.FFI_HEADER),
         *(include / header for header in ("cublasLt.h", "cublas_api.h")),
     ]
