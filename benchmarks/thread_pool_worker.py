@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 
 from benchmarks.timing.child import serve
-from collage.backends.toolchain.child_boot import Line
+from collage.backends.toolchain.children.child_boot import Line
 
 WIDTH = 512
 SETTLE_SEC, TURN_SEC = 0.1, 0.25

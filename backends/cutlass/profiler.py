@@ -27,7 +27,7 @@ from collage.backends.devices import CUDA
 from collage.backends.storage import exclusive
 from collage.backends.toolchain import compiling
 from collage.backends.toolchain.artifact_cache import make_once
-from collage.backends.toolchain.child_process import (
+from collage.backends.toolchain.children.child_process import (
     ChildDiedError,
     ChildProcess,
     ChildTimeoutError,

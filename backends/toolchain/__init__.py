@@ -17,11 +17,11 @@ from collage._on_demand import on_demand
 
 if TYPE_CHECKING:
     from collage.backends.toolchain.artifact_cache import make_once, replacing
-    from collage.backends.toolchain.child_boot import Line
-    from collage.backends.toolchain.child_process import (
+    from collage.backends.toolchain.children import (
         ChildDiedError,
         ChildProcess,
         ChildTimeoutError,
+        Line,
         python_command,
     )
     from collage.backends.toolchain.compiling import Compilation, cached_compilation
@@ -58,8 +58,13 @@ __getattr__, __dir__ = on_demand(
     __name__,
     {
         "artifact_cache": ("make_once", "replacing"),
-        "child_boot": ("Line",),
-        "child_process": ("ChildDiedError", "ChildProcess", "ChildTimeoutError", "python_command"),
+        "children": (
+            "ChildDiedError",
+            "ChildProcess",
+            "ChildTimeoutError",
+            "Line",
+            "python_command",
+        ),
         "compiling": ("Compilation", "cached_compilation"),
         "cuda_runtime": ("find_gpu",),
         "cuda_toolkit": ("compute_capability", "find_toolkit"),

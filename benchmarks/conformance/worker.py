@@ -8,7 +8,7 @@ from benchmarks.conformance.peers import attempt_peer
 from benchmarks.conformance.runs import PEERS
 from benchmarks.conformance.trial import attempt
 from benchmarks.timing.child import serve
-from collage.backends.toolchain.child_boot import Line
+from collage.backends.toolchain.children.child_boot import Line
 
 
 def main(line: Line) -> None:

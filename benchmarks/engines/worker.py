@@ -18,7 +18,7 @@ from benchmarks.engines import ENGINES
 from benchmarks.engines.base import EngineMissingError, Job, Session
 from benchmarks.networks.models import random_inputs
 from benchmarks.timing.child import serve
-from collage.backends.toolchain.child_boot import Line
+from collage.backends.toolchain.children.child_boot import Line
 
 
 def main(line: Line, engine_name: str, model: str, work_dir: str, threads: str) -> None:

@@ -14,7 +14,7 @@ from benchmarks.gpu.engines import engine_of
 from benchmarks.gpu.engines.base import Job, Missing, Timer
 from benchmarks.gpu.engines.torch_engine import EagerEngine
 from benchmarks.timing.child import serve
-from collage.backends.toolchain.child_boot import Line
+from collage.backends.toolchain.children.child_boot import Line
 
 
 def main(

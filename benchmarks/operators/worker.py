@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from benchmarks.operators.timing import Run, Timer, timer_of
 from benchmarks.timing.child import serve
 from benchmarks.timing.cuda_graphs import recorded
-from collage.backends.toolchain.child_boot import Line
+from collage.backends.toolchain.children.child_boot import Line
 from collage.cost.processes.staging import load_requirements
 from collage.cost.workload.arrays import load_arrays, save_arrays
 

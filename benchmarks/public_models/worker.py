@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.public_models.trial import attempt
 from benchmarks.timing.child import serve
-from collage.backends.toolchain.child_boot import Line
+from collage.backends.toolchain.children.child_boot import Line
 
 
 def main(line: Line) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from collage.backends.contract.errors import telling_line
-from collage.backends.toolchain.child_boot import Line
-from collage.backends.toolchain.child_process import (
+from collage.backends.toolchain.children.child_boot import Line
+from collage.backends.toolchain.children.child_process import (
     ChildDiedError,
     ChildProcess,
     ChildTimeoutError,

@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.timing.child import serve
 from benchmarks.torch_conformance.trial import attempt
-from collage.backends.toolchain.child_boot import Line
+from collage.backends.toolchain.children.child_boot import Line
 
 
 def main(line: Line) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.timing.child import serve
 from benchmarks.zoo.compiling import compile_network
 from benchmarks.zoo.importing import import_network
-from collage.backends.toolchain.child_boot import Line
+from collage.backends.toolchain.children.child_boot import Line
 
 
 def main(line: Line, memory_gib: str) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from collage.backends.contract import BackendTarget, BuildContext, Precompiles, members_of
 from collage.backends.contract.errors import CollageError, CompileError
-from collage.backends.toolchain.child_process import ChildProcess
+from collage.backends.toolchain.children.child_process import ChildProcess
 from collage.backends.toolchain.compiling import Compilation
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import available_cores

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from collage.backends.toolchain.child_process import ChildDiedError
+from collage.backends.toolchain.children.child_process import ChildDiedError
 from collage.cost.base import CostStatus
 from collage.cost.processes.kills import FROM_OUTSIDE, MemoryPressure
 

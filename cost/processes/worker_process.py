@@ -14,7 +14,7 @@ from functools import partial
 import psutil
 
 from collage.backends.contract.errors import MeasurementError, OutOfTimeError, ProtocolError
-from collage.backends.toolchain.child_process import (
+from collage.backends.toolchain.children.child_process import (
     ChildDiedError,
     ChildProcess,
     python_command,

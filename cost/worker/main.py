@@ -10,7 +10,7 @@ import resource
 from pathlib import Path
 
 from collage.backends.contract.errors import CollageError
-from collage.backends.toolchain.child_boot import Line
+from collage.backends.toolchain.children.child_boot import Line
 from collage.cost.processes.plugins import load_plugins
 from collage.cost.processes.protocol import NotReady, Ready, Settings, decode_handshake, encode
 from collage.cost.worker.dispatch import Tasks

@@ -23,7 +23,7 @@ from benchmarks.gpu.cases.float64 import widen, widened
 from benchmarks.timing.child import serve
 from collage.backends.contract import BuildContext
 from collage.backends.relax.static_shape import static_shape
-from collage.backends.toolchain.child_boot import Line
+from collage.backends.toolchain.children.child_boot import Line
 from collage.cost.processes.staging import load_requirements
 from collage.cost.workload.arrays import load_arrays, save_arrays
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from collage.backends.toolchain.child_process import (
+from collage.backends.toolchain.children.child_process import (
     ChildDiedError,
     ChildProcess,
     ChildTimeoutError,

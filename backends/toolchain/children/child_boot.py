@@ -47,7 +47,7 @@ class Line:
 
 
 def main(text: str) -> None:
-    """Run what :func:`collage.backends.toolchain.child_process.python_command` names."""
+    """Run what :func:`collage.backends.toolchain.children.child_process.python_command` names."""
     settings = json.loads(text)
     _die_with_parent(settings["parent"])
     line = Line()

@@ -2,8 +2,8 @@
 
 Whatever a child does, its parent goes on: a child is killed with everything that it started, and
 says in its standard error why it ended. One that runs Python (its other end is
-:mod:`collage.backends.toolchain.child_boot`) dies with the thread that started it, however that
-ends.
+:mod:`collage.backends.toolchain.children.child_boot`) dies with the thread that started it, however
+that ends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Self
 
-from collage.backends.toolchain import child_boot
+from collage.backends.toolchain.children import child_boot
 
 _LAST_WORDS = 4096
 """Bytes at the end of a child's standard error in which its last line is looked for."""
@@ -117,7 +117,7 @@ class ChildProcess:
     ...     child.receive(limit_sec=10)
     Traceback (most recent call last):
         ...
-    collage.backends.toolchain.child_process.ChildDiedError: ended with 1: no message
+    collage.backends.toolchain.children.child_process.ChildDiedError: ended with 1: no message
     """
 
     def __init__(
