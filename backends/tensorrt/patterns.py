@@ -20,8 +20,8 @@ from collage.backends.tensorrt.converters.movement import (
     RESIZE_ROUNDING,
 )
 from collage.backends.tensorrt.converters.reductions import REDUCTIONS
+from collage.backends.tensorrt.network.values import DTYPES, MAX_RANK
 from collage.backends.tensorrt.options import TensorrtOptions
-from collage.backends.tensorrt.values import DTYPES, MAX_RANK
 
 _FLOATS = ("float32", "float16", "bfloat16")
 _NUMBERS = (*_FLOATS, "int32", "int64")

@@ -14,9 +14,9 @@ from tvm import relax
 
 from collage.backends.relax.partitions.walk import PartitionWalk, flatten, registration
 from collage.backends.relax.static_shape import leaf_types, static_shape, tensor_dtype, tensor_shape
-from collage.backends.tensorrt.constants import TrtTensor
-from collage.backends.tensorrt.layers import LayerWriter
 from collage.backends.tensorrt.library import Package, logged_reason
+from collage.backends.tensorrt.network.constants import TrtTensor
+from collage.backends.tensorrt.network.layers import LayerWriter
 from collage.backends.tensorrt.options import TensorrtOptions
 
 Converted: TypeAlias = "TrtTensor | list[TrtTensor]"

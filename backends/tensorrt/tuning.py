@@ -21,11 +21,11 @@ from collage.backends.relax.static_shape import leaf_types
 from collage.backends.relax.tensor_spec import TensorSpec
 from collage.backends.storage import TuningRecord, TuningStage, TuningStore
 from collage.backends.tensorrt import converters  # noqa: F401 - registers them
-from collage.backends.tensorrt.constants import RefusalError
 from collage.backends.tensorrt.library import Package, build_plan, combine_timings
+from collage.backends.tensorrt.network.constants import RefusalError
+from collage.backends.tensorrt.network.values import content_key
 from collage.backends.tensorrt.options import TensorrtOptions
 from collage.backends.tensorrt.problem import NetworkWriter
-from collage.backends.tensorrt.values import content_key
 from collage.backends.toolchain.artifact_cache import replacing
 from collage.backends.toolchain.cuda_toolkit import arch_of
 

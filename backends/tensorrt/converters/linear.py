@@ -10,7 +10,7 @@ from tvm import relax
 
 from collage.backends.relax.calls.arguments import attention_scale
 from collage.backends.relax.static_shape import static_shape
-from collage.backends.tensorrt.constants import TrtTensor
+from collage.backends.tensorrt.network.constants import TrtTensor
 from collage.backends.tensorrt.problem import NetworkWriter, converts
 
 _MASKED = -3e4

@@ -11,7 +11,7 @@ from tvm import relax
 from collage.backends.relax.calls.layouts import data_layout, order, spatial_rank
 from collage.backends.relax.calls.pooling import SPATIAL, PoolPadding, split_padding
 from collage.backends.relax.static_shape import static_shape
-from collage.backends.tensorrt.constants import TrtTensor
+from collage.backends.tensorrt.network.constants import TrtTensor
 from collage.backends.tensorrt.problem import NetworkWriter, converts
 
 

@@ -10,9 +10,9 @@ from tvm import relax
 
 from collage.backends.relax.calls.arguments import axes_of, extents, operator_name
 from collage.backends.relax.static_shape import static_shape
-from collage.backends.tensorrt.constants import TrtTensor
+from collage.backends.tensorrt.network.constants import TrtTensor
+from collage.backends.tensorrt.network.values import mask
 from collage.backends.tensorrt.problem import NetworkWriter, converts
-from collage.backends.tensorrt.values import mask
 
 REDUCTIONS = {"sum": "SUM", "mean": "AVG", "max": "MAX", "min": "MIN", "prod": "PROD"}
 """Relax operators and ``nvinfer1::ReduceOperation``."""

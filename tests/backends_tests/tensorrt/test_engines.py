@@ -18,7 +18,7 @@ from collage.backends.contract.errors import BackendUnavailableError, CodegenErr
 from collage.backends.contract.registry import get_backend
 from collage.backends.tensorrt import library as adapter
 from collage.backends.tensorrt import tuning
-from collage.backends.tensorrt.constants import RefusalError
+from collage.backends.tensorrt.network.constants import RefusalError
 from collage.backends.tensorrt.tuning import EngineBuilder
 from tests.backends_tests.tensorrt import support
 

@@ -3,8 +3,7 @@
 Sums over any axes, products of a few rows with a matrix, norms, softmax: whatever reduces (once, or
 several times over the same places) and then writes one tensor. That tensor may be as large as the
 results (a mean, a product) or as what was reduced (a norm): a block of threads computes its results
-first, then writes what depends on them. See ``reduction_plan`` for how threads share the work, and
-``_reduction_stages`` for what is summed, ``_reduction_nest`` for the loops.
+first, then writes what depends on them. What it is made of lies in ``reductions``.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ from collage.backends.tvm.common.blocks import (
 )
 from collage.backends.tvm.common.families import OTHER_KIND, Refusal
 from collage.backends.tvm.cuda.schedules._base import Gpu
-from collage.backends.tvm.cuda.schedules._reduction_nest import Kernel
-from collage.backends.tvm.cuda.schedules._reduction_stages import (
-    Results,
-    Sum,
-    renamed,
-    share_terms,
-)
 from collage.backends.tvm.cuda.schedules._vector import guarded_like, inline_maps, is_map
-from collage.backends.tvm.cuda.schedules.reduction_plan import (
+from collage.backends.tvm.cuda.schedules.reductions.nest import Kernel
+from collage.backends.tvm.cuda.schedules.reductions.plan import (
     MOST_TOGETHER,
     Access,
     Plan,
     access_of,
     plan_of,
+)
+from collage.backends.tvm.cuda.schedules.reductions.stages import (
+    Results,
+    Sum,
+    renamed,
+    share_terms,
 )
 
 _BLOCKS_PER_SM = 4

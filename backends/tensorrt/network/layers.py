@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from collage.backends.tensorrt.constants import ConstantWriter, TrtTensor
-from collage.backends.tensorrt.values import mask
+from collage.backends.tensorrt.network.constants import ConstantWriter, TrtTensor
+from collage.backends.tensorrt.network.values import mask
 
 
 class LayerWriter(ConstantWriter):
     """Adds layers to a network; the parameters are those of :class:`ConstantWriter`.
 
-    Whatever adds one raises :class:`~collage.backends.tensorrt.constants.RefusalError` where
+    Whatever adds one raises :class:`~collage.backends.tensorrt.network.constants.RefusalError` where
     TensorRT does not make it.
     """
 

@@ -15,7 +15,6 @@ from tvm import s_tir, tirx
 from collage.backends.tvm.common.blocks import axes_of, fuse_all, loop_extent
 from collage.backends.tvm.common.families import Refusal
 from collage.backends.tvm.common.inlining import has_branches, reads_indices
-from collage.backends.tvm.cuda.schedules._reduction_stages import Results, Sum
 from collage.backends.tvm.cuda.schedules._vector import (
     in_a_row,
     lanes_of,
@@ -23,7 +22,8 @@ from collage.backends.tvm.cuda.schedules._vector import (
     store_wide,
     vectorize_innermost,
 )
-from collage.backends.tvm.cuda.schedules.reduction_plan import Plan, divisor
+from collage.backends.tvm.cuda.schedules.reductions.plan import Plan, divisor
+from collage.backends.tvm.cuda.schedules.reductions.stages import Results, Sum
 
 _MOST_UNROLLED = 16
 

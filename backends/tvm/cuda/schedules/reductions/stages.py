@@ -8,7 +8,7 @@ from typing import Any
 import tvm_ffi
 from tvm import s_tir, tirx
 
-from collage.backends.tvm.cuda.schedules.reduction_plan import Access
+from collage.backends.tvm.cuda.schedules.reductions.plan import Access
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from tvm import relax
 
 from collage.backends.contract.errors import CodegenError
 from collage.backends.tensorrt.library import Package, logged_reason
+from collage.backends.tensorrt.network.values import DTYPES, HALVES, Array, content_key, rounded
 from collage.backends.tensorrt.options import TensorrtOptions
-from collage.backends.tensorrt.values import DTYPES, HALVES, Array, content_key, rounded
 
 TrtTensor: TypeAlias = Any
 """A ``tensorrt.ITensor``."""
