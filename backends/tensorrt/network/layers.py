@@ -12,8 +12,8 @@ from collage.backends.tensorrt.network.values import mask
 class LayerWriter(ConstantWriter):
     """Adds layers to a network; the parameters are those of :class:`ConstantWriter`.
 
-    Whatever adds one raises :class:`~collage.backends.tensorrt.network.constants.RefusalError` where
-    TensorRT does not make it.
+    Whatever adds one raises :class:`~collage.backends.tensorrt.network.constants.RefusalError`
+    where TensorRT does not make it.
     """
 
     def cast(self, tensor: TrtTensor, name: str) -> TrtTensor:

@@ -26,7 +26,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from benchmarks.thread_pool_worker import WIDTH
+from benchmarks.thread_pool.worker import WIDTH
 from benchmarks.timing.child import JsonChild
 from benchmarks.timing.machine import commit, machine, now
 from benchmarks.timing.statistics import Spread
@@ -38,13 +38,13 @@ from collage.search.candidates import Candidate, Composite
 from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import make_partitioning
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 RATIO_LIMIT = 1.15
 """The alternating program must take less than this many times the sum of its parts."""
 LAYERS = 4
 LAYER = ("openblas", "tvm", "onednn", "tvm")
 ROWS = (32, 64, 128)
-_WORKER = "benchmarks.thread_pool_worker"
+_WORKER = "benchmarks.thread_pool.worker"
 _LIMIT_SEC = 300.0
 
 

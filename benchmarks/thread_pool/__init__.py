@@ -1,0 +1,1 @@
+"""What it costs when backends alternate: ``python -m benchmarks.thread_pool``."""
