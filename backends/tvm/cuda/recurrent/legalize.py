@@ -27,6 +27,20 @@ def legalize_recurrent(builder: relax.BlockBuilder, call: relax.Call) -> relax.E
     -------
     relax.Expr
         A tuple of the call's results, in its order.
+
+    Examples
+    --------
+    >>> from collage.backends.relax.recurrent import recurrent
+    >>> from collage.testing import constant
+    >>> weights = constant(1, 8, 24)
+    >>> states = [relax.Var("taken", relax.TensorType((5, 2, 24), "float32")), weights]
+    >>> states.append(relax.Var("h0", relax.TensorType((1, 2, 8), "float32")))
+    >>> builder = relax.BlockBuilder()
+    >>> call = builder.normalize(recurrent("gru", "forward", states))
+    >>> with builder.function("main", [states[0], states[2]]):
+    ...     _ = builder.emit_func_output(legalize_recurrent(builder, call))
+    >>> [gvar.name_hint for gvar in builder.get().get_global_vars()]
+    ['gru', 'main']
     """
     one = Recurrence.of(call)
     outputs = [[int(n) for n in field.shape] for field in call.ty.fields]
