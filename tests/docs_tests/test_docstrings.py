@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import doctest
 import importlib
-import importlib.util
 import inspect
 import pkgutil
 import sys
@@ -23,6 +22,15 @@ NEED_TORCH = ("collage.importers.torch.operators",)
 """Packages whose public names cannot be had without PyTorch."""
 
 
+def _has_torch() -> bool:
+    """Whether PyTorch can be imported; that it can be found does not say so."""
+    try:
+        importlib.import_module("torch")
+    except ImportError:
+        return False
+    return True
+
+
 def packages() -> Iterator[ModuleType]:
     """Every package that says what is public in it, and modules that are themselves public."""
     yield collage
@@ -39,7 +47,7 @@ def public() -> Iterator[Any]:
     seen: set[int] = set()
     queue = list(packages())
     for package in queue:
-        if package.__name__ in NEED_TORCH and importlib.util.find_spec("torch") is None:
+        if package.__name__ in NEED_TORCH and not _has_torch():
             continue
         for name in package.__all__:
             value = getattr(package, name)
@@ -57,7 +65,7 @@ def public() -> Iterator[Any]:
 
 def missing_library(name: str, source: str) -> str:
     """Why an example cannot be run here, for want of PyTorch or a backend's library; or empty."""
-    if "import torch" in source and importlib.util.find_spec("torch") is None:
+    if "import torch" in source and not _has_torch():
         return "it needs PyTorch"
     parts = name.split(".")
     if parts[1] != "backends" or parts[2] not in backend_names():
