@@ -232,10 +232,14 @@ class WorkloadCosts:
         if candidate.inline:
             return 0.0
         bound_sec = self._overheads.partition_sec
-        if self._best_flops_per_sec > 0.0:
-            peak = _PEAK_MARGIN * self._best_flops_per_sec
+        if (peak := self.assumed_flops_per_sec) is not None:
             bound_sec = max(bound_sec, self._candidate_flops(candidate) / peak)
         return bound_sec
+
+    @property
+    def assumed_flops_per_sec(self) -> float | None:
+        """The rate that no candidate is held to exceed; None where nothing was measured."""
+        return _PEAK_MARGIN * self._best_flops_per_sec or None
 
     def _candidate_flops(self, candidate: Candidate) -> int:
         nodes = candidate.nodes

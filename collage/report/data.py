@@ -110,6 +110,9 @@ class SearchStats:
     sum_sec, bound_sec : float or None
         What the parts of the search's answer take, guesses included, and the least that those of
         any partitioning may take.
+    assumed_flops_per_sec : float or None
+        The rate, a quarter above the best that was measured, which no candidate that was not is
+        held to exceed.
 
     Examples
     --------
@@ -136,6 +139,7 @@ class SearchStats:
     evaluated: int = 0
     sum_sec: float | None = None
     bound_sec: float | None = None
+    assumed_flops_per_sec: float | None = None
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def how_far(stats: SearchStats) -> str:
     Notes
     -----
     What was not measured counts with a lower bound: its multiply-adds at 1.25 times the best rate
-    that anything reached. The proof stands on that.
+    that anything reached. The proof stands on that, and says so.
 
     Examples
     --------
@@ -38,6 +38,14 @@ def how_far(stats: SearchStats) -> str:
     ''
     >>> how_far(SearchStats(candidates=310, evaluated=180, sum_sec=0.0251, bound_sec=0.0251))
     'proven: no partitioning of these 310 candidates has parts that take less than 25.1 ms ...'
+    >>> print(
+    ...     how_far(
+    ...         SearchStats(
+    ...             candidates=310, evaluated=180, sum_sec=0.0251, assumed_flops_per_sec=2.5e11
+    ...         )
+    ...     )
+    ... )
+    proven: ... sufficed, unless another computes at over 250 GFLOP/s, a quarter above the best)
     >>> stats = SearchStats(
     ...     candidates=310,
     ...     distinct_workloads=120,
@@ -60,7 +68,8 @@ def how_far(stats: SearchStats) -> str:
     if stats.complete and stats.sum_sec is not None:
         asked.append(
             f"proven: no partitioning of these {stats.candidates} candidates has parts that take "
-            f"less than {format_sec(stats.sum_sec)} (the costs of {stats.evaluated} sufficed)"
+            f"less than {format_sec(stats.sum_sec)} (the costs of {stats.evaluated} sufficed"
+            f"{_unless(stats)})"
         )
     if stats.budget_sec is None and not stats.interrupted and stats.complete:
         return "; ".join(asked)
@@ -85,3 +94,11 @@ def _kept(wall_sec: float, budget_sec: float) -> str:
     text = f"{format_sec(wall_sec)} of {format_sec(budget_sec)}"
     late_sec = wall_sec - budget_sec
     return f"{text}, {format_sec(late_sec)} too long" if late_sec > 0 else text
+
+
+def _unless(stats: SearchStats) -> str:
+    """What a proof assumes of candidates that were not measured."""
+    rate = stats.assumed_flops_per_sec
+    if rate is None or stats.evaluated >= stats.candidates:
+        return ""
+    return f", unless another computes at over {rate / 1e9:.3g} GFLOP/s, a quarter above the best"
