@@ -75,12 +75,13 @@ $(VENV)/.cuda: $(STAMP)
 	$(PIP) -e '.[cuda,tensorrt]'
 	touch $@
 
-$(VENV)/.docs: $(STAMP)
-	$(PIP) -e '.[docs]'
-	touch $@
-
 $(VENV)/.torch: $(STAMP)
 	$(PIP) '$(TORCH)'
+	touch $@
+
+# The reference imports every public package, PyTorch's converters among them.
+$(VENV)/.docs: $(VENV)/.torch
+	$(PIP) -e '.[docs]'
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.torch
