@@ -76,18 +76,12 @@ def run_codegen(
         raise
     if "failures" not in options:
         # Whoever links these has no list of targets.
-        modules += [named_target(target) for target in _by_target(functions, targets)]
+        modules += [_named_target(target) for target in _by_target(functions, targets)]
     return modules
 
 
-def named_target(target: BackendTarget) -> tvm.runtime.Module:
-    """A module without any function that says which target others beside it were compiled for.
-
-    Parameters
-    ----------
-    target : BackendTarget
-        What :func:`named_targets` gives back.
-    """
+def _named_target(target: BackendTarget) -> tvm.runtime.Module:
+    """A module without any function that says which target others beside it were compiled for."""
     text = json.dumps(str(target.scope))
     source = f"static const char* const collage_target[] __attribute__((unused)) = {{{text}}};"
     create = tvm_ffi.get_global_func("runtime.CSourceModuleCreate")

@@ -124,7 +124,7 @@ class TensorBackend(ExternalBackend):
         try:
             for function in functions:
                 symbol = str(function.attrs["global_symbol"])
-                program = tensor_program(function, self.legalize_passes(target))
+                program = _tensor_program(function, self.legalize_passes(target))
                 program = self.schedule(program, target, context)
                 programs[symbol] = program.with_attr("global_symbol", symbol)
             passes = tvm.transform.Sequential(list(self.program_passes(target)))
@@ -136,28 +136,10 @@ class TensorBackend(ExternalBackend):
             ) from err
 
 
-def tensor_program(
+def _tensor_program(
     function: relax.Function, legalize_passes: Sequence[tvm.transform.Pass]
 ) -> tirx.PrimFunc:
-    """One tensor program that computes a whole partition.
-
-    Parameters
-    ----------
-    function : relax.Function
-        Calls local functions, the composites. Its constants are single elements.
-    legalize_passes : sequence of tvm.transform.Pass
-        From operators to calls of tensor programs.
-
-    Returns
-    -------
-    tirx.PrimFunc
-        Its symbol is the partition's.
-
-    Raises
-    ------
-    CodegenError
-        When an operator has no tensor program.
-    """
+    """One tensor program that computes a whole partition."""
     name = str(function.attrs["global_symbol"])
     alone = relax.Function(function.params, function.body, function.ret_ty, function.is_pure)
     passes = [

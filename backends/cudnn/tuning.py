@@ -103,12 +103,12 @@ def build_plans(
         In a replay, when a plan that is to be measured is not remembered.
     """
     store = TuningStore.of("cudnn", SCHEMA, context)
-    planned = Planning(store, table, options, compute_capability, installation, context)
+    planned = _Planning(store, table, options, compute_capability, installation, context)
     plans = planned.answers(graphs)
     return [plans.get(graph) for graph in graphs]
 
 
-class Planning(TuningStage[Graph, Plan]):
+class _Planning(TuningStage[Graph, Plan]):
     """Lets cuDNN plan graphs, all that are missing in one run of the planner.
 
     Parameters
@@ -141,7 +141,7 @@ class Planning(TuningStage[Graph, Plan]):
             "options": dataclasses.asdict(self._options),
             "cudnn": self._installation.version,
             "frontend": self._installation.frontend_version,
-            "program": program_digest(),
+            "program": _program_digest(),
         }
 
     def describe(self, question: Graph) -> str:
@@ -196,7 +196,7 @@ class Planning(TuningStage[Graph, Plan]):
 
 
 @functools.cache
-def program_digest() -> str:
+def _program_digest() -> str:
     """A digest of the sources that make cuDNN's graphs and plans of this project's."""
     digest = hashlib.sha256()
     for name in (SOURCES[0], PLANNER, *HEADERS):

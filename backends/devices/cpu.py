@@ -13,10 +13,10 @@ from collage.backends.devices._base import DeviceKind
 from collage.backends.toolchain.openmp_pool import pool_library
 
 FLUSHED, IEEE = "flushed", "ieee"
-"""Answers of :meth:`CpuDevice.denormals`."""
+"""Answers of :meth:`_CpuDevice.denormals`."""
 
 
-class CpuDevice(DeviceKind):
+class _CpuDevice(DeviceKind):
     """The processor of this machine, or one like it."""
 
     name = "cpu"
@@ -55,4 +55,4 @@ class CpuDevice(DeviceKind):
         return tvm.cpu(0)
 
 
-CPU = CpuDevice()
+CPU = _CpuDevice()

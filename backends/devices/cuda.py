@@ -32,7 +32,7 @@ cores, which they have none of."""
 _LIMITS = {"max_threads_per_block": 1024, "max_shared_memory_per_block": 49152}
 
 
-class CudaDevice(DeviceKind):
+class _CudaDevice(DeviceKind):
     """The GPUs that a process may see; models run on the first."""
 
     name = "cuda"
@@ -136,4 +136,4 @@ class CudaDevice(DeviceKind):
         return ""
 
 
-CUDA = CudaDevice()
+CUDA = _CudaDevice()

@@ -55,7 +55,7 @@ def use_bytes(graph: Graph) -> None:
     convolutions = _byte_convolutions(graph, rounded)
     if not convolutions:
         return
-    bytes_of = _needed(graph, rounded, convolutions)
+    bytes_of = _needed(graph, convolutions)
     for node in graph.nodes:
         if node in convolutions:
             _convolve_bytes(node, rounded[node.inputs[0]], convolutions[node])
@@ -184,9 +184,7 @@ def _fits(rows: np.ndarray, scales: np.ndarray) -> np.ndarray:
 
 
 def _needed(
-    graph: Graph,
-    rounded: dict[Tensor, Bytes],
-    convolutions: dict[Node, tuple[np.ndarray, np.ndarray]],
+    graph: Graph, convolutions: dict[Node, tuple[np.ndarray, np.ndarray]]
 ) -> dict[Tensor, Tensor]:
     """The bytes of each rounded tensor that a convolution reads, through pools too."""
     tensors = {node.inputs[0] for node in convolutions}

@@ -65,7 +65,7 @@ def compile_functions(
     CodegenError
         When OpenVINO does not take a function.
     """
-    properties = properties_of(options, context)
+    properties = _properties_of(options, context)
     regions = [write_region(function) for function in functions]
     context.work_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=context.work_dir) as folder:
@@ -94,21 +94,8 @@ def compile_functions(
     return stubs.compile([runtime], context, [f"-I{installation.include}"])
 
 
-def properties_of(options: OpenvinoOptions, context: BuildContext) -> dict[str, str]:
-    """What OpenVINO is told when it compiles a model, besides the number of threads.
-
-    Parameters
-    ----------
-    options : OpenvinoOptions
-        Of the target.
-    context : BuildContext
-        Says what becomes of denormals.
-
-    Returns
-    -------
-    dict[str, str]
-        Values by the names of OpenVINO's properties.
-    """
+def _properties_of(options: OpenvinoOptions, context: BuildContext) -> dict[str, str]:
+    """What OpenVINO is told when it compiles a model, besides the number of threads."""
     exact = options.precision == "float32"
     return {
         "PERFORMANCE_HINT": "LATENCY",

@@ -12,12 +12,12 @@ import threading
 from tvm import relax
 
 
-class StackPerThread(threading.local):
+class _StackPerThread(threading.local):
     """What :class:`relax.BlockBuilder` does with its stack, on the calling thread's own.
 
     Examples
     --------
-    >>> stack = StackPerThread()
+    >>> stack = _StackPerThread()
     >>> stack.append(relax.BlockBuilder())
     >>> from concurrent.futures import ThreadPoolExecutor
     >>> with ThreadPoolExecutor(1) as other:
@@ -56,9 +56,9 @@ def separate_builder_stacks() -> None:
     TVM keeps the stack in a class attribute, and its frontends make builders of that class, so no
     subclass of ours would do.
     """
-    if isinstance(relax.BlockBuilder._stack, StackPerThread):
+    if isinstance(relax.BlockBuilder._stack, _StackPerThread):
         return
-    stack = StackPerThread()
+    stack = _StackPerThread()
     for builder in relax.BlockBuilder._stack:
         stack.append(builder)
     relax.BlockBuilder._stack = stack

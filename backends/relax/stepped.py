@@ -58,25 +58,10 @@ class Steps:
         return cls(float(call.attrs["step"]), int(call.attrs["point"]))
 
 
-def in_fixed_steps(
+def _in_fixed_steps(
     emit: Emit, x: relax.Expr, steps: Steps
 ) -> tuple[relax.Expr, relax.Expr, relax.Expr]:
-    """As :func:`in_steps`, to steps that are known.
-
-    Parameters
-    ----------
-    emit : callable
-        Binds an expression to a variable.
-    x : relax.Expr
-        float32.
-    steps : Steps
-        What it is rounded to.
-
-    Returns
-    -------
-    tuple[relax.Expr, relax.Expr, relax.Expr]
-        Whole numbers in float32, the step, and the number that stands for zero.
-    """
+    """As :func:`in_steps`, to steps that are known."""
     scale, point = (relax.const(np.float32(value)) for value in (steps.step, steps.point))
     shifted = emit(op.add(emit(op.round(emit(op.divide(x, scale)))), point))
     return emit(op.clip(shifted, 0, 255)), scale, point
@@ -210,7 +195,7 @@ def write_out(emit: Emit, call: relax.Call) -> relax.Expr:
     """
     x, weights, scales, *centres = call.args
     steps = Steps.of(call)
-    values, step, point = in_fixed_steps(emit, x, steps) if steps else in_steps(emit, x)
+    values, step, point = _in_fixed_steps(emit, x, steps) if steps else in_steps(emit, x)
     whole = _in_float32(emit, weights, centres)
     total = emit(op.matmul(emit(op.subtract(values, point)), whole))
     return op.multiply(total, emit(op.multiply(scales, step)))

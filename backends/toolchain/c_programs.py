@@ -14,23 +14,8 @@ from collage.backends.toolchain.native import static_library
 _CONTEXT = "void* __tvm_ffi__library_ctx = NULL;"
 
 
-def c_source(programs: tvm.IRModule) -> str:
-    """The C source of scheduled tensor programs, one exported function each.
-
-    Parameters
-    ----------
-    programs : tvm.IRModule
-        Of ``PrimFunc``s with a ``global_symbol``.
-
-    Examples
-    --------
-    >>> from tvm import te
-    >>> x = te.placeholder((8,), name="x")
-    >>> double = te.create_prim_func([x, te.compute((8,), lambda i: x[i] * 2.0)])
-    >>> source = c_source(tvm.IRModule({"double": double.with_attr("global_symbol", "double")}))
-    >>> "int32_t __tvm_ffi_double(" in source
-    True
-    """
+def _c_source(programs: tvm.IRModule) -> str:
+    """The C source of scheduled tensor programs, one exported function each."""
     target = tvm.target.Target("c", host="c")
     with target:
         text = str(tvm.tirx.build(programs, target=target).inspect_source())
@@ -71,7 +56,7 @@ def c_library(
     symbols = [str(program.attrs["global_symbol"]) for program in programs.functions.values()]
     include = Path(tvm.__file__).parent / "include"
     return static_library(
-        c_source(programs),
+        _c_source(programs),
         symbols,
         replace(context, cxx=compiler or context.cxx),
         suffix=".c",

@@ -148,7 +148,7 @@ class Tuner(TuningStage[Kernel, Best]):
     def measure(
         self, questions: Sequence[Kernel], failed: dict[Kernel, CodegenError]
     ) -> dict[Kernel, Best]:
-        require_tuner(self._target)
+        _require_tuner(self._target)
         # One pool of processes for all: each takes seconds to start.
         builder = ms.builder.LocalBuilder(
             initializer=self._setup.initializer, timeout_sec=_BUILD_TIMEOUT_SEC
@@ -217,14 +217,8 @@ class Tuner(TuningStage[Kernel, Best]):
         return tuned if named else tuned.without_attr("global_symbol")
 
 
-def require_tuner(device: tvm.target.Target) -> None:
-    """Refuse to tune where it cannot be done: no device of the target's kind, no worker processes.
-
-    Raises
-    ------
-    TargetError
-        Says which of the two is missing.
-    """
+def _require_tuner(device: tvm.target.Target) -> None:
+    """Refuse to tune where there is no device of the target's kind, or no worker processes."""
     kind = device_of(device)
     if kind.facts(kind.architecture(device)) is None:
         raise TargetError(

@@ -57,11 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     2
     """
     if arguments is None:
-        return run(app, sys.argv[1:], began=process_began())
+        return run(app, sys.argv[1:], began=_process_began())
     return run(app, arguments)
 
 
-def process_began() -> float:
+def _process_began() -> float:
     """When this process began, on the monotonic clock: a budget is for its imports, too."""
     # In ticks since the machine began, after the name, which may hold anything. A time of day is
     # off by up to a second: the kernel says when the machine began in whole seconds.

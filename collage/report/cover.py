@@ -91,11 +91,6 @@ class CoverFinder:
         self._ways_to: dict[int, dict[int, _Start]] = {}
         self._states_left = max_states
 
-    @property
-    def exhausted(self) -> bool:
-        """Whether a question went unanswered because there were too many covered sets."""
-        return self._states_left <= 0
-
     def cheapest(self, region: int) -> Cover | None:
         """The cheapest cover of exactly ``region``, or None when the pieces allow none."""
         self._solve(region)

@@ -21,7 +21,7 @@ import tvm
 from tvm import relax
 
 
-def thread_seconds() -> dict[str, float]:
+def _thread_seconds() -> dict[str, float]:
     """CPU seconds that every thread of this process has used."""
     tick_sec = 1.0 / os.sysconf("SC_CLK_TCK")
     seconds = {}
@@ -40,10 +40,10 @@ def main() -> None:
     output = run(*inputs)
     # Libraries may start threads when they are loaded and let them spin for a moment.
     time.sleep(0.5)
-    before, start = thread_seconds(), time.thread_time()
+    before, start = _thread_seconds(), time.thread_time()
     while time.thread_time() - start < float(seconds):
         output = run(*inputs)
-    used = [sec - before.get(name, 0.0) for name, sec in thread_seconds().items()]
+    used = [sec - before.get(name, 0.0) for name, sec in _thread_seconds().items()]
     busy = sum(sec > 0.2 * max(used) for sec in used)
     print(json.dumps({"busy_threads": busy, "digest": hashlib.sha256(output.numpy()).hexdigest()}))
 

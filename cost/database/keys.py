@@ -81,7 +81,7 @@ class KeyMaker:
         RecordKey
             The same for equal workloads, whatever they are called.
         """
-        return self.make(kind, workload.key, tensors_text(workload), [target])
+        return self.make(kind, workload.key, _tensors_text(workload), [target])
 
     def make(
         self, kind: str, workload: str, tensors: str, targets: Sequence[BackendTarget]
@@ -137,7 +137,7 @@ class KeyMaker:
         return self._versions[name]
 
 
-def tensors_text(workload: Workload) -> str:
+def _tensors_text(workload: Workload) -> str:
     """Shapes and dtypes, for example ``1x8x6x6:float32 -> 1x4x6x6:float32``."""
 
     def text(specs: Sequence[TensorSpec]) -> str:

@@ -29,7 +29,7 @@ class CpuPolicy(DevicePolicy):
     reference_extent = 384
 
     def detect(self) -> Device:
-        return cpu_at(ROOT, platform.machine(), available_processors(), platform.processor())
+        return cpu_at(ROOT, platform.machine(), _available_processors(), platform.processor())
 
     def model_key(self, device: Device) -> str:
         return f"{device.name}, {device.cores} cores, isa {device.features}"
@@ -111,10 +111,10 @@ def available_cores() -> int:
     >>> available_cores() >= 1
     True
     """
-    return len(available_processors())
+    return len(_available_processors())
 
 
-def available_processors() -> Set[int]:
+def _available_processors() -> Set[int]:
     """The numbers of the processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return os.sched_getaffinity(0)

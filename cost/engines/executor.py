@@ -93,7 +93,7 @@ class ExecutorEngine(Engine):
 
     def open(self, work: Work) -> Workers:
         local = self._places.open(work)
-        return ExecutorWorkers(
+        return _ExecutorWorkers(
             local, work, self._executor, self._parallel, self._idle_sec, self._elsewhere
         )
 
@@ -101,7 +101,7 @@ class ExecutorEngine(Engine):
         return [replace(info, builds=self._parallel) for info in self._places.inspect(policy)]
 
 
-class ExecutorWorkers(Workers):
+class _ExecutorWorkers(Workers):
     """Others' places, and an executor's builder.
 
     Parameters

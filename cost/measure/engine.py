@@ -33,21 +33,8 @@ Hold = Callable[[Callable[[], None], Callable[[], bool]], AbstractContextManager
 else has it, and whom to ask whether to give up, which raises an ``OutOfTimeError``."""
 
 
-def no_others(_: Callable[[], None], __: Callable[[], bool]) -> AbstractContextManager[None]:
-    """The :data:`Hold` of a device that has its own way to keep others out.
-
-    Parameters
-    ----------
-    _ : callable
-        What would be called when the device is not free; not called.
-    __ : callable
-        What would say that the time of waiting is up; not called.
-
-    Returns
-    -------
-    AbstractContextManager[None]
-        A context that does nothing.
-    """
+def _no_others(_: Callable[[], None], __: Callable[[], bool]) -> AbstractContextManager[None]:
+    """The :data:`Hold` of a device that has its own way to keep others out."""
     return nullcontext()
 
 
@@ -127,7 +114,7 @@ class Place:
 
     name: str
     runner: Runner
-    hold: Hold = field(default=no_others, compare=False)
+    hold: Hold = field(default=_no_others, compare=False)
 
 
 @dataclass(frozen=True)

@@ -121,21 +121,8 @@ def _check_inputs(func: relax.Function, inputs: Sequence[Array]) -> None:
             raise MeasurementError(f"input '{param.name}' is {given}, not {wanted}")
 
 
-def as_it_is(value: Value, _: relax.Expr) -> Value:
-    """The value of an argument, unchanged.
-
-    Parameters
-    ----------
-    value : Value
-        An argument's.
-    _ : relax.Expr
-        The argument.
-
-    Returns
-    -------
-    Value
-        ``value`` itself.
-    """
+def _as_it_is(value: Value, _: relax.Expr) -> Value:
+    """The value of an argument, unchanged."""
     return value
 
 
@@ -254,7 +241,7 @@ class Evaluator:
             self.env.pop(var, None)
 
     def call(
-        self, call: relax.Call, operand: Callable[[Value, relax.Expr], Value] = as_it_is
+        self, call: relax.Call, operand: Callable[[Value, relax.Expr], Value] = _as_it_is
     ) -> Value:
         """The result of a call; what ``operand`` makes of each argument is computed with.
 

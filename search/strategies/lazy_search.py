@@ -24,21 +24,8 @@ Alongside = Callable[[Sequence[Candidate], Sequence[Candidate]], Sequence[Candid
 """Given what is going to be evaluated, and others: those of them that would take no longer."""
 
 
-def nothing_else(wanted: Sequence[Candidate], offered: Sequence[Candidate]) -> list[Candidate]:
-    """The :data:`Alongside` of those who evaluate one thing at a time.
-
-    Parameters
-    ----------
-    wanted : sequence of Candidate
-        What is going to be evaluated.
-    offered : sequence of Candidate
-        Others.
-
-    Returns
-    -------
-    list of Candidate
-        Empty.
-    """
+def _nothing_else(wanted: Sequence[Candidate], offered: Sequence[Candidate]) -> list[Candidate]:
+    """The :data:`Alongside` of those who evaluate one thing at a time."""
     return []
 
 
@@ -111,7 +98,7 @@ def search(
     *,
     seeds: Sequence[Partitioning] = (),
     should_stop: Callable[[], bool] | None = None,
-    alongside: Alongside = nothing_else,
+    alongside: Alongside = _nothing_else,
     batch_size: int = 32,
     on_round: Callable[[SearchProgress], None] | None = None,
     max_states: int = DEFAULT_MAX_STATES,

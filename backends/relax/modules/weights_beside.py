@@ -35,20 +35,8 @@ _EXTERNAL_MODS = "external_mods"
 _READY, _WEIGHT = "collage_weights_ready", "collage_weight"
 
 
-def constant_bytes(mod: tvm.IRModule) -> int:
-    """What all constants of a module's functions take, each counted once.
-
-    Parameters
-    ----------
-    mod : tvm.IRModule
-        Partitioned or not.
-
-    Examples
-    --------
-    >>> from collage.testing import constant, graph
-    >>> constant_bytes(graph([(8,)], lambda emit, x: relax.op.add(x, constant(8))))
-    32
-    """
+def _constant_bytes(mod: tvm.IRModule) -> int:
+    """What all constants of a module's functions take, each counted once."""
     found: dict[ir.GenericConst, int] = {}
 
     def visit(expr: relax.Expr) -> None:
@@ -77,7 +65,7 @@ def has_weights_beside(mod: tvm.IRModule, context: BuildContext) -> bool:
         False where they are inside of it.
     """
     if context.weights == AUTO:
-        return constant_bytes(mod) > _MOST_INSIDE
+        return _constant_bytes(mod) > _MOST_INSIDE
     return context.weights == BESIDE
 
 

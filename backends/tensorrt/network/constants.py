@@ -68,11 +68,6 @@ class ConstantWriter:
         self._kept: list[Array] = []
         """TensorRT reads weights from this memory until the engine is built."""
 
-    @property
-    def num_constants(self) -> int:
-        """How many constants were bound; equal ones are one."""
-        return len(self._kept)
-
     def error(self, text: str) -> RefusalError:
         """The error to raise where something cannot be written."""
         return RefusalError(self.symbol, text)

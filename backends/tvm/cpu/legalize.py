@@ -32,7 +32,7 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
     """This backend's legalizations, by operator name."""
 
     def convolution(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-        return legalize_conv2d(builder, call, machine)
+        return _legalize_conv2d(builder, call, machine)
 
     def product(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         return _legalize_matmul(builder, call, machine)
@@ -59,23 +59,8 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
     }
 
 
-def legalize_conv2d(builder: relax.BlockBuilder, call: relax.Call, machine: Machine) -> relax.Expr:
-    """Packed convolution for constant float32 weights; TVM's own for all else.
-
-    Parameters
-    ----------
-    builder : relax.BlockBuilder
-        Makes the tensor program.
-    call : relax.Call
-        A 2-D convolution.
-    machine : Machine
-        Its vector registers decide how weights are packed.
-
-    Returns
-    -------
-    relax.Expr
-        A call of the tensor program, whose weights are packed for this machine.
-    """
+def _legalize_conv2d(builder: relax.BlockBuilder, call: relax.Call, machine: Machine) -> relax.Expr:
+    """Packed convolution for constant float32 weights; TVM's own for all else."""
     shape = _conv_shape(call)
     if shape is None:
         return default_legalization(builder, call)

@@ -33,7 +33,7 @@ def legalizations() -> Mapping[str, Legalization]:
     return {
         **EXACT,
         **norms.legalizations(),
-        **{f"relax.nn.conv{n}d": legalize_convolution for n in (1, 2, 3)},
+        **{f"relax.nn.conv{n}d": _legalize_convolution for n in (1, 2, 3)},
         **{f"relax.nn.adaptive_avg_pool{n}d": _legalize_adaptive_pool for n in (1, 2, 3)},
         **{f"relax.nn.conv{n}d_transpose": legalize_transposed_convolution for n in (1, 2, 3)},
         RECURRENT: legalize_recurrent,
@@ -42,23 +42,10 @@ def legalizations() -> Mapping[str, Legalization]:
     }
 
 
-def legalize_convolution(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+def _legalize_convolution(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     """TVM's direct convolution over (rows, columns, channels) in NHWC.
 
     One to three spatial axes go the same way.
-
-    Parameters
-    ----------
-    builder : relax.BlockBuilder
-        Makes the tensor program.
-    call : relax.Call
-        A convolution in NHWC, with weights in OHWI, or of another layout or rank.
-
-    Returns
-    -------
-    relax.Expr
-        Grouped ones as a product for each group where that is faster; TVM's own where the result
-        has another layout than the data.
     """
     attrs = call.attrs
     rank, layout = len(attrs.strides), str(attrs.data_layout)

@@ -28,23 +28,8 @@ END_INTERVAL_SEC = 1.0
 """The same for a line that tells of a stage's end."""
 
 
-def crew_text(crew: Crew, finished: int, elapsed_sec: float) -> str:
-    """Who is at work, what waits, and how fast it goes.
-
-    Parameters
-    ----------
-    crew : Crew
-        Who is at work.
-    finished : int
-        Steps since the beginning.
-    elapsed_sec : float
-        Time since then.
-
-    Returns
-    -------
-    str
-        One line; what is zero is left out.
-    """
+def _crew_text(crew: Crew, finished: int, elapsed_sec: float) -> str:
+    """Who is at work, what waits, and how fast it goes."""
     parts = [f"{crew.busy} of {crew.workers} workers busy"]
     if crew.building:
         parts.append(f"{crew.building} to build")
@@ -90,7 +75,7 @@ class LiveProgress:
             completed=event.done,
             total=event.total or None,
             description=event.message[:60],
-            crew=crew_text(event.crew, event.done - first, elapsed_sec) if event.crew else "",
+            crew=_crew_text(event.crew, event.done - first, elapsed_sec) if event.crew else "",
         )
 
     def __enter__(self) -> Self:
@@ -143,7 +128,7 @@ class PlainProgress:
         finished, left = event.done - first_done, event.total - event.done
         parts = []
         if event.crew is not None:
-            parts.append(crew_text(event.crew, finished, now - began_sec))
+            parts.append(_crew_text(event.crew, finished, now - began_sec))
         if finished > 0 and left > 0:
             parts.append(f"about {(now - began_sec) / finished * left:.0f} s left")
         return f" ({', '.join(parts)})" if parts else ""

@@ -105,7 +105,7 @@ class AnswerInHand:
         return tuple(self._tried)
 
     def _first_that_runs(self, contenders: Sequence[Contender], at_once: int) -> Evaluation | None:
-        self._tried, failed = try_together(
+        self._tried, failed = _try_together(
             self._comparison, contenders[:at_once], self._budget, self._closing
         )
         if not self._tried:
@@ -120,7 +120,7 @@ class AnswerInHand:
         return fastest
 
 
-def try_together(
+def _try_together(
     comparison: EndToEndComparison,
     contenders: Sequence[Contender],
     budget: Budget,
@@ -129,22 +129,6 @@ def try_together(
     """Those that run, and those that do not; of others there was no time to find out.
 
     One that runs is waited for, within the budget or not.
-
-    Parameters
-    ----------
-    comparison : EndToEndComparison
-        Compiles and checks.
-    contenders : sequence of Contender
-        Compiled at once, and timed in turns.
-    budget : Budget
-        Told what that takes.
-    deadline : Deadline, optional
-        When nobody wants any of them any longer.
-
-    Returns
-    -------
-    tuple of (list of Evaluation, list of Evaluation)
-        Both in the order of the contenders.
     """
     if deadline.is_up or not contenders:
         return [], []
@@ -186,7 +170,7 @@ def first_that_runs(
     """
     failed: list[Evaluation] = []
     for contender in contenders:
-        found, refused = try_together(comparison, [contender], budget, deadline)
+        found, refused = _try_together(comparison, [contender], budget, deadline)
         failed += refused
         if found:
             return found[0], failed

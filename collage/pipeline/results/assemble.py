@@ -142,19 +142,13 @@ def report_of(
         outputs_rounding_rel_diff=None if samples is None else samples.rounding,
         remarks=(*imported.remarks, *remarks, *(() if samples is None else samples.remarks)),
         max_error=max_error,
-        workers=worker_uses(measured),
-        builders=builder_use(measured),
+        workers=_worker_uses(measured),
+        builders=_builder_use(measured),
     )
 
 
-def worker_uses(stats: MeasureStats) -> list[WorkerUse]:
-    """Who measured, and who was left out.
-
-    Parameters
-    ----------
-    stats : MeasureStats
-        Of this search alone.
-    """
+def _worker_uses(stats: MeasureStats) -> list[WorkerUse]:
+    """Who measured, and who was left out."""
     return [
         WorkerUse(
             name,
@@ -168,14 +162,8 @@ def worker_uses(stats: MeasureStats) -> list[WorkerUse]:
     ]
 
 
-def builder_use(stats: MeasureStats) -> BuilderUse:
-    """Who built what was measured.
-
-    Parameters
-    ----------
-    stats : MeasureStats
-        Of this search alone.
-    """
+def _builder_use(stats: MeasureStats) -> BuilderUse:
+    """Who built what was measured."""
     share = share_of(stats.seconds_compiling, stats.builders * stats.seconds_measuring)
     return BuilderUse(stats.builders, stats.built, stats.seconds_compiling, share)
 

@@ -72,11 +72,11 @@ class Figure:
 
 def operator_summary(nodes: Sequence[NodeInfo]) -> str:
     """Which operators and how many, most frequent first: ``16 conv2d, 16 add, 1 softmax``."""
-    counts = Counter(short_op(node.op) for node in nodes)
+    counts = Counter(_short_op(node.op) for node in nodes)
     return ", ".join(f"{n} {op}" if n > 1 else op for op, n in counts.most_common())
 
 
-def short_op(op: str) -> str:
+def _short_op(op: str) -> str:
     """An operator's name without its namespace: ``nn.conv2d`` is ``conv2d``."""
     return op.removeprefix("relax.").rpartition(".")[2] or op
 
@@ -137,7 +137,7 @@ def partition_figure(report: Report, colors: dict[str, str]) -> Figure | None:
             width=PARTITION_WIDTH,
             height=INLINE_HEIGHT if p.inline else PARTITION_HEIGHT,
             weight=(p.median_sec or 0.0) / dearest if dearest else 0.0,
-            lines=tuple(_clip(f"{n.index}  {short_op(n.op)}  {n.shape}", 38) for n in inside),
+            lines=tuple(_clip(f"{n.index}  {_short_op(n.op)}  {n.shape}", 38) for n in inside),
         )
 
     boxes = {p.id: box(p) for p in report.partitions}
@@ -188,7 +188,7 @@ def operator_figure(
         return Box(
             id=node.index,
             partition=p.id,
-            title=_clip(short_op(node.op), 23 - len(shape)),
+            title=_clip(_short_op(node.op), 23 - len(shape)),
             subtitle=shape,
             cost=f"{p.id} · {format_cost(p)}" if leads else "",
             tip="\n".join(tip),

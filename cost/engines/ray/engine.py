@@ -77,7 +77,7 @@ class RayEngine(Engine):
         return cls(f"ray://{LOCAL}" if url.host else "ray", patience_sec=patience)
 
     def open(self, work: Work) -> Workers:
-        return RayWorkers(self._cluster, work, self._patience_sec)
+        return _RayWorkers(self._cluster, work, self._patience_sec)
 
     def inspect(self, policy: DevicePolicy) -> list[WorkerInfo]:
         work = Work(policy, default_context(), MeasureConfig())
@@ -91,7 +91,7 @@ class RayEngine(Engine):
             fleet.close()
 
 
-class RayWorkers(Workers):
+class _RayWorkers(Workers):
     """Those of a cluster that have one kind of device, and all that can build for it.
 
     Parameters

@@ -105,7 +105,7 @@ class RpcEngine(Engine):
             ) from err
         first.close()
         sessions.device = first.detected.device
-        return RpcWorkers(sessions, len(summary))
+        return _RpcWorkers(sessions, len(summary))
 
     def inspect(self, policy: DevicePolicy) -> list[WorkerInfo]:
         servers = self._servers()
@@ -164,7 +164,7 @@ def _ask_one(sessions: Sessions) -> RpcSession | str:
         return str(err)
 
 
-class RpcWorkers(Workers):
+class _RpcWorkers(Workers):
     """Servers of one key, and builders of this machine.
 
     Parameters

@@ -21,8 +21,6 @@ from collage.cost.contest import Tolerance, median_interval
 from collage.cost.database.record import RecordKey
 from collage.cost.measure.places.reference_set import Times
 
-FEWEST_ROUNDS = 5
-"""With which an interval of 90 % begins to say something."""
 MOST_ROUNDS = 15
 """After which the median decides about a place that was not shown to be like the others."""
 
@@ -72,10 +70,10 @@ class Calibration:
 
     Examples
     --------
-    Of three places the last takes a quarter longer:
+    Of three places the last takes a quarter longer, which five rounds are enough to show:
 
     >>> calibration = Calibration(bound=0.03)
-    >>> for _ in range(FEWEST_ROUNDS):
+    >>> for _ in range(5):
     ...     rounds = {name: {"memory": sec} for name, sec in [("a", 8.0), ("b", 8.1), ("c", 10.0)]}
     ...     finding = calibration.add(rounds)
     >>> finding.left_out

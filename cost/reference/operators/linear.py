@@ -90,23 +90,11 @@ def pad_spatial(
     return np.pad(x, widths, constant_values=value)
 
 
-def tap_index(
+def _tap_index(
     position: Sequence[int], sizes: Sequence[int], strides: Sequence[int], dilation: Sequence[int]
 ) -> tuple[slice, ...]:
     """Where one kernel position reads the padded input's spatial axes (or writes a transposed
     one's output).
-
-    Parameters
-    ----------
-    position : sequence of int
-        In the kernel, by spatial axis.
-    sizes, strides, dilation : sequence of int
-        Of the output; of the convolution.
-
-    Returns
-    -------
-    tuple of slice
-        A slice for each spatial axis.
     """
     return tuple(
         slice(p * d, p * d + (n - 1) * s + 1, s)
@@ -141,7 +129,7 @@ def _convolution(call: relax.Call, args: list[Value]) -> Value:
     out = np.zeros((batch, groups, filters // groups, points), dtype=x.dtype)
     w = w.reshape(groups, filters // groups, channels // groups, *w.shape[2:])
     for position in itertools.product(*(range(k) for k in w.shape[3:])):
-        taps = x[_at(tap_index(position, sizes, strides, dilation))]
+        taps = x[_at(_tap_index(position, sizes, strides, dilation))]
         taps = taps.reshape(batch, groups, channels // groups, points)
         weight = w[_at(position)]
         out += weight * taps if depthwise else weight @ taps
@@ -161,7 +149,7 @@ def _convolution_channels_last(call: relax.Call, args: list[Value]) -> Array:
     if groups == channels == filters:
         out = np.zeros(shape, dtype=x.dtype)
         for position in itertools.product(*(range(k) for k in kernel)):
-            index = tap_index(position, sizes, strides, dilation)
+            index = _tap_index(position, sizes, strides, dilation)
             place: tuple[Any, ...] = (slice(None), *position, 0)
             out += x[(slice(None), *index)] * w[place]
         return out
@@ -228,7 +216,7 @@ def _transposed_convolution(call: relax.Call, args: list[Value]) -> Value:
     for position in itertools.product(*(range(k) for k in kernel)):
         part = w[_at(position)] @ points
         part = part.reshape(batch, groups, filters // groups, *x.shape[2:])
-        out[_at(tap_index(position, x.shape[2:], strides, dilation))] += part
+        out[_at(_tap_index(position, x.shape[2:], strides, dilation))] += part
     crop = tuple(slice(b, b + n) for b, n in zip(padding[:rank], sizes, strict=True))
     out = out.reshape(batch, filters, *full)[_at(crop)]
     return to_layout(out, f"NC{space}", out_layout)

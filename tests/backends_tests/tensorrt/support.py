@@ -100,8 +100,6 @@ class Written:
 
     Attributes
     ----------
-    constants : int
-        How many constants were bound.
     layers : list of str
         TensorRT's layer types in order.
     outputs : list of ndarray
@@ -110,7 +108,6 @@ class Written:
         The engine.
     """
 
-    constants: int = 0
     layers: list[str] = dataclasses.field(default_factory=list)
     outputs: list[NDArray[Any]] = dataclasses.field(default_factory=list)
     plan: bytes = b""
@@ -127,7 +124,6 @@ def write(
         writer = NetworkWriter(package, network, logger, wanted.options, "region")
         writers.append(writer)
         writer.write(function)
-        seen.constants = writer.num_constants
         seen.layers = [network.get_layer(i).type.name for i in range(network.num_layers)]
         if inputs:
             seen.outputs = evaluate_network(package.module, network, inputs)

@@ -128,7 +128,7 @@ def candidates(
         least one.
     """
     found = list(_sm80(problem, options))
-    if options.generation(arch) >= 90 and hopper_fits(problem):
+    if options.generation(arch) >= 90 and _hopper_fits(problem):
         found += _sm90(problem)
     found.sort(key=lambda pair: pair[0])
     ordered = [configuration for _, configuration in found]
@@ -158,7 +158,7 @@ def _has_slices(count: int, made: Conv2dConfiguration) -> bool:
     return made.split_k == count
 
 
-def hopper_fits(problem: Conv2dProblem) -> bool:
+def _hopper_fits(problem: Conv2dProblem) -> bool:
     """Whether the copy engine's im2col mode can express the problem."""
     ends = zip(
         problem.pads[:2],

@@ -258,7 +258,7 @@ def compute(data: te.Tensor, packed: te.Tensor, shape: ConvShape, cut: ConvPlan)
     )
 
     def view(n: Any, o: Any, h: Any, w: Any) -> Any:
-        block, row = _block_of(o, shape, cut)
+        block, row = _block_of(o, cut)
         q = (h % rows) * pitch + w
         return raw[n, h // rows, block, row, q // tile.columns, q % tile.columns]
 
@@ -269,7 +269,7 @@ def compute(data: te.Tensor, packed: te.Tensor, shape: ConvShape, cut: ConvPlan)
     )
 
 
-def _block_of(o: Any, shape: ConvShape, cut: ConvPlan) -> tuple[Any, Any]:
+def _block_of(o: Any, cut: ConvPlan) -> tuple[Any, Any]:
     """Block and row that hold an output channel (blocks of a group are whole when groups > 1)."""
     return o // cut.tile.rows, o % cut.tile.rows
 

@@ -33,14 +33,12 @@ class Cut:
     Attributes
     ----------
     whole : bool
-        Whether one kernel runs all steps.
+        Whether one kernel runs all steps: its blocks keep their states to themselves, with each
+        tile of columns written out.
     columns, splits : int
         Threads of a block side by side, and how many share the products of a column.
     rows : int
         Of the batch, in a block; at most as many as share a column.
-    own_states : bool
-        Whether a block of the one kernel keeps its states to itself. Each of its tiles of columns
-        is written out.
     holds_weights : bool
         Whether threads keep their weights in registers from step to step, too.
     """
@@ -49,7 +47,6 @@ class Cut:
     columns: int
     splits: int
     rows: int
-    own_states: bool = False
     holds_weights: bool = False
 
     @property
@@ -69,11 +66,11 @@ def cut_of(recurrence: Recurrence) -> Cut:
     Examples
     --------
     >>> cut_of(Recurrence("gru_reset_after", "forward", 48, 1, 64, "float16", False))
-    Cut(whole=True, columns=64, splits=8, rows=1, own_states=True, holds_weights=True)
+    Cut(whole=True, columns=64, splits=8, rows=1, holds_weights=True)
     >>> cut_of(Recurrence("lstm", "forward", 48, 1, 128, "float16", False))
-    Cut(whole=True, columns=128, splits=8, rows=1, own_states=True, holds_weights=False)
+    Cut(whole=True, columns=128, splits=8, rows=1, holds_weights=False)
     >>> cut_of(Recurrence("lstm", "bidirectional", 48, 8, 512, "float16", False))
-    Cut(whole=False, columns=16, splits=16, rows=4, own_states=False, holds_weights=False)
+    Cut(whole=False, columns=16, splits=16, rows=4, holds_weights=False)
     """
     one = recurrence
     bytes_each = _BYTES.get(one.dtype, 4)
@@ -88,5 +85,5 @@ def cut_of(recurrence: Recurrence) -> Cut:
     held = math.ceil(one.hidden / columns) * one.gates * math.ceil(one.hidden / splits)
     # A register has 4 bytes.
     if held * max(1, bytes_each // 4) <= _HELD:
-        return Cut(True, columns, splits, rows, own_states=True, holds_weights=True)
-    return Cut(True, columns, _WHOLE_THREADS // columns, rows, own_states=True)
+        return Cut(True, columns, splits, rows, holds_weights=True)
+    return Cut(True, columns, _WHOLE_THREADS // columns, rows)

@@ -59,8 +59,8 @@ class Kernels:
     cut : Cut
         How it is shared out.
     ins, outs : sequence of Buffer
-        The operator's operands and results; behind these the states that kernels hand on, unless
-        blocks keep theirs.
+        The operator's operands and results; behind these the states that kernels hand on, where
+        there is one a step.
     """
 
     def __init__(self, one: Recurrence, cut: Cut, ins: Sequence[Any], outs: Sequence[Any]) -> None:
@@ -83,44 +83,29 @@ class Kernels:
             return ib.get()
 
     def _in_one(self) -> None:
-        one, cut = self._one, self._cut
-        with _kernel(len(one.backwards) * self._groups, cut.threads) as (block, thread):
-            direction, group = self._among(block, self._groups)
-            at = _Block(
-                States(self._out[-1]), self._partial(), direction, group * cut.rows, thread, 0
-            )
-            if cut.own_states:
-                self._with_own_states(at)
-                return
-            self._each_of_rows(at, self._begin)
-            _wait()
-            with T.serial(0, one.steps) as count:
-                for index in range(len(parts(one))):
-                    with T.serial(0, self._tiles) as tile:
-                        self._tile(index, tile, replace(at, count=count))
-            self._each_of_rows(at, self._end)
-
-    def _with_own_states(self, at: _Block) -> None:
         """All steps of a block that keeps its states, with the tiles written out one by one: what
         a thread has of each is in registers, which have numbers and no addresses."""
         one, cut = self._one, self._cut
-        shared = self._shared([States.own_count(one), cut.rows, one.hidden])
-        states = States(shared, at.first, self._cell.local(self._tiles * 2))
-        ahead = self._cell.local(self._tiles * one.gates)
-        at = replace(at, states=states, ahead=ahead)
-        if cut.holds_weights:
-            at = replace(at, weights=self._held_weights(at))
-        for tile in range(self._tiles):
-            self._at_element(tile, at, self._begin)
-            self._take(range(one.gates), tile, at)
-        _wait()
-        with T.serial(0, one.steps) as count:
-            now = replace(at, count=count)
-            for index in range(len(parts(one))):
-                for tile in range(self._tiles):
-                    self._tile(index, tile, now)
-        for tile in range(self._tiles):
-            self._at_element(tile, replace(at, count=one.steps), self._end)
+        with _kernel(len(one.backwards) * self._groups, cut.threads) as (block, thread):
+            direction, group = self._among(block, self._groups)
+            shared = self._shared([States.own_count(one), cut.rows, one.hidden])
+            first = group * cut.rows
+            states = States(shared, first, self._cell.local(self._tiles * 2))
+            ahead = self._cell.local(self._tiles * one.gates)
+            at = _Block(states, self._partial(), direction, first, thread, 0, ahead=ahead)
+            if cut.holds_weights:
+                at = replace(at, weights=self._held_weights(at))
+            for tile in range(self._tiles):
+                self._at_element(tile, at, self._begin)
+                self._take(range(one.gates), tile, at)
+            _wait()
+            with T.serial(0, one.steps) as count:
+                now = replace(at, count=count)
+                for index in range(len(parts(one))):
+                    for tile in range(self._tiles):
+                        self._tile(index, tile, now)
+            for tile in range(self._tiles):
+                self._at_element(tile, replace(at, count=one.steps), self._end)
 
     def _step_by_step(self) -> None:
         one, cut = self._one, self._cut
@@ -164,10 +149,9 @@ class Kernels:
     def _each_of_rows(self, at: _Block, act: _Act) -> None:
         """Do something at every element of the states of a block's rows."""
         one, cut = self._one, self._cut
-        threads = cut.threads if cut.whole else STEP_THREADS
         elements = cut.rows * one.hidden
-        with T.serial(0, math.ceil(elements / threads)) as turn:
-            element = turn * threads + at.thread
+        with T.serial(0, math.ceil(elements / STEP_THREADS)) as turn:
+            element = turn * STEP_THREADS + at.thread
             row, column = at.first + element // one.hidden, element % one.hidden
             inside = tirx.all(element < elements, row < one.batch)
             with T.If(inside), T.Then():

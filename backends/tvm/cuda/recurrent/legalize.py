@@ -47,7 +47,7 @@ def legalize_recurrent(builder: relax.BlockBuilder, call: relax.Call) -> relax.E
     cut = cut_of(one)
     types = [one.dtype] * len(outputs)
     shapes = list(outputs)
-    if not cut.own_states:
+    if not cut.whole:
         shapes.append([States.count(one), *outputs[1]])
         types.append(wide_dtype(one))
 

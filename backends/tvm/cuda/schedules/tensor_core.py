@@ -73,26 +73,6 @@ class Tile:
         """
         return "shared" if self.rows * self.columns * 4 <= 36864 else "shared.dyn"
 
-    @property
-    def operand_bytes(self) -> int:
-        """Dynamic shared memory: both operands, two stages, rows padded by eight elements."""
-        return 2 * 2 * (self.rows + self.columns) * (MICRO * self.depth + 8)
-
-    @property
-    def result_bytes(self) -> int:
-        """Shared memory of the results, rows padded by four elements."""
-        return 4 * self.rows * (self.columns + 4)
-
-    @property
-    def can_launch(self) -> bool:
-        """Whether TVM's launch is accepted.
-
-        TVM raises a kernel's limit of shared memory for dynamic memory of 48 KiB and more, and does
-        not count static memory: both together may exceed 48 KiB only if the dynamic part does.
-        """
-        static = self.result_bytes if self.result_scope == "shared" else 0
-        return self.operand_bytes >= 48 << 10 or self.operand_bytes + static <= 48 << 10
-
     def blocks(self, batch: int, rows: int, columns: int) -> int:
         """Blocks of threads that a product needs.
 

@@ -146,7 +146,7 @@ class Node:
         str
             Decoded.
         """
-        return text_of(self.attributes, name, default)
+        return _text_of(self.attributes, name, default)
 
     def integer(self, name: str, default: int) -> int:
         """An attribute that is a whole number.
@@ -204,23 +204,8 @@ Converter = Callable[[Node], relax.Expr | None]
 """Converts a node; None leaves it to TVM's own converter."""
 
 
-def text_of(attributes: dict[str, Any], name: str, default: str) -> str:
-    """An attribute that is a word, however TVM's importer has parsed it.
-
-    Parameters
-    ----------
-    attributes : dict
-        All of a node's.
-    name : str
-        The one that is wanted.
-    default : str
-        Without it.
-
-    Returns
-    -------
-    str
-        Decoded.
-    """
+def _text_of(attributes: dict[str, Any], name: str, default: str) -> str:
+    """An attribute that is a word, however TVM's importer has parsed it."""
     value = attributes.get(name, default)
     return value.decode() if isinstance(value, bytes) else str(value)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tvm.script.ir_builder import tirx as T
 
 from benchmarks.gpu.cases import CudaCase
 from benchmarks.gpu.cases.compiling import cuda_target, partition_case
@@ -17,8 +19,12 @@ from benchmarks.gpu.cases.worker import largest_error
 from collage.backends.contract import BuildContext
 from collage.backends.contract.registry import get_backend
 from collage.backends.relax.recurrent import Recurrence
+from collage.backends.relax.recurrent.blocking import parts
 from collage.backends.relax.static_shape import static_shape
+from collage.backends.tvm.cuda.recurrent import legalize_recurrent
 from collage.backends.tvm.cuda.recurrent.cut import Cut, cut_of
+from collage.backends.tvm.cuda.recurrent.kernels import Kernels, _Block, _kernel, _wait
+from collage.backends.tvm.cuda.recurrent.states import States
 from tests.backends_tests.cuda_on_host import HostProgram
 
 pytestmark = pytest.mark.cuda
@@ -86,17 +92,36 @@ def test_recurrent_layers_in_one_kernel(
     """The large ones, too: kernels that a loop on the host starts again and again are beyond the
     model of threads, but what a block computes in each of them is the same."""
 
-    def in_one(one: Recurrence) -> Cut:
+    def few_rows(one: Recurrence) -> Cut:
         cut = cut_of(one)
-        return cut if cut.whole else Cut(True, cut.columns, cut.splits, min(2, cut.rows))
+        return cut if cut.whole else replace(cut, rows=min(2, cut.rows))
 
-    monkeypatch.setattr("collage.backends.tvm.cuda.recurrent.legalize.cut_of", in_one)
+    monkeypatch.setattr(f"{legalize_recurrent.__module__}.cut_of", few_rows)
+    monkeypatch.setattr(f"{legalize_recurrent.__module__}.Kernels", _InOne)
     random = np.random.default_rng()
     inputs = [
         random.standard_normal(static_shape(param), np.float32).astype(str(param.ty.dtype))
         for param in case.module["main"].params
     ]
     _check(case, inputs, tmp_path, context)
+
+
+class _InOne(Kernels):
+    """Where a kernel a step is written, the same blocks in one."""
+
+    def _step_by_step(self) -> None:
+        one, cut = self._one, self._cut
+        with _kernel(len(one.backwards) * self._groups, cut.threads) as (block, thread):
+            direction, group = self._among(block, self._groups)
+            states = States(self._out[-1])
+            at = _Block(states, self._partial(), direction, group * cut.rows, thread, 0)
+            self._each_of_rows(at, self._begin)
+            _wait()
+            with T.serial(0, one.steps) as count:
+                for index in range(len(parts(one))):
+                    with T.serial(0, self._tiles) as tile:
+                        self._tile(index, tile, replace(at, count=count))
+            self._each_of_rows(at, self._end)
 
 
 def _check(case: CudaCase, inputs: list[Any], tmp_path: Path, context: BuildContext) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from collage.cost.database.record import RecordKey
 from collage.cost.measure.places.calibration import (
-    FEWEST_ROUNDS,
     MOST_ROUNDS,
     Calibration,
     Finding,
@@ -17,6 +16,8 @@ from collage.cost.measure.places.calibration import (
 
 USUAL = {"memory": 2e-3, "compute": 1e-3, "launch": 1.5e-6}
 BOUND = 0.03
+FEWEST_ROUNDS = 5
+"""With which an interval of 90 % begins to say something."""
 
 
 class Clock:

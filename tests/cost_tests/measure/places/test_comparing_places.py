@@ -21,7 +21,7 @@ from collage.cost.database.record import RecordKey
 from collage.cost.device import CUDA_POLICY, Device, DevicePolicy
 from collage.cost.measure.builder import Builder, BuildJob, BuildResult
 from collage.cost.measure.engine import Engine, Place, Work, WorkerInfo, Workers
-from collage.cost.measure.places.calibration import FEWEST_ROUNDS, Calibration
+from collage.cost.measure.places.calibration import Calibration
 from collage.cost.measure.places.runner_pool import RunnerPool
 from collage.cost.measure.replay import MeasureStats, Question, RecordLookup
 from collage.cost.measure.runner import PlaceLostError, RunJob, Runner, RunResult
@@ -33,6 +33,7 @@ from tests.cost_tests.conftest import ToyTarget, toy_workload
 GPU = Device("cuda", "toy", 1, "sm_90", "1")
 REFERENCES = {"memory": 2e-3, "compute": 1e-3, "launch": 2e-6}
 USUAL_SEC = 1e-4
+FEWEST_ROUNDS = 5
 SLOWER = 1.25
 
 

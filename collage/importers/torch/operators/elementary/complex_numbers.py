@@ -23,7 +23,7 @@ from collage.importers.torch.operators.fourier import FOURIER
 Parts = tuple[relax.Expr, relax.Expr]
 
 
-class ComplexImporter(Importer, Protocol):
+class _ComplexImporter(Importer, Protocol):
     """What converters of complex numbers ask of the importer besides."""
 
     env: dict[fx.Node, Any]
@@ -114,7 +114,7 @@ def _same(importer: Importer, node: fx.Node) -> relax.Expr:
     return importer.value(node.args[0])
 
 
-def _both(importer: ComplexImporter, node: fx.Node) -> Any:
+def _both(importer: _ComplexImporter, node: fx.Node) -> Any:
     """What moves values, or adds them up, done to each part."""
     convert = importer.real_converter(node.target.__name__)
     assert convert is not None

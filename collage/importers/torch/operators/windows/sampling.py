@@ -74,21 +74,8 @@ def _beyond(place: torch.Tensor, extent: int, beyond: int, corners: bool) -> tor
     return place.clamp(-2, extent + 1)
 
 
-def deform_conv2d(importer: Importer, node: fx.Node) -> relax.Expr:
-    """torchvision's deformable convolution.
-
-    Parameters
-    ----------
-    importer : Importer
-        Binds what is computed on the way.
-    node : fx.Node
-        A call of ``torchvision::deform_conv2d``.
-
-    Returns
-    -------
-    relax.Expr
-        (batch, results, rows, columns).
-    """
+def _deform_conv2d(importer: Importer, node: fx.Node) -> relax.Expr:
+    """torchvision's deformable convolution."""
     x, weight, offset, mask, bias, use_mask, groups, offset_groups = arguments(
         *(importer, node, "input", "weight", "offset", "mask", "bias", "use_mask"),
         *("groups", "offset_groups"),
@@ -109,5 +96,5 @@ def sampled() -> dict[Any, Callable[..., Any]]:
     return {torch.ops.aten.grid_sampler_3d.default: _volume_sampled}
 
 
-SAMPLED: dict[str, Callable[[Importer, fx.Node], Any]] = {"deform_conv2d.default": deform_conv2d}
+SAMPLED: dict[str, Callable[[Importer, fx.Node], Any]] = {"deform_conv2d.default": _deform_conv2d}
 """By the name that the translator has for an operator."""
