@@ -66,13 +66,7 @@ class Likenesses:
         self._constants: dict[tvm.ir.GenericConst, int] = {}
 
     def of(self, candidate: Candidate) -> Likeness:
-        """What the candidate has in common with those that are the same work.
-
-        Parameters
-        ----------
-        candidate : Candidate
-            Of the graph.
-        """
+        """What the candidate has in common with those that are the same work."""
         nodes = candidate.nodes
         place: dict[Hashable, int] = {}
         outside: dict[Hashable, int] = {}

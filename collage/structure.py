@@ -134,13 +134,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
         return name in self.optional
 
     def returned(self, tensors: Sequence[Any]) -> Any:
-        """What the model gives, with these tensors in it.
-
-        Parameters
-        ----------
-        tensors : sequence
-            All of its results, in their order.
-        """
+        """What the model gives, with these tensors in it."""
         return _filled(self.result, tensors)
 
     def output_names(self) -> list[str]:

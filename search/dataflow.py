@@ -180,13 +180,7 @@ class DataflowGraph:
 
     @contextmanager
     def checked(self, check: Callable[[], None]) -> Iterator[None]:
-        """While this lasts, rules call something now and then, which ends them when it raises.
-
-        Parameters
-        ----------
-        check : callable
-            For example a deadline's check.
-        """
+        """While this lasts, rules call something now and then, which ends them when it raises."""
         self._check = check
         try:
             check()

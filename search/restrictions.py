@@ -43,33 +43,15 @@ class Restrictions:
         return any(self.closed.values())
 
     def closed_to(self, backend: str) -> int:
-        """Bit mask of the bindings that a backend may not have.
-
-        Parameters
-        ----------
-        backend : str
-            Its name.
-        """
+        """Bit mask of the bindings that a backend may not have."""
         return self._masks.get(backend, 0)
 
     def allow(self, candidate: Candidate) -> bool:
-        """Whether a candidate may be used.
-
-        Parameters
-        ----------
-        candidate : Candidate
-            Of any backend.
-        """
+        """Whether a candidate may be used."""
         return candidate.inline or not candidate.nodes & self.closed_to(candidate.backend)
 
     def reason(self, candidate: Candidate) -> str:
-        """Why a candidate may not be used; empty where it may.
-
-        Parameters
-        ----------
-        candidate : Candidate
-            Of any backend.
-        """
+        """Why a candidate may not be used; empty where it may."""
         if self.allow(candidate):
             return ""
         first = next(bits(candidate.nodes & self.closed_to(candidate.backend)))

@@ -87,13 +87,7 @@ class Backend(ABC):
         return parse_options(self.name, self.options_type, attributes)
 
     def precision(self, options: Any) -> Precision:
-        """How float32 tensors are computed with: how closely results must agree follows from it.
-
-        Parameters
-        ----------
-        options : object
-            Of ``options_type``.
-        """
+        """How float32 tensors are computed with: how closely results must agree follows from it."""
         return Precision.FLOAT32
 
     def precisions(self) -> Mapping[Precision, Mapping[str, Any]]:

@@ -49,13 +49,7 @@ class TensorBackend(ExternalBackend):
     constants_as_arguments: ClassVar[bool] = True
 
     def legalize_passes(self, target: BackendTarget) -> Sequence[tvm.transform.Pass]:
-        """From operators to calls of tensor programs; by default TVM's own for each operator.
-
-        Parameters
-        ----------
-        target : BackendTarget
-            With this backend's options.
-        """
+        """From operators to calls of tensor programs; by default TVM's own for each operator."""
         return [relax.transform.LegalizeOps()]
 
     def schedule(
@@ -80,13 +74,7 @@ class TensorBackend(ExternalBackend):
         return program
 
     def program_passes(self, target: BackendTarget) -> Sequence[tvm.transform.Pass]:
-        """Passes over the module of all scheduled programs; by default none.
-
-        Parameters
-        ----------
-        target : BackendTarget
-            With this backend's options.
-        """
+        """Passes over the module of all scheduled programs; by default none."""
         return ()
 
     def generate(

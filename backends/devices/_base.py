@@ -119,11 +119,6 @@ class DeviceKind(ABC):
     def lock_name(self, index: int = 0) -> str:
         """What the lock of a device of this machine is called: searches on different ones do not
         wait for each other.
-
-        Parameters
-        ----------
-        index : int
-            Of the device, as this process counts them.
         """
         return self.name
 

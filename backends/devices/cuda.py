@@ -84,11 +84,6 @@ class _CudaDevice(DeviceKind):
     def lock_name(self, index: int = 0) -> str:
         """With the place that the GPU sits in, since each process counts the GPUs that it may see
         from 0. Asking makes no context on the device.
-
-        Parameters
-        ----------
-        index : int
-            Of the GPU, as this process counts them.
         """
         try:
             place = CudaDriver().pci_bus_id(index)

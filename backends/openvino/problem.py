@@ -56,13 +56,7 @@ class Region:
     constants: Sequence[Array]
 
     def write(self, folder: Path) -> tuple[str, bytes]:
-        """The model as IR: its text and its constants.
-
-        Parameters
-        ----------
-        folder : Path
-            To write in.
-        """
+        """The model as IR: its text and its constants."""
         text, constants = folder / "region.xml", folder / "region.bin"
         python_api().serialize(self.model, text, constants)
         return text.read_text(encoding="utf-8"), constants.read_bytes()

@@ -36,13 +36,7 @@ class _StackPerThread(threading.local):
         return self._open[index]
 
     def append(self, builder: relax.BlockBuilder) -> None:
-        """Open a function.
-
-        Parameters
-        ----------
-        builder : relax.BlockBuilder
-            Whose function it is.
-        """
+        """Open a function."""
         self._open.append(builder)
 
     def pop(self) -> relax.BlockBuilder:

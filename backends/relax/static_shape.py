@@ -11,11 +11,6 @@ from collage.backends.contract.errors import UnsupportedProblemError
 def tensor_shape(tensor: relax.Expr | relax.Type) -> tuple[int, ...] | None:
     """The static shape of a tensor, or None where it is no tensor or not static.
 
-    Parameters
-    ----------
-    tensor : relax.Expr or relax.Type
-        An expression or its type.
-
     Examples
     --------
     >>> tensor_shape(relax.TensorType((8, 16), "float32"))

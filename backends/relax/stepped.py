@@ -46,13 +46,7 @@ class Steps:
 
     @classmethod
     def of(cls, call: relax.Call) -> Self | None:
-        """Those of a call; None where its values' own range says.
-
-        Parameters
-        ----------
-        call : relax.Call
-            Of the operator.
-        """
+        """Those of a call; None where its values' own range says."""
         if call.attrs is None:
             return None
         return cls(float(call.attrs["step"]), int(call.attrs["point"]))

@@ -15,11 +15,6 @@ if TYPE_CHECKING:
 def findings_of(context: BuildContext) -> FindingsFile | FindingsTable | None:
     """The findings of a compilation's log, wherever that is; None without one.
 
-    Parameters
-    ----------
-    context : BuildContext
-        Names it.
-
     Raises
     ------
     LogError

@@ -58,11 +58,6 @@ def opened(path: Path, *, read_only: bool) -> Iterator[int]:
 def reading(path: Path) -> Iterator[int]:
     """The descriptor of a file that others may append to meanwhile.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-
     Raises
     ------
     LogError

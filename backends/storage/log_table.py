@@ -75,13 +75,7 @@ class Entry:
 
 
 def digest_of(*parts: object) -> bytes:
-    """SHA-256 of plain values.
-
-    Parameters
-    ----------
-    *parts
-        Whatever JSON can hold.
-    """
+    """SHA-256 of plain values."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).digest()
 
 
@@ -152,13 +146,7 @@ class LogTable:
         return total
 
     def newest(self, keys: Collection[bytes]) -> dict[bytes, tuple[int, str]]:
-        """Number and text of each key's last line; nothing for keys that have none.
-
-        Parameters
-        ----------
-        keys : collection of bytes
-            Any number.
-        """
+        """Number and text of each key's last line; nothing for keys that have none."""
         found: dict[bytes, tuple[int, str]] = {}
         for some in _chunks(list(dict.fromkeys(keys))):
             last = sa.select(sa.func.max(LOG.c.id)).where(LOG.c.key.in_(some)).group_by(LOG.c.key)

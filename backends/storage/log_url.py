@@ -98,11 +98,6 @@ class LogUrl:
 def is_database_url(log: str | Path) -> bool:
     """Whether a log is named by a URL; otherwise it is a file.
 
-    Parameters
-    ----------
-    log : str or Path
-        As the user gave it.
-
     Examples
     --------
     >>> [is_database_url(log) for log in ("sqlite:///a.db", "a:b.jsonl", Path("a.jsonl"))]

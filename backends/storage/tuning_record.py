@@ -196,11 +196,6 @@ def blob_line(data: bytes) -> str:
 def read_blob(value: Mapping[str, Any]) -> bytes:
     """The bytes of a blob's line.
 
-    Parameters
-    ----------
-    value : mapping
-        The line's parsed JSON.
-
     Raises
     ------
     ValueError
@@ -220,11 +215,6 @@ def read_blob(value: Mapping[str, Any]) -> bytes:
 
 def read_blob_reference(value: Mapping[str, Any]) -> BlobReference:
     """Which bytes a blob's line says it holds, without reading them.
-
-    Parameters
-    ----------
-    value : mapping
-        As :func:`read_blob` takes it.
 
     Raises
     ------

@@ -90,13 +90,7 @@ def find_gpu(index: int = 0) -> Gpu | None:
 
 
 def has_device(index: int = 0) -> bool:
-    """Whether there is a GPU that TVM can use; loads TVM's CUDA runtime when there may be one.
-
-    Parameters
-    ----------
-    index : int
-        Among those that this process may see.
-    """
+    """Whether there is a GPU that TVM can use; loads TVM's CUDA runtime when there may be one."""
     if not _has_cuda_runtime():
         try:
             load_runtime()

@@ -67,13 +67,7 @@ def pool_library(context: BuildContext) -> Path | None:
 
 
 def wrapping(pool: Path) -> list[str]:
-    """The linker's flags by which objects call the pool.
-
-    Parameters
-    ----------
-    pool : Path
-        As :func:`pool_library` gave it.
-    """
+    """The linker's flags by which objects call the pool."""
     return [f"-Wl,--wrap={name}" for name in sorted(_functions(pool))]
 
 

@@ -61,11 +61,6 @@ def filling(folder: Path) -> Iterator[Path]:
     What a block that fails has written is removed: the folder is as it was, and can be written to
     again. Files are replaced, not overwritten: a running program may have the old ones mapped.
 
-    Parameters
-    ----------
-    folder : Path
-        The bundle's; see :func:`prepare_folder`.
-
     Yields
     ------
     Path
@@ -99,11 +94,6 @@ def spelled_by_file(path: Path) -> str:
 
     Libraries are loaded by the text of their paths: what a program had from a folder it would have
     again after another bundle was exported there. A file that is loaded keeps its number.
-
-    Parameters
-    ----------
-    path : Path
-        Of a file.
 
     Examples
     --------

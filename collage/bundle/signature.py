@@ -144,13 +144,7 @@ class FunctionEntry(msgspec.Struct, frozen=True):
         return tuple(sorted(extents))
 
     def show(self, index: int) -> str:
-        """An input's type and shapes, for example ``float32[1..8, 3]`` or ``float32[1|2|4, 3]``.
-
-        Parameters
-        ----------
-        index : int
-            The input's.
-        """
+        """An input's type and shapes, for example ``float32[1..8, 3]`` or ``float32[1|2|4, 3]``."""
         info = self.inputs[index]
         shape = [show_extents(self.extents(index, axis)) for axis in range(len(info.shape))]
         return f"{info.dtype}[{', '.join(shape)}]"

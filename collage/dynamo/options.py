@@ -122,11 +122,6 @@ class Options:
 def targets_for(device: str) -> list[TargetLike]:
     """All that is usable here for a kind of device and can be loaded together.
 
-    Parameters
-    ----------
-    device : str
-        For example ``cpu``.
-
     Raises
     ------
     TargetError

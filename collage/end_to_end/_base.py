@@ -91,13 +91,7 @@ class EndToEndComparison(ABC):
         return self._evaluate([self._lowered(contender) for contender in contenders])
 
     def stated(self, contender: Contender) -> Lowered:
-        """A contender with what it takes in memory; nothing is compiled.
-
-        Parameters
-        ----------
-        contender : Contender
-            Whoever may take part.
-        """
+        """A contender with what it takes in memory; nothing is compiled."""
         return self._lowered(contender)
 
     def settle(self) -> None:  # noqa: B027 (nothing to do is a good answer)

@@ -57,11 +57,6 @@ def baselines(
 def is_single(contender: Contender) -> bool:
     """Whether a contender is one backend alone (TVM having what that does not take).
 
-    Parameters
-    ----------
-    contender : Contender
-        As :func:`baselines` names them.
-
     Examples
     --------
     >>> is_single(Contender("single:onednn", Partitioning(())))

@@ -142,13 +142,7 @@ class Evaluation(Lowered):
 
     @classmethod
     def without_time(cls, contender: Contender) -> Evaluation:
-        """Of a contender that there was no time for: it was not even lowered.
-
-        Parameters
-        ----------
-        contender : Contender
-            Who does not take part.
-        """
+        """Of a contender that there was no time for: it was not even lowered."""
         return cls(contender, tvm.IRModule(), "", NO_TIME)
 
 

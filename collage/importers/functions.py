@@ -24,11 +24,6 @@ _NUMBERED = re.compile(r"_\d+$")
 def public_functions(mod: tvm.IRModule) -> list[str]:
     """The names of the functions that whoever has a module may call, ``main`` first.
 
-    Parameters
-    ----------
-    mod : tvm.IRModule
-        Any.
-
     Examples
     --------
     >>> from collage.testing import graph
@@ -95,13 +90,7 @@ def function_alone(mod: tvm.IRModule, name: str) -> tvm.IRModule:
 
 
 def given_codegen(mod: tvm.IRModule) -> dict[str, str]:
-    """By name, the functions that are some backend's already, and whose.
-
-    Parameters
-    ----------
-    mod : tvm.IRModule
-        As the user gave it.
-    """
+    """By name, the functions that are some backend's already, and whose."""
     return {
         str(gv.name_hint): str(func.attrs["Codegen"])
         for gv, func in mod.functions.items()

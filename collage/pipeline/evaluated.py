@@ -51,11 +51,6 @@ class Evaluated:
     def of(cls, evaluations: Sequence[Evaluation]) -> Evaluated:
         """What follows from how the contenders did.
 
-        Parameters
-        ----------
-        evaluations : sequence of Evaluation
-            Of all of them.
-
         Raises
         ------
         MeasurementError

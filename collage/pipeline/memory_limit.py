@@ -139,13 +139,7 @@ class MemoryLimit:
         return replace(covers, contenders=tuple(within))
 
     def with_left_out(self, evaluated: Evaluated) -> Evaluated:
-        """How all did, those included that were over the limit.
-
-        Parameters
-        ----------
-        evaluated : Evaluated
-            Of those within.
-        """
+        """How all did, those included that were over the limit."""
         return Evaluated(
             (*evaluated.evaluations, *self.left_out),
             evaluated.winner,

@@ -61,11 +61,6 @@ class MemoryUse:
 def size_text(size: float) -> str:
     """A number of bytes for people.
 
-    Parameters
-    ----------
-    size : float
-        Bytes.
-
     Examples
     --------
     >>> size_text(812), size_text(3 << 19)

@@ -17,11 +17,6 @@ _CUTS = {
 def how_far(stats: SearchStats) -> str:
     """What a search proved; of one that was cut off, what was done of it, and the bound left.
 
-    Parameters
-    ----------
-    stats : SearchStats
-        Of the report.
-
     Returns
     -------
     str

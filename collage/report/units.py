@@ -65,11 +65,6 @@ class Costly(Protocol):
 def format_cost(part: Costly) -> str:
     """A time that was measured, or one that is only guessed and says so.
 
-    Parameters
-    ----------
-    part : PartitionInfo
-        Whose time it is.
-
     Examples
     --------
     >>> from collage.report.graph_rows import PartitionInfo

@@ -56,11 +56,6 @@ def verdict_of(row: EndToEnd, rows: Sequence[EndToEnd]) -> str:
 def disturbances(rows: Sequence[EndToEnd]) -> str:
     """What there is to say of disturbed rounds; empty when there were none.
 
-    Parameters
-    ----------
-    rows : sequence of EndToEnd
-        All contenders.
-
     Examples
     --------
     >>> disturbances([EndToEnd("search", 1e-3, 1e-5, n=8, rounds=8, disturbed=2, discarded=2)])

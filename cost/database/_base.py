@@ -120,23 +120,12 @@ class Database(ABC):
         """
 
     def lookup(self, key: RecordKey) -> Record | None:
-        """The record with exactly this key; invalid ones are answers too.
-
-        Parameters
-        ----------
-        key : RecordKey
-            All of it counts.
-        """
+        """The record with exactly this key; invalid ones are answers too."""
         return self.lookup_all([key])[0]
 
     @abstractmethod
     def lookup_all(self, keys: Sequence[RecordKey]) -> list[Record | None]:
         """The record of each key, at the same position; asked for together, they cost less.
-
-        Parameters
-        ----------
-        keys : sequence of RecordKey
-            Any number.
 
         Raises
         ------
@@ -157,11 +146,6 @@ class Database(ABC):
     @abstractmethod
     def append(self, record: Record) -> None:
         """Add a record; it outlives this process when this returns.
-
-        Parameters
-        ----------
-        record : Record
-            Counts from now on, for its key.
 
         Raises
         ------

@@ -12,11 +12,6 @@ from collage.cost.database.jsonl import JsonLinesDatabase
 def log_place(log: str | Path) -> Path | LogUrl:
     """Where a log is.
 
-    Parameters
-    ----------
-    log : str or Path
-        The path of a file, or the URL of a database.
-
     Raises
     ------
     LogError

@@ -35,11 +35,6 @@ _PROBE = b"probe"
 def version(engine: LogEngine) -> str | None:
     """The revision of a log; None where there is no log.
 
-    Parameters
-    ----------
-    engine : LogEngine
-        The database.
-
     Raises
     ------
     LogError
@@ -61,11 +56,6 @@ def _version(connection: sa.Connection) -> str | None:
 def create(engine: LogEngine) -> None:
     """Make a log; nothing where another process has just made it.
 
-    Parameters
-    ----------
-    engine : LogEngine
-        The database.
-
     Raises
     ------
     LogError
@@ -82,11 +72,6 @@ def create(engine: LogEngine) -> None:
 
 def migrate(engine: LogEngine) -> tuple[str | None, str]:
     """Bring a log up to date; others wait meanwhile, or see the old one.
-
-    Parameters
-    ----------
-    engine : LogEngine
-        The database.
 
     Returns
     -------
@@ -141,11 +126,6 @@ def refuse_unless_head(engine: LogEngine, found: str) -> None:
 
 def check_writable(engine: LogEngine) -> None:
     """See that a line can be added, before anything is measured; none is.
-
-    Parameters
-    ----------
-    engine : LogEngine
-        The database.
 
     Raises
     ------

@@ -134,11 +134,6 @@ class SqlDatabase(Database):
 def entry_of(line: str) -> Entry:
     """What a line is looked up by.
 
-    Parameters
-    ----------
-    line : str
-        A measurement's, a finding's or a blob's.
-
     Raises
     ------
     ValueError

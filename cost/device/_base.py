@@ -168,11 +168,6 @@ class DevicePolicy(ABC):
 
         Takes up to a second; the device should be held meanwhile. Empty when there is nothing, or
         when it cannot be told.
-
-        Parameters
-        ----------
-        device : LocalDevice
-            Which.
         """
         return ""
 

@@ -108,11 +108,6 @@ class CudaPolicy(DevicePolicy):
     def others(self, device: LocalDevice) -> str:
         """See :meth:`DevicePolicy.others`; a device's use by several processes is told by the
         driver wherever these are, their numbers only where they are in sight.
-
-        Parameters
-        ----------
-        device : LocalDevice
-            Which.
         """
         management = Management.open(CudaDriver().pci_bus_id(device.index))
         if management is None:

@@ -100,11 +100,6 @@ class HeadFindings:
     def take(self, lines: Iterable[str]) -> None:
         """Keep what was found elsewhere, in the log and in this machine's cache.
 
-        Parameters
-        ----------
-        lines : iterable of str
-            Of the other machine's log.
-
         Raises
         ------
         ProtocolError
@@ -143,11 +138,6 @@ class FarFindings:
 
     def take(self, lines: Iterable[str]) -> None:
         """Add lines of the search's log.
-
-        Parameters
-        ----------
-        lines : iterable of str
-            From :meth:`HeadFindings.of`.
 
         Raises
         ------

@@ -53,11 +53,6 @@ class LocalEngine(Engine):
     def from_url(cls, url: WorkersUrl) -> LocalEngine:
         """This machine, as it is named on the command line.
 
-        Parameters
-        ----------
-        url : WorkersUrl
-            ``local``.
-
         Raises
         ------
         WorkersError

@@ -206,13 +206,7 @@ class Workers(ABC):
 
     @abstractmethod
     def timer(self, progress: ProgressCallback) -> ModelTimer:
-        """Who times whole models.
-
-        Parameters
-        ----------
-        progress : callable
-            Informed of each turn.
-        """
+        """Who times whole models."""
 
     def close(self) -> None:
         """End what the places started; what they are asked later starts anew.
@@ -230,11 +224,6 @@ class Engine(ABC):
     def open(self, work: Work) -> Workers:
         """Find the workers.
 
-        Parameters
-        ----------
-        work : Work
-            What for.
-
         Raises
         ------
         TargetError
@@ -247,11 +236,6 @@ class Engine(ABC):
     def inspect(self, policy: DevicePolicy) -> list[WorkerInfo]:
         """All devices that could be measured on, with what speaks against it; starts nothing that
         lasts.
-
-        Parameters
-        ----------
-        policy : DevicePolicy
-            Of the kind of device.
 
         Raises
         ------

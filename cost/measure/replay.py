@@ -73,13 +73,7 @@ class MeasureStats:
         return replace(self, places={name: use.copy() for name, use in self.places.items()})
 
     def since(self, before: MeasureStats) -> MeasureStats:
-        """What was added to an earlier copy.
-
-        Parameters
-        ----------
-        before : MeasureStats
-            That one.
-        """
+        """What was added to an earlier copy."""
         none = PlaceUse()
         places = {n: use.since(before.places.get(n, none)) for n, use in self.places.items()}
         numbers = [f.name for f in fields(self) if f.name not in ("places", "builders")]

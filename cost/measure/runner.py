@@ -36,13 +36,7 @@ class RunJob:
 
     @classmethod
     def in_folder(cls, folder: Path) -> RunJob:
-        """The files that a build leaves in its folder.
-
-        Parameters
-        ----------
-        folder : Path
-            The build's.
-        """
+        """The files that a build leaves in its folder."""
         return cls(folder / "model.so", folder)
 
 

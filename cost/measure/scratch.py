@@ -11,11 +11,6 @@ from collage.backends.contract.errors import OutputError
 def make_scratch(context: BuildContext) -> Path:
     """The scratch folder, made when it is not there.
 
-    Parameters
-    ----------
-    context : BuildContext
-        Says where it is.
-
     Raises
     ------
     OutputError

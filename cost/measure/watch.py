@@ -47,13 +47,7 @@ class PlaceUse:
         return PlaceUse(Counter(self.tasks), self.busy_sec, self.left_out)
 
     def since(self, before: PlaceUse) -> PlaceUse:
-        """What was added to an earlier copy.
-
-        Parameters
-        ----------
-        before : PlaceUse
-            That one.
-        """
+        """What was added to an earlier copy."""
         added = self.tasks - before.tasks
         return PlaceUse(added, self.busy_sec - before.busy_sec, self.left_out)
 
@@ -150,13 +144,7 @@ class Watch:
             self._uses.setdefault(place, PlaceUse()).left_out = reason
 
     def waited(self, seconds: float) -> None:
-        """What this thread times had to wait for others on its device: the place was not busy.
-
-        Parameters
-        ----------
-        seconds : float
-            How long.
-        """
+        """What this thread times had to wait for others on its device: the place was not busy."""
         with self._lock:
             if busy := self._busy.get(threading.get_ident()):
                 busy.begin += seconds

@@ -166,11 +166,6 @@ class MeasuredCostModel(CostModel):
         """All that a time depends on besides what is timed, as JSON: device, driver, versions,
         threads, configuration; nothing that is this process's or this folder's own.
 
-        Parameters
-        ----------
-        targets : sequence of BackendTarget
-            What is compiled for.
-
         Raises
         ------
         TargetError
@@ -217,11 +212,6 @@ class MeasuredCostModel(CostModel):
         """What the virtual machine adds to every call and every partition, measured once; nothing
         when there was no time.
 
-        Parameters
-        ----------
-        target : BackendTarget
-            A native backend's.
-
         Raises
         ------
         MeasurementError
@@ -234,22 +224,11 @@ class MeasuredCostModel(CostModel):
         return overheads_from(costs)
 
     def at_once(self, target: BackendTarget) -> int:
-        """Workloads with which no device and, within reason, no builder is idle.
-
-        Parameters
-        ----------
-        target : BackendTarget
-            A native backend's.
-        """
+        """Workloads with which no device and, within reason, no builder is idle."""
         return self._site([target]).measurer.at_once
 
     def whole_models(self, targets: Sequence[BackendTarget]) -> WholeModels:
         """Whole models for these targets: compiled, timed against each other, found in the log.
-
-        Parameters
-        ----------
-        targets : sequence of BackendTarget
-            Everything that they may use.
 
         Raises
         ------

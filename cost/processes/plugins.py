@@ -52,13 +52,7 @@ def found_everywhere() -> set[str]:
 
 
 def found_with(plugins: Iterable[str]) -> list[str]:
-    """Names of this process's backends that another one with these plugins has, too.
-
-    Parameters
-    ----------
-    plugins : iterable of str
-        As :func:`plugins_for` names them.
-    """
+    """Names of this process's backends that another one with these plugins has, too."""
     everywhere, named = found_everywhere(), set(plugins)
     return [name for name in backend_names() if name in everywhere or _plugin(name) in named]
 

@@ -81,13 +81,7 @@ def coarsest(forms: set[str] | frozenset[str]) -> str:
 
 
 def fewest_digits(targets: Iterable[BackendTarget]) -> str:
-    """The format with the fewest digits that any of some targets may round float32 values to.
-
-    Parameters
-    ----------
-    targets : iterable of BackendTarget
-        At least one.
-    """
+    """The format with the fewest digits that any of some targets may round float32 values to."""
     return coarsest({target.implementation.precision(target.options).form for target in targets})
 
 

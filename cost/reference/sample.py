@@ -91,11 +91,6 @@ class Sample:
     def load(cls, folder: Path) -> Sample:
         """The inverse of :meth:`save`; where only the arrays lie, as :meth:`of` makes it.
 
-        Parameters
-        ----------
-        folder : Path
-            That it was written into.
-
         Raises
         ------
         MeasurementError

@@ -20,13 +20,7 @@ _PRODUCTS = ("relax.matmul", "relax.nn.conv", "relax.nn.attention")
 
 
 def is_product(value: relax.Expr) -> bool:
-    """Whether a binding's value multiplies tensors: what libraries compute with fewer digits.
-
-    Parameters
-    ----------
-    value : relax.Expr
-        Of a binding.
-    """
+    """Whether a binding's value multiplies tensors: what libraries compute with fewer digits."""
     if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
         return False
     return str(value.op.name).startswith(_PRODUCTS)

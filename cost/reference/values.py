@@ -66,11 +66,6 @@ def widen(array: Array) -> Array:
 def leaves(value: Value) -> list[Array]:
     """The tensors of a possibly nested value, in order.
 
-    Parameters
-    ----------
-    value : ndarray or tuple
-        As the evaluator gives it.
-
     Returns
     -------
     list of ndarray

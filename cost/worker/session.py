@@ -150,13 +150,7 @@ class Session(ABC):
         """Wait for the device; raises what went wrong there since."""
 
     def lost(self, error: Exception) -> DeviceLostError | None:
-        """Whether the device can no longer be used.
-
-        Parameters
-        ----------
-        error : Exception
-            What happened.
-        """
+        """Whether the device can no longer be used."""
         return None
 
     def clocks(self) -> Clocks | None:

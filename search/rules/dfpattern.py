@@ -145,11 +145,6 @@ def root_operators(pattern: DFPattern) -> frozenset[str] | None:
 
     Trying a pattern takes some 20 microseconds, and a backend has a hundred of them.
 
-    Parameters
-    ----------
-    pattern : DFPattern
-        Of a backend.
-
     Examples
     --------
     >>> from tvm.relax.dpl import is_op, wildcard

@@ -29,11 +29,6 @@ class PreparesModules(Protocol):
         All targets are given what they make, so they compute the same: the module is run before and
         after each of them on random inputs, and one that changes the results is left out, which the
         report says. Backends have their turns in the order of their registration.
-
-        Parameters
-        ----------
-        target : BackendTarget
-            With this backend's options.
         """
         ...
 
@@ -57,10 +52,5 @@ class PreparesPartitions(Protocol):
 
         What they do is part of compiling: whatever is measured, tuned or deployed went through
         them, and is compared with the reference as always.
-
-        Parameters
-        ----------
-        target : BackendTarget
-            With this backend's options.
         """
         ...

@@ -101,11 +101,6 @@ class RunsElsewhere(Protocol):
         """Why this machine cannot run what is compiled for a target; empty where it can.
 
         Its candidates can be estimated then, compiled and exported, but not measured here.
-
-        Parameters
-        ----------
-        target : BackendTarget
-            With this backend's options.
         """
         ...
 

@@ -93,11 +93,6 @@ _kept: ContextVar[_Kept | None] = ContextVar("kept", default=None)
 def facts_kept_in(folder: Path) -> Iterator[None]:
     """While this is entered, facts are looked up in a folder of the cache, and added to it.
 
-    Parameters
-    ----------
-    folder : Path
-        The cache folder.
-
     Examples
     --------
     >>> with facts_kept_in(Path("cache")):

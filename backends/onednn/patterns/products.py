@@ -102,11 +102,6 @@ def _weights_and_padding(match: Match, layouts: tuple[str, ...]) -> Verdict:
 def multiplies(operator: relax.Expr) -> bool:
     """Whether an operator is a convolution or a product of matrices.
 
-    Parameters
-    ----------
-    operator : relax.Expr
-        Of a region.
-
     Examples
     --------
     >>> x = relax.Var("x", relax.TensorType((4, 4), "float32"))

@@ -120,11 +120,6 @@ def operand_view(expr: relax.Expr) -> View:
 def result_view(root: relax.Expr) -> View | None:
     """Where a result goes when a ``permute_dims`` follows it, in its own axes; None otherwise.
 
-    Parameters
-    ----------
-    root : relax.Expr
-        The result, or a ``permute_dims`` of it.
-
     Raises
     ------
     UnsupportedProblemError

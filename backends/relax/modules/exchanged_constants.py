@@ -83,13 +83,7 @@ class Exchange:
 
 
 def bytes_of(constant: ir.GenericConst) -> int:
-    """What a constant takes; none where it is no tensor.
-
-    Parameters
-    ----------
-    constant : ir.GenericConst
-        Of any type.
-    """
+    """What a constant takes; none where it is no tensor."""
     if not isinstance(constant.ty, relax.TensorType):
         return 0
     bits = int(tvm.DataType(tensor_dtype(constant.ty)).bits)

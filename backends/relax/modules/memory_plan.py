@@ -37,11 +37,6 @@ class PlannedBytes:
 def tensor_bytes(ty: relax.Type) -> int:
     """What tensors of a type take, all parts of a tuple together.
 
-    Parameters
-    ----------
-    ty : relax.Type
-        Of static shapes.
-
     Examples
     --------
     >>> tensor_bytes(relax.TensorType((2, 3), "float16"))

@@ -72,11 +72,5 @@ def _starts(extent: int, block: int) -> list[int]:
 
 
 def parts(recurrence: Recurrence) -> tuple[tuple[int, ...], ...]:
-    """Gates that are multiplied by the same state: a GRU's last one by what it has reset.
-
-    Parameters
-    ----------
-    recurrence : Recurrence
-        Whose gates they are.
-    """
+    """Gates that are multiplied by the same state: a GRU's last one by what it has reset."""
     return ((0, 1), (2,)) if recurrence.cell == "gru" else (tuple(range(recurrence.gates)),)

@@ -77,13 +77,7 @@ class Recurrence:
 
     @classmethod
     def of(cls, call: relax.Call) -> Self:
-        """Read a call.
-
-        Parameters
-        ----------
-        call : relax.Call
-            Of the operator.
-        """
+        """Read a call."""
         steps, batch, _ = static_shape(call.args[0])
         hidden = static_shape(call.args[1])[1]
         cell, direction = str(call.attrs["cell"]), str(call.attrs["direction"])
@@ -119,13 +113,7 @@ class Recurrence:
         return len(self.backwards) * self.steps * self.batch * self.gates * self.hidden**2
 
     def operands(self, args: Sequence[Any]) -> dict[str, Any]:
-        """A call's arguments, or whatever stands for them, by name.
-
-        Parameters
-        ----------
-        args : sequence
-            As many as the operator takes.
-        """
+        """A call's arguments, or whatever stands for them, by name."""
         names = ["taken", "weights", "h0"]
         names += ["c0"] * (self.states == 2) + ["bias"] * self.has_bias
         names += ["lengths"] * self.has_lengths

@@ -30,13 +30,7 @@ from collage.backends.tvm.common.transposed_axis import TransposedAxis
 
 
 def transposed_convolutions(convolution: Legalization) -> dict[str, Legalization]:
-    """Legalizations of transposed convolutions, by operator name.
-
-    Parameters
-    ----------
-    convolution : callable
-        That of ``conv2d``.
-    """
+    """Legalizations of transposed convolutions, by operator name."""
 
     def legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         return _legalize(builder, call, convolution)

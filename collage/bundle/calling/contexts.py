@@ -72,13 +72,7 @@ class Contexts:
             return self._new()
 
     def give(self, functions: Functions) -> None:
-        """Give back what was taken.
-
-        Parameters
-        ----------
-        functions : Functions
-            Of :meth:`take`.
-        """
+        """Give back what was taken."""
         if self._turn is not None:
             self._turn.release()
         else:

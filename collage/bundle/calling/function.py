@@ -278,11 +278,6 @@ class BundleFunction:
     def prepared(self, values: Sequence[Any]) -> PreparedCall:
         """Everything that a call needs, inputs in place.
 
-        Parameters
-        ----------
-        values : sequence
-            An array or tensor for each input.
-
         Raises
         ------
         InputError

@@ -194,13 +194,7 @@ def as_torch(results: Sequence[tvm.runtime.Tensor]) -> list[Any]:
 
 
 def on_host(value: Any) -> np.ndarray:
-    """An array or tensor as numpy's.
-
-    Parameters
-    ----------
-    value : array or tensor
-        Of numpy, or anything that has DLPack.
-    """
+    """An array or tensor as numpy's."""
     if isinstance(value, np.ndarray | np.generic):
         return np.asarray(value)
     array: np.ndarray = to_tvm(value, tvm.cpu()).numpy()
@@ -233,11 +227,6 @@ def empty_array(shape: Sequence[int], dtype: str) -> np.ndarray:
 
 def numpy_type(dtype: str) -> np.dtype[Any] | None:
     """The type of numpy's own that has a name; None where there is none, as for bfloat16.
-
-    Parameters
-    ----------
-    dtype : str
-        As TVM names it.
 
     Examples
     --------

@@ -14,11 +14,6 @@ if TYPE_CHECKING:
 def read_sample(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of an ``.npz`` file by name.
 
-    Parameters
-    ----------
-    path : Path
-        As ``numpy.savez`` writes it.
-
     Raises
     ------
     InputError

@@ -22,11 +22,6 @@ _RESULTS = (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)
 def signature_of(program: torch.export.ExportedProgram) -> Signature:
     """What a program is called with and what it gives, as plain data.
 
-    Parameters
-    ----------
-    program : torch.export.ExportedProgram
-        As it was exported.
-
     Raises
     ------
     ModelError

@@ -13,11 +13,6 @@ from collage.pipeline.session import Session
 def replayed_device(session: Session) -> Device | None:
     """The log's device in a replay where there is none like it; None where devices are asked.
 
-    Parameters
-    ----------
-    session : Session
-        Targets and log.
-
     Raises
     ------
     ReplayMissError, LogError

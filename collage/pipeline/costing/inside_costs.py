@@ -42,13 +42,7 @@ class Shift:
     ratio: float = 1.0
 
     def inside(self, alone_sec: float) -> float:
-        """About what takes so long alone takes inside.
-
-        Parameters
-        ----------
-        alone_sec : float
-            In seconds, as the result.
-        """
+        """About what takes so long alone takes inside."""
         return self.each_sec + self.ratio * alone_sec
 
     @classmethod
@@ -112,13 +106,7 @@ class InsideCosts:
         self._shifts: dict[str, Shift] = {}
 
     def note(self, inside_sec: Mapping[Candidate, float]) -> None:
-        """Take note of what partitions took inside a whole model.
-
-        Parameters
-        ----------
-        inside_sec : mapping of Candidate to float
-            Seconds.
-        """
+        """Take note of what partitions took inside a whole model."""
         for candidate, seconds in inside_sec.items():
             likeness = self._likeness(candidate)
             self._seen[likeness].append(seconds)

@@ -65,11 +65,6 @@ class SecondLook:
 
         The search's answer is looked into where it is wrong, and all that are where nothing runs:
         a baseline that is wrong beside others that are right is no loss.
-
-        Parameters
-        ----------
-        evaluations : sequence of Evaluation
-            How all contenders did.
         """
         if self._rounds == 0:
             return False
@@ -90,13 +85,7 @@ class SecondLook:
         return bool(culprits)
 
     def failure(self, error: NothingRunsError) -> MeasurementError:
-        """The error where nothing runs, with the names of what was found to be wrong.
-
-        Parameters
-        ----------
-        error : NothingRunsError
-            What the last comparison ended with.
-        """
+        """The error where nothing runs, with the names of what was found to be wrong."""
         if not self.found:
             return error
         named = "; ".join(dict.fromkeys(culprit.reason for culprit in self.found))

@@ -229,11 +229,6 @@ def _vanishes(sample: Sample) -> bool:
 def problem_of(sample: Sample) -> str:
     """Why a sample says little about whether a program is right; empty where it says much.
 
-    Parameters
-    ----------
-    sample : Sample
-        Of a whole model.
-
     Examples
     --------
     >>> problem_of(Sample.of([], [np.zeros(3, np.float32)]))

@@ -140,11 +140,6 @@ def given_arrays(inputs: Sequence[TensorInfo], given: Inputs) -> list[list[NDArr
 def listed(given: Inputs) -> list[Mapping[str, Any]]:
     """One sample or several as a list.
 
-    Parameters
-    ----------
-    given : mapping or sequence of mapping
-        Arrays by input name.
-
     Raises
     ------
     InputError
@@ -224,11 +219,6 @@ def _ordered(inputs: Sequence[TensorInfo], sample: Mapping[str, Any]) -> list[ND
 
 def digest(samples: Sequence[Sequence[NDArray[Any]]]) -> str:
     """What tells the user's samples from others, for the log's keys.
-
-    Parameters
-    ----------
-    samples : sequence of sequence of ndarray
-        From :func:`given_arrays`.
 
     Examples
     --------

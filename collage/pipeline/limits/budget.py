@@ -131,11 +131,6 @@ class Budget:
     def part(self, share: float) -> Budget:
         """A budget that begins now, for one of several functions; interrupted when this one is.
 
-        Parameters
-        ----------
-        share : float
-            Of the time that is left.
-
         Examples
         --------
         >>> half = Budget(60.0, clock=lambda: 100.0).part(0.5)
@@ -168,13 +163,7 @@ class Budget:
         self._contest_began = self._clock()
 
     def contenders_that_fit(self, count: int) -> int:
-        """How many of so many contenders there is time for now, besides the answer in hand.
-
-        Parameters
-        ----------
-        count : int
-            Of those that are not compiled yet.
-        """
+        """How many of so many contenders there is time for now, besides the answer in hand."""
         if self._end == math.inf:
             # After an interrupt: what the search has found, and nothing to compare it with.
             return min(count, 1) if self.interrupted else count

@@ -17,11 +17,6 @@ def answering(budget: Budget) -> Iterator[None]:
 
     Only in the main thread, and only where nobody else handles the signal.
 
-    Parameters
-    ----------
-    budget : Budget
-        Told of the first one.
-
     Examples
     --------
     >>> import os

@@ -121,11 +121,6 @@ class ErrorModel:
         """Products that may all be rounded within an error, as a bit set of their positions.
 
         Those are taken first whose error is the least for the work that they are.
-
-        Parameters
-        ----------
-        limit : float
-            Of the error of all of them together.
         """
         order = sorted(self.squares, key=lambda i: self.squares[i] / max(1, self.work.get(i, 1)))
         left, taken = limit * limit, 0
@@ -136,13 +131,7 @@ class ErrorModel:
         return taken
 
     def error(self, candidates: Iterable[Candidate]) -> float:
-        """The error of candidates together.
-
-        Parameters
-        ----------
-        candidates : iterable of Candidate
-            A partitioning's.
-        """
+        """The error of candidates together."""
         return math.sqrt(sum(map(self.squared, candidates)))
 
     def _scale(self, target: BackendTarget) -> float:

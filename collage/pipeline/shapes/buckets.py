@@ -69,13 +69,7 @@ class Buckets:
         return [self.at(extents) for extents in itertools.product(*self.varying)]
 
     def at(self, extents: Sequence[int]) -> Bucket:
-        """The shapes with other extents.
-
-        Parameters
-        ----------
-        extents : sequence of int
-            Of every dimension that varies.
-        """
+        """The shapes with other extents."""
         shapes = {
             name: tuple(extents[e[0]] if isinstance(e, tuple) else e for e in shape)
             for name, shape in self.given.items()

@@ -18,11 +18,6 @@ from collage.rewrite import flat_bindings
 def rows_of(model: ImportedModel) -> tuple[Rows, ...]:
     """Which outputs of a model are cut, and by what.
 
-    Parameters
-    ----------
-    model : ImportedModel
-        As it was imported.
-
     Raises
     ------
     ModelError

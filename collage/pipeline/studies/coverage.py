@@ -117,11 +117,6 @@ class Coverage:
     def of(self, backend: str) -> BackendCoverage:
         """One backend's.
 
-        Parameters
-        ----------
-        backend : str
-            Its name.
-
         Raises
         ------
         KeyError

@@ -51,11 +51,6 @@ class FrontierChart:
 def frontier_chart(report: Report) -> FrontierChart | None:
     """The drawing; None where no error was allowed or nothing ran.
 
-    Parameters
-    ----------
-    report : Report
-        Its whole models, with their errors.
-
     Examples
     --------
     >>> from collage.report import EndToEnd

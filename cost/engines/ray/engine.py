@@ -60,11 +60,6 @@ class RayEngine(Engine):
     def from_url(cls, url: WorkersUrl) -> RayEngine:
         """As a user names it.
 
-        Parameters
-        ----------
-        url : WorkersUrl
-            Taken apart.
-
         Raises
         ------
         WorkersError

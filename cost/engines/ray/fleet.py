@@ -165,13 +165,7 @@ class Fleet:
         return [link for m in members if (link := m.builder) and _is_there(link)]
 
     def has_device(self, link: Link) -> bool:
-        """Whether the node of a host has a device that is timed on.
-
-        Parameters
-        ----------
-        link : Link
-            To the host.
-        """
+        """Whether the node of a host has a device that is timed on."""
         member = self._members.get(link.node.id)
         return member is not None and bool(member.timers)
 

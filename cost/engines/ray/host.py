@@ -49,13 +49,7 @@ _SET_BY_RAY = "OMP_NUM_THREADS"
 
 
 def probe(kind: str) -> bytes:
-    """What this machine has of a kind of device, as a :class:`Probe`.
-
-    Parameters
-    ----------
-    kind : str
-        The name of a :class:`DeviceKind`.
-    """
+    """What this machine has of a kind of device, as a :class:`Probe`."""
     return encode(Probe(tuple(inspect_here(policy_of(device_named(kind))))))
 
 
@@ -159,13 +153,7 @@ class Host:
             shutil.rmtree(folder, ignore_errors=True)
 
     def lacks(self, digests: list[str]) -> list[str]:
-        """Which archives are not kept here.
-
-        Parameters
-        ----------
-        digests : list of str
-            Theirs.
-        """
+        """Which archives are not kept here."""
         return self._timing.lacks(digests)
 
     def keep(self, digest: str, archive: bytes, limit_bytes: int) -> str:

@@ -109,11 +109,6 @@ class HostLife:
     def is_ready(self, wait_sec: float = 0.0) -> bool:
         """Whether the host is there; starts it when it is not.
 
-        Parameters
-        ----------
-        wait_sec : float
-            How long to wait for it.
-
         Raises
         ------
         PlaceLostError
@@ -137,11 +132,6 @@ class HostLife:
 
     def check(self, progress: ProgressCallback = ignore) -> None:
         """Look for signs of life, and that nothing takes forever.
-
-        Parameters
-        ----------
-        progress : callable
-            Told what the host tells.
 
         Raises
         ------

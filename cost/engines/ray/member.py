@@ -26,11 +26,6 @@ def announcement(device: Device) -> str:
     Where any node announces one, devices are timed on only where they are announced, and Ray counts
     how many may be at work: ``ray start --resources '{"<announcement>": 1}'``.
 
-    Parameters
-    ----------
-    device : Device
-        As ``collage workers`` shows it.
-
     Examples
     --------
     >>> announcement(Device("cpu", "Some CPU", cores=4, features="0123"))
@@ -74,13 +69,7 @@ class Member:
         return [*([self.builder] if self.builder else []), *self.timers]
 
     def harvest(self, ray: Any) -> None:
-        """Take in what the probe found, once it did.
-
-        Parameters
-        ----------
-        ray : module
-            Connected.
-        """
+        """Take in what the probe found, once it did."""
         if self.probe is None:
             return
         try:

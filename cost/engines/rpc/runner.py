@@ -156,13 +156,7 @@ class RpcRunner(Runner):
 
 
 def transfer_sec(job: RunJob) -> float:
-    """What copying a library, what it needs and its data there and back may take.
-
-    Parameters
-    ----------
-    job : RunJob
-        What is copied.
-    """
+    """What copying a library, what it needs and its data there and back may take."""
     beside = (job.library.parent / name for name in ("lib", "weights"))
     needed = [path for folder in beside if folder.is_dir() for path in folder.iterdir()]
     files = [job.library, *needed, *(path for path in job.sample.rglob("*") if path.is_file())]

@@ -119,11 +119,6 @@ class Tracker:
     def summary(self, key: str) -> Summary:
         """What there is of a key now.
 
-        Parameters
-        ----------
-        key : str
-            Of servers.
-
         Raises
         ------
         MeasurementError

@@ -93,13 +93,7 @@ class Calibration:
         self._lock = threading.Lock()
 
     def is_due(self, places: Sequence[str]) -> bool:
-        """Whether places must be compared before they time anything more.
-
-        Parameters
-        ----------
-        places : sequence of str
-            Those that are left.
-        """
+        """Whether places must be compared before they time anything more."""
         if len(places) < 2:
             return False
         return self._clock() >= self._due or any(place not in self._usual for place in places)
@@ -153,13 +147,7 @@ class Calibration:
             self._since_good.setdefault(place, []).append(key)
 
     def forget(self, place: str) -> None:
-        """Compare a place from the beginning when it is named again.
-
-        Parameters
-        ----------
-        place : str
-            Its name.
-        """
+        """Compare a place from the beginning when it is named again."""
         self._usual.pop(place, None)
         with self._lock:
             self._since_good.pop(place, None)

@@ -93,11 +93,6 @@ class Comparing:
 
         Its code generators compute beside what is timed, and the driver does not tell them from
         others. Whoever comes later makes the place slower, which the reference set shows.
-
-        Parameters
-        ----------
-        place : Place
-            Whose device.
         """
         with self._hold(place):
             self._others[place.name] = place.runner.others()

@@ -116,11 +116,6 @@ class ReferenceSet:
     def time(self, place: Place) -> dict[str, float | str]:
         """One round at one place, whose device is held meanwhile.
 
-        Parameters
-        ----------
-        place : Place
-            Where.
-
         Raises
         ------
         PlaceLostError

@@ -30,11 +30,6 @@ MODEL_TIMEOUT_SEC = 300.0
 def config_of_turns(config: MeasureConfig) -> MeasureConfig:
     """How a turn is measured.
 
-    Parameters
-    ----------
-    config : MeasureConfig
-        How candidates are.
-
     Examples
     --------
     >>> config_of_turns(MeasureConfig()).repeat

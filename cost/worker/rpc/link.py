@@ -162,13 +162,7 @@ class Link:
         return SessionLostError(f"{self._name}: {reason}", CostStatus.UNKNOWN)
 
     def lost(self, error: Exception) -> SessionLostError | None:
-        """Whether the session is over, and what that says of the library that was run.
-
-        Parameters
-        ----------
-        error : Exception
-            What happened.
-        """
+        """Whether the session is over, and what that says of the library that was run."""
         if isinstance(error, SessionLostError):
             return error
         try:

@@ -10,13 +10,7 @@ from collage.backends.tvm.common.blocks import fuse_all, leading_independent, ro
 
 
 def schedule(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Share out each stage's leading independent loops; itself where TVM will not have that.
-
-    Parameters
-    ----------
-    func : tirx.PrimFunc
-        Any kernel.
-    """
+    """Share out each stage's leading independent loops; itself where TVM will not have that."""
     if not isinstance(func.body, s_tir.SBlockRealize):
         return func
     sch = s_tir.Schedule(func)

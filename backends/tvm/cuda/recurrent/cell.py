@@ -16,13 +16,7 @@ _WIDE = {"float16": "float32", "bfloat16": "float32"}
 
 
 def wide_dtype(recurrence: Recurrence) -> str:
-    """The data type of sums and states.
-
-    Parameters
-    ----------
-    recurrence : Recurrence
-        Whose results may be narrower.
-    """
+    """The data type of sums and states."""
     return _WIDE.get(recurrence.dtype, recurrence.dtype)
 
 
@@ -112,34 +106,16 @@ class Cell:
                 self._keep(at, values[0] + at.states.other(at) * (old - values[0]))
 
     def local(self, length: int) -> Any:
-        """Registers of a thread, of the data type of sums.
-
-        Parameters
-        ----------
-        length : int
-            How many.
-        """
+        """Registers of a thread, of the data type of sums."""
         return T.buffer_proxy(T.decl_buffer([length], self._wide_dtype, scope="local"))
 
     def wide(self, value: Any) -> Any:
-        """A value in the data type of sums.
-
-        Parameters
-        ----------
-        value : PrimExpr
-            Of the results' data type.
-        """
+        """A value in the data type of sums."""
         same = self._wide_dtype == self._one.dtype
         return value if same else tirx.Cast(self._wide_dtype, value)
 
     def narrow(self, value: Any) -> Any:
-        """A value in the results' data type.
-
-        Parameters
-        ----------
-        value : PrimExpr
-            Of the data type of sums.
-        """
+        """A value in the results' data type."""
         same = self._wide_dtype == self._one.dtype
         return value if same else tirx.Cast(self._one.dtype, value)
 

@@ -58,11 +58,6 @@ class Cut:
 def cut_of(recurrence: Recurrence) -> Cut:
     """How the steps of a layer are shared out.
 
-    Parameters
-    ----------
-    recurrence : Recurrence
-        What is to be computed.
-
     Examples
     --------
     >>> cut_of(Recurrence("gru_reset_after", "forward", 48, 1, 64, "float16", False))

@@ -59,24 +59,12 @@ class States:
 
     @staticmethod
     def count(recurrence: Recurrence) -> int:
-        """How many lie in the memory of all blocks.
-
-        Parameters
-        ----------
-        recurrence : Recurrence
-            Whose cell it is.
-        """
+        """How many lie in the memory of all blocks."""
         return {"lstm": 3, "gru": 4}.get(recurrence.cell, 2)
 
     @staticmethod
     def own_count(recurrence: Recurrence) -> int:
-        """How many lie in a block's own memory.
-
-        Parameters
-        ----------
-        recurrence : Recurrence
-            Whose cell it is.
-        """
+        """How many lie in a block's own memory."""
         return 3 if recurrence.cell == "gru" else 2
 
     def factor(self, reset: bool, old: Any, direction: Any, row: Any, column: Any) -> Any:
@@ -100,25 +88,13 @@ class States:
         return self.buffer[self._place(which, direction, row, column)]
 
     def hidden(self, at: Element) -> Any:
-        """The hidden state that a step reads.
-
-        Parameters
-        ----------
-        at : Element
-            Of the state.
-        """
+        """The hidden state that a step reads."""
         if self.mine is not None:
             return self.mine[at.tile * 2]
         return self.buffer[at.old, at.direction, at.row, at.column]
 
     def other(self, at: Element) -> Any:
-        """An LSTM's other state, or the gate that a GRU has ready.
-
-        Parameters
-        ----------
-        at : Element
-            Of the state.
-        """
+        """An LSTM's other state, or the gate that a GRU has ready."""
         if self.mine is not None:
             return self.mine[at.tile * 2 + 1]
         return self.buffer[2, at.direction, at.row, at.column]

@@ -70,11 +70,6 @@ _EVERY = {**CONVERTERS, **{name: c for domain in BEYOND.values() for name, c in 
 def converter_of(operator: str) -> Converter | None:
     """The converter of an operator, of whichever domain; None where TVM's own is right.
 
-    Parameters
-    ----------
-    operator : str
-        Its type, as ONNX has it.
-
     Examples
     --------
     >>> converter_of("LSTM") is None, converter_of("Relu") is None

@@ -22,11 +22,6 @@ class RefusedError(Exception):
 def reason_of(node: fx.Node) -> str:
     """Why nothing converts an operator, as far as it is known.
 
-    Parameters
-    ----------
-    node : fx.Node
-        A call of it.
-
     Examples
     --------
     >>> reason_of(fx.Graph().call_function(torch.ops.aten.nonzero.default))

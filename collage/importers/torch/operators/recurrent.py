@@ -31,11 +31,6 @@ def keep_recurrent(table: dict[Any, Any]) -> None:
 
     Those that project their state, of one step, or of which some outputs are dropped at random are
     still taken apart.
-
-    Parameters
-    ----------
-    table : dict
-        Of operators to their decompositions, changed in place.
     """
     for name in _CELLS:
         operator, overload = name.split(".")

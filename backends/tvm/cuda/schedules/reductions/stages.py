@@ -36,13 +36,7 @@ class Results:
         return cls(tuple(axis.extent for axis in access.spatial), access.shared, column)
 
     def in_parts(self, parts: int) -> Results:
-        """The same with a leading axis of parts.
-
-        Parameters
-        ----------
-        parts : int
-            Its extent.
-        """
+        """The same with a leading axis of parts."""
         column = None if self.column is None else self.column + 1
         return Results((parts, *self.extents), (False, *self.shared), column)
 

@@ -92,13 +92,7 @@ def _of_two(function: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Convert
 
 
 def of_one(function: Callable[[Node, relax.Expr], relax.Expr]) -> Converter:
-    """Inputs: integers, their scale and zero, the result's.
-
-    Parameters
-    ----------
-    function : callable
-        Of real numbers.
-    """
+    """Inputs: integers, their scale and zero, the result's."""
 
     def convert(node: Node) -> relax.Expr:
         result = node.emit(function(node, meant(node, 0, 1, 2)))

@@ -93,11 +93,6 @@ def flat(importer: Importer, x: relax.Expr, kept: int) -> relax.Expr:
 def real(value: float) -> Any:
     """A constant in double precision.
 
-    Parameters
-    ----------
-    value : float
-        Its value.
-
     Returns
     -------
     tirx.Expr
@@ -108,11 +103,6 @@ def real(value: float) -> Any:
 
 def cell(dtype: str = WIDE) -> Any:
     """Room for one value, in a buffer of one element.
-
-    Parameters
-    ----------
-    dtype : str
-        Of the value.
 
     Returns
     -------

@@ -25,13 +25,7 @@ by programs."""
 
 
 def keep_matrices(table: dict[Any, Any]) -> None:
-    """Keep what PyTorch would check for errors in a way that no module has.
-
-    Parameters
-    ----------
-    table : dict
-        By operator, what takes it apart; changed in place.
-    """
+    """Keep what PyTorch would check for errors in a way that no module has."""
     aten = torch.ops.aten
     factors = (aten.linalg_cholesky, aten.linalg_ldl_factor)
     kept = (aten.linalg_inv, aten.inverse, aten.linalg_solve, *factors)

@@ -240,11 +240,6 @@ def solved(size: int, columns: int) -> Write:
 def volume(size: int) -> Write:
     """The program that multiplies the diagonal of such factors, and counts exchanges.
 
-    Parameters
-    ----------
-    size : int
-        Rows of a matrix.
-
     Returns
     -------
     callable
@@ -263,11 +258,6 @@ def volume(size: int) -> Write:
 
 def rooted(size: int) -> Write:
     """The program of ``cholesky_ex``: the lower factor, and which minor is the first not positive.
-
-    Parameters
-    ----------
-    size : int
-        Rows of a matrix.
 
     Returns
     -------

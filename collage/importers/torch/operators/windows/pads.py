@@ -19,13 +19,7 @@ _MODES = {
 
 
 def keep_pads(table: dict[Any, Any]) -> None:
-    """Let a decomposition table leave pads alone, but for those with a constant.
-
-    Parameters
-    ----------
-    table : dict
-        Of operators to their decompositions, changed in place.
-    """
+    """Let a decomposition table leave pads alone, but for those with a constant."""
     for name in _MODES:
         operator, overload = name.split(".")
         table.pop(getattr(getattr(torch.ops.aten, operator), overload), None)

@@ -29,11 +29,6 @@ def keep_whole(table: dict[Any, Any]) -> None:
 
     Where a scale was given that the sizes do not have between them, PyTorch walks over the input
     with the scale, and the library operators with the sizes: those are still taken apart.
-
-    Parameters
-    ----------
-    table : dict
-        Of operators to their decompositions, changed in place.
     """
     for name in RESIZES:
         operator, overload = name.split(".")
