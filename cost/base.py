@@ -162,5 +162,5 @@ class CostModel(ABC):
         return Overheads(0.0, 0.0)
 
     def at_once(self, target: BackendTarget) -> int:
-        """Workloads with which nobody who finds out costs is idle; 1 where they are asked in turn."""
+        """Workloads with which nobody who finds out costs is idle; 1 if they are asked in turn."""
         return 1

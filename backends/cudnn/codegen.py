@@ -56,16 +56,12 @@ def compile_functions(
 
     Parameters
     ----------
-    functions : sequence of relax.Function
-        Each holds one composite.
-    options : CudnnOptions
-        Of the target.
+    functions, options, context
+        As :meth:`ExternalBackend.codegen` gets them, the options with the target.
     compute_capability : int
         Of the GPU to run on, for example 90.
     installation : Installation
         What the runtime is compiled with.
-    context : BuildContext
-        Where to build and what to remember plans in.
 
     Returns
     -------

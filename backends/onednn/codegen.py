@@ -27,14 +27,10 @@ def compile_functions(
 
     Parameters
     ----------
-    functions : sequence of relax.Function
-        The partitions.
-    options : OnednnOptions
-        The target's.
+    functions, options, context
+        As :meth:`ExternalBackend.codegen` gets them, the options with the target.
     include : Path
         Folder of oneDNN's headers.
-    context : BuildContext
-        Names the compiler, and the folders to work in.
 
     Returns
     -------

@@ -57,14 +57,10 @@ def compile_functions(
 
     Parameters
     ----------
-    functions : sequence of relax.Function
-        The partitions.
-    options : OpenBLASOptions
-        The target's.
+    functions, options, context
+        As :meth:`ExternalBackend.codegen` gets them, the options with the target.
     include : Path
         Folder of OpenBLAS's ``cblas.h``.
-    context : BuildContext
-        Names the compiler, and the folders to work in.
 
     Returns
     -------

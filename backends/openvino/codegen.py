@@ -46,14 +46,10 @@ def compile_functions(
 
     Parameters
     ----------
-    functions : sequence of relax.Function
-        The partitions.
-    options : OpenvinoOptions
-        The target's.
+    functions, options, context
+        As :meth:`ExternalBackend.codegen` gets them, the options with the target.
     installation : OpenvinoInstallation
         Whose headers the runtime includes.
-    context : BuildContext
-        Names the compiler, and the folders to work in.
 
     Returns
     -------

@@ -82,14 +82,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     Examples
     --------
-    >>> import collage
-    >>> from tvm.relax import op
-    >>> from collage.cost import TableCostModel
-    >>> from collage.testing import graph
-    >>> mod = graph([(1, 8)], lambda emit, x: op.exp(x))
-    >>> costs = TableCostModel({("exp 1x8", "tvm"): 1e-6})
-    >>> result = collage.optimize(mod, ["llvm"], cost_model=costs)
-    >>> manifest = read_manifest(result.export("exp.bundle"))
+    >>> from collage.testing.estimated import estimated_bundle
+    >>> manifest = read_manifest(estimated_bundle(Path("exp.bundle")))
     >>> manifest.entry, manifest.library, manifest.inputs[0].shape
     ('main', 'model.so', (1, 8))
     """
@@ -152,14 +146,8 @@ def read_manifest(folder: Path) -> Manifest:
 
     Examples
     --------
-    >>> import collage
-    >>> from tvm.relax import op
-    >>> from collage.cost import TableCostModel
-    >>> from collage.testing import graph
-    >>> mod = graph([(1, 8)], lambda emit, x: op.exp(x))
-    >>> costs = TableCostModel({("exp 1x8", "tvm"): 1e-6})
-    >>> result = collage.optimize(mod, ["llvm"], cost_model=costs)
-    >>> read_manifest(result.export("exp.bundle")).device
+    >>> from collage.testing.estimated import estimated_bundle
+    >>> read_manifest(estimated_bundle(Path("exp.bundle"))).device
     'cpu'
     """
     path = folder / MANIFEST
@@ -197,14 +185,8 @@ def read_report(folder: Path) -> Report:
 
     Examples
     --------
-    >>> import collage
-    >>> from tvm.relax import op
-    >>> from collage.cost import TableCostModel
-    >>> from collage.testing import graph
-    >>> mod = graph([(1, 8)], lambda emit, x: op.exp(x))
-    >>> costs = TableCostModel({("exp 1x8", "tvm"): 1e-6})
-    >>> result = collage.optimize(mod, ["llvm"], cost_model=costs)
-    >>> [node.op for node in read_report(result.export("exp.bundle")).nodes]
+    >>> from collage.testing.estimated import estimated_bundle
+    >>> [node.op for node in read_report(estimated_bundle(Path("exp.bundle"))).nodes]
     ['exp']
     """
     read_manifest(folder)

@@ -28,19 +28,12 @@ class EstimatedComparison(EndToEndComparison):
 
     Examples
     --------
-    >>> from pathlib import Path
-    >>> from collage.cost import TableCostModel
     >>> from collage.end_to_end import Contender
     >>> from collage.search import greedy
-    >>> from collage.targets import resolve_targets
-    >>> from collage.testing import graph
-    >>> targets = resolve_targets(["llvm"])
-    >>> mod = graph([(8,)], lambda emit, x: tvm.relax.op.exp(x))
-    >>> dataflow = DataflowGraph.from_function(mod["main"])
-    >>> costs = WorkloadCosts(mod, dataflow, TableCostModel({("exp 8", "tvm"): 1e-6}))
-    >>> context = BuildContext(Path("cache"), Path("work"))
-    >>> comparison = EstimatedComparison(mod, dataflow, targets, context, costs=costs)
-    >>> comparison.compare([Contender("greedy", greedy(dataflow, targets))])[0].cost.median_sec
+    >>> from collage.testing.estimated import estimated_search
+    >>> search = estimated_search({"tvm": 1e-6})
+    >>> contender = Contender("greedy", greedy(search.graph, search.targets))
+    >>> search.comparison.compare([contender])[0].cost.median_sec
     1e-06
     """
 

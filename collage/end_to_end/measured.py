@@ -121,17 +121,7 @@ class MeasuredComparison(EndToEndComparison):
         deadline: Deadline = NEVER,
         enough: Callable[[], float] = everybody,
     ) -> tuple[list[Evaluation], Seen]:
-        """Compile, check and time each in a process of its own; see the base class.
-
-        Parameters
-        ----------
-        contenders : sequence of Contender
-            Their times are hardly a comparison yet.
-        deadline : Deadline, optional
-            When to give them up.
-        enough : callable, optional
-            How many of them will do.
-        """
+        """Compile, check and time each in a process of its own; see the base class."""
         deadline = deadline.or_earlier(Deadline.after(_PATIENCE_SEC))
         begin = time.monotonic()
         lowered: list[Lowered] = []

@@ -8,13 +8,13 @@ import tvm
 import tvm.script
 
 from collage.backends.contract.errors import ModelError, telling_line
-from collage.importers._base import ImportedModel, Shapes, from_module, reject_shapes
+from collage.importers._base import FileImporter, ImportedModel, Shapes, from_module, reject_shapes
 from collage.importers.dynamic import bind_shapes
 
 _HEAD_BYTES = 4096
 
 
-class RelaxJsonImporter:
+class RelaxJsonImporter(FileImporter):
     """Reads what ``tvm.ir.save_json`` writes."""
 
     source_format = "relax-json"
@@ -26,16 +26,6 @@ class RelaxJsonImporter:
 
     def load(self, path: Path, shapes: Shapes) -> ImportedModel:
         """The model in a saved Relax module; shapes may only repeat its own.
-
-        Parameters
-        ----------
-        path, shapes
-            As :meth:`FileImporter.load` takes them.
-
-        Returns
-        -------
-        ImportedModel
-            Named after the file.
 
         Raises
         ------
@@ -53,7 +43,7 @@ class RelaxJsonImporter:
         return _describe(mod, path, self.source_format, shapes)
 
 
-class TvmScriptImporter:
+class TvmScriptImporter(FileImporter):
     """Reads TVMScript, which runs: only when the user said so."""
 
     source_format = "tvmscript"
@@ -69,16 +59,6 @@ class TvmScriptImporter:
 
     def load(self, path: Path, shapes: Shapes) -> ImportedModel:
         """The model in a TVMScript file, which is run; shapes may only repeat its own.
-
-        Parameters
-        ----------
-        path, shapes
-            As :meth:`FileImporter.load` takes them.
-
-        Returns
-        -------
-        ImportedModel
-            Named after the file.
 
         Raises
         ------

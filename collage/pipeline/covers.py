@@ -146,14 +146,9 @@ def find_covers(
 
     Examples
     --------
-    >>> from tvm.relax import op
-    >>> from collage.cost import TableCostModel
-    >>> from collage.targets import resolve_targets
-    >>> from collage.testing import graph
-    >>> mod = graph([(8,)], lambda emit, x: op.exp(x))
-    >>> dataflow = DataflowGraph.from_function(mod["main"])
-    >>> costs = WorkloadCosts(mod, dataflow, TableCostModel({("exp 8", "tvm"): 1e-6}))
-    >>> covers = find_covers(dataflow, resolve_targets(["llvm"]), "search", costs)
+    >>> from collage.testing.estimated import estimated_search
+    >>> one = estimated_search({"tvm": 1e-6})
+    >>> covers = find_covers(one.graph, one.targets, "search", one.costs)
     >>> [contender.name for contender in covers.contenders]
     ['search', 'single:tvm']
     """

@@ -84,21 +84,11 @@ def evaluate_contenders(
 
     Examples
     --------
-    >>> from tvm.relax import op
-    >>> from collage.candidate_costs import WorkloadCosts
-    >>> from collage.cost import TableCostModel
-    >>> from collage.end_to_end import EstimatedComparison, baselines
-    >>> from collage.pipeline import import_model, open_session
-    >>> from collage.testing import graph
-    >>> session = open_session(["llvm", "onednn"])
-    >>> targets = session.targets
-    >>> imported = import_model(graph([(8,)], lambda emit, x: op.exp(x)), targets.device)
-    >>> table = TableCostModel({("exp 8", "tvm"): 2e-6, ("exp 8", "onednn"): 1e-6})
-    >>> costs = WorkloadCosts(imported.mod, imported.graph, table)
-    >>> comparison = EstimatedComparison(
-    ...     imported.mod, imported.graph, targets, session.context, costs=costs
-    ... )
-    >>> evaluate_contenders(comparison, baselines(imported.graph, targets)).winner.contender.name
+    >>> from collage.end_to_end import baselines
+    >>> from collage.testing.estimated import estimated_search
+    >>> search = estimated_search({"tvm": 2e-6, "onednn": 1e-6})
+    >>> seeds = baselines(search.graph, search.targets)
+    >>> evaluate_contenders(search.comparison, seeds).winner.contender.name
     'single:onednn'
     """
     evaluations = comparison.compare(contenders)
@@ -141,23 +131,14 @@ def evaluate_in_time(
     --------
     Nothing takes any time where costs are estimated, so all take part:
 
-    >>> from tvm.relax import op
-    >>> from collage.cost import TableCostModel
-    >>> from collage.end_to_end import EstimatedComparison, baselines
-    >>> from collage.pipeline import import_model, open_session
-    >>> from collage.testing import graph
-    >>> session = open_session(["llvm", "onednn"])
-    >>> targets = session.targets
-    >>> imported = import_model(graph([(8,)], lambda emit, x: op.exp(x)), targets.device)
-    >>> table = TableCostModel({("exp 8", "tvm"): 2e-6, ("exp 8", "onednn"): 1e-6})
-    >>> costs = WorkloadCosts(imported.mod, imported.graph, table)
-    >>> comparison = EstimatedComparison(
-    ...     imported.mod, imported.graph, targets, session.context, costs=costs
-    ... )
-    >>> contenders, budget = baselines(imported.graph, targets), Budget(10.0)
+    >>> from collage.end_to_end import baselines
+    >>> from collage.testing.estimated import estimated_search
+    >>> search = estimated_search({"tvm": 2e-6, "onednn": 1e-6})
+    >>> comparison = search.comparison
+    >>> contenders, budget = baselines(search.graph, search.targets), Budget(10.0)
     >>> with AnswerInHand(comparison, budget) as hand:
     ...     hand.find(contenders)
-    ...     evaluated = evaluate_in_time(comparison, contenders, costs, budget, hand)
+    ...     evaluated = evaluate_in_time(comparison, contenders, search.costs, budget, hand)
     >>> [evaluation.cost.is_valid for evaluation in evaluated.evaluations]
     [True, True]
     """

@@ -92,7 +92,7 @@ def cpu_at(root: Path, machine: str, processors: Set[int], otherwise: str = "") 
 
 
 def listed_processors(root: Path) -> Set[int]:
-    """The processors that the machine says this process may use, by its pseudo files; at least one."""
+    """The processors that this process may use, by the machine's pseudo files; at least one."""
     allowed = _cpuinfo(root / "proc/self/status").get("cpus_allowed_list", "")
     return numbers(allowed) or {0}
 

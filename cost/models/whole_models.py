@@ -168,10 +168,7 @@ class WholeModels:
         self._measurer.models.record(question, self._keys_of(question, _ALONE), results)
 
     def measure(
-        self,
-        question: EndToEndQuestion,
-        libraries: Sequence[Path],
-        deadline: Deadline = NEVER,
+        self, question: EndToEndQuestion, libraries: Sequence[Path], deadline: Deadline = NEVER
     ) -> list[Record]:
         """Time models against each other, alternating between them, and record what came out.
 

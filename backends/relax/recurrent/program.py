@@ -16,10 +16,8 @@ def legalize(builder: relax.BlockBuilder, call: relax.Call, blocking: Blocking) 
 
     Parameters
     ----------
-    builder : relax.BlockBuilder
-        Takes the program.
-    call : relax.Call
-        Of the operator.
+    builder, call
+        What takes the program, and a call of the operator.
     blocking : Blocking
         How it is cut; packed weights have to be constants.
 
@@ -53,10 +51,8 @@ def legalize_plainly(builder: relax.BlockBuilder, call: relax.Call) -> relax.Exp
 
     Parameters
     ----------
-    builder : relax.BlockBuilder
-        Takes the program.
-    call : relax.Call
-        Of the operator.
+    builder, call
+        What takes the program, and a call of the operator.
 
     Returns
     -------

@@ -26,10 +26,8 @@ def legalize_in_float32(builder: relax.BlockBuilder, call: relax.Call) -> relax.
 
     Parameters
     ----------
-    builder : relax.BlockBuilder
-        Makes the tensor program.
-    call : relax.Call
-        Any operator that TVM can legalize in float32.
+    builder, call
+        What makes the tensor program, and any operator that TVM can legalize in float32.
 
     Returns
     -------

@@ -20,10 +20,8 @@ def default_legalization(builder: relax.BlockBuilder, call: relax.Call) -> relax
 
     Parameters
     ----------
-    builder : relax.BlockBuilder
-        Takes the tensor programs.
-    call : relax.Call
-        Of the operator.
+    builder, call
+        What takes the tensor programs, and a call of the operator.
 
     Returns
     -------

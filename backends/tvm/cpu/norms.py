@@ -22,10 +22,8 @@ def legalize_group_norm(builder: relax.BlockBuilder, call: relax.Call) -> relax.
 
     Parameters
     ----------
-    builder : relax.BlockBuilder
-        Makes the tensor program.
-    call : relax.Call
-        A group norm.
+    builder, call
+        What makes the tensor program, and a group norm.
 
     Returns
     -------
@@ -40,10 +38,8 @@ def legalize_instance_norm(builder: relax.BlockBuilder, call: relax.Call) -> rel
 
     Parameters
     ----------
-    builder : relax.BlockBuilder
-        Makes the tensor program.
-    call : relax.Call
-        An instance norm.
+    builder, call
+        What makes the tensor program, and an instance norm.
 
     Returns
     -------

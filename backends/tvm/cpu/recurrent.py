@@ -28,10 +28,8 @@ def legalize_recurrent(
 
     Parameters
     ----------
-    builder : relax.BlockBuilder
-        Makes the tensor program.
-    call : relax.Call
-        Of the recurrent operator.
+    builder, call
+        What makes the tensor program, and a call of the recurrent operator.
     machine : Machine
         Its vector registers and threads decide how it is cut.
 

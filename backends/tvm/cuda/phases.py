@@ -38,10 +38,9 @@ def legalize_phases(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr
 
     Parameters
     ----------
-    builder : relax.BlockBuilder
-        Makes the tensor program.
-    call : relax.Call
-        Of ``conv1d_transpose``, ``conv2d_transpose`` or ``conv3d_transpose``.
+    builder, call
+        What makes the tensor program, and a call of ``conv1d_transpose``, ``conv2d_transpose`` or
+        ``conv3d_transpose``.
 
     Returns
     -------
@@ -184,10 +183,8 @@ def legalize_groups(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr
 
     Parameters
     ----------
-    builder : relax.BlockBuilder
-        Makes the tensor program.
-    call : relax.Call
-        Of ``conv1d``, ``conv2d`` or ``conv3d``.
+    builder, call
+        What makes the tensor program, and a call of ``conv1d``, ``conv2d`` or ``conv3d``.
 
     Returns
     -------

@@ -26,10 +26,9 @@ def legalize_transposed_convolution(builder: relax.BlockBuilder, call: relax.Cal
 
     Parameters
     ----------
-    builder : relax.BlockBuilder
-        Makes the tensor program.
-    call : relax.Call
-        Of ``conv1d_transpose``, ``conv2d_transpose`` or ``conv3d_transpose``.
+    builder, call
+        What makes the tensor program, and a call of ``conv1d_transpose``, ``conv2d_transpose`` or
+        ``conv3d_transpose``.
 
     Returns
     -------

@@ -11,7 +11,7 @@ import onnx.version_converter
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from collage.backends.contract.errors import ModelError, telling_line
-from collage.importers._base import ChosenRows, ImportedModel, Shapes, from_module
+from collage.importers._base import ChosenRows, FileImporter, ImportedModel, Shapes, from_module
 from collage.importers.onnx.choosers import count_rows, room_for_one_more
 from collage.importers.onnx.control_flow import flatten
 from collage.importers.onnx.converter import CheckedImporter
@@ -32,7 +32,7 @@ _OLDEST_OPSET = 7
 """Older graphs broadcast by attribute, which TVM's importer does not know; they are converted."""
 
 
-class OnnxImporter:
+class OnnxImporter(FileImporter):
     """Reads ONNX protobuf files, with or without external data.
 
     Examples
@@ -55,16 +55,6 @@ class OnnxImporter:
 
     def load(self, path: Path, shapes: Shapes) -> ImportedModel:
         """The model in an ONNX file.
-
-        Parameters
-        ----------
-        path, shapes
-            As :meth:`FileImporter.load` takes them.
-
-        Returns
-        -------
-        ImportedModel
-            As :func:`import_onnx` has it, named after the file.
 
         Raises
         ------

@@ -13,12 +13,19 @@ from tvm import relax
 
 from collage.backends.contract.errors import ModelError, telling_line
 from collage.backends.contract.requirements import install_extra
-from collage.importers._base import ChosenRows, ImportedModel, Shapes, from_module, reject_shapes
+from collage.importers._base import (
+    ChosenRows,
+    FileImporter,
+    ImportedModel,
+    Shapes,
+    from_module,
+    reject_shapes,
+)
 from collage.importers.torch.archive import is_archive, require_safe
 from collage.importers.torch.module import ExportedModule
 
 
-class TorchProgramImporter:
+class TorchProgramImporter(FileImporter):
     """Reads ``torch.export.save`` archives.
 
     Examples
@@ -38,16 +45,6 @@ class TorchProgramImporter:
 
     def load(self, path: Path, shapes: Shapes) -> ImportedModel:
         """The model in a PyTorch exported program; shapes may only repeat its own.
-
-        Parameters
-        ----------
-        path, shapes
-            As :meth:`FileImporter.load` takes them.
-
-        Returns
-        -------
-        ImportedModel
-            Named after the file.
 
         Raises
         ------

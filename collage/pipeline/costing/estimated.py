@@ -50,19 +50,6 @@ class EstimatedCosting(Costing):
     ) -> EndToEndComparison:
         """A comparison by estimates.
 
-        Parameters
-        ----------
-        imported : Imported
-            The model.
-        costs : WorkloadCosts
-            What partitions are estimated to take.
-        seed : int
-            Of nothing: nothing is run.
-        inputs : mapping or sequence of mapping, optional
-            Only looked at.
-        max_error : float, optional
-            None: it can be kept to only where whole models are run.
-
         Raises
         ------
         InputError

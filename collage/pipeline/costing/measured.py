@@ -134,19 +134,6 @@ class MeasuredCosting(Costing):
     ) -> EndToEndComparison:
         """A comparison by times.
 
-        Parameters
-        ----------
-        imported : Imported
-            The model.
-        costs : WorkloadCosts
-            Not asked: whole models are timed.
-        seed : int
-            Of the inputs that whole models are run on where none are given.
-        inputs : mapping or sequence of mapping, optional
-            The user's samples, arrays by input name.
-        max_error : float, optional
-            Of an output, relative to its largest value.
-
         Raises
         ------
         InputError

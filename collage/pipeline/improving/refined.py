@@ -60,23 +60,12 @@ def refine_winner(
 
     Examples
     --------
-    >>> from tvm.relax import op
-    >>> from collage.candidate_costs import WorkloadCosts
-    >>> from collage.cost import TableCostModel
-    >>> from collage.end_to_end import EstimatedComparison
-    >>> from collage.pipeline import evaluate_contenders, find_covers, import_model, open_session
-    >>> from collage.testing import graph
-    >>> session = open_session(["llvm", "onednn"])
-    >>> targets = session.targets
-    >>> imported = import_model(graph([(8,)], lambda emit, x: op.exp(x)), targets.device)
-    >>> table = TableCostModel({("exp 8", "tvm"): 2e-6, ("exp 8", "onednn"): 1e-6})
-    >>> costs = WorkloadCosts(imported.mod, imported.graph, table)
-    >>> comparison = EstimatedComparison(
-    ...     imported.mod, imported.graph, targets, session.context, costs=costs
-    ... )
-    >>> covers = find_covers(imported.graph, targets, "single:tvm", costs)
-    >>> evaluated = evaluate_contenders(comparison, covers.contenders)
-    >>> refined = refine_winner(comparison, imported.graph, covers, evaluated, trials=2)
+    >>> from collage.pipeline import evaluate_contenders, find_covers
+    >>> from collage.testing.estimated import estimated_search
+    >>> search = estimated_search({"tvm": 2e-6, "onednn": 1e-6})
+    >>> covers = find_covers(search.graph, search.targets, "single:tvm", search.costs)
+    >>> evaluated = evaluate_contenders(search.comparison, covers.contenders)
+    >>> refined = refine_winner(search.comparison, search.graph, covers, evaluated, trials=2)
     >>> [evaluation.contender.name for evaluation in refined.evaluations]
     ['single:tvm', 'refined']
     """

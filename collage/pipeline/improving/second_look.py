@@ -32,23 +32,12 @@ class SecondLook:
 
     Examples
     --------
-    >>> from pathlib import Path
-    >>> import tvm
-    >>> from collage.backends.contract import BuildContext
-    >>> from collage.candidate_costs import WorkloadCosts
-    >>> from collage.cost import TableCostModel
-    >>> from collage.end_to_end import EstimatedComparison, baselines
-    >>> from collage.search.dataflow import DataflowGraph
-    >>> from collage.targets import resolve_targets
-    >>> from collage.testing import graph
-    >>> targets = resolve_targets(["llvm"])
-    >>> mod = graph([(8,)], lambda emit, x: tvm.relax.op.exp(x))
-    >>> dataflow = DataflowGraph.from_function(mod["main"])
-    >>> costs = WorkloadCosts(mod, dataflow, TableCostModel({("exp 8", "tvm"): 1e-6}))
-    >>> context = BuildContext(Path("cache"), Path("work"))
-    >>> comparison = EstimatedComparison(mod, dataflow, targets, context, costs=costs)
-    >>> look = SecondLook(comparison, replay=False)
-    >>> look.is_worth_it(comparison.compare(baselines(dataflow, targets)))
+    >>> from collage.end_to_end import baselines
+    >>> from collage.testing.estimated import estimated_search
+    >>> search = estimated_search({"tvm": 1e-6})
+    >>> look = SecondLook(search.comparison, replay=False)
+    >>> seeds = baselines(search.graph, search.targets)
+    >>> look.is_worth_it(search.comparison.compare(seeds))
     False
     """
 

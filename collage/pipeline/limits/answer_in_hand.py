@@ -34,25 +34,13 @@ class AnswerInHand:
 
     Examples
     --------
-    >>> from tvm.relax import op
-    >>> from collage.candidate_costs import WorkloadCosts
-    >>> from collage.cost import TableCostModel
-    >>> from collage.end_to_end import EstimatedComparison, baselines
-    >>> from collage.pipeline import import_model, open_session
-    >>> from collage.testing import graph
-    >>> session = open_session(["llvm", "onednn"])
-    >>> targets = session.targets
-    >>> imported = import_model(graph([(8,)], lambda emit, x: op.exp(x)), targets.device)
-    >>> costs = WorkloadCosts(
-    ...     imported.mod, imported.graph, TableCostModel({("exp 8", "onednn"): 1e-6})
-    ... )
-    >>> comparison = EstimatedComparison(
-    ...     imported.mod, imported.graph, targets, session.context, costs=costs
-    ... )
-    >>> with AnswerInHand(comparison, Budget(10.0)) as hand:
-    ...     hand.find(baselines(imported.graph, targets))
+    >>> from collage.end_to_end import baselines
+    >>> from collage.testing.estimated import estimated_search
+    >>> search = estimated_search({"tvm": 2e-6, "onednn": 1e-6})
+    >>> with AnswerInHand(search.comparison, Budget(10.0)) as hand:
+    ...     hand.find(baselines(search.graph, search.targets))
     ...     hand.answer().contender.name
-    'single:onednn'
+    'single:tvm'
     """
 
     def __init__(

@@ -101,10 +101,7 @@ class RayTimer(ModelTimer):
         self._fleet, self._work, self._progress = fleet, work, progress
 
     def measure(
-        self,
-        question: EndToEndQuestion,
-        libraries: Sequence[Path],
-        deadline: Deadline = NEVER,
+        self, question: EndToEndQuestion, libraries: Sequence[Path], deadline: Deadline = NEVER
     ) -> list[RunResult]:
         if deadline.is_up:
             return [RunResult(NO_TIME) for _ in libraries]

@@ -68,10 +68,7 @@ class RpcModelTimer(ModelTimer):
         self._progress = progress
 
     def measure(
-        self,
-        question: EndToEndQuestion,
-        libraries: Sequence[Path],
-        deadline: Deadline = NEVER,
+        self, question: EndToEndQuestion, libraries: Sequence[Path], deadline: Deadline = NEVER
     ) -> list[RunResult]:
         self._release()
         contestants = [Contestant(model) for model in question.models]

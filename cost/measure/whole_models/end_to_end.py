@@ -118,10 +118,7 @@ class EndToEndTimer(ModelTimer):
         self._progress = progress
 
     def measure(
-        self,
-        question: EndToEndQuestion,
-        libraries: Sequence[Path],
-        deadline: Deadline = NEVER,
+        self, question: EndToEndQuestion, libraries: Sequence[Path], deadline: Deadline = NEVER
     ) -> list[RunResult]:
         # Of each model: who killed it may have meant another process.
         kills = [Kills() for _ in question.models]

@@ -122,10 +122,7 @@ class ModelScheduler:
         return results
 
     def measure(
-        self,
-        question: EndToEndQuestion,
-        libraries: Sequence[Path],
-        deadline: Deadline = NEVER,
+        self, question: EndToEndQuestion, libraries: Sequence[Path], deadline: Deadline = NEVER
     ) -> list[RunResult]:
         """The end-to-end time of each model, all timed against each other; nothing is recorded.
 

@@ -93,10 +93,7 @@ class ModelTimer(ABC):
 
     @abstractmethod
     def measure(
-        self,
-        question: EndToEndQuestion,
-        libraries: Sequence[Path],
-        deadline: Deadline = NEVER,
+        self, question: EndToEndQuestion, libraries: Sequence[Path], deadline: Deadline = NEVER
     ) -> list[RunResult]:
         """Check and time each model; one that fails hurts no other.
 

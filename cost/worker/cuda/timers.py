@@ -62,7 +62,7 @@ class CudaTimer(Protocol):
         """
 
 
-class PycudaTimer:
+class PycudaTimer(CudaTimer):
     """Events of ``pycuda``, in the primary context, which is the one that TVM uses.
 
     Raises
@@ -89,18 +89,7 @@ class PycudaTimer:
     def time(
         self, machine: relax.VirtualMachine, calls: int, samples: int, prepare: Prepare
     ) -> list[float]:
-        """Seconds of each sample, between two events around its calls.
-
-        Parameters
-        ----------
-        machine, calls, samples, prepare
-            As :meth:`CudaTimer.time` takes them.
-
-        Returns
-        -------
-        list of float
-            Seconds of all calls of a sample together.
-        """
+        """Seconds of each sample, between two events around its calls."""
         seconds = []
         for _ in range(samples):
             prepare()
@@ -113,7 +102,7 @@ class PycudaTimer:
         return seconds
 
 
-class TvmTimer:
+class TvmTimer(CudaTimer):
     """The events that TVM's time evaluator records; it makes one call more than it times.
 
     Parameters
@@ -137,18 +126,7 @@ class TvmTimer:
     def time(
         self, machine: relax.VirtualMachine, calls: int, samples: int, prepare: Prepare
     ) -> list[float]:
-        """Seconds of each sample, from what the evaluator says of one call.
-
-        Parameters
-        ----------
-        machine, calls, samples, prepare
-            As :meth:`CudaTimer.time` takes them.
-
-        Returns
-        -------
-        list of float
-            Seconds of all calls of a sample together.
-        """
+        """Seconds of each sample, from what the evaluator says of one call."""
         tvm_ffi.register_global_func(_PREPARE, lambda *_: prepare(), override=True)
         evaluator = machine.time_evaluator(
             "invoke_stateful", self._device, number=calls, repeat=samples, f_preproc=_PREPARE

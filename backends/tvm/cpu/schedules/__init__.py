@@ -45,10 +45,8 @@ def schedule_function(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
 
     Parameters
     ----------
-    func : tirx.PrimFunc
-        The kernel.
-    machine : Machine
-        What it will run on.
+    func, machine
+        The kernel, and what runs it.
 
     Returns
     -------

@@ -279,10 +279,8 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
 
     Parameters
     ----------
-    func : tirx.PrimFunc
-        A packed convolution.
-    machine : Machine
-        Its registers, caches and threads count.
+    func, machine
+        A packed convolution, and what runs it.
 
     Returns
     -------

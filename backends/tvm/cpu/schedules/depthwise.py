@@ -94,10 +94,8 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
 
     Parameters
     ----------
-    func : tirx.PrimFunc
-        A depthwise convolution.
-    machine : Machine
-        Vector lanes and threads.
+    func, machine
+        A depthwise convolution, and what runs it.
 
     Returns
     -------

@@ -39,10 +39,8 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
 
     Parameters
     ----------
-    func : tirx.PrimFunc
-        Any kernel.
-    machine : Machine
-        Vector lanes and threads.
+    func, machine
+        Any kernel, and what runs it.
 
     Returns
     -------

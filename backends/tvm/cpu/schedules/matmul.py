@@ -220,10 +220,8 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
 
     Parameters
     ----------
-    func : tirx.PrimFunc
-        A packed matrix product.
-    machine : Machine
-        Its registers, caches and threads count.
+    func, machine
+        A packed matrix product, and what runs it.
 
     Returns
     -------

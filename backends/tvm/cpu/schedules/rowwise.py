@@ -33,10 +33,8 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
 
     Parameters
     ----------
-    func : tirx.PrimFunc
-        A kernel such as a softmax.
-    machine : Machine
-        Vector lanes and threads.
+    func, machine
+        A kernel such as a softmax, and what runs it.
 
     Returns
     -------

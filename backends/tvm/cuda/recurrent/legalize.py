@@ -18,10 +18,8 @@ def legalize_recurrent(builder: relax.BlockBuilder, call: relax.Call) -> relax.E
 
     Parameters
     ----------
-    builder : relax.BlockBuilder
-        Takes the program.
-    call : relax.Call
-        Of the operator; its states are not rounded to 256 steps.
+    builder, call
+        What takes the program, and a call of the operator; its states are not rounded to 256 steps.
 
     Returns
     -------

@@ -93,10 +93,8 @@ def schedule_function(func: tirx.PrimFunc, gpu: Gpu, schedule: str = "default") 
 
     Parameters
     ----------
-    func : tirx.PrimFunc
-        Fused and unscheduled.
-    gpu : Gpu
-        Its limits count.
+    func, gpu
+        Fused and unscheduled, and what runs it.
     schedule : str
         ``default``, ``dlight``, ``none`` or ``plain``.
 

@@ -42,10 +42,8 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
 
     Parameters
     ----------
-    func : tirx.PrimFunc
-        A kernel without reductions.
-    gpu : Gpu
-        Its multiprocessors count.
+    func, gpu
+        A kernel without reductions, and what runs it.
 
     Returns
     -------

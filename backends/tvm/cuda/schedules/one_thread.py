@@ -22,10 +22,8 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
 
     Parameters
     ----------
-    func : tirx.PrimFunc
-        Any that allocates nothing between its loops.
-    gpu : Gpu
-        Not asked.
+    func, gpu
+        Any that allocates nothing between its loops, and what runs it.
 
     Returns
     -------

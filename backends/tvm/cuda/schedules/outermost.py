@@ -21,10 +21,8 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
 
     Parameters
     ----------
-    func : tirx.PrimFunc
-        Any kernel.
-    gpu : Gpu
-        Decides how many threads a block has.
+    func, gpu
+        Any kernel, and what runs it.
 
     Returns
     -------

@@ -19,10 +19,8 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc:
 
     Parameters
     ----------
-    func : tirx.PrimFunc
-        With threads of its own somewhere.
-    gpu : Gpu
-        Not asked.
+    func, gpu
+        With threads of its own somewhere, and what runs it.
 
     Returns
     -------

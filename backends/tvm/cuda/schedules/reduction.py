@@ -53,10 +53,8 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
 
     Parameters
     ----------
-    func : tirx.PrimFunc
-        A kernel such as a sum, a norm, or a product of few rows.
-    gpu : Gpu
-        Its multiprocessors count.
+    func, gpu
+        A kernel such as a sum, a norm, or a product of few rows, and what runs it.
 
     Returns
     -------

@@ -135,10 +135,8 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
 
     Parameters
     ----------
-    func : tirx.PrimFunc
-        A kernel with a matrix product.
-    gpu : Gpu
-        Decides which tile fills it.
+    func, gpu
+        A kernel with a matrix product, and what runs it.
 
     Returns
     -------

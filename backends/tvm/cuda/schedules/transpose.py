@@ -47,10 +47,8 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
 
     Parameters
     ----------
-    func : tirx.PrimFunc
-        A kernel such as a permutation of axes.
-    gpu : Gpu
-        The tile is the same for all.
+    func, gpu
+        A kernel such as a permutation of axes, and what runs it.
 
     Returns
     -------

@@ -53,10 +53,8 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
 
     Parameters
     ----------
-    func : tirx.PrimFunc
-        A kernel such as a pool.
-    gpu : Gpu
-        Its multiprocessors count.
+    func, gpu
+        A kernel such as a pool, and what runs it.
 
     Returns
     -------
