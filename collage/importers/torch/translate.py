@@ -34,7 +34,7 @@ from collage.importers.torch.nodes import (
 )
 from collage.importers.torch.operators import CONVERTERS, RefusedError, reason_of
 from collage.importers.torch.operators.arguments import dtype_of, shape_of
-from collage.importers.torch.operators.elementary.complex_numbers import (
+from collage.importers.torch.operators.complex.converters import (
     COMPLEX,
     is_complex,
     split_complex,
