@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 from torch._decomp import decomposition_table
 
 from collage.importers.torch.operators import decompositions
+from collage.importers.torch.operators.complex.converters import has_complex
+from collage.importers.torch.operators.complex.functions import complex_functions, of_complex
+from collage.importers.torch.operators.complex.products import complex_products
 from collage.importers.torch.operators.elementary.bits import of_bits
 from collage.importers.torch.operators.elementary.special import special_functions
 from collage.importers.torch.operators.linear.experts import grouped_products
@@ -56,8 +61,14 @@ def taken_apart(
     keep_pads(table)
     keep_matrices(table)
     keep_recurrent(table)
+    if has_complex(program):
+        for target, function in (complex_functions() | complex_products()).items():
+            table[target] = of_complex(function, table.get(target))
     for _ in range(_ROUNDS):
-        program = program.run_decompositions(table)
+        with warnings.catch_warnings():
+            # PyTorch 2.13 warns of itself as it copies a program.
+            warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)
+            program = program.run_decompositions(table)
         unknown = {
             node.target
             for node in program.graph.nodes

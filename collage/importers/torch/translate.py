@@ -103,6 +103,7 @@ class _Importer(ExportedProgramImporter):
         self._natural: set[relax.Expr] = set()
         self.given: frozenset[Any] = frozenset()
         self._dependent: dict[fx.Node, bool] = {}
+        self.parts: dict[relax.Expr, tuple[relax.Expr, relax.Expr]] = {}
 
     @property
     def block_builder(self) -> relax.BlockBuilder:

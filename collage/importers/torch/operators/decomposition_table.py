@@ -287,6 +287,8 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         aten.fake_quantize_per_tensor_affine_cachemask.default: _in_steps,
         aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default: _in_given_steps,
         aten.fake_quantize_per_channel_affine_cachemask.default: _channels_in_steps,
+        # Of what was conjugated: PyTorch turns its sign where it is read.
+        aten._neg_view.default: torch.neg,
         aten.hypot.default: _hypotenuse,
         aten.signbit.default: _sign_bit,
         aten.copysign.Tensor: _with_sign,

@@ -23,25 +23,44 @@ from collage.importers.torch.operators.fourier import FOURIER
 Parts = tuple[relax.Expr, relax.Expr]
 
 
-class _ComplexImporter(Importer, Protocol):
+class _Importer(Importer, Protocol):
     """What converters of complex numbers ask of the importer besides."""
 
     env: dict[fx.Node, Any]
+
+    parts: dict[relax.Expr, Parts]
+    """Real and imaginary part of what was put together of them, or was taken apart before."""
 
     def real_converter(self, name: str) -> Callable[[fx.Node], Any] | None:
         """What converts an operator of real numbers."""
 
 
 def is_complex(node: fx.Node) -> bool:
-    """Whether a node takes or gives complex numbers."""
-    return any(map(_has_complex, (node, *node.all_input_nodes))) or any(
-        isinstance(argument, complex) for argument in node.args
+    """Whether a node takes or gives complex numbers, or a part of them."""
+    return (
+        any(map(_has_complex, (node, *node.all_input_nodes)))
+        or any(isinstance(argument, complex) for argument in node.args)
+        or _is_part(node)
     )
+
+
+def _is_part(node: fx.Node) -> bool:
+    """Whether it is what ``.real`` and ``.imag`` are exported as: one of the pairs' two values."""
+    if node.target is not torch.ops.aten.select.int:
+        return False
+    pairs, axis, _ = node.args
+    of_parts = isinstance(pairs, fx.Node) and pairs.target is torch.ops.aten.view_as_real.default
+    return of_parts and axis % pairs.meta["val"].dim() == pairs.meta["val"].dim() - 1
 
 
 def _has_complex(node: fx.Node) -> bool:
     value = node.meta.get("val")
     return isinstance(value, torch.Tensor) and value.is_complex()
+
+
+def has_complex(program: torch.export.ExportedProgram) -> bool:
+    """Whether a program computes with complex numbers anywhere."""
+    return any(map(_has_complex, program.graph.nodes))
 
 
 def split_complex(program: torch.export.ExportedProgram) -> None:
@@ -70,17 +89,19 @@ def split_complex(program: torch.export.ExportedProgram) -> None:
                 tensors[name] = torch.view_as_real(value.detach().resolve_conj()).clone()
 
 
-def _parts(importer: Importer, value: relax.Expr) -> Parts:
+def _parts(importer: _Importer, value: relax.Expr) -> Parts:
     """Real and imaginary part of a tensor of one axis more."""
-    last = len(shape_of(value)) - 1
-    parts = (
-        importer.emit(op.strided_slice(value, [last], [which], [which + 1])) for which in (0, 1)
-    )
-    re, im = (importer.emit(op.squeeze(part, [last])) for part in parts)
-    return re, im
+    if value not in importer.parts:
+        last = len(shape_of(value)) - 1
+        slices = (
+            importer.emit(op.strided_slice(value, [last], [which], [which + 1])) for which in (0, 1)
+        )
+        re, im = (importer.emit(op.squeeze(part, [last])) for part in slices)
+        importer.parts[value] = re, im
+    return importer.parts[value]
 
 
-def _operand(importer: Importer, node: fx.Node, place: int) -> tuple[relax.Expr, Any]:
+def _operand(importer: _Importer, node: fx.Node, place: int) -> tuple[relax.Expr, Any]:
     """Both parts of what is computed with, in the type of the result; no imaginary one where it is
     real."""
     argument, kind = node.args[place], _kind(node)
@@ -101,20 +122,22 @@ def _kind(node: fx.Node) -> str:
     return str(node.meta["val"].dtype.to_real()).removeprefix("torch.")
 
 
-def _joined(importer: Importer, re: relax.Expr, im: relax.Expr) -> relax.Expr:
+def _joined(importer: _Importer, re: relax.Expr, im: relax.Expr) -> relax.Expr:
     shape = np.broadcast_shapes(tuple(shape_of(re)), tuple(shape_of(im)))
     wide = [
         x if shape_of(x) == list(shape) else importer.emit(op.broadcast_to(x, list(shape)))
         for x in (re, im)
     ]
-    return importer.emit(op.stack(wide, axis=len(shape)))
+    joined = importer.emit(op.stack(wide, axis=len(shape)))
+    importer.parts[joined] = wide[0], wide[1]
+    return joined
 
 
-def _same(importer: Importer, node: fx.Node) -> relax.Expr:
+def _same(importer: _Importer, node: fx.Node) -> relax.Expr:
     return importer.value(node.args[0])
 
 
-def _both(importer: _ComplexImporter, node: fx.Node) -> Any:
+def _both(importer: _Importer, node: fx.Node) -> Any:
     """What moves values, or adds them up, done to each part."""
     convert = importer.real_converter(node.target.__name__)
     assert convert is not None
@@ -133,8 +156,14 @@ def _both(importer: _ComplexImporter, node: fx.Node) -> Any:
     return [_joined(importer, re, im) for re, im in zip(*found, strict=True)]
 
 
-def _sum(sign: int) -> Callable[[Importer, fx.Node], relax.Expr]:
-    def convert(importer: Importer, node: fx.Node) -> relax.Expr:
+def _selected(importer: _Importer, node: fx.Node) -> Any:
+    if not _is_part(node):
+        return _both(importer, node)
+    return _parts(importer, importer.value(node.args[0]))[node.args[2]]
+
+
+def _sum(sign: int) -> Callable[[_Importer, fx.Node], relax.Expr]:
+    def convert(importer: _Importer, node: fx.Node) -> relax.Expr:
         emit, factor = importer.emit, sign * float(node.kwargs.get("alpha", 1))
         one, two = (_operand(importer, node, place) for place in (0, 1))
 
@@ -149,13 +178,13 @@ def _sum(sign: int) -> Callable[[Importer, fx.Node], relax.Expr]:
     return convert
 
 
-def _product(importer: Importer, node: fx.Node) -> relax.Expr:
+def _product(importer: _Importer, node: fx.Node) -> relax.Expr:
     one, two = (_operand(importer, node, place) for place in (0, 1))
     return _joined(importer, *_multiplied(importer, one, two))
 
 
 def _multiplied(
-    importer: Importer, one: tuple[relax.Expr, Any], two: tuple[relax.Expr, Any]
+    importer: _Importer, one: tuple[relax.Expr, Any], two: tuple[relax.Expr, Any]
 ) -> Parts:
     emit = importer.emit
     if one[1] is None:
@@ -168,7 +197,7 @@ def _multiplied(
     return emit(re), emit(im)
 
 
-def _quotient(importer: Importer, node: fx.Node) -> relax.Expr:
+def _quotient(importer: _Importer, node: fx.Node) -> relax.Expr:
     emit = importer.emit
     one, (c, d) = (_operand(importer, node, place) for place in (0, 1))
     if d is None:
@@ -181,46 +210,46 @@ def _quotient(importer: Importer, node: fx.Node) -> relax.Expr:
 
 def _of_parts(
     function: Callable[[relax.Expr, relax.Expr], relax.Expr],
-) -> Callable[[Importer, fx.Node], relax.Expr]:
-    def convert(importer: Importer, node: fx.Node) -> relax.Expr:
+) -> Callable[[_Importer, fx.Node], relax.Expr]:
+    def convert(importer: _Importer, node: fx.Node) -> relax.Expr:
         re, im = _parts(importer, importer.value(node.args[0]))
         return importer.emit(function(re, im))
 
     return convert
 
 
-def _absolute(importer: Importer, node: fx.Node) -> relax.Expr:
+def _absolute(importer: _Importer, node: fx.Node) -> relax.Expr:
     emit = importer.emit
     re, im = _parts(importer, importer.value(node.args[0]))
     squares = [emit(op.multiply(x, x)) for x in (re, im)]
     return emit(op.sqrt(emit(op.add(*squares))))
 
 
-def _conjugate(importer: Importer, node: fx.Node) -> relax.Expr:
+def _conjugate(importer: _Importer, node: fx.Node) -> relax.Expr:
     re, im = _parts(importer, importer.value(node.args[0]))
     return _joined(importer, re, importer.emit(op.negative(im)))
 
 
-def _exponential(importer: Importer, node: fx.Node) -> relax.Expr:
+def _exponential(importer: _Importer, node: fx.Node) -> relax.Expr:
     re, im = _parts(importer, importer.value(node.args[0]))
     return _turned(importer, importer.emit(op.exp(re)), im)
 
 
-def _turned(importer: Importer, size: relax.Expr, angle: relax.Expr) -> relax.Expr:
+def _turned(importer: _Importer, size: relax.Expr, angle: relax.Expr) -> relax.Expr:
     emit = importer.emit
     re, im = (emit(op.multiply(size, emit(turn(angle)))) for turn in (op.cos, op.sin))
     return _joined(importer, re, im)
 
 
-def _from_parts(importer: Importer, node: fx.Node) -> relax.Expr:
+def _from_parts(importer: _Importer, node: fx.Node) -> relax.Expr:
     return _joined(importer, *(importer.value(arg) for arg in node.args[:2]))
 
 
-def _polar(importer: Importer, node: fx.Node) -> relax.Expr:
+def _polar(importer: _Importer, node: fx.Node) -> relax.Expr:
     return _turned(importer, *(importer.value(arg) for arg in node.args[:2]))
 
 
-def _to_complex(importer: Importer, node: fx.Node) -> relax.Expr:
+def _to_complex(importer: _Importer, node: fx.Node) -> relax.Expr:
     """A change of type: of complex numbers to others of as many digits, or from real ones."""
     wanted = node.meta["val"].dtype
     if not wanted.is_complex:
@@ -235,12 +264,40 @@ def _to_complex(importer: Importer, node: fx.Node) -> relax.Expr:
     return _joined(importer, value, zeros)
 
 
+def _filled(importer: _Importer, node: fx.Node) -> relax.Expr:
+    """A new tensor that has one value everywhere."""
+    made, number = node.meta["val"], 0j
+    by = {"full.default": 1, "full_like.default": 1, "scalar_tensor.default": 0}
+    if node.target.__name__ in by:
+        number = complex(node.args[by[node.target.__name__]])
+    one = np.array([number.real, number.imag], _kind(node))
+    value = np.broadcast_to(one, (*made.shape, 2))
+    return relax.const(np.ascontiguousarray(value), _kind(node))
+
+
+def _copied(importer: _Importer, node: fx.Node) -> relax.Expr:
+    """What is copied, in the shape and the type of what it is copied to."""
+    re, im = _operand(importer, node, 1)
+    shape = list(node.meta["val"].shape)
+    zero = relax.const(0, _kind(node)) if im is None else im
+    wide = (importer.emit(op.broadcast_to(part, shape)) for part in (re, zero))
+    return _joined(importer, *wide)
+
+
+def _padded(importer: _Importer, node: fx.Node) -> Any:
+    if len(node.args) > 2 and node.args[2]:
+        raise RefusedError("a border of complex numbers other than zero")
+    return _both(importer, node)
+
+
 _MOVING = """
     view.default reshape.default _unsafe_view.default permute.default transpose.int
-    unsqueeze.default squeeze.dim squeeze.dims select.int slice.Tensor expand.default cat.default
+    unsqueeze.default squeeze.dim squeeze.dims slice.Tensor expand.default cat.default
     stack.default flip.default index.Tensor index_select.default split_with_sizes.default
-    split.Tensor constant_pad_nd.default roll.default repeat.default unfold.default neg.default
-    sum.dim_IntList mean.dim
+    split.Tensor roll.default repeat.default unfold.default neg.default sum.dim_IntList
+    sum.default mean.dim cumsum.default gather.default tril.default triu.default diagonal.default
+    slice_scatter.default select_scatter.default index_put.default scatter.src
+    scatter_add.default index_add.default _neg_view.default
 """
 
 COMPLEX: dict[str, Callable[[Any, fx.Node], Any]] = {
@@ -252,10 +309,15 @@ COMPLEX: dict[str, Callable[[Any, fx.Node], Any]] = {
     **dict.fromkeys(["detach.default", "resolve_conj.default", "lift_fresh_copy.default"], _same),
     **dict.fromkeys(["_conj.default", "conj_physical.default"], _conjugate),
     **dict.fromkeys(["_to_copy.default", "convert_element_type.default"], _to_complex),
-    "add.Tensor": _sum(1),
-    "sub.Tensor": _sum(-1),
-    "mul.Tensor": _product,
-    "div.Tensor": _quotient,
+    **dict.fromkeys(["add.Tensor", "add.Scalar"], _sum(1)),
+    **dict.fromkeys(["sub.Tensor", "sub.Scalar"], _sum(-1)),
+    **dict.fromkeys(["mul.Tensor", "mul.Scalar"], _product),
+    **dict.fromkeys(["div.Tensor", "div.Scalar"], _quotient),
+    **dict.fromkeys(["full.default", "full_like.default", "scalar_tensor.default"], _filled),
+    **dict.fromkeys(["empty.memory_format", "empty_like.default"], _filled),
+    "constant_pad_nd.default": _padded,
+    "copy.default": _copied,
+    "select.int": _selected,
     "abs.default": _absolute,
     "angle.default": _of_parts(lambda re, im: op.atan2(im, re)),
     "real.default": _of_parts(lambda re, _: re),
