@@ -23,11 +23,12 @@ class Fed:
         Open dimensions filled in.
     kind : str
         ``normal`` (of standard deviation ``scale``), ``unit`` (uniform from 0 to 1), ``tokens``
-        (int64 from ``low`` to below ``high``; ``bytes`` the same in int32), ``truth`` or ``zeros``.
+        (int64 from ``low`` to below ``high``; ``bytes`` the same in int32, ``wholes`` in float32),
+        ``truth``, ``constant`` (``scale`` everywhere) or ``zeros``.
     low, high : int
         Of integers.
     scale : float
-        Of ``normal``.
+        Of ``normal`` and ``constant``.
     """
 
     name: str
@@ -48,6 +49,10 @@ class Fed:
                 return random.integers(self.low, self.high, self.shape)
             case "bytes":
                 return random.integers(self.low, self.high, self.shape, "int32")
+            case "wholes":
+                return random.integers(self.low, self.high, self.shape).astype("float32")
+            case "constant":
+                return np.full(self.shape, self.scale, "float32")
             case "truth":
                 return random.random(self.shape) < 0.7
             case "zeros":
@@ -74,6 +79,16 @@ def tokens(name: str, high: int, *shape: int, low: int = 0) -> Fed:
 def bytes_of(name: str, high: int, *shape: int) -> Fed:
     """Whole numbers, int32."""
     return Fed(name, shape, "bytes", 0, high)
+
+
+def wholes(name: str, high: int, *shape: int) -> Fed:
+    """Whole numbers, float32."""
+    return Fed(name, shape, "wholes", 0, high)
+
+
+def constant(name: str, value: float, *shape: int) -> Fed:
+    """The same number everywhere, float32."""
+    return Fed(name, shape, "constant", scale=value)
 
 
 def truth(name: str, *shape: int) -> Fed:

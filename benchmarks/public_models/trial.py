@@ -16,7 +16,8 @@ import onnxruntime
 
 import collage
 from benchmarks.public_models.inputs import Array
-from benchmarks.public_models.models import MODELS, PublicModel
+from benchmarks.public_models.model import PublicModel
+from benchmarks.public_models.models import MODELS
 from benchmarks.public_models.wheels import opened
 from collage.backends.contract.errors import CollageError, UserError, telling_line
 from collage.cost.models import DeviceSpec, RooflineCostModel

