@@ -24,7 +24,8 @@ class Fed:
     kind : str
         ``normal`` (of standard deviation ``scale``), ``unit`` (uniform from 0 to 1), ``tokens``
         (int64 from ``low`` to below ``high``; ``bytes`` the same in int32, ``wholes`` in float32),
-        ``truth``, ``constant`` (``scale`` everywhere) or ``zeros``.
+        ``truth``, ``constant`` (``scale`` everywhere), ``page`` (dark strokes in lines on a light
+        ground, from -1 to 1) or ``zeros``.
     low, high : int
         Of integers.
     scale : float
@@ -55,10 +56,32 @@ class Fed:
                 return np.full(self.shape, self.scale, "float32")
             case "truth":
                 return random.random(self.shape) < 0.7
+            case "page":
+                return _page(random, self.shape)
             case "zeros":
                 return np.zeros(self.shape, "float32")
             case other:
                 raise ValueError(f"no kind of input is called '{other}'")
+
+
+def _page(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Pictures with lines of strokes as high and as far from each other as printed letters."""
+    picture: Array = random.normal(0.9, 0.02, shape).astype("float32")
+    height, width = shape[-2:]
+    for top in range(24, height - 40, 48):
+        for left in range(24, width - 40, 12):
+            if random.random() < 0.8:
+                begin, thick = left + int(random.integers(4)), int(random.integers(2, 6))
+                tall = int(random.integers(12, 26))
+                picture[..., top : top + tall, begin : begin + thick] = -0.8
+                across = top + int(random.integers(tall))
+                picture[..., across : across + 3, left : left + 9] = -0.8
+    return picture
+
+
+def page(name: str, *shape: int) -> Fed:
+    """A picture of something like print: what detectors of text find something in."""
+    return Fed(name, shape, "page")
 
 
 def normal(name: str, *shape: int, scale: float = 1.0) -> Fed:

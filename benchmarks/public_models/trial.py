@@ -76,7 +76,7 @@ def attempt(name: str, wheel: Path, budget_sec: float) -> dict[str, Any]:
 
 
 def _attempt(model: PublicModel, proto: onnx.ModelProto, budget_sec: float) -> dict[str, Any]:
-    session = onnxruntime.InferenceSession(proto.SerializeToString())
+    session, exact = _session(proto), _session(proto, optimized=False)
     begin = time.perf_counter()
     if budget_sec:
         result = collage.optimize(
@@ -97,9 +97,9 @@ def _attempt(model: PublicModel, proto: onnx.ModelProto, budget_sec: float) -> d
         worst, own, reason = 0.0, 0.0, ""
         for seed in SEEDS:
             feeds = drawn(model, seed)
-            wanted = session.run(wanted_names, feeds)
+            wanted = exact.run(wanted_names, feeds)
             for nudged in (_nudged(feeds, 1 + _NUDGE), _nudged(feeds, 1 - _NUDGE)):
-                own = max(own, difference(session.run(wanted_names, nudged), wanted)[0])
+                own = max(own, difference(exact.run(wanted_names, nudged), wanted)[0])
             ours = bundle(*(feeds[info.name] for info in bundle.inputs))
             found, said = difference(ours if isinstance(ours, list) else [ours], wanted)
             worst, reason = max(worst, found), reason or said
@@ -114,6 +114,15 @@ def _attempt(model: PublicModel, proto: onnx.ModelProto, budget_sec: float) -> d
     return {**row, "reason": reason} if reason else row
 
 
+def _session(proto: onnx.ModelProto, *, optimized: bool = True) -> onnxruntime.InferenceSession:
+    """onnxruntime on a file; not optimized, it computes what the file says, operator by operator:
+    optimized, a network in 8-bit integers was seen to be off by 3 to 14 % of its largest value."""
+    options = onnxruntime.SessionOptions()
+    if not optimized:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(proto.SerializeToString(), options)
+
+
 def drawn(model: PublicModel, seed: int) -> dict[str, Array]:
     """Its inputs by name, the same for the same seed."""
     random = np.random.default_rng(seed)
@@ -123,7 +132,7 @@ def drawn(model: PublicModel, seed: int) -> dict[str, Array]:
 def _nudged(feeds: dict[str, Array], factor: float) -> dict[str, Array]:
     """The inputs, those that are no whole numbers times a factor."""
     return {
-        name: (array * factor).astype(array.dtype) if array.dtype.kind == "f" else array
+        name: np.asarray(array * factor, array.dtype) if array.dtype.kind == "f" else array
         for name, array in feeds.items()
     }
 
