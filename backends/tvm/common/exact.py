@@ -1,7 +1,8 @@
 """Legalizations that every schedule on every device needs to be right, TVM's own being not.
 
 TVM's ``relu`` of what is no number is 0, it stops at a constant zero that is divided by, and its
-sorts take bfloat16 for float16 and lack short whole numbers. And what a program rounds to half
+sorts take bfloat16 for float16 and lack short whole numbers. It has no norms in float64 and no
+signs of unsigned numbers. And what a program rounds to half
 precision by a cast is rounded, though arithmetic in half precision is computed in float32
 (:mod:`.wide`): blocks say so, or the bits of a float32 are cut.
 """
@@ -18,6 +19,8 @@ from tvm.ir import GenericConst
 from collage.backends.tvm.common.extremes import EXTREMES
 from collage.backends.tvm.common.in_float32 import IN_FLOAT32
 from collage.backends.tvm.common.legalization import Legalization, default_legalization
+from collage.backends.tvm.common.norms64 import NORMS64
+from collage.backends.tvm.common.unsigned import UNSIGNED
 from collage.backends.tvm.common.wide import ROUNDS, WIDE
 
 _SORTED_AS = {"bfloat16": WIDE, **dict.fromkeys(["int8", "int16", "uint8", "uint16"], "int32")}
@@ -114,6 +117,8 @@ def _if_any(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 EXACT: Mapping[str, Legalization] = {
     **IN_FLOAT32,
     **EXTREMES,
+    **NORMS64,
+    **UNSIGNED,
     "relax.nn.relu": _relu,
     "relax.divide": _divide,
     "relax.astype": _cast,

@@ -16,8 +16,8 @@ from collage.backends.tvm.common.legalization import Legalization, default_legal
 from collage.backends.tvm.common.wide import WIDE, is_narrow
 
 _OPERATORS = (
-    *("isfinite", "isinf", "isnan", "log_add_exp", "power", "nn.batch_norm", "nn.instance_norm"),
-    *("nn.layer_norm", "image.grid_sample", "vision.roi_align", "vision.roi_pool"),
+    *("isfinite", "isinf", "isnan", "log_add_exp", "power", "nn.batch_norm"),
+    *("image.grid_sample", "vision.roi_align", "vision.roi_pool"),
 )
 
 

@@ -9,7 +9,7 @@ narrow.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import tvm
@@ -30,13 +30,13 @@ _COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
 _FUNCTIONS = frozenset(
     f"tirx.{name}"
     for name in (
-        *("exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "pow"),
+        *("exp", "exp2", "exp10", "log", "log10", "log1p", "sqrt", "rsqrt", "pow"),
         *("sigmoid", "tanh", "erf", "sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan"),
         *("asinh", "acosh", "atanh", "atan2", "hypot", "fmod", "fma", "ldexp", "copysign"),
-        *("floor", "ceil", "round", "trunc", "nearbyint", "fabs"),
+        *("floor", "round", "trunc", "nearbyint", "fabs"),
         *("isnan", "isinf", "isfinite"),
     )
-)
+) | {"prim.ceil", "prim.log2"}
 """Functions of numbers; others are of bits or addresses, and keep the type that they are given."""
 
 
@@ -52,8 +52,13 @@ def is_narrow(dtype: object) -> bool:
     return "float" in str(dtype) and kind.lanes == 1 and kind.bits < 32
 
 
-def compute_wide() -> tvm.transform.Pass:
+def compute_wide(unkept: Collection[str] = ()) -> tvm.transform.Pass:
     """The pass that does it to every kernel of a module that has no schedule yet.
+
+    Parameters
+    ----------
+    unkept : collection of str
+        Types of which a kernel keeps nothing between its stages, not even what it only moves.
 
     Examples
     --------
@@ -62,7 +67,7 @@ def compute_wide() -> tvm.transform.Pass:
     """
 
     def transform(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-        return widened(func)
+        return widened(func, unkept)
 
     made: tvm.transform.Pass = tirx.transform.prim_func_pass(
         transform, opt_level=0, name="ComputeWide"
@@ -70,7 +75,7 @@ def compute_wide() -> tvm.transform.Pass:
     return made
 
 
-def widened(func: tirx.PrimFunc) -> tirx.PrimFunc:
+def widened(func: tirx.PrimFunc, unkept: Collection[str] = ()) -> tirx.PrimFunc:
     """A kernel whose arithmetic is float32, from the loads to the stores into its parameters.
 
     Kernels that bind threads by themselves, as sorts do, and scheduled ones stay what they are.
@@ -79,6 +84,8 @@ def widened(func: tirx.PrimFunc) -> tirx.PrimFunc:
     ----------
     func : tirx.PrimFunc
         Stages with blocks, as TVM makes them from tensor expressions.
+    unkept : collection of str
+        Types of which nothing is kept between stages.
 
     Examples
     --------
@@ -101,9 +108,17 @@ def widened(func: tirx.PrimFunc) -> tirx.PrimFunc:
             for store in _stores(body)
             if is_narrow(store.buffer.dtype) and store.buffer not in rounded
         ]
-        accumulated = _once(s.buffer for s in stores if _rounds(s) and _accumulates(s))
+        accumulated = _once(
+            s.buffer
+            for s in stores
+            if _accumulates(s) and (_rounds(s) or str(s.buffer.dtype) in unkept)
+        )
         accumulated = [buffer for buffer in accumulated if buffer in own]
-        kept = _once(s.buffer for s in stores if _rounds(s) or _accumulates(s))
+        kept = _once(
+            s.buffer
+            for s in stores
+            if _rounds(s) or _accumulates(s) or str(s.buffer.dtype) in unkept
+        )
         kept = [buffer for buffer in kept if buffer not in own]
         wide = {b: _wide_buffer(b) for b in (*accumulated, *kept)}
         if not set(kept) <= inner:
@@ -141,7 +156,7 @@ def _compute_in_float32(body: Any, wide: dict[Var, Var]) -> Any:
 
     def call(expr: Call) -> Any:
         name = str(expr.op.name) if isinstance(expr.op, Op) else ""
-        if name == "tirx.if_then_else" and any(map(_is_rounding, expr.args[1:])):
+        if name == "prim.if_then_else" and any(map(_is_rounding, expr.args[1:])):
             return _rounded(_call(expr, [expr.args[0], *map(_up, expr.args[1:])]), expr)
         if name not in _FUNCTIONS or not any(map(_narrow, expr.args)):
             return expr

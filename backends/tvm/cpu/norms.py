@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from tvm import relax, te, tirx
 
 from collage.backends.relax.static_shape import tensor_shape
-from collage.backends.tvm.common.legalization import OUT_FUSABLE, default_legalization
+from collage.backends.tvm.common.legalization import OUT_FUSABLE
+from collage.backends.tvm.common.norms64 import NORMS64
 
 
 def legalize_group_norm(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -58,7 +59,7 @@ def _legalize(builder: relax.BlockBuilder, call: relax.Call, groups: int) -> rel
     covered = axes in (list(range(2, rank)), list(range(1, rank)))
     wide = all(str(arg.ty.dtype) == "float32" for arg in call.args)
     if shape is None or not covered or not wide or int(attrs.channel_axis) % rank != 1:
-        return default_legalization(builder, call)
+        return NORMS64[str(call.op.name)](builder, call)
     epsilon = float(attrs.epsilon)
     return builder.call_te(
         lambda x, gamma, beta: _group_norm(x, gamma, beta, shape, groups, epsilon),

@@ -18,6 +18,7 @@ from collage.backends.tvm.common.legalization import (
     Legalization,
     default_legalization,
 )
+from collage.backends.tvm.common.norms64 import NORMS64
 from collage.backends.tvm.common.wide import WIDE
 
 Index = Sequence[Any]
@@ -169,7 +170,7 @@ def _norm(
     """Normalize in groups; scale and shift depend on the places along ``scaled`` axes."""
     dtype = str(call.ty.dtype)
     if dtype not in _DTYPES:
-        return default_legalization(builder, call)
+        return NORMS64[str(call.op.name)](builder, call)
     epsilon = float(call.attrs.epsilon)
 
     def normalized(x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:

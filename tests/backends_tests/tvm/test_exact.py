@@ -180,3 +180,57 @@ def test_sorts_know_the_order_of_every_type(
     for ours, theirs in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(np.asarray(ours), theirs)
     assert str(found[0].dtype) == dtype
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
+def test_signs_of_numbers_that_have_none(dtype: str, context: BuildContext, device: str) -> None:
+    data = np.random.default_rng().integers(0, 250, (5, 9)).astype(dtype)
+    data[0, :3] = [0, 1, np.iinfo(dtype).max]
+
+    def body(emit: Any, x: relax.Var) -> relax.Expr:
+        return relax.Tuple([emit(relax.op.negative(x)), emit(relax.op.sign(x))])
+
+    negative, sign = tvm_cases.run(graph([data.shape], body, dtype), [data], context, device)
+    np.testing.assert_array_equal(negative, np.negative(data))
+    np.testing.assert_array_equal(sign, np.sign(data))
+
+
+def _grouped(x: Any, gamma: Any, beta: Any, groups: int) -> Any:
+    wide = x.reshape(x.shape[0], groups, -1)
+    mean, variance = wide.mean(-1, keepdims=True), wide.var(-1, keepdims=True)
+    normal = ((wide - mean) / np.sqrt(variance + 1e-5)).reshape(x.shape)
+    return normal * gamma.reshape(-1, 1, 1) + beta.reshape(-1, 1, 1)
+
+
+@pytest.mark.parametrize("groups", [1, 3, 6])
+def test_norms_in_float64_keep_its_digits(groups: int, context: BuildContext, device: str) -> None:
+    random = np.random.default_rng()
+    x = random.standard_normal((2, 6, 5, 7)) + 100
+    gamma, beta = random.standard_normal((2, 6))
+
+    def body(emit: Any, x: relax.Var, gamma: relax.Var, beta: relax.Var) -> relax.Expr:
+        given = (x, gamma, beta)
+        if groups == 6:
+            return relax.op.nn.instance_norm(*given, channel_axis=1, axes=[2, 3], epsilon=1e-5)
+        return relax.op.nn.group_norm(
+            *given, num_groups=groups, channel_axis=1, axes=[2, 3], epsilon=1e-5
+        )
+
+    mod = graph([x.shape, (6,), (6,)], body, "float64")
+    (got,) = tvm_cases.run(mod, [x, gamma, beta], context, device)
+    np.testing.assert_allclose(got, _grouped(x, gamma, beta, groups), rtol=1e-11, atol=1e-11)
+
+
+def test_a_layer_norm_in_float64_keeps_its_digits(context: BuildContext, device: str) -> None:
+    random = np.random.default_rng()
+    x = random.standard_normal((3, 4, 8)) + 100
+    gamma, beta = random.standard_normal((2, 4, 8))
+
+    def body(emit: Any, x: relax.Var, gamma: relax.Var, beta: relax.Var) -> relax.Expr:
+        return relax.op.nn.layer_norm(x, gamma, beta, axes=[-2, -1], epsilon=1e-5)
+
+    mod = graph([x.shape, (4, 8), (4, 8)], body, "float64")
+    (got,) = tvm_cases.run(mod, [x, gamma, beta], context, device)
+    mean, variance = x.mean((1, 2), keepdims=True), x.var((1, 2), keepdims=True)
+    wanted = (x - mean) / np.sqrt(variance + 1e-5) * gamma + beta
+    np.testing.assert_allclose(got, wanted, rtol=1e-11, atol=1e-11)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes  # noqa: F401 - NumPy's name for bfloat16
 import numpy as np
 import pytest
 import tvm
@@ -47,6 +48,53 @@ def test_every_size_of_an_image_is_resized(context: BuildContext) -> None:
     (got,) = tvm_cases.run(mod, [data], context)
     (wanted,) = in_float64(mod).run([data])
     tvm_cases.assert_close(got, wanted)
+
+
+def _running(emit: Any, x: relax.Var) -> relax.Expr:
+    """What stands before each place, put together in steps: parts of bfloat16 that only move."""
+    for step in (1, 2, 4):
+        begin = emit(relax.op.strided_slice(x, [1], [0], [step]))
+        before = emit(relax.op.strided_slice(x, [1], [0], [8 - step]))
+        here = emit(relax.op.strided_slice(x, [1], [step], [8]))
+        larger = emit(relax.op.where(emit(relax.op.greater(before, here)), before, here))
+        x = emit(relax.op.concat([begin, larger], 1))
+    return x
+
+
+def _largest(emit: Any, x: relax.Var) -> relax.Expr:
+    parts = [emit(relax.op.strided_slice(x, [1], [i], [i + 5])) for i in range(4)]
+    return relax.op.concat([emit(relax.op.max(p, [1], keepdims=True)) for p in parts], 1)
+
+
+@pytest.mark.parametrize("schedule", ["default", "plain", "none"])
+@pytest.mark.parametrize("body", [_running, _largest])
+def test_bfloat16_that_only_moves_is_the_same(
+    body: Any, schedule: str, context: BuildContext
+) -> None:
+    data = np.random.default_rng().standard_normal((3, 8, 16)).astype("bfloat16")
+    (got,) = tvm_cases.run(
+        graph([data.shape], body, "bfloat16"), [data], context, schedule=schedule
+    )
+    wide = data.astype("float32")
+    if body is _running:
+        wanted = np.maximum.accumulate(wide, 1)
+    else:
+        wanted = np.stack([wide[:, i : i + 5].max(1) for i in range(4)], 1)
+    np.testing.assert_array_equal(got.astype("float32"), wanted)
+
+
+@pytest.mark.parametrize("name", ["log2", "ceil"])
+def test_functions_are_computed_in_float32(name: str) -> None:
+    """1 + 2 ** -12 is 1 in float16: its logarithm would be zero, and so would what is above 1."""
+    x = te.placeholder((4,), "float16", name="x")
+    one, many = tirx.const(1, "float16"), tirx.const(4096, "float16")
+    found = te.compute((4,), lambda i: getattr(te, name)(one + x[i]) * many)
+    func = widened(te.create_prim_func([x, found]))
+    run = tvm.compile(tvm.IRModule({"main": func.with_attr("global_symbol", "main")}), "llvm")
+    data, out = np.full(4, 2**-12, np.float16), tvm.runtime.tensor(np.zeros(4, np.float16))
+    run["main"](tvm.runtime.tensor(data), out)
+    wanted = getattr(np, name)(1 + data.astype("float64")) * 4096
+    np.testing.assert_allclose(out.numpy(), wanted, rtol=1e-3)
 
 
 def test_what_only_moves_stays_narrow() -> None:
