@@ -60,6 +60,11 @@ def compute_wide(unkept: Collection[str] = ()) -> tvm.transform.Pass:
     unkept : collection of str
         Types of which a kernel keeps nothing between its stages, not even what it only moves.
 
+    Returns
+    -------
+    tvm.transform.Pass
+        Over kernels.
+
     Examples
     --------
     >>> compute_wide().info.name
@@ -86,6 +91,11 @@ def widened(func: tirx.PrimFunc, unkept: Collection[str] = ()) -> tirx.PrimFunc:
         Stages with blocks, as TVM makes them from tensor expressions.
     unkept : collection of str
         Types of which nothing is kept between stages.
+
+    Returns
+    -------
+    tirx.PrimFunc
+        The same where there is nothing to widen.
 
     Examples
     --------
