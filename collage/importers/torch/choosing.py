@@ -20,6 +20,7 @@ from tvm.relax import op
 from collage.backends.contract.errors import ModelError
 from collage.importers.choosing import places_of_truth
 from collage.importers.torch.nodes import depends_on_data, label
+from collage.importers.torch.operators import regions
 from collage.importers.torch.operators.arguments import Importer, arguments
 from collage.importers.torch.operators.errors import RefusedError
 
@@ -138,6 +139,7 @@ def _table() -> dict[Any, Callable[..., Any]]:
         aten.masked_select.default: _selected,
         aten._unique2.default: _distinct,
         aten.unique_consecutive.default: _distinct_in_turn,
+        **regions.choosing(),
     }
 
 

@@ -23,6 +23,7 @@ from collage.importers.torch.operators.elementary.elementwise import ELEMENTWISE
 from collage.importers.torch.operators.errors import RefusedError
 from collage.importers.torch.operators.linear.matrices import MATRICES
 from collage.importers.torch.operators.norms import NORMS, norm_of
+from collage.importers.torch.operators.regions import REGIONS
 from collage.importers.torch.operators.running import RUNNING
 from collage.importers.torch.operators.scatter import SCATTERS
 from collage.importers.torch.operators.windows.pads import PADS
@@ -339,6 +340,7 @@ CONVERTERS: dict[str, Converter] = {
     **ELEMENTWISE,
     **MATRICES,
     **NORMS,
+    **REGIONS,
     **RESIZES,
     **RUNNING,
     **SAMPLED,
