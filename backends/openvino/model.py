@@ -12,6 +12,7 @@ from tvm import relax
 
 from collage.backends.contract.errors import CodegenError
 from collage.backends.openvino.library import python_api
+from collage.backends.relax.partitions.layers import Layers
 
 Array: TypeAlias = NDArray[Any]
 
@@ -34,7 +35,7 @@ MAX_RANK = 8
 """More dimensions are beyond what the CPU plugin's kernels are made for."""
 
 
-class ModelWriter:
+class ModelWriter(Layers[OvTensor]):
     """Makes nodes.
 
     Parameters
@@ -114,80 +115,24 @@ class ModelWriter:
         return tuple(x.get_shape())
 
     def reshape(self, x: OvTensor, shape: Sequence[int]) -> OvTensor:
-        """A tensor in another shape; unchanged where it has it.
-
-        Parameters
-        ----------
-        x : OvTensor
-            What is viewed.
-        shape : sequence of int
-            Of as many elements.
-
-        Returns
-        -------
-        OvTensor
-            ``x`` itself, or the output of a new node.
-        """
         if self.shape(x) == tuple(shape):
             return x
         return self.op.reshape(x, self.integers(shape), False).output(0)
 
     def permute(self, x: OvTensor, order: Sequence[int]) -> OvTensor:
-        """A tensor with its axes in another order; unchanged where they are in it.
-
-        Parameters
-        ----------
-        x : OvTensor
-            Whose axes are permuted.
-        order : sequence of int
-            By axis of the result, the tensor's axis.
-
-        Returns
-        -------
-        OvTensor
-            ``x`` itself, or the output of a new node.
-        """
         if list(order) == list(range(len(order))):
             return x
         return self.op.transpose(x, self.integers(order)).output(0)
 
+    def concat(self, parts: Sequence[OvTensor], axis: int) -> OvTensor:
+        return self.op.concat(parts, axis).output(0)
+
     def cast(self, x: OvTensor, dtype: str) -> OvTensor:
-        """A tensor as a Relax dtype; unchanged where it has it.
-
-        Parameters
-        ----------
-        x : OvTensor
-            What is cast.
-        dtype : str
-            Of Relax.
-
-        Returns
-        -------
-        OvTensor
-            ``x`` itself, or the output of a new node.
-        """
         kind = self.dtype(dtype)
         if x.get_element_type() == kind:
             return x
         return self.op.convert(x, kind.get_type_name()).output(0)
 
     def reduce(self, kind: str, x: OvTensor, axes: Sequence[int], keepdims: bool) -> OvTensor:
-        """One of OpenVINO's reductions over axes.
-
-        Parameters
-        ----------
-        kind : str
-            ``sum``, ``mean``, ``max``, ``min`` or ``prod``.
-        x : OvTensor
-            The operand.
-        axes : sequence of int
-            Those that are reduced, counted from 0.
-        keepdims : bool
-            Whether they stay, with an extent of 1.
-
-        Returns
-        -------
-        OvTensor
-            The output of a new node.
-        """
+        """One of OpenVINO's reductions over axes."""
         return getattr(self.op, f"reduce_{kind}")(x, self.integers(axes), keepdims).output(0)

@@ -19,6 +19,7 @@ from tvm import relax
 
 from collage.backends.openvino.library import python_api
 from collage.backends.openvino.model import Array, ModelWriter, OvTensor
+from collage.backends.relax.partitions.layers import MOVEMENTS, LayerWalk
 from collage.backends.relax.partitions.walk import PartitionWalk, flatten, registration
 from collage.backends.relax.static_shape import leaf_types, static_shape, tensor_dtype, tensor_shape
 from collage.backends.relax.tensor_spec import TensorSpec
@@ -26,8 +27,8 @@ from collage.backends.relax.tensor_spec import TensorSpec
 Converted: TypeAlias = "OvTensor | list[OvTensor]"
 Converter: TypeAlias = "Callable[[RegionWriter, relax.Call], Converted]"
 
-CONVERTERS: dict[str, Converter] = {}
-"""By Relax operator; filled by ``converters/`` through :func:`converts`."""
+CONVERTERS: dict[str, Converter] = {**MOVEMENTS}
+"""By Relax operator; the others filed by ``converters/`` through :func:`converts`."""
 
 converts = registration(CONVERTERS)
 """Decorator: register the converter of Relax operators (their names without ``relax.``)."""
@@ -62,7 +63,7 @@ class Region:
         return text.read_text(encoding="utf-8"), constants.read_bytes()
 
 
-class RegionWriter(ModelWriter, PartitionWalk[OvTensor]):
+class RegionWriter(ModelWriter, LayerWalk[OvTensor]):
     """Writes one partition function as a model."""
 
     handlers = CONVERTERS

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import tvm
 from tvm import relax
 
+from collage.backends.relax.partitions.layers import MOVEMENTS, LayerWalk
 from collage.backends.relax.partitions.walk import PartitionWalk, flatten, registration
 from collage.backends.relax.static_shape import leaf_types, static_shape, tensor_dtype, tensor_shape
 from collage.backends.tensorrt.library import Package, logged_reason
@@ -22,15 +23,15 @@ from collage.backends.tensorrt.options import TensorrtOptions
 Converted: TypeAlias = "TrtTensor | list[TrtTensor]"
 Converter: TypeAlias = "Callable[[NetworkWriter, relax.Call], Converted]"
 
-CONVERTERS: dict[str, Converter] = {}
-"""By Relax operator; filled by ``converters/`` through :func:`converts`."""
+CONVERTERS: dict[str, Converter] = {**MOVEMENTS}
+"""By Relax operator; the others filed by ``converters/`` through :func:`converts`."""
 
 
 converts = registration(CONVERTERS)
 """Decorator: register the converter of Relax operators (their names without ``relax.``)."""
 
 
-class NetworkWriter(LayerWriter, PartitionWalk[TrtTensor]):
+class NetworkWriter(LayerWriter, LayerWalk[TrtTensor]):
     """Writes one partition function into a network; the parameters are those of LayerWriter."""
 
     handlers = CONVERTERS

@@ -10,40 +10,7 @@ from tvm import relax
 from collage.backends.openvino.model import OvTensor
 from collage.backends.openvino.problem import RegionWriter, converts
 from collage.backends.relax.calls.arguments import Slice, operator_name
-from collage.backends.relax.calls.layouts import permutation, permutation_of
 from collage.backends.relax.static_shape import static_shape
-
-
-@converts("reshape", "flatten", "nn.batch_flatten", "squeeze", "expand_dims")
-def _reshape(w: RegionWriter, call: relax.Call) -> OvTensor:
-    return w.reshape(w.tensor(call.args[0]), static_shape(call))
-
-
-@converts("permute_dims")
-def _permute_dims(w: RegionWriter, call: relax.Call) -> OvTensor:
-    return w.permute(w.tensor(call.args[0]), permutation(call) or ())
-
-
-@converts("layout_transform")
-def _layout_transform(w: RegionWriter, call: relax.Call) -> OvTensor:
-    order = permutation_of(call)
-    if order is None:
-        raise w.error(f"layout_transform {call.attrs.index_map} is no permutation of axes")
-    return w.permute(w.tensor(call.args[0]), order)
-
-
-@converts("concat")
-def _concat(w: RegionWriter, call: relax.Call) -> OvTensor:
-    parts = w.tensors(call.args[0])
-    return w.op.concat(parts, int(call.attrs.axis or 0) % len(static_shape(call))).output(0)
-
-
-@converts("stack")
-def _stack(w: RegionWriter, call: relax.Call) -> OvTensor:
-    shape = list(static_shape(call))
-    axis = int(call.attrs.axis or 0) % len(shape)
-    shape[axis] = 1
-    return w.op.concat([w.reshape(p, shape) for p in w.tensors(call.args[0])], axis).output(0)
 
 
 @converts("split")

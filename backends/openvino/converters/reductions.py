@@ -9,7 +9,12 @@ from tvm import relax
 
 from collage.backends.openvino.model import OvTensor
 from collage.backends.openvino.problem import RegionWriter, converts
-from collage.backends.relax.calls.arguments import axes_of, extents, operator_name
+from collage.backends.relax.calls.arguments import (
+    axes_of,
+    batch_norm_terms,
+    extents,
+    operator_name,
+)
 from collage.backends.relax.static_shape import static_shape, tensor_dtype
 
 REDUCTIONS = {"sum": "sum", "mean": "mean", "max": "max", "min": "min", "prod": "prod"}
@@ -130,14 +135,7 @@ def _group_norm(w: RegionWriter, call: relax.Call) -> OvTensor:
 @converts("nn.batch_norm")
 def _batch_norm(w: RegionWriter, call: relax.Call) -> list[OvTensor]:
     x, attrs = w.tensor(call.args[0]), call.attrs
-    gamma, beta, mean, variance = (w.array(arg) for arg in call.args[1:5])
-    assert gamma is not None and beta is not None and mean is not None and variance is not None
-    factor = 1.0 / np.sqrt(variance.astype(np.float64) + float(attrs.epsilon))
-    if attrs.scale:
-        factor = factor * gamma.astype(np.float64)
-    shift = -mean.astype(np.float64) * factor
-    if attrs.center:
-        shift = shift + beta.astype(np.float64)
+    factor, shift = batch_norm_terms(call)
     shape = extents(w.shape(x), [int(attrs.axis) % len(w.shape(x))])
     wide = w.cast(x, "float32")
     scale, bias = (w.constant(a.reshape(shape).astype(np.float32)) for a in (factor, shift))

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
 from tvm import relax
 
 from collage.backends.relax.static_shape import static_shape
@@ -142,3 +144,23 @@ def extents(shape: Sequence[int], kept: Sequence[int]) -> list[int]:
     [1, 3, 1]
     """
     return [extent if axis in kept else 1 for axis, extent in enumerate(shape)]
+
+
+def batch_norm_terms(call: relax.Call) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What a ``batch_norm`` of constants multiplies each channel by, and what it adds.
+
+    Examples
+    --------
+    >>> x = relax.Var("x", relax.TensorType((1, 2), "float32"))
+    >>> mean, variance = relax.const(np.float32([1, 1])), relax.const(np.float32([3, 8]))
+    >>> norm = relax.op.nn.batch_norm(x, mean, mean, mean, variance, axis=1, epsilon=1.0)
+    >>> [terms.tolist() for terms in batch_norm_terms(norm)]
+    [[0.5, 0.3333333333333333], [0.5, 0.6666666666666667]]
+    """
+    attrs = call.attrs
+    gamma, beta, mean, variance = (arg.value.numpy().astype(np.float64) for arg in call.args[1:5])
+    factor = 1.0 / np.sqrt(variance + float(attrs.epsilon))
+    if attrs.scale:
+        factor = factor * gamma
+    shift = -mean * factor
+    return factor, shift + beta if attrs.center else shift

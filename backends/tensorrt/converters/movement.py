@@ -7,7 +7,6 @@ import math
 from tvm import relax
 
 from collage.backends.relax.calls.arguments import Slice
-from collage.backends.relax.calls.layouts import permutation, permutation_of
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tensorrt.network.constants import TrtTensor
 from collage.backends.tensorrt.problem import NetworkWriter, converts
@@ -57,39 +56,6 @@ def sliced(
     if value is not None:
         layer.set_input(4, value)
     return result
-
-
-@converts("reshape", "flatten", "nn.batch_flatten", "squeeze", "expand_dims")
-def _reshape(w: NetworkWriter, call: relax.Call) -> TrtTensor:
-    return w.reshape(w.tensor(call.args[0]), static_shape(call))
-
-
-@converts("permute_dims")
-def _permute_dims(w: NetworkWriter, call: relax.Call) -> TrtTensor:
-    x = w.tensor(call.args[0])
-    return w.permute(x, permutation(call) or ())
-
-
-@converts("layout_transform")
-def _layout_transform(w: NetworkWriter, call: relax.Call) -> TrtTensor:
-    order = permutation_of(call)
-    if order is None:
-        raise w.error(f"layout_transform {call.attrs.index_map} is no permutation of axes")
-    return w.permute(w.tensor(call.args[0]), order)
-
-
-@converts("concat")
-def _concat(w: NetworkWriter, call: relax.Call) -> TrtTensor:
-    parts = w.tensors(call.args[0])
-    return w.concat(parts, int(call.attrs.axis or 0) % len(parts[0].shape))
-
-
-@converts("stack")
-def _stack(w: NetworkWriter, call: relax.Call) -> TrtTensor:
-    shape = list(static_shape(call))
-    axis = int(call.attrs.axis or 0) % len(shape)
-    shape[axis] = 1
-    return w.concat([w.reshape(part, shape) for part in w.tensors(call.args[0])], axis)
 
 
 @converts("split")

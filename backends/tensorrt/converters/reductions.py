@@ -8,7 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 from tvm import relax
 
-from collage.backends.relax.calls.arguments import axes_of, extents, operator_name
+from collage.backends.relax.calls.arguments import (
+    axes_of,
+    batch_norm_terms,
+    extents,
+    operator_name,
+)
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tensorrt.network.constants import TrtTensor
 from collage.backends.tensorrt.network.values import mask
@@ -117,14 +122,7 @@ def _group_norm(w: NetworkWriter, call: relax.Call) -> TrtTensor:
 def _batch_norm(w: NetworkWriter, call: relax.Call) -> list[TrtTensor]:
     x, attrs = w.tensor(call.args[0]), call.attrs
     channel = int(attrs.axis) % len(x.shape)
-    gamma, beta, mean, variance = (w.array(arg) for arg in call.args[1:5])
-    assert gamma is not None and beta is not None and mean is not None and variance is not None
-    factor = 1.0 / np.sqrt(variance.astype(np.float64) + float(attrs.epsilon))
-    if attrs.scale:
-        factor = factor * gamma
-    shift = -mean.astype(np.float64) * factor
-    if attrs.center:
-        shift = shift + beta
+    factor, shift = batch_norm_terms(call)
     shape = extents(x.shape, [channel])
     wide = w.in_float32(x)
     scale, bias = (

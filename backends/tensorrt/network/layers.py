@@ -5,33 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from collage.backends.relax.partitions.layers import Layers
 from collage.backends.tensorrt.network.constants import ConstantWriter, TrtTensor
 from collage.backends.tensorrt.network.values import mask
 
 
-class LayerWriter(ConstantWriter):
+class LayerWriter(ConstantWriter, Layers[TrtTensor]):
     """Adds layers to a network; the parameters are those of :class:`ConstantWriter`.
 
     Whatever adds one raises :class:`~collage.backends.tensorrt.network.constants.RefusalError`
     where TensorRT does not make it.
     """
 
-    def cast(self, tensor: TrtTensor, name: str) -> TrtTensor:
-        """A tensor as a Relax dtype (in the region's precision); unchanged where it has it.
-
-        Parameters
-        ----------
-        tensor : TrtTensor
-            What is cast.
-        name : str
-            Of the Relax dtype, such as ``float16``.
-
-        Returns
-        -------
-        TrtTensor
-            In half precision where that is the region's and the name is ``float32``.
-        """
-        return self.cast_to(tensor, self.dtype(name))
+    def cast(self, x: TrtTensor, dtype: str) -> TrtTensor:
+        """A tensor as a Relax dtype (in the region's precision); unchanged where it has it."""
+        return self.cast_to(x, self.dtype(dtype))
 
     def cast_to(self, tensor: TrtTensor, dtype: Any) -> TrtTensor:
         """A tensor as a TensorRT dtype; unchanged where it has it.
@@ -58,44 +46,18 @@ class LayerWriter(ConstantWriter):
             return self.cast_to(tensor, self.trt.DataType.FLOAT)
         return tensor
 
-    def reshape(self, tensor: TrtTensor, shape: Sequence[int]) -> TrtTensor:
-        """A tensor in another shape; unchanged where it has it.
-
-        Parameters
-        ----------
-        tensor : TrtTensor
-            What is viewed.
-        shape : sequence of int
-            Of as many elements.
-
-        Returns
-        -------
-        TrtTensor
-            Of the same elements in the same order.
-        """
-        if tuple(tensor.shape) == tuple(shape):
-            return tensor
-        layer = self.network.add_shuffle(tensor)
+    def reshape(self, x: TrtTensor, shape: Sequence[int]) -> TrtTensor:
+        """A tensor in another shape; unchanged where it has it."""
+        if tuple(x.shape) == tuple(shape):
+            return x
+        layer = self.network.add_shuffle(x)
         return self.output(layer, "reshape", reshape_dims=tuple(shape))
 
-    def permute(self, tensor: TrtTensor, order: Sequence[int]) -> TrtTensor:
-        """A tensor with its axes in another order; unchanged where they are in it.
-
-        Parameters
-        ----------
-        tensor : TrtTensor
-            Whose axes are permuted.
-        order : sequence of int
-            By axis of the result, the tensor's axis.
-
-        Returns
-        -------
-        TrtTensor
-            Its axis ``i`` is the tensor's axis ``order[i]``.
-        """
+    def permute(self, x: TrtTensor, order: Sequence[int]) -> TrtTensor:
+        """A tensor with its axes in another order; unchanged where they are in it."""
         if list(order) == list(range(len(order))):
-            return tensor
-        layer = self.network.add_shuffle(tensor)
+            return x
+        layer = self.network.add_shuffle(x)
         return self.output(layer, "permute", first_transpose=tuple(order))
 
     def with_rank(self, tensor: TrtTensor, rank: int) -> TrtTensor:
@@ -193,40 +155,10 @@ class LayerWriter(ConstantWriter):
         return self.output(self.network.add_softmax(x), "softmax", axes=1 << axis)
 
     def concat(self, parts: Sequence[TrtTensor], axis: int) -> TrtTensor:
-        """Tensors one after the other along an axis.
-
-        Parameters
-        ----------
-        parts : sequence of TrtTensor
-            Of one dtype and rank.
-        axis : int
-            Counted from 0.
-
-        Returns
-        -------
-        TrtTensor
-            Its extent along the axis is the sum of theirs.
-        """
+        """Tensors one after the other along an axis."""
         return self.output(self.network.add_concatenation(parts), "concat", axis=axis)
 
     def reduce(self, kind: str, x: TrtTensor, axes: Sequence[int], keepdims: bool) -> TrtTensor:
-        """A ``ReduceOperation`` over axes.
-
-        Parameters
-        ----------
-        kind : str
-            Its name, such as ``SUM``.
-        x : TrtTensor
-            The operand.
-        axes : sequence of int
-            Those that are reduced, counted from 0.
-        keepdims : bool
-            Whether they stay, with an extent of 1.
-
-        Returns
-        -------
-        TrtTensor
-            Of the operand's dtype, without the axes or with 1 in their place.
-        """
+        """A ``ReduceOperation`` over axes."""
         operation = getattr(self.trt.ReduceOperation, kind)
         return self.output(self.network.add_reduce(x, operation, mask(axes), keepdims), kind)
