@@ -6,18 +6,15 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from collage.cli.terminal import out, print_json, results_only
-from collage.cli.terminal.options import (
-    AllowCode,
-    Debug,
-    Json,
-    Model,
-    Shape,
-    Targets,
+from collage.cli.terminal import (
     check_model,
     example,
+    out,
     parse_shapes,
+    print_json,
+    results_only,
 )
+from collage.cli.terminal.options import AllowCode, Debug, Json, Model, Shape, Targets
 
 if TYPE_CHECKING:
     from rich.table import Table

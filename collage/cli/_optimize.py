@@ -12,26 +12,19 @@ import typer
 from collage.backends.contract.errors import LogError
 from collage.cli.terminal import (
     Interrupted,
+    check_log,
+    check_model,
+    example,
     out,
+    parse_bytes,
+    parse_shapes,
+    parse_wishes,
     print_json,
     progress_display,
     read_sample,
     results_only,
 )
-from collage.cli.terminal.options import (
-    AllowCode,
-    Debug,
-    Json,
-    Model,
-    Shape,
-    Targets,
-    check_log,
-    check_model,
-    example,
-    parse_bytes,
-    parse_shapes,
-    parse_wishes,
-)
+from collage.cli.terminal.options import AllowCode, Debug, Json, Model, Shape, Targets
 
 if TYPE_CHECKING:
     from collage.report import Report

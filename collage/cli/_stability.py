@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from collage.cli.terminal import out, print_json, progress_display, results_only
-from collage.cli.terminal.options import (
-    AllowCode,
-    Debug,
-    Json,
-    Model,
-    Shape,
-    Targets,
+from collage.cli.terminal import (
     check_model,
     example,
+    out,
     parse_shapes,
+    print_json,
+    progress_display,
+    results_only,
 )
+from collage.cli.terminal.options import AllowCode, Debug, Json, Model, Shape, Targets
 
 if TYPE_CHECKING:
     from rich.table import Table

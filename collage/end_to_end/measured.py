@@ -149,13 +149,7 @@ class MeasuredComparison(EndToEndComparison):
         return [*(self._evaluation(variant, None) for variant in lowered), *late], seen
 
     def culprits(self, evaluation: Evaluation) -> list[Refusal]:
-        """See the base class; each is recorded as computing a wrong result.
-
-        Parameters
-        ----------
-        evaluation : Evaluation
-            Of a contender that computes a wrong result.
-        """
+        """See the base class; each is recorded as computing a wrong result."""
         partitioning = evaluation.contender.partitioning
         model = Model(self._mod, self._graph, self._targets, self._model)
         found: list[Refusal] = []

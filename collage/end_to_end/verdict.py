@@ -43,11 +43,6 @@ def decide(evaluations: Sequence[Evaluation]) -> Verdict:
     Among equals a single backend wins, for an answer that is not proven faster should not be the
     more intricate one, then whoever has the fewest partitions, then the earlier.
 
-    Parameters
-    ----------
-    evaluations : sequence of Evaluation
-        At least one of them valid.
-
     Raises
     ------
     NothingRunsError
@@ -103,11 +98,6 @@ def decide(evaluations: Sequence[Evaluation]) -> Verdict:
 
 def best(evaluations: Sequence[Evaluation]) -> Evaluation:
     """The winner; see :func:`decide`.
-
-    Parameters
-    ----------
-    evaluations : sequence of Evaluation
-        At least one of them valid.
 
     Raises
     ------

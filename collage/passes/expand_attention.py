@@ -50,11 +50,6 @@ _RULES: Rules = {"nn.attention": (_expand,), "nn.attention_bias": (_expand,)}
 def expand_attention(mod: tvm.IRModule) -> tvm.IRModule:
     """Write float32 attention as products, softmax and permutations.
 
-    Parameters
-    ----------
-    mod : tvm.IRModule
-        Normalized.
-
     Returns
     -------
     tvm.IRModule

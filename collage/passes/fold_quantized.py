@@ -116,11 +116,6 @@ _CONSTANTS: Rules = {"dequantize": (_weights,)}
 def fold_quantized(mod: tvm.IRModule) -> tvm.IRModule:
     """Make products of bytes operators, and weights float32.
 
-    Parameters
-    ----------
-    mod : tvm.IRModule
-        Normalized.
-
     Returns
     -------
     tvm.IRModule

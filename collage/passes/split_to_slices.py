@@ -39,11 +39,6 @@ _RULES: Rules = {TUPLE_ITEM: (_slice,)}
 def split_to_slices(mod: tvm.IRModule) -> tvm.IRModule:
     """Write splits into a few parts as one slice for each part that is used.
 
-    Parameters
-    ----------
-    mod : tvm.IRModule
-        Normalized.
-
     Returns
     -------
     tvm.IRModule

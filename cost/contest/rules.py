@@ -61,15 +61,6 @@ class FixedRounds:
     def playing(self, table: Table, active: Sequence[int], spent_sec: float) -> list[int]:
         """Everybody until the last round, then nobody; see :class:`ContestRule`.
 
-        Parameters
-        ----------
-        table : sequence of sequence of float or None
-            Seconds per call, a row for each that takes part.
-        active : sequence of int
-            The rows that played the last round.
-        spent_sec : float
-            What the rounds have taken; it does not count here.
-
         Returns
         -------
         list of int
@@ -137,15 +128,6 @@ class PairedRounds:
 
     def playing(self, table: Table, active: Sequence[int], spent_sec: float) -> list[int]:
         """Who is neither slower nor hopeless; see :class:`ContestRule`.
-
-        Parameters
-        ----------
-        table : sequence of sequence of float or None
-            Seconds per call, a row for each that takes part.
-        active : sequence of int
-            The rows that played the last round.
-        spent_sec : float
-            What the rounds have taken.
 
         Returns
         -------

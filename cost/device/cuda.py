@@ -124,15 +124,7 @@ class CudaPolicy(DevicePolicy):
         return f"{device.name}, {device.cores} SMs, {device.features}, {device.memory_mib} MiB"
 
     def device_from_key(self, key: str, driver: str) -> Device | None:
-        """The GPU that a log names; None where the key is no GPU's.
-
-        Parameters
-        ----------
-        key : str
-            As :meth:`device_key` gives it.
-        driver : str
-            As the log has it.
-        """
+        """The GPU that a log names; None where the key is no GPU's."""
         found = _KEY.fullmatch(key)
         if found is None:
             return None

@@ -32,7 +32,7 @@ from collage.cost.engines._far_build import (
 )
 from collage.cost.engines.local import LocalEngine
 from collage.cost.engines.shipping import unpack
-from collage.cost.measure.builder import Builder, BuildJob, BuildResult
+from collage.cost.measure.builder import BuildDone, Builder, BuildJob, BuildResult, nobody_waits
 from collage.cost.measure.engine import Engine, Work, WorkerInfo, Workers
 from collage.cost.measure.local_builder import LocalBuilder
 from collage.cost.measure.versions import versions_here
@@ -190,17 +190,12 @@ class ExecutorBuilder(Builder):
         self._wanted: Path | None = None
         self._warned = False
 
-    def build(
-        self,
-        jobs: Sequence[BuildJob],
-        done: Callable[[int, BuildResult], None] | None = None,
-    ) -> list[BuildResult]:
+    def build(self, jobs: Sequence[BuildJob], done: BuildDone = nobody_waits) -> list[BuildResult]:
         results: dict[int, BuildResult] = {}
 
         def take(index: int, result: BuildResult) -> None:
             results[index] = result
-            if done is not None:
-                done(index, result)
+            done(index, result)
 
         try:
             left = self._build_there(jobs, take)

@@ -64,6 +64,20 @@ class BuildResult:
     build_sec: float = 0.0
 
 
+BuildDone = Callable[[int, BuildResult], None]
+"""Told of each result, by the index of its job."""
+
+
+def nobody_waits(index: int, result: BuildResult) -> None:
+    """Tells nobody of a result.
+
+    Parameters
+    ----------
+    index, result
+        As :data:`BuildDone` is given them.
+    """
+
+
 class Builder(ABC):
     """Compiles in parallel; use as a context manager.
 
@@ -86,11 +100,7 @@ class Builder(ABC):
         self.close()
 
     @abstractmethod
-    def build(
-        self,
-        jobs: Sequence[BuildJob],
-        done: Callable[[int, BuildResult], None] | None = None,
-    ) -> list[BuildResult]:
+    def build(self, jobs: Sequence[BuildJob], done: BuildDone = nobody_waits) -> list[BuildResult]:
         """Compile each job; one that fails, hangs or crashes gives an invalid result.
 
         The files of a valid result lie in the folder of its job, on this machine.

@@ -6,7 +6,7 @@ processor goes on building.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from collage.backends.contract import BuildContext
@@ -14,7 +14,7 @@ from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, DevicePolicy
-from collage.cost.measure.builder import Builder, BuildJob, BuildResult
+from collage.cost.measure.builder import BuildDone, Builder, BuildJob, BuildResult, nobody_waits
 from collage.cost.processes.messages import (
     Build,
     Built,
@@ -89,17 +89,12 @@ class LocalBuilder(Builder):
     def close(self) -> None:
         self._pool.close()
 
-    def build(
-        self,
-        jobs: Sequence[BuildJob],
-        done: Callable[[int, BuildResult], None] | None = None,
-    ) -> list[BuildResult]:
+    def build(self, jobs: Sequence[BuildJob], done: BuildDone = nobody_waits) -> list[BuildResult]:
         results: dict[int, BuildResult] = {}
 
         def take(index: int, answer: Built | Failure) -> None:
             result = results[index] = _result(answer)
-            if done is not None:
-                done(index, result)
+            done(index, result)
 
         self._pool.ask(len(jobs), lambda index: self._request(jobs[index]), Built, take)
         return [results[index] for index in range(len(jobs))]

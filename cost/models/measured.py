@@ -195,15 +195,7 @@ class MeasuredCostModel(CostModel):
         return self._answer(PARTITION, workloads, targets)
 
     def recorded(self, workload: Workload, target: BackendTarget) -> Cost | None:
-        """The cost that the log holds, if it holds one.
-
-        Parameters
-        ----------
-        workload : Workload
-            What is asked about.
-        target : BackendTarget
-            What it would run on.
-        """
+        """The cost that the log holds, if it holds one."""
         site = self._site([target])
         (cost,) = self._lookup.costs([site.keys.partition(workload, target)])
         return None if cost is NO_TIME else cost

@@ -131,14 +131,8 @@ class WholeModels:
 
         Parameters
         ----------
-        jobs : sequence of ModelJob
-            Variants of one model; one that fails hurts no other.
-        targets : sequence of BackendTarget
-            Everything that they may use.
-        deadline : Deadline, optional
-            Those that are not compiled then have an unknown result.
-        done : callable, optional
-            Given each result, by the index of its job, as soon as it is there.
+        jobs, targets, deadline, done
+            As :meth:`ModelScheduler.compile` takes them.
 
         Returns
         -------
@@ -174,10 +168,8 @@ class WholeModels:
 
         Parameters
         ----------
-        question : EndToEndQuestion
-            The models to compare, and on what.
-        libraries : sequence of Path
-            What each was linked into.
+        question, libraries
+            As :meth:`ModelTimer.measure` takes them.
         deadline : Deadline, optional
             The turns until then count; what had none is unknown, and not in the log.
 

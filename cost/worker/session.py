@@ -196,13 +196,7 @@ class CpuSession(Session):
         return self.sample(machine, config)
 
     def take_apart(self, machine: relax.VirtualMachine) -> tuple[CallTime, ...]:
-        """Each call by the wall clock; see the base class.
-
-        Parameters
-        ----------
-        machine : relax.VirtualMachine
-            Its inputs are set, and it was called before.
-        """
+        """Each call by the wall clock; see the base class."""
         repeat = max(1, min(_APART_CALLS, int(_APART_SEC / max(self.call(machine), 1e-9))))
         warmup = int(repeat > 1)
         return time_calls(machine, lambda: self.call(machine), self.device, repeat, warmup)

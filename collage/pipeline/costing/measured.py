@@ -107,13 +107,7 @@ class MeasuredCosting(Costing):
             self._given.deadline = self._limit
 
     def begin(self, budget: Budget) -> None:
-        """See the base class.
-
-        Parameters
-        ----------
-        budget : Budget
-            What is measured, compiled and timed from now on stays within it.
-        """
+        """See the base class."""
         assert self._model is not None, "not opened yet"
         self._budget, self._before = budget, self._model.stats.copy()
         self._model.deadline = self._limit.or_earlier(budget.measuring)

@@ -17,7 +17,7 @@ from collage.cost.engines.ray.life import LOOK_SEC
 from collage.cost.engines.ray.link import Link
 from collage.cost.engines.ray.messages import AnyReply, BuildOrder, BuildReply
 from collage.cost.engines.shipping import unpack
-from collage.cost.measure.builder import Builder, BuildJob, BuildResult
+from collage.cost.measure.builder import BuildDone, Builder, BuildJob, BuildResult, nobody_waits
 from collage.cost.measure.engine import Work
 from collage.cost.measure.runner import PlaceLostError
 from collage.cost.processes.messages import TargetMessage, WorkloadMessage
@@ -61,11 +61,7 @@ class RayBuilder(Builder):
             link.close()
         self._told.clear()
 
-    def build(
-        self,
-        jobs: Sequence[BuildJob],
-        done: Callable[[int, BuildResult], None] | None = None,
-    ) -> list[BuildResult]:
+    def build(self, jobs: Sequence[BuildJob], done: BuildDone = nobody_waits) -> list[BuildResult]:
         results: dict[int, BuildResult] = {}
         waiting = deque(range(len(jobs)))
         running: dict[Any, _Running] = {}
@@ -78,8 +74,7 @@ class RayBuilder(Builder):
                 return
             words = f"{tries[index]} workers were lost with it, the last one because: {reason}"
             results[index] = BuildResult(CostStatus.UNKNOWN, words)
-            if done is not None:
-                done(index, results[index])
+            done(index, results[index])
 
         if jobs:
             self._findings.refresh()
@@ -96,8 +91,7 @@ class RayBuilder(Builder):
                     except PlaceLostError as err:
                         again(index, str(err))
                         continue
-                    if done is not None:
-                        done(index, results[index])
+                    done(index, results[index])
         except BaseException:
             # A deadline or an interrupt: nobody will read what is under way.
             for link in {entry.link for entry in running.values()}:

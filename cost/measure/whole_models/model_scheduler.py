@@ -128,10 +128,8 @@ class ModelScheduler:
 
         Parameters
         ----------
-        question : EndToEndQuestion
-            The models to compare, and on what.
-        libraries : sequence of Path
-            What each was linked into.
+        question, libraries
+            As :meth:`ModelTimer.measure` takes them.
         deadline : Deadline, optional
             Those that had no turn by then have an unknown cost.
 

@@ -19,7 +19,7 @@ from collage.cost.database.jsonl import JsonLinesDatabase as Database
 from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import RecordKey
 from collage.cost.device import CUDA_POLICY, Device, DevicePolicy
-from collage.cost.measure.builder import Builder, BuildJob, BuildResult
+from collage.cost.measure.builder import BuildDone, Builder, BuildJob, BuildResult, nobody_waits
 from collage.cost.measure.engine import Engine, Place, Work, WorkerInfo, Workers
 from collage.cost.measure.places.calibration import Calibration
 from collage.cost.measure.places.runner_pool import RunnerPool
@@ -72,19 +72,14 @@ class Simulated(Runner):
 class Files(Builder):
     """Builds nothing but the file that is asked for."""
 
-    def build(
-        self,
-        jobs: Sequence[BuildJob],
-        done: Callable[[int, BuildResult], None] | None = None,
-    ) -> list[BuildResult]:
+    def build(self, jobs: Sequence[BuildJob], done: BuildDone = nobody_waits) -> list[BuildResult]:
         results = []
         for index, job in enumerate(jobs):
             job.folder.mkdir(parents=True)
             library = RunJob.in_folder(job.folder).library
             library.write_bytes(b"")
             results.append(BuildResult(CostStatus.VALID, library=library))
-            if done is not None:
-                done(index, results[-1])
+            done(index, results[-1])
         return results
 
     def close(self) -> None:

@@ -238,13 +238,7 @@ def solved(size: int, columns: int) -> Write:
 
 
 def volume(size: int) -> Write:
-    """The program that multiplies the diagonal of such factors, and counts exchanges.
-
-    Returns
-    -------
-    callable
-        The loops for one matrix.
-    """
+    """The program that multiplies the diagonal of such factors, and counts exchanges."""
 
     def write(ins: Sequence[Any], outs: Sequence[Any], b: Any) -> None:
         (a, exchanged), (found,) = ins, outs
@@ -257,13 +251,7 @@ def volume(size: int) -> Write:
 
 
 def rooted(size: int) -> Write:
-    """The program of ``cholesky_ex``: the lower factor, and which minor is the first not positive.
-
-    Returns
-    -------
-    callable
-        The loops for one matrix.
-    """
+    """The program of ``cholesky_ex``: the lower factor, and which minor is the first not positive."""
 
     def write(ins: Sequence[Any], outs: Sequence[Any], b: Any) -> None:
         (x,), (a, info) = ins, outs
