@@ -220,11 +220,5 @@ class NativeBackend(Backend):
         return None
 
     def partition_attributes(self, options: Any) -> dict[str, str]:
-        """What the partition functions of a target carry that the module's target does not say.
-
-        Parameters
-        ----------
-        options : object
-            Of ``options_type``, such as those of a last resort.
-        """
+        """What the partition functions of a target carry that the module's target does not say."""
         return {}

@@ -24,7 +24,7 @@ def compile_functions(
     include: Path,
     context: BuildContext,
 ) -> tvm.runtime.Module:
-    """Compile all partitions of one IRModule.
+    """A library that calls cublasLt for each partition of one IRModule.
 
     Parameters
     ----------

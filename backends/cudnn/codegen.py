@@ -52,7 +52,7 @@ def compile_functions(
     installation: Installation,
     context: BuildContext,
 ) -> tvm.runtime.Module:
-    """Compile all partitions of one IRModule.
+    """A library that runs a plan of cuDNN's for each partition of one IRModule.
 
     Parameters
     ----------

@@ -69,7 +69,7 @@ def compile_functions(
     target: BackendTarget,
     context: BuildContext,
 ) -> tvm.runtime.Module:
-    """Compile all partitions of one IRModule.
+    """A library of CUTLASS's kernels for all partitions of one IRModule.
 
     Parameters
     ----------
@@ -246,11 +246,6 @@ def runtime_compilation(context: BuildContext, arch: str) -> compiling.Compilati
     -------
     native.Compilation
         Not run yet.
-
-    Raises
-    ------
-    BackendUnavailableError
-        When there is no CUDA toolkit.
     """
     depends = [TEMPLATES / "cutlass_runtime.h", *template_headers()]
     return cached_cuda_compilation(

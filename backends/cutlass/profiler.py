@@ -78,11 +78,6 @@ def program_compilation(context: BuildContext, arch: str) -> compiling.Compilati
     -------
     native.Compilation
         Not run yet.
-
-    Raises
-    ------
-    BackendUnavailableError
-        When there is no CUDA toolkit.
     """
     flags = [f"-I{TEMPLATES}"]
     return cached_cuda_compilation(

@@ -23,7 +23,7 @@ def compile_functions(
     include: Path,
     context: BuildContext,
 ) -> tvm.runtime.Module:
-    """Compile all partitions of one IRModule.
+    """A library that runs a plan of oneDNN's for each partition of one IRModule.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ def compile_functions(
     include: Path,
     context: BuildContext,
 ) -> tvm.runtime.Module:
-    """Compile all partitions of one IRModule.
+    """A library that calls OpenBLAS for each partition of one IRModule.
 
     Parameters
     ----------

@@ -93,10 +93,8 @@ def stepped(emit: Emit, x: relax.Expr) -> relax.Expr:
 
     Parameters
     ----------
-    emit : callable
-        Binds an expression to a variable.
-    x : relax.Expr
-        float32.
+    emit, x
+        As :func:`in_steps` takes them.
 
     Returns
     -------

@@ -145,11 +145,6 @@ class Compilation:
     def run(self, tool: Callable[[Sequence[str]], object] = run_tool) -> Path:
         """Compile unless the object is there, or is being compiled elsewhere.
 
-        Parameters
-        ----------
-        tool : callable
-            Runs the compiler.
-
         Raises
         ------
         CompileError

@@ -67,11 +67,6 @@ def find_gpu(index: int = 0) -> Gpu | None:
 
     Loads TVM's CUDA runtime when there may be one.
 
-    Parameters
-    ----------
-    index : int
-        Among those that it may see.
-
     Examples
     --------
     >>> gpu = find_gpu()
@@ -100,13 +95,7 @@ def has_device(index: int = 0) -> bool:
 
 
 def device_name(arch: str) -> str | None:
-    """The name of the first GPU here, or None where there is none of that architecture.
-
-    Parameters
-    ----------
-    arch : str
-        For example ``sm_90a``.
-    """
+    """The name of the first GPU here, or None where there is none of that architecture."""
     gpu = find_gpu()
     matches = gpu is not None and gpu.compute_capability == compute_capability(arch)
     return gpu.name if gpu is not None and matches else None

@@ -102,10 +102,8 @@ def on_pool(library: Path, pool: Path, context: BuildContext) -> Path:
 
     Parameters
     ----------
-    library : Path
-        Shared.
-    pool : Path
-        As :func:`pool_library` gave it.
+    library, pool
+        As :func:`uses_more` takes them.
     context : BuildContext
         Has the cache folder.
 

@@ -134,10 +134,8 @@ class Bundle(SessionMethods):
 
         Parameters
         ----------
-        values : sequence
-            One array or tensor per input, in the order of :attr:`inputs`.
-        stream : int or torch.cuda.Stream, optional
-            The CUDA stream that the call is in order with.
+        values, stream
+            As :meth:`BundleFunction.compute` takes them.
 
         Returns
         -------

@@ -98,11 +98,6 @@ class Options:
     def for_optimize(self, device: str) -> dict[str, Any]:
         """The keywords of :func:`collage.optimize`.
 
-        Parameters
-        ----------
-        device : str
-            The kind of device that the tensors are on, as PyTorch names it.
-
         Raises
         ------
         TargetError

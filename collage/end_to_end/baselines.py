@@ -75,10 +75,8 @@ def without_search(
 
     Parameters
     ----------
-    graph : DataflowGraph
-        Of the normalized module.
-    targets : TargetSet
-        What it may use.
+    graph, targets
+        As :func:`baselines` takes them.
     strategy : str
         ``greedy`` or ``single:<backend>``.
     restrictions : Restrictions, optional

@@ -99,11 +99,6 @@ def decide(evaluations: Sequence[Evaluation]) -> Verdict:
 def best(evaluations: Sequence[Evaluation]) -> Evaluation:
     """The winner; see :func:`decide`.
 
-    Raises
-    ------
-    NothingRunsError
-        When none is valid; gives every reason.
-
     Examples
     --------
     >>> import tvm

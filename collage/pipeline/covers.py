@@ -114,10 +114,8 @@ def find_covers(
 
     Parameters
     ----------
-    graph : DataflowGraph
-        Of the normalized module.
-    targets : TargetSet
-        What to search over.
+    graph, targets
+        As :func:`baselines` takes them.
     strategy : str
         ``search``, ``greedy`` or ``single:<backend>``.
     costs : WorkloadCosts
@@ -181,10 +179,8 @@ def seeds_of(
 
     Parameters
     ----------
-    graph : DataflowGraph
-        Of the normalized module.
-    targets : TargetSet
-        What they may use.
+    graph, targets
+        As :func:`baselines` takes them.
     strategy : str
         ``search``, or the one partitioning that is wanted.
     restrictions : Restrictions, optional
@@ -221,10 +217,8 @@ def find_candidates(
 
     Parameters
     ----------
-    graph : DataflowGraph
-        Of the normalized module.
-    targets : TargetSet
-        Whose rules and patterns find them.
+    graph, targets
+        As :func:`baselines` takes them.
     progress : callable
         Told how many they are.
     restrictions : Restrictions, optional

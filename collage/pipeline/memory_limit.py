@@ -73,13 +73,7 @@ class MemoryLimit:
         return (f"memory limit {size_text(self._limit)}{': ' * bool(text)}{text}",)
 
     def fits(self, contender: Contender) -> bool:
-        """Whether one may take part.
-
-        Parameters
-        ----------
-        contender : Contender
-            Nothing is compiled for this.
-        """
+        """Whether one may take part."""
         if self._limit is None:
             return True
         use = self._comparison.stated(contender).memory

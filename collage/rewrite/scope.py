@@ -128,10 +128,8 @@ class Scope:
 
         Parameters
         ----------
-        expr : relax.Expr
-            A variable of the new function, or the call itself.
-        *names : str
-            Operators, without ``relax.``.
+        expr, *names
+            As :meth:`call` takes them.
 
         Returns
         -------

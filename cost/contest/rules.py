@@ -42,7 +42,7 @@ class ContestRule(Protocol):
 
 
 @dataclass(frozen=True)
-class FixedRounds:
+class FixedRounds(ContestRule):
     """Everybody plays so many rounds.
 
     Attributes
@@ -89,7 +89,7 @@ class Hopeless:
 
 
 @dataclass(frozen=True)
-class PairedRounds:
+class PairedRounds(ContestRule):
     """Goes on until everybody is told apart from the leader, or tied with it.
 
     Who is hopeless leaves, and so does who is slower: a leader is only ever followed by a faster

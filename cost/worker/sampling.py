@@ -134,8 +134,8 @@ def take_single_samples(time_each: TimeEach, config: MeasureConfig) -> tuple[flo
     ----------
     time_each : callable
         Makes calls and times each.
-    config : MeasureConfig
-        How many, and how long.
+    config
+        As :func:`take_samples` takes it.
 
     Returns
     -------

@@ -87,23 +87,11 @@ class JoinByKind(Joiner):
     """
 
     def beside(self, graph: DataflowGraph, nodes: int) -> int:
-        """Only to what the union uses, so that each is grown from its one output.
-
-        Parameters
-        ----------
-        graph, nodes
-            As :meth:`Joiner.beside` takes them.
-        """
+        """Only to what the union uses, so that each is grown from its one output."""
         return union_of(graph.preds, nodes) & ~nodes
 
     def allows(self, graph: DataflowGraph, nodes: int) -> bool:
-        """Whether TVM would fuse a union into one kernel.
-
-        Parameters
-        ----------
-        graph, nodes
-            As :meth:`Joiner.allows` takes them.
-        """
+        """Whether TVM would fuse a union into one kernel."""
         sub = SubGraph(graph, nodes)
         if sub.exit.bit_count() != 1 or _splits_a_side(graph, nodes):
             return False
@@ -143,13 +131,7 @@ class JoinAdjacent(Joiner):
     """
 
     def allows(self, graph: DataflowGraph, nodes: int) -> bool:
-        """Whether a union holds all or none of a wide operator's neighbours on each side.
-
-        Parameters
-        ----------
-        graph, nodes
-            As :meth:`Joiner.allows` takes them.
-        """
+        """Whether a union holds all or none of a wide operator's neighbours on each side."""
         return not _splits_a_side(graph, nodes)
 
 

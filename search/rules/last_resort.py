@@ -54,11 +54,6 @@ def last_resorts(native: BackendTarget) -> Sequence[PartitionRule]:
     Single operators that were left out because a larger candidate holds them; then the simplest
     kernels there are.
 
-    Parameters
-    ----------
-    native : BackendTarget
-        Of the backend that compiles through TVM.
-
     Examples
     --------
     >>> from collage.targets import resolve_targets

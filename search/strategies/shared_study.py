@@ -180,11 +180,6 @@ def _storage(storage: str | None) -> optuna.storages.BaseStorage | str | None:
 def storage_errors(storage: str | None) -> Iterator[None]:
     """Makes one clear error of whatever a storage says, without its password.
 
-    Parameters
-    ----------
-    storage : str or None
-        As :class:`SharedStudy` takes it.
-
     Raises
     ------
     LogError

@@ -177,13 +177,7 @@ class RecurrentLayer:
         return self._input_weights[:, :, list(order)]
 
     def weights(self, order: Sequence[int]) -> Array:
-        """By which the state is multiplied: (directions, hidden, gates, hidden).
-
-        Parameters
-        ----------
-        order : sequence of int
-            As :meth:`input_weights` takes it.
-        """
+        """By which the state is multiplied: (directions, hidden, gates, hidden)."""
         return self._weights[:, :, list(order)]
 
     def bias(self, order: Sequence[int]) -> Array:
@@ -191,11 +185,6 @@ class RecurrentLayer:
 
         That of a GRU which resets after the product has a row more: what is added to the state's
         share of the last gate.
-
-        Parameters
-        ----------
-        order : sequence of int
-            As :meth:`input_weights` takes it.
         """
         rows = self._bias[:, list(order)]
         return np.concatenate([rows, self._last_bias], 1) if self.recurrence.has_bias else rows

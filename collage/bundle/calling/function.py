@@ -153,10 +153,8 @@ class BundleFunction:
 
         Parameters
         ----------
-        values : sequence
-            One array or tensor per input, in the order of :attr:`inputs`.
-        stream : int or torch.cuda.Stream, optional
-            As :meth:`compute` takes it.
+        values, stream
+            As :meth:`compute` takes them.
 
         Returns
         -------

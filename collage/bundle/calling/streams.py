@@ -112,10 +112,8 @@ def in_order(device: tvm.runtime.Device, stream: int, values: Sequence[Any]) -> 
 
     Parameters
     ----------
-    device : tvm.runtime.Device
-        Whose stream it is.
-    stream : int
-        Its handle.
+    device, stream
+        As :func:`is_in_order` takes them.
     values : sequence
         The call's inputs: where PyTorch brings one in order, it does so on the stream.
 

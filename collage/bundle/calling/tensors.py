@@ -177,11 +177,6 @@ def as_given(results: Sequence[tvm.runtime.Tensor], values: Sequence[Any]) -> li
 def as_torch(results: Sequence[tvm.runtime.Tensor]) -> list[Any]:
     """Results as PyTorch's tensors over the same memory.
 
-    Parameters
-    ----------
-    results : sequence of tvm.runtime.Tensor
-        The caller's, see :func:`of_the_caller`.
-
     Examples
     --------
     >>> import torch

@@ -113,11 +113,6 @@ def keep_tensors(program: torch.export.ExportedProgram) -> None:
     """Take out of a program what is neither input nor result: plain values, which were compiled in,
     and new values of buffers that no result depends on.
 
-    Parameters
-    ----------
-    program : torch.export.ExportedProgram
-        Changed in place.
-
     Raises
     ------
     ModelError

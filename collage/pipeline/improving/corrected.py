@@ -80,11 +80,6 @@ class CorrectedSearch:
     def improve(self, evaluated: Evaluated) -> Evaluated:
         """How all did, with the answers that this found among them.
 
-        Parameters
-        ----------
-        evaluated : Evaluated
-            The contest with the first answer.
-
         Returns
         -------
         Evaluated

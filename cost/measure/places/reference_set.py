@@ -33,11 +33,6 @@ Times = Mapping[str, float | str]
 def reference_workloads(policy: DevicePolicy) -> dict[str, Workload]:
     """The workloads, by what they are limited by.
 
-    Parameters
-    ----------
-    policy : DevicePolicy
-        Of the kind of device, which says how large they must be.
-
     Examples
     --------
     >>> from collage.cost.device import CPU_POLICY

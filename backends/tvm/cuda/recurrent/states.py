@@ -121,10 +121,8 @@ class States:
 
         Parameters
         ----------
-        at : Element
-            Of the state.
-        value : PrimExpr
-            What it is.
+        at, value
+            As :meth:`keep_hidden` takes them.
         """
         if self.mine is not None:
             self.mine[at.tile * 2 + 1] = value
@@ -136,10 +134,8 @@ class States:
 
         Parameters
         ----------
-        at : Element
-            Of the state.
-        value : PrimExpr
-            What it is.
+        at, value
+            As :meth:`keep_hidden` takes them.
         """
         self.buffer[self._place(self._reset, at.direction, at.row, at.column)] = value
 

@@ -38,10 +38,8 @@ def rows(node: Node, index: int = 0) -> relax.Expr:
 
     Parameters
     ----------
-    node : Node
-        Whose input it is.
-    index : int
-        Of the input.
+    node, index
+        As :func:`floats` takes them.
 
     Returns
     -------

@@ -133,12 +133,8 @@ def unit_matrix(target: Any, b: Any, rows: int, columns: int) -> None:
 
     Parameters
     ----------
-    target : buffer
-        Of a batch.
-    b : tirx.Var
-        The number of the matrix.
-    rows, columns : int
-        Of the matrix.
+    target, b, rows, columns
+        As :func:`copied` takes them.
     """
     with T.serial(0, rows) as i, T.serial(0, columns) as j:
         target[b, i, j] = tirx.Select(i == j, real(1), real(0))

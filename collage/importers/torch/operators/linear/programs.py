@@ -251,7 +251,7 @@ def volume(size: int) -> Write:
 
 
 def rooted(size: int) -> Write:
-    """The program of ``cholesky_ex``: the lower factor, and which minor is the first not positive."""
+    """The program of ``cholesky_ex``: the lower factor, and the first minor not positive."""
 
     def write(ins: Sequence[Any], outs: Sequence[Any], b: Any) -> None:
         (x,), (a, info) = ins, outs

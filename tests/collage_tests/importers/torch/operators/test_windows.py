@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.collage_tests.importers.torch.torch_functions import (
-    Cases,
-    require_agreement,
-    rows,
-)
+from tests.collage_tests.importers.torch.torch_functions import Cases, require_agreement, rows
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch", exc_type=ImportError)
