@@ -110,10 +110,20 @@ _MICROSOFT = {
       axes = Reshape (wide, one)
       Y = Unsqueeze (X, axes)
     }""",
+    "Range": """Range (start, limit, delta) => (Y) {
+      Y = Range (start, limit, delta)
+    }""",
     "Trilu": """Trilu <upper> (X, k) => (Y) {
       Y = Trilu <upper: int = @upper> (X, k)
     }""",
 }
+
+
+_RANGE_BY_ONES = """Range (start, limit, left_out) => (Y) {
+  one = Constant <value_int = 1> ()
+  delta = CastLike (one, start)
+  Y = Range (start, limit, delta)
+}"""
 
 
 def body_of(node: onnx.NodeProto, known: Container[str] = ()) -> onnx.FunctionProto | None:
@@ -143,6 +153,8 @@ def body_of(node: onnx.NodeProto, known: Container[str] = ()) -> onnx.FunctionPr
             return _parsed(_COMPRESS if "axis" in given else _COMPRESS_FLAT)
         case "" | "ai.onnx", "Unique" if "axis" not in given:
             return _parsed(_UNIQUE if given.get("sorted", 1) else _UNIQUE_IN_ORDER)
+        case "com.microsoft", "Range" if len(node.input) == 2 or not node.input[2]:
+            return _parsed(_RANGE_BY_ONES)
         case "com.microsoft", name if name in _MICROSOFT:
             return _parsed(_MICROSOFT[name])
     return None
