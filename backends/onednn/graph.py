@@ -40,6 +40,7 @@ class OpKind(enum.IntEnum):
     DEQUANTIZE = 21
     SELECT = 22
     SCALE_WEIGHTS = 23
+    INTERLEAVE = 24
 
 
 class Source(enum.IntEnum):

@@ -14,6 +14,7 @@ from collage.backends.onednn.graph import Graph, Node, Tensor
 from collage.backends.onednn.in_bytes import use_bytes
 from collage.backends.onednn.options import LAYOUTS, PRECISIONS, OnednnOptions
 from collage.backends.onednn.partition import import_function
+from collage.backends.onednn.subpixel import interleave_phases
 from collage.backends.toolchain import native
 
 _PLAN_VERSION = 2
@@ -61,6 +62,7 @@ def plan_function(function: relax.Function, options: OnednnOptions) -> Plan:
     graph = import_function(function)
     optimize(graph)
     use_bytes(graph)
+    interleave_phases(graph)
     words, constants = encode(graph, options)
     return Plan(str(function.attrs["global_symbol"]), words, constants)
 

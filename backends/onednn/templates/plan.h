@@ -14,7 +14,7 @@ enum class OpKind : int64_t {
   conv, matmul, pool, softmax, layer_norm, lrn, binary, eltwise, reduction,
   reshape, permute, slice, concat, shuffle, pad, deconv, resample,
   recurrent, quantize, bytes_matmul, bytes_conv, dequantize, select,
-  scale_weights,
+  scale_weights, interleave,
 };
 enum class Source : int64_t { computed, input, constant };
 enum class Layout : int64_t { automatic, blocked, nhwc, plain };

@@ -124,6 +124,8 @@ class Region {
   void bytes_binary(const Op& op);
   // operators/select.h
   void select(const Op& op);
+  // operators/interleave.h
+  void interleave(const Op& op);
   // operators/movement.h
   void reshape(const Op& op);
   void permute(const Op& op);

@@ -1,6 +1,9 @@
 // Convolution and matmul with their fused chains.
 #pragma once
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <type_traits>
 
 #include "../scaled_weights.h"
@@ -128,6 +131,26 @@ inline dims ints_of(const Op& op, size_t count, size_t part, size_t skip = 0) {
   return dims(begin, begin + static_cast<std::ptrdiff_t>(count));
 }
 
+// Of one core, as the system tells.
+inline memory::dim second_cache_bytes() {
+  const long told = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return told > 0 ? told : 256 << 10;
+}
+
+// Whether a transpose may sum in several blocks, of channels or of taps. In oneDNN 3.2 strided ones
+// apply what is fused after each of them, which is wrong: from 385 to 512 channels on by the kernel's
+// own choice, and where the weights of 64 channels of the result are more than its cache.
+inline bool sums_in_blocks(const dims& weights, const dims& strides, memory::dim inputs) {
+  if (std::all_of(strides.begin(), strides.end(), [](memory::dim s) { return s == 1; }))
+    return false;
+  memory::dim taps = 1;
+  for (size_t i = weights.size() - strides.size(); i < weights.size(); ++i) taps *= weights[i];
+  const memory::dim outputs = weights[weights.size() - strides.size() - 2];
+  const memory::dim together = std::min<memory::dim>(64, (outputs + 15) / 16 * 16);
+  const memory::dim bytes = taps * inputs * together * static_cast<memory::dim>(sizeof(float));
+  return inputs > 256 || 2 * bytes >= second_cache_bytes();
+}
+
 // A convolution or its transpose, of images with one to three spatial axes.
 // inputs: x, weights (grouped ones have a leading group dimension), [bias];
 // ints: strides, dilations (oneDNN's, from 0), padding before, padding after (each per axis)
@@ -140,11 +163,9 @@ inline void Region::conv(const Op& op, size_t at, dnnl::algorithm algorithm) {
   const dims before = ints_of(op, axes, 2), after = ints_of(op, axes, 3);
   const int x = op.inputs[0], w = op.inputs[1];
   const Op* scaling = scaling_of(w);
-  // Strided transposes of more than one block of channels (from 385 to 512 on, by the kernel's own
-  // choice) give wrong results with anything fused: oneDNN 3.2 applies it after each block.
   const memory::dim groups = tensor_dims(w).size() > rank ? tensor_dims(w)[0] : 1;
-  const bool blocks = transposed && tensor_dims(x)[1] / groups > 256 &&
-                      std::any_of(strides.begin(), strides.end(), [](memory::dim s) { return s > 1; });
+  const bool blocks =
+      transposed && sums_in_blocks(tensor_dims(w), strides, tensor_dims(x)[1] / groups);
   const bool has_bias = op.inputs.size() > 2, biased = has_bias && !blocks;
   const dims& out = tensor_dims(op.outputs[0]);
   const desc wd = any_layout(tensor_dims(w));

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "select.h"
+#include "interleave.h"
 
 namespace collage_onednn {
 
@@ -188,6 +188,7 @@ inline void Region::build(const Op& op, size_t at) {
     case OpKind::shuffle: return shuffle(op);
     case OpKind::pad: return pad(op);
     case OpKind::select: return select(op);
+    case OpKind::interleave: return interleave(op);
     case OpKind::scale_weights: return;  // by the convolution, in its layout
   }
   throw std::runtime_error("unknown operator in the plan");
