@@ -7,7 +7,7 @@ keeps the full cost of everything asked, for the report.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import tvm
 from tvm import relax
@@ -25,6 +25,8 @@ from collage.likeness import Likeness, Likenesses
 from collage.passes import extract
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
+from collage.search.strategies.lazy_search import Expect, Peek, Wanted
+from collage.streamed import Question, Streamed
 
 _PEAK_MARGIN = 1.25
 """A candidate may be faster per operation than all before it, but by no more than this: the
@@ -68,6 +70,7 @@ class WorkloadCosts:
         self._by_likeness: dict[Likeness, Workload] = {}
         self._costs: dict[Candidate, Cost] = {}
         self._estimates = Estimates()
+        self._answers: dict[Question, Cost] = {}
 
     @property
     def costs(self) -> dict[Candidate, Cost]:
@@ -89,37 +92,44 @@ class WorkloadCosts:
         self._overheads = self._model.overheads(native)
         self._at_once = self._model.at_once(native)
 
-    def alongside(
-        self, wanted: Sequence[Candidate], offered: Sequence[Candidate]
-    ) -> list[Candidate]:
-        """Candidates that are measured along with others, where many devices time at once: those of
-        the same workloads, and of as many more as would otherwise leave somebody idle from the
-        beginning. A question that keeps everybody busy is not made longer: who is idle at its end
-        is so for less time than others would take, and they may never be asked.
+    def stream(self, wanted: Callable[[Peek, Expect], Wanted | None]) -> bool:
+        """Have costs found out for as long as a search wants any, where many devices time: whoever
+        would be idle gets what the search is going to ask for as far as it knows by then.
 
         Parameters
         ----------
-        wanted : sequence of Candidate
-            What is going to be asked.
-        offered : sequence of Candidate
-            What could be.
+        wanted : callable
+            Says what the search wants by what is known now; None when it has its answer.
 
         Returns
         -------
-        list of Candidate
-            Out of ``offered``, in their order; empty where one device times at once.
+        bool
+            Whether the search was told what estimates say, too. If not, nothing that it was told is
+            known any longer.
         """
-        if self._at_once == 1:
-            return []
-        places = {(self.workload(c), c.target) for c in wanted if not c.inline}
-        found: list[Candidate] = []
-        for candidate in offered:
-            place = (self.workload(candidate), candidate.target)
-            if place not in places and len(places) >= self._at_once:
-                break
-            places.add(place)
-            found.append(candidate)
-        return found
+        before = dict(self._costs), dict(self._workloads), self._best_flops_per_sec
+        streamed = Streamed(
+            wanted, self._extracted, self._seconds_of, self._expected, self._deadline
+        )
+        if self._at_once == 1 or (first := streamed.wanted()) is None:
+            return True
+        every = (*first.urgent, *first.offered)
+        self._answers = streamed.answers
+        self._model.stream(list(dict.fromkeys(c.target for c in every)), streamed.ask)
+        # A place may have changed, and what it had timed been timed once more.
+        questions = list(streamed.answers)
+        costs = self._model.estimate([w for w, _ in questions], [t for _, t in questions])
+        final, self._answers = dict(zip(questions, costs, strict=True)), {}
+        holds = final == streamed.answers
+        if not holds:
+            self._costs, self._workloads, self._best_flops_per_sec = before
+        if self._deadline.is_up:
+            # The search is not going to ask, and can use whatever there is.
+            for question, candidates in streamed.candidates.items():
+                for candidate in candidates if question in final else ():
+                    if candidate not in self._costs:
+                        self._learn(candidate, final[question])
+        return holds
 
     @property
     def num_workloads(self) -> int:
@@ -160,13 +170,18 @@ class WorkloadCosts:
         self._costs.update((c, _FREE) for c in missing if c.inline)
         if measured:
             measured = self._by_importance(measured)
-            workloads = [self.workload(c) for c in measured]
-            costs = self._model.estimate(workloads, [c.target for c in measured])
+            questions = [(self.workload(c), c.target) for c in measured]
+            costs = [self._answers[q] for q in questions if q in self._answers]
+            if len(costs) < len(questions):
+                costs = self._model.estimate([w for w, _ in questions], [t for _, t in questions])
             for candidate, cost in zip(measured, costs, strict=True):
-                self._costs[candidate] = cost
-                self._note_rate(candidate, cost)
-                self._estimates.note(self.workload(candidate), candidate.target, cost)
+                self._learn(candidate, cost)
         return [self.known(c) for c in candidates]
+
+    def _learn(self, candidate: Candidate, cost: Cost) -> None:
+        self._costs[candidate] = cost
+        self._note_rate(candidate, cost)
+        self._estimates.note(self.workload(candidate), candidate.target, cost)
 
     def _prepared(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Those whose workloads are known in time; the others are not measured."""
@@ -221,7 +236,11 @@ class WorkloadCosts:
         known_sec = self.known(candidate)
         if known_sec is not None:
             return known_sec
-        guessed_sec = self._estimates.seconds(self.workload(candidate), candidate.target)
+        self.workload(candidate)  # One of those that mattered.
+        return self._expected(candidate)
+
+    def _expected(self, candidate: Candidate) -> float:
+        guessed_sec = self._estimates.seconds(self._extracted(candidate), candidate.target)
         return max(guessed_sec, self._overheads.partition_sec)
 
     def lower_bound(self, candidate: Candidate) -> float:
@@ -255,8 +274,10 @@ class WorkloadCosts:
     def _corrected(self, candidate: Candidate) -> float:
         if candidate.inline:
             return 0.0
-        measured_sec = self._costs[candidate].median_sec - self._overheads.call_sec
-        return max(measured_sec, self._overheads.partition_sec)
+        return self._seconds_of(self._costs[candidate])
+
+    def _seconds_of(self, cost: Cost) -> float:
+        return max(cost.median_sec - self._overheads.call_sec, self._overheads.partition_sec)
 
 
 def _multiply_adds(value: relax.Expr) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -109,6 +109,63 @@ class Overheads:
     partition_sec: float
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What became known of a workload, for who asks :meth:`CostModel.stream`.
+
+    Attributes
+    ----------
+    workload : Workload
+        As it was asked about.
+    target : BackendTarget
+        What it would run on.
+    cost : Cost
+        Never unknown.
+
+    Examples
+    --------
+    >>> from tvm import relax
+    >>> from tvm.target import Target
+    >>> from collage.backends.contract import BackendTarget
+    >>> from collage.cost.workload import Workload
+    >>> from collage.testing import graph
+    >>> relu = Workload.from_module(graph([(8, 8)], lambda _, x: relax.op.nn.relu(x)))
+    >>> answer = Answer(relu, BackendTarget.of("tvm", Target("llvm")), Cost.of_samples([1e-6]))
+    >>> answer.cost.median_sec
+    1e-06
+    """
+
+    workload: Workload
+    target: BackendTarget
+    cost: Cost
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be found out.
+
+    Attributes
+    ----------
+    urgent : sequence of (Workload, BackendTarget)
+        What is waited for, the most important first; some of it may have been asked before.
+    others : sequence of (Workload, BackendTarget)
+        For who would be idle.
+
+    Examples
+    --------
+    >>> Asked().urgent
+    ()
+    """
+
+    urgent: Sequence[tuple[Workload, BackendTarget]] = ()
+    others: Sequence[tuple[Workload, BackendTarget]] = ()
+
+
+Asking = Callable[[Sequence[Answer], int], Asked | None]
+"""Told what became known since it was last asked, and for how many workloads there is room. None:
+nothing is wanted any longer, what is under way included."""
+
+
 class CostModel(ABC):
     """Says what workloads cost. Implementations: measured, table, roofline.
 
@@ -160,6 +217,23 @@ class CostModel(ABC):
     def overheads(self, target: BackendTarget) -> Overheads:
         """What every call and every partition adds; nothing, unless a model knows better."""
         return Overheads(0.0, 0.0)
+
+    def stream(  # noqa: B027 (whoever asks then goes on by itself)
+        self, targets: Sequence[BackendTarget], ask: Asking
+    ) -> None:
+        """Find out costs for as long as somebody asks, who is asked as soon as anybody who finds
+        out costs would be idle; nothing, where workloads are asked about in turn.
+
+        What became known is an estimate from then on, and the estimate counts: it may have been
+        found out once more.
+
+        Parameters
+        ----------
+        targets : sequence of BackendTarget
+            All that may be asked about; at least one.
+        ask : callable
+            See :data:`Asking`; called in this thread.
+        """
 
     def at_once(self, target: BackendTarget) -> int:
         """Workloads with which nobody who finds out costs is idle; 1 if they are asked in turn."""

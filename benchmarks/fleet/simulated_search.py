@@ -24,7 +24,7 @@ from benchmarks.networks.models import light_model
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.candidate_costs import WorkloadCosts
 from collage.cost import MeasuredCostModel
-from collage.cost.base import Cost, CostModel, Overheads
+from collage.cost.base import Answer, Asked, Asking, Cost, CostModel, Overheads
 from collage.cost.database import JsonLinesDatabase
 from collage.cost.device import Device
 from collage.cost.models.roofline import RooflineCostModel
@@ -134,36 +134,49 @@ def _around(drawn: float) -> float:
     return 1.0 + _SPREAD * (2.0 * drawn - 1.0)
 
 
-class Asked(CostModel):
+class Noting(CostModel):
     """Another cost model; notes what it was asked, and when."""
 
     model: CostModel
 
     def __init__(self) -> None:
-        self.delays: dict[tuple[str, str], Delays] = {}
+        self.delays: dict[tuple[Workload, BackendTarget], Delays] = {}
         self.begin = self.end = 0.0
         self.rounds = 0
 
     def delays_of(self, workload: Workload, target: BackendTarget) -> Delays:
         """How long workers are busy; the search asks for nothing that devices are compared by."""
-        return self.delays.get((workload.key, target.key()), _REFERENCE)
+        return self.delays.get((workload, target), _REFERENCE)
 
     def estimate(
         self, workloads: Sequence[Workload], targets: Sequence[BackendTarget]
     ) -> list[Cost]:
-        self.begin = self.begin or time.perf_counter()
         self.rounds += 1
-        for workload, target in zip(workloads, targets, strict=True):
-            self.delays[workload.key, target.key()] = delays(workload, target)
+        self._note(list(zip(workloads, targets, strict=True)))
         costs = self.model.estimate(workloads, targets)
         self.end = time.perf_counter()
         return costs
+
+    def _note(self, questions: Sequence[tuple[Workload, BackendTarget]]) -> None:
+        self.begin = self.begin or time.perf_counter()
+        for workload, target in questions:
+            self.delays[workload, target] = delays(workload, target)
 
     def overheads(self, target: BackendTarget) -> Overheads:
         return self.model.overheads(target)
 
     def at_once(self, target: BackendTarget) -> int:
         return self.model.at_once(target)
+
+    def stream(self, targets: Sequence[BackendTarget], ask: Asking) -> None:
+        def noted(answers: Sequence[Answer], room: int) -> Asked | None:
+            asked = ask(answers, room)
+            if asked is not None:
+                self._note([*asked.urgent, *asked.others])
+            return asked
+
+        self.model.stream(targets, noted)
+        self.end = time.perf_counter()
 
 
 @contextmanager
@@ -204,7 +217,7 @@ def search(network: str, workers: int, network_between: bool) -> Taken:
     """
     targets = resolve_targets([GPU, "cutlass", "cublas", "cudnn"])
     imported = import_model(light_model(network), targets.device)
-    asked = Asked()
+    asked = Noting()
     with (
         tempfile.TemporaryDirectory() as name,
         far_side(network_between) as executor,
@@ -224,7 +237,8 @@ def search(network: str, workers: int, network_between: bool) -> Taken:
         assert result is not None and result.partitioning is not None and result.complete
         answer_sec = result.partitioning.seconds
         assert answer_sec is not None
-    every = list(asked.delays.values())
+        # What was under way in the end is given up.
+        every = [delay for asked_for, delay in asked.delays.items() if model.recorded(*asked_for)]
     return Taken(
         network,
         workers,

@@ -278,7 +278,7 @@ def _search(
             costs,
             seeds=seeds,
             batch_size=_BATCH,
-            alongside=costs.alongside,
+            stream=costs.stream,
             should_stop=lambda: deadline.is_up,
             on_round=on_round,
             last_resorts=rules,

@@ -18,7 +18,7 @@ from collage.backends.contract.errors import OutOfTimeError
 from collage.cost.base import CostStatus
 from collage.cost.deadline import Deadline
 from collage.cost.device import CPU_POLICY
-from collage.cost.measure.builder import Builder, BuildResult
+from collage.cost.measure.builder import Builder, BuildJob, BuildResult
 from collage.cost.measure.engine import Engine, Place, Work, Workers
 from collage.cost.measure.places.runner_pool import RunnerPool
 from collage.cost.measure.runner import RunJob, RunResult
@@ -90,6 +90,28 @@ class EngineContract(EngineFixtures):
             (x,), (y,) = sample.inputs, sample.expected
             assert x.shape == (n + 2, 7)
             np.testing.assert_array_equal(np.maximum(x, 0.0), y)
+
+    def test_builders_take_more_while_others_are_at_work(
+        self, builder: Builder, tmp_path: Path
+    ) -> None:
+        """Each job follows from an earlier result, as those of a search do."""
+        first, left = build_job(tmp_path / "first", shape=(2, 5)), 4
+        told: list[int] = []
+        wanted: list[BuildJob] = []
+
+        def done(index: int, result: BuildResult) -> None:
+            assert result.status is CostStatus.VALID, result
+            told.append(index)
+            if len(told) <= left:
+                wanted.append(build_job(tmp_path / str(index), shape=(2 + len(told), 5)))
+
+        results = builder.build([first], done, lambda: wanted.pop() if wanted else None)
+        assert sorted(told) == list(range(1 + left)) and len(results) == 1 + left
+        assert all(result.library and result.library.is_file() for result in results)
+        wanted.append(build_job(tmp_path / "alone", shape=(9, 9)))
+        (alone,) = builder.build([], more=lambda: wanted.pop() if wanted else None)
+        assert alone.library == tmp_path / "alone" / "model.so" and alone.library.is_file()
+        assert builder.build([], more=lambda: None) == []
 
     def test_bad_builds_are_invalid_results_and_the_others_are_built(
         self, builder: Builder, tmp_path: Path

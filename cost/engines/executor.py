@@ -32,7 +32,15 @@ from collage.cost.engines._far_build import (
 )
 from collage.cost.engines.local import LocalEngine
 from collage.cost.engines.shipping import unpack
-from collage.cost.measure.builder import BuildDone, Builder, BuildJob, BuildResult, nobody_waits
+from collage.cost.measure.builder import (
+    BuildDone,
+    Builder,
+    BuildJob,
+    BuildResult,
+    More,
+    nobody_waits,
+    nothing_more,
+)
 from collage.cost.measure.engine import Engine, Work, WorkerInfo, Workers
 from collage.cost.measure.local_builder import LocalBuilder
 from collage.cost.measure.versions import versions_here
@@ -188,27 +196,36 @@ class ExecutorBuilder(Builder):
         self._versions = versions_here(work.policy, work.context.cxx, known)
         self._here: LocalBuilder | None = None
         self._wanted: Path | None = None
-        self._warned = False
+        self._warned = self._is_broken = False
 
-    def build(self, jobs: Sequence[BuildJob], done: BuildDone = nobody_waits) -> list[BuildResult]:
+    def build(
+        self,
+        jobs: Sequence[BuildJob],
+        done: BuildDone = nobody_waits,
+        more: More = nothing_more,
+    ) -> list[BuildResult]:
+        known = list(jobs)
         results: dict[int, BuildResult] = {}
 
         def take(index: int, result: BuildResult) -> None:
             results[index] = result
             done(index, result)
 
+        def another() -> int | None:
+            job = more()
+            if job is None:
+                return None
+            known.append(job)
+            return len(known) - 1
+
         try:
-            left = self._build_there(jobs, take)
-            if left:
-                # In the order given, and by its numbers.
-                self._builder_here().build(
-                    [jobs[index] for index in left], lambda n, result: take(left[n], result)
-                )
+            while left := self._build_there(known, len(results), take, another):
+                self._build_here(known, left, take, another)
         except BaseException:
             # An interrupt or a deadline: nobody reads what is under way.
             self.close()
             raise
-        return [results[index] for index in range(len(jobs))]
+        return [results[index] for index in range(len(known))]
 
     def close(self) -> None:
         if self._wanted is not None:
@@ -218,23 +235,54 @@ class ExecutorBuilder(Builder):
             self._here.close()
             self._here = None
 
+    def _build_here(
+        self,
+        jobs: Sequence[BuildJob],
+        left: Sequence[int],
+        take: Callable[[int, BuildResult], None],
+        another: Callable[[], int | None],
+    ) -> None:
+        numbers = list(left)
+
+        def more() -> BuildJob | None:
+            if not self._is_broken or (index := another()) is None:
+                return None
+            numbers.append(index)
+            return jobs[index]
+
+        # In the order given, and by its numbers.
+        self._builder_here().build(
+            [jobs[index] for index in left], lambda n, result: take(numbers[n], result), more
+        )
+
     def _build_there(
-        self, jobs: Sequence[BuildJob], take: Callable[[int, BuildResult], None]
+        self,
+        jobs: Sequence[BuildJob],
+        first: int,
+        take: Callable[[int, BuildResult], None],
+        another: Callable[[], int | None],
     ) -> list[int]:
-        """Have the executor build what it can; gives what is left."""
-        left = [index for index, job in enumerate(jobs) if self._is_tuned(job)]
-        waiting = deque(index for index in range(len(jobs)) if index not in set(left))
+        """Have the executor build what it can; gives what is left, for which nothing else waits."""
+        left = [index for index in range(first, len(jobs)) if self._is_tuned(jobs[index])]
+        waiting = deque(index for index in range(first, len(jobs)) if index not in set(left))
         tries: Counter[int] = Counter()
         running: dict[Future[bytes], int] = {}
         try:
-            while waiting or running:
+            while True:
                 self._work.deadline.check()
+                while not left and len(waiting) + len(running) < self._parallel:
+                    if (index := another()) is None:
+                        break
+                    (left if self._is_tuned(jobs[index]) else waiting).append(index)
+                if not waiting and not running:
+                    break
                 while waiting and len(running) < self._parallel:
                     order = self._order(jobs[waiting[0]])
                     try:
                         future = self._executor.submit(build_there, order)
                     except RuntimeError as err:  # Broken, or shut down.
                         self._warn(str(err))
+                        self._is_broken = True
                         left += [*waiting, *running.values()]
                         return sorted(left)
                     running[future] = waiting.popleft()

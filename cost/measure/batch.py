@@ -1,19 +1,22 @@
-"""A batch of workloads on its way through builder and runners."""
+"""Workloads on their way through builder and runners."""
 
 from __future__ import annotations
 
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 
 from collage.cost.base import Cost, CostStatus
 from collage.cost.database.record import RecordKey
 from collage.cost.deadline import Deadline
 from collage.cost.measure.builder import Builder, BuildJob, BuildResult
 from collage.cost.measure.engine import Place
+from collage.cost.measure.feed import Feed
 from collage.cost.measure.places.runner_pool import RunnerPool
 from collage.cost.measure.recorder import Recorder
 from collage.cost.measure.replay import MeasureStats
@@ -23,14 +26,14 @@ from collage.cost.measure.watch import Watch
 
 @dataclass(frozen=True)
 class Batch:
-    """Some workloads that are built in parallel, and timed wherever a place is free.
+    """Workloads that are built in parallel, and timed wherever a place is free.
 
     Attributes
     ----------
-    keys : sequence of RecordKey
-        Of their records.
-    jobs : sequence of BuildJob
-        What to build, in the order of the keys.
+    folder : Path
+        Each has a folder of its own in it.
+    feed : Feed
+        Hands them out, and is told what is done.
     builder : Builder
         Compiles them.
     pool : RunnerPool
@@ -49,8 +52,8 @@ class Batch:
         Nothing begins to be timed after it.
     """
 
-    keys: Sequence[RecordKey]
-    jobs: Sequence[BuildJob]
+    folder: Path
+    feed: Feed
     builder: Builder
     pool: RunnerPool
     hold: Callable[[Place], AbstractContextManager[None]]
@@ -59,47 +62,78 @@ class Batch:
     watch: Watch
     timed: Callable[[str, RecordKey], None]
     deadline: Deadline
+    _keys: list[RecordKey] = field(default_factory=list)
+    _jobs: list[BuildJob] = field(default_factory=list)
     _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
 
     def time_while_building(self) -> None:
-        """Record the cost of each; a device is held only while something runs on it, for code
-        generators use it too.
+        """Record the cost of each: builders and places take what they do next whenever they are
+        free. A device is held only while something runs on it, for code generators use it too.
 
         Raises
         ------
         OutOfTimeError
             When the time is up meanwhile; what was recorded is.
+        SettledError
+            When nobody wants what is under way.
         """
         stats = self.stats
         begin, timing_before = time.perf_counter(), stats.seconds_running + stats.seconds_waiting
-        self.watch.begin_building(len(self.jobs))
-        self.builder.build(self.jobs, self._finish)
-        self.pool.wait()
-        timing = stats.seconds_running + stats.seconds_waiting - timing_before
-        elapsed = time.perf_counter() - begin
-        stats.seconds_building += max(0.0, elapsed - timing / max(1, self.pool.size))
+        try:
+            while True:
+                self.builder.build([], partial(self._finish_from, len(self._jobs)), self._take)
+                if self.pool.wait(lambda: self.feed.is_ready):
+                    if self.feed.is_over:
+                        return
+                    self.feed.pause()
+        finally:
+            timing = stats.seconds_running + stats.seconds_waiting - timing_before
+            elapsed = time.perf_counter() - begin
+            stats.seconds_building += max(0.0, elapsed - timing / max(1, self.pool.size))
 
-    def build_then_time(self, held: Place) -> None:
-        """Record the cost of each; a place is held for building, too.
+    def build_then_time(self, held: Place, size: int) -> None:
+        """Record the cost of each, so many at a time: a place is held for building, too.
 
         Parameters
         ----------
         held : Place
             On whose cores the compiler runs.
+        size : int
+            Workloads that are built before the first one is timed.
 
         Raises
         ------
         OutOfTimeError
             When the time is up meanwhile; what was recorded is.
         """
-        with self.hold(held):
-            begin = time.perf_counter()
-            self.watch.begin_building(len(self.jobs))
-            builds = self.builder.build(self.jobs)
-            self.stats.seconds_building += time.perf_counter() - begin
-        for index, build in enumerate(builds):
-            self._finish(index, build)
-        self.pool.wait()
+        while not self.feed.is_over:
+            first = len(self._jobs)
+            jobs = [job for _ in range(size) if (job := self._take()) is not None]
+            if not jobs:
+                self.feed.pause()
+                continue
+            with self.hold(held):
+                begin = time.perf_counter()
+                builds = self.builder.build(jobs)
+                self.stats.seconds_building += time.perf_counter() - begin
+            for number, build in enumerate(builds):
+                self._finish_from(first, number, build)
+            self.pool.wait()
+
+    def _take(self) -> BuildJob | None:
+        """The next one to be built."""
+        taken = None if self.pool.is_broken else self.feed.take()
+        if taken is None:
+            return None
+        key, (workload, target) = taken
+        job = BuildJob(workload, target, self.folder / str(len(self._jobs)))
+        self._keys.append(key)
+        self._jobs.append(job)
+        self.watch.begin_building(1)
+        return job
+
+    def _finish_from(self, first: int, number: int, build: BuildResult) -> None:
+        self._finish(first + number, build)
 
     def _finish(self, index: int, build: BuildResult) -> None:
         """Have what was built timed, and record what comes out."""
@@ -111,6 +145,7 @@ class Batch:
             self.pool.submit(
                 lambda place: self._time(place, index, build),
                 lambda reason: self._set_aside(index, reason),
+                lambda: self.feed.is_urgent(self._keys[index]),
             )
         elif build.status is CostStatus.UNKNOWN:
             self._set_aside(index, build.reason)
@@ -119,26 +154,28 @@ class Batch:
 
     def _time(self, place: Place, index: int, build: BuildResult) -> None:
         self.deadline.check()
-        job = RunJob.in_folder(self.jobs[index].folder)
-        with self.watch.timing(place.name, self.jobs[index].target.name, queued=True):
+        job = RunJob.in_folder(self._jobs[index].folder)
+        with self.watch.timing(place.name, self._jobs[index].target.name, queued=True):
             result = place.runner.run_sharing(job, lambda: self.hold(place))
             if result.cost.status is CostStatus.UNKNOWN:
                 self._set_aside(index, result.cost.reason)
                 return
             self._record(index, build, result)
-        self.timed(place.name, self.keys[index])
+        self.timed(place.name, self._keys[index])
 
     def _set_aside(self, index: int, reason: str) -> None:
-        job = self.jobs[index]
+        job = self._jobs[index]
         text, backend = job.workload.describe(), job.target.name
         with self._one_at_a_time:
-            self.recorder.set_aside(self.keys[index], text, backend, reason)
+            self.recorder.set_aside(self._keys[index], text, backend, reason)
+        self.feed.done()
         shutil.rmtree(job.folder, ignore_errors=True)
 
     def _record(self, index: int, build: BuildResult, result: RunResult) -> None:
-        job = self.jobs[index]
+        job = self._jobs[index]
         text, backend = job.workload.describe(), job.target.name
         with self._one_at_a_time:
             self.stats.seconds_running += result.run_sec
-            self.recorder.keep_workload(self.keys[index], result, text, backend, build.build_sec)
+            self.recorder.keep_workload(self._keys[index], result, text, backend, build.build_sec)
+        self.feed.done()
         shutil.rmtree(job.folder, ignore_errors=True)

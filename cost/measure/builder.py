@@ -78,13 +78,21 @@ def nobody_waits(index: int, result: BuildResult) -> None:
     """
 
 
+More = Callable[[], BuildJob | None]
+"""What else there is to be built, if there is something now; asked again later, if not."""
+
+
+def nothing_more() -> None:
+    """The :data:`More` of those who know everything that is to be built."""
+
+
 class Builder(ABC):
     """Compiles in parallel; use as a context manager.
 
     Examples
     --------
     >>> class Nothing(Builder):
-    ...     def build(self, jobs, done=None):
+    ...     def build(self, jobs, done=None, more=nothing_more):
     ...         return [BuildResult(CostStatus.BUILD_FAILED, "there is no compiler")] * len(jobs)
     ...     def close(self):
     ...         pass
@@ -100,7 +108,12 @@ class Builder(ABC):
         self.close()
 
     @abstractmethod
-    def build(self, jobs: Sequence[BuildJob], done: BuildDone = nobody_waits) -> list[BuildResult]:
+    def build(
+        self,
+        jobs: Sequence[BuildJob],
+        done: BuildDone = nobody_waits,
+        more: More = nothing_more,
+    ) -> list[BuildResult]:
         """Compile each job; one that fails, hangs or crashes gives an invalid result.
 
         The files of a valid result lie in the folder of its job, on this machine.
@@ -112,11 +125,15 @@ class Builder(ABC):
         done : callable, optional
             Given each result, by the index of its job, as soon as it is there, in the calling
             thread; the other workers go on meanwhile.
+        more : callable, optional
+            Asked in the calling thread, again and again, while somebody could build and no job
+            waits. Its jobs are numbered from ``len(jobs)`` on. Building ends when it knows of
+            nothing and nothing is being built.
 
         Returns
         -------
         list of BuildResult
-            In the order of the jobs.
+            In the order of the jobs, those of ``more`` included.
 
         Raises
         ------

@@ -14,7 +14,15 @@ from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, DevicePolicy
-from collage.cost.measure.builder import BuildDone, Builder, BuildJob, BuildResult, nobody_waits
+from collage.cost.measure.builder import (
+    BuildDone,
+    Builder,
+    BuildJob,
+    BuildResult,
+    More,
+    nobody_waits,
+    nothing_more,
+)
 from collage.cost.processes.messages import (
     Build,
     Built,
@@ -89,15 +97,27 @@ class LocalBuilder(Builder):
     def close(self) -> None:
         self._pool.close()
 
-    def build(self, jobs: Sequence[BuildJob], done: BuildDone = nobody_waits) -> list[BuildResult]:
+    def build(
+        self,
+        jobs: Sequence[BuildJob],
+        done: BuildDone = nobody_waits,
+        more: More = nothing_more,
+    ) -> list[BuildResult]:
+        known = list(jobs)
         results: dict[int, BuildResult] = {}
+
+        def another() -> bool:
+            job = more()
+            if job is not None:
+                known.append(job)
+            return job is not None
 
         def take(index: int, answer: Built | Failure) -> None:
             result = results[index] = _result(answer)
             done(index, result)
 
-        self._pool.ask(len(jobs), lambda index: self._request(jobs[index]), Built, take)
-        return [results[index] for index in range(len(jobs))]
+        self._pool.ask(len(jobs), lambda index: self._request(known[index]), Built, take, another)
+        return [results[index] for index in range(len(known))]
 
     def _request(self, job: BuildJob) -> Build:
         return Build(

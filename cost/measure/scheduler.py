@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 import tempfile
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from collage.backends.contract import BackendTarget
 from collage.backends.contract.errors import CollageError, OutOfTimeError
 from collage.cost.database.record import RecordKey
 from collage.cost.deadline import Deadline
 from collage.cost.device import Device
 from collage.cost.measure.batch import Batch
-from collage.cost.measure.builder import Builder, BuildJob
+from collage.cost.measure.builder import Builder
 from collage.cost.measure.engine import Engine, Place, Work
+from collage.cost.measure.feed import Feed, MoreQuestions, SettledError, no_more_questions
 from collage.cost.measure.places.comparing import Comparing
 from collage.cost.measure.places.holding import Holding
 from collage.cost.measure.places.runner_pool import RunnerPool
@@ -31,13 +32,8 @@ from collage.cost.processes.plugins import plugins_for
 from collage.cost.progress import ProgressCallback
 from collage.cost.reference import Sample
 
-_TUNING_POLL_SEC = 0.2
-_TUNING_SHARE = 0.6
-"""Of the time left. What was chosen by then is to be built and timed."""
-
 _PER_WORKER = 16
-"""Workloads of a batch for each of several workers: the last ones of a batch are waited for by
-all."""
+"""Workloads under way for each of several workers."""
 
 
 class Measurer:
@@ -142,13 +138,23 @@ class Measurer:
             self._builder.close()
             self._builder = None
 
-    def measure(self, misses: Mapping[RecordKey, Question]) -> None:
+    def measure(
+        self,
+        misses: Mapping[RecordKey, Question],
+        more: MoreQuestions = no_more_questions,
+        targets: Iterable[BackendTarget] = (),
+    ) -> None:
         """Record the cost of each, in this order, as long as there is time.
 
         Parameters
         ----------
         misses : mapping of RecordKey to (Workload, BackendTarget)
             What the log does not hold.
+        more : callable, optional
+            Asked whenever something became known, and somebody would be idle, what else to measure;
+            by nobody else than this thread. Once it wants nothing, what is under way is given up.
+        targets : iterable of BackendTarget
+            All that it may ask about.
 
         Raises
         ------
@@ -160,61 +166,42 @@ class Measurer:
         if self._work.deadline.is_up:
             return
         with self._watch.measuring():
-            self._measure(misses)
+            self._measure(misses, more, [*(target for _, target in misses.values()), *targets])
 
-    def _measure(self, misses: Mapping[RecordKey, Question]) -> None:
+    def _measure(
+        self,
+        misses: Mapping[RecordKey, Question],
+        more: MoreQuestions,
+        targets: Sequence[BackendTarget],
+    ) -> None:
         self.recorder.wanted += len(misses)
-        waiting, again = list(misses.items()), set[RecordKey]()
-        size = self._batch_size()
         comparing = self._ready_comparing()
-        begin = time.monotonic()
+        pool, builder = self._ready_pool(), self._builder_for(targets)
         # Leaving the tuning ends its processes, as leaving a batch ends those that work on it.
-        with suppress(OutOfTimeError), self._tuning(misses.values()) as tuning:
-            while waiting:
-                self._work.deadline.check()
-                tuning.close_after(begin + _TUNING_SHARE * (self._work.deadline.end - begin))
-                ready = [miss for miss in waiting if not tuning.is_under_way(miss[1][1])]
-                if not ready:
-                    tuning.wait(_TUNING_POLL_SEC)
-                    continue
-                begun = dict(ready[:size])
-                waiting = [miss for miss in waiting if miss[0] not in begun]
-                # Another search may have measured some of them meanwhile.
-                missing = self._lookup.still_missing(list(begun))
-                batch = {key: begun[key] for key in begun if key in missing or key in again}
-                if batch:
-                    again -= batch.keys()
-                    doubtful = self._measure_batch(batch, comparing)
-                    self.recorder.wanted += len(doubtful)
-                    again |= doubtful.keys()
-                    waiting += doubtful.items()
-
-    def _measure_batch(
-        self, questions: Mapping[RecordKey, Question], comparing: Comparing
-    ) -> Mapping[RecordKey, Question]:
-        """Measure some; which of all that were measured so far must be measured again."""
-        with tempfile.TemporaryDirectory(dir=self._scratch(), prefix="measure-") as folder:
-            jobs = [
-                BuildJob(workload, target, Path(folder) / str(index))
-                for index, (workload, target) in enumerate(questions.values())
-            ]
-            pool, builder = self._ready_pool(), self._builder_for(jobs)
+        with (
+            suppress(OutOfTimeError, SettledError),
+            self._tuning(misses.values()) as tuning,
+            tempfile.TemporaryDirectory(dir=self._scratch(), prefix="measure-") as folder,
+        ):
             if not comparing.has_begun and len(self._workers.places) > 1:
-                comparing.begin(pool, jobs[0].target.device, builder)
-            comparing.ask(questions)
+                comparing.begin(pool, targets[0].device, builder)
+            size, deadline = self._batch_size(), self._work.deadline
+            feed = Feed(
+                *(misses, more, self.at_once, size, self._lookup, self.recorder),
+                *(tuning, comparing, deadline),
+            )
             batch = Batch(
-                *(list(questions), jobs, builder, pool, self._holding.place, self.recorder),
-                *(self._stats, self._watch, comparing.timed, self._work.deadline),
+                *(Path(folder), feed, builder, pool, self._holding.place, self.recorder),
+                *(self._stats, self._watch, comparing.timed, deadline),
             )
             try:
                 if self._workers.builds_beside:
                     batch.time_while_building()
                 else:
-                    batch.build_then_time(self._first)
+                    batch.build_then_time(self._first, size)
             except BaseException:
                 self._give_up(pool)
                 raise
-            return comparing.take_doubtful()
 
     def _ready_comparing(self) -> Comparing:
         """Who says whether places compare; asked only where there are several."""
@@ -328,8 +315,8 @@ class Measurer:
                 pool.wait()
         return results
 
-    def _builder_for(self, jobs: Sequence[BuildJob]) -> Builder:
-        plugins = plugins_for(job.target for job in jobs)
+    def _builder_for(self, targets: Sequence[BackendTarget]) -> Builder:
+        plugins = plugins_for(targets)
         if self._builder is not None and not set(plugins) <= set(self._plugins):
             self._builder.close()
             self._builder = None

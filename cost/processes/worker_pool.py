@@ -106,6 +106,7 @@ class WorkerPool:
         request: Callable[[int], Request],
         kind: type[A],
         done: Callable[[int, A | Failure], None],
+        more: Callable[[], bool] = lambda: False,
     ) -> None:
         """Have requests answered.
 
@@ -121,6 +122,9 @@ class WorkerPool:
             Given each answer with its index as soon as it is there; the other workers go on
             meanwhile. For a worker that died, a failure is its answer; one of unknown status
             says that others killed whoever was at it, and nothing of the request.
+        more : callable, optional
+            Asked, again and again while a worker has nothing to do, whether there is one request
+            more, with the next index.
 
         Raises
         ------
@@ -129,11 +133,27 @@ class WorkerPool:
         """
         waiting, kills = deque(range(count)), defaultdict[int, Kills](Kills)
         running: dict[int, int] = {}
+
+        def hand_out() -> None:
+            nonlocal count
+            for slot in range(len(self._workers)):
+                if slot not in running:
+                    if not waiting:
+                        if not more():
+                            return
+                        waiting.append(count)
+                        count += 1
+                    self._start(slot, request, waiting, running)
+
+        if not waiting:
+            if not more():
+                return
+            waiting.append(count)
+            count += 1
         for slot in range(len(self._workers)):
             self._worker(slot)  # They import while the first ones get their requests.
         try:
-            for slot in range(min(len(self._workers), count)):
-                self._start(slot, request, waiting, running)
+            hand_out()
             while running:
                 ended = []
                 for slot, answer in self._finished(running, kind):
@@ -145,9 +165,11 @@ class WorkerPool:
                     else:
                         status, reason = kills[index].verdict(answer.reason)
                         ended.append((index, Failure(status=status, reason=reason)))
-                    self._start(slot, request, waiting, running)
+                    if waiting:
+                        self._start(slot, request, waiting, running)
                 for index, answer in ended:
                     done(index, answer)
+                hand_out()
         except BaseException:
             # An interrupt or a deadline leaves answers under way that nobody will read.
             self.close()
@@ -160,8 +182,6 @@ class WorkerPool:
         waiting: deque[int],
         running: dict[int, int],
     ) -> None:
-        if not waiting:
-            return
         index = waiting.popleft()
         made = request(index)
         self._worker(slot).send(made, self._timeout_sec)

@@ -101,8 +101,15 @@ class CandidatePool:
                 held |= nodes
         return self.graph.all_nodes & ~held
 
-    def refresh(self) -> None:
-        """Take over what became known meanwhile: costs, and lower bounds that had to give way."""
+    def refresh(self) -> int:
+        """Take over what became known meanwhile: costs, and lower bounds that had to give way.
+
+        Returns
+        -------
+        int
+            How many costs.
+        """
+        before = sum(self.measured)
         for position, candidate in enumerate(self.candidates):
             if not self.measured[position]:
                 known = self.costs.known(candidate)
@@ -110,6 +117,7 @@ class CandidatePool:
                     self.values[position], self.measured[position] = known, True
                 else:
                     self.values[position] = self.costs.lower_bound(candidate)
+        return sum(self.measured) - before
 
     def evaluate(self, positions: Sequence[int]) -> bool:
         """Ask for costs; whether there was time for all of them."""
@@ -121,23 +129,34 @@ class CandidatePool:
                 self.evaluated += 1
         return None not in found
 
-    def cheapest_by_block(self, only: Sequence[int] | None = None) -> dict[int, int]:
+    def cheapest_by_block(
+        self, only: Sequence[int] | None = None, values: Sequence[float] | None = None
+    ) -> dict[int, int]:
         """For each distinct block its most promising candidate; a measured one among equals.
 
         Parameters
         ----------
         only : sequence of int, optional
             The positions to choose among; all by default.
+        values : sequence of float, optional
+            By position, in place of what is known.
+
+        Returns
+        -------
+        dict of int to int
+            Positions, by the block's nodes.
         """
+        values = self.values if values is None else values
+
+        def rank(position: int) -> tuple[float, bool, int]:
+            return values[position], not self.measured[position], position
+
         found: dict[int, int] = {}
         for p in range(len(self.candidates)) if only is None else only:
             best = found.setdefault(self.candidates[p].nodes, p)
-            if self._rank(p) < self._rank(best):
+            if rank(p) < rank(best):
                 found[self.candidates[p].nodes] = p
         return found
-
-    def _rank(self, position: int) -> tuple[float, bool, int]:
-        return self.values[position], not self.measured[position], position
 
     def others(self, wanted: Sequence[int], path: Sequence[int] = ()) -> list[int]:
         """Unmeasured candidates besides these, the most promising ones first: those that are cheap

@@ -7,7 +7,7 @@ path is measured throughout. It is then optimal, however much was never measured
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise, zip_longest
 
@@ -18,15 +18,48 @@ from collage.search.dataflow import DataflowGraph, bits
 from collage.search.partitioning import Partitioning
 from collage.search.rules._base import PartitionRule
 from collage.search.strategies.candidate_pool import CandidatePool
-from collage.search.strategies.cover import DEFAULT_MAX_STATES, cheapest_cover
-
-Alongside = Callable[[Sequence[Candidate], Sequence[Candidate]], Sequence[Candidate]]
-"""Given what is going to be evaluated, and others: those of them that would take no longer."""
+from collage.search.strategies.cover import DEFAULT_MAX_STATES, Cover, cheapest_cover
 
 
-def _nothing_else(wanted: Sequence[Candidate], offered: Sequence[Candidate]) -> list[Candidate]:
-    """The :data:`Alongside` of those who evaluate one thing at a time."""
-    return []
+@dataclass(frozen=True)
+class Wanted:
+    """What a search would have evaluated next.
+
+    Attributes
+    ----------
+    urgent : iterable of Candidate
+        It cannot end without them.
+    offered : iterable of Candidate
+        Others, the most promising ones first: for who would be idle. They are found while one
+        looks through them.
+
+    Examples
+    --------
+    >>> Wanted((), ()).urgent
+    ()
+    """
+
+    urgent: Iterable[Candidate]
+    offered: Iterable[Candidate]
+
+
+_FORESEEN_ROUNDS = 8
+"""Of those that are played through before candidates are offered by their prices alone."""
+
+Peek = Callable[[Candidate], float | None]
+"""What costs would say of a candidate without anybody waiting; None where somebody would."""
+
+Expect = Callable[[Candidate], float]
+"""About what a candidate takes that costs would have to find out. It is not asked about."""
+
+Stream = Callable[[Callable[[Peek, Expect], Wanted | None]], bool]
+"""Evaluates for as long as it is told what is wanted, and asks anew whenever something is known.
+Says whether all that it let the search see still holds."""
+
+
+def _in_turn(wanted: Callable[[Peek, Expect], Wanted | None]) -> bool:
+    """The :data:`Stream` of those who evaluate one thing at a time: they wait to be asked."""
+    return True
 
 
 @dataclass(frozen=True)
@@ -98,7 +131,7 @@ def search(
     *,
     seeds: Sequence[Partitioning] = (),
     should_stop: Callable[[], bool] | None = None,
-    alongside: Alongside = _nothing_else,
+    stream: Stream = _in_turn,
     batch_size: int = 32,
     on_round: Callable[[SearchProgress], None] | None = None,
     max_states: int = DEFAULT_MAX_STATES,
@@ -121,10 +154,10 @@ def search(
     should_stop : callable, optional
         Asked between batches; once it says yes, or costs say that there is no time, the answer is
         made of what was measured and, with guessed costs, of the seeds' candidates.
-    alongside : callable, optional
-        Asked, whenever costs are going to be, which other candidates can be evaluated along with
-        these in the same time; it is given them with the most promising ones first. The answer
-        is the same, but for ties, in fewer rounds.
+    stream : callable, optional
+        Where many candidates are evaluated at once: given who says what is wanted, it keeps
+        everybody busy until nothing is, with what later rounds will most likely ask. The rounds are
+        the same as without it, whatever becomes known first.
     batch_size : int
         Most candidates evaluated between two questions to ``should_stop``.
     on_round : callable, optional
@@ -165,48 +198,92 @@ def search(
     >>> [candidate.backend for candidate in found.partitioning.candidates]
     ['onednn']
     """
-    pool = CandidatePool(
-        graph, [*candidates, *(c for seed in seeds for c in seed.candidates)], costs
-    )
+    everyone = [*candidates, *(c for seed in seeds for c in seed.candidates)]
+    pool = CandidatePool(graph, everyone, costs)
     stop = should_stop or (lambda: False)
+    seeded = _in_turns(seeds, len(candidates))
     rounds = expanded = 0
 
     def evaluate(positions: Sequence[int]) -> bool:
-        for begin in range(0, len(positions), batch_size):
-            if stop() or not pool.evaluate(positions[begin : begin + batch_size]):
+        missing = [p for p in positions if not pool.measured[p]]
+        for begin in range(0, len(missing), batch_size):
+            if stop() or not pool.evaluate(missing[begin : begin + batch_size]):
                 return False
         return True
 
-    def ask(wanted: Sequence[int], path: Sequence[int]) -> bool:
-        if not wanted:
-            return True
-        offered = {pool.candidates[p]: p for p in pool.others(wanted, path)}
-        more = alongside([pool.candidates[p] for p in wanted], list(offered))
-        return evaluate([*wanted, *(offered[candidate] for candidate in more)])
-
-    seeded = _in_turns(seeds, len(candidates))
-    running = ask([p for p in seeded if not pool.measured[p]], ())
-    while True:
+    def cheapest() -> tuple[Cover, list[int], list[int]] | None:
+        """The cover that is the best one by what is known, its candidates' positions, and those of
+        them that are not measured: a round."""
+        nonlocal rounds, expanded
         pool.refresh()
         chosen = pool.cheapest_by_block()
         values = {block: pool.values[p] for block, p in chosen.items()}
         cover = cheapest_cover(graph, values, max_states, stop)
         if cover is None:
-            if pool.rescue(last_resorts):
-                continue
-            raise _nothing_covers(graph, pool)
+            return None
         rounds, expanded = rounds + 1, expanded + cover.expanded
-        # A cover that is only a good one says nothing of the best.
-        bound_sec = cover.cost if cover.optimal else 0.0
         path = [chosen[block] for block in cover.blocks]
         pending = [p for p in path if not pool.measured[p]]
         if on_round is not None:
             on_round(SearchProgress(rounds, pool.evaluated, len(pending), cover.cost))
+        return cover, path, pending
+
+    asked, best = seeded, None
+
+    def wanted(peek: Peek, expect: Expect) -> Wanted | None:
+        """What the round waits for; where it need not wait any longer, what the next one does."""
+        nonlocal asked, best
+        while True:
+            missing = [p for p in asked if not pool.measured[p]]
+            missing = [p for p in missing if peek(pool.candidates[p]) is None]
+            if missing:
+                offered = foreseen(asked, peek, expect)
+                return Wanted(*((pool.candidates[p] for p in g) for g in (missing, offered)))
+            best = cheapest() if evaluate(asked) else None
+            if best is None or not best[2]:
+                return None
+            asked = best[2]
+
+    def foreseen(asked: Sequence[int], peek: Peek, expect: Expect) -> Iterator[int]:
+        """What later rounds would ask for, if candidates cost what is expected; then the
+        others, by what they are worth beside the last of these rounds."""
+        supposed: dict[int, float] = {}
+        fresh, path = [p for p in asked if not pool.measured[p]], list[int]()
+        for _ in range(_FORESEEN_ROUNDS):
+            for p in fresh:
+                seconds = peek(pool.candidates[p])
+                supposed[p] = expect(pool.candidates[p]) if seconds is None else seconds
+            values = [supposed.get(p, value) for p, value in enumerate(pool.values)]
+            chosen = pool.cheapest_by_block(values=values)
+            by_block = {block: values[p] for block, p in chosen.items()}
+            cover = cheapest_cover(graph, by_block, max_states, stop)
+            path = [] if cover is None else [chosen[block] for block in cover.blocks]
+            fresh = [p for p in path if not pool.measured[p] and p not in supposed]
+            if not fresh:
+                break
+            yield from fresh
+        yield from pool.others(list(supposed), path)
+
+    if not stream(wanted):
+        # Some of it was found out once more: a search in turn sees that alone.
+        pool = CandidatePool(graph, everyone, costs)
+        best, rounds, expanded = None, 0, 0
+    running = evaluate(seeded)
+    while True:
+        best = best or cheapest()
+        if best is None:
+            if pool.rescue(last_resorts):
+                continue
+            raise _nothing_covers(graph, pool)
+        cover, path, pending = best
+        # A cover that is only a good one says nothing of the best.
+        bound_sec = cover.cost if cover.optimal else 0.0
         if not pending:
             found: Partitioning | None = pool.partitioning(path, cover)
             return SearchResult(found, cover.optimal, bound_sec, pool.evaluated, rounds, expanded)
-        running = running and ask(pending, path)
+        running, best = running and evaluate(pending), None
         if not running:
+            pool.refresh()
             found = _best_so_far(graph, pool, seeded, max_states, last_resorts)
             return SearchResult(found, False, bound_sec, pool.evaluated, rounds, expanded)
 

@@ -17,7 +17,15 @@ from collage.cost.engines.ray.life import LOOK_SEC
 from collage.cost.engines.ray.link import Link
 from collage.cost.engines.ray.messages import AnyReply, BuildOrder, BuildReply
 from collage.cost.engines.shipping import unpack
-from collage.cost.measure.builder import BuildDone, Builder, BuildJob, BuildResult, nobody_waits
+from collage.cost.measure.builder import (
+    BuildDone,
+    Builder,
+    BuildJob,
+    BuildResult,
+    More,
+    nobody_waits,
+    nothing_more,
+)
 from collage.cost.measure.engine import Work
 from collage.cost.measure.runner import PlaceLostError
 from collage.cost.processes.messages import TargetMessage, WorkloadMessage
@@ -61,7 +69,13 @@ class RayBuilder(Builder):
             link.close()
         self._told.clear()
 
-    def build(self, jobs: Sequence[BuildJob], done: BuildDone = nobody_waits) -> list[BuildResult]:
+    def build(
+        self,
+        jobs: Sequence[BuildJob],
+        done: BuildDone = nobody_waits,
+        more: More = nothing_more,
+    ) -> list[BuildResult]:
+        known = list(jobs)
         results: dict[int, BuildResult] = {}
         waiting = deque(range(len(jobs)))
         running: dict[Any, _Running] = {}
@@ -76,18 +90,28 @@ class RayBuilder(Builder):
             results[index] = BuildResult(CostStatus.UNKNOWN, words)
             done(index, results[index])
 
-        if jobs:
-            self._findings.refresh()
-            self._fleet.builders()  # Or an error that says why there is none.
+        def another() -> bool:
+            job = more()
+            if job is not None:
+                waiting.append(len(known))
+                known.append(job)
+            return job is not None
+
+        if not (jobs or another()):
+            return []
+        self._findings.refresh()
+        self._fleet.builders()  # Or an error that says why there is none.
         try:
-            while len(results) < len(jobs):
+            while True:
                 self._work.deadline.check()
-                self._hand_out(jobs, waiting, running)
+                self._hand_out(known, waiting, running, another)
+                if len(results) == len(known):
+                    break
                 for reference in self._ended(running, again):
                     index, link = running[reference].index, running.pop(reference).link
                     try:
                         reply, files = link.finish(reference)
-                        results[index] = self._take(jobs[index], link, reply, files)
+                        results[index] = self._take(known[index], link, reply, files)
                     except PlaceLostError as err:
                         again(index, str(err))
                         continue
@@ -97,18 +121,22 @@ class RayBuilder(Builder):
             for link in {entry.link for entry in running.values()}:
                 link.stop()
             raise
-        return [results[index] for index in range(len(jobs))]
+        return [results[index] for index in range(len(known))]
 
     def _hand_out(
-        self, jobs: Sequence[BuildJob], waiting: deque[int], running: dict[Any, _Running]
+        self,
+        jobs: Sequence[BuildJob],
+        waiting: deque[int],
+        running: dict[Any, _Running],
+        another: Callable[[], bool],
     ) -> None:
         busy = Counter(entry.link for entry in running.values())
         for link in self._fleet.builders_now():
             try:
                 while (
-                    waiting
+                    busy[link] < link.settings.builds
                     and link.is_ready()
-                    and busy[link] < link.settings.builds
+                    and (waiting or another())
                     and (index := self._next(jobs, waiting, link)) is not None
                 ):
                     try:

@@ -39,7 +39,12 @@ _MOST_LOST = 2
 class _Pending:
     task: Task
     set_aside: SetAside | None
+    is_urgent: Callable[[], bool]
     lost: int = 0
+
+
+def _never() -> bool:
+    return False
 
 
 class RunnerPool:
@@ -115,7 +120,12 @@ class RunnerPool:
         with self._changed:
             return self._running + len(self._free)
 
-    def submit(self, task: Task, set_aside: SetAside | None = None) -> None:
+    def submit(
+        self,
+        task: Task,
+        set_aside: SetAside | None = None,
+        is_urgent: Callable[[], bool] = _never,
+    ) -> None:
         """Have something done by the next place that is free.
 
         Parameters
@@ -125,13 +135,31 @@ class RunnerPool:
         set_aside : callable, optional
             Called instead, with a reason, once two places were lost with the task: others may be,
             too. Without it, :meth:`wait` raises the error of the last one.
+        is_urgent : callable, optional
+            Whether it is to be done before what is not, asked when a place is free.
         """
         with self._changed:
-            self._tasks.append(_Pending(task, set_aside))
+            self._tasks.append(_Pending(task, set_aside, is_urgent))
             self._hand_out()
 
-    def wait(self) -> None:
+    @property
+    def is_broken(self) -> bool:
+        """Whether :meth:`wait` is going to raise what a task raised."""
+        with self._changed:
+            return self._error is not None
+
+    def wait(self, enough: Callable[[], bool] = lambda: False) -> bool:
         """Wait until all is done.
+
+        Parameters
+        ----------
+        enough : callable, optional
+            Asked whenever a task has ended, and now and again: whether not to wait any longer.
+
+        Returns
+        -------
+        bool
+            Whether all is done.
 
         Raises
         ------
@@ -142,6 +170,8 @@ class RunnerPool:
         """
         while self._is_wanting():
             with self._changed:
+                if self._error is None and enough():
+                    return False
                 if self._running:
                     self._changed.wait(_POLL_SEC)
         with self._changed:
@@ -155,6 +185,7 @@ class RunnerPool:
                 f"no worker is left that could time the other {stranded} candidates",
                 value=stranded,
             )
+        return True
 
     def _is_wanting(self) -> bool:
         """Whether there is something to wait for; looks for places to do what nobody does."""
@@ -219,7 +250,9 @@ class RunnerPool:
 
     def _hand_out_tasks(self) -> None:
         while self._tasks and self._free and self._error is None and self._round is None:
-            place, pending = self._free.popleft(), self._tasks.popleft()
+            place = self._free.popleft()
+            pending = next((one for one in self._tasks if one.is_urgent()), self._tasks[0])
+            self._tasks.remove(pending)
             self._running += 1
             self._threads[place.name].submit(self._do, place, pending)
 

@@ -89,12 +89,12 @@ def test_building_goes_on_while_something_is_timed(
     built: list[float] = []
     build = LocalBuilder.build
 
-    def noting(self, jobs, done=None):  # type: ignore[no-untyped-def]
+    def noting(self, jobs, done, more):  # type: ignore[no-untyped-def]
         def told(index: int, result: BuildResult) -> None:
             built.append(result.build_sec)
             done(index, result)
 
-        return build(self, jobs, told)
+        return build(self, jobs, told, more)
 
     monkeypatch.setattr(LocalBuilder, "build", noting)
     runner, database = SlowRunner(0.3), JsonLinesDatabase()

@@ -22,6 +22,7 @@ from collage.cost.database import JsonLinesDatabase, KeyMaker, RecordKey
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, Device
 from collage.cost.measure.engine import Place, Work, Workers
+from collage.cost.measure.feed import Request
 from collage.cost.measure.replay import MeasureStats, Question, RecordLookup
 from collage.cost.measure.runner import PlaceLostError, RunJob, Runner, RunResult
 from collage.cost.measure.scheduler import Measurer
@@ -91,13 +92,15 @@ class Search:
         run_sec: float = 0.01,
         deadline: Deadline = NEVER,
         log: Path | None = None,
+        engine: SimulatedEngine | None = None,
     ) -> None:
         self.stats, self.events = MeasureStats(), list[ProgressEvent]()
         self.database = JsonLinesDatabase(log)
         self.lookup = RecordLookup(self.database, self.stats)
         work = Work(CPU_POLICY, context, MeasureConfig(), deadline=deadline)
         self.measurer = Measurer(
-            WatchedEngine(places, look, run_sec), work, self.lookup, self.stats, self.events.append
+            *(engine or WatchedEngine(places, look, run_sec), work),
+            *(self.lookup, self.stats, self.events.append),
         )
         self._keys, self._target = KeyMaker(context, MeasureConfig(), DEVICE), target
 
@@ -213,3 +216,83 @@ def test_the_time_budget_ends_all_places(context: BuildContext, tvm_target: Back
     measured = sum(cost.is_valid for cost in costs)
     assert 12 <= measured <= 40 and measured == search.stats.measured
     assert not list(context.work_dir.glob("measure-*"))
+
+
+class Wishes:
+    """Wants one workload after the other, each once the last one is known, and fills what room
+    there is with others; or has had enough."""
+
+    def __init__(self, search: Search, chain: Sequence[int], others: Sequence[int]) -> None:
+        self._search, self._chain, self._others = search, list(chain), list(others)
+        self._handed: set[RecordKey] = set()
+        self.rooms: list[int] = []
+
+    def __call__(self, room: int) -> Request | None:
+        self.rooms.append(room)
+        known = {int(r.cost.median_sec) for r in self._search.database.records()}
+        while self._chain and self._chain[0] in known:
+            self._chain.pop(0)
+        if not self._chain:
+            return None
+        urgent = self._search.ask(self._chain[:1])
+        others, self._others = self._others[:room], self._others[room:]
+        fresh = {key: q for key, q in urgent.items() if key not in self._handed}
+        self._handed |= fresh.keys()
+        return Request(fresh | self._search.ask(others), urgent.keys())
+
+
+def test_what_is_wanted_next_is_asked_as_soon_as_somebody_would_be_idle(
+    context: BuildContext, tvm_target: BackendTarget
+) -> None:
+    search = Search(context, tvm_target, 3, run_sec=0.05)
+    wishes = Wishes(search, range(1, 9), range(100, 200))
+    first = wishes(3)
+    assert first is not None
+    try:
+        search.measurer.measure(first.questions, wishes, [tvm_target])
+    finally:
+        search.measurer.close()
+    measured = [int(r.cost.median_sec) for r in search.database.records()]
+    assert [row for row in measured if row < 100] == list(range(1, 9))
+    # Three places time for 0.05 s each; those of the chain come one after the other.
+    assert 8 <= len(measured) - 8 <= 40 and len(set(measured)) == len(measured)
+    assert all(room > 0 for room in wishes.rooms)
+    assert search.stats.measured == len(measured)
+    assert not list(context.work_dir.glob("measure-*"))
+
+
+def test_nobody_waits_for_what_is_no_longer_wanted(
+    context: BuildContext, tvm_target: BackendTarget
+) -> None:
+    slow = threading.Event()
+
+    def look(name: str, rows: int) -> None:
+        if rows >= 100:
+            slow.set()
+
+    class Slow(WatchedEngine):
+        def __init__(self) -> None:
+            SimulatedEngine.__init__(
+                self,
+                Rows(),
+                lambda w, t: Delays(0.01, 60.0 if w.inputs[0].shape[0] in (1100, 1101) else 0.2),
+                DEVICE,
+                3,
+                3,
+            )
+            self._look = look
+
+    search = Search(context, tvm_target, 3, engine=Slow())
+    wishes = Wishes(search, [1], [100, 101])
+    first = wishes(3)
+    assert first is not None and len(first.questions) == 3
+    begin = time.monotonic()
+    try:
+        search.measurer.measure(first.questions, wishes, [tvm_target])
+        assert time.monotonic() - begin < 30.0, "two take a minute each"
+        assert not slow.is_set() and len(list(search.database.records())) == 1
+        # Whoever was given up goes on with what is asked next.
+        search.measurer.measure(search.ask(range(2, 12)))
+    finally:
+        search.measurer.close()
+    assert len(list(search.database.records())) == 11

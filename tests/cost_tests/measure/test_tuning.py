@@ -21,7 +21,7 @@ from collage.cost.database.keys import KeyMaker
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, CUDA_POLICY, Device, DevicePolicy
 from collage.cost.engines import LocalEngine
-from collage.cost.measure import scheduler as measuring
+from collage.cost.measure import feed
 from collage.cost.measure.engine import Work
 from collage.cost.measure.replay import MeasureStats, Question, RecordLookup
 from collage.cost.measure.scheduler import Measurer
@@ -141,7 +141,7 @@ def test_tuning_leaves_time_to_build_what_was_chosen(context: BuildContext, toy:
 def test_the_time_budget_ends_the_tuning_too(
     context: BuildContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measuring, "_TUNING_SHARE", 2.0)
+    monkeypatch.setattr(feed, "_TUNING_SHARE", 2.0)
     search, target = Search(context), tunable(tuning="hang")
     hanging: list[Question] = [(workload(n, 10), target) for n in range(1, 4)]
     begin = time.monotonic()

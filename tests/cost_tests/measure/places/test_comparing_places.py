@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,15 @@ from collage.cost.database.jsonl import JsonLinesDatabase as Database
 from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import RecordKey
 from collage.cost.device import CUDA_POLICY, Device, DevicePolicy
-from collage.cost.measure.builder import BuildDone, Builder, BuildJob, BuildResult, nobody_waits
+from collage.cost.measure.builder import (
+    BuildDone,
+    Builder,
+    BuildJob,
+    BuildResult,
+    More,
+    nobody_waits,
+    nothing_more,
+)
 from collage.cost.measure.engine import Engine, Place, Work, WorkerInfo, Workers
 from collage.cost.measure.places.calibration import Calibration
 from collage.cost.measure.places.runner_pool import RunnerPool
@@ -72,9 +81,14 @@ class Simulated(Runner):
 class Files(Builder):
     """Builds nothing but the file that is asked for."""
 
-    def build(self, jobs: Sequence[BuildJob], done: BuildDone = nobody_waits) -> list[BuildResult]:
-        results = []
-        for index, job in enumerate(jobs):
+    def build(
+        self,
+        jobs: Sequence[BuildJob],
+        done: BuildDone = nobody_waits,
+        more: More = nothing_more,
+    ) -> list[BuildResult]:
+        results: list[BuildResult] = []
+        for index, job in enumerate(chain(jobs, iter(more, None))):
             job.folder.mkdir(parents=True)
             library = RunJob.in_folder(job.folder).library
             library.write_bytes(b"")
