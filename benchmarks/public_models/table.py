@@ -35,7 +35,8 @@ def page(rows: Sequence[Row]) -> str:
         "Difference: the largest of two draws, relative to the largest value of an output; of "
         "whole numbers the share that is not equal. Networks that quantize their values as they "
         "run (`DynamicQuantize…`) are allowed steps of 1/255. Own: what onnxruntime's answer "
-        "moves by when inputs move by 1e-6; twice that is allowed, too. Ratio: our time over "
+        "moves by when inputs move by 1e-6, and weights where values are rounded to 8-bit steps; "
+        "twice that is allowed, too. Ratio: our time over "
         "onnxruntime's, calls in turns; **taken on a crowded machine, and most of them without a "
         "search: a hint at what is pathological, nothing else.** Budget 0: plain TVM, nothing "
         "measured.",
