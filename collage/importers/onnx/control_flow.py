@@ -100,11 +100,13 @@ class _Flat:
                 )
 
     def _waits(self, node: onnx.NodeProto) -> bool:
-        """Whether a choice goes by a shape that may be known once other bodies are written out."""
-        if node.op_type != "If" or node.input[0] in self.known.values or not self._expanded:
+        """Whether a choice, or how often a loop runs, goes by a shape that may be known once other
+        bodies are written out."""
+        if node.op_type == "Scan" or not self._expanded:
             return False
         made = {name: inner for inner in self.nodes for name in inner.output}
-        names, seen = [node.input[0]], set[str]()
+        deciding = node.input[: 1 if node.op_type == "If" else 2]
+        names, seen = [name for name in deciding if name not in self.known.values], set[str]()
         while names:
             name = names.pop()
             if name in made and name not in seen:

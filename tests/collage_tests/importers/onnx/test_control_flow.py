@@ -143,6 +143,33 @@ def test_a_loop_that_ends_by_what_it_computes(limit: float) -> None:
     )
 
 
+@pytest.mark.parametrize("by_itself", [False, True])
+def test_a_loop_over_the_rows_that_another_loop_gives(by_itself: bool) -> None:
+    """Layers of recurrent networks: how often the second runs is known when the first is written
+    out, whether it is told so or counts by itself."""
+    told = "Loop (rows, , x)" if not by_itself else "Loop (, go, x)"
+    again = "c2 = Identity(c)" if not by_itself else "next = Add(i, one) c2 = Less(next, rows)"
+    compare(
+        f"""
+        net (float[3] x) => (float[3] y) {{
+            n = Constant <value = int64 {{4}}> ()
+            one = Constant <value = int64 {{1}}> ()
+            zero = Constant <value = int64 {{0}}> ()
+            last, z = Loop (n, , x) <
+                body = first (int64 i, bool c, float[3] h) => (bool c2, float[3] h2, float[3] row)
+                {{ c2 = Identity(c) h2 = Tanh(h) row = Identity(h2) }}>
+            shape = Shape(z)
+            rows = Gather(shape, zero)
+            go = Less(zero, rows)
+            y = {told} <
+                body = second (int64 i, bool c, float[3] h) => (bool c2, float[3] h2)
+                {{ {again} picked = Gather(z, i) h2 = Add(h, picked) }}>
+        }}
+        """,
+        x=fresh(3),
+    )
+
+
 def test_a_loop_that_counts_by_itself() -> None:
     (found,) = compare(
         """
