@@ -12,7 +12,9 @@ Emit = Callable[[relax.Expr], relax.Var]
 
 
 def graph(
-    shapes: Sequence[Sequence[int]], body: Callable[..., relax.Expr], dtype: str = "float32"
+    shapes: Sequence[Sequence[int]],
+    body: Callable[..., relax.Expr],
+    dtype: str | Sequence[str] = "float32",
 ) -> tvm.IRModule:
     """A module whose ``main`` takes inputs of the given shapes.
 
@@ -22,8 +24,8 @@ def graph(
         One per input.
     body : callable
         ``body(emit, x0, x1, ...)`` gives the result; ``emit`` binds one operator to a variable.
-    dtype : str
-        Of all inputs.
+    dtype : str or sequence of str
+        Of all inputs, or of each.
 
     Returns
     -------
@@ -37,7 +39,11 @@ def graph(
     >>> [str(binding.value.op.name) for binding in mod["main"].body.blocks[0].bindings]
     ['relax.sigmoid', 'relax.multiply']
     """
-    params = [relax.Var(f"x{i}", relax.TensorType(shape, dtype)) for i, shape in enumerate(shapes)]
+    kinds = [dtype] * len(shapes) if isinstance(dtype, str) else dtype
+    params = [
+        relax.Var(f"x{i}", relax.TensorType(shape, kind))
+        for i, (shape, kind) in enumerate(zip(shapes, kinds, strict=True))
+    ]
     builder = relax.BlockBuilder()
     with builder.function("main", params):
         with builder.dataflow():

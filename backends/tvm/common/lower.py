@@ -14,6 +14,7 @@ import tvm_ffi
 from tvm import relax, tirx
 
 from collage.backends.contract import PARTITION_ATTR
+from collage.backends.tvm.common.bounds import keep_inside
 
 OP_PATTERN_OPAQUE = 8
 """``kOpaque`` of ``relax::OpPatternKind``: keeps later passes from fusing a scheduled kernel."""
@@ -75,7 +76,8 @@ def lower_module(
     with device:
         scheduled = schedule_all(list(fresh.values()))
     for gv, func in zip(fresh, scheduled, strict=True):
-        own[gv] = func.with_attr("op_pattern", OP_PATTERN_OPAQUE)
+        inside = keep_inside(_unmarked(func))
+        own[gv] = inside.with_attr("op_pattern", OP_PATTERN_OPAQUE)
     return own
 
 
@@ -130,6 +132,15 @@ def _named(name: str, like: tvm.ir.GlobalVar) -> tvm.ir.GlobalVar:
     var = relax.GlobalVar(name)
     relax.expr._update_type(var, like.ty)
     return var
+
+
+def _unmarked(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Without the marks of TVM's own programs that its code generation warns of, each time."""
+
+    def attribute(stmt: tirx.AttrStmt) -> tirx.Stmt:
+        return stmt.body if stmt.attr_key == "pragma_scope" else stmt
+
+    return func.with_body(tvm_ffi.structural_map(func.body, [(tirx.AttrStmt, attribute)]))
 
 
 def _is_kernel(func: tvm.ir.BaseFunc) -> bool:

@@ -2,6 +2,7 @@
 
 from collage.cost.reference.operators.attention import ATTENTION
 from collage.cost.reference.operators.elementwise import ELEMENTWISE
+from collage.cost.reference.operators.indexing import INDEXING
 from collage.cost.reference.operators.linear import LINEAR
 from collage.cost.reference.operators.pools import POOLS
 from collage.cost.reference.operators.recurrent import RECURRENT
@@ -13,6 +14,7 @@ from collage.cost.reference.values import OperatorTable
 OPERATORS: OperatorTable = {
     **ATTENTION,
     **ELEMENTWISE,
+    **INDEXING,
     **LINEAR,
     **POOLS,
     **RECURRENT,
