@@ -136,9 +136,12 @@ def drawn(model: PublicModel, seed: int) -> dict[str, Array]:
 
 
 def _nudged(feeds: dict[str, Array], factor: float) -> dict[str, Array]:
-    """The inputs, those that are no whole numbers times a factor."""
+    """The inputs, those that are no whole numbers times a factor: they name letters, in float32
+    too."""
     return {
-        name: np.asarray(array * factor, array.dtype) if array.dtype.kind == "f" else array
+        name: array
+        if array.dtype.kind != "f" or np.array_equal(array, np.round(array))
+        else np.asarray(array * factor, array.dtype)
         for name, array in feeds.items()
     }
 
