@@ -11,9 +11,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from collage.cost.contest.interval import median_interval
+
 if TYPE_CHECKING:
     from collage.backends.contract import BackendTarget
     from collage.cost.workload.workload import Workload
+
+
+_CONFIDENCE = 0.95
+_FEWEST = 6
+"""Samples that give an interval of that confidence."""
 
 
 class CostStatus(enum.Enum):
@@ -76,6 +83,25 @@ class Cost:
     def is_valid(self) -> bool:
         """Whether it is a time."""
         return self.status is CostStatus.VALID
+
+    @property
+    def interval_sec(self) -> tuple[float, float] | None:
+        """What holds the true median with 95 %, by order statistics; None below six samples.
+
+        It says how much the samples of one measurement differ, nothing of what another process
+        would have measured.
+
+        Examples
+        --------
+        >>> Cost.of_samples([1.0, 1.2, 1.1, 1.4, 1.3, 1.0, 1.1]).interval_sec
+        (1.0, 1.4)
+        >>> Cost.of_samples([1.0, 1.2]).interval_sec is None
+        True
+        """
+        if len(self.samples_sec) < _FEWEST:
+            return None
+        interval = median_interval(self.samples_sec, _CONFIDENCE)
+        return interval.low, interval.high
 
 
 @dataclass(frozen=True)

@@ -192,6 +192,9 @@ def _alternatives(known: Mapping[Candidate, Cost], chosen: Partitioning) -> list
             spread_sec=cost.spread_sec if cost.is_valid else 0.0,
             reason=cost.reason,
             chosen=(candidate.nodes, candidate.target.key()) in picked,
+            low_sec=cost.interval_sec[0] if cost.interval_sec else None,
+            high_sec=cost.interval_sec[1] if cost.interval_sec else None,
+            n=len(cost.samples_sec),
         )
         for candidate, cost in known.items()
         if not candidate.inline

@@ -97,7 +97,8 @@ class PartitionInfo:
 class Alternative:
     """One candidate that the search considered, chosen or not.
 
-    ``status`` is a ``CostStatus`` value; ``reason`` says why an invalid one is invalid.
+    ``status`` is a ``CostStatus`` value; ``reason`` says why an invalid one is invalid. Between
+    ``low_sec`` and ``high_sec`` lies the median with 95 %, of ``n`` samples; None below six.
 
     Examples
     --------
@@ -114,6 +115,9 @@ class Alternative:
     spread_sec: float
     reason: str = ""
     chosen: bool = False
+    low_sec: float | None = None
+    high_sec: float | None = None
+    n: int = 0
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,31 @@ def format_time(median_sec: float | None, spread_sec: float) -> str:
     return f"{text} ± {spread_sec * factor:.{max(digits, 1)}f}"
 
 
+def format_interval(low_sec: float | None, high_sec: float | None, n: int) -> str:
+    """An interval and the number of samples that it is of: ``1.22 ms to 1.26 ms, n = 12``.
+
+    Parameters
+    ----------
+    low_sec, high_sec : float or None
+        None where there are too few samples for one.
+    n : int
+        The samples.
+
+    Returns
+    -------
+    str
+        The number alone where there is no interval.
+
+    Examples
+    --------
+    >>> format_interval(0.00122, 0.00126, 12), format_interval(None, None, 4)
+    ('1.22 ms to 1.26 ms, n = 12', 'n = 4')
+    """
+    if low_sec is None or high_sec is None:
+        return f"n = {n}"
+    return f"{format_sec(low_sec)} to {format_sec(high_sec)}, n = {n}"
+
+
 class Costly(Protocol):
     """What has a time, measured or guessed."""
 

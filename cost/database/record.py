@@ -162,6 +162,7 @@ class Record:
         key["config"] = json.loads(self.key.config)
         key["versions"] = dict(self.key.versions)
         valid = self.cost.is_valid
+        low_sec, high_sec = self.cost.interval_sec or (None, None)
         value = {
             "schema": key.pop("schema"),
             "kind": key.pop("kind"),
@@ -170,6 +171,9 @@ class Record:
             "status": self.cost.status.value,
             "median_sec": self.cost.median_sec if valid else None,
             "spread_sec": self.cost.spread_sec if valid else None,
+            "median_low_sec": low_sec,
+            "median_high_sec": high_sec,
+            "n": len(self.cost.samples_sec),
             "reason": self.cost.reason,
             **key,
             "largest_error": self.largest_error if math.isfinite(self.largest_error) else None,
@@ -261,6 +265,8 @@ def _parse(line: str) -> dict[str, Any]:
         value = json.loads(line)
     except json.JSONDecodeError as err:
         raise ValueError(f"is no JSON ({err.msg})") from err
+    except RecursionError as err:
+        raise ValueError("is nested too deeply") from err
     if not isinstance(value, dict):
         raise ValueError("is no measurement")
     return value

@@ -12,7 +12,7 @@ from collage.report.explain import Explainer
 from collage.report.graph_rows import Alternative
 from collage.report.memory import size_text
 from collage.report.rendering.figure import operator_summary
-from collage.report.units import format_sec, format_time
+from collage.report.units import format_interval, format_sec, format_time
 from collage.report.verdict import verdict_of
 
 
@@ -293,6 +293,8 @@ def candidate_rows(report: Report, explainer: Explainer) -> list[list[Any]]:
     def row(a: Alternative) -> list[Any]:
         summary = operator_summary([nodes[i] for i in a.nodes])
         time = format_time(a.median_sec, a.spread_sec)
+        if a.n:
+            time += f" ({format_interval(a.low_sec, a.high_sec, a.n)})"
         where = index_ranges(a.nodes)
         reason = explainer.verdict(a)
         return [
