@@ -171,7 +171,7 @@ def read_manifest(folder: Path) -> Manifest:
         return manifest
     except FileNotFoundError as err:
         raise BundleError(f"'{folder}' is no bundle: it has no {MANIFEST}", value=folder) from err
-    except (OSError, ValueError) as err:
+    except (OSError, ValueError, RecursionError) as err:
         raise BundleError(f"'{path}' cannot be read: {err}", value=folder) from err
 
 

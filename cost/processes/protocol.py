@@ -100,8 +100,11 @@ def decode(line: bytes, kind: type[T] | Any) -> T:
         _refuse_unknown(value, _plain(message))
     except (ValueError, RecursionError, msgspec.MsgspecError) as err:
         # The URL of a log may hold a password.
-        shown = without_urls(line.decode(errors="replace"))[:_SHOWN]
-        reason = without_urls(str(err))
+        shown, reason = (
+            " ".join(without_urls(text).split())
+            for text in (line.decode(errors="replace"), str(err))
+        )
+        shown = shown[:_SHOWN]
         raise ProtocolError(f"cannot read the message '{shown}': {reason}", value=line) from err
     return message
 

@@ -51,6 +51,10 @@ class CheckedImporter(ONNXGraphImporter):
         }
         try:
             mod = self.from_onnx(model.graph, versions[0] if versions else 1)
+        except KeyError as err:
+            raise ModelError(
+                f"the graph cannot be imported: {err} is used before it is defined", value=str(err)
+            ) from err
         except (ValueError, AssertionError, tvm.error.InternalError, tvm.error.OpError) as err:
             # Raised between operators; with nodes lost, those are the reason.
             self._require_complete()

@@ -20,6 +20,7 @@ from collage.importers.onnx.fold import attach_weights, detach_weights, fold, we
 from collage.importers.onnx.functions import expand_functions
 from collage.importers.onnx.known import fold_known
 from collage.importers.onnx.shapes import concretize, real_inputs
+from collage.importers.onnx.soundness import require_whole
 from collage.importers.onnx.support import (
     drop_unused_outputs,
     node_label,
@@ -112,6 +113,7 @@ def import_onnx(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedMo
     >>> import_onnx(net, "net", {"x": (4, 8)}).outputs
     (TensorInfo(shape=(4, 8), dtype='float32', name='y'),)
     """
+    require_whole(model)
     small, weights = detach_weights(model)
     inputs = real_inputs(small.graph)
     concretize(inputs, shapes)

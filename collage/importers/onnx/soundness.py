@@ -1,0 +1,69 @@
+"""Whether an ONNX graph is all there: files may have been cut or changed on their way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, numpy_helper
+
+from collage.backends.contract.errors import ModelError
+from collage.importers.onnx.support import node_label
+
+
+def require_whole(model: onnx.ModelProto) -> None:
+    """Raise where a graph uses values that nothing defines, or has weights of another size.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+        With its weights, but for those that lie in files of their own.
+
+    Raises
+    ------
+    ModelError
+        Names the first such value or weight.
+    """
+    _require_whole(model.graph, frozenset())
+
+
+def _require_whole(graph: GraphProto, outer: frozenset[str]) -> None:
+    for tensor in graph.initializer:
+        _require_readable(tensor)
+    defined = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    defined |= {tensor.values.name for tensor in graph.sparse_initializer}
+    known = outer | defined | {name for node in graph.node for name in node.output}
+    for node in graph.node:
+        for name in node.input:
+            if name and name not in known:
+                raise ModelError(
+                    f"the graph is damaged: {node.op_type} ({node_label(node)}) uses '{name}', "
+                    "which nothing defines",
+                    value=name,
+                )
+        for inside in _graphs(node):
+            _require_whole(inside, known)
+    for value in graph.output:
+        if value.name not in known:
+            raise ModelError(
+                f"the graph is damaged: nothing defines its output '{value.name}'", value=value.name
+            )
+
+
+def _graphs(node: NodeProto) -> Iterator[GraphProto]:
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.GRAPH:
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def _require_readable(tensor: TensorProto) -> None:
+    if tensor.data_location == TensorProto.EXTERNAL:
+        return
+    try:
+        numpy_helper.to_array(tensor)
+    except Exception as err:
+        raise ModelError(
+            f"the graph is damaged: weight '{tensor.name}' cannot be read: {err}",
+            value=tensor.name,
+        ) from err
