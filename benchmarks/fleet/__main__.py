@@ -3,7 +3,8 @@
 Every search runs in a process of its own. What came out is kept in
 ``benchmarks/results/fleet.json``, and the page ``benchmarks/results/fleet.md`` is written from all
 of that: simulated workers (see :mod:`benchmarks.fleet.simulated_search`), and with
-``--device cuda`` two GPUs of this machine beside one of them.
+``--device cuda`` two GPUs of this machine beside one of them, each of whose steps is in
+``fleet_gpus.jsonl`` beside the page as soon as it is made.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +24,6 @@ from benchmarks.fleet.simulated_search import BUILDERS, Taken
 from benchmarks.timing.machine import machine, now
 
 RESULTS = Path(__file__).parents[1] / "results"
-_KEPT = RESULTS / "fleet.json"
 _NETWORK, _BATCH = "resnet50", 16
 _NONE, _KEPT_OBJECTS = "none", "kept"
 
@@ -63,39 +64,43 @@ def main(
     workers: Annotated[str, typer.Option(help="how many, in turn")] = "64,32,16,8,4,2,1",
     between: Annotated[str, typer.Option(help="near, far or both, in turn")] = "near,far",
     rounds: Annotated[int, typer.Option(help="searches on GPUs, of each kind")] = 2,
+    results: Annotated[Path, typer.Option(help="folder")] = RESULTS,
 ) -> None:
     """Search, and write the page."""
-    kept: dict[str, Any] = json.loads(_KEPT.read_text()) if _KEPT.exists() else {}
+    path = results / "fleet.json"
+    kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     if device == "cuda":
-        kept["gpus"] = {"machine": machine(), "date": now(), "searches": _on_gpus(rounds)}
-        _write(kept)
+        found: list[dict[str, Any]] = []
+        kept["gpus"] = {"machine": machine(), "date": now(), "searches": found}
+        for search in _on_gpus(rounds, results / "fleet_gpus.jsonl"):
+            found.append(search)
+            _write(kept, results)
         return
     for name in network or ("densenet121", "resnet50"):
         for count in workers.split(","):
             for distance in between.split(","):
                 arguments = [name, count, distance]
-                found = _run("benchmarks.fleet.simulated_search", arguments, {})
-                found["load"] = os.getloadavg()[0]
-                kept.setdefault("simulated", {})[" ".join(arguments)] = found
-                _write(kept)
+                taken = _run("benchmarks.fleet.simulated_search", arguments, {})
+                taken["load"] = os.getloadavg()[0]
+                kept.setdefault("simulated", {})[" ".join(arguments)] = taken
+                _write(kept, results)
 
 
-def _on_gpus(rounds: int) -> list[dict[str, Any]]:
+def _on_gpus(rounds: int, progress: Path) -> Iterator[dict[str, Any]]:
     """Searches without a log with one GPU and with two, in turns: each with nothing compiled
     before, then once more with what it compiled."""
     names = [part for part in os.environ.get("CUDA_VISIBLE_DEVICES", "0,1").split(",") if part]
     if len(names) < 2:
         raise typer.BadParameter("two GPUs are needed, see CUDA_VISIBLE_DEVICES")
-    found = []
+    progress.unlink(missing_ok=True)
     for _ in range(rounds):
         for seen in (names[:1], names[:2]):
             # What one search compiles must not be there for another number of GPUs.
             with tempfile.TemporaryDirectory(prefix="collage-fleet-") as cache:
                 environment = {"CUDA_VISIBLE_DEVICES": ",".join(seen), "COLLAGE_CACHE_DIR": cache}
                 for compiled in (_NONE, _KEPT_OBJECTS):
-                    search = _run("benchmarks.fleet.gpus", [_NETWORK, str(_BATCH)], environment)
-                    found.append({"compiled": compiled, **search})
-    return found
+                    arguments = [_NETWORK, str(_BATCH), compiled, str(progress)]
+                    yield _run("benchmarks.fleet.gpus", arguments, environment)
 
 
 def _run(module: str, arguments: list[str], environment: dict[str, str]) -> dict[str, Any]:
@@ -111,9 +116,9 @@ def _run(module: str, arguments: list[str], environment: dict[str, str]) -> dict
     return found
 
 
-def _write(kept: dict[str, Any]) -> None:
-    _KEPT.write_text(json.dumps(kept, indent=1) + "\n")
-    (RESULTS / "fleet.md").write_text(page(kept))
+def _write(kept: dict[str, Any], results: Path) -> None:
+    (results / "fleet.json").write_text(json.dumps(kept, indent=1) + "\n")
+    (results / "fleet.md").write_text(page(kept))
 
 
 def page(kept: dict[str, Any]) -> str:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
+from pathlib import Path
+
+import pytest
 
 from benchmarks.fleet.__main__ import page
 from benchmarks.fleet.simulated_search import Taken
+from collage.cost.progress import Crew, ProgressEvent
 
 
 def test_efficiency_is_what_many_workers_gain() -> None:
@@ -17,6 +22,22 @@ def test_efficiency_is_what_many_workers_gain() -> None:
     assert "| net | 1 |  | 20 | 3 | 36.0 | 100% | 83% | 100% | 0 |" in text
     assert "| net | 4 | far | 20 | 2 | 10.0 | 90% | 75% | 100% | 3 |" in text
     assert "not run: no two GPUs were at hand" in text
+
+
+@pytest.mark.torch
+def test_a_search_that_is_cut_off_has_left_how_far_it_came(tmp_path: Path) -> None:
+    from benchmarks.fleet.gpus import Written
+
+    path = tmp_path / "fleet_gpus.jsonl"
+    for gpus in (1, 2):
+        written = Written(path, gpus, "none")
+        written(ProgressEvent("import", 1, 1, "a model"))
+        written(ProgressEvent("measure", gpus, 9, "relu on tvm", Crew(2, 1, 0, 1)))
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(line["gpus"], line["stage"], line["done"]) for line in lines] == [
+        *((1, "import", 1), (1, "measure", 1), (2, "import", 1), (2, "measure", 2))
+    ]
+    assert lines[-1]["crew"]["busy"] == 1 and 0.0 <= lines[-1]["at_sec"] < 60.0
 
 
 def test_gpus_stand_side_by_side() -> None:
