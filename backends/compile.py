@@ -27,6 +27,7 @@ from collage.backends.contract.errors import CollageError, CompileError, telling
 from collage.backends.contract.relax_codegen import CodegenFailures, codegen_options, target_of
 from collage.backends.devices import FLUSHED, common_device
 from collage.backends.link import CompiledLibrary, link
+from collage.backends.relax.modules.courses import put_back, set_aside
 from collage.backends.relax.modules.cuda_graph import all_capturable, copy_shared_inputs
 from collage.backends.relax.modules.denormals import flush_denormals
 from collage.backends.relax.modules.exchanged_constants import make_empty_constants
@@ -155,10 +156,12 @@ def build_executable(
     context.work_dir.mkdir(parents=True, exist_ok=True)
     kind = common_device(targets)
     kind.prepare_compiler(context)
+    used = codegen_names(mod)
+    mod, courses = set_aside(mod)
     if cuda_graph:
         mod = copy_shared_inputs(mod)
-    used = codegen_names(mod)
     mod = _run_codegen(lower_native(mod, targets, context), targets, context)
+    mod = put_back(mod, courses)
     if kind.denormals(context) == FLUSHED:
         own = {b.name for b, _ in members_of(ExternalBackend, targets) if b.own_threads}
         mod = flush_denormals(mod, context, with_pool=not used <= own)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import tvm
 from tvm import relax
 
+from collage.backends.relax.modules.courses import set_aside
 from collage.search.dataflow import used_vars
 from collage.search.rules.host import RESHAPES
 
@@ -40,9 +41,19 @@ def borrowed_outputs(mod: tvm.IRModule, names: Iterable[str]) -> dict[str, tuple
     >>> borrowed_outputs(graph([(4,)], body), ["main"])
     {'main': (1, 2, 3)}
     """
+    # What data choose may be anything that was there.
+    rest, courses = set_aside(mod)
     # As TVM sees them when it computes what it can: a partition's results one by one.
-    mod = relax.transform.InlinePrivateFunctions()(mod)
-    return {name: _borrowed(mod[name]) for name in names}
+    rest = relax.transform.InlinePrivateFunctions()(rest)
+    return {
+        name: tuple(range(_count(courses[name]))) if name in courses else _borrowed(rest[name])
+        for name in names
+    }
+
+
+def _count(function: relax.Function) -> int:
+    result = function.ret_ty
+    return len(result.fields) if isinstance(result, relax.TupleType) else 1
 
 
 def _borrowed(main: relax.Function) -> tuple[int, ...]:

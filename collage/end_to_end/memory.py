@@ -20,6 +20,7 @@ from tvm import relax
 from collage.backends.contract import BackendTarget, BuildContext, HoldsMemory
 from collage.backends.contract.relax_codegen import target_of
 from collage.backends.devices import CPU, common_device
+from collage.backends.relax.modules.courses import COURSE_ATTR
 from collage.backends.relax.modules.memory_plan import planned_bytes, tensor_bytes
 from collage.backends.relax.modules.weights_beside import has_weights_beside
 from collage.backends.toolchain.weight_files import LEAST_BYTES
@@ -76,7 +77,7 @@ def memory_of(
     by_target: dict[BackendTarget, list[int]] = defaultdict(list)
     calls, regions, kernels = 0, 0, 0
     for var, function in mod.functions.items():
-        if not isinstance(function, relax.Function):
+        if not isinstance(function, relax.Function) or COURSE_ATTR in (function.attrs or {}):
             continue
         constants = _constants(function)
         every.update(constants)

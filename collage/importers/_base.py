@@ -12,6 +12,7 @@ from tvm import relax
 
 from collage.backends.contract.errors import ModelError, ShapeError
 from collage.backends.relax.static_shape import tensor_shape
+from collage.course import Course
 from collage.importers.functions import MAIN, function_alone, public_functions
 from collage.structure import Signature
 from collage.tensor_info import TensorInfo
@@ -61,6 +62,9 @@ class ImportedModel:
         How inputs and outputs lie in dicts, tuples and such; None where they lie side by side.
     chosen : tuple of ChosenRows
         What is to be cut off its outputs.
+    course : Course or None
+        Where data choose what runs, the model: what stands here is the first of its parts then, and
+        the other ones are ``others``.
 
     Examples
     --------
@@ -80,6 +84,7 @@ class ImportedModel:
     others: tuple[ImportedModel, ...] = ()
     signature: Signature | None = None
     chosen: tuple[ChosenRows, ...] = ()
+    course: Course | None = None
 
 
 class FileImporter(Protocol):

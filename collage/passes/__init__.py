@@ -6,12 +6,14 @@ that have no attention, ``write_out_recurrent`` for those that cannot loop over 
 ``fold_quantized`` for those that want no integers between operators, ``split_to_slices`` for those
 whose libraries run regions of operators with one result each. After it:
 ``lower`` turns a partitioning into ordinary Relax BYOC, and ``align_weights`` gives libraries
-weights that they can read with wide loads; ``join`` makes one module of several functions'.
+weights that they can read with wide loads; ``join`` makes one module of several functions', and
+``drive`` adds one that calls them as data say.
 """
 
 from collage.passes.align_weights import align_weights
 from collage.passes.channels_last import to_channels_last
 from collage.passes.combine_parallel_matmul import combine_parallel_matmul
+from collage.passes.drive import drive
 from collage.passes.expand_attention import expand_attention
 from collage.passes.fold_quantized import fold_quantized
 from collage.passes.join import join_functions
@@ -22,6 +24,7 @@ from collage.passes.write_out_recurrent import write_out_recurrent
 __all__ = [
     "align_weights",
     "combine_parallel_matmul",
+    "drive",
     "expand_attention",
     "extract",
     "fold_quantized",

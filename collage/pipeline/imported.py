@@ -10,10 +10,12 @@ from typing import Any
 import tvm
 from numpy.typing import NDArray
 
+from collage.backends.contract.errors import ModelError
 from collage.backends.devices import DeviceKind
 from collage.backends.relax.recurrent import Recurrence
 from collage.bundle.signature import Rows
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
+from collage.course import Course
 from collage.importers import ExampleInputs, ImportedModel, load_model
 from collage.importers.functions import MAIN
 from collage.importers.torch import ExportedModule
@@ -59,6 +61,8 @@ class Imported:
         How inputs and outputs lie in dicts, tuples and such; None where they lie side by side.
     rows : tuple of Rows
         What is cut off its outputs.
+    course : Course or None
+        Of the first part of a model whose data choose what runs: what the model is.
 
     Examples
     --------
@@ -82,6 +86,7 @@ class Imported:
     remarks: tuple[str, ...] = ()
     signature: Signature | None = None
     rows: tuple[Rows, ...] = ()
+    course: Course | None = None
 
     def random_inputs(self, seed: int) -> list[NDArray[Any]]:
         """Arrays to run the model on, the same for the same seed."""
@@ -122,7 +127,8 @@ def import_model(
     Raises
     ------
     ModelError
-        When it cannot be imported, or holds operators that nothing can compile.
+        When it cannot be imported, holds operators that nothing can compile, or is several
+        functions because data choose what runs.
     ShapeError
         When an input's shape is missing or wrong.
 
@@ -136,13 +142,19 @@ def import_model(
     >>> [imported.graph.op_name(index) for index in range(len(imported.graph))]
     ['nn.silu']
     """
-    return import_functions(
+    found = import_functions(
         *(model, device),
         shapes=shapes,
         allow_code=allow_code,
         example_inputs=example_inputs,
         progress=progress,
     )[0]
+    if found.course is not None:
+        raise ModelError(
+            f"data choose what '{found.name}' computes, so it is cut into several functions",
+            value=found.name,
+        )
+    return found
 
 
 def import_functions(
@@ -164,7 +176,7 @@ def import_functions(
     Returns
     -------
     list of Imported
-        One per function.
+        One per function; of a model whose data choose what runs, one per part.
 
     Raises
     ------
@@ -219,6 +231,7 @@ def prepare(loaded: ImportedModel, device: DeviceKind) -> Imported:
         *(loaded.name, mod, graph, loaded.inputs, loaded.outputs, ranges, loaded.function),
         signature=loaded.signature,
         rows=rows_of(loaded),
+        course=loaded.course,
     )
 
 

@@ -268,4 +268,8 @@ def _imported(
         example_inputs=example_inputs,
         progress=progress,
     )
+    course = functions[0].course
+    if course is not None:
+        remark = "; ".join(course.remarks)
+        return [Bucketed(MAIN, tuple(functions), remark=remark, course=course)]
     return [Bucketed(function.function, (function,)) for function in functions]

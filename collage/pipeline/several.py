@@ -10,7 +10,7 @@ from collage.backends.contract.errors import InputError, MemoryLimitError
 from collage.cost.processes.staging import compile_to_measure
 from collage.cost.progress import ProgressEvent
 from collage.end_to_end import memory_of
-from collage.passes import join_functions
+from collage.passes import drive, join_functions
 from collage.pipeline.imported import Imported
 from collage.pipeline.inputs.samples import Inputs, as_array, listed
 from collage.pipeline.limits import Budget
@@ -63,13 +63,20 @@ def best_of_all(
         part = budget.part(1 / (len(parts) - number + _JOINING_SHARE))
         search.costing.begin(part)
         found = search.best_of(variant, part, given.get(name))
-        remarks = [*found.report.remarks, *([function.remark] if function.remark else [])]
+        remark = "" if function.course is not None else function.remark
+        remarks = [*found.report.remarks, *([remark] if remark else [])]
         report = replace(found.report, function=name, remarks=remarks)
         results[name] = replace(found, report=report)
     session.progress(ProgressEvent("function", len(parts), len(parts), "all together"))
-    # What a call of the bundle itself calls: the largest of its variants, where there are several.
-    first = functions[0].variants[-1].function
+    # What a call of the bundle itself calls: the largest of its variants, where there are several;
+    # of a model in parts, the largest part stands for it.
+    ours = functions[0]
+    largest = max(ours.variants, key=lambda part: len(part.graph))
+    first = (ours.variants[-1] if ours.course is None else largest).function
     module = join_functions({name: result.module for name, result in results.items()})
+    for function in functions:
+        if function.course is not None:
+            module = drive(module, function.name, function.course)
     together = memory_of(module, session.targets, list(results), session.context)
     limit = search.memory_limit_bytes
     if limit is not None and together.total_bytes > limit:
@@ -81,10 +88,13 @@ def best_of_all(
     others = [result.report for name, result in results.items() if name != first]
     library = compile_to_measure(module, session.targets, place, session.context)
     report, size = results[first].report, sizes_remark(module, library, len(results))
+    said = [function.remark for function in functions if function.course and function.remark]
     return replace(
         results[first],
         module=module,
-        report=replace(report, remarks=[*report.remarks, size], others=others),
+        inputs=ours.entry.inputs,
+        outputs=ours.entry.variants[-1].outputs,
+        report=replace(report, remarks=[*report.remarks, *said, size], others=others),
         library=library,
         functions=results,
         entries=tuple(function.entry for function in functions),
@@ -98,6 +108,12 @@ def _by_variant(functions: Sequence[Bucketed], inputs: Inputs | None) -> Mapping
     """The user's samples, by the variant that they fit."""
     if inputs is None:
         return {}
+    if any(function.course is not None for function in functions):
+        raise InputError(
+            "samples cannot be given to a model whose data choose what it computes: each of its "
+            "parts is checked on inputs that are drawn",
+            value=functions[0].name,
+        )
     if len(functions) == 1:
         given = {functions[0].name: inputs}
     else:

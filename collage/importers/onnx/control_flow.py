@@ -3,6 +3,7 @@
 A condition that is known chooses its branch. Of one that is not, both branches are computed and the
 results selected: nothing in ONNX has side effects. Loops are unrolled; one that may end early keeps
 its last state from then on. How often at most has to be known, and shapes may not depend on it.
+What that is not right for, or not worth, is cut into parts (``courses``).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from onnx import helper
 from collage.backends.contract.errors import ModelError
 from collage.importers.onnx.functions import rename_inputs
 from collage.importers.onnx.known import Known, inferred_shapes, settle
-from collage.importers.onnx.support import node_label
+from collage.importers.onnx.support import all_nodes, node_label
 
 CONTROL_FLOW = ("If", "Loop", "Scan")
 
@@ -30,12 +31,39 @@ _DEEPEST = 16
 _SHAPE_DEPENDS = "the shape of its result depends on data"
 
 
-def flatten(model: onnx.ModelProto) -> onnx.ModelProto:
+DEAR = frozenset(
+    [
+        *("Attention", "Conv", "ConvInteger", "ConvTranspose", "DeformConv", "Einsum", "Gemm"),
+        *("GRU", "LSTM", "MatMul", "MatMulInteger", "MultiHeadAttention", "QLinearConv"),
+        *("QLinearMatMul", "RNN"),
+    ]
+)
+"""Operators that are not computed for nothing: choosing among what was computed costs less than
+the rest, and these are the rest."""
+
+
+class DataDecideError(ModelError):
+    """Data decide what runs: no straight line does the same, or none at the price."""
+
+
+def flatten(model: onnx.ModelProto, *, at_any_price: bool = True) -> onnx.ModelProto:
     """The same graph without If, Loop and Scan, or the model itself where there are none.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+        Its shapes are numbers.
+    at_any_price : bool
+        Whether products may be computed that are then not chosen.
+
+    Returns
+    -------
+    onnx.ModelProto
+        A copy, or what was given.
 
     Raises
     ------
-    ModelError
+    DataDecideError
         Names a node whose trip count or shapes depend on data, with the reason.
     """
     selected: list[tuple[str, str, str]] = []
@@ -46,7 +74,7 @@ def flatten(model: onnx.ModelProto) -> onnx.ModelProto:
             return model
         copy = onnx.ModelProto()
         copy.CopyFrom(model)
-        flat = _Flat(copy, f"level{level}_")
+        flat = _Flat(copy, f"level{level}_", at_any_price)
         flat.selected = selected
         for node in model.graph.node:
             flat.add(node)
@@ -76,6 +104,7 @@ class _Flat:
 
     model: onnx.ModelProto
     prefix: str
+    at_any_price: bool
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     selected: list[tuple[str, str, str]] = field(default_factory=list)
 
@@ -94,7 +123,7 @@ class _Flat:
         elif not self.known.learn(node):
             self.nodes.append(node)
             if len(self.nodes) > _MOST_NODES:
-                raise ModelError(
+                raise DataDecideError(
                     f"unrolled, the loops of the model have more than {_MOST_NODES} nodes",
                     value=len(self.nodes),
                 )
@@ -203,6 +232,7 @@ class _Flat:
             return
         for graph in branches.values():
             _require_tensors(graph, f"{label} (If)")
+            self._require_cheap(graph, f"{label} (If)")
         first, second = (
             self._inline(branches[f"{which}_branch"], []) for which in ("then", "else")
         )
@@ -225,6 +255,8 @@ class _Flat:
             going = self._constant(True, "bool") if alive is True else alive
             results = self._inline(body, [self._constant(trip, "int64"), going, *states])
             carried = results[1 : 1 + len(states)]
+            if alive is not True:
+                self._require_cheap(body, label)
             if alive is not True and rows:
                 raise _refusal(label, "how many rows it gives depends on data")
             if alive is not True:
@@ -247,6 +279,11 @@ class _Flat:
         ]
         for output, value in zip(node.output, [*states, *gathered], strict=False):
             self._bind(output, value)
+
+    def _require_cheap(self, body: onnx.GraphProto, label: str) -> None:
+        """Refuse to compute products that may be for nothing."""
+        if not self.at_any_price and any(node.op_type in DEAR for node in all_nodes(body)):
+            raise _refusal(label, "its products would be computed whether they are chosen or not")
 
     def _trip_count(self, name: str, label: str) -> int | None:
         if not name:
@@ -342,5 +379,20 @@ def _require_tensors(graph: onnx.GraphProto, label: str) -> None:
             raise _refusal(label, f"its result '{value.name}' is no tensor but a {kind[:-5]}")
 
 
-def _refusal(label: str, reason: str) -> ModelError:
-    return ModelError(f"{label} cannot be imported: {reason}", value=label)
+def always_goes_on(body: onnx.GraphProto) -> bool:
+    """Whether the body of a Loop leaves its condition as it is, or says that it holds."""
+    made = {name: node for node in body.node for name in node.output}
+    constants = {tensor.name: tensor for tensor in body.initializer}
+    name = body.output[0].name
+    while name in made and made[name].op_type in ("Identity", "Cast"):
+        name = made[name].input[0]
+    if name in made and made[name].op_type == "Constant":
+        value = next((a.t for a in made[name].attribute if a.name == "value"), None)
+        constants |= {} if value is None else {name: value}
+    if name in constants:
+        return bool(onnx.numpy_helper.to_array(constants[name]).all())
+    return bool(name == body.input[1].name)
+
+
+def _refusal(label: str, reason: str) -> DataDecideError:
+    return DataDecideError(f"{label} cannot be imported: {reason}", value=label)

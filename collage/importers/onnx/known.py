@@ -138,7 +138,7 @@ def settle(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto], known: Known
     del model.graph.node[:]
     model.graph.node.extend(kept)
     del model.graph.value_info[:]
-    used = set(_names_used(model.graph.node))
+    used = set(names_used(model.graph.node))
     results = {value.name for value in model.graph.output}
     there = {tensor.name for tensor in model.graph.initializer}
     # Every trip of a loop computes what does not change in it; once is enough.
@@ -157,13 +157,13 @@ def settle(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto], known: Known
         rename_inputs(node, same)
 
 
-def _names_used(nodes: Iterable[onnx.NodeProto]) -> Iterable[str]:
+def names_used(nodes: Iterable[onnx.NodeProto]) -> Iterable[str]:
     """Every value that nodes read, those in graphs of their own included."""
     for node in nodes:
         yield from node.input
         for attribute in node.attribute:
             for graph in [attribute.g, *attribute.graphs]:
-                yield from _names_used(graph.node)
+                yield from names_used(graph.node)
                 yield from (value.name for value in graph.output)
 
 

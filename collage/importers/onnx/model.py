@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +14,9 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from collage.backends.contract.errors import ModelError, telling_line
 from collage.importers._base import ChosenRows, FileImporter, ImportedModel, Shapes, from_module
 from collage.importers.onnx.choosers import count_rows, room_for_one_more
-from collage.importers.onnx.control_flow import flatten
+from collage.importers.onnx.control_flow import DataDecideError, flatten
 from collage.importers.onnx.converter import CheckedImporter
+from collage.importers.onnx.courses import import_course
 from collage.importers.onnx.deciding import require_undecided
 from collage.importers.onnx.fold import attach_weights, detach_weights, fold, weight_inputs
 from collage.importers.onnx.functions import expand_functions
@@ -28,6 +30,8 @@ from collage.importers.onnx.support import (
     require_supported,
     require_tensors,
 )
+
+_log = logging.getLogger(__name__)
 
 _OLDEST_OPSET = 7
 """Older graphs broadcast by attribute, which TVM's importer does not know; they are converted."""
@@ -114,6 +118,22 @@ def import_onnx(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedMo
     (TensorInfo(shape=(4, 8), dtype='float32', name='y'),)
     """
     require_whole(model)
+    try:
+        return _import_straight(model, name, shapes, at_any_price=False)
+    except DataDecideError as err:
+        _log.info("cut into parts: %s", err)
+    return import_course(_at_least(model, _OLDEST_OPSET), name, shapes, _part)
+
+
+def _part(model: onnx.ModelProto, name: str, at_any_price: bool) -> ImportedModel:
+    """A part of a model that is cut."""
+    return _import_straight(model, name, {}, at_any_price=at_any_price)
+
+
+def _import_straight(
+    model: onnx.ModelProto, name: str, shapes: Shapes, *, at_any_price: bool
+) -> ImportedModel:
+    """As :func:`import_onnx`, as one straight line."""
     small, weights = detach_weights(model)
     inputs = real_inputs(small.graph)
     concretize(inputs, shapes)
@@ -121,7 +141,8 @@ def import_onnx(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedMo
     require_tensors(small.graph.output)
     output_names = [value.name for value in small.graph.output]
     small.graph.input.extend(weight_inputs(weights))
-    small = _straightened(fold(expand_functions(_at_least(small, _OLDEST_OPSET))))
+    expanded = fold(expand_functions(_at_least(small, _OLDEST_OPSET)))
+    small = _straightened(expanded, at_any_price=at_any_price)
     drop_unused_outputs(small)
     require_supported(small)
     # Without the weights: ONNX's inference refuses a graph of more than 2 GB.
@@ -157,10 +178,10 @@ def import_onnx(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedMo
     return replace(found, chosen=tuple(chosen))
 
 
-def _straightened(model: onnx.ModelProto) -> onnx.ModelProto:
+def _straightened(model: onnx.ModelProto, *, at_any_price: bool) -> onnx.ModelProto:
     """Without control flow, and without what is known, which onnxruntime may not have folded."""
     flat = fold_known(model)
-    straight = flatten(flat)
+    straight = flatten(flat, at_any_price=at_any_price)
     return flat if straight is flat else fold_known(fold(expand_functions(straight)))
 
 

@@ -77,7 +77,7 @@ def is_supported(node: onnx.NodeProto) -> bool:
 
 def _used_names(model: onnx.ModelProto) -> set[str]:
     """Every value that a node reads or the graph gives back."""
-    used = {name for node in _all_nodes(model.graph) for name in node.input}
+    used = {name for node in all_nodes(model.graph) for name in node.input}
     return used | {value.name for value in model.graph.output}
 
 
@@ -157,7 +157,7 @@ def require_supported(model: onnx.ModelProto) -> None:
         Names every operator with its nodes.
     """
     refused: dict[str, list[str]] = defaultdict(list)
-    for node in _all_nodes(model.graph):
+    for node in all_nodes(model.graph):
         if not is_supported(node):
             domain = f"{node.domain}." if node.domain not in ("", "ai.onnx") else ""
             refused[domain + node.op_type].append(node_label(node))
@@ -194,12 +194,12 @@ def node_label(node: onnx.NodeProto) -> str:
     return str(node.name or next((name for name in node.output if name), node.op_type))
 
 
-def _all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
     """Every node, those in branches and loops included."""
     for node in graph.node:
         yield node
         for attribute in node.attribute:
             if attribute.HasField("g"):
-                yield from _all_nodes(attribute.g)
+                yield from all_nodes(attribute.g)
             for inner in attribute.graphs:
-                yield from _all_nodes(inner)
+                yield from all_nodes(inner)

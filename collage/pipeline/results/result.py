@@ -169,13 +169,17 @@ class Result:
                 device=self.targets.native.device,
                 report=self.report,
                 borrowed_outputs=borrowed_outputs(self.module, self._names()),
-                memory=memory_of(self.module, self.targets, self._names(), self.context),
+                memory=memory_of(self.module, self.targets, self._searched(), self.context),
                 with_runtime=with_runtime,
             )
             write_html(self.report, partial / REPORT_HTML)
         if folder not in self._exported:
             self._exported.append(folder)
         return folder
+
+    def _searched(self) -> list[str]:
+        """Of all functions that were searched over: where data choose, the parts of one."""
+        return [*self._names(), *self.functions]
 
     def _names(self) -> list[str]:
         """Of all functions in the library that can be called."""

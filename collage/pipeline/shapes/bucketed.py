@@ -11,7 +11,9 @@ from typing import Any
 from collage.backends.contract.errors import CollageError, ShapeError
 from collage.backends.devices import DeviceKind
 from collage.bundle import FunctionEntry, Padding, Variant
+from collage.bundle.signature import Rows
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
+from collage.course import Course
 from collage.importers import ImportedModel, load_model
 from collage.pipeline.imported import Imported, prepare
 from collage.pipeline.shapes.buckets import Bucket, Buckets
@@ -35,6 +37,9 @@ class Bucketed:
         What may be padded.
     remark : str
         What the user should know of that.
+    course : Course or None
+        Where data choose what runs: how the variants, which are parts of the function then, are
+        called.
 
     Examples
     --------
@@ -52,10 +57,15 @@ class Bucketed:
     variants: tuple[Imported, ...]
     padding: Padding | None = None
     remark: str = ""
+    course: Course | None = None
 
     @property
     def entry(self) -> FunctionEntry:
         """As a bundle's manifest lists it."""
+        if self.course is not None:
+            whole = Variant(self.name, self.course.inputs, self.course.outputs)
+            rows = tuple(Rows(*counted) for counted in self.course.counts)
+            return FunctionEntry(self.name, (whole,), rows=rows)
         variants = tuple(Variant(v.function, v.inputs, v.outputs) for v in self.variants)
         last = self.variants[-1]
         return FunctionEntry(self.name, variants, self.padding, last.signature, last.rows)
@@ -126,6 +136,12 @@ class _Models:
         """Its functions; those of buckets are kept, what is only looked at is not."""
         if bucket.extents not in self._found:
             loaded = load_model(self._model, shapes=bucket.shapes, allow_code=self._allow_code)
+            if loaded.course is not None:
+                raise ShapeError(
+                    f"data choose what '{loaded.name}' computes; optimize it for one set of shapes "
+                    "at a time",
+                    value=loaded.name,
+                )
             functions = {one.function: one for one in (loaded, *loaded.others)}
             if bucket.extents not in self._kept:
                 return functions

@@ -13,11 +13,13 @@ from onnx.reference import ReferenceEvaluator
 
 from collage.bundle.signature import Rows
 from collage.cost.reference import evaluate
+from collage.course import Choose, Fail, Region, Repeat, Run, Step
 from collage.importers import load_model
 from collage.normalize import normalize
 from tests.collage_tests.normalize.test_models import by_onnxruntime
 
 __all__ = [
+    "by_course",
     "by_importer",
     "by_onnxruntime",
     "by_reference",
@@ -74,6 +76,38 @@ def _info(name: str, array: Array) -> onnx.ValueInfoProto:
 def by_importer(model: onnx.ModelProto, given: Mapping[str, Array]) -> list[Array]:
     """What the imported and normalized module answers, evaluated in numpy as searches do it."""
     return [np.asarray(x) for x in evaluate(normalize(load_model(model).mod), [*given.values()])]
+
+
+def by_course(model: onnx.ModelProto, given: Mapping[str, Array]) -> list[Array]:
+    """What a model in parts answers: steps followed here, parts evaluated as searches do it."""
+    loaded = load_model(model)
+    assert loaded.course is not None
+    parts = {part.function: normalize(part.mod) for part in (loaded, *loaded.others)}
+
+    def follow(region: Region, known: Mapping[str, Array]) -> list[Array]:
+        there = dict(known)
+        for step in region.steps:
+            there.update(zip(step.outputs, results(step, there), strict=True))
+        return [there[name] for name in region.results]
+
+    def results(step: Step, there: Mapping[str, Array]) -> list[Array]:
+        match step:
+            case Run():
+                found = evaluate(parts[step.part], [there[name] for name in step.inputs])
+                return [np.asarray(x) for x in found]
+            case Choose():
+                return follow(step.then if there[step.condition] else step.otherwise, there)
+            case Repeat():
+                states = [there[name] for name in step.initial]
+                while states[0]:
+                    inner = dict(zip(step.states, states, strict=True))
+                    states = follow(step.body, {**there, **inner})
+                return states
+            case Fail():
+                raise RuntimeError(step.reason)
+
+    found = follow(loaded.course.region, {**loaded.course.constants, **given})
+    return cut_rows([Rows(*counted) for counted in loaded.course.counts], found)
 
 
 def cut_rows(rows: Sequence[Rows], results: Sequence[Array]) -> list[Array]:

@@ -7,8 +7,6 @@ import onnx
 import onnx.parser
 import pytest
 
-from collage.backends.contract.errors import ModelError
-from collage.importers import load_model
 from tests.collage_tests.importers.onnx.onnx_models import (
     Array,
     by_importer,
@@ -95,18 +93,6 @@ def test_a_known_condition_chooses_a_branch() -> None:
     assert found.shape == (12,)
 
 
-def test_branches_of_different_shapes_are_refused() -> None:
-    text = """
-        net (bool c, float[3,4] x) => (float[M,N] y) {
-            y = If (c) <
-                then_branch = yes () => (float[3,4] a) { a = Exp(x) },
-                else_branch = no () => (float[4,3] a) { a = Transpose(x) }>
-        }
-        """
-    with pytest.raises(ModelError, match=r"\(If\).*shape of its result depends on data"):
-        load_model(onnx.parser.parse_model(_HEAD + text))
-
-
 def test_a_loop_with_states_rows_and_outer_values() -> None:
     compare(
         """
@@ -188,48 +174,6 @@ def test_a_loop_that_counts_by_itself() -> None:
     assert np.allclose(found, 6 * x, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        (
-            """
-            net (int64 n, float[3] x) => (float[3] s) {
-                s = Loop (n, , x) <body = step (int64 i, bool c, float[3] h)
-                    => (bool c2, float[3] h2)
-                    { c2 = Identity(c) h2 = Add(h, x) }>
-            }
-            """,
-            "how often it runs depends on data",
-        ),
-        (
-            """
-            net (float[3] x, float limit) => (float[3] s) {
-                s = Loop (, , x) <body = step (int64 i, bool c, float[3] h)
-                    => (bool c2, float[3] h2)
-                    { h2 = Add(h, x) m = ReduceMax <keepdims = 0> (h2) c2 = Less(m, limit) }>
-            }
-            """,
-            "without a limit",
-        ),
-        (
-            """
-            net (float[3] x, float limit) => (float[3] s, float[M,3] rows) {
-                n = Constant <value = int64 {4}> ()
-                s, rows = Loop (n, , x) <
-                    body = step (int64 i, bool c, float[3] h) => (bool c2, float[3] h2, float[3] r)
-                    { h2 = Add(h, x) r = Exp(h) m = ReduceMax <keepdims = 0> (h2)
-                      c2 = Less(m, limit) }>
-            }
-            """,
-            "how many rows it gives depends on data",
-        ),
-    ],
-)
-def test_loops_that_depend_on_data_are_refused(text: str, reason: str) -> None:
-    with pytest.raises(ModelError, match=rf"\(Loop\) cannot be imported: .*{reason}"):
-        load_model(onnx.parser.parse_model(_HEAD + text))
-
-
 def test_a_scan_along_other_axes_and_backwards() -> None:
     compare(
         """
@@ -306,23 +250,3 @@ def test_a_loop_within_a_loop_that_ends_by_what_it_computes(limit: float) -> Non
         x=np.random.default_rng().uniform(-1, 0.9, 3).astype("float32"),
         limit=np.array(limit, "float32"),
     )
-
-
-def test_a_branch_whose_loop_gives_other_rows_is_refused() -> None:
-    text = """
-        net (bool c, float[3] x) => (float[M,N] y) {
-            y = If (c) <
-                then_branch = yes () => (float[P,Q] a) {
-                    n = Constant <value = int64 {4}> ()
-                    a = Loop (n, ) <
-                        body = step (int64 i, bool d) => (bool d2, float[3] r)
-                        { d2 = Identity(d) r = Exp(x) }> },
-                else_branch = no () => (float[P,Q] b) {
-                    n = Constant <value = int64 {5}> ()
-                    b = Loop (n, ) <
-                        body = step (int64 i, bool d) => (bool d2, float[3] r)
-                        { d2 = Identity(d) r = Exp(x) }> }>
-        }
-        """
-    with pytest.raises(ModelError, match=r"\(If\).*shape of its result depends on data"):
-        load_model(onnx.parser.parse_model(_HEAD + text))

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import onnx.parser
 import pytest
 import tvm
 from tvm import relax
@@ -13,6 +14,7 @@ from tvm import relax
 import collage
 from collage.backends.contract.errors import BundleError, TargetError
 from collage.backends.toolchain.cuda_runtime import has_device
+from collage.bundle.manifest import read_manifest
 from collage.cost.models.roofline import RooflineCostModel
 from collage.cost.models.table import TableCostModel
 
@@ -137,3 +139,25 @@ def test_a_cost_table_decides() -> None:
 def test_an_external_cuda_target_without_a_cuda_target_is_refused() -> None:
     with pytest.raises(TargetError, match="'cublas' runs on cuda and needs the device target"):
         collage.optimize(transformer_block(), ["llvm", "cublas"])
+
+
+def test_what_data_choose_is_machine_code_too(tmp_path: Path) -> None:
+    """Each part has kernels; the virtual machine reads the condition on the host."""
+    net = onnx.parser.parse_model(
+        """<ir_version: 9, opset_import: ["" : 17]>
+        net (float[64,64] x, float limit) => (float[64,64] y) {
+            yes = Constant <value = bool {1}> ()
+            h = Loop (, yes, x) <
+                body = step (int64 i, bool c, float[64,64] s) => (bool c2, float[64,64] s2)
+                { s2 = MatMul(s, x) m = ReduceMax <keepdims = 0> (s2) c2 = Less(m, limit) }>
+            m2 = ReduceMin <keepdims = 0> (h)
+            low = Less(m2, limit)
+            y = If (low) <
+                then_branch = yes_ () => (float[64,64] p) { p = MatMul(h, h) },
+                else_branch = no_ () => (float[64,64] p) { p = Neg(h) }>
+        }"""
+    )
+    found = collage.optimize(net, TARGETS, cost_model=RooflineCostModel())
+    assert {name.split("_")[0] for name in found.functions} == {"main", "body", "then", "else"}
+    bundle = found.export(tmp_path / "bundle")
+    assert [entry.name for entry in read_manifest(bundle).functions] == ["main"]

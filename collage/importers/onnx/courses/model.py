@@ -1,0 +1,94 @@
+"""A model in parts: the entry to what is cut."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import onnx
+from onnx import helper
+
+from collage.backends.contract.errors import ModelError
+from collage.course import Course, Region
+from collage.importers._base import ImportedModel, Shapes
+from collage.importers.functions import MAIN
+from collage.importers.onnx.courses.cutter import Cutter, Graph
+from collage.importers.onnx.courses.parts import Importing, Parts
+from collage.importers.onnx.courses.values import Constants, Value, body_results
+from collage.importers.onnx.fold import detach_weights
+from collage.importers.onnx.functions import expand_functions
+from collage.importers.onnx.shapes import concretize, real_inputs
+from collage.tensor_info import TensorInfo
+
+
+def import_course(
+    model: onnx.ModelProto, name: str, shapes: Shapes, importing: Importing
+) -> ImportedModel:
+    """A model in parts, and what calls them.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+        With its weights; not changed.
+    name : str
+        The model's.
+    shapes : mapping of str to sequence of int
+        Concrete shapes of inputs with open dimensions.
+    importing : callable
+        Imports a straight-line graph, or raises :class:`DataDecideError`.
+
+    Returns
+    -------
+    ImportedModel
+        The first part, the other ones behind it; its ``course`` says what the model is.
+
+    Raises
+    ------
+    ModelError, ShapeError
+        What cannot be cut, or imported.
+    """
+    small, weights = detach_weights(model)
+    inputs = real_inputs(small.graph)
+    concretize(inputs, shapes)
+    small = expand_functions(small)
+    constants = Constants({**{t.name: t for t in small.graph.initializer}, **weights})
+    parts = Parts(small, constants, importing)
+    cutter = Cutter(parts, constants)
+    scope = {
+        value.name: Value(
+            tuple(int(dim.dim_value) for dim in value.type.tensor_type.shape.dim),
+            str(helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)),
+        )
+        for value in inputs
+    }
+    results = body_results(small.graph)
+    found = cutter.cut(Graph(list(small.graph.node), results, MAIN, outermost=True), dict(scope))
+    called = dict.fromkeys(found.region.parts())
+    if not called:
+        raise ModelError(f"'{name}' computes nothing: its inputs are chosen among", value=name)
+    counts = dict.fromkeys(count for value in found.values for _, count in value.counts)
+    names = [*found.region.results, *counts]
+    infos = [
+        TensorInfo(value.shape, value.dtype, result)
+        for value, result in zip(found.values, results, strict=True)
+    ]
+    course = Course(
+        tuple(TensorInfo(value.shape, value.dtype, key) for key, value in scope.items()),
+        (*infos, *(TensorInfo((1,), "int64", count) for count in counts)),
+        Region(found.region.steps, tuple(names)),
+        {key: array for key in found.region.used() if (array := constants.array(key)) is not None},
+        tuple(
+            (
+                len(infos) + place,
+                tuple(
+                    (index, axis)
+                    for index, value in enumerate(found.values)
+                    for axis, by in value.counts
+                    if by == count
+                ),
+            )
+            for place, count in enumerate(counts)
+        ),
+        tuple(dict.fromkeys(cutter.remarks)),
+    )
+    first, *others = (parts.imported[part] for part in called)
+    return replace(first, name=name, others=tuple(others), course=course)
