@@ -93,7 +93,7 @@ def best_of_all(
         results[first],
         module=module,
         inputs=ours.entry.inputs,
-        outputs=ours.entry.variants[-1].outputs,
+        outputs=ours.entry.outputs,
         report=replace(report, remarks=[*report.remarks, *said, size], others=others),
         library=library,
         functions=results,

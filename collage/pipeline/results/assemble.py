@@ -67,6 +67,7 @@ def assemble_result(
         Of the winner.
     """
     winner = evaluated.winner
+    entry = Bucketed(imported.function, (imported,)).entry
     valid = [evaluation for evaluation in evaluated.evaluations if evaluation.cost.is_valid]
     return Result(
         model=imported.name,
@@ -75,8 +76,8 @@ def assemble_result(
         report=report,
         targets=session.targets,
         inputs=imported.inputs,
-        outputs=imported.outputs,
-        entries=(Bucketed(imported.function, (imported,)).entry,),
+        outputs=entry.outputs,
+        entries=(entry,),
         library=library,
         context=session.context,
         versions=report.versions,

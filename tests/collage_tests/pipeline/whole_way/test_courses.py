@@ -55,7 +55,10 @@ def test_both_branches_and_any_number_of_rounds(targets: list[str], tmp_path: Pa
     assert {name.split("_")[0] for name in result.functions} >= {"body", "then", "else"}
     bundle = collage.load(result.export(tmp_path / "bundle"))
     assert [entry.name for entry in bundle.manifest.functions] == ["main"]
-    assert [info.name for info in bundle.outputs] == ["y", "rounds"]
+    names = ["y", "rounds"]
+    assert [info.name for info in bundle.outputs] == names
+    assert [info.name for info in bundle.manifest.outputs] == names
+    assert [info.name for info in result.outputs] == names
     rounds = set()
     for limit in (-1.0, 3.0, 40.0):
         for wide in (True, False):
