@@ -53,8 +53,9 @@ bench: $(VENV)/.bench
 bench-light: $(STAMP)
 	$(BIN)/python -m benchmarks.light_models
 
-# What sums of parts say of whole models, and what searching again gains.
+# How long a search thinks (its networks are the extra [zoo]'s). What sums of parts say of whole models, and what searching again gains.
 bench-search: $(VENV)/.bench
+	$(BIN)/python -m benchmarks.search_scale
 	$(BIN)/python -m benchmarks.sums plain/yolo plain/conv_tasnet plain/hifigan \
 	  plain/dcgan_generator plain/quartznet plain/pix2pix light:shufflenet light:squeezenet
 

@@ -63,6 +63,11 @@ class Candidate:
     rule: str = ""
     inline: bool = False
 
+    def __hash__(self) -> int:
+        # What is equal has equal nodes and target; composites and rule seldom differ besides. The
+        # length is there because masks alone collide, see `mask_key`.
+        return hash((self.nodes.bit_length(), self.nodes, self.target))
+
     @property
     def backend(self) -> str:
         """Its target's name: two targets of one backend are told apart everywhere."""

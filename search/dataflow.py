@@ -12,7 +12,7 @@ from collage.backends.contract.errors import SearchError
 from collage.backends.relax.static_shape import tensor_shape
 from collage.search.op_kinds import OpKind, kind_of
 
-__all__ = ["DataflowGraph", "OpKind", "bits"]
+__all__ = ["DataflowGraph", "OpKind", "bits", "mask_key"]
 
 _STEPS = 64
 """Of a rule, between two looks at whether it is to go on; each takes some ten microseconds."""
@@ -33,6 +33,20 @@ def bits(mask: int) -> Iterator[int]:
         low = mask & -mask
         yield start + low.bit_length() - 1
         mask ^= low
+
+
+def mask_key(mask: int) -> tuple[int, int]:
+    """A bit mask as a key of large dictionaries.
+
+    Python's hash of an ``int`` is its remainder by 2^61 - 1, so masks of the same shape 61 bindings
+    apart have the same one, and a dictionary of those of a large graph is as slow as a list.
+
+    Examples
+    --------
+    >>> hash(0b11 << 61) == hash(0b11), hash(mask_key(0b11 << 61)) == hash(mask_key(0b11))
+    (True, False)
+    """
+    return mask.bit_length(), mask
 
 
 class DataflowGraph:

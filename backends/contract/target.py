@@ -166,7 +166,7 @@ class BackendTarget:
         return json.dumps(value, sort_keys=True, default=str)
 
     def __hash__(self) -> int:
-        return hash(self.key())
+        return hash(self._key)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, BackendTarget) and self.key() == other.key()
+        return isinstance(other, BackendTarget) and self._key == other._key

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from collage.search.candidates import Candidate
 from collage.search.costs import CandidateCosts, checked_seconds
-from collage.search.dataflow import DataflowGraph, bits
+from collage.search.dataflow import DataflowGraph, bits, mask_key
 from collage.search.partitioning import Partitioning, make_partitioning
 from collage.search.rules._base import PartitionRule
-from collage.search.strategies.cover import Cover
+from collage.search.strategies.cover import Block, Cover, cheapest_of
 
 
 class CandidatePool:
@@ -24,26 +25,38 @@ class CandidatePool:
         Earlier ones win ties.
     costs : CandidateCosts
         Asked for lower bounds at once, and for costs when the search wants them.
+    tolerance : float
+        See :func:`collage.search.search`.
     """
 
     def __init__(
-        self, graph: DataflowGraph, candidates: Sequence[Candidate], costs: CandidateCosts
+        self,
+        graph: DataflowGraph,
+        candidates: Sequence[Candidate],
+        costs: CandidateCosts,
+        tolerance: float = 0.0,
     ) -> None:
         self.graph = graph
+        self.tolerance = tolerance
         self.candidates: list[Candidate] = []
         self.costs = costs
         self.measured: list[bool] = []
         self.values: list[float] = []
         self.evaluated = 0
         self.rescued: list[int] = []
-        self.by_block: dict[int, list[int]] = {}
+        self.blocks: list[Block] = []
+        self._group_of: dict[tuple[int, int], int] = {}
+        self._groups: list[int] = []
         self.add(candidates)
         self.refresh()
 
     def add(self, candidates: Iterable[Candidate]) -> None:
         """Let more candidates take part."""
         for candidate in candidates:
-            self.by_block.setdefault(candidate.nodes, []).append(len(self.candidates))
+            group = self._group_of.setdefault(mask_key(candidate.nodes), len(self.blocks))
+            if group == len(self.blocks):
+                self.blocks.append(Block.of(candidate.nodes))
+            self._groups.append(group)
             self.candidates.append(candidate)
             self.measured.append(candidate.inline)
             self.values.append(0.0 if candidate.inline else self.costs.lower_bound(candidate))
@@ -129,13 +142,22 @@ class CandidatePool:
                 self.evaluated += 1
         return None not in found
 
-    def cheapest_by_block(
-        self, only: Sequence[int] | None = None, values: Sequence[float] | None = None
-    ) -> dict[int, int]:
-        """For each distinct block its most promising candidate; a measured one among equals.
+    def cover(
+        self,
+        max_states: int,
+        should_stop: Callable[[], bool] | None = None,
+        *,
+        only: Sequence[int] | None = None,
+        values: Sequence[float] | None = None,
+    ) -> Cover | None:
+        """The cheapest cover; larger candidates are preferred.
+
+        A candidate of n bindings counts as dearer by an n-th of half the tolerance.
 
         Parameters
         ----------
+        max_states, should_stop
+            See :func:`collage.search.strategies.cover.cheapest_cover`.
         only : sequence of int, optional
             The positions to choose among; all by default.
         values : sequence of float, optional
@@ -143,20 +165,63 @@ class CandidatePool:
 
         Returns
         -------
-        dict of int to int
-            Positions, by the block's nodes.
+        Cover or None
+            Its positions are those in the pool, its cost the sum of their values; None where they
+            cannot cover the graph.
         """
         values = self.values if values is None else values
+        positions = range(len(self.candidates)) if only is None else only
+        chosen = self._with_ties(self._best_of_blocks(positions, values), positions, values)
+        blocks = [self.blocks[self._groups[p]] for p in chosen]
+        share = self.tolerance / 2
+        dearer = [
+            values[p] * (1 + share / len(block.members))
+            for p, block in zip(chosen, blocks, strict=True)
+        ]
+        cover = cheapest_of(self.graph, blocks, dearer, max_states, should_stop)
+        if cover is None:
+            return None
+        path = tuple(chosen[n] for n in cover.positions)
+        return replace(cover, positions=path, cost=math.fsum(values[p] for p in path))
+
+    def least_sec(self, max_states: int, should_stop: Callable[[], bool]) -> float | None:
+        """What no cover costs less than, nothing being equal that is not; None where the limit on
+        states left that open."""
+        positions = range(len(self.candidates))
+        best = [p for p in self._best_of_blocks(positions, self.values) if p >= 0]
+        blocks = [self.blocks[self._groups[p]] for p in best]
+        values = [self.values[p] for p in best]
+        cover = cheapest_of(self.graph, blocks, values, max_states, should_stop)
+        return cover.cost if cover is not None and cover.optimal else None
+
+    def _best_of_blocks(self, positions: Sequence[int], values: Sequence[float]) -> list[int]:
+        """By block the position of its most promising candidate, a measured one among equals; -1
+        where it has none."""
 
         def rank(position: int) -> tuple[float, bool, int]:
             return values[position], not self.measured[position], position
 
-        found: dict[int, int] = {}
-        for p in range(len(self.candidates)) if only is None else only:
-            best = found.setdefault(self.candidates[p].nodes, p)
-            if rank(p) < rank(best):
-                found[self.candidates[p].nodes] = p
-        return found
+        best = [-1] * len(self.blocks)
+        for p in positions:
+            group = self._groups[p]
+            if best[group] < 0 or rank(p) < rank(best[group]):
+                best[group] = p
+        return best
+
+    def _with_ties(
+        self, best: list[int], positions: Sequence[int], values: Sequence[float]
+    ) -> list[int]:
+        """The best of blocks, where they are measured the first that is as good within the
+        tolerance, measured or not: what stands depends on their order, not on what was asked."""
+        if self.tolerance:
+            most = [
+                values[p] * (1 + self.tolerance) if p >= 0 and self.measured[p] else -math.inf
+                for p in best
+            ]
+            for p in sorted(positions, reverse=True):
+                if values[p] <= most[self._groups[p]]:
+                    best[self._groups[p]] = p
+        return [p for p in best if p >= 0]
 
     def others(self, wanted: Sequence[int], path: Sequence[int] = ()) -> list[int]:
         """Unmeasured candidates besides these, the most promising ones first: those that are cheap
@@ -186,15 +251,13 @@ class CandidatePool:
                 ratios.setdefault(candidate, (self.values[p] / price if price else math.inf, p))
         return [p for _, p in sorted(ratios.values())]
 
-    def partitioning(self, path: Sequence[int], cover: Cover) -> Partitioning:
+    def partitioning(self, cover: Cover) -> Partitioning:
         """The candidates of a cover.
 
         Parameters
         ----------
-        path : sequence of int
-            Their positions.
         cover : Cover
-            That they were chosen for.
+            Made by :meth:`cover`.
 
         Returns
         -------
@@ -202,4 +265,5 @@ class CandidatePool:
             With the cover's cost; its origin says whether that is proven to be optimal.
         """
         origin = "optimal" if cover.optimal else "searched"
-        return make_partitioning(self.graph, [self.candidates[p] for p in path], cover.cost, origin)
+        chosen = [self.candidates[p] for p in cover.positions]
+        return make_partitioning(self.graph, chosen, cover.cost, origin)

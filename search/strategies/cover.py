@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import networkx as nx
@@ -28,7 +28,12 @@ Unfinished = tuple[tuple[int, int], ...]
 """Blocks that reach beyond the first uncovered binding, each with the covered bindings that depend
 on it; only those that something uncovered may still use."""
 
-State = tuple[int, Unfinished]
+State = tuple[int, int, Unfinished]
+"""The first uncovered binding, what is covered beyond it (as a bit mask that begins there), and the
+unfinished blocks: a state is as large as its border, not as the graph."""
+
+_Step = tuple[int, int, float]
+"""A block's mask from its first binding on, its position, and its reduced cost."""
 
 EFFORTS = ((0, 10_000), (20, 30_000), (80, None))
 """Rounds spent on the potentials, and after how many states more are worth their while."""
@@ -37,6 +42,36 @@ DEFAULT_MAX_STATES = 200_000
 
 _STATES = 1024
 """Visited between two looks at whether there is time to go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A set of bindings, with what a search asks of it again and again.
+
+    Attributes
+    ----------
+    mask : int
+        Bit mask.
+    members : tuple of int
+        The same as indices, ascending.
+    shape : int
+        The mask from its first member on.
+
+    Examples
+    --------
+    >>> Block.of(0b1100)
+    Block(mask=12, members=(2, 3), shape=3)
+    """
+
+    mask: int
+    members: tuple[int, ...]
+    shape: int
+
+    @classmethod
+    def of(cls, mask: int) -> Block:
+        """The block of a bit mask that is not empty."""
+        members = tuple(bits(mask))
+        return cls(mask, members, mask >> members[0])
 
 
 @dataclass(frozen=True)
@@ -53,6 +88,8 @@ class Cover:
         States visited.
     optimal : bool
         False when the limit on states was hit: then a good cover, not surely the best.
+    positions : tuple of int
+        Where the blocks stand among those that were handed over.
 
     Examples
     --------
@@ -65,6 +102,7 @@ class Cover:
     cost: float
     expanded: int
     optimal: bool
+    positions: tuple[int, ...]
 
 
 def cheapest_cover(
@@ -110,54 +148,103 @@ def cheapest_cover(
     >>> found.blocks, found.cost
     ((3, 4), 2.5)
     """
-    finite = {block: cost for block, cost in sorted(costs.items()) if cost < math.inf}
+    return cheapest_of(
+        graph, [Block.of(mask) for mask in costs], [*costs.values()], max_states, should_stop
+    )
+
+
+def cheapest_of(
+    graph: DataflowGraph,
+    blocks: Sequence[Block],
+    costs: Sequence[float],
+    max_states: int = DEFAULT_MAX_STATES,
+    should_stop: Callable[[], bool] | None = None,
+) -> Cover | None:
+    """As :func:`cheapest_cover`, of blocks in a sequence.
+
+    Masks of the same shape 61 bindings apart have the same hash, so that dictionaries of the
+    blocks of a large graph are slow.
+
+    Parameters
+    ----------
+    graph : DataflowGraph
+        What is to be covered.
+    blocks : sequence of Block
+        Distinct convex sets.
+    costs : sequence of float
+        Their seconds.
+    max_states, should_stop
+        As for :func:`cheapest_cover`.
+
+    Returns
+    -------
+    Cover or None
+        None where the blocks cannot cover the graph.
+    """
+    usable = [position for position, cost in enumerate(costs) if cost < math.inf]
+    problem = _Problem(graph, blocks, costs, sorted(usable, key=lambda p: blocks[p].mask))
     stop = should_stop or (lambda: False)
-    relaxed = _solve(graph, finite, track=False, max_states=max_states, stop=stop)
+    relaxed = problem.solve(track=False, max_states=max_states, stop=stop)
     if relaxed is None or nx.is_directed_acyclic_graph(quotient(graph, relaxed.blocks)):
         return relaxed
-    return _solve(graph, finite, track=True, max_states=max_states, stop=stop)
-
-
-def _solve(
-    graph: DataflowGraph,
-    costs: Mapping[int, float],
-    *,
-    track: bool,
-    max_states: int,
-    stop: Callable[[], bool],
-) -> Cover | None:
-    """With quick potentials if the graph is easy, else with better ones."""
-    cover = None
-    for rounds, limit in EFFORTS:
-        states = max_states if limit is None else min(limit, max_states)
-        reduced = _reduced_costs(len(graph), costs, rounds, stop)
-        problem = _Problem(graph, costs, reduced)
-        cover = problem.solve(track=track, max_states=states, stop=stop)
-        if cover is None or cover.optimal or states == max_states or stop():
-            break
-    return cover
+    return problem.solve(track=True, max_states=max_states, stop=stop)
 
 
 class _Problem:
-    """One instance: blocks by their first binding, with costs reduced by the potentials."""
+    """One instance: blocks of finite cost by their positions, in the order of their masks."""
 
     def __init__(
-        self, graph: DataflowGraph, costs: Mapping[int, float], reduced_costs: Mapping[int, float]
+        self,
+        graph: DataflowGraph,
+        blocks: Sequence[Block],
+        costs: Sequence[float],
+        positions: Sequence[int],
     ) -> None:
         self.graph = graph
+        self.blocks = blocks
         self.costs = costs
-        self.steps: list[list[tuple[int, float]]] = [[] for _ in range(len(graph))]
-        for block, reduced in reduced_costs.items():
-            self.steps[(block & -block).bit_length() - 1].append((block, reduced))
+        self.positions = positions
+        self.through: list[list[int]] = [[] for _ in range(len(graph))]
+        for position in positions:
+            for index in blocks[position].members:
+                self.through[index].append(position)
+        self.around: dict[int, tuple[int, int]] = {}
         # What bindings from an index on use: the rest of a dependency set can be forgotten.
         self.needed = [0] * (len(graph) + 1)
         for index in reversed(range(len(graph))):
             self.needed[index] = self.needed[index + 1] | graph.preds(index)
 
     def solve(self, *, track: bool, max_states: int, stop: Callable[[], bool]) -> Cover | None:
-        """One search; ``track`` forbids cycles."""
-        full = self.graph.all_nodes
-        start: State = (0, ())
+        """With quick potentials if the graph is easy, else with better ones; ``track`` forbids
+        cycles."""
+        cover = None
+        for rounds, limit in EFFORTS:
+            # A cover takes as many states as it has blocks even where every step is the right one.
+            states = min(max_states, max(limit, 4 * len(self.graph)) if limit else max_states)
+            steps = self._steps(self._reduced_costs(rounds, stop))
+            cover = self._walk(steps, track=track, max_states=states, stop=stop)
+            if cover is None or cover.optimal or states == max_states or stop():
+                break
+        return cover
+
+    def _steps(self, reduced_costs: Sequence[float]) -> list[list[_Step]]:
+        """By the first binding of each block."""
+        steps: list[list[_Step]] = [[] for _ in range(len(self.graph))]
+        for position in self.positions:
+            block = self.blocks[position]
+            steps[block.members[0]].append((block.shape, position, reduced_costs[position]))
+        return steps
+
+    def _walk(
+        self,
+        steps: Sequence[Sequence[_Step]],
+        *,
+        track: bool,
+        max_states: int,
+        stop: Callable[[], bool],
+    ) -> Cover | None:
+        size = len(self.graph)
+        start: State = (0, 0, ())
         distance: dict[State, float] = {start: 0.0}
         came: dict[State, tuple[State, int]] = {}
         closed: set[State] = set()
@@ -169,48 +256,47 @@ class _Problem:
             if state in closed:
                 continue
             closed.add(state)
-            covered = state[0]
-            if covered == full:
+            first, beyond, unfinished = state
+            if first == size:
                 return self._cover(state, came, len(closed), not hurry)
             late = len(closed) % _STATES == 0 and stop()
             if not hurry and (late or len(closed) >= max_states):
                 hurry = True
                 heap = [(float(key), 0, entry) for _, key, entry in heap]
                 heapq.heapify(heap)
-            first = _first_uncovered(covered)
-            for block, reduced in self.steps[first]:
-                if block & covered:
+            here = distance[state]
+            for shape, position, reduced in steps[first]:
+                if shape & beyond:
                     continue
-                unfinished = self._place(state, block) if track else ()
-                if unfinished is None:
+                covered = shape | beyond
+                run = (~covered & (covered + 1)).bit_length() - 1
+                frontier = first + run
+                placed = self._place(unfinished, position, frontier) if track else ()
+                if placed is None:
                     continue
-                following: State = (covered | block, unfinished)
-                reached = distance[state] + reduced
+                following: State = (frontier, covered >> run, placed)
+                reached = here + reduced
                 if reached < distance.get(following, math.inf):
                     distance[following] = reached
-                    came[following] = (state, block)
-                    progress = -_first_uncovered(following[0])
-                    key = float(progress) if hurry else reached
-                    heapq.heappush(heap, (key, progress, following))
+                    came[following] = (state, position)
+                    key = float(-frontier) if hurry else reached
+                    heapq.heappush(heap, (key, -frontier, following))
         return None
 
-    def _place(self, state: State, block: int) -> Unfinished | None:
-        """The unfinished blocks once ``block`` is placed, or None if that closes a cycle.
+    def _place(self, unfinished: Unfinished, position: int, frontier: int) -> Unfinished | None:
+        """The unfinished blocks once a block is placed, or None if that closes a cycle.
 
-        Any cycle through ``block`` leaves it towards a block that uses its values, thus one with
+        Any cycle through it leaves it towards a block that uses its values, thus one with
         bindings beyond the first uncovered one: an unfinished block.
         """
-        covered, unfinished = state
-        used = union_of(self.graph.preds, block) & ~block
-        users = union_of(self.graph.succs, block) & ~block
+        block = self.blocks[position].mask
+        used, users = self._around(position)
         dependent = block
         for other, below in unfinished:
             if other & users:
                 if below & used:
                     return None
                 dependent |= below
-        covered |= block
-        frontier = _first_uncovered(covered)
         keep = self.needed[frontier]
         following = []
         for other, below in (*unfinished, (block, dependent)):
@@ -219,53 +305,55 @@ class _Problem:
                 following.append((other, grown & keep))
         return tuple(sorted(following))
 
+    def _around(self, position: int) -> tuple[int, int]:
+        """What a block uses from outside, and what uses its values there."""
+        if position not in self.around:
+            block = self.blocks[position].mask
+            used = union_of(self.graph.preds, block) & ~block
+            users = union_of(self.graph.succs, block) & ~block
+            self.around[position] = used, users
+        return self.around[position]
+
     def _cover(
         self, state: State, came: Mapping[State, tuple[State, int]], expanded: int, optimal: bool
     ) -> Cover:
-        blocks = []
+        positions = []
         while state in came:
-            state, block = came[state]
-            blocks.append(block)
-        blocks.reverse()
+            state, position = came[state]
+            positions.append(position)
+        positions.reverse()
         return Cover(
-            tuple(blocks), math.fsum(self.costs[block] for block in blocks), expanded, optimal
+            blocks=tuple(self.blocks[position].mask for position in positions),
+            cost=math.fsum(self.costs[position] for position in positions),
+            expanded=expanded,
+            optimal=optimal,
+            positions=tuple(positions),
         )
 
+    def _reduced_costs(self, rounds: int, stop: Callable[[], bool]) -> list[float]:
+        """By position, costs less the prices of the covered bindings; all non-negative.
 
-def _first_uncovered(covered: int) -> int:
-    return (~covered & (covered + 1)).bit_length() - 1
-
-
-def _reduced_costs(
-    size: int, costs: Mapping[int, float], rounds: int, stop: Callable[[], bool]
-) -> dict[int, float]:
-    """Costs less the prices of the covered bindings; all non-negative.
-
-    One sweep of dual coordinate ascent raises each binding's price until some block through it is
-    tight; where all blocks are intervals of the numbering that is optimal. ``rounds`` sweeps before
-    it balance the prices where blocks have holes: each binding's price is set between what its
-    cheapest and its second cheapest block allow (min-sum diffusion), in alternating directions.
-    Each sweep takes time linear in the blocks' sizes together.
-    """
-    through: list[list[int]] = [[] for _ in range(size)]
-    for block in costs:
-        for index in bits(block):
-            through[index].append(block)
-    reduced = dict(costs)
-    used = [index for index in range(size) if through[index]]
-    for number in range(rounds):
-        if stop():
-            break
-        for index in used if number % 2 == 0 else reversed(used):
-            ordered = heapq.nsmallest(2, (reduced[block] for block in through[index]))
-            change = math.fsum(ordered) / len(ordered)
-            for block in through[index]:
-                reduced[block] -= change
-    # Diffusion leaves the chosen blocks negative: first lower prices where need be, then raise.
-    for sign in (-1.0, 1.0):
-        for index in used:
-            slack = min(reduced[block] for block in through[index])
-            if slack * sign > 0:
-                for block in through[index]:
-                    reduced[block] -= slack
-    return {block: max(0.0, value) for block, value in reduced.items()}
+        One sweep of dual coordinate ascent raises each binding's price until some block through it
+        is tight; where all blocks are intervals of the numbering that is optimal. ``rounds`` sweeps
+        before it balance the prices where blocks have holes: each binding's price is set between
+        what its cheapest and its second cheapest block allow (min-sum diffusion), in alternating
+        directions. Each sweep takes time linear in the blocks' sizes together.
+        """
+        reduced = list(self.costs)
+        used = [positions for positions in self.through if positions]
+        for number in range(rounds):
+            if stop():
+                break
+            for positions in used if number % 2 == 0 else reversed(used):
+                ordered = heapq.nsmallest(2, (reduced[position] for position in positions))
+                change = math.fsum(ordered) / len(ordered)
+                for position in positions:
+                    reduced[position] -= change
+        # Diffusion leaves the chosen blocks negative: first lower prices where need be, then raise.
+        for sign in (-1.0, 1.0):
+            for positions in used:
+                slack = min(reduced[position] for position in positions)
+                if slack * sign > 0:
+                    for position in positions:
+                        reduced[position] -= slack
+        return [max(0.0, value) for value in reduced]

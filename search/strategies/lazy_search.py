@@ -18,7 +18,7 @@ from collage.search.dataflow import DataflowGraph, bits
 from collage.search.partitioning import Partitioning
 from collage.search.rules._base import PartitionRule
 from collage.search.strategies.candidate_pool import CandidatePool
-from collage.search.strategies.cover import DEFAULT_MAX_STATES, Cover, cheapest_cover
+from collage.search.strategies.cover import DEFAULT_MAX_STATES, Cover
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,10 @@ class SearchResult:
     partitioning : Partitioning or None
         None only when it was stopped, and what was measured and the seeds cover nothing.
     complete : bool
-        Whether the partitioning is proven optimal over the candidates.
+        Whether the partitioning is proven optimal over the candidates, within the tolerance.
     optimistic_sec : float
-        No cover can cost less than this; 0 when nobody knows.
+        No cover can cost less than this; 0 when nobody knows. Of a complete search without a
+        tolerance, what the partitioning costs.
     evaluated : int
         How many candidates the search had evaluated.
     rounds : int
@@ -136,6 +137,7 @@ def search(
     on_round: Callable[[SearchProgress], None] | None = None,
     max_states: int = DEFAULT_MAX_STATES,
     last_resorts: Sequence[PartitionRule] = (),
+    tolerance: float = 0.0,
 ) -> SearchResult:
     """The cheapest partitioning of a graph under additive cost.
 
@@ -167,6 +169,11 @@ def search(
     last_resorts : sequence of PartitionRule
         Asked one after the other, and only once no usable candidates cover the graph: what they
         find for bindings that are left over takes part from then on.
+    tolerance : float
+        Costs that were measured differ by chance, and so would the answers of two searches. Of
+        candidates for the same bindings that are within this share of the cheapest the earliest
+        stands; among covers those of larger candidates are preferred, by half of it at most. So the
+        answer costs at most ``(1 + tolerance) * (1 + tolerance / 2)`` times the least.
 
     Returns
     -------
@@ -199,7 +206,8 @@ def search(
     ['onednn']
     """
     everyone = [*candidates, *(c for seed in seeds for c in seed.candidates)]
-    pool = CandidatePool(graph, everyone, costs)
+    pool = CandidatePool(graph, everyone, costs, tolerance)
+    most_above = (1 + tolerance) * (1 + tolerance / 2)
     stop = should_stop or (lambda: False)
     seeded = _in_turns(seeds, len(candidates))
     rounds = expanded = 0
@@ -211,22 +219,19 @@ def search(
                 return False
         return True
 
-    def cheapest() -> tuple[Cover, list[int], list[int]] | None:
-        """The cover that is the best one by what is known, its candidates' positions, and those of
-        them that are not measured: a round."""
+    def cheapest() -> tuple[Cover, list[int]] | None:
+        """The cover that is the best one by what is known, and the positions of those of its
+        candidates that are not measured: a round."""
         nonlocal rounds, expanded
         pool.refresh()
-        chosen = pool.cheapest_by_block()
-        values = {block: pool.values[p] for block, p in chosen.items()}
-        cover = cheapest_cover(graph, values, max_states, stop)
+        cover = pool.cover(max_states, stop)
         if cover is None:
             return None
         rounds, expanded = rounds + 1, expanded + cover.expanded
-        path = [chosen[block] for block in cover.blocks]
-        pending = [p for p in path if not pool.measured[p]]
+        pending = [p for p in cover.positions if not pool.measured[p]]
         if on_round is not None:
             on_round(SearchProgress(rounds, pool.evaluated, len(pending), cover.cost))
-        return cover, path, pending
+        return cover, pending
 
     asked, best = seeded, None
 
@@ -240,24 +245,22 @@ def search(
                 offered = foreseen(asked, peek, expect)
                 return Wanted(*((pool.candidates[p] for p in g) for g in (missing, offered)))
             best = cheapest() if evaluate(asked) else None
-            if best is None or not best[2]:
+            if best is None or not best[1]:
                 return None
-            asked = best[2]
+            asked = best[1]
 
     def foreseen(asked: Sequence[int], peek: Peek, expect: Expect) -> Iterator[int]:
         """What later rounds would ask for, if candidates cost what is expected; then the
         others, by what they are worth beside the last of these rounds."""
         supposed: dict[int, float] = {}
-        fresh, path = [p for p in asked if not pool.measured[p]], list[int]()
+        fresh, path = [p for p in asked if not pool.measured[p]], tuple[int, ...]()
         for _ in range(_FORESEEN_ROUNDS):
             for p in fresh:
                 seconds = peek(pool.candidates[p])
                 supposed[p] = expect(pool.candidates[p]) if seconds is None else seconds
             values = [supposed.get(p, value) for p, value in enumerate(pool.values)]
-            chosen = pool.cheapest_by_block(values=values)
-            by_block = {block: values[p] for block, p in chosen.items()}
-            cover = cheapest_cover(graph, by_block, max_states, stop)
-            path = [] if cover is None else [chosen[block] for block in cover.blocks]
+            cover = pool.cover(max_states, stop, values=values)
+            path = () if cover is None else cover.positions
             fresh = [p for p in path if not pool.measured[p] and p not in supposed]
             if not fresh:
                 break
@@ -266,7 +269,7 @@ def search(
 
     if not stream(wanted):
         # Some of it was found out once more: a search in turn sees that alone.
-        pool = CandidatePool(graph, everyone, costs)
+        pool = CandidatePool(graph, everyone, costs, tolerance)
         best, rounds, expanded = None, 0, 0
     running = evaluate(seeded)
     while True:
@@ -275,11 +278,14 @@ def search(
             if pool.rescue(last_resorts):
                 continue
             raise _nothing_covers(graph, pool)
-        cover, path, pending = best
+        cover, pending = best
         # A cover that is only a good one says nothing of the best.
-        bound_sec = cover.cost if cover.optimal else 0.0
+        bound_sec = cover.cost / most_above if cover.optimal else 0.0
         if not pending:
-            found: Partitioning | None = pool.partitioning(path, cover)
+            if tolerance:
+                least_sec = pool.least_sec(max_states, stop)
+                bound_sec = bound_sec if least_sec is None else least_sec
+            found: Partitioning | None = pool.partitioning(cover)
             return SearchResult(found, cover.optimal, bound_sec, pool.evaluated, rounds, expanded)
         running, best = running and evaluate(pending), None
         if not running:
@@ -314,10 +320,9 @@ def _best_so_far(
         for position in guessed:
             pool.values[position] = pool.costs.guess(pool.candidates[position])
         usable = [*(p for p, measured in enumerate(pool.measured) if measured), *guessed]
-        chosen = pool.cheapest_by_block(usable)
-        cover = cheapest_cover(graph, {b: pool.values[p] for b, p in chosen.items()}, max_states)
+        cover = pool.cover(max_states, only=usable)
         if cover is not None:
-            found = pool.partitioning([chosen[block] for block in cover.blocks], cover)
+            found = pool.partitioning(cover)
             return Partitioning(found.candidates, found.seconds, "stopped early")
         if not pool.rescue(last_resorts, usable):
             return None

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from collage.search import DataflowGraph
+from collage.search import DataflowGraph, TableCosts, cheapest_cover, search
 from collage.search.byoc import choose_matches, merge_composites
 from collage.search.candidates import Candidate
 from collage.search.rules import Found, PartitionRule, UndominatedRule
@@ -52,8 +52,9 @@ def _merged(graph: DataflowGraph) -> object:
         lambda graph: choose_matches(graph, SinglesAndPairs().find(graph).candidates),
         _merged,
         lambda graph: RegionsRule(SinglesAndPairs()).find(graph),
+        lambda graph: _searched(graph),
     ],
-    ids=["undominated", "choose_matches", "merge_composites", "regions"],
+    ids=["undominated", "choose_matches", "merge_composites", "regions", "search"],
 )
 def test_time_grows_with_the_graph_not_with_its_square(
     step: Callable[[DataflowGraph], object],
@@ -65,6 +66,26 @@ def test_time_grows_with_the_graph_not_with_its_square(
         if ratios[-1] < 4 * FACTOR:
             return
     raise AssertionError(f"{FACTOR} times the operators took {min(ratios):.0f} times as long")
+
+
+def _searched(graph: DataflowGraph) -> object:
+    candidates = SinglesAndPairs().find(graph).candidates
+    table = {c: 1.0 + 0.3 * (n % 7) for n, c in enumerate(candidates)}
+    return search(graph, candidates, TableCosts(table, {c: 0.5 * s for c, s in table.items()}))
+
+
+def test_candidates_of_one_shape_have_hashes_of_their_own() -> None:
+    """An int's hash is its remainder by 2^61 - 1: masks 61 bindings apart share it."""
+    shifted = [Candidate(0b11 << 61 * n, ONEDNN) for n in range(200)]
+    assert len({hash(candidate) for candidate in shifted}) == len(shifted)
+
+
+def test_a_chain_is_walked_once_however_long() -> None:
+    size = 12_000
+    graph = DataflowGraph.from_uses([[i - 1] if i else [] for i in range(size)])
+    found = cheapest_cover(graph, {1 << i: 1.0 for i in range(size)})
+    assert found is not None and found.optimal and found.cost == size
+    assert found.expanded == size + 1
 
 
 def _seconds(step: Callable[[DataflowGraph], object], graph: DataflowGraph) -> float:
