@@ -11,6 +11,7 @@ from collage.candidate_costs import WorkloadCosts
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.end_to_end import Contender, PartitionRepair, baselines, without_search
+from collage.report.data import EQUAL
 from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import Partitioning
 from collage.search.restrictions import UNRESTRICTED, Restrictions
@@ -282,6 +283,7 @@ def _search(
             should_stop=lambda: deadline.is_up,
             on_round=on_round,
             last_resorts=rules,
+            tolerance=EQUAL,
         )
     except SearchError as err:
         # With the time spent, candidates that were not measured count as unusable.

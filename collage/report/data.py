@@ -20,6 +20,10 @@ from collage.report.workers import BuilderUse, WorkerUse
 
 SCHEMA_VERSION = 1
 
+EQUAL = 0.02
+"""Costs of candidates within this share of each other are a tie: independent measurements of one
+candidate differ by as much."""
+
 
 @dataclass(frozen=True)
 class EndToEnd:
@@ -102,7 +106,8 @@ class SearchStats:
     interrupted : bool
         Whether the user wanted the answer before the search was over.
     complete : bool
-        Whether the search was: its answer is the cheapest of all by the sum of its parts.
+        Whether the search was: its answer is the cheapest of all by the sum of its parts, but for
+        ties.
     contenders, contenders_timed : int
         Whole models that might have been timed against each other, and that were.
     evaluated : int
@@ -224,7 +229,7 @@ class Report:
         """
         try:
             value = json.loads(text)
-        except json.JSONDecodeError as err:
+        except (ValueError, RecursionError) as err:
             raise BundleError(f"the report is no JSON document: {err}", value=text[:80]) from err
         version = value.pop("schema_version", None) if isinstance(value, dict) else None
         if version != SCHEMA_VERSION:

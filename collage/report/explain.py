@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from collage.report.cover import CoverFinder, Piece, mask_of, nodes_of
-from collage.report.data import Report
+from collage.report.data import EQUAL, Report
 from collage.report.graph_rows import Alternative, PartitionInfo, RejectionInfo
 from collage.report.units import format_time
 
@@ -74,6 +74,8 @@ class Way:
         """One phrase, for example ``12.0 % slower``."""
         if self.within_noise:
             return f"equal within the noise ({self.slower_by:+.1%})"
+        if abs(self.slower_by) <= EQUAL:
+            return f"a tie ({self.slower_by:+.1%})"
         if self.slower_by < 0:
             return f"{-self.slower_by:.1%} faster alone, but not end to end"
         if self.slower_by >= 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collage.report.data import SearchStats
+from collage.report.data import EQUAL, SearchStats
 from collage.report.units import format_sec
 
 _CUTS = {
@@ -41,6 +41,8 @@ def how_far(stats: SearchStats) -> str:
     ...     )
     ... )
     proven: ... sufficed, unless another computes at over 250 GFLOP/s, a quarter above the best)
+    >>> print(how_far(SearchStats(candidates=9, evaluated=9, sum_sec=0.0203, bound_sec=0.0201)))
+    proven: ... than 20.1 ms (the costs of 9 sufficed), those of the answer take 20.3 ms: ... a tie
     >>> stats = SearchStats(
     ...     candidates=310,
     ...     distinct_workloads=120,
@@ -61,10 +63,11 @@ def how_far(stats: SearchStats) -> str:
     """
     asked = [] if stats.budget_sec is None else [_kept(stats.wall_sec, stats.budget_sec)]
     if stats.complete and stats.sum_sec is not None:
+        least_sec = stats.sum_sec if stats.bound_sec is None else stats.bound_sec
         asked.append(
             f"proven: no partitioning of these {stats.candidates} candidates has parts that take "
-            f"less than {format_sec(stats.sum_sec)} (the costs of {stats.evaluated} sufficed"
-            f"{_unless(stats)})"
+            f"less than {format_sec(least_sec)} (the costs of {stats.evaluated} sufficed"
+            f"{_unless(stats)}){_ties(stats.sum_sec, least_sec)}"
         )
     if stats.budget_sec is None and not stats.interrupted and stats.complete:
         return "; ".join(asked)
@@ -89,6 +92,16 @@ def _kept(wall_sec: float, budget_sec: float) -> str:
     text = f"{format_sec(wall_sec)} of {format_sec(budget_sec)}"
     late_sec = wall_sec - budget_sec
     return f"{text}, {format_sec(late_sec)} too long" if late_sec > 0 else text
+
+
+def _ties(sum_sec: float, least_sec: float) -> str:
+    """What the answer's parts take where that is more than the least."""
+    if format_sec(sum_sec) == format_sec(least_sec):
+        return ""
+    return (
+        f", those of the answer take {format_sec(sum_sec)}: "
+        f"within {EQUAL:.0%} candidates of the same operators are a tie"
+    )
 
 
 def _unless(stats: SearchStats) -> str:

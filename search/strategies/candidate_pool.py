@@ -185,8 +185,18 @@ class CandidatePool:
         return replace(cover, positions=path, cost=math.fsum(values[p] for p in path))
 
     def least_sec(self, max_states: int, should_stop: Callable[[], bool]) -> float | None:
-        """What no cover costs less than, nothing being equal that is not; None where the limit on
-        states left that open."""
+        """What no cover costs less than, ties aside.
+
+        Parameters
+        ----------
+        max_states, should_stop
+            See :func:`collage.search.strategies.cover.cheapest_cover`.
+
+        Returns
+        -------
+        float or None
+            None where the limit on states left that open.
+        """
         positions = range(len(self.candidates))
         best = [p for p in self._best_of_blocks(positions, self.values) if p >= 0]
         blocks = [self.blocks[self._groups[p]] for p in best]

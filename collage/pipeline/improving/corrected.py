@@ -21,6 +21,7 @@ from collage.pipeline.costing.inside_costs import InsideCosts
 from collage.pipeline.covers import Covers
 from collage.pipeline.evaluated import Evaluated
 from collage.pipeline.limits import Budget
+from collage.report.data import EQUAL
 from collage.search.costs import CandidateCosts
 from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import Partitioning
@@ -167,6 +168,7 @@ class CorrectedSearch:
                 seeds=seeds,
                 should_stop=lambda: self.budget.measuring.is_up and not self.replay,
                 last_resorts=self.rules,
+                tolerance=EQUAL,
             ).partitioning
         except SearchError:
             # Of candidates that are known, which is all that there is time for.

@@ -395,3 +395,50 @@ def test_names_a_binding_that_nothing_covers() -> None:
 def test_an_empty_graph_has_an_empty_cover() -> None:
     found = search(DataflowGraph.from_uses([]), [], TableCosts({})).partitioning
     assert found == Partitioning((), 0.0, "optimal")
+
+
+@settings(max_examples=300, deadline=None)
+@given(instances(), st.sampled_from([0.01, 0.02, 0.3]))
+def test_with_ties_costs_no_more_than_the_tolerance_above_the_least(
+    instance: Instance, tolerance: float
+) -> None:
+    graph, table = instance
+    best = exhaustive_search(graph, list(table), TableCosts(table)).seconds
+    assert best is not None
+    bounds = {c: 0.5 * s for c, s in table.items() if s < math.inf}
+    for costs in (TableCosts(table), TableCosts(table, bounds)):
+        found = search(graph, list(table), costs, tolerance=tolerance)
+        assert found.complete and found.partitioning is not None
+        validate(graph, found.partitioning)
+        seconds = found.partitioning.seconds
+        assert seconds == math.fsum(table[c] for c in found.partitioning.candidates)
+        assert found.optimistic_sec <= best <= seconds
+        assert seconds <= (1 + tolerance) * (1 + tolerance / 2) * found.optimistic_sec + 1e-9
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 8))
+def test_what_ties_falls_to_the_earliest_whatever_chance_says(seed: int, size: int) -> None:
+    """Three targets that take equally long, measured with an error of a percent: always the first,
+    in as few partitions as there can be."""
+    rng = random.Random(seed)
+    graph = DataflowGraph.from_uses([[i - 1] if i else [] for i in range(size)])
+    alone = {Candidate(1 << i, t): rng.uniform(1.0, 1.009) for t in TARGETS for i in range(size)}
+    whole = {Candidate(graph.all_nodes, t): size * rng.uniform(1.0, 1.002) for t in TARGETS}
+    table = {**alone, **whole}
+    bounds = {c: rng.uniform(0.1, 1.0) * s for c, s in table.items()}
+    first_alone = search(graph, list(alone), TableCosts(table, bounds), tolerance=0.02)
+    assert first_alone.partitioning is not None
+    assert {c.target for c in first_alone.partitioning.candidates} == {TARGETS[0]}
+    # All of it in one piece is at most 0.2 % dearer than what is cheapest in pieces.
+    pieces = dict.fromkeys(alone, 1.0)
+    found = search(graph, list(table), TableCosts({**table, **pieces}, {}), tolerance=0.02)
+    assert found.partitioning is not None
+    assert found.partitioning.candidates == (Candidate(graph.all_nodes, TARGETS[0]),)
+
+
+def test_a_gain_beyond_the_tolerance_is_taken() -> None:
+    graph = DataflowGraph.from_uses([[]])
+    table = {Candidate(1, TARGETS[0]): 1.021, Candidate(1, TARGETS[1]): 1.0}
+    found = search(graph, list(table), TableCosts(table), tolerance=0.02).partitioning
+    assert found is not None and found.candidates[0].target == TARGETS[1]
