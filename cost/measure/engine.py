@@ -87,6 +87,8 @@ class Work:
     comparable : float
         How far apart the times of two places may lie, as a share, of the reference set. It says who
         takes part, not what is measured: it belongs to no record's key.
+    say : callable
+        Told, in one line, what keeps workers from working, and that it is over.
     """
 
     policy: DevicePolicy
@@ -96,6 +98,7 @@ class Work:
     deadline: Deadline = NEVER
     device: Device | None = None
     comparable: float = 0.03
+    say: Callable[[str], None] = field(default=lambda text: None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,9 @@ class Measurer:
     ) -> None:
         self._given_up_at = math.inf
         given_up = Deadline(lambda: self._given_up_at)
-        self._work = replace(work, deadline=work.deadline.or_earlier(given_up))
+        self._watch = Watch(stats.places, self._took)
+        self.recorder = Recorder(lookup, progress, self._watch.crew)
+        self._work = replace(work, deadline=work.deadline.or_earlier(given_up), say=self._say)
         self._workers = engine.open(self._work)
         self._lookup = lookup
         self._stats = stats
@@ -100,8 +102,6 @@ class Measurer:
         stats.builders = self._workers.parallel_builds
         for place in self._workers.places:
             stats.places.setdefault(place.name, PlaceUse())
-        self._watch = Watch(stats.places, self._took)
-        self.recorder = Recorder(lookup, progress, self._watch.crew)
         self._holding = Holding(self._work.deadline, stats, self._watch, self.recorder)
         self.models = ModelScheduler(
             *(self._work, self._workers, self.recorder, stats),

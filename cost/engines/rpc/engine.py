@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,11 +13,12 @@ from collage.backends.contract.errors import MeasurementError, WorkersError
 from collage.cost.config import MeasureConfig
 from collage.cost.device import DevicePolicy
 from collage.cost.engines.named import WorkersUrl
+from collage.cost.engines.rpc.away import Away
 from collage.cost.engines.rpc.guard import guard_library
 from collage.cost.engines.rpc.model_timer import RpcModelTimer
 from collage.cost.engines.rpc.runner import RpcRunner
-from collage.cost.engines.rpc.sessions import RpcOptions, RpcSession, Sessions
-from collage.cost.engines.rpc.tracker import Tracker
+from collage.cost.engines.rpc.sessions import PlaceUnfitError, RpcOptions, RpcSession, Sessions
+from collage.cost.engines.rpc.tracker import Summary, Tracker
 from collage.cost.measure.builder import Builder
 from collage.cost.measure.engine import Engine, Place, Work, WorkerInfo, Workers, in_turns
 from collage.cost.measure.local_builder import LocalBuilder
@@ -31,8 +32,8 @@ DEFAULT_PORT = 9190
 _INSPECT_SEC = 2.0
 """How long one who only asks waits for a server."""
 
-_POLL_SEC = 0.5
-"""Between two questions whether a server is free again."""
+_MOST_REFUSALS = 2
+"""By one and the same server, which may have gone away when it was to be used first."""
 
 _NAMES = {
     "key": "key",
@@ -92,23 +93,44 @@ class RpcEngine(Engine):
         return cls(Tracker(*url.address(DEFAULT_PORT)), options)
 
     def open(self, work: Work) -> Workers:
-        summary = self._servers()
         sessions = Sessions(self._tracker, self._options, work, guard_library(work.context))
         sessions.device = work.device
-        try:
-            first = sessions.take(self._options.wait_sec)
-        except PlaceLostError as err:
-            raise MeasurementError(
-                f"none of the {len(summary)} servers of key '{self._options.key}' at "
-                f"{self._tracker.address} can be used: {err}",
-                value=self._options.key,
-            ) from err
+        first, servers = self._first(sessions)
         first.close()
         sessions.device = first.detected.device
-        return _RpcWorkers(sessions, len(summary))
+        return _RpcWorkers(sessions, servers)
+
+    def _first(self, sessions: Sessions) -> tuple[RpcSession, int]:
+        """A session with the first server that can be used, and how many there are.
+
+        Raises
+        ------
+        MeasurementError
+            When no key was named, none could be had for as long as the options say, or one that
+            can be had is of no use.
+        """
+        away, refused = Away(sessions), Counter[object]()
+        while True:
+            try:
+                summary = self._servers()
+                found = away.take()
+            except MeasurementError as err:
+                refused[err.value] += 1
+                if not self._options.key:
+                    raise
+                if isinstance(err, PlaceUnfitError) and refused[err.value] == _MOST_REFUSALS:
+                    raise MeasurementError(
+                        f"none of the {len(summary.servers)} servers of key '{self._options.key}' "
+                        f"at {self._tracker.address} can be used: {err}",
+                        value=self._options.key,
+                    ) from err
+                away.wait(str(err))
+            else:
+                away.is_over()
+                return found, len(summary.servers)
 
     def inspect(self, policy: DevicePolicy) -> list[WorkerInfo]:
-        servers = self._servers()
+        servers = self._servers().servers
         work = Work(policy, default_context(), MeasureConfig())
         sessions = Sessions(self._tracker, self._options, work, guard_library(work.context))
         # Who asks for all of them at once gets each of them once.
@@ -135,8 +157,8 @@ class RpcEngine(Engine):
                 )
         return infos
 
-    def _servers(self) -> tuple[str, ...]:
-        """Addresses of the key's servers.
+    def _servers(self) -> Summary:
+        """What the tracker has of the key.
 
         Raises
         ------
@@ -153,7 +175,7 @@ class RpcEngine(Engine):
                 f"write rpc://{self._tracker.address}?key=NAME",
                 value=options.key,
             )
-        return summary.servers
+        return summary
 
 
 def _ask_one(sessions: Sessions) -> RpcSession | str:
@@ -200,32 +222,28 @@ class _RpcWorkers(Workers):
         OutOfTimeError
             When the deadline comes first.
         """
-        begin = time.monotonic()
+        away = Away(self._sessions)
         while True:
             reason = self._take_back()
             left = [name for name in self._names if not self._runners[name].is_lost]
             if left:
+                away.is_over()
                 return tuple(Place(name, self._runners[name], self._holds[name]) for name in left)
-            self._sessions.work.deadline.check()
-            if time.monotonic() - begin > self._sessions.options.wait_sec:
-                raise MeasurementError(
-                    reason or f"no server of key '{self._sessions.options.key}' is free any more",
-                    value=self._sessions.options.key,
-                )
-            time.sleep(_POLL_SEC)
+            away.wait(reason)
 
     def _take_back(self) -> str:
-        """Replace lost runners where servers are free; what the tracker says where it says none."""
+        """Replace lost runners where servers are free; why there are none, where there are not."""
         lost = [name for name in self._names if self._runners[name].is_lost]
         if not lost:
             return ""
         try:
-            free = self._sessions.tracker.summary(self._sessions.options.key).free
+            summary = self._sessions.tracker.summary(self._sessions.options.key)
         except MeasurementError as err:
             return str(err)
-        for name in lost[:free]:
+        for name in lost[: summary.free]:
             self._runners[name] = RpcRunner(self._sessions)
-        return ""
+        count = len(summary.servers)
+        return f"others have all {count} of them" if count else "all of them are away"
 
     def close(self) -> None:
         for runner in self._runners.values():

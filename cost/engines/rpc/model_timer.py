@@ -20,6 +20,7 @@ from collage.cost.base import Cost, CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.contest import Load, Played, play
 from collage.cost.deadline import NEVER, Deadline
+from collage.cost.engines.rpc.away import Away
 from collage.cost.engines.rpc.runner import transfer_sec
 from collage.cost.engines.rpc.sessions import RpcSession, Sessions
 from collage.cost.measure.replay import NO_TIME
@@ -39,9 +40,6 @@ from collage.cost.progress import ProgressCallback
 
 _MOST_LOSSES = 3
 """Sessions that may end without anybody knowing why."""
-
-_REST_SEC = 0.5
-"""Between two looks for a server where there was none."""
 
 _UNKNOWN_LOAD = Load(others=0.0, idle=1.0)
 """Rounds in which everybody was slow are found all the same."""
@@ -93,18 +91,15 @@ class RpcModelTimer(ModelTimer):
         sessions: Sessions,
     ) -> list[RunResult]:
         losses: list[str] = []
-        last_there = time.monotonic()
+        away = Away(sessions)
         while len(losses) < _MOST_LOSSES:
             try:
-                session = sessions.take(sessions.options.wait_sec)
+                session = away.take()
             except PlaceAwayError as err:
-                if time.monotonic() < last_there + sessions.options.wait_sec:
-                    # A tracker or a server that is started again is there soon.
-                    sessions.work.deadline.check()
-                    time.sleep(_REST_SEC)
-                    continue
-                losses.append(str(err))
+                # A tracker or a server that is started again is there soon.
+                away.wait(str(err))
                 continue
+            away.is_over()
             one = _Contest(contestants, session, sessions, self._progress)
             try:
                 played = one.play(question, libraries, samples)
@@ -116,7 +111,6 @@ class RpcModelTimer(ModelTimer):
                 return results(contestants, played, question.contest)
             finally:
                 session.close()
-                last_there = time.monotonic()
         raise MeasurementError(
             f"whole models could not be timed behind {sessions.tracker.address}: {losses[-1]}",
             value=losses,

@@ -16,6 +16,10 @@ from collage.cost.processes.messages import Connect, Detected, Failure
 from collage.cost.processes.worker_process import WorkerProcess
 
 
+class PlaceUnfitError(PlaceAwayError):
+    """A server was given that cannot be used; its ``value`` is the address."""
+
+
 @dataclass(frozen=True)
 class RpcOptions:
     """What a user may say of the servers of one key.
@@ -34,7 +38,8 @@ class RpcOptions:
     patience_sec : float
         How long a server may be silent besides what it is asked to do.
     wait_sec : float
-        How long to wait for a server where there is none, or others have them all.
+        How long to wait for a server where there is none, the tracker is away, or others have them
+        all: at the beginning, and whenever the last one is gone.
     fingerprint : str
         What the device is called, where it cannot tell.
 
@@ -134,7 +139,7 @@ class Sessions:
         Raises
         ------
         PlaceAwayError
-            When there is none until then, or it cannot be used.
+            When there is none until then, or it cannot be used (:class:`PlaceUnfitError`).
         OutOfTimeError
             When the deadline comes first.
         """
@@ -181,11 +186,11 @@ class Sessions:
         except WorkerFailure as err:
             raise PlaceAwayError(f"{grant.address}: the session {err.reason}") from err
         if isinstance(answer, Failure):
-            raise PlaceAwayError(f"{grant.address}: {answer.reason}", value=grant.address)
+            raise PlaceUnfitError(f"{grant.address}: {answer.reason}", value=grant.address)
         if self.device is not None and answer.device != self.device:
-            raise PlaceAwayError(
+            raise PlaceUnfitError(
                 f"{grant.address} is another device than the others of key "
                 f"'{options.key}': {answer.device}, not {self.device}",
-                value=answer.device,
+                value=grant.address,
             )
         return answer

@@ -54,8 +54,8 @@ def work(tmp_path: Path) -> Work:
     return Work(CPU_POLICY, BuildContext(tmp_path / "cache", tmp_path / "work"), CONFIG)
 
 
-def engine(tracker: Tracker, key: str) -> RpcEngine:
-    return RpcEngine(tracker, RpcOptions(key, patience_sec=PATIENCE_SEC))
+def engine(tracker: Tracker, key: str, wait_sec: float = 60.0) -> RpcEngine:
+    return RpcEngine(tracker, RpcOptions(key, patience_sec=PATIENCE_SEC, wait_sec=wait_sec))
 
 
 class Through(Tracker):
@@ -233,13 +233,13 @@ def test_a_tracker_that_is_gone_is_one_clear_error(
             finally:
                 pool.close()
         with pytest.raises(MeasurementError, match="no RPC tracker at"):
-            engine(one.tracker, one.key).open(work)
+            engine(one.tracker, one.key, wait_sec=1.0).open(work)
 
 
 def test_keys_that_there_are_are_named(fleet: RpcFleet, work: Work) -> None:
     for key in ("", "other"):
         with pytest.raises(MeasurementError, match=r"has board \(2\)"):
-            engine(fleet.tracker, key).open(work)
+            engine(fleet.tracker, key, wait_sec=0.0).open(work)
 
 
 def test_servers_are_listed_with_what_speaks_against_them(
