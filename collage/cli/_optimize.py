@@ -64,6 +64,13 @@ def _optimize(
         ),
     ] = None,
     shape: Shape = None,
+    most_buckets: Annotated[
+        int,
+        typer.Option(
+            min=2,
+            help="Buckets that are chosen where --shape says how often each extent comes.",
+        ),
+    ] = 4,
     input: Annotated[
         list[Path] | None,
         typer.Option(
@@ -218,6 +225,7 @@ def _optimize(
                 model,
                 targets,
                 shapes=shapes or None,
+                most_buckets=most_buckets,
                 log=log,
                 replay=replay,
                 time_budget_sec=_left(time_budget, context.obj),

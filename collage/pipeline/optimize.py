@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from collage.importers.functions import MAIN
 from collage.importers.torch import export_module
 from collage.pipeline.computable import require_codegen_targets
 from collage.pipeline.costing import choose_costing
+from collage.pipeline.expected_buckets import expected_buckets
 from collage.pipeline.imported import import_functions
 from collage.pipeline.inputs.samples import Inputs
 from collage.pipeline.limits import Budget, answering, few_own_threads
@@ -39,6 +42,7 @@ def optimize(
     targets: Sequence[TargetLike] = ("llvm",),
     *,
     shapes: Mapping[str, Sequence[Extent]] | None = None,
+    most_buckets: int = 4,
     log: str | Path | None = None,
     replay: bool = False,
     time_budget_sec: float | None = None,
@@ -74,7 +78,9 @@ def optimize(
     shapes : mapping of str to sequence, optional
         For inputs with open dimensions, an extent for each axis: a number, a range as ``"1:8"``, or
         buckets as ``"1|4|8"``. With ranges and buckets the model is compiled for several shapes,
-        see :doc:`/shapes`.
+        see :doc:`/shapes`. A mapping, ``{1: 0.7, 8: 0.3}``, says how often which extent comes.
+    most_buckets : int
+        How many buckets are chosen where it says so, two or more.
     log : path or str, optional
         A file of JSON Lines, or the URL of a database that a team shares, such as
         ``sqlite:///team.db`` or ``postgresql+psycopg://host/collage``. Measurements found there are
@@ -207,23 +213,11 @@ def optimize(
         prefetch = stack.enter_context(Prefetch(needed, session.context))
         # Workers that cannot be reached are nothing to find out about after minutes.
         asked = stack.enter_context(costing.open())
-        buckets = buckets_of(shapes or {})
-        functions = _imported(
-            *(model, buckets, targets),
-            allow_code=allow_code,
-            example_inputs=example_inputs,
-            dynamic_shapes=dynamic_shapes,
-            progress=progress,
-        )
-        variants = [variant for function in functions for variant in function.variants]
-        for variant in variants:
-            require_codegen_targets(variant.mod, variant.function, targets)
         search = Search(
             *(session, costing, asked, prefetch),
             strategy=strategy,
             pin=pin,
             ban=ban,
-            graphs=[variant.graph for variant in variants],
             memory_limit_bytes=memory_limit_bytes,
             max_error=max_error,
             refine_trials=refine_trials,
@@ -231,15 +225,48 @@ def optimize(
             seed=seed,
             log_is_of_use=len(session.database) > 0,
         )
+        importing = partial(
+            _imported,
+            *(model, targets),
+            allow_code=allow_code,
+            example_inputs=example_inputs,
+            dynamic_shapes=dynamic_shapes,
+            progress=progress,
+        )
+        functions = _bucketed(shapes or {}, most_buckets, importing, search, budget)
+        variants = [variant for function in functions for variant in function.variants]
+        for variant in variants:
+            require_codegen_targets(variant.mod, variant.function, targets)
+        search = replace(search, graphs=[variant.graph for variant in variants])
         if [variant.function for variant in variants] == [MAIN]:
             return search.best_of(variants[0], budget, inputs)
         return best_of_all(search, functions, budget, inputs)
 
 
+def _bucketed(
+    shapes: Mapping[str, Sequence[Extent]],
+    most: int,
+    importing: Callable[[Buckets], list[Bucketed]],
+    search: Search,
+    budget: Budget,
+) -> list[Bucketed]:
+    """The model's functions, for the buckets that were asked for or are expected to do best."""
+    if most < 2:
+        raise ShapeError(f"most_buckets is {most}, and has to be 2 or more", value=most)
+    buckets = buckets_of(shapes)
+    if not buckets.shares:
+        return importing(buckets)
+    buckets, remark = expected_buckets(buckets, most, importing, search, budget)
+    return [
+        replace(found, remark="; ".join(filter(None, [remark, found.remark])))
+        for found in importing(buckets)
+    ]
+
+
 def _imported(
     model: Any,
-    buckets: Buckets,
     targets: TargetSet,
+    buckets: Buckets,
     *,
     allow_code: bool,
     example_inputs: ExampleInputs,

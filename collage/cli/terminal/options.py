@@ -18,7 +18,7 @@ from collage.backends.contract.errors import (
 )
 from collage.backends.storage.log_url import is_database_url
 
-_EXTENT = re.compile(r"[0-9][0-9:|]*(@\w+)?", re.ASCII)
+_EXTENT = re.compile(r"[0-9]([0-9:|]*|[0-9|*.]*\*[0-9|*.]*)(@\w+)?", re.ASCII)
 """What it means is found out later, with the other inputs' shapes."""
 
 Debug = Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")]
@@ -46,7 +46,8 @@ Shape = Annotated[
     typer.Option(
         "--shape",
         metavar="NAME=1,3,224,224",
-        help="An input's shape; repeatable. 1:8 or 1|4|8 for an extent: several shapes.",
+        help="An input's shape; repeatable. 1:8 or 1|4|8 for an extent: several shapes; "
+        "1*0.7|8*0.3: how often each comes.",
     ),
 ]
 AllowCode = Annotated[

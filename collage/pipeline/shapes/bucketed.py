@@ -212,7 +212,7 @@ def _along(
     The model is imported once for each place between them, whatever the number of functions.
     """
     extents = buckets.varying[index]
-    sizes = [size for size in range(extents[0], extents[-1]) if size not in extents]
+    sizes = buckets.between(index)
     others = [e if i != index else (0,) for i, e in enumerate(buckets.varying)]
     places = len(sizes) * math.prod(map(len, others))
     if places > MOST_SIZES:

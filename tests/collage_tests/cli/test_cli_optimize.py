@@ -73,7 +73,7 @@ def test_every_option_reaches_the_search(
         f"-o {tmp_path / 'b'} --time-budget 30 --refine 5 --refine-storage sqlite:///r.db "
         "--threads 2 --allow-code --workers ray://head:10001 --pin backbone.*=onednn "
         "--ban softmax=onednn --ban softmax=openblas --memory-limit 256M "
-        "--max-error 0.01 --precision bfloat16 --weights beside"
+        "--max-error 0.01 --precision bfloat16 --weights beside --most-buckets 3"
     )
     assert main([*text.split(), "-t", '{"kind": "openblas", "epilogues": false}']) == 0
     assert main(f"optimize {model} -t llvm -o {tmp_path / 'c'} --single-backend tvm".split()) == 0
@@ -85,6 +85,7 @@ def test_every_option_reaches_the_search(
     )
     assert kwargs == {
         "shapes": {"x": (1, 3, 8, 8)},
+        "most_buckets": 3,
         "log": str(log),
         "replay": False,
         "time_budget_sec": pytest.approx(30.0, abs=20.0),
