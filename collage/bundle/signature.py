@@ -80,6 +80,29 @@ class Rows(msgspec.Struct, frozen=True):
     outputs: tuple[tuple[int, int], ...]
 
 
+class Places(msgspec.Struct, frozen=True):
+    """An input that holds places in a tensor.
+
+    Attributes
+    ----------
+    input : int
+        Which one.
+    low, high : int
+        The first and the last place that there is.
+
+    Examples
+    --------
+    Tokens of a vocabulary of a thousand:
+
+    >>> Places(input=0, low=0, high=999).high
+    999
+    """
+
+    input: int
+    low: int
+    high: int
+
+
 class FunctionEntry(msgspec.Struct, frozen=True):
     """A function of a bundle.
 
@@ -96,6 +119,8 @@ class FunctionEntry(msgspec.Struct, frozen=True):
         in bundles of earlier releases.
     rows : tuple of Rows
         What is cut off results.
+    places : tuple of Places
+        Inputs that have to lie between bounds.
 
     Examples
     --------
@@ -110,6 +135,7 @@ class FunctionEntry(msgspec.Struct, frozen=True):
     padding: Padding | None = None
     signature: Signature | None = None
     rows: tuple[Rows, ...] = ()
+    places: tuple[Places, ...] = ()
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:

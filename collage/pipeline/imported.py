@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from collage.backends.contract.errors import ModelError
 from collage.backends.devices import DeviceKind
 from collage.backends.relax.recurrent import Recurrence
-from collage.bundle.signature import Rows
+from collage.bundle.signature import Places, Rows
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.course import Course
 from collage.importers import ExampleInputs, ImportedModel, load_model
@@ -30,6 +30,7 @@ from collage.passes import (
 )
 from collage.pipeline.computable import require_computable
 from collage.pipeline.inputs.drawing import draw_inputs
+from collage.pipeline.inputs.places import places_of
 from collage.pipeline.inputs.working_range import Range, working_ranges
 from collage.pipeline.shapes.rows import rows_of
 from collage.search.dataflow import DataflowGraph
@@ -61,6 +62,8 @@ class Imported:
         How inputs and outputs lie in dicts, tuples and such; None where they lie side by side.
     rows : tuple of Rows
         What is cut off its outputs.
+    places : tuple of Places
+        Inputs that hold places in a tensor, and which there are.
     course : Course or None
         Of the first part of a model whose data choose what runs: what the model is.
 
@@ -86,6 +89,7 @@ class Imported:
     remarks: tuple[str, ...] = ()
     signature: Signature | None = None
     rows: tuple[Rows, ...] = ()
+    places: tuple[Places, ...] = ()
     course: Course | None = None
 
     def random_inputs(self, seed: int) -> list[NDArray[Any]]:
@@ -231,6 +235,7 @@ def prepare(loaded: ImportedModel, device: DeviceKind) -> Imported:
         *(loaded.name, mod, graph, loaded.inputs, loaded.outputs, ranges, loaded.function),
         signature=loaded.signature,
         rows=rows_of(loaded),
+        places=places_of(loaded.mod),
         course=loaded.course,
     )
 

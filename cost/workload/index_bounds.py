@@ -7,7 +7,7 @@ from tvm import ir, relax
 
 from collage.backends.relax.static_shape import static_shape
 
-_KEEPS_VALUES = {
+KEEPS_VALUES = {
     "relax.astype",
     "relax.reshape",
     "relax.expand_dims",
@@ -15,6 +15,7 @@ _KEEPS_VALUES = {
     "relax.flatten",
     "relax.permute_dims",
 }
+"""Operators that give the values of their first operand."""
 _TAKES_INDICES = {"relax.take", "relax.gather_elements"}
 
 
@@ -49,12 +50,12 @@ class _Bounds:
                     source[binding.var] = source[value]
                 elif isinstance(value, ir.Call):
                     name = str(value.op.name) if isinstance(value.op, ir.Op) else ""
-                    if name in _KEEPS_VALUES and isinstance(value.args[0], ir.Var):
+                    if name in KEEPS_VALUES and isinstance(value.args[0], ir.Var):
                         root = source.get(value.args[0])
                         if root is not None:
                             source[binding.var] = root
                     elif name in _TAKES_INDICES:
-                        limit(value.args[1], _axis_size(value))
+                        limit(value.args[1], axis_size(value))
                     elif not name:
                         callee = self._callee(value.op)
                         if callee is not None:
@@ -70,7 +71,8 @@ class _Bounds:
         return None
 
 
-def _axis_size(call: ir.Call) -> int:
+def axis_size(call: ir.Call) -> int:
+    """How many elements there are to take along the axis that a call takes them from."""
     shape = static_shape(call.args[0])
     if call.attrs.axis is None:
         size = 1

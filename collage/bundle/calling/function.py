@@ -13,6 +13,7 @@ from collage.backends.contract.errors import InputError
 from collage.bundle.calling.contexts import Contexts
 from collage.bundle.calling.counts import require_calls
 from collage.bundle.calling.dispatch import choose, cut, pad
+from collage.bundle.calling.places import require_places
 from collage.bundle.calling.random_inputs import random_array
 from collage.bundle.calling.streams import in_order, is_in_order, stream_handle
 from collage.bundle.calling.tensors import (
@@ -193,7 +194,10 @@ class BundleFunction:
 
     def random_inputs(self, seed: int = 0) -> list[np.ndarray]:
         """Seeded inputs of the declared shapes: normal floats, integers 0 or 1."""
-        return [random_array(info, seed + i) for i, info in enumerate(self.inputs)]
+        arrays = [random_array(info, seed + i) for i, info in enumerate(self.inputs)]
+        for places in self.entry.places:
+            np.clip(arrays[places.input], places.low, places.high, out=arrays[places.input])
+        return arrays
 
     def benchmark(
         self, repeat: int = 20, warmup: int = 3, inputs: Sequence[np.ndarray] | None = None
@@ -284,6 +288,8 @@ class BundleFunction:
         if len(values) != len(self.inputs):
             raise InputError(f"{len(values)} inputs given; {self._taken()}", value=len(values))
         shapes = [self._shape(value, index) for index, value in enumerate(values)]
+        for places in self.entry.places:
+            require_places(places, self.inputs[places.input].name, values[places.input])
         variant, extent = choose(self.entry, shapes)
         padding = self.entry.padding
         if extent is not None and padding is not None:

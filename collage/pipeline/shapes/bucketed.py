@@ -68,7 +68,9 @@ class Bucketed:
             return FunctionEntry(self.name, (whole,), rows=rows)
         variants = tuple(Variant(v.function, v.inputs, v.outputs) for v in self.variants)
         last = self.variants[-1]
-        return FunctionEntry(self.name, variants, self.padding, last.signature, last.rows)
+        # Of what differs between buckets, the kernels take the nearest.
+        places = tuple(p for p in last.places if all(p in v.places for v in self.variants))
+        return FunctionEntry(self.name, variants, self.padding, last.signature, last.rows, places)
 
 
 def import_buckets(
