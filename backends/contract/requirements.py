@@ -83,6 +83,8 @@ class LibraryRequirement(RequiredLibrary, frozen=True):
     ----------
     path : Path
         Where it lies there.
+    companions : tuple of Path
+        What it loads by itself as it runs, besides what it is linked with.
 
     Examples
     --------
@@ -93,3 +95,4 @@ class LibraryRequirement(RequiredLibrary, frozen=True):
     """
 
     path: Path
+    companions: tuple[Path, ...] = ()

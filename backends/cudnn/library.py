@@ -49,8 +49,14 @@ class Installation:
     frontend_version: str
 
     def requirement(self) -> LibraryRequirement:
-        """What a compiled model needs: the library, from a folder with all of its parts."""
-        return LibraryRequirement(SONAME, self.version, PACKAGE, self.library)
+        """What a compiled model needs: the library, from a folder with all of its parts.
+
+        Engines that are compiled as they are needed load NVRTC, and products cublasLt.
+        """
+        parts = sorted(self.library.parent.glob("libcudnn_*.so.*"))
+        others = map(cuda_toolkit.find_library, cuda_toolkit.NVRTC)
+        found = (*parts, *(path for path in others if path is not None))
+        return LibraryRequirement(SONAME, self.version, PACKAGE, self.library, found)
 
 
 def find_installation() -> Installation:

@@ -183,6 +183,10 @@ def arch_flags(arch: str) -> list[str]:
     return [f"-gencode=arch=compute_{number},code=sm_{number}"]
 
 
+NVRTC = ("libnvrtc.so.13", "libnvrtc-builtins.so.13.0")
+"""What compiles CUDA C++ as a program runs, and what that loads."""
+
+
 def cudart() -> LibraryRequirement:
     """The CUDA runtime library, which TVM's CUDA runtime needs too.
 

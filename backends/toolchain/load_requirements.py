@@ -16,10 +16,17 @@ from collage.backends.contract.requirements import LibraryRequirement, RequiredL
 from collage.backends.toolchain.cuda_toolkit import find_library
 
 
-def load_libraries(libraries: Iterable[RequiredLibrary]) -> None:
+def load_libraries(libraries: Iterable[RequiredLibrary], beside: Path | None = None) -> None:
     """Load libraries so that those linked against them find them by their names.
 
     One whose path is known is loaded from there, another one from where it is found here.
+
+    Parameters
+    ----------
+    libraries : iterable of RequiredLibrary
+        In the order in which they are loaded.
+    beside : Path, optional
+        A folder that is looked into first.
 
     Raises
     ------
@@ -36,7 +43,7 @@ def load_libraries(libraries: Iterable[RequiredLibrary]) -> None:
     """
     for library in libraries:
         try:
-            ctypes.CDLL(str(_path(library)), ctypes.RTLD_GLOBAL)
+            ctypes.CDLL(str(_path(library, beside)), ctypes.RTLD_GLOBAL)
         except OSError as err:
             # NVIDIA counts versions up with a library's name: the newest package may not fit.
             major = library.version.partition(".")[0]
@@ -77,7 +84,9 @@ def load_runtimes(runtimes: Mapping[str, str]) -> None:
             raise BackendUnavailableError(str(err), value=runtime) from err
 
 
-def _path(library: RequiredLibrary) -> Path:
+def _path(library: RequiredLibrary, beside: Path | None) -> Path:
+    if beside is not None and (beside / library.soname).is_file():
+        return beside / library.soname
     if isinstance(library, LibraryRequirement):
         return library.path
     return find_library(library.soname) or Path(library.soname)

@@ -11,6 +11,7 @@ from collage.backends.devices import device_named
 from collage.backends.devices.cpu_flags import cpu_flags_here
 from collage.backends.toolchain import openmp_pool
 from collage.backends.toolchain.load_requirements import load_libraries, load_runtimes
+from collage.bundle.folder import RUNTIME
 from collage.bundle.integrity import require_whole
 from collage.bundle.manifest import Manifest
 
@@ -51,7 +52,7 @@ def load_requirements(folder: Path, manifest: Manifest, *, verify: bool = True) 
     _require_file(folder, manifest.library)
     require_whole(folder, manifest.files, hashed=verify)
     try:
-        load_libraries(manifest.required_libraries)
+        load_libraries(manifest.required_libraries, folder / RUNTIME)
     except BackendUnavailableError as err:
         raise BundleError(f"bundle '{folder}' needs {err}", value=err.value) from err
     try:

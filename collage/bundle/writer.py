@@ -52,6 +52,7 @@ def write_bundle(
     borrowed_outputs: Mapping[str, Sequence[int]] | None = None,
     memory: MemoryUse | None = None,
     with_runtime: bool = False,
+    with_libraries: bool = False,
 ) -> Path:
     """Complete a bundle around a library that was linked to ``folder / 'model.so'``.
 
@@ -82,6 +83,8 @@ def write_bundle(
         What it takes.
     with_runtime : bool
         Whether TVM's runtime is copied into ``runtime/``, for programs without Python.
+    with_libraries : bool
+        Whether what backends need and do not bring along is copied there, CUDA's libraries.
 
     Returns
     -------
@@ -123,7 +126,10 @@ def write_bundle(
         shutil.rmtree(folder / LIB, ignore_errors=True)
         shutil.rmtree(folder / RUNTIME, ignore_errors=True)
         staged = [f"{LIB}/{path.name}" for path in stage_libraries(library, copy=True)]
-        runtime = _copy_runtime(folder, device) if with_runtime else []
+        copied = [*runtime_libraries(device_of(device).name)] if with_runtime else []
+        if with_libraries:
+            copied += _needed(library, device)
+        runtime = _copied(folder, copied)
         weights = [f"{WEIGHTS}/{path.name}" for path in library.weights]
         files = file_facts(folder, [library.path.name, *staged, *runtime, *weights])
         kept = None
@@ -171,9 +177,20 @@ def write_bundle(
     return folder
 
 
-def _copy_runtime(folder: Path, device: tvm.target.Target) -> list[str]:
-    (folder / RUNTIME).mkdir()
-    places = {f"{RUNTIME}/{path.name}": path for path in runtime_libraries(device_of(device).name)}
-    for place, path in places.items():
-        shutil.copy2(path, folder / place)
-    return list(places)
+def _needed(library: CompiledLibrary, device: tvm.target.Target) -> list[Path]:
+    """What is needed on the machine that it runs on, but for drivers and the system's own."""
+    # TVM's own runtime for a device needs something, too.
+    every = (*device_of(device).required_libraries(), *library.required)
+    needed = {one.soname: one for one in every}
+    places = {one.soname: one.path for one in needed.values()}
+    places |= {path.name: path for one in needed.values() for path in one.companions}
+    return list(places.values())
+
+
+def _copied(folder: Path, libraries: Sequence[Path]) -> list[str]:
+    """Libraries under the names that they are loaded by, as the manifest lists them."""
+    if libraries:
+        (folder / RUNTIME).mkdir()
+    for path in libraries:
+        shutil.copy2(path, folder / RUNTIME / path.name)
+    return [f"{RUNTIME}/{path.name}" for path in libraries]

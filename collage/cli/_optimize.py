@@ -182,6 +182,13 @@ def _optimize(
             "--with-runtime", help="Copy TVM's runtime into the bundle: to run it without Python."
         ),
     ] = False,
+    with_libraries: Annotated[
+        bool,
+        typer.Option(
+            "--with-libraries",
+            help="Copy the libraries of CUDA that it needs into the bundle, up to 1.4 GB.",
+        ),
+    ] = False,
     allow_code: AllowCode = False,
     json: Json = False,
     debug: Debug = False,
@@ -246,7 +253,7 @@ def _optimize(
                 workers=workers,
                 progress=progress,
             )
-            folder = result.export(output, with_runtime=with_runtime)
+            folder = result.export(output, with_runtime=with_runtime, with_libraries=with_libraries)
     except KeyboardInterrupt as error:
         raise Interrupted(f"interrupted; {_kept(name)}") from error
     finally:

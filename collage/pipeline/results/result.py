@@ -123,7 +123,9 @@ class Result:
             _exported=[],
         )
 
-    def export(self, folder: str | Path, *, with_runtime: bool = False) -> Path:
+    def export(
+        self, folder: str | Path, *, with_runtime: bool = False, with_libraries: bool = False
+    ) -> Path:
         """Write the deployable bundle: ``model.so``, ``lib/``, ``manifest.json``, the report.
 
         Parameters
@@ -133,6 +135,9 @@ class Result:
         with_runtime : bool
             Whether TVM's runtime libraries are copied into ``runtime/``, so that a program without
             Python needs nothing besides, see :doc:`/deploy`.
+        with_libraries : bool
+            Whether libraries that backends need and do not bring along are copied there too:
+            CUDA's, so that the machine needs nothing but the driver.
 
         Returns
         -------
@@ -171,6 +176,7 @@ class Result:
                 borrowed_outputs=borrowed_outputs(self.module, self._names()),
                 memory=memory_of(self.module, self.targets, self._searched(), self.context),
                 with_runtime=with_runtime,
+                with_libraries=with_libraries,
             )
             write_html(self.report, partial / REPORT_HTML)
         if folder not in self._exported:

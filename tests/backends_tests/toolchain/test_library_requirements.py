@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,8 +19,10 @@ from collage.backends.contract import (
     PatternTriple,
     registry,
 )
-from collage.backends.contract.errors import TargetError
+from collage.backends.contract.errors import BackendUnavailableError, TargetError
+from collage.backends.contract.requirements import RequiredLibrary
 from collage.backends.link import library_requirements
+from collage.backends.toolchain.load_requirements import load_libraries
 
 
 class _RequiringBackend(ExternalBackend):
@@ -74,3 +77,15 @@ def test_the_same_name_in_two_places_is_refused(monkeypatch: pytest.MonkeyPatch)
     elsewhere = LibraryRequirement(NEW.soname, "13.0", NEW.package, Path("/c/libblas.so.13"))
     with pytest.raises(TargetError, match="leave one of them out"):
         _requirements(monkeypatch, NEW, elsewhere)
+
+
+def test_a_library_beside_the_bundle_is_taken_first(tmp_path: Path) -> None:
+    source, name = tmp_path / "beside.c", "libonly_beside.so.1"
+    source.write_text("int answer(void) { return 42; }\n")
+    command = ["gcc", "-shared", "-fPIC", f"-Wl,-soname,{name}", str(source)]
+    subprocess.run([*command, "-o", str(tmp_path / name)], check=True)
+    needed = RequiredLibrary(name, "1.0", "beside")
+    with pytest.raises(BackendUnavailableError, match=name):
+        load_libraries([needed])
+    load_libraries([needed], tmp_path)
+    load_libraries([needed])  # It is known by its name from then on.

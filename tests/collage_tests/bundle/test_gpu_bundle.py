@@ -20,6 +20,7 @@ import collage
 from collage.backends.compile import compile_module
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.registry import backend_names, get_backend, register_backend
+from collage.backends.cudnn import library as cudnn
 from collage.backends.toolchain.cuda_runtime import has_device
 from collage.config import Config
 from collage.cost.models.roofline import SPECS, RooflineCostModel
@@ -39,14 +40,17 @@ TOLERANCE = 2e-5
 MODELS = {"convolutions": gpu_models.convolutions, "transformer": gpu_models.transformer}
 
 
-def export(model: gpu_models.Model, folder: Path, *libraries: str) -> Path:
-    """A bundle without measuring: the last library takes what it can, TVM the rest."""
+def optimized(model: gpu_models.Model, *libraries: str) -> collage.Result:
+    """Without measuring: the last library takes what it can, TVM the rest."""
     strategy = f"single:{libraries[-1] if libraries else 'tvm'}"
     targets = [CUDA, *libraries]
-    result = collage.optimize(
+    return collage.optimize(
         model.module, targets, cost_model=RooflineCostModel(SPECS["sm_90"]), strategy=strategy
     )
-    return result.export(folder)
+
+
+def export(model: gpu_models.Model, folder: Path, *libraries: str) -> Path:
+    return optimized(model, *libraries).export(folder)
 
 
 @gpu
@@ -161,6 +165,41 @@ def test_a_moved_bundle_runs_with_tvms_runtime_and_numpy_alone(
     assert done.returncode == 0, done.stderr[-4000:]
     for call, x in enumerate(inputs):
         model.check(x, np.load(tmp_path / f"result{call}.npy"), 5e-3)
+
+
+def _places(library: Path, folder: Path) -> dict[str, str]:
+    """Where a library's own libraries are found by a program that looks into one folder."""
+    environment = {"LD_LIBRARY_PATH": str(folder), "PATH": os.environ["PATH"]}
+    command = ["ldd", str(library)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    lines = [line.split(" => ") for line in done.stdout.splitlines() if " => " in line]
+    return {name.strip(): place.split(" (")[0] for name, place in lines}
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize(("library", "needed"), [("", "cudart"), ("cublas", "cublasLt")])
+def test_a_bundle_has_all_but_the_driver(library: str, needed: str, tmp_path: Path) -> None:
+    model = gpu_models.mixed()
+    libraries = [library] if library else []
+    result = optimized(model, *libraries)
+    bundle = result.export(tmp_path / "bundle", with_runtime=True, with_libraries=True)
+    runtime = bundle / "runtime"
+    assert any(needed in path.name for path in runtime.iterdir())
+    listed = {one.file for one in collage.bundle.read_manifest(bundle).files}
+    assert {f"runtime/{path.name}" for path in runtime.iterdir()} <= listed
+    for path in (bundle / "model.so", *runtime.iterdir()):
+        for name, place in _places(path, runtime).items():
+            if place == "not found":
+                assert name == "libcuda.so.1", f"{path.name} lacks {name}"
+            elif not place.startswith(("/lib", "/usr/lib")):
+                assert Path(place).parent == runtime, place
+
+
+@pytest.mark.cuda
+def test_cudnn_comes_with_what_it_loads_as_it_runs() -> None:
+    names = {path.name for path in cudnn.find_installation().requirement().companions}
+    assert {"libcudnn_graph.so.9", "libcudnn_engines_runtime_compiled.so.9"} <= names
+    assert any(name.startswith("libnvrtc.so") for name in names)
 
 
 @pytest.mark.cuda

@@ -23,7 +23,7 @@ class _Result:
     def __init__(self, report: Report) -> None:
         self.report = report
 
-    def export(self, folder: Path, *, with_runtime: bool = False) -> Path:
+    def export(self, folder: Path, *, with_runtime: bool, with_libraries: bool) -> Path:
         (folder / "manifest.json").write_text("{}")
         return folder
 
