@@ -39,8 +39,9 @@ def test_the_winner_is_the_fastest_that_was_measured(optimized: Optimized) -> No
     chosen = next(row for row in rows.values() if row.chosen)
     assert chosen.median_sec is not None
     assert chosen.outcome == "chosen" and chosen.rounds >= 5
-    # In the rounds that both played; medians over all rounds may tell otherwise.
-    assert all(row.ratio >= 0.98 for row in rows.values() if row.ratio is not None)
+    # None was proven to be faster, in the rounds that both played: on a machine that others use a
+    # ratio alone may say anything.
+    assert all(row.ratio_high >= 0.98 for row in rows.values() if row.ratio_high is not None)
 
 
 def test_a_replay_measures_nothing_and_gives_the_same_module(optimized: Optimized) -> None:
@@ -107,7 +108,7 @@ def test_refinement_is_never_worse_and_resumes(optimized: Optimized, tmp_path: P
     assert (tmp_path / "study.db").stat().st_size > 0
     assert any(row.chosen for row in rows.values())
     # What is within a tie's tolerance may be chosen.
-    assert all(row.ratio >= 0.98 for row in rows.values() if row.ratio is not None)
+    assert all(row.ratio_high >= 0.98 for row in rows.values() if row.ratio_high is not None)
 
 
 def test_the_pass_gives_ordinary_relax_byoc(optimized: Optimized) -> None:
