@@ -69,6 +69,7 @@ class RunnerPool:
     >>> pool = RunnerPool([Place("cpu", LocalRunner(MeasureConfig()))], print)
     >>> pool.submit(lambda place: names.append(place.name))
     >>> pool.wait()
+    True
     >>> names
     ['cpu']
     >>> pool.close()

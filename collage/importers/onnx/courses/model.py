@@ -45,6 +45,23 @@ def import_course(
     ------
     ModelError, ShapeError
         What cannot be cut, or imported.
+
+    Examples
+    --------
+    Who loads a model comes here where it cannot be one straight line:
+
+    >>> import onnx.parser
+    >>> from collage.importers import load_model
+    >>> net = onnx.parser.parse_model(
+    ...     '''<ir_version: 9, opset_import: ["" : 17]>
+    ...     net (int64 n, float[3] x, bool go) => (float[3] y) {
+    ...         y = Loop (n, go, x) <body = step (int64 i, bool c, float[3] h)
+    ...             => (bool c2, float[3] h2) { c2 = Identity(c) h2 = Exp(h) }>
+    ...     }'''
+    ... )
+    >>> found = load_model(net)
+    >>> [part.function for part in (found, *found.others)]
+    ['main_1', 'body_2']
     """
     small, weights = detach_weights(model)
     inputs = real_inputs(small.graph)
