@@ -169,12 +169,13 @@ class BundleFunction:
         """
         handle = stream_handle(stream, values, self._device)
         if handle is None or is_in_order(self._device, handle, values):
-            return self._results(values)
-        with in_order(self._device, handle, values):
-            return self._results(values)
+            return self._results(self.prepared(values))
+        with in_order(self._device, handle, values) as in_place:
+            call = self.prepared(values)
+            in_place()
+            return self._results(call)
 
-    def _results(self, values: Sequence[Any]) -> list[tvm.runtime.Tensor]:
-        call = self.prepared(values)
+    def _results(self, call: PreparedCall) -> list[tvm.runtime.Tensor]:
         functions = self._contexts.take()
         try:
             result = functions[call.variant.entry](*call.tensors)

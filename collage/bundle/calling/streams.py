@@ -8,8 +8,9 @@ call, by events; the host waits for neither.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import tvm
@@ -107,7 +108,9 @@ def is_in_order(device: tvm.runtime.Device, stream: int, values: Sequence[Any]) 
 
 
 @contextmanager
-def in_order(device: tvm.runtime.Device, stream: int, values: Sequence[Any]) -> Iterator[None]:
+def in_order(
+    device: tvm.runtime.Device, stream: int, values: Sequence[Any]
+) -> Iterator[Callable[[], None]]:
     """Everything in it comes after what the stream holds now, and before what it is given later.
 
     Parameters
@@ -120,18 +123,23 @@ def in_order(device: tvm.runtime.Device, stream: int, values: Sequence[Any]) -> 
     Returns
     -------
     context manager
-        Gives nothing.
+        Gives what is to be called when the inputs are in place and before any kernel is launched:
+        what PyTorch brought in order, it did on the stream, and handed on without waiting for it.
     """
     with tvm_ffi.use_raw_stream(device, _DEFAULT), _of_torch(device, stream, values):
         if stream == _DEFAULT:
-            yield
+            yield _nothing
             return
         wait = tvm.get_global_func("runtime.Device_StreamSyncFromTo")
         wait(device, stream, _DEFAULT)
         try:
-            yield
+            yield partial(wait, device, stream, _DEFAULT)
         finally:
             wait(device, _DEFAULT, stream)
+
+
+def _nothing() -> None:
+    """Whoever is on one stream is in order."""
 
 
 def _of_torch(
