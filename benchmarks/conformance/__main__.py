@@ -3,6 +3,7 @@
     python -m benchmarks.conformance --out out/conformance
     python -m benchmarks.conformance --backends tvm --cases lstm,gru --again
     python -m benchmarks.conformance --backends onnxruntime,"openvino itself"
+    python -m benchmarks.conformance --backends cuda,"cuda libraries" --jobs 16    (on a GPU)
 
 Each case is imported, optimized without measuring, exported, loaded and run, and compared with
 the standard's own answers. Results are lines of ``conformance.jsonl`` in ``--out``; what is there
@@ -16,7 +17,7 @@ import sys
 
 from benchmarks.conformance import table
 from benchmarks.conformance.cases import cases
-from benchmarks.conformance.runs import PEERS, Suite, add_arguments, named, run_cases
+from benchmarks.conformance.runs import ON_A_GPU, PEERS, Suite, add_arguments, named, run_cases
 from benchmarks.zoo.results import Row
 
 CHOICES = ("tvm", "onednn", "openblas", "openvino", "all", *PEERS)
@@ -48,7 +49,8 @@ def _facts(name: str) -> Row:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--backends", default=",".join(CHOICES), help=f"of {', '.join(CHOICES)}")
+    known = ", ".join((*CHOICES, *ON_A_GPU))
+    parser.add_argument("--backends", default=",".join(CHOICES), help=f"of {known}")
     add_arguments(parser, limit_sec=120.0, out="out/conformance")
     return parser.parse_args()
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,10 @@ BAD = ("wrong", "crashed")
 PEERS = ("onnxruntime", "openvino itself")
 """Other engines, which the same cases may be given to."""
 
-_SAVED_EVERY = 100
+ON_A_GPU = ("cuda", "cuda libraries")
+"""Choices of backends for a GPU: TVM alone, and with CUTLASS, cuBLAS and cuDNN."""
+
+_SAID_EVERY = 100
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser, limit_sec: float, out: str) -
     parser.add_argument("--cases", default="", help="words that names contain (all)")
     parser.add_argument("--budget", type=float, default=1e9, help="seconds for all of it")
     parser.add_argument("--limit", type=float, default=limit_sec, help="seconds for one case")
+    parser.add_argument("--jobs", type=int, default=1, help="cases at once")
     parser.add_argument("--again", action="store_true", help="also what --out has already")
     parser.add_argument("--out", type=Path, default=Path(out))
 
@@ -105,35 +112,72 @@ def run_cases(
     """
     args.out.mkdir(parents=True, exist_ok=True)
     results = Results(args.out / suite.log)
-    begin, good, done = time.monotonic(), True, 0
+    asked = _Asked(
+        [
+            (name, variant)
+            for name, variant in cases
+            if args.again or (name, suite.stage, variant) not in results.rows
+        ],
+        args.budget,
+    )
+    good = True
+
+    def work(log: Path) -> None:
+        nonlocal good
+        child = ReplaceableChild(suite.worker, [], log, most=suite.cases_a_child)
+        with closing(child):
+            for name, variant in asked:
+                row: Row = {
+                    **{"network": name, "stage": suite.stage, "variant": variant},
+                    "commit": commit(),
+                }
+                try:
+                    row |= child.ask(request(name, variant), args.limit)
+                except ChildError as err:
+                    row |= {**facts(name), "outcome": "crashed", "reason": str(err)}
+                results.add(row)
+                if variant in PEERS:
+                    continue
+                if row["outcome"] in BAD:
+                    good = False
+                if row["outcome"] in (*BAD, "refused"):
+                    print(f"{name} {variant}: {row['outcome']}: {row.get('reason')}", flush=True)
+
     with (
         tempfile.TemporaryDirectory(prefix="collage-conformance-") as folder,
-        ReplaceableChild(
-            *(suite.worker, [], Path(folder) / "stderr"), most=suite.cases_a_child
-        ) as child,
+        ThreadPoolExecutor(args.jobs) as pool,
     ):
-        for name, variant in cases:
-            if not args.again and (name, suite.stage, variant) in results.rows:
-                continue
-            if time.monotonic() - begin > args.budget:
-                print("out of time; the same command goes on from here", flush=True)
-                return 1
-            row: Row = {
-                **{"network": name, "stage": suite.stage, "variant": variant},
-                "commit": commit(),
-            }
-            try:
-                row |= child.ask(request(name, variant), args.limit)
-            except ChildError as err:
-                row |= {**facts(name), "outcome": "crashed", "reason": str(err)}
-            results.add(row)
-            good &= row["outcome"] not in BAD or variant in PEERS
-            if row["outcome"] in (*BAD, "refused") and variant not in PEERS:
-                print(f"{name} {variant}: {row['outcome']}: {row.get('reason')}", flush=True)
-            done += 1
-            if done % _SAVED_EVERY == 0:
-                print(f"{done} done, {time.monotonic() - begin:.0f} s", flush=True)
+        logs = [Path(folder) / f"stderr.{job}" for job in range(args.jobs)]
+        list(pool.map(work, logs))
+    if asked.left:
+        print(f"out of time with {asked.left} left; the same command goes on from here", flush=True)
+        good = False
     page = suite.page(results.of(suite.stage))
     (args.out / suite.table).write_text(page + "\n", encoding="utf-8")
     print(page.split("\n## ")[0])
     return int(not good)
+
+
+class _Asked:
+    """Cases, each to whoever asks first, until there are none or the time is up."""
+
+    def __init__(self, cases: Sequence[tuple[str, str]], budget_sec: float) -> None:
+        self._cases, self._lock = list(reversed(cases)), threading.Lock()
+        self._many, self._begin, self._budget_sec = len(cases), time.monotonic(), budget_sec
+
+    @property
+    def left(self) -> int:
+        """How many nobody has asked for."""
+        return len(self._cases)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        while True:
+            taken_sec = time.monotonic() - self._begin
+            with self._lock:
+                if not self._cases or taken_sec > self._budget_sec:
+                    return
+                case = self._cases.pop()
+                done = self._many - self.left
+            if done % _SAID_EVERY == 0:
+                print(f"{done} of {self._many} asked for, {taken_sec:.0f} s", flush=True)
+            yield case

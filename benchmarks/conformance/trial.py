@@ -10,17 +10,16 @@ import numpy as np
 
 import collage
 from benchmarks.conformance.cases import Array, Case, cases
+from benchmarks.conformance.runs import ON_A_GPU
 from collage.backends.contract.errors import CollageError, UserError, telling_line
-from collage.backends.devices import CPU
-from collage.cost.models import DeviceSpec, RooflineCostModel
+from collage.cost.models import RooflineCostModel
 from collage.pipeline.covers import seeds_of
 from collage.pipeline.imported import import_model
 from collage.targets import resolve_targets
 
 EVERYTHING = ("onednn", "openblas", "openvino")
 
-_ANY_CPU = RooflineCostModel(DeviceSpec("a processor", 1e11, 1e11, 1e11, bytes_per_sec=1e10))
-"""Nothing is measured: what is asked here is whether results are right, not how fast."""
+LIBRARIES = ("cutlass", "cublas", "cudnn")
 
 
 def attempt(name: str, backends: str) -> dict[str, Any]:
@@ -31,7 +30,7 @@ def attempt(name: str, backends: str) -> dict[str, Any]:
     name : str
         The case's.
     backends : str
-        ``tvm``, the name of one beside it, or ``all``.
+        ``tvm``, the name of one beside it, or ``all``; on a GPU, one of ``runs.ON_A_GPU``.
 
     Returns
     -------
@@ -53,12 +52,12 @@ def attempt(name: str, backends: str) -> dict[str, Any]:
 
 
 def _attempt(case: Case, backends: str) -> dict[str, Any]:
-    others = {"tvm": (), "all": EVERYTHING}.get(backends, (backends,))
-    targets = ["llvm", *others]
-    strategy = "greedy" if backends == "all" else f"single:{backends}"
-    if others and not _takes_part(case, targets, strategy):
+    targets, strategy = _asked_for(backends)
+    if len(targets) > 1 and not _takes_part(case, targets, strategy):
         return {"outcome": "passed", "taken": 0, "reason": "nothing for it to take"}
-    result = collage.optimize(case.model, targets, strategy=strategy, cost_model=_ANY_CPU)
+    # Nothing is measured: what is asked here is whether results are right, not how fast.
+    estimates = RooflineCostModel()
+    result = collage.optimize(case.model, targets, strategy=strategy, cost_model=estimates)
     taken = sum(c.target.backend != "tvm" for c in result.partitioning.candidates)
     with tempfile.TemporaryDirectory(prefix="collage-conformance-") as folder:
         bundle = collage.load(result.export(folder))
@@ -70,10 +69,22 @@ def _attempt(case: Case, backends: str) -> dict[str, Any]:
     return {"outcome": "passed", "taken": taken}
 
 
+def _asked_for(backends: str) -> tuple[list[str], str]:
+    """Targets and strategy."""
+    if backends in ON_A_GPU:
+        alone = backends == ON_A_GPU[0]
+        return (["cuda"], "single:tvm") if alone else (["cuda", *LIBRARIES], "greedy")
+    if backends == "all":
+        return ["llvm", *EVERYTHING], "greedy"
+    others = [] if backends == "tvm" else [backends]
+    return ["llvm", *others], f"single:{backends}"
+
+
 def _takes_part(case: Case, targets: list[str], strategy: str) -> bool:
     """Whether another backend than TVM has anything; without, the program is TVM's."""
-    imported = import_model(case.model, CPU)
-    contenders = seeds_of(imported.graph, resolve_targets(targets), strategy)
+    resolved = resolve_targets(targets)
+    imported = import_model(case.model, resolved.device)
+    contenders = seeds_of(imported.graph, resolved, strategy)
     return any(
         candidate.target.backend != "tvm"
         for contender in contenders

@@ -3,6 +3,7 @@
     pip install expecttest      # PyTorch's own lists of samples ask for it
     python -m benchmarks.torch_conformance --out out/torch_conformance
     python -m benchmarks.torch_conformance --cases fft,cumsum --again
+    python -m benchmarks.torch_conformance --target cuda --jobs 16      # on a GPU
 
 Each sample is exported, imported, optimized without measuring, bundled, loaded and run. Results are
 lines of ``torch.jsonl`` in ``--out``; what is there is not done again. Samples share a child
@@ -30,8 +31,13 @@ def main() -> int:
     """Run from the command line; the exit status is 1 when an answer was wrong or none came."""
     args = _arguments()
     chosen = named(names(args.dtypes.split(",")), args)
+    variant = "tvm" if args.target == "llvm" else args.target
     return run_cases(
-        SUITE, ((name, "tvm") for name in chosen), args, lambda name, _: {"case": name}, _facts
+        SUITE,
+        ((name, variant) for name in chosen),
+        args,
+        lambda name, _: {"case": name, "target": args.target},
+        _facts,
     )
 
 
@@ -43,6 +49,7 @@ def _facts(name: str) -> Row:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dtypes", default=",".join(SAMPLES), help=f"of {', '.join(SAMPLES)}")
+    parser.add_argument("--target", default="llvm", choices=("llvm", "cuda"))
     add_arguments(parser, limit_sec=60.0, out="out/torch_conformance")
     return parser.parse_args()
 

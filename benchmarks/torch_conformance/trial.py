@@ -15,10 +15,7 @@ import collage
 from benchmarks.torch_conformance.factors import in_what_is_unique
 from benchmarks.torch_conformance.samples import Case, Sample, sample
 from collage.backends.contract.errors import CollageError, UserError, telling_line
-from collage.cost.models import DeviceSpec, RooflineCostModel
-
-_ANY_CPU = RooflineCostModel(DeviceSpec("a processor", 1e11, 1e11, 1e11, bytes_per_sec=1e10))
-"""Nothing is measured: what is asked here is whether results are right, not how fast."""
+from collage.cost.models import RooflineCostModel
 
 _TOLERANCES = {"float64": (1e-6, 1e-7), "float32": (1e-4, 1e-5), "float16": (4e-3, 1e-3)}
 _COARSE = (3e-2, 1e-2)
@@ -32,13 +29,15 @@ class _LeftOutError(Exception):
     """Nothing that could be compared; the message says why."""
 
 
-def attempt(name: str) -> dict[str, Any]:
+def attempt(name: str, target: str = "llvm") -> dict[str, Any]:
     """What becomes of a case.
 
     Parameters
     ----------
     name : str
         As :func:`samples.names` gives them.
+    target : str
+        What TVM compiles for, and where it runs.
 
     Returns
     -------
@@ -59,7 +58,7 @@ def attempt(name: str) -> dict[str, Any]:
     except Exception as err:  # noqa: BLE001 - PyTorch's own samples fail in any way
         return {**facts, "outcome": "left out", "reason": f"PyTorch: {_line(err)}"}
     try:
-        answers = in_what_is_unique(case.operator, _answers(program, call))
+        answers = in_what_is_unique(case.operator, _answers(program, call, target))
         wrong = difference(answers, in_what_is_unique(case.operator, expected), call)
     except UserError as err:
         return {**facts, "outcome": "refused", "reason": str(err)}
@@ -130,8 +129,10 @@ def _draws(node: torch.fx.Node) -> bool:
     return given.get("train", given.get("training", True)) is not False
 
 
-def _answers(program: torch.export.ExportedProgram, call: Sample) -> list[Any]:
-    result = collage.optimize(program, ["llvm"], strategy="single:tvm", cost_model=_ANY_CPU)
+def _answers(program: torch.export.ExportedProgram, call: Sample, target: str) -> list[Any]:
+    # Nothing is measured: what is asked here is whether results are right, not how fast.
+    estimates = RooflineCostModel()
+    result = collage.optimize(program, [target], strategy="single:tvm", cost_model=estimates)
     with tempfile.TemporaryDirectory(prefix="collage-torch-conformance-") as folder:
         bundle = collage.load(result.export(folder))
         found = bundle(*(_as_array(x) for x in _copies(call.inputs)))

@@ -15,4 +15,4 @@ def main(line: Line) -> None:
 
 
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
-    return attempt(request["case"])
+    return attempt(request["case"], request["target"])
