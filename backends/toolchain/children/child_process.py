@@ -185,6 +185,8 @@ class ChildProcess:
         ChildDiedError
             When it has ended.
         """
+        if b"\n" in self._buffer:
+            return self._next_line()  # It has said several at once.
         readable, _, _ = select.select([self._stdout], [], [], max(0.0, wait_sec))
         if not readable:
             return None
@@ -194,6 +196,10 @@ class ChildProcess:
             self.kill()
             raise ChildDiedError(self._process.returncode, self.last_words())
         self._buffer += chunk
+        return self._next_line()
+
+    def _next_line(self) -> bytes | None:
+        """What was read up to the end of a line, if there is one."""
         line, newline, rest = self._buffer.partition(b"\n")
         if not newline:
             return None

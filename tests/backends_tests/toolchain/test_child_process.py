@@ -228,3 +228,9 @@ def test_many_end_while_one_waits_for_the_first() -> None:
     assert not any(child.alive for child in children)
     for child in children:
         child.close()
+
+
+def test_lines_that_are_said_at_once_are_all_heard() -> None:
+    with ChildProcess(["sh", "-c", "printf 'one\\ntwo\\nthr'; read line; echo ee"]) as child:
+        assert [child.receive(30.0), child.receive(30.0)] == [b"one", b"two"]
+        assert child.poll(0.5) is None
