@@ -2,8 +2,8 @@
 # Everything that needs a GPU, in one command, with no network: what the machine is, whether every
 # backend's kernels are right, how fast whole networks are beside the peers.
 #
-#   bash scripts/gpu_check.sh [--stage environment|tests|numerics|benchmarks|zoo]... [--models a,b]
-#                             [--batch 1,16] [--peers "a;b"] [--targets a,b] [--rounds N]
+#   bash scripts/gpu_check.sh [--stage environment|tests|numerics|benchmarks|zoo|fleet]...
+#                             [--models a,b] [--batch 1,16] [--peers "a;b"] [--targets a,b] [--rounds N]
 #                             [--reuse FOLDER] [--log FILE] [--merge FILE] [--again]
 #                             [--gpus 0,1] [--abreast N] [--time-budget SEC]
 #                             [--families a,b] [--match TEXT] [--tune] [--numerics-budget SEC]
@@ -13,8 +13,8 @@
 #
 # Each stage writes its results into --out ($OUT, or ./out) as it goes: environment.json; tests.xml;
 # numerics.jsonl and .md; gpu.json, gpu.md, collage.jsonl and tuned.tar; zoo.jsonl and zoo_cuda.md;
-# check.log. Without --stage all but the tests and the zoo are run. Every GPU that may be seen is
-# used: each has a network, or a case, of its own; --abreast N prepares several networks at once on
+# two_gpus.json and .md; check.log. Without --stage all but the tests, the zoo and the fleet are run.
+# Every GPU that may be seen is used: each has a network, or a case, of its own; --abreast N prepares several networks at once on
 # each, and times them one by one. What does not fit in the time budget is said to be left out.
 # --reuse FOLDER takes an earlier run's results: its measurements (--log FILE alone), its tables,
 # which are gone on with (--merge FILE alone), and what the backends tuned. So the same command
@@ -58,7 +58,7 @@ while [ $# -gt 0 ]; do
 done
 [ ${#stages[@]} -gt 0 ] || stages=(environment numerics benchmarks)
 for stage in "${stages[@]}"; do
-  case "$stage" in environment|tests|numerics|benchmarks|zoo);;
+  case "$stage" in environment|tests|numerics|benchmarks|zoo|fleet);;
     *) echo "unknown stage '$stage'" >&2; exit 2;; esac
 done
 mkdir -p "$out"
@@ -137,6 +137,13 @@ for stage in "${stages[@]}"; do
     zoo)
       run zoo "$(left)" "$python" -m benchmarks.zoo --stage run --device "$device" --out "$out" \
         --budget "$(($(left) - 15))" ${networks:+--networks "$networks"} ${zoo[@]+"${zoo[@]}"};;
+    fleet)
+      # Two GPUs beside one: each search has a cache of its own, and needs both GPUs for itself.
+      for file in two_gpus.json two_gpus.jsonl; do
+        [ -z "$reuse" ] || [ "$reuse" -ef "$out" ] || [ ! -f "$reuse/$file" ] || cp "$reuse/$file" "$out"
+      done
+      run fleet "$(left)" "$python" -m benchmarks.fleet.two_gpus --out "$out" \
+        --budget "$(($(left) - 15))";;
   esac
 done
 exit "$worst"

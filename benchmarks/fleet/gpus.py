@@ -61,6 +61,15 @@ def main(arguments: Sequence[str]) -> None:
         "measured": result.report.search.measured,
         "answer_sec": result.partitioning.seconds,
         "stages_sec": stages.began_sec,
+        "building_sec": result.report.search.building_sec,
+        "running_sec": result.report.search.running_sec,
+        "waiting_sec": result.report.search.waiting_sec,
+        "workers": [asdict(use) for use in result.report.workers],
+        "partitions": [
+            {"backend": part.backend, "nodes": part.nodes, "sec": part.median_sec}
+            for part in result.report.partitions
+            if not part.inline
+        ],
     }
     print(json.dumps(found))
 
