@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         RunsElsewhere,
         ShipsLibraries,
         Tunable,
+        TunesOneByOne,
     )
     from collage.backends.contract.backend import (
         PARTITION_ATTR,
@@ -85,6 +86,7 @@ __all__ = [
     "TargetSet",
     "TensorBackend",
     "Tunable",
+    "TunesOneByOne",
     "Verdict",
     "always",
     "backend_names",
@@ -113,6 +115,7 @@ __getattr__, __dir__ = on_demand(
             "RunsElsewhere",
             "ShipsLibraries",
             "Tunable",
+            "TunesOneByOne",
         ),
         "backend": (
             "PARTITION_ATTR",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tvm
@@ -20,7 +20,7 @@ from collage.backends.contract import (
     Precompiles,
     RequiresLibraries,
     Roofline,
-    Tunable,
+    TunesOneByOne,
 )
 from collage.backends.cublas.codegen import choose_algorithms, compile_functions
 from collage.backends.cublas.library import find_installation
@@ -28,12 +28,13 @@ from collage.backends.cublas.options import CublasOptions
 from collage.backends.cublas.partition import read_partition
 from collage.backends.cublas.patterns import pattern_table
 from collage.backends.cublas.timer import RUNTIME, TIMER, source_compilation
+from collage.backends.storage.tuning_stage import nobody_builds, telling_indices
 from collage.backends.toolchain.compiling import Compilation
 from collage.backends.toolchain.cuda_runtime import device_name
 from collage.backends.toolchain.cuda_toolkit import arch_of, cudart
 
 
-class CublasBackend(ExternalBackend, HoldsMemory, Precompiles, RequiresLibraries, Tunable):
+class CublasBackend(ExternalBackend, HoldsMemory, Precompiles, RequiresLibraries, TunesOneByOne):
     """Matrix products through ``cublasLtMatmul``.
 
     Examples
@@ -74,10 +75,20 @@ class CublasBackend(ExternalBackend, HoldsMemory, Precompiles, RequiresLibraries
     def tune(
         self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext
     ) -> None:
+        self.tune_each(functions, target, context, nobody_builds)
+
+    def tune_each(
+        self,
+        functions: Sequence[relax.Function],
+        target: BackendTarget,
+        context: BuildContext,
+        settled: Callable[[int], None],
+    ) -> None:
         if device_name(arch_of(target.device)) is not None:
             found = find_installation()
             partitions = [read_partition(function, target.options) for function in functions]
-            choose_algorithms(partitions, target, found.library, found.include, context)
+            tell = telling_indices([partition.problem for partition in partitions], settled)
+            choose_algorithms(partitions, target, found.library, found.include, context, tell)
 
     def compilations(self, target: BackendTarget, context: BuildContext) -> Sequence[Compilation]:
         include = find_installation().include

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import tvm
@@ -13,6 +13,7 @@ from collage.backends.cublas.partition import Partition, read_partition
 from collage.backends.cublas.problem import Problem
 from collage.backends.cublas.timer import RUNTIME, TEMPLATES, Choice, compile_source
 from collage.backends.cublas.tuning import choose
+from collage.backends.storage.tuning_stage import nobody_builds
 from collage.backends.toolchain.cuda_toolkit import arch_of
 from collage.backends.toolchain.stubs import Stubs
 
@@ -57,6 +58,7 @@ def choose_algorithms(
     library: LibraryRequirement,
     include: Path,
     context: BuildContext,
+    settled: Callable[[Problem], None] = nobody_builds,
 ) -> dict[Problem, Choice]:
     """The algorithms that the target's options ask to be measured, by product; else none.
 
@@ -66,6 +68,8 @@ def choose_algorithms(
         Their products are measured, each distinct one once.
     target, library, include, context
         As :func:`compile_functions` takes them.
+    settled : callable, optional
+        Told of each product as soon as its algorithm is known.
 
     Returns
     -------
@@ -80,7 +84,7 @@ def choose_algorithms(
     if target.options.algorithm != "measured":
         return {}
     problems = [partition.problem for partition in partitions]
-    return choose(problems, arch_of(target.device), library, include, context)
+    return choose(problems, arch_of(target.device), library, include, context, settled)
 
 
 def render_stubs(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from collage.backends.contract.errors import CodegenError
 from collage.backends.cublas.problem import Problem
 from collage.backends.cublas.timer import Choice, Device, Timer, timer_library
 from collage.backends.storage import TuningRecord, TuningStage, TuningStore
+from collage.backends.storage.tuning_stage import nobody_builds
 from collage.backends.toolchain.cuda_runtime import device_name
 from collage.backends.toolchain.cuda_toolkit import cudart
 
@@ -25,6 +26,7 @@ def choose(
     library: LibraryRequirement,
     include: Path,
     context: BuildContext,
+    settled: Callable[[Problem], None] = nobody_builds,
 ) -> dict[Problem, Choice]:
     """The algorithms of the given products: remembered, or timed.
 
@@ -39,6 +41,8 @@ def choose(
         For example ``sm_90a``.
     library, include, context
         As :func:`~collage.backends.cublas.codegen.compile_functions` takes them.
+    settled : callable, optional
+        Told of each product as soon as its algorithm is known.
 
     Returns
     -------
@@ -55,9 +59,9 @@ def choose(
     store = TuningStore.of("cublas", SCHEMA, context)
     name = device_name(arch)
     if name is None:
-        return Tuner(store, arch, version_number(library.version), None).answers(problems)
+        return Tuner(store, arch, version_number(library.version), None).answers(problems, settled)
     timer = Timer(timer_library([library, cudart()], include, context), name)
-    return Tuner(store, arch, timer.version, timer).answers(problems)
+    return Tuner(store, arch, timer.version, timer).answers(problems, settled)
 
 
 def version_number(version: str) -> int:

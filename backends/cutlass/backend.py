@@ -5,7 +5,7 @@ Headers come from the ``nvidia-cutlass`` wheel; nvcc compiles what a model needs
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tvm
@@ -20,7 +20,7 @@ from collage.backends.contract import (
     Precision,
     Precompiles,
     Roofline,
-    Tunable,
+    TunesOneByOne,
 )
 from collage.backends.cutlass.codegen import (
     compile_functions,
@@ -32,12 +32,13 @@ from collage.backends.cutlass.families import families
 from collage.backends.cutlass.library import cutlass_version
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.profiler import program_compilation
+from collage.backends.storage.tuning_stage import nobody_builds, telling_indices
 from collage.backends.toolchain.compiling import Compilation
 from collage.backends.toolchain.cuda_runtime import device_name
 from collage.backends.toolchain.cuda_toolkit import arch_of, cudart, find_toolkit
 
 
-class CutlassBackend(ExternalBackend, Precompiles, Tunable):
+class CutlassBackend(ExternalBackend, Precompiles, TunesOneByOne):
     """Matrix products, convolutions, norms and attention through CUTLASS kernels.
 
     Examples
@@ -84,9 +85,20 @@ class CutlassBackend(ExternalBackend, Precompiles, Tunable):
     def tune(
         self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext
     ) -> None:
+        self.tune_each(functions, target, context, nobody_builds)
+
+    def tune_each(
+        self,
+        functions: Sequence[relax.Function],
+        target: BackendTarget,
+        context: BuildContext,
+        settled: Callable[[int], None],
+    ) -> None:
         arch = arch_of(target.device)
         if device_name(arch) is not None:
-            tune(read_partitions(functions, families(), target.options, arch), target, context)
+            partitions = read_partitions(functions, families(), target.options, arch)
+            tell = telling_indices([partition.spec for partition in partitions], settled)
+            tune(partitions, target, context, tell)
 
 
 def _versions() -> Mapping[str, str]:

@@ -7,7 +7,7 @@ one symbol, one file and one compilation, cached by content across modules and p
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from collage.backends.cutlass.profiler import gpu_profiler
 from collage.backends.cutlass.tuning import SCHEMA, Question, Tuner
 from collage.backends.cutlass.unit import Unit, compile_jobs
 from collage.backends.storage import TuningStore
+from collage.backends.storage.tuning_stage import nobody_builds
 from collage.backends.toolchain import compiling
 from collage.backends.toolchain.cuda_toolkit import arch_of, cached_cuda_compilation, find_toolkit
 from collage.backends.toolchain.stubs import Stubs
@@ -127,7 +128,10 @@ def read_partitions(
 
 
 def tune(
-    partitions: Sequence[Partition], target: BackendTarget, context: BuildContext
+    partitions: Sequence[Partition],
+    target: BackendTarget,
+    context: BuildContext,
+    settled: Callable[[KernelSpec], None] = nobody_builds,
 ) -> dict[KernelSpec, Configuration]:
     """The configuration of every distinct spec: remembered, measured, or the heuristic's.
 
@@ -142,6 +146,8 @@ def tune(
         With this backend's options, for an architecture.
     context : BuildContext
         Has the log; nothing is measured in its replay.
+    settled : callable, optional
+        Told of each spec as soon as its configuration is known.
 
     Returns
     -------
@@ -164,7 +170,7 @@ def tune(
     }
     log = TuningStore.of("cutlass", SCHEMA, context)
     profiler = gpu_profiler(target.options, context, arch)
-    return Tuner(log, profiler, target.options, arch).choose(list(questions.values()))
+    return Tuner(log, profiler, target.options, arch).choose(list(questions.values()), settled)
 
 
 def plan(

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from queue import Queue
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from collage.backends.contract.errors import CompileError
 from collage.backends.cutlass.library import TEMPLATES, template_headers
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.tuning import Job, Outcome, Profiler
+from collage.backends.cutlass.turns import GpuPlace, Turns, gpus_alike
 from collage.backends.cutlass.unit import Unit, compile_jobs
 from collage.backends.devices import CUDA
 from collage.backends.storage import exclusive
@@ -36,7 +37,7 @@ from collage.backends.toolchain.cuda_toolkit import cached_cuda_compilation, cud
 
 REPETITIONS = 20
 RUNS_AT_A_TIME = 2
-"""Processes with a context on the device: while one is timed, the other gets its next run ready."""
+"""Processes with a context on a device: while one is timed, the other gets its next run ready."""
 TIME_LIMIT_SEC = 60.0
 START_LIMIT_SEC = 300.0
 """Processes that begin to use a GPU do so one after the other, on the whole machine: one may wait
@@ -44,7 +45,7 @@ for long, through no fault of what it is to run."""
 
 
 def gpu_profiler(options: CutlassOptions, context: BuildContext, arch: str) -> Profiler | None:
-    """A profiler for this machine's GPU, or None where there is none of that architecture.
+    """A profiler for this machine's GPUs, or None where the first is not of that architecture.
 
     Parameters
     ----------
@@ -61,7 +62,9 @@ def gpu_profiler(options: CutlassOptions, context: BuildContext, arch: str) -> P
         Its ``device`` holds that GPU's facts, which records are found by.
     """
     device = CUDA.facts(arch)
-    return None if device is None else GpuProfiler(device, options, context, arch)
+    if device is None:
+        return None
+    return GpuProfiler(device, options, context, arch, gpus_alike())
 
 
 def program_compilation(context: BuildContext, arch: str) -> compiling.Compilation:
@@ -86,18 +89,20 @@ def program_compilation(context: BuildContext, arch: str) -> compiling.Compilati
 
 
 class GpuProfiler:
-    """Builds with nvcc, runs on GPU 0.
+    """Builds with nvcc, runs on GPUs: each spec on the one that is free when it is built.
 
     Parameters
     ----------
     device : mapping of str to object
-        Facts of GPU 0, which records of what it measures name.
+        Facts of the GPUs, which records of what they measure name.
     options : CutlassOptions
         How many kernels to compile at once, and with which flags.
     context : BuildContext
         Compiler and cache folder.
     arch : str
-        The GPU's, for example ``sm_90a``.
+        The GPUs', for example ``sm_90a``.
+    gpus : sequence of GpuPlace
+        Those to run on, all alike.
     """
 
     def __init__(
@@ -106,8 +111,10 @@ class GpuProfiler:
         options: CutlassOptions,
         context: BuildContext,
         arch: str,
+        gpus: Sequence[GpuPlace] = (GpuPlace(),),
     ) -> None:
         self.device = device
+        self.gpus = tuple(gpus)
         self.options, self.context, self.arch = options, context, arch
 
     def run(self, jobs: Sequence[Job]) -> Generator[Outcome]:
@@ -115,27 +122,33 @@ class GpuProfiler:
         with ExitStack() as stack:
             name = stack.enter_context(tempfile.TemporaryDirectory(dir=self.context.work_dir))
             folder = Path(name)
-            free: Queue[_Program] = Queue()
-            for _ in range(RUNS_AT_A_TIME):
-                free.put(stack.enter_context(_Program()))
+            programs = [
+                stack.enter_context(_Program(gpu))
+                for _ in range(RUNS_AT_A_TIME)
+                for gpu in self.gpus
+            ]
+            turns = Turns([job.spec for job in jobs])
             compilers = stack.enter_context(ThreadPoolExecutor(compile_jobs(self.options)))
-            runners = stack.enter_context(ThreadPoolExecutor(RUNS_AT_A_TIME))
+            runners = stack.enter_context(ThreadPoolExecutor(len(programs)))
             # Whoever stops asking wants nothing more compiled or run either.
-            stack.callback(runners.shutdown, wait=False, cancel_futures=True)
+            stack.callback(turns.close)
             stack.callback(compilers.shutdown, wait=False, cancel_futures=True)
             program = compilers.submit(self.program)
             built = {
                 unit: compilers.submit(self.build, unit, folder)
                 for unit in dict.fromkeys(job.unit for job in jobs)
             }
-            runs = [
-                runners.submit(
-                    _with_one_of, free, program, job, built[job.unit], folder / f"{n}.bin"
-                )
-                for n, job in enumerate(jobs)
-            ]
-            for run in runs:
-                yield run.result()
+            outcomes = [Future[Outcome]() for _ in jobs]
+
+            def run(own: _Program) -> None:
+                while (n := turns.take(own.gpu.index)) is not None:
+                    unit, sample = built[jobs[n].unit], folder / f"{n}.bin"
+                    _settle(outcomes[n], partial(_with, own, program, jobs[n], unit, sample))
+
+            for own in programs:
+                runners.submit(run, own)
+            for outcome in outcomes:
+                yield outcome.result()
 
     def build(self, unit: Unit, folder: Path) -> Path | str:
         """A shared library of one unit, or why nvcc refuses it.
@@ -178,14 +191,21 @@ class GpuProfiler:
         return output
 
 
-def _with_one_of(
-    free: Queue[_Program], compiled: Future[Path], job: Job, unit: Future[Path | str], sample: Path
+def _settle(future: Future[Outcome], run: Callable[[], Outcome]) -> None:
+    """Give a future what a run gives or raises."""
+    try:
+        future.set_result(run())
+    except Exception as err:  # noqa: BLE001 (raised where it is waited for)
+        future.set_exception(err)
+
+
+def _with(
+    program: _Program, compiled: Future[Path], job: Job, unit: Future[Path | str], sample: Path
 ) -> Outcome:
     """Run a job, once it is built, with a program that has nothing to do."""
     path, library = compiled.result(), unit.result()
     if isinstance(library, str):
         return Outcome(error=library)
-    program = free.get()
     try:
         used = program.is_running
         try:
@@ -197,8 +217,6 @@ def _with_one_of(
             return _outcome(program, path, job, library, sample)
     except _RunError as err:
         return Outcome(error=str(err))
-    finally:
-        free.put(program)
 
 
 def _outcome(program: _Program, path: Path, job: Job, library: Path, sample: Path) -> Outcome:
@@ -214,7 +232,7 @@ def _outcome(program: _Program, path: Path, job: Job, library: Path, sample: Pat
     program.send("\t".join(fields))
     program.receive("ready")
     # Loading and the first run, which are behind it, take longest and need no device to themselves.
-    with exclusive(CUDA):
+    with exclusive(CUDA, index=program.gpu.index):
         program.send("go")
         answer = program.receive("{")
     return Outcome(float(np.median(json.loads(answer)["sec"])), np.fromfile(sample, np.float32))
@@ -229,9 +247,16 @@ class _DiedError(_RunError):
 
 
 class _Program:
-    """The program, started when it is needed; a context manager that ends it."""
+    """The program, started when it is needed; a context manager that ends it.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    gpu : GpuPlace
+        The one that it runs on.
+    """
+
+    def __init__(self, gpu: GpuPlace) -> None:
+        self.gpu = gpu
         self._process: ChildProcess | None = None
 
     def __enter__(self) -> _Program:
@@ -247,7 +272,7 @@ class _Program:
 
     def start(self, path: Path) -> None:
         """Start the program at ``path``."""
-        self._process = ChildProcess([str(path)], own_group=False)
+        self._process = ChildProcess([str(path)], self.gpu.environment, own_group=False)
         self.receive("started", START_LIMIT_SEC)
 
     def send(self, line: str) -> None:

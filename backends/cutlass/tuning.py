@@ -7,7 +7,7 @@ configuration that was tried, so that a later, narrower question is answered fro
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -21,6 +21,7 @@ from collage.backends.cutlass.library import cutlass_version
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.unit import Unit
 from collage.backends.storage import TuningRecord, TuningStage, TuningStore
+from collage.backends.storage.tuning_stage import nobody_builds
 from collage.backends.toolchain.cuda_toolkit import find_toolkit
 
 SCHEMA = 1
@@ -123,11 +124,27 @@ class Tuner(TuningStage[Question, Configuration]):
         super().__init__(store, arch, None if profiler is None else profiler.device)
         self.profiler, self.options = profiler, options
 
-    def choose(self, questions: Sequence[Question]) -> dict[KernelSpec, Configuration]:
+    def choose(
+        self,
+        questions: Sequence[Question],
+        settled: Callable[[KernelSpec], None] = nobody_builds,
+    ) -> dict[KernelSpec, Configuration]:
         """A configuration for every spec; each distinct spec is measured once.
 
         Without a profiler the store answers for the GPU of this architecture that was tuned on
         last; what it does not know gets the best guess.
+
+        Parameters
+        ----------
+        questions : sequence of Question
+            Their specs may repeat.
+        settled : callable, optional
+            Told of each spec as soon as its configuration is known.
+
+        Returns
+        -------
+        dict[KernelSpec, Configuration]
+            One for each spec.
 
         Raises
         ------
@@ -137,7 +154,7 @@ class Tuner(TuningStage[Question, Configuration]):
             In a replay, when the store does not know a spec.
         """
         distinct = {question.spec: question for question in questions}
-        known = self.answers(distinct.values())
+        known = self.answers(distinct.values(), lambda question: settled(question.spec))
         return {spec: known.get(q, q.configurations[0]) for spec, q in distinct.items()}
 
     def key(self, question: Question) -> dict[str, Any]:

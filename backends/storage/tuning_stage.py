@@ -7,7 +7,8 @@ a time, and recorded. A strict replay measures nothing: what it does not find is
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from collage.backends.contract.errors import CodegenError
@@ -17,6 +18,50 @@ from collage.backends.toolchain.cuda_toolkit import compute_capability
 
 Question = TypeVar("Question", bound=Hashable)
 Answer = TypeVar("Answer")
+
+
+def nobody_builds(question: object) -> None:
+    """Tells nobody that a question is settled.
+
+    Parameters
+    ----------
+    question : object
+        Any.
+    """
+
+
+def telling_indices(
+    questions: Sequence[Question], settled: Callable[[int], None]
+) -> Callable[[Question], None]:
+    """Tells of a settled question by the positions of all that ask it.
+
+    Parameters
+    ----------
+    questions : sequence
+        They may repeat.
+    settled : callable
+        Told of positions.
+
+    Returns
+    -------
+    callable
+        To be told of questions.
+
+    Examples
+    --------
+    >>> telling_indices(["a", "b", "a"], print)("a")
+    0
+    2
+    """
+    places: dict[Question, list[int]] = defaultdict(list)
+    for index, question in enumerate(questions):
+        places[question].append(index)
+
+    def tell(question: Question) -> None:
+        for index in places[question]:
+            settled(index)
+
+    return tell
 
 
 class TuningStage(ABC, Generic[Question, Answer]):
@@ -62,6 +107,7 @@ class TuningStage(ABC, Generic[Question, Answer]):
 
     def __init__(self, store: TuningStore, arch: str, here: Mapping[str, Any] | None) -> None:
         self.store, self.arch, self._here = store, arch, here
+        self._settled: Callable[[Question], None] = nobody_builds
 
     @property
     def device(self) -> Mapping[str, Any] | None:
@@ -145,9 +191,26 @@ class TuningStage(ABC, Generic[Question, Answer]):
         device = self.device
         assert device is not None, "it has just been measured on"
         self.store.append(self.key(question), device, result)
+        self._settled(question)
 
-    def answers(self, questions: Iterable[Question]) -> dict[Question, Answer]:
+    def answers(
+        self,
+        questions: Iterable[Question],
+        settled: Callable[[Question], None] = nobody_builds,
+    ) -> dict[Question, Answer]:
         """The answer of each question; none where it is unknown and cannot be measured here.
+
+        Parameters
+        ----------
+        questions : iterable
+            They may repeat.
+        settled : callable, optional
+            Told of each question as soon as its answer is known, or that it has none.
+
+        Returns
+        -------
+        dict
+            By question.
 
         Raises
         ------
@@ -156,6 +219,7 @@ class TuningStage(ABC, Generic[Question, Answer]):
         ReplayMissError
             In a replay, when an answer is not known.
         """
+        self._settled = settled
         known, failed = self.settle(questions)
         if failed:
             raise next(iter(failed.values()))
@@ -205,4 +269,5 @@ class TuningStage(ABC, Generic[Question, Answer]):
                 missing.append(question)
             else:
                 known[question] = answer
+                self._settled(question)
         return known, missing

@@ -192,7 +192,7 @@ class Feed:
             (
                 index
                 for index, (_, question) in enumerate(self._waiting)
-                if not self._tuning.is_under_way(question[1])
+                if not self._tuning.is_under_way(*question)
             ),
             None,
         )

@@ -215,8 +215,8 @@ class Measurer:
                 self._say,
             )
             if self._workers.tunes and len(self._workers.places) > 1:
-                # Where tuning, which begins next, computes too.
-                self._comparing.look_for_others(self._first)
+                # Tuning, which begins next, computes on all of them.
+                self._comparing.look_for_others(self._workers.places)
         return self._comparing
 
     @property

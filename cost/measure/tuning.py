@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from collage.backends.contract import BackendTarget, BuildContext, Tunable
 from collage.backends.contract.errors import MeasurementError
@@ -13,7 +13,7 @@ from collage.cost.config import MeasureConfig
 from collage.cost.device import DevicePolicy
 from collage.cost.measure.replay import Question
 from collage.cost.processes.failure import WorkerFailure
-from collage.cost.processes.messages import Done, Failure, TargetMessage, Tune, WorkloadMessage
+from collage.cost.processes.messages import Failure, TargetMessage, Tune, Tuned, WorkloadMessage
 from collage.cost.processes.plugins import plugins_for
 from collage.cost.processes.worker_process import WorkerProcess
 from collage.cost.workload.workload import Workload
@@ -21,6 +21,8 @@ from collage.cost.workload.workload import Workload
 
 class Tuning:
     """One process for each target that tunes; use as a context manager, which ends them.
+
+    A workload may be built once it is chosen for, where its backend tells, while others are not.
 
     Nothing fails here: a workload whose tuning came to nothing is tuned when it is built, and its
     failure recorded there.
@@ -50,6 +52,8 @@ class Tuning:
         self._context, self._config, self._policy, self._report = context, config, policy, report
         self._lock = threading.Lock()
         self._closed = False
+        self._news = threading.Event()
+        self._tuned: set[Question] = set()
         self._workers: set[WorkerProcess] = set()
         by_target: dict[BackendTarget, list[Workload]] = {}
         for workload, target in questions if policy.kind.compiles_beside else ():
@@ -60,7 +64,9 @@ class Tuning:
         self._running: dict[BackendTarget, Future[str]] = {}
         for target, found in wanted.items():
             report(f"{target.name} chooses kernels for {len(found)} candidates")
-            self._running[target] = self._pool.submit(self._tune, target, found)
+            future = self._pool.submit(self._tune, target, found)
+            future.add_done_callback(lambda _: self._news.set())
+            self._running[target] = future
 
     def __enter__(self) -> Tuning:
         return self
@@ -77,7 +83,7 @@ class Tuning:
         """End what still runs; choices that were made are remembered."""
         if self._closed:
             return
-        ended = [target for target in self._running if not self.is_under_way(target)]
+        ended = [target for target, future in self._running.items() if future.done()]
         with self._lock:
             self._closed = True
             for worker in self._workers:
@@ -87,15 +93,28 @@ class Tuning:
             if reason := self._running[target].result():
                 self._report(f"{target.name} did not tune all at once: {reason}")
 
-    def is_under_way(self, target: BackendTarget) -> bool:
-        """Whether a target's workloads are still being tuned."""
+    def is_under_way(self, workload: Workload, target: BackendTarget) -> bool:
+        """Whether a workload must wait for what is still being tuned.
+
+        Parameters
+        ----------
+        workload : Workload
+            One that came later waits for all of its target's: they take the cores that it needs.
+        target : BackendTarget
+            What it is to be built for.
+
+        Returns
+        -------
+        bool
+            False once it is chosen for, or nothing is tuned for its target.
+        """
         future = self._running.get(target)
-        return future is not None and not future.done()
+        return future is not None and not future.done() and (workload, target) not in self._tuned
 
     def wait(self, timeout_sec: float) -> None:
-        """Wait until another target's tuning has ended, at most for so long."""
-        running = [future for future in self._running.values() if not future.done()]
-        wait(running, timeout_sec, FIRST_COMPLETED)
+        """Wait until something more is tuned, at most for so long."""
+        self._news.wait(timeout_sec)
+        self._news.clear()
 
     def _tune(self, target: BackendTarget, workloads: Sequence[Workload]) -> str:
         """Why it came to nothing; empty when it did not."""
@@ -119,7 +138,9 @@ class Tuning:
         limit_sec = len(workloads) * self._policy.build_timeout_sec(self._config)
         try:
             worker.send(request, limit_sec)
-            answer = worker.receive(Done)
+            while isinstance(answer := worker.receive(Tuned), Tuned) and not answer.is_over:
+                self._tuned |= {(workloads[index], target) for index in answer.workloads}
+                self._news.set()
         except WorkerFailure as err:
             return f"the process {err.reason}"
         except MeasurementError as err:

@@ -106,7 +106,7 @@ class Build(Request, frozen=True, tag="build"):
 
 
 class Tune(Request, frozen=True, tag="tune"):
-    """Choose what runs many workloads; answered by :class:`Done`."""
+    """Choose what runs many workloads; answered by one :class:`Tuned` after the other."""
 
     workloads: tuple[WorkloadMessage, ...]
     target: TargetMessage
@@ -255,6 +255,21 @@ A = TypeVar("A", bound=Answer)
 
 class Done(Answer, frozen=True, tag="done"):
     """It was done."""
+
+
+class Tuned(Answer, frozen=True, tag="tuned", kw_only=True):
+    """More is chosen.
+
+    Attributes
+    ----------
+    workloads : tuple of int
+        Those that can be built now without anything being tried out, by their indices.
+    is_over : bool
+        Whether nothing else is going to be chosen: the last answer.
+    """
+
+    workloads: tuple[int, ...]
+    is_over: bool
 
 
 class Built(Answer, frozen=True, tag="built", kw_only=True):

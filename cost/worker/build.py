@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import shutil
 import time
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import tvm
 
 from collage.backends.compile import compile_module, external_functions
-from collage.backends.contract import ExternalBackend, Tunable
+from collage.backends.contract import ExternalBackend, Tunable, TunesOneByOne
 from collage.backends.contract.relax_codegen import prepared
-from collage.cost.processes.messages import Build, Built, Compiled, CompileModel, Done, Tune
+from collage.cost.processes.messages import Build, Built, Compiled, CompileModel, Tune, Tuned
 from collage.cost.processes.staging import compile_to_measure, stage_to_measure
 from collage.cost.reference import Sample, sample_of
 from collage.cost.reference.rounding import fewest_digits
@@ -43,19 +45,47 @@ def build(request: Build) -> Built:
     return Built(library=library.path, build_sec=time.perf_counter() - begin)
 
 
-def tune(request: Tune) -> Done:
-    """Have a backend choose what runs many workloads, before they are built one by one."""
+def tune(request: Tune, tell: Callable[[Tuned], None]) -> Tuned:
+    """Have a backend choose what runs many workloads, before they are built one by one.
+
+    Parameters
+    ----------
+    request : Tune
+        The workloads.
+    tell : callable
+        Told of those that are chosen for, where the backend tells.
+
+    Returns
+    -------
+    Tuned
+        That it is over.
+    """
     target = request.target.target()
     backend = target.implementation
     assert isinstance(backend, ExternalBackend) and isinstance(backend, Tunable)
-    functions = [
-        function
-        for workload in request.workloads
-        for function in external_functions(workload.workload().materialize(request.seed), backend)
-    ]
+    functions, owners = [], []
+    for index, workload in enumerate(request.workloads):
+        found = external_functions(workload.workload().materialize(request.seed), backend)
+        functions += found
+        owners += [index] * len(found)
+    left = Counter(owners)
+    told: set[int] = set()
+
+    def settled(index: int) -> None:
+        if index in told:
+            return
+        told.add(index)
+        left[owners[index]] -= 1
+        if not left[owners[index]]:
+            tell(Tuned(workloads=(owners[index],), is_over=False))
+
     with target.scope:
-        backend.tune(prepared(functions, target), target, request.context)
-    return Done()
+        made = prepared(functions, target)
+        if isinstance(backend, TunesOneByOne):
+            backend.tune_each(made, target, request.context, settled)
+        else:
+            backend.tune(made, target, request.context)
+    return Tuned(workloads=(), is_over=True)
 
 
 def compile_model(request: CompileModel) -> Compiled:

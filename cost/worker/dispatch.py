@@ -78,7 +78,7 @@ class Tasks:
             send(encode(Unreadable(reason=str(err))))
             return
         try:
-            answer = self._do(request)
+            answer = self._do(request, send)
         except Exception as err:  # noqa: BLE001 (every failure of a candidate becomes a typed reason)
             # Sent while the exception still holds what it passed through: freeing device memory
             # after a fault would end the process first.
@@ -86,12 +86,12 @@ class Tasks:
         else:
             send(encode(answer))
 
-    def _do(self, request: AnyRequest) -> Answer:
+    def _do(self, request: AnyRequest, send: Callable[[bytes], None]) -> Answer:
         match request:
             case Build():
                 return build(request)
             case Tune():
-                return tune(request)
+                return tune(request, lambda tuned: send(encode(tuned)))
             case CompileModel():
                 return compile_model(request)
             case Run():

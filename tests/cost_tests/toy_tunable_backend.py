@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import tvm
 from tvm import relax
 
-from collage.backends.contract import BackendTarget, BuildContext, Tunable
+from collage.backends.contract import BackendTarget, BuildContext, TunesOneByOne
 from collage.backends.contract.errors import CodegenError
 from collage.backends.storage import TuningStore
 from collage.testing.fixtures.misbehaving import MisbehavingOptions
@@ -22,7 +22,17 @@ class ToyTunableOptions(MisbehavingOptions):
     tuning: str = "right"
 
 
-class ToyTunableBackend(ToyBackend, Tunable):
+def wait_until_built(log: TuningStore) -> None:
+    """Wait for another process to have built something."""
+    for _ in range(600):
+        log.refresh()
+        if log.find({"was built": True}, {"name": "a toy"}) is not None:
+            return
+        time.sleep(0.1)
+    raise CodegenError("nothing is built while others are tuned")
+
+
+class ToyTunableBackend(ToyBackend, TunesOneByOne):
     """Remembers which shapes each process tuned, and in which process each was built."""
 
     name = "toy_tunable"
@@ -43,9 +53,26 @@ class ToyTunableBackend(ToyBackend, Tunable):
         if target.options.tuning == "refuse":
             raise CodegenError("the toy will not be tuned")
 
+    def tune_each(
+        self,
+        functions: Sequence[relax.Function],
+        target: BackendTarget,
+        context: BuildContext,
+        settled: Callable[[int], None],
+    ) -> None:
+        if target.options.tuning == "one by one":
+            first, *others = range(len(functions))
+            settled(first)
+            wait_until_built(TuningStore.of(self.name, 1, context))
+            for index in others:
+                settled(index)
+        else:
+            self.tune(functions, target, context)
+
     def codegen(
         self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext
     ) -> list[tvm.runtime.Module]:
         log = TuningStore.of(self.name, 1, context)
+        log.append({"was built": True}, {"name": "a toy"}, {"pid": os.getpid()})
         log.append({"built": time.time_ns()}, {"name": "a toy"}, {"pid": os.getpid()})
         return super().codegen(functions, target, context)

@@ -6,7 +6,7 @@ wants one asks a set of targets with :func:`~collage.backends.contract.target_se
 single backend with ``isinstance``.
 """
 
-from collage.backends.contract.abilities.building import Precompiles, Tunable
+from collage.backends.contract.abilities.building import Precompiles, Tunable, TunesOneByOne
 from collage.backends.contract.abilities.deploying import (
     BundlesLibraries,
     HoldsMemory,
@@ -36,4 +36,5 @@ __all__ = [
     "RunsElsewhere",
     "ShipsLibraries",
     "Tunable",
+    "TunesOneByOne",
 ]

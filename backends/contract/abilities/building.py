@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from tvm import relax
@@ -88,5 +88,47 @@ class Tunable(Protocol):
         CodegenError
             When there is none for a function, after all others were tuned. Compiling that function
             fails for the same reason.
+        """
+        ...
+
+
+@runtime_checkable
+class TunesOneByOne(Tunable, Protocol):
+    """Tells of each function whose choice is kept: it is built while others are still tuned.
+
+    Examples
+    --------
+    >>> class Mine:
+    ...     def tune(self, functions, target, context):
+    ...         self.tune_each(functions, target, context, lambda index: None)
+    ...
+    ...     def tune_each(self, functions, target, context, settled):
+    ...         for index, function in enumerate(functions):
+    ...             settled(index)
+    >>> isinstance(Mine(), TunesOneByOne)
+    True
+    """
+
+    def tune_each(
+        self,
+        functions: Sequence[relax.Function],
+        target: BackendTarget,
+        context: BuildContext,
+        settled: Callable[[int], None],
+    ) -> None:
+        """Do what :meth:`Tunable.tune` does, and tell of each function.
+
+        Parameters
+        ----------
+        functions, target, context
+            As for :meth:`Tunable.tune`.
+        settled : callable
+            Told the index of each function that ``codegen`` has to try nothing out for any more, in
+            any order, in the calling thread. Those that nothing runs need not be told of.
+
+        Raises
+        ------
+        CodegenError
+            As :meth:`Tunable.tune`.
         """
         ...

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -88,12 +89,17 @@ class Comparing:
             self._unbuilt = str(err)
         pool.compare(self._calibration, self._time, self._say)
 
-    def look_for_others(self, place: Place) -> None:
-        """Find out who else computes on a place's device: once, before this search does itself.
+    def look_for_others(self, places: Sequence[Place]) -> None:
+        """Find out who else computes on places' devices: once, before this search does itself.
 
         Its code generators compute beside what is timed, and the driver does not tell them from
         others. Whoever comes later makes the place slower, which the reference set shows.
         """
+        # A look takes a second, in which nothing else may compute there.
+        with ThreadPoolExecutor(len(places)) as looking:
+            list(looking.map(self._look, places))
+
+    def _look(self, place: Place) -> None:
         with self._hold(place):
             self._others[place.name] = place.runner.others()
 
@@ -133,7 +139,7 @@ class Comparing:
         if self._set is None:
             return {_OTHERS: self._unbuilt}
         if place.name not in self._others:
-            self.look_for_others(place)
+            self._look(place)
         if others := self._others[place.name]:
             return {_OTHERS: others}
         # Held once for all of them: code generators want the device in between, each time.

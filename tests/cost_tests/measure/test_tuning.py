@@ -114,6 +114,12 @@ def test_all_are_tuned_in_one_process_while_others_are_built(
     assert told.message == "toy_tunable chooses kernels for 3 candidates"
 
 
+def test_what_is_chosen_for_is_built_while_others_are_tuned(context: BuildContext) -> None:
+    search, target = Search(context), tunable(tuning="one by one")
+    assert len(search.measure([(workload(n, 10), target) for n in range(1, 4)])) == 3
+    assert len(search.said("tune")) == 1, "the first was built before the others were tuned"
+
+
 @pytest.mark.parametrize(
     ("tuning", "reason"),
     [("refuse", "the toy will not be tuned"), ("die", "the process died of SIGABRT")],
@@ -159,5 +165,5 @@ def test_nothing_is_tuned_beside_what_is_timed_on_a_cpu(context: BuildContext) -
     questions = [(workload(n, 10), tunable()) for n in range(1, 4)]
     told: list[str] = []
     with Tuning(questions, context, MeasureConfig(), CPU_POLICY, told.append) as tuning:
-        assert not tuning.is_under_way(questions[0][1])
+        assert not tuning.is_under_way(*questions[0])
     assert not told and not pids(context, "tuned")

@@ -45,6 +45,7 @@ from collage.cost.processes.messages import (
     Time,
     Timed,
     Tune,
+    Tuned,
     Unreadable,
     WorkloadMessage,
 )
@@ -130,6 +131,7 @@ REQUESTS = {
 }
 ANSWERS = {
     Done: st.builds(Done, replace=REPLACE),
+    Tuned: st.builds(Tuned, workloads=tuples(SIZES), is_over=st.booleans(), replace=REPLACE),
     Built: st.builds(Built, library=PATHS, build_sec=SECONDS, replace=REPLACE),
     Compiled: st.builds(Compiled, library=LIBRARIES, replace=REPLACE),
     TakenApart: st.builds(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
@@ -16,6 +17,7 @@ from collage.backends.cutlass.families import KernelSource
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.profiler import GpuProfiler, gpu_profiler
 from collage.backends.cutlass.tuning import Job
+from collage.backends.cutlass.turns import GpuPlace
 from collage.backends.cutlass.unit import Unit
 from collage.backends.devices import CUDA
 from collage.backends.storage import exclusive, lock_path
@@ -54,7 +56,7 @@ def test_jobs_are_built_and_run_or_their_failure_is_told(tmp_path: Path) -> None
 
 
 _STAND_IN = """#!{python}
-import fcntl, json, sys, time
+import fcntl, json, os, sys, time
 import numpy as np
 lock = {lock!r}
 
@@ -77,7 +79,10 @@ for number, line in enumerate(sys.stdin):
     if behaviour == "die" or behaviour == "die later on" and number:
         sys.exit("it dies")
     time.sleep(0.5 if number == 0 else 0.01)
-    np.full(4, 7, np.float32).tofile(sample)
+    value = 7
+    if behaviour == "where":
+        value = int(os.environ["CUDA_VISIBLE_DEVICES"].removeprefix("GPU-"))
+    np.full(4, value, np.float32).tofile(sample)
     print("ready", flush=True)
     if not sys.stdin.readline():
         sys.exit("nobody asked")
@@ -161,6 +166,21 @@ def test_who_dies_after_others_is_given_a_process_of_its_own(
     outcomes = list(stand_in.run(jobs_that("right", "die later on", "die", "right")))
     assert [outcome.sec for outcome in outcomes] == [2.0, 2.0, None, 2.0]
     assert outcomes[2].error == "it failed with exit status 1: it dies"
+
+
+def test_two_gpus_share_specs_and_each_is_compared_on_one(stand_in: StandInProfiler) -> None:
+    places = [GpuPlace(n, {"CUDA_VISIBLE_DEVICES": f"GPU-{n}"}) for n in range(2)]
+    profiler = StandInProfiler("any", stand_in.options, stand_in.context, ARCH, places)
+    profiler.script = stand_in.script
+    jobs = [
+        replace(job, spec=replace(job.spec, scalars=(float(spec),)))
+        for spec in range(4)
+        for job in jobs_that("where", "where", "where")
+    ]
+    samples = [outcome.sample for outcome in profiler.run(jobs)]
+    used = [int(sample[0]) for sample in samples if sample is not None]
+    assert len(used) == 12 and set(used) == {0, 1}
+    assert all(len(set(used[first : first + 3])) == 1 for first in range(0, 12, 3))
 
 
 def test_a_gpu_of_another_architecture_is_not_measured_on(tmp_path: Path) -> None:

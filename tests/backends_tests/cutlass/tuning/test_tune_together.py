@@ -18,7 +18,7 @@ from collage.backends.cudnn import backend as cudnn
 from collage.backends.cudnn import tuning as plans
 from collage.backends.cutlass import backend as cutlass
 from collage.backends.cutlass import codegen
-from collage.cost.processes.messages import TargetMessage, Tune, WorkloadMessage
+from collage.cost.processes.messages import TargetMessage, Tune, Tuned, WorkloadMessage
 from collage.cost.worker.build import tune
 from collage.cost.workload.workload import Workload
 from tests.backends_tests.cutlass.tuning.fake_profiler import favour_last
@@ -55,7 +55,9 @@ def test_cutlass_measures_everything_once(tmp_path: Path, monkeypatch: pytest.Mo
     profiler = favour_last()
     monkeypatch.setattr(cutlass, "device_name", lambda _: "a GPU")
     monkeypatch.setattr(codegen, "gpu_profiler", lambda *_: profiler)
-    tune(request("cutlass", context))
+    told: list[Tuned] = []
+    assert tune(request("cutlass", context), told.append) == Tuned(workloads=(), is_over=True)
+    assert [tuned.workloads for tuned in told] == [(0,), (1,)]
     assert len({job.spec for job in profiler.asked}) == 2
     asked = len(profiler.asked)
     target = BackendTarget.of("cutlass", cuda_target())
@@ -71,7 +73,7 @@ def test_cublas_chooses_for_the_products_that_are_built(
     monkeypatch.setattr(
         cublas, "choose_algorithms", lambda partitions, *_: asked.extend(partitions)
     )
-    tune(request("cublas", BuildContext(tmp_path, tmp_path / "work")))
+    tune(request("cublas", BuildContext(tmp_path, tmp_path / "work")), print)
     options = get_backend("cublas").parse_options({})
     built = [cublas.read_partition(f, options).problem for f in functions("cublas")]
     assert [partition.problem for partition in asked] == built and len(set(built)) == 2
@@ -93,7 +95,7 @@ def test_cudnn_plans_the_graphs_that_are_built_in_one_run(
     monkeypatch.setattr(plans, "link_planner", lambda *_: Path("planner"))
     monkeypatch.setattr(plans, "run_planner", planner)
     context = BuildContext(tmp_path, tmp_path / "work")
-    tune(request("cudnn", context))
+    tune(request("cudnn", context), print)
     target = BackendTarget.of("cudnn", cuda_target())
     cudnn.backend().tune(functions("cudnn"), target, context)
     assert len(runs) == 1, "all is remembered"
