@@ -2,13 +2,15 @@
 
 ``interval`` is the statistics of paired ratios, ``rounds`` what was measured and which rounds do
 not count, ``comparison`` what follows for each model, ``rules`` who plays the next round and when
-it is over, ``play`` the course of it all. Whoever times and whoever reads a log decide by the same
+it is over, ``play`` the course of it all; ``exchanges`` is the same for parts of models that add
+up. Whoever times and whoever reads a log decide by the same
 functions, so they decide alike.
 """
 
 from collage.cost.contest.comparison import Outcome, PairedComparison, leader, paired_comparisons
+from collage.cost.contest.exchanges import Exchange, ExchangeRounds, levelled
 from collage.cost.contest.interval import Interval, median_interval
-from collage.cost.contest.play import Played, play
+from collage.cost.contest.play import Played, play, shuffled
 from collage.cost.contest.rounds import (
     Load,
     Rounds,
@@ -21,6 +23,8 @@ from collage.cost.contest.rules import ContestRule, FixedRounds, PairedRounds
 
 __all__ = [
     "ContestRule",
+    "Exchange",
+    "ExchangeRounds",
     "FixedRounds",
     "Interval",
     "Load",
@@ -32,9 +36,11 @@ __all__ = [
     "Tolerance",
     "disturbed_rounds",
     "leader",
+    "levelled",
     "median_interval",
     "paired_comparisons",
     "play",
+    "shuffled",
     "to_discard",
     "without",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -66,6 +67,10 @@ class Played:
     loads: tuple[Load, ...]
 
 
+Order = Callable[[Sequence[int], int], Sequence[int]]
+"""Who comes when: a permutation of those who play, by the number of the round."""
+
+
 def play(
     stage: Stage,
     players: int,
@@ -73,6 +78,7 @@ def play(
     *,
     watchful: bool = True,
     clock: Callable[[], float] = time.perf_counter,
+    order: Order | None = None,
 ) -> Played:
     """Play rounds until the rule is content, or the time is up.
 
@@ -91,6 +97,8 @@ def play(
         Whether rounds in which the machine was disturbed are measured again.
     clock : callable
         Seconds.
+    order : callable, optional
+        Of the turns, by who plays and the round's number; by default :func:`order_of_turns`.
 
     Returns
     -------
@@ -117,6 +125,7 @@ def play(
     table: list[list[float | None]] = [[] for _ in range(players)]
     loads: list[Load] = []
     playing: list[int] = list(range(players))
+    turns = order or order_of_turns
     begin = clock()
     while True:
         disturbed = disturbed_rounds(table, loads) if watchful else ()
@@ -126,7 +135,7 @@ def play(
         if not playing:
             break
         times = dict.fromkeys(range(players), None) | {
-            player: stage.turn(player, len(loads)) for player in order_of_turns(playing, len(loads))
+            player: stage.turn(player, len(loads)) for player in turns(playing, len(loads))
         }
         if loads and stage.is_cut_short():
             break
@@ -159,3 +168,20 @@ def order_of_turns(playing: Sequence[int], number: int) -> list[int]:
     start = number // 2 % len(playing)
     order = [*playing[start:], *playing[:start]]
     return order[::-1] if number % 2 else order
+
+
+def shuffled(seed: str) -> Order:
+    """An order of turns by chance, another one each round, and the same for the same seed.
+
+    Examples
+    --------
+    >>> order = shuffled("5f1c")
+    >>> order([0, 1, 2, 3], 7) == order([0, 1, 2, 3], 7), sorted(order([0, 1, 2, 3], 8))
+    (True, [0, 1, 2, 3])
+    """
+
+    def order(playing: Sequence[int], number: int) -> list[int]:
+        chance = random.Random(f"{seed} {number}")
+        return chance.sample(list(playing), len(playing))
+
+    return order
