@@ -2,7 +2,8 @@
 
 :func:`search` is exact under additive cost and lazy about costs, over :func:`cheapest_cover`, one
 round of it; :func:`exhaustive_search` tries everything, as an oracle. :func:`greedy` and
-:func:`single_backend` need no costs. :func:`refine` goes on from a partitioning by the times of
+:func:`single_backend` need no costs; :func:`rivalries` are what an answer might be wrong about.
+:func:`refine` goes on from a partitioning by the times of
 whole programs.
 """
 
@@ -10,17 +11,20 @@ from collage.search.strategies.cover import Cover, cheapest_cover
 from collage.search.strategies.evolutionary import RefineProgress, refine
 from collage.search.strategies.exhaustive import exhaustive_search
 from collage.search.strategies.lazy_search import SearchProgress, SearchResult, search
+from collage.search.strategies.rivals import Rivalry, rivalries
 from collage.search.strategies.without_costs import greedy, single_backend
 
 __all__ = [
     "Cover",
     "RefineProgress",
+    "Rivalry",
     "SearchProgress",
     "SearchResult",
     "cheapest_cover",
     "exhaustive_search",
     "greedy",
     "refine",
+    "rivalries",
     "search",
     "single_backend",
 ]
