@@ -15,6 +15,7 @@ from collage.cost.contest.interval import median_interval
 
 if TYPE_CHECKING:
     from collage.backends.contract import BackendTarget
+    from collage.cost.contest import Exchange
     from collage.cost.workload.workload import Workload
 
 
@@ -57,6 +58,9 @@ class Cost:
         One mean time per repetition.
     reason : str
         For an invalid cost, one line that says what happened.
+    others : float
+        The share of the processors' time that other programs had meanwhile; 0 where it is not
+        known, as in logs of earlier releases, or does not matter.
 
     Examples
     --------
@@ -72,12 +76,22 @@ class Cost:
     spread_sec: float = 0.0
     samples_sec: tuple[float, ...] = ()
     reason: str = ""
+    others: float = 0.0
 
     @classmethod
-    def of_samples(cls, samples_sec: Sequence[float]) -> Cost:
-        """The valid cost of what was measured."""
+    def of_samples(cls, samples_sec: Sequence[float], others: float = 0.0) -> Cost:
+        """The valid cost of what was measured.
+
+        Parameters
+        ----------
+        samples_sec : sequence of float
+            At least one.
+        others : float
+            What other programs had of the processors meanwhile.
+        """
         low, median, high = np.percentile(np.asarray(samples_sec), (10, 50, 90))
-        return cls(CostStatus.VALID, float(median), float(high - low) / 2, tuple(samples_sec))
+        spread_sec = float(high - low) / 2
+        return cls(CostStatus.VALID, float(median), spread_sec, tuple(samples_sec), others=others)
 
     @property
     def is_valid(self) -> bool:
@@ -222,6 +236,39 @@ class CostModel(ABC):
         list of Cost
             In the order of the workloads; one that failed or was not measured says why.
         """
+
+    @property
+    def times_together(self) -> bool:
+        """Whether :meth:`together` may say anything; no, unless a model measures."""
+        return False
+
+    def together(
+        self,
+        workloads: Sequence[Workload],
+        targets: Sequence[BackendTarget],
+        exchanges: Sequence[Exchange],
+        patience_sec: float,
+    ) -> list[Cost] | None:
+        """The costs of what is timed together, in the same rounds; None, unless a model times.
+
+        Parameters
+        ----------
+        workloads : sequence of Workload
+            Distinct ones, whose costs are known.
+        targets : sequence of BackendTarget
+            What each would run on, by position.
+        exchanges : sequence of Exchange
+            Of these positions: what is to be decided.
+        patience_sec : float
+            After so many seconds few rounds must do.
+
+        Returns
+        -------
+        list of Cost or None
+            In the order of the workloads, unknown ones of what could not take part. None where
+            there is no time.
+        """
+        return None
 
     def recorded(self, workload: Workload, target: BackendTarget) -> Cost | None:
         """What is known without measuring; nothing, unless a model keeps records.

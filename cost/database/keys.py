@@ -63,7 +63,7 @@ class KeyMaker:
         self._versions: dict[str, dict[str, str]] = {}
 
     def partition(
-        self, workload: Workload, target: BackendTarget, kind: str = PARTITION
+        self, workload: Workload, target: BackendTarget, kind: str = PARTITION, contest: str = ""
     ) -> RecordKey:
         """The key of a workload's cost on a target.
 
@@ -74,14 +74,19 @@ class KeyMaker:
         target : BackendTarget
             What it is compiled for.
         kind : str
-            ``PARTITION`` or ``TRANSITION``.
+            ``PARTITION``, ``TRANSITION`` or ``TOGETHER``.
+        contest : str
+            For the last one, whom it was timed with.
 
         Returns
         -------
         RecordKey
             The same for equal workloads, whatever they are called.
         """
-        return self.make(kind, workload.key, _tensors_text(workload), [target])
+        tensors = _tensors_text(workload)
+        if contest:
+            tensors += f"; contest {contest}"
+        return self.make(kind, workload.key, tensors, [target])
 
     def make(
         self, kind: str, workload: str, tensors: str, targets: Sequence[BackendTarget]

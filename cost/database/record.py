@@ -34,6 +34,8 @@ END_TO_END = "end_to_end"
 """Kind of a record: a whole model."""
 TRANSITION = "transition"
 """Kind of a record: what the virtual machine adds."""
+TOGETHER = "together"
+"""Kind of a record: one candidate's workload, in the same rounds as others."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class RecordKey:
     Attributes
     ----------
     kind : str
-        ``partition``, ``end_to_end`` or ``transition``.
+        ``partition``, ``together``, ``end_to_end`` or ``transition``.
     workload : str
         The workload's key; for whole models a digest of the partitioned module and its weights.
     tensors : str
@@ -127,7 +129,8 @@ class Record:
         Those of a CUDA device right after timing, where they can be read. For information.
     rounds : Rounds or None
         Of a whole model: its part in the contest with others, from which the choice among them
-        follows. Logs of earlier releases have none.
+        follows. Logs of earlier releases have none. Of a candidate that was timed together with
+        others: what was measured, of which its samples are made.
     calls : tuple of CallTime
         Of a whole model: the calls inside it, in their order. Logs of earlier releases have none,
         and those of devices where they cannot be seen.
@@ -174,6 +177,7 @@ class Record:
             "median_low_sec": low_sec,
             "median_high_sec": high_sec,
             "n": len(self.cost.samples_sec),
+            **({"others": self.cost.others} if self.cost.others else {}),
             "reason": self.cost.reason,
             **key,
             "largest_error": self.largest_error if math.isfinite(self.largest_error) else None,
@@ -288,7 +292,11 @@ def _cost(reader: _Reader) -> Cost:
     if not all(isinstance(sample, float | int) for sample in samples):
         raise ValueError("has samples that are no numbers")
     median_sec, spread_sec = reader.number("median_sec"), reader.number("spread_sec")
-    return Cost(status, median_sec, spread_sec, tuple(map(float, samples)))
+    others = reader.number("others") if reader.has("others") else 0.0
+    if not 0.0 <= others <= 1.0:
+        raise ValueError("has no valid 'others'")
+    found = tuple(map(float, samples))
+    return Cost(status, median_sec, spread_sec, found, others=others)
 
 
 def _clocks(value: dict[str, Any]) -> Clocks | None:
@@ -333,6 +341,9 @@ class _Reader:
         if not isinstance(found, kinds) or isinstance(found, bool):
             raise ValueError(f"has no valid '{name}'")
         return found
+
+    def has(self, name: str) -> bool:
+        return name in self._value
 
     def text(self, name: str) -> str:
         return str(self.get(name, str))

@@ -21,6 +21,7 @@ from collage.cost.measure.places.runner_pool import RunnerPool
 from collage.cost.measure.recorder import Recorder
 from collage.cost.measure.replay import MeasureStats
 from collage.cost.measure.runner import RunJob, RunResult
+from collage.cost.measure.shelf import Shelf
 from collage.cost.measure.watch import Watch
 
 
@@ -50,6 +51,8 @@ class Batch:
         Told of each record that a place's time is in, by the place's name.
     deadline : Deadline
         Nothing begins to be timed after it.
+    shelf : Shelf
+        Gets what was timed.
     """
 
     folder: Path
@@ -62,6 +65,7 @@ class Batch:
     watch: Watch
     timed: Callable[[str, RecordKey], None]
     deadline: Deadline
+    shelf: Shelf
     _keys: list[RecordKey] = field(default_factory=list)
     _jobs: list[BuildJob] = field(default_factory=list)
     _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
@@ -177,5 +181,7 @@ class Batch:
         with self._one_at_a_time:
             self.stats.seconds_running += result.run_sec
             self.recorder.keep_workload(self._keys[index], result, text, backend, build.build_sec)
+            if result.cost.is_valid:
+                self.shelf.keep(self._keys[index], job.folder)
         self.feed.done()
         shutil.rmtree(job.folder, ignore_errors=True)

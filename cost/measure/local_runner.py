@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
 from collage.cost.base import Cost, CostStatus
 from collage.cost.config import MeasureConfig
+from collage.cost.contest import ContestRule
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, DevicePolicy, LocalDevice
-from collage.cost.measure.runner import ExclusiveDevice, RunJob, Runner, RunResult
+from collage.cost.device.load import LoadMeter
+from collage.cost.measure.local_rounds import LocalRounds
+from collage.cost.measure.runner import (
+    ExclusiveDevice,
+    PlayedTogether,
+    RunJob,
+    Runner,
+    RunResult,
+)
 from collage.cost.processes.failure import WorkerFailure
 from collage.cost.processes.kills import Kills
 from collage.cost.processes.messages import Done, Failure, Judge, Measure, Measured, Prepare, Run
@@ -70,6 +79,7 @@ class LocalRunner(Runner):
         self._worker: WorkerProcess | None = None
         self._initial_bytes = 0
         self._waited_sec = 0.0
+        self._others = 0.0
 
     def __enter__(self) -> LocalRunner:
         return self
@@ -115,6 +125,21 @@ class LocalRunner(Runner):
             self.close()
         elapsed = time.perf_counter() - begin - self._waited_sec
         return replace(result, run_sec=elapsed)
+
+    def play(
+        self, jobs: Sequence[RunJob], rule: ContestRule, seed: str, exclusive: ExclusiveDevice
+    ) -> PlayedTogether:
+        """See :meth:`Runner.play`; all stay loaded in one process, and the device is held.
+
+        Parameters
+        ----------
+        jobs, rule, seed, exclusive
+            As it takes them.
+        """
+        limit_sec = self._policy.run_timeout_sec(self._config)
+        rounds = LocalRounds(self._ready_worker, self.close, self._config, limit_sec)
+        with exclusive():
+            return rounds.play(jobs, rule, seed)
 
     def warm_up(self) -> None:
         """Start the worker process now."""
@@ -174,7 +199,7 @@ class LocalRunner(Runner):
                 self.close()
             return RunResult(Cost(answer.status, reason=answer.reason))
         return RunResult(
-            Cost.of_samples(answer.samples_sec),
+            Cost.of_samples(answer.samples_sec, self._others),
             answer.largest_error,
             answer.first_call_sec,
             clocks=answer.clocks,
@@ -191,8 +216,11 @@ class LocalRunner(Runner):
         test = (job.library, (job.sample,), self._config)
         limit_sec = self._policy.run_timeout_sec(self._config)
         if not self._policy.kind.compiles_beside:
+            meter = LoadMeter([worker.pid])
             worker.send(Run(*test), limit_sec)
-            return worker.receive(Measured)
+            answer = worker.receive(Measured)
+            self._others = round(meter.read().others, 3)
+            return answer
         worker.send(Prepare(*test), limit_sec)
         prepared = worker.receive(Done)
         if isinstance(prepared, Failure):

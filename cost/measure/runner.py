@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 from collage.backends.contract.errors import MeasurementError
 from collage.cost.base import Clocks, Cost
 from collage.cost.call_times import CallTime
-from collage.cost.contest import Rounds
+from collage.cost.contest import ContestRule, Load, Played, Rounds, play, shuffled
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,28 @@ ExclusiveDevice = Callable[[], AbstractContextManager[None]]
 """Gives a context in which no other process measures on the device; entering it may take long."""
 
 
+@dataclass(frozen=True)
+class PlayedTogether:
+    """Libraries that were timed in the same rounds.
+
+    Attributes
+    ----------
+    played : Played
+        A row for each.
+    failures : tuple of Cost or None
+        By library, why it is out; None for those that are right throughout.
+
+    Examples
+    --------
+    >>> played = Played(table=((1e-3, 1e-3),), loads=(Load(0.0, 1.0),) * 2)
+    >>> PlayedTogether(played, (None,)).failures
+    (None,)
+    """
+
+    played: Played
+    failures: tuple[Cost | None, ...]
+
+
 class PlaceLostError(MeasurementError):
     """The device or the machine that a runner times on is gone: nothing is said of a candidate.
 
@@ -144,6 +166,38 @@ class Runner(ABC):
         with exclusive():
             return self.run(job)
 
+    def play(
+        self, jobs: Sequence[RunJob], rule: ContestRule, seed: str, exclusive: ExclusiveDevice
+    ) -> PlayedTogether:
+        """Time libraries against each other, in rounds, each in another order.
+
+        One turn is one :meth:`run`, unless a runner knows better.
+
+        Parameters
+        ----------
+        jobs : sequence of RunJob
+            Which were all run alone before.
+        rule : ContestRule
+            Who plays the next round.
+        seed : str
+            Of the order.
+        exclusive : callable
+            As :meth:`run_sharing` takes it.
+
+        Returns
+        -------
+        PlayedTogether
+            A row for each job.
+
+        Raises
+        ------
+        MeasurementError, PlaceLostError
+            As :meth:`run`.
+        """
+        stage = _OneByOne(self, jobs, exclusive)
+        played = play(stage, len(jobs), rule, watchful=False, order=shuffled(seed))
+        return PlayedTogether(played, tuple(stage.failures))
+
     def warm_up(self) -> None:  # noqa: B027 (nothing to do is a good answer)
         """Start what running needs, without waiting for it."""
 
@@ -155,3 +209,27 @@ class Runner(ABC):
     @abstractmethod
     def close(self) -> None:
         """End what this runner started; the next run starts anew."""
+
+
+class _OneByOne:
+    """The stage of those who cannot keep what they have run: each turn begins anew."""
+
+    def __init__(self, runner: Runner, jobs: Sequence[RunJob], exclusive: ExclusiveDevice) -> None:
+        self._runner, self._jobs, self._exclusive = runner, jobs, exclusive
+        self.failures: list[Cost | None] = [None] * len(jobs)
+
+    def turn(self, player: int, number: int) -> float | None:
+        cost = self._runner.run_sharing(self._jobs[player], self._exclusive).cost
+        if not cost.is_valid:
+            self.failures[player] = cost
+            return None
+        return cost.median_sec
+
+    def is_out(self, player: int) -> bool:
+        return self.failures[player] is not None
+
+    def is_cut_short(self) -> bool:
+        return False
+
+    def load(self) -> Load:
+        return Load(others=0.0, idle=1.0)  # It is another machine's, as far as one knows.

@@ -25,6 +25,8 @@ from collage.cost.measure.recorder import Recorder
 from collage.cost.measure.replay import MeasureStats, Question, RecordLookup
 from collage.cost.measure.runner import RunJob, RunResult
 from collage.cost.measure.scratch import make_scratch
+from collage.cost.measure.shelf import Shelf
+from collage.cost.measure.together import TogetherQuestion, TogetherScheduler
 from collage.cost.measure.tuning import Tuning
 from collage.cost.measure.watch import CHECKS, PlaceUse, Watch
 from collage.cost.measure.whole_models.model_scheduler import ModelScheduler
@@ -107,6 +109,11 @@ class Measurer:
             *(self._work, self._workers, self.recorder, stats),
             *(self._watch, self._holding, progress),
         )
+        self._shelf = Shelf(self._scratch)
+        self._together = TogetherScheduler(
+            *(self._work, self._workers, self._shelf, self._holding),
+            *(self.recorder, stats, self._watch),
+        )
 
     @property
     def at_once(self) -> int:
@@ -137,6 +144,7 @@ class Measurer:
         if self._builder is not None:
             self._builder.close()
             self._builder = None
+        self._shelf.clear()
 
     def measure(
         self,
@@ -168,6 +176,10 @@ class Measurer:
         with self._watch.measuring():
             self._measure(misses, more, [*(target for _, target in misses.values()), *targets])
 
+    def measure_together(self, question: TogetherQuestion) -> list[RunResult] | None:
+        """Time candidates in the same rounds; see :meth:`TogetherScheduler.measure`."""
+        return self._together.measure(question, self._builder_for, self._ready_pool())
+
     def _measure(
         self,
         misses: Mapping[RecordKey, Question],
@@ -192,7 +204,7 @@ class Measurer:
             )
             batch = Batch(
                 *(Path(folder), feed, builder, pool, self._holding.place, self.recorder),
-                *(self._stats, self._watch, comparing.timed, deadline),
+                *(self._stats, self._watch, comparing.timed, deadline, self._shelf),
             )
             try:
                 if self._workers.builds_beside:

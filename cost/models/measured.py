@@ -11,6 +11,7 @@ from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.devices import DeviceKind
 from collage.cost.base import Answer, Asking, Cost, CostModel, CostStatus, Overheads
 from collage.cost.config import MeasureConfig
+from collage.cost.contest import Exchange
 from collage.cost.database import Database, JsonLinesDatabase
 from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import (
@@ -35,6 +36,7 @@ from collage.cost.measure.replay import (
 from collage.cost.measure.runner import RunResult
 from collage.cost.measure.scheduler import Measurer
 from collage.cost.models.overheads import overheads_from, probe_workloads
+from collage.cost.models.together import Together
 from collage.cost.models.whole_models import WholeModels
 from collage.cost.progress import ProgressCallback, ignore
 from collage.cost.reference import Sample
@@ -51,6 +53,7 @@ class _Site:
     keys: KeyMaker
     measurer: Measurer
     whole: WholeModels
+    together: Together
 
 
 class MeasuredCostModel(CostModel):
@@ -201,6 +204,32 @@ class MeasuredCostModel(CostModel):
             When no worker process can be started.
         """
         return self._answer(PARTITION, workloads, targets)
+
+    @property
+    def times_together(self) -> bool:
+        return True
+
+    def together(
+        self,
+        workloads: Sequence[Workload],
+        targets: Sequence[BackendTarget],
+        exchanges: Sequence[Exchange],
+        patience_sec: float,
+    ) -> list[Cost] | None:
+        """Costs in the same rounds, from the log or measured; see the base class.
+
+        Parameters
+        ----------
+        workloads, targets, exchanges, patience_sec
+            As it takes them.
+
+        Raises
+        ------
+        LogError, MeasurementError
+            As :meth:`estimate`.
+        """
+        site = self._site(targets)
+        return site.together.costs(workloads, targets, exchanges, patience_sec)
 
     def recorded(self, workload: Workload, target: BackendTarget) -> Cost | None:
         """The cost that the log holds, if it holds one."""
@@ -358,6 +387,8 @@ class MeasuredCostModel(CostModel):
                 self._engine, work, self._lookup, self.stats, self._progress, self._plugins
             )
             keys = KeyMaker(self._context, self._config, measurer.device)
-            whole = WholeModels(self._lookup, keys, measurer, self._replay_only, work.deadline)
-            self._sites[policy.kind] = _Site(measurer.device, keys, measurer, whole)
+            asked = (self._lookup, keys, measurer, self._replay_only, work.deadline)
+            self._sites[policy.kind] = _Site(
+                measurer.device, keys, measurer, WholeModels(*asked), Together(*asked)
+            )
         return self._sites[policy.kind]

@@ -169,9 +169,18 @@ class Load(LibraryRequest, frozen=True, tag="load"):
 
 
 class Time(Request, frozen=True, tag="time"):
-    """Time what was loaded as a whole model; answered by :class:`Timed`."""
+    """Time what was loaded; answered by :class:`Timed`.
+
+    Attributes
+    ----------
+    name : str
+        Under which it was loaded.
+    as_part : bool
+        Whether it is a candidate, which takes what it would inside a model, or a whole model.
+    """
 
     name: str
+    as_part: bool = False
 
 
 class Check(Request, frozen=True, tag="check"):

@@ -116,12 +116,13 @@ class RunService:
         return self._guarded(work, request.name)
 
     def time(self, request: Time) -> Timed:
-        """Time a whole model that was loaded."""
+        """Time a whole model that was loaded, or a candidate."""
         loaded = self._current(request.name)
 
         def work() -> Timed:
             loaded.resume()
-            return loaded.time(loaded.session.sample_model)
+            session = loaded.session
+            return loaded.time(session.sample if request.as_part else session.sample_model)
 
         return self._guarded(work, request.name)
 
