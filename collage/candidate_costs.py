@@ -7,13 +7,14 @@ keeps the full cost of everything asked, for the report.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import tvm
 from tvm import relax
 
 from collage.backends.contract import BackendTarget
 from collage.cost.base import Cost, CostModel, CostStatus
+from collage.cost.contest import Exchange
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.measure.replay import NO_TIME
 from collage.cost.models.overheads import Overheads
@@ -27,6 +28,7 @@ from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
 from collage.search.strategies.lazy_search import Expect, Peek, Wanted
 from collage.streamed import Question, Streamed
+from collage.timed_together import TimedTogether
 
 _PEAK_MARGIN = 1.25
 """A candidate may be faster per operation than all before it, but by no more than this: the
@@ -71,11 +73,12 @@ class WorkloadCosts:
         self._costs: dict[Candidate, Cost] = {}
         self._estimates = Estimates()
         self._answers: dict[Question, Cost] = {}
+        self._together = TimedTogether()
 
     @property
     def costs(self) -> dict[Candidate, Cost]:
-        """Everything that was asked so far."""
-        return dict(self._costs)
+        """Everything that was asked so far; of what was timed together with others that cost."""
+        return {candidate: self._cost(candidate) for candidate in self._costs}
 
     @property
     def out_of_time(self) -> bool:
@@ -109,7 +112,7 @@ class WorkloadCosts:
         """
         before = dict(self._costs), dict(self._workloads), self._best_flops_per_sec
         streamed = Streamed(
-            wanted, self._extracted, self._seconds_of, self._expected, self._deadline
+            wanted, self._extracted, self._seconds_alone, self._expected, self._deadline
         )
         if self._at_once == 1 or (first := streamed.wanted()) is None:
             return True
@@ -199,6 +202,67 @@ class WorkloadCosts:
         dearest = {place: n * importance(place[0]) for place, n in count.items()}
         return sorted(candidates, key=lambda c: -dearest[self.workload(c), c.target])
 
+    @property
+    def times_together(self) -> bool:
+        """Whether candidates can be timed in the same rounds at all."""
+        return self._model.times_together
+
+    def shares(self, answer: Iterable[Candidate]) -> Callable[[Candidate], float]:
+        """Of its cost what a candidate may take at the least, if it was timed at a bad moment; 1
+        for one that was timed together with others.
+
+        Parameters
+        ----------
+        answer : iterable of Candidate
+            Parts of the best cover so far.
+        """
+        shares = self._together.shares(self._costs, answer)
+
+        def of(candidate: Candidate) -> float:
+            is_sure = candidate.inline or self._in_contest(candidate) is not None
+            return 1.0 if is_sure else shares.get(candidate, 1.0)
+
+        return of
+
+    def time_together(
+        self, candidates: Sequence[Candidate], exchanges: Sequence[Exchange], patience_sec: float
+    ) -> bool:
+        """Have candidates timed in the same rounds, which is their cost from then on.
+
+        Parameters
+        ----------
+        candidates : sequence of Candidate
+            Of distinct workloads whose costs are known.
+        exchanges : sequence of Exchange
+            Of these positions: what is to be decided.
+        patience_sec : float
+            After which few rounds must do.
+
+        Returns
+        -------
+        bool
+            Whether there was time for it.
+        """
+        questions = [(self.workload(c), c.target) for c in candidates]
+        workloads, targets = [w for w, _ in questions], [t for _, t in questions]
+        found = self._model.together(workloads, targets, exchanges, patience_sec)
+        if found is None:
+            return False
+        alone = {q: self._costs[c].median_sec for q, c in zip(questions, candidates, strict=True)}
+        self._together.note(dict(zip(questions, found, strict=True)), alone.__getitem__)
+        return True
+
+    def _in_contest(self, candidate: Candidate) -> Cost | None:
+        if not self._together or candidate not in self._workloads:
+            return None
+        return self._together.cost((self._workloads[candidate], candidate.target))
+
+    def _cost(self, candidate: Candidate) -> Cost:
+        alone = self._costs[candidate]
+        if not alone.is_valid or candidate.inline:
+            return alone
+        return self._in_contest(candidate) or alone
+
     def recorded(self, candidate: Candidate) -> Cost | None:
         """What the cost model knows of a candidate without measuring anything."""
         if candidate in self._costs:
@@ -241,7 +305,7 @@ class WorkloadCosts:
 
     def _expected(self, candidate: Candidate) -> float:
         guessed_sec = self._estimates.seconds(self._extracted(candidate), candidate.target)
-        return max(guessed_sec, self._overheads.partition_sec)
+        return max(self._together.level * guessed_sec, self._overheads.partition_sec)
 
     def lower_bound(self, candidate: Candidate) -> float:
         """Its multiply-adds at the best rate that anything reached so far, with a margin.
@@ -252,7 +316,8 @@ class WorkloadCosts:
             return 0.0
         bound_sec = self._overheads.partition_sec
         if (peak := self.assumed_flops_per_sec) is not None:
-            bound_sec = max(bound_sec, self._candidate_flops(candidate) / peak)
+            seconds = self._together.level * self._candidate_flops(candidate) / peak
+            bound_sec = max(bound_sec, seconds)
         return bound_sec
 
     @property
@@ -274,7 +339,14 @@ class WorkloadCosts:
     def _corrected(self, candidate: Candidate) -> float:
         if candidate.inline:
             return 0.0
-        return self._seconds_of(self._costs[candidate])
+        cost = self._cost(candidate)
+        if cost is self._costs[candidate]:
+            return self._seconds_alone(cost)
+        return self._seconds_of(cost)
+
+    def _seconds_alone(self, cost: Cost) -> float:
+        """Of what was timed alone, at the level of what was timed together."""
+        return self._seconds_of(cost) * self._together.level
 
     def _seconds_of(self, cost: Cost) -> float:
         return max(cost.median_sec - self._overheads.call_sec, self._overheads.partition_sec)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from collage.backends.contract import TargetSet
@@ -11,6 +12,7 @@ from collage.candidate_costs import WorkloadCosts
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.end_to_end import Contender, PartitionRepair, baselines, without_search
+from collage.pipeline.rival_contests import RivalContests
 from collage.report.data import EQUAL
 from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import Partitioning
@@ -44,6 +46,8 @@ class Covers:
         Candidates and rejections of the whole graph; empty without a search.
     result : SearchResult or None
         How far the search came.
+    remarks : tuple of str
+        What is to be said of how it went.
 
     Examples
     --------
@@ -54,6 +58,7 @@ class Covers:
     contenders: tuple[Contender, ...]
     found: Found
     result: SearchResult | None = None
+    remarks: tuple[str, ...] = ()
 
     def repaired(
         self,
@@ -110,6 +115,7 @@ def find_covers(
     restrictions: Restrictions = UNRESTRICTED,
     deadline: Deadline = NEVER,
     looking: Deadline = NEVER,
+    patience: Callable[[], float] = lambda: math.inf,
 ) -> Covers:
     """The search's answer and the baselines; of another strategy, its one partitioning.
 
@@ -131,6 +137,8 @@ def find_covers(
         When it comes, the answer is made of what is known by then.
     looking : Deadline, optional
         When candidates that are not found yet are none: the baselines are all there is then.
+    patience : callable, optional
+        Seconds that there are now for timing the answer's parts and their rivals once more.
 
     Returns
     -------
@@ -163,11 +171,14 @@ def find_covers(
         return Covers(tuple(seeds), Found(), _NOT_SEARCHED)
     partitionings = [seed.partitioning for seed in seeds]
     rules = [RestrictedRule(rule, restrictions) for rule in last_resorts(targets.native)]
-    result = _search(graph, found, partitionings, costs, progress, deadline, rules)
+    asked = (graph, found, partitionings, costs, progress, deadline, rules)
+    contests = RivalContests(graph, costs, patience, progress)
+    result = contests.settle(found.candidates, _search(*asked), lambda: _search(*asked))
     if result is None or result.partitioning is None or not result.evaluated:
         # A search that knows no cost has only chosen among guesses, as whoever compares these does.
         return Covers(tuple(seeds), found, result)
-    return Covers((Contender("search", result.partitioning), *seeds), found, result)
+    first = Contender("search", result.partitioning)
+    return Covers((first, *seeds), found, result, contests.remarks())
 
 
 def seeds_of(

@@ -35,6 +35,7 @@ from collage.pipeline.prepared import prepare_module
 from collage.pipeline.restrict import Wishes, restrict
 from collage.pipeline.results.assemble import assemble_result, report_of
 from collage.pipeline.results.result import Result
+from collage.pipeline.rival_contests import patience_sec
 from collage.pipeline.session import Session
 from collage.search.dataflow import DataflowGraph
 from collage.search.restrictions import Restrictions
@@ -167,7 +168,7 @@ class Search:
         library = comparison.library(evaluated.winner)
         report = report_of(
             *(session, imported, costing, costs, covers, evaluated, budget),
-            remarks=(*wishes.remarks, *limit.remarks),
+            remarks=(*wishes.remarks, *limit.remarks, *covers.remarks),
             max_error=self.max_error,
         )
         return assemble_result(session, imported, evaluated, comparison, library, report)
@@ -257,6 +258,7 @@ class _Covering:
             restrictions=self.restrictions,
             deadline=self.measuring,
             looking=self.looking,
+            patience=lambda: patience_sec(self.search.costing.stats(), self.measuring),
         )
         repair = self._repair(costs)
         compiling = NEVER if session.replay else self.budget.compiling
