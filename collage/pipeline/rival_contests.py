@@ -15,16 +15,18 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from collage.backends.contract.errors import ReplayMissError
+from collage.backends.contract.errors import ReplayMissError, SearchError
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.contest import Exchange
 from collage.cost.deadline import Deadline
 from collage.cost.measure.replay import MeasureStats
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
+from collage.pipeline.costing.inside_costs import SeenCosts
+from collage.report.data import EQUAL
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import Partitioning
-from collage.search.strategies import Rivalry, SearchResult, rivalries
+from collage.search.strategies import Rivalry, SearchResult, rivalries, search
 
 _CONTESTS = 4
 """At the most."""
@@ -103,7 +105,7 @@ class RivalContests:
             self._first = self._first or result.partitioning
             self._last = result.partitioning
             if self._contests == _CONTESTS or not self._contest(candidates, result.partitioning):
-                break
+                return self._of_sure_ones(candidates, result, result.partitioning)
             try:
                 found = again()
             except ReplayMissError:
@@ -117,6 +119,25 @@ class RivalContests:
                 expanded=result.expanded + found.expanded,
             )
         return result
+
+    def _of_sure_ones(
+        self, candidates: Sequence[Candidate], result: SearchResult, answer: Partitioning
+    ) -> SearchResult:
+        """The answer; where there was no time to time all of its parts with the others, the best
+        one of those that were: what was timed alone would win because it was."""
+        share = self._costs.shares(answer.candidates)
+        parts = [c for c in answer.candidates if self._costs.known(c) is not None]
+        if not self._contests or self._first is None or all(share(c) == 1.0 for c in parts):
+            return result
+        sure = SeenCosts(lambda c: self._costs.known(c) if share(c) == 1.0 else None)
+        try:
+            found = search(self._graph, candidates, sure, seeds=[self._first], tolerance=EQUAL)
+        except SearchError:
+            return result  # Parts of the first answer were not timed with the others either.
+        if found.partitioning is None:
+            return result
+        self._last = found.partitioning
+        return replace(result, partitioning=found.partitioning)
 
     def remarks(self) -> tuple[str, ...]:
         """What was timed again, and what that changed; nothing where nothing was."""
