@@ -155,7 +155,7 @@ def main() -> None:
 
 
 def _cells(regrets: Sequence[float]) -> str:
-    values = 100 * np.array(regrets)
+    values = np.maximum(100 * np.array(regrets), 0.0)  # Ties may fall to the better one.
     return f"{values.mean():.1f} | {np.percentile(values, 90):.1f} | {values.max():.1f}"
 
 

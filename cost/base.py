@@ -88,6 +88,11 @@ class Cost:
             At least one.
         others : float
             What other programs had of the processors meanwhile.
+
+        Returns
+        -------
+        Cost
+            With median and spread.
         """
         low, median, high = np.percentile(np.asarray(samples_sec), (10, 50, 90))
         spread_sec = float(high - low) / 2

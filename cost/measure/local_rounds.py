@@ -91,6 +91,11 @@ class LocalRounds:
         ----------
         jobs, rule, seed
             As it takes them.
+
+        Returns
+        -------
+        PlayedTogether
+            A row for each job.
         """
         failures: list[Cost | None] = [None] * len(jobs)
         kills = Kills()  # Of all together: who was meant nobody knows.

@@ -58,6 +58,11 @@ class Together:
         ----------
         workloads, targets, exchanges, patience_sec
             As it takes them.
+
+        Returns
+        -------
+        list of Cost or None
+            In the order of the workloads; None where nothing is known and nothing was measured.
         """
         questions = list(zip(workloads, targets, strict=True))
         alone = [self._keys.partition(workload, target) for workload, target in questions]
