@@ -8,7 +8,7 @@ import tvm
 from tvm import relax
 
 from collage.backends.relax.modules.courses import set_aside
-from collage.search.dataflow import used_vars
+from collage.search.bindings import used_vars
 from collage.search.rules.host import RESHAPES
 
 

@@ -18,8 +18,9 @@ from collage.backends.contract import (
 )
 from collage.passes.align_weights import align_weights
 from collage.rewrite import map_leaves
+from collage.search.bindings import used_vars
 from collage.search.candidates import Candidate
-from collage.search.dataflow import DataflowGraph, bits, used_vars
+from collage.search.dataflow import DataflowGraph, bits
 from collage.search.partitioning import Partitioning
 
 

@@ -22,6 +22,7 @@ import networkx as nx
 
 from collage.search.dataflow import DataflowGraph, bits
 from collage.search.partitioning import quotient
+from collage.search.strategies.potentials import reduced_costs
 from collage.search.subgraph import union_of
 
 Unfinished = tuple[tuple[int, int], ...]
@@ -221,18 +222,18 @@ class _Problem:
         for rounds, limit in EFFORTS:
             # A cover takes as many states as it has blocks even where every step is the right one.
             states = min(max_states, max(limit, 4 * len(self.graph)) if limit else max_states)
-            steps = self._steps(self._reduced_costs(rounds, stop))
+            steps = self._steps(reduced_costs(self.costs, self.through, rounds, stop))
             cover = self._walk(steps, track=track, max_states=states, stop=stop)
             if cover is None or cover.optimal or states == max_states or stop():
                 break
         return cover
 
-    def _steps(self, reduced_costs: Sequence[float]) -> list[list[_Step]]:
+    def _steps(self, reduced: Sequence[float]) -> list[list[_Step]]:
         """By the first binding of each block."""
         steps: list[list[_Step]] = [[] for _ in range(len(self.graph))]
         for position in self.positions:
             block = self.blocks[position]
-            steps[block.members[0]].append((block.shape, position, reduced_costs[position]))
+            steps[block.members[0]].append((block.shape, position, reduced[position]))
         return steps
 
     def _walk(
@@ -329,31 +330,3 @@ class _Problem:
             optimal=optimal,
             positions=tuple(positions),
         )
-
-    def _reduced_costs(self, rounds: int, stop: Callable[[], bool]) -> list[float]:
-        """By position, costs less the prices of the covered bindings; all non-negative.
-
-        One sweep of dual coordinate ascent raises each binding's price until some block through it
-        is tight; where all blocks are intervals of the numbering that is optimal. ``rounds`` sweeps
-        before it balance the prices where blocks have holes: each binding's price is set between
-        what its cheapest and its second cheapest block allow (min-sum diffusion), in alternating
-        directions. Each sweep takes time linear in the blocks' sizes together.
-        """
-        reduced = list(self.costs)
-        used = [positions for positions in self.through if positions]
-        for number in range(rounds):
-            if stop():
-                break
-            for positions in used if number % 2 == 0 else reversed(used):
-                ordered = heapq.nsmallest(2, (reduced[position] for position in positions))
-                change = math.fsum(ordered) / len(ordered)
-                for position in positions:
-                    reduced[position] -= change
-        # Diffusion leaves the chosen blocks negative: first lower prices where need be, then raise.
-        for sign in (-1.0, 1.0):
-            for positions in used:
-                slack = min(reduced[position] for position in positions)
-                if slack * sign > 0:
-                    for position in positions:
-                        reduced[position] -= slack
-        return [max(0.0, value) for value in reduced]
