@@ -9,7 +9,7 @@ from pathlib import Path
 
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.devices import DeviceKind
-from collage.cost.base import Answer, Asking, Cost, CostModel, CostStatus, Overheads
+from collage.cost.base import Asking, Cost, CostModel, CostStatus, Overheads
 from collage.cost.config import MeasureConfig
 from collage.cost.contest import Exchange
 from collage.cost.database import Database, JsonLinesDatabase
@@ -18,23 +18,21 @@ from collage.cost.database.record import (
     END_TO_END,
     PARTITION,
     TRANSITION,
-    RecordKey,
     canonical_json,
 )
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import Device, policy_for
 from collage.cost.engines import LocalEngine
 from collage.cost.measure.engine import Engine, Work
-from collage.cost.measure.feed import Request
 from collage.cost.measure.replay import (
     NO_TIME,
     MeasureStats,
-    Question,
     RecordLookup,
     partition_miss,
 )
 from collage.cost.measure.runner import RunResult
 from collage.cost.measure.scheduler import Measurer
+from collage.cost.models.misses_asked import MissesAsked
 from collage.cost.models.overheads import overheads_from, probe_workloads
 from collage.cost.models.together import Together
 from collage.cost.models.whole_models import WholeModels
@@ -270,27 +268,7 @@ class MeasuredCostModel(CostModel):
         site = self._site(targets)
         if self._replay_only or site.measurer.at_once == 1:
             return
-        opened: dict[RecordKey, Question] = {}
-
-        def more(room: int) -> Request | None:
-            """What the log lacks of what is asked; what it holds is told at once."""
-            found: dict[RecordKey, Question] = {}
-            while True:
-                costs = zip(list(opened), self._lookup.costs(list(opened)), strict=True)
-                known = {key: cost for key, cost in costs if cost is not NO_TIME}
-                answers = [Answer(*opened.pop(key), cost) for key, cost in known.items()]
-                asked = ask(answers, room - len(found))
-                if asked is None:
-                    return None
-                urgent = {site.keys.partition(*question): question for question in asked.urgent}
-                every = urgent | {site.keys.partition(*other): other for other in asked.others}
-                fresh = {key: question for key, question in every.items() if key not in opened}
-                opened.update(fresh)
-                misses = self._lookup.misses(list(fresh), list(fresh.values()))
-                found |= misses
-                if len(misses) == len(fresh):
-                    return Request(found, urgent.keys())
-
+        more = MissesAsked(site.keys, self._lookup, ask)
         first = more(site.measurer.at_once)
         if first is not None and first.questions:
             site.measurer.measure(first.questions, more, targets)

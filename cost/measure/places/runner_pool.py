@@ -9,19 +9,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 from collage.backends.contract.errors import MeasurementError
 from collage.cost.measure.engine import Place
 from collage.cost.measure.places.calibration import Calibration, Finding
 from collage.cost.measure.places.reference_set import Times
+from collage.cost.measure.places.tasks import Pending, SetAside, Task, never
 from collage.cost.measure.runner import PlaceAwayError, PlaceLostError
-
-Task = Callable[[Place], None]
-"""Something to do at whichever place is free."""
-
-SetAside = Callable[[str], None]
-"""Told why something is not done at all."""
 
 Reference = Callable[[Place], Times]
 """Times the reference set at a place."""
@@ -30,21 +24,6 @@ _ABANDONED = Finding({}, again=False)
 
 _POLL_SEC = 0.5
 """How long a wait lasts before an interrupt is looked for."""
-
-_MOST_LOST = 2
-"""Places that one task may take along: the third would hardly fare better, nor the last one."""
-
-
-@dataclass
-class _Pending:
-    task: Task
-    set_aside: SetAside | None
-    is_urgent: Callable[[], bool]
-    lost: int = 0
-
-
-def _never() -> bool:
-    return False
 
 
 class RunnerPool:
@@ -86,7 +65,7 @@ class RunnerPool:
         self._known: list[Place] = []
         self._free: deque[Place] = deque()
         self._threads: dict[str, ThreadPoolExecutor] = {}
-        self._tasks: deque[_Pending] = deque()
+        self._tasks: deque[Pending] = deque()
         self._running = 0
         self._error: BaseException | None = None
         self._left: list[str] = []
@@ -125,7 +104,7 @@ class RunnerPool:
         self,
         task: Task,
         set_aside: SetAside | None = None,
-        is_urgent: Callable[[], bool] = _never,
+        is_urgent: Callable[[], bool] = never,
     ) -> None:
         """Have something done by the next place that is free.
 
@@ -140,7 +119,7 @@ class RunnerPool:
             Whether it is to be done before what is not, asked when a place is free.
         """
         with self._changed:
-            self._tasks.append(_Pending(task, set_aside, is_urgent))
+            self._tasks.append(Pending(task, set_aside, is_urgent))
             self._hand_out()
 
     @property
@@ -257,7 +236,7 @@ class RunnerPool:
             self._running += 1
             self._threads[place.name].submit(self._do, place, pending)
 
-    def _do(self, place: Place, pending: _Pending) -> None:
+    def _do(self, place: Place, pending: Pending) -> None:
         error: BaseException | None = None
         lost = again = False
         try:
@@ -283,20 +262,12 @@ class RunnerPool:
             self._hand_out()
             self._changed.notify_all()
 
-    def _without(self, place: Place, pending: _Pending, error: PlaceLostError) -> bool:
+    def _without(self, place: Place, pending: Pending, error: PlaceLostError) -> bool:
         """Go on without a place; whether its task is to be done elsewhere."""
         self._lost(place, str(error))
         if isinstance(error, PlaceAwayError):
             return True
-        pending.lost += 1
-        if pending.lost < _MOST_LOST:
-            return True
-        if pending.set_aside is None:
-            raise error
-        pending.set_aside(
-            f"{pending.lost} workers were lost with it, the last one because: {error}"
-        )
-        return False
+        return pending.is_worth_another(error)
 
     def _forget(self, place: Place) -> None:
         self._left.remove(place.name)

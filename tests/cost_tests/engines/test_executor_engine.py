@@ -22,7 +22,8 @@ from collage.cost.database import JsonLinesDatabase
 from collage.cost.database.keys import KeyMaker
 from collage.cost.device import CPU_POLICY
 from collage.cost.engines._far_build import Refused, build_there, read_delivery
-from collage.cost.engines.executor import ExecutorBuilder, ExecutorEngine
+from collage.cost.engines.executor import ExecutorEngine
+from collage.cost.engines.executor_builder import ExecutorBuilder
 from collage.cost.measure.builder import BuildJob
 from collage.cost.measure.engine import Engine, Work
 from collage.cost.measure.local_runner import LocalRunner
