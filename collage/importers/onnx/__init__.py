@@ -2,7 +2,7 @@
 
 :func:`import_onnx` is the way a graph takes, :class:`OnnxImporter` reads files. ``shapes``,
 ``fold`` and ``known`` prepare the graph, ``functions`` writes out what is defined by other
-operators, ``control_flow`` makes a straight line of it, and ``support`` names all operators that
+operators, ``straight`` makes a straight line of it, and ``support`` names all operators that
 cannot be imported at once. ``converter`` drives TVM's converters, and in their place those of
 ``operators`` where TVM's err or are missing.
 """

@@ -14,7 +14,6 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from collage.backends.contract.errors import ModelError, telling_line
 from collage.importers._base import ChosenRows, FileImporter, ImportedModel, Shapes, from_module
 from collage.importers.onnx.choosers import count_rows, room_for_one_more
-from collage.importers.onnx.control_flow import DataDecideError, flatten
 from collage.importers.onnx.converter import CheckedImporter
 from collage.importers.onnx.courses import import_course
 from collage.importers.onnx.deciding import require_undecided
@@ -23,6 +22,7 @@ from collage.importers.onnx.functions import expand_functions
 from collage.importers.onnx.known import fold_known
 from collage.importers.onnx.shapes import concretize, real_inputs
 from collage.importers.onnx.soundness import require_whole
+from collage.importers.onnx.straight import DataDecideError, flatten
 from collage.importers.onnx.support import (
     drop_unused_outputs,
     node_label,

@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
-from onnx import helper
 
 from collage.backends.contract.errors import ModelError
 from collage.course import Choose, Fail, Region, Repeat, Step
-from collage.importers.onnx.control_flow import DataDecideError
+from collage.importers.onnx.courses.larger import Cut, enlarged, fit_together, larger_of
 from collage.importers.onnx.courses.parts import ImpossibleError, Parts
 from collage.importers.onnx.courses.rounds import (
     as_rounds,
@@ -35,6 +34,7 @@ from collage.importers.onnx.courses.values import (
     renamed,
 )
 from collage.importers.onnx.known import names_used
+from collage.importers.onnx.straight import DataDecideError
 from collage.importers.onnx.support import node_label
 
 _MOST_UNROLLED = 2000
@@ -55,14 +55,6 @@ class Graph:
     role: str
     outermost: bool = False
     depth: int = 0
-
-
-@dataclass(frozen=True)
-class Cut:
-    """A region, and what its results are."""
-
-    region: Region
-    values: list[Value]
 
 
 class Cutter:
@@ -239,9 +231,8 @@ class Cutter:
         shapes than what the other one does."""
         label = f"{node_label(node)} (If)"
         then, otherwise = self._branches(node, rest, scope, rest)
-        pairs = list(zip(then.values, otherwise.values, strict=True))
         if then.values != otherwise.values:
-            fitting = all(len(a.shape) == len(b.shape) and a.dtype == b.dtype for a, b in pairs)
+            fitting = fit_together(then, otherwise)
             if not rest.outermost or not fitting:
                 raise ModelError(
                     f"{label} cannot be imported: its branches give tensors of other "
@@ -249,60 +240,15 @@ class Cutter:
                     value=label,
                 )
         outputs = [self._fresh("result") for _ in rest.results]
-        axes = [
-            [
-                axis
-                for axis, (a, b) in enumerate(zip(one.shape, other.shape, strict=True))
-                if a != b or axis in {*dict(one.counts), *dict(other.counts)}
-            ]
-            for one, other in pairs
-        ]
-        counts = {
-            (place, axis): self._fresh("count")
-            for place, found in enumerate(axes)
-            for axis in found
-        }
-        values = [
-            replace(
-                one,
-                shape=tuple(map(max, one.shape, other.shape)),
-                counts=tuple((axis, counts[place, axis]) for axis in axes[place]),
-            )
-            for place, (one, other) in enumerate(pairs)
-        ]
-        large, other = (self._as_large(cut, values, list(counts)) for cut in (then, otherwise))
-        steps.append(Choose(node.input[0], large, other, (*outputs, *counts.values())))
-        for value, output in zip(values, outputs, strict=True):
+        larger = larger_of(then, otherwise, self._fresh)
+        first, second = (
+            enlarged(cut, larger, self._parts, self._constants, self._fresh)
+            for cut in (then, otherwise)
+        )
+        steps.append(Choose(node.input[0], first, second, (*outputs, *larger.counts.values())))
+        for value, output in zip(larger.values, outputs, strict=True):
             scope[output] = value
         return self._finished(steps, outputs, scope)
-
-    def _as_large(
-        self, cut: Cut, values: Sequence[Value], counted: Sequence[tuple[int, int]]
-    ) -> Region:
-        """A region that gives results of these shapes, and how much of them there is."""
-        steps, results = list(cut.region.steps), list(cut.region.results)
-        scope = {
-            name: replace(value, counts=()) for name, value in zip(results, cut.values, strict=True)
-        }
-        for place, (old, new) in enumerate(zip(cut.values, values, strict=True)):
-            nodes, shape, name = [], list(old.shape), results[place]
-            for axis, extent in enumerate(new.shape):
-                if shape[axis] < extent:
-                    gap = [*shape[:axis], extent - shape[axis], *shape[axis + 1 :]]
-                    zeros = self._constants.add(self._fresh("zeros"), np.zeros(gap, old.dtype))
-                    larger = self._fresh("larger")
-                    nodes.append(
-                        helper.make_node("Concat", [name, zeros], [larger], larger, axis=axis)
-                    )
-                    shape[axis], name = extent, larger
-            steps += self._parts.run(nodes, [name], scope, "larger")
-            results[place] = name
-        for place, axis in counted:
-            old = cut.values[place]
-            there = np.array([old.shape[axis]], "int64")
-            by = dict(old.counts).get(axis)
-            results.append(by or self._constants.add(self._fresh("extent"), there))
-        return Region(tuple(steps), tuple(results))
 
     def _repeated(self, node: onnx.NodeProto, graph: Graph, scope: Scope) -> Repeat:
         """The step of a loop."""

@@ -15,9 +15,9 @@ from collage.cost.workload.data import array_of
 from collage.course import Run
 from collage.importers._base import ImportedModel
 from collage.importers.functions import MAIN
-from collage.importers.onnx.control_flow import DataDecideError
 from collage.importers.onnx.courses.values import Constants, Value
 from collage.importers.onnx.known import Known, names_used
+from collage.importers.onnx.straight import DataDecideError
 from collage.importers.onnx.support import node_label
 
 Importing = Callable[[onnx.ModelProto, str, bool], ImportedModel]

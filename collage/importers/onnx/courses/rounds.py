@@ -14,7 +14,6 @@ import onnx
 from onnx import helper
 
 from collage.backends.contract.errors import ModelError
-from collage.importers.onnx.control_flow import always_goes_on
 from collage.importers.onnx.courses.values import (
     Constants,
     Value,
@@ -93,7 +92,7 @@ def is_loop_of_known_rounds(node: onnx.NodeProto, constants: Constants, most: in
     condition = constants.array(given) if given else np.array(True)
     if condition is not None and not condition.all():
         return True
-    if trips is None or condition is None or not always_goes_on(body):
+    if trips is None or condition is None or not _always_goes_on(body):
         return False
     plain = not any(inner.op_type in ("If", "Loop") for inner in body.node)
     return plain and int(trips.item()) * len(body.node) <= most
@@ -142,7 +141,7 @@ def as_rounds(node: onnx.NodeProto, prefix: str, constants: Constants) -> Rounds
     outputs = [name or f"{prefix}unused_{index}" for index, name in enumerate(outputs)]
     counts: dict[str, str] = {}
     rows = outputs[len(states) :]
-    if rows and (condition or known is None or not always_goes_on(body)):
+    if rows and (condition or known is None or not _always_goes_on(body)):
         count = after.emit(
             "count", "Reshape", prefix + "rounds", after.constant("width", [1], "int64")
         )
@@ -240,3 +239,18 @@ def _limit(name: str, constants: Constants) -> tuple[str, int | None]:
     known = int(array.item())
     # The largest number stands for no limit.
     return ("", None) if known >= np.iinfo("int64").max else (name, max(known, 0))
+
+
+def _always_goes_on(body: onnx.GraphProto) -> bool:
+    """Whether the body of a Loop leaves its condition as it is, or says that it holds."""
+    made = {name: node for node in body.node for name in node.output}
+    constants = {tensor.name: tensor for tensor in body.initializer}
+    name = body.output[0].name
+    while name in made and made[name].op_type in ("Identity", "Cast"):
+        name = made[name].input[0]
+    if name in made and made[name].op_type == "Constant":
+        value = next((a.t for a in made[name].attribute if a.name == "value"), None)
+        constants |= {} if value is None else {name: value}
+    if name in constants:
+        return bool(onnx.numpy_helper.to_array(constants[name]).all())
+    return bool(name == body.input[1].name)

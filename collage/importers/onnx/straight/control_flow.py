@@ -18,32 +18,23 @@ from onnx import helper
 from collage.backends.contract.errors import ModelError
 from collage.importers.onnx.functions import rename_inputs
 from collage.importers.onnx.known import Known, inferred_shapes, settle
-from collage.importers.onnx.support import all_nodes, node_label
+from collage.importers.onnx.straight.refusals import (
+    SHAPE_DEPENDS,
+    DataDecideError,
+    refusal,
+    require_cheap,
+    require_tensors,
+)
+from collage.importers.onnx.straight.scanned import Scanned
+from collage.importers.onnx.support import node_label
 
-CONTROL_FLOW = ("If", "Loop", "Scan")
+_CONTROL_FLOW = ("If", "Loop", "Scan")
 
 _MOST_NODES = 20_000
 """An unrolled graph with more nodes than this takes hours to search."""
 
 _DEEPEST = 16
 """Levels of nested bodies."""
-
-_SHAPE_DEPENDS = "the shape of its result depends on data"
-
-
-DEAR = frozenset(
-    [
-        *("Attention", "Conv", "ConvInteger", "ConvTranspose", "DeformConv", "Einsum", "Gemm"),
-        *("GRU", "LSTM", "MatMul", "MatMulInteger", "MultiHeadAttention", "QLinearConv"),
-        *("QLinearMatMul", "RNN"),
-    ]
-)
-"""Operators that are not computed for nothing: choosing among what was computed costs less than
-the rest, and these are the rest."""
-
-
-class DataDecideError(ModelError):
-    """Data decide what runs: no straight line does the same, or none at the price."""
 
 
 def flatten(model: onnx.ModelProto, *, at_any_price: bool = True) -> onnx.ModelProto:
@@ -70,7 +61,7 @@ def flatten(model: onnx.ModelProto, *, at_any_price: bool = True) -> onnx.ModelP
     for level in range(_DEEPEST):
         if not any(_is_control_flow(node) for node in model.graph.node):
             for _, _, label in selected:
-                raise _refusal(label, _SHAPE_DEPENDS)
+                raise refusal(label, SHAPE_DEPENDS)
             return model
         copy = onnx.ModelProto()
         copy.CopyFrom(model)
@@ -85,7 +76,7 @@ def flatten(model: onnx.ModelProto, *, at_any_price: bool = True) -> onnx.ModelP
 
 
 def _is_control_flow(node: onnx.NodeProto) -> bool:
-    return node.op_type in CONTROL_FLOW and node.domain in ("", "ai.onnx")
+    return node.op_type in _CONTROL_FLOW and node.domain in ("", "ai.onnx")
 
 
 @dataclass
@@ -168,7 +159,7 @@ class _Flat:
             if first not in shapes or second not in shapes:
                 unknown.append((first, second, label))
             elif shapes[first] != shapes[second]:
-                raise _refusal(label, _SHAPE_DEPENDS)
+                raise refusal(label, SHAPE_DEPENDS)
         return unknown
 
     def _emit(self, op_type: str, inputs: Sequence[str], **attributes: object) -> str:
@@ -231,7 +222,7 @@ class _Flat:
                 self._bind(output, value)
             return
         for graph in branches.values():
-            _require_tensors(graph, f"{label} (If)")
+            require_tensors(graph, f"{label} (If)")
             self._require_cheap(graph, f"{label} (If)")
         first, second = (
             self._inline(branches[f"{which}_branch"], []) for which in ("then", "else")
@@ -251,14 +242,14 @@ class _Flat:
         trip = 0
         while alive is not False and (most is None or trip < most):
             if most is None and alive is not True:
-                raise _refusal(label, "how often it runs depends on data, without a limit")
+                raise refusal(label, "how often it runs depends on data, without a limit")
             going = self._constant(True, "bool") if alive is True else alive
             results = self._inline(body, [self._constant(trip, "int64"), going, *states])
             carried = results[1 : 1 + len(states)]
             if alive is not True:
                 self._require_cheap(body, label)
             if alive is not True and rows:
-                raise _refusal(label, "how many rows it gives depends on data")
+                raise refusal(label, "how many rows it gives depends on data")
             if alive is not True:
                 carried = [
                     self._select(alive, new, old, label)
@@ -281,16 +272,15 @@ class _Flat:
             self._bind(output, value)
 
     def _require_cheap(self, body: onnx.GraphProto, label: str) -> None:
-        """Refuse to compute products that may be for nothing."""
-        if not self.at_any_price and any(node.op_type in DEAR for node in all_nodes(body)):
-            raise _refusal(label, "its products would be computed whether they are chosen or not")
+        if not self.at_any_price:
+            require_cheap(body, label)
 
     def _trip_count(self, name: str, label: str) -> int | None:
         if not name:
             return None
         known = self.known.values.get(name)
         if known is None:
-            raise _refusal(label, "how often it runs depends on data")
+            raise refusal(label, "how often it runs depends on data")
         # The largest number stands for no limit.
         return None if int(known.item()) >= np.iinfo("int64").max else int(known.item())
 
@@ -311,7 +301,7 @@ class _Flat:
         if not tensor.HasField("shape") or any(
             not d.HasField("dim_value") for d in tensor.shape.dim
         ):
-            raise _refusal(label, "it runs not once, and its result's shape is not declared")
+            raise refusal(label, "it runs not once, and its result's shape is not declared")
         shape = [int(dim.dim_value) for dim in tensor.shape.dim]
         shape.insert(axis, 0)
         dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
@@ -320,42 +310,29 @@ class _Flat:
     def _scan(self, node: onnx.NodeProto) -> None:
         label = f"{node_label(node)} (Scan)"
         if self._opset < 9:
-            raise _refusal(label, "operator set 8 defines it with batches; convert the model to 9")
-        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-        body, count = attributes["body"], int(attributes["num_scan_inputs"])
-        states, scanned = list(node.input[:-count]), list(node.input[-count:])
-        outputs = len(body.output) - len(states)
-        shapes = [self.known.shapes.get(name) for name in scanned]
-        if any(shape is None for shape in shapes):
-            raise _refusal(label, "how long what it scans is depends on data")
-        ranks = [len(shape) for shape in shapes if shape is not None]
-        axes = list(attributes.get("scan_input_axes", [0] * count))
-        axes = [axis % rank for axis, rank in zip(axes, ranks, strict=True)]
-        backwards = list(attributes.get("scan_input_directions", [0] * count))
-        trips = {shape[axis] for shape, axis in zip(shapes, axes, strict=True) if shape is not None}
-        if len(trips) != 1:
-            raise _refusal(label, f"what it scans is of different lengths: {sorted(trips)}")
-        (trip,) = trips
-        rows: list[list[str]] = [[] for _ in range(outputs)]
-        out_axes = list(attributes.get("scan_output_axes", [0] * outputs))
+            raise refusal(label, "operator set 8 defines it with batches; convert the model to 9")
+        scanned = Scanned.of(node, self.known.shapes, label)
+        body, states, trip = scanned.body, scanned.states, scanned.trip
+        rows: list[list[str]] = [[] for _ in scanned.out_axes]
         for step in range(trip):
             slices = [
                 self._emit(
                     "Gather",
-                    [name, self._constant(trip - 1 - step if back else step, "int64")],
-                    axis=axis,
+                    [name, self._constant(trip - 1 - step if axis.backwards else step, "int64")],
+                    axis=axis.number,
                 )
-                for name, axis, back in zip(scanned, axes, backwards, strict=True)
+                for name, axis in zip(scanned.inputs, scanned.axes, strict=True)
             ]
             results = self._inline(body, [*states, *slices])
             states = results[: len(states)]
-            for row, value, axis in zip(rows, results[len(states) :], out_axes, strict=True):
-                row.append(self._along(value, axis))
-        turned = list(attributes.get("scan_output_directions", [0] * outputs))
+            for row, value, axis in zip(
+                rows, results[len(states) :], scanned.out_axes, strict=True
+            ):
+                row.append(self._along(value, axis.number))
         gathered = [
-            self._stacked(row[::-1] if back else row, axis, value, label)
-            for row, back, axis, value in zip(
-                *(rows, turned, out_axes, body.output[len(states) :]), strict=True
+            self._stacked(row[::-1] if axis.backwards else row, axis.number, value, label)
+            for row, axis, value in zip(
+                rows, scanned.out_axes, body.output[len(states) :], strict=True
             )
         ]
         for output, value in zip(node.output, [*states, *gathered], strict=False):
@@ -370,29 +347,3 @@ def _renamed(node: onnx.NodeProto, names: dict[str, str], prefix: str) -> onnx.N
     copy.output[:] = [names.get(name, name) for name in node.output]
     rename_inputs(copy, names)
     return copy
-
-
-def _require_tensors(graph: onnx.GraphProto, label: str) -> None:
-    for value in graph.output:
-        kind = value.type.WhichOneof("value") or "tensor_type"
-        if kind != "tensor_type":
-            raise _refusal(label, f"its result '{value.name}' is no tensor but a {kind[:-5]}")
-
-
-def always_goes_on(body: onnx.GraphProto) -> bool:
-    """Whether the body of a Loop leaves its condition as it is, or says that it holds."""
-    made = {name: node for node in body.node for name in node.output}
-    constants = {tensor.name: tensor for tensor in body.initializer}
-    name = body.output[0].name
-    while name in made and made[name].op_type in ("Identity", "Cast"):
-        name = made[name].input[0]
-    if name in made and made[name].op_type == "Constant":
-        value = next((a.t for a in made[name].attribute if a.name == "value"), None)
-        constants |= {} if value is None else {name: value}
-    if name in constants:
-        return bool(onnx.numpy_helper.to_array(constants[name]).all())
-    return bool(name == body.input[1].name)
-
-
-def _refusal(label: str, reason: str) -> DataDecideError:
-    return DataDecideError(f"{label} cannot be imported: {reason}", value=label)
