@@ -69,7 +69,6 @@ class Region {
   int plain(int tensor);
   int dense(int tensor);
   int broadcast(int tensor, const desc& md);
-  void add_bias(int tensor, int value);
   void copy(int from, int to);
   bool overwritable(int value, size_t op_index, const std::vector<int>& read);
   template <class PD>
@@ -80,12 +79,14 @@ class Region {
   void finish();
   void bind_outputs();
 
-  // operators/fused.h
+  // operators/post_ops.h
   dnnl::primitive_attr attributes(const Op& op, size_t fused, int sum_at, bool full_any,
                                   Arguments* arguments);
   int find_sum(const Op& op, size_t fused) const;
   bool read_twice(const Op& op, int sum_at);
   void apply_rest(const Op& op, size_t fused, int value);
+  void add_bias(int tensor, int value);
+  // operators/fused.h
   template <class Primitive>
   void conv(const Op& op, size_t at, dnnl::algorithm algorithm);
   void matmul(const Op& op, size_t at);

@@ -1,0 +1,123 @@
+// What follows a product: as attributes of its primitive where that can take it, else in place.
+#pragma once
+
+#include "../building.h"
+
+namespace collage_onednn {
+
+inline dnnl::algorithm eltwise_algorithm(int64_t index) {
+  using a = dnnl::algorithm;  // same order as Eltwise in graph.py
+  static const a table[] = {a::eltwise_relu,     a::eltwise_clip_v2,  a::eltwise_logistic,
+                            a::eltwise_tanh,     a::eltwise_gelu_erf, a::eltwise_gelu_tanh,
+                            a::eltwise_swish,    a::eltwise_hardswish, a::eltwise_hardsigmoid,
+                            a::eltwise_exp,      a::eltwise_sqrt,     a::eltwise_square,
+                            a::eltwise_linear,   a::eltwise_pow,      a::eltwise_abs,
+                            a::eltwise_log,      a::eltwise_elu,      a::eltwise_round,
+                            a::eltwise_soft_relu};
+  return table[index];
+}
+
+inline dnnl::algorithm binary_algorithm(int64_t index) {
+  using a = dnnl::algorithm;  // same order as Binary in graph.py
+  static const a table[] = {a::binary_add, a::binary_sub, a::binary_mul,
+                            a::binary_div, a::binary_max, a::binary_min};
+  return table[index];
+}
+
+constexpr int64_t kBinaryAdd = 0;
+
+// Where the first `fused` post-operators hold an addition of a whole tensor, which could be done in
+// place on that tensor's memory.
+inline int Region::find_sum(const Op& op, size_t fused) const {
+  for (size_t i = 0; i < fused; ++i) {
+    const PostOp& p = op.post_ops[i];
+    if (p.is_binary && p.algorithm == kBinaryAdd && !is_constant(p.tensor) &&
+        tensor_dims(p.tensor) == tensor_dims(op.outputs[0]))
+      return static_cast<int>(i);
+  }
+  return -1;
+}
+
+// Whether another post-operator reads the memory that the one at `sum_at` would be done in place on.
+inline bool Region::read_twice(const Op& op, int sum_at) {
+  int tensor = op.post_ops[static_cast<size_t>(sum_at)].tensor;
+  for (size_t i = 0; i < op.post_ops.size(); ++i) {
+    const PostOp& p = op.post_ops[i];
+    if (!p.is_binary || static_cast<int>(i) == sum_at) continue;
+    if (storage_.group_id(value_of(p.tensor)) == storage_.group_id(value_of(tensor))) return true;
+  }
+  return false;
+}
+
+// Attributes for the first `fused` post-operators. Operands of the full shape take the layout of the
+// result: `full_any` leaves it open; their arguments are then added once the layout is known.
+inline dnnl::primitive_attr Region::attributes(const Op& op, size_t fused, int sum_at,
+                                               bool full_any, Arguments* arguments) {
+  dnnl::post_ops ops;
+  for (size_t i = 0; i < fused; ++i) {
+    const PostOp& p = op.post_ops[i];
+    if (!p.is_binary) {
+      ops.append_eltwise(eltwise_algorithm(p.algorithm), p.alpha, p.beta);
+    } else if (static_cast<int>(i) == sum_at) {
+      ops.append_sum(1.f);
+    } else if (full_any && tensor_dims(p.tensor) == tensor_dims(op.outputs[0])) {
+      ops.append_binary(binary_algorithm(p.algorithm),
+                        any_layout(tensor_dims(p.tensor), tensor_type(p.tensor)));
+    } else {
+      int value = plain(p.tensor);
+      ops.append_binary(binary_algorithm(p.algorithm), storage_.md(value));
+      if (arguments)
+        arguments->emplace_back(
+            DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(i)) | DNNL_ARG_SRC_1, value);
+    }
+  }
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  // Products of numbers rounded to bfloat16, summed in float32, where the processor has them.
+  if (plan_.precision == Precision::bfloat16) attr.set_fpmath_mode(dnnl::fpmath_mode::bf16);
+  attr.set_post_ops(ops);
+  return attr;
+}
+
+// Post-operators that the kernel could not take, as primitives of their own, in place.
+inline void Region::apply_rest(const Op& op, size_t fused, int value) {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const desc md = storage_.md(value);
+  for (size_t i = fused; i < op.post_ops.size(); ++i) {
+    const PostOp& p = op.post_ops[i];
+    if (!p.is_binary) {
+      dnnl::eltwise_forward::primitive_desc pd(engine_, dnnl::prop_kind::forward_inference,
+                                               eltwise_algorithm(p.algorithm), md, md, p.alpha,
+                                               p.beta, attr);
+      emit(pd, dnnl::eltwise_forward(pd), {{DNNL_ARG_SRC, value}, {DNNL_ARG_DST, value}});
+      continue;
+    }
+    bool full = tensor_dims(p.tensor) == md.get_dims();
+    int other = full ? in_layout(p.tensor, md) : broadcast(p.tensor, md);
+    dnnl::binary::primitive_desc pd(engine_, binary_algorithm(p.algorithm), md,
+                                    storage_.md(other), md, attr);
+    if (is_reference(pd.impl_info_str()) && md.get_inner_nblks() == 0) {
+      strided_binary(p.algorithm, value, p.tensor, value);
+      continue;
+    }
+    emit(pd, dnnl::binary(pd),
+         {{DNNL_ARG_SRC_0, value}, {DNNL_ARG_SRC_1, other}, {DNNL_ARG_DST, value}});
+  }
+}
+
+// A bias of channels that the kernel could not take, in place.
+inline void Region::add_bias(int tensor, int value) {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const desc md = storage_.md(value);
+  dims ones(md.get_dims().size(), 1);
+  ones[1] = tensor_dims(tensor)[0];
+  const int bias = storage_.view(plain(tensor), row_major(ones));
+  dnnl::binary::primitive_desc pd(engine_, dnnl::algorithm::binary_add, md, storage_.md(bias), md,
+                                  attr);
+  emit(pd, dnnl::binary(pd),
+       {{DNNL_ARG_SRC_0, value}, {DNNL_ARG_SRC_1, bias}, {DNNL_ARG_DST, value}});
+}
+
+}  // namespace collage_onednn
