@@ -18,7 +18,7 @@ from collage.backends.tvm.common.legalization import (
     broadcast_index,
     default_legalization,
 )
-from collage.backends.tvm.common.wide import WIDE
+from collage.backends.tvm.common.numbers.rounding import WIDE
 
 
 def _is_float(expr: relax.Expr) -> bool:

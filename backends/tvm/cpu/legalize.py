@@ -13,14 +13,14 @@ from tvm.ir import GenericConst
 
 from collage.backends.relax.recurrent import NAME as RECURRENT
 from collage.backends.relax.static_shape import tensor_shape
-from collage.backends.tvm.common.exact import EXACT
-from collage.backends.tvm.common.in_float32 import legalize_in_float32
 from collage.backends.tvm.common.legalization import (
     OUT_FUSABLE,
     Legalization,
     default_legalization,
     reshaped,
 )
+from collage.backends.tvm.common.numbers.exact import EXACT
+from collage.backends.tvm.common.numbers.in_float32 import legalize_in_float32
 from collage.backends.tvm.cpu.comparisons import COMPARISONS
 from collage.backends.tvm.cpu.norms import legalize_group_norm, legalize_instance_norm
 from collage.backends.tvm.cpu.recurrent import legalize_recurrent

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import tvm
 from tvm import relax, tirx
 
-from collage.backends.tvm.common.exact import EXACT
-from collage.backends.tvm.common.wide import compute_wide
-from collage.backends.tvm.common.wide_operators import widen_operators
+from collage.backends.tvm.common.numbers.exact import EXACT
+from collage.backends.tvm.common.numbers.wide import compute_wide
+from collage.backends.tvm.common.numbers.wide_operators import widen_operators
 from collage.backends.tvm.cpu.bfloat16 import spell_bfloat16
 from collage.backends.tvm.cpu.comparisons import COMPARISONS
 from collage.backends.tvm.cpu.fast_math import use_fast_math

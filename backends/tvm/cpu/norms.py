@@ -15,7 +15,7 @@ from tvm import relax, te, tirx
 
 from collage.backends.relax.static_shape import tensor_shape
 from collage.backends.tvm.common.legalization import OUT_FUSABLE
-from collage.backends.tvm.common.norms64 import NORMS64
+from collage.backends.tvm.common.numbers.norms64 import NORMS64
 
 
 def legalize_group_norm(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:

@@ -15,13 +15,13 @@ from tvm.ir import GenericConst
 from collage.backends.relax.calls.pooling import SPATIAL
 from collage.backends.relax.recurrent import NAME as RECURRENT
 from collage.backends.relax.static_shape import static_shape
-from collage.backends.tvm.common.exact import EXACT
 from collage.backends.tvm.common.legalization import (
     OUT_FUSABLE,
     Legalization,
     default_legalization,
 )
-from collage.backends.tvm.common.wide import WIDE
+from collage.backends.tvm.common.numbers.exact import EXACT
+from collage.backends.tvm.common.numbers.rounding import WIDE
 from collage.backends.tvm.cuda import norms
 from collage.backends.tvm.cuda.phases import legalize_groups
 from collage.backends.tvm.cuda.recurrent import legalize_recurrent

@@ -11,9 +11,9 @@ from collections.abc import Callable
 import tvm
 from tvm import relax, tirx
 
-from collage.backends.tvm.common.exact import EXACT
-from collage.backends.tvm.common.wide import compute_wide
-from collage.backends.tvm.common.wide_operators import widen_operators
+from collage.backends.tvm.common.numbers.exact import EXACT
+from collage.backends.tvm.common.numbers.wide import compute_wide
+from collage.backends.tvm.common.numbers.wide_operators import widen_operators
 from collage.backends.tvm.cuda.legalize import legalizations
 from collage.backends.tvm.cuda.schedules import Gpu, schedule_function
 

@@ -18,8 +18,8 @@ from collage.backends.tvm.common.legalization import (
     Legalization,
     default_legalization,
 )
-from collage.backends.tvm.common.norms64 import NORMS64
-from collage.backends.tvm.common.wide import WIDE
+from collage.backends.tvm.common.numbers.norms64 import NORMS64
+from collage.backends.tvm.common.numbers.rounding import WIDE
 
 Index = Sequence[Any]
 

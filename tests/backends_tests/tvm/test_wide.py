@@ -16,7 +16,7 @@ from benchmarks.gpu.cases.float64 import widened as in_float64
 from benchmarks.gpu.cases.tvm.operators import SAMPLE, cases
 from benchmarks.gpu.cases.worker import largest_error
 from collage.backends.contract import BuildContext
-from collage.backends.tvm.common.wide import widened
+from collage.backends.tvm.common.numbers.wide import widened
 from collage.testing import graph
 from tests.backends_tests.tvm import cases as tvm_cases
 

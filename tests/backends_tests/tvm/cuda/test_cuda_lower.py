@@ -17,7 +17,7 @@ from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import TargetError
 from collage.backends.contract.registry import get_backend
 from collage.backends.toolchain import cuda_runtime
-from collage.backends.tvm.common.wide import compute_wide
+from collage.backends.tvm.common.numbers.wide import compute_wide
 from collage.backends.tvm.cuda.legalize import legalizations
 from collage.backends.tvm.cuda.schedules import SCHEDULE_ATTR, Gpu, schedule_function, tensor_core
 from collage.backends.tvm.cuda.schedules._base import unbound_stores

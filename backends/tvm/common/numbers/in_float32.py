@@ -13,7 +13,8 @@ from tvm import relax, te, topi
 
 from collage.backends.relax.static_shape import leaf_types, tensor_dtype
 from collage.backends.tvm.common.legalization import Legalization, default_legalization
-from collage.backends.tvm.common.wide import WIDE, is_narrow
+from collage.backends.tvm.common.numbers.rounding import WIDE
+from collage.backends.tvm.common.numbers.wide import is_narrow
 
 _OPERATORS = (
     *("isfinite", "isinf", "isnan", "log_add_exp", "power", "nn.batch_norm"),

@@ -8,8 +8,8 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.backends.relax.static_shape import tensor_shape
-from collage.backends.tvm.common.in_float32 import legalize_in_float32
 from collage.backends.tvm.common.legalization import Legalization, default_legalization
+from collage.backends.tvm.common.numbers.in_float32 import legalize_in_float32
 
 
 def _layer_norm(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:

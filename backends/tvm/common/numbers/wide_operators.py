@@ -1,7 +1,7 @@
 """Operators whose kernels TVM writes out by hand, with sums in the type that they are given.
 
-Loops without blocks cannot be widened from outside (:mod:`collage.backends.tvm.common.wide`): such
-an operator gets float32 operands instead, and its result is rounded by another kernel.
+Loops without blocks cannot be widened from outside (``wide``): such an operator gets float32
+operands instead, and its result is rounded by another kernel.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import tvm
 from tvm import relax
 from tvm.ir import Op
 
-from collage.backends.tvm.common.wide import WIDE, is_narrow
+from collage.backends.tvm.common.numbers.rounding import WIDE
+from collage.backends.tvm.common.numbers.wide import is_narrow
 
 
 def widen_operators() -> tvm.transform.Pass:

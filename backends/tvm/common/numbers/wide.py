@@ -15,10 +15,16 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
-from tvm.ir import Call, Op, PrimType, Range, Var
+from tvm.ir import Call, Op, PrimType, Var
 from tvm.ir.expr import TensorLoad, TensorRegion
 
-WIDE = "float32"
+from collage.backends.tvm.common.numbers.rounding import (
+    WIDE,
+    as_type,
+    wide_buffer,
+    with_buffers,
+    with_rounding,
+)
 
 ROUNDS = "collage.rounds"
 """An annotation of blocks that store what the program itself rounds: it stays narrow."""
@@ -130,7 +136,7 @@ def widened(func: tirx.PrimFunc, unkept: Collection[str] = ()) -> tirx.PrimFunc:
             if _rounds(s) or _accumulates(s) or str(s.buffer.dtype) in unkept
         )
         kept = [buffer for buffer in kept if buffer not in own]
-        wide = {b: _wide_buffer(b) for b in (*accumulated, *kept)}
+        wide = {b: wide_buffer(b) for b in (*accumulated, *kept)}
         if not set(kept) <= inner:
             return func  # Written out by hand: buffers declared in a way of its own.
         inner |= set(wide.values())
@@ -138,7 +144,7 @@ def widened(func: tirx.PrimFunc, unkept: Collection[str] = ()) -> tirx.PrimFunc:
             return func.with_body(body) if not body.same_as(func.body) else func
         body = _compute_in_float32(body, wide)
         if accumulated:
-            body = _with_stores(body, {b: wide[b] for b in accumulated})
+            body = with_rounding(body, {b: wide[b] for b in accumulated})
 
 
 def _compute_in_float32(body: Any, wide: dict[Var, Var]) -> Any:
@@ -180,12 +186,12 @@ def _compute_in_float32(body: Any, wide: dict[Var, Var]) -> Any:
                 return expr.value.value
             # Of a count, say: all of its digits are wanted where it is computed with.
             return expr if str(expr.value.ty) == WIDE else _rounded(_up(expr.value), expr)
-        return _cast(str(expr.ty), _up(expr.value)) if _narrow(expr.value) else expr
+        return as_type(str(expr.ty), _up(expr.value)) if _narrow(expr.value) else expr
 
     def load(expr: TensorLoad) -> Any:
         if expr.source not in wide:
             return expr
-        return _cast(str(expr.ty), tirx.BufferLoad(wide[expr.source], expr.indices))
+        return as_type(str(expr.ty), tirx.BufferLoad(wide[expr.source], expr.indices))
 
     def store(stmt: tirx.BufferStore) -> Any:
         if stmt.buffer not in wide:
@@ -201,7 +207,7 @@ def _compute_in_float32(body: Any, wide: dict[Var, Var]) -> Any:
     def block(stmt: s_tir.SBlock) -> Any:
         if not any(buffer in wide for buffer in stmt.alloc_buffers):
             return stmt
-        return _block(stmt, stmt.body, [wide.get(b, b) for b in stmt.alloc_buffers])
+        return with_buffers(stmt, stmt.body, [wide.get(b, b) for b in stmt.alloc_buffers])
 
     return tvm_ffi.structural_map(
         body,
@@ -235,7 +241,7 @@ def _up(expr: Any) -> Any:
         return expr.value
     if isinstance(expr, tirx.FloatImm):
         return tirx.const(float(expr.value), WIDE)
-    return _cast(WIDE, expr)
+    return as_type(WIDE, expr)
 
 
 def _first_value(constant: tirx.FloatImm) -> float:
@@ -251,11 +257,7 @@ def _first_value(constant: tirx.FloatImm) -> float:
 
 
 def _rounded(wide: Any, like: Any) -> Any:
-    return _cast(str(like.ty), wide)
-
-
-def _cast(dtype: str, value: Any) -> Any:
-    return value if str(value.ty) == dtype else tirx.Cast(dtype, value)
+    return as_type(str(like.ty), wide)
 
 
 def _call(call: Call, args: list[Any]) -> Call:
@@ -307,55 +309,3 @@ def _reads(value: Any, buffer: Var) -> bool:
 
 def _once(buffers: Iterable[Var]) -> list[Var]:
     return list(dict.fromkeys(buffers))
-
-
-def _wide_buffer(buffer: Var) -> Var:
-    return tirx.decl_buffer(buffer.shape, WIDE, f"{buffer.name}_wide", scope=buffer.scope())
-
-
-def _with_stores(body: s_tir.SBlockRealize, wide: dict[Var, Var]) -> s_tir.SBlockRealize:
-    """The stages with one more behind them for each wide buffer, which rounds it into its own."""
-    root = body.block
-    stages = [root.body, *(_rounding_stage(b, source) for b, source in wide.items())]
-    allocated = [*root.alloc_buffers, *wide.values()]
-    block = _block(root, tirx.SeqStmt(stages), allocated)
-    return s_tir.SBlockRealize(body.iter_values, body.predicate, block)
-
-
-def _rounding_stage(target: Var, source: Var) -> Any:
-    extents = [tirx.const(int(extent), str(extent.ty)) for extent in target.shape]
-    loops = [Var(f"i{n}", str(extent.ty)) for n, extent in enumerate(extents)]
-    axes = [
-        tirx.IterVar(Range(0, extent), Var(f"v{n}", str(extent.ty)), tirx.IterVar.DataPar)
-        for n, extent in enumerate(extents)
-    ]
-    place = [axis.var for axis in axes]
-    point = [Range.from_min_extent(var, tirx.const(1, str(var.ty))) for var in place]
-    value = _cast(str(target.dtype), tirx.BufferLoad(source, place))
-    block = s_tir.SBlock(
-        axes,
-        [tirx.BufferRegion(source, point)],
-        [tirx.BufferRegion(target, point)],
-        f"{target.name}_rounded",
-        tirx.BufferStore(target, value, place),
-    )
-    body: Any = s_tir.SBlockRealize(loops, True, block)
-    for loop, extent in reversed(list(zip(loops, extents, strict=True))):
-        body = tirx.For(loop, tirx.const(0, str(extent.ty)), extent, tirx.ForKind.SERIAL, body)
-    return body
-
-
-def _block(block: s_tir.SBlock, body: Any, allocated: list[Var]) -> s_tir.SBlock:
-    """A block with another body and other buffers."""
-    return s_tir.SBlock(
-        block.iter_vars,
-        block.reads,
-        block.writes,
-        block.name_hint,
-        body,
-        block.init,
-        allocated,
-        block.match_buffers,
-        block.annotations,
-        block.span,
-    )

@@ -16,12 +16,13 @@ import numpy as np
 from tvm import relax, te, tirx
 from tvm.ir import GenericConst
 
-from collage.backends.tvm.common.extremes import EXTREMES
-from collage.backends.tvm.common.in_float32 import IN_FLOAT32
 from collage.backends.tvm.common.legalization import Legalization, default_legalization
-from collage.backends.tvm.common.norms64 import NORMS64
-from collage.backends.tvm.common.unsigned import UNSIGNED
-from collage.backends.tvm.common.wide import ROUNDS, WIDE
+from collage.backends.tvm.common.numbers.extremes import EXTREMES
+from collage.backends.tvm.common.numbers.in_float32 import IN_FLOAT32
+from collage.backends.tvm.common.numbers.norms64 import NORMS64
+from collage.backends.tvm.common.numbers.rounding import WIDE
+from collage.backends.tvm.common.numbers.unsigned import UNSIGNED
+from collage.backends.tvm.common.numbers.wide import ROUNDS
 
 _SORTED_AS = {"bfloat16": WIDE, **dict.fromkeys(["int8", "int16", "uint8", "uint16"], "int32")}
 """Types that TVM's sorts lack, and those that stand for them."""
