@@ -56,6 +56,21 @@ def flatten(model: onnx.ModelProto, *, at_any_price: bool = True) -> onnx.ModelP
     ------
     DataDecideError
         Names a node whose trip count or shapes depend on data, with the reason.
+
+    Examples
+    --------
+    >>> import onnx.parser
+    >>> model = onnx.parser.parse_model(
+    ...     '''<ir_version: 8, opset_import: ["" : 17]>
+    ...     net (float[2] x) => (float[2] y) {
+    ...         flag = Constant<value = bool {1}>()
+    ...         y = If(flag)<
+    ...             then_branch = yes () => (float[2] a) { a = Relu(x) },
+    ...             else_branch = no () => (float[2] b) { b = Neg(x) }>
+    ...     }'''
+    ... )
+    >>> [node.op_type for node in flatten(model).graph.node]
+    ['Relu', 'Identity']
     """
     selected: list[tuple[str, str, str]] = []
     for level in range(_DEEPEST):

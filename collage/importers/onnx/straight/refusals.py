@@ -21,7 +21,13 @@ the rest, and these are the rest."""
 
 
 class DataDecideError(ModelError):
-    """Data decide what runs: no straight line does the same, or none at the price."""
+    """Data decide what runs: no straight line does the same, or none at the price.
+
+    Examples
+    --------
+    >>> refusal("head (If)", SHAPE_DEPENDS)
+    DataDecideError('head (If) cannot be imported: the shape of its result depends on data')
+    """
 
 
 def refusal(label: str, reason: str) -> DataDecideError:
