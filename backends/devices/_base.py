@@ -39,6 +39,9 @@ class DeviceKind(ABC):
         bytes as one operator; otherwise ``quantize`` and ``dequantize`` stay around both.
     cuts_splits : bool
         Whether its libraries want slices in the place of a split into a few parts.
+    reads_mapped : bool
+        Whether kernels read weights that are mapped from files where they lie; otherwise it has a
+        copy of them.
 
     Examples
     --------
@@ -58,6 +61,7 @@ class DeviceKind(ABC):
     has_attention: ClassVar[bool] = False
     folds_quantized: ClassVar[bool] = False
     cuts_splits: ClassVar[bool] = False
+    reads_mapped: ClassVar[bool] = False
 
     def __repr__(self) -> str:
         return self.name

@@ -26,6 +26,7 @@ class _CpuDevice(DeviceKind):
     compiles_beside = False
     folds_quantized = True
     cuts_splits = True
+    reads_mapped = True
 
     def any_target(self) -> tvm.target.Target:
         return tvm.target.Target(self.target_kind)

@@ -19,7 +19,7 @@ from tvm import relax
 
 from collage.backends.contract import BackendTarget, BuildContext, HoldsMemory
 from collage.backends.contract.relax_codegen import target_of
-from collage.backends.devices import CPU, common_device
+from collage.backends.devices import common_device
 from collage.backends.relax.modules.courses import COURSE_ATTR
 from collage.backends.relax.modules.memory_plan import planned_bytes, tensor_bytes
 from collage.backends.relax.modules.weights_beside import has_weights_beside
@@ -100,8 +100,8 @@ def memory_of(
     if context is not None and has_weights_beside(mod, context):
         mapped = sum(size for size in handed.values() if size >= LEAST_BYTES)
     read = sum(handed.values()) - mapped
-    # A GPU has them all; a processor reads what is mapped where it lies.
-    copies, workspace = read + (0 if common_device(targets) is CPU else mapped), kernels
+    copies = read + (0 if common_device(targets).reads_mapped else mapped)
+    workspace = kernels
     for target, weights in by_target.items():
         if isinstance(target.implementation, HoldsMemory):
             copies += target.implementation.weight_copies(target) * sum(weights)

@@ -10,7 +10,7 @@ import tvm
 
 from benchmarks.gpu.cases import CudaCase
 from collage.backends.compile import compile_module
-from collage.backends.contract import BackendTarget, BuildContext, ExternalBackend
+from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.registry import get_backend
 from collage.backends.link import CompiledLibrary
 from collage.cost.processes.staging import stage_to_measure
@@ -90,8 +90,3 @@ def compile_case(
     library = compile_module(partitioned.module, partitioned.targets, output, context)
     stage_to_measure(library)
     return library
-
-
-def is_external(case: CudaCase) -> bool:
-    """Whether the case's backend brings a library of its own."""
-    return isinstance(get_backend(case.backend), ExternalBackend)
