@@ -90,6 +90,17 @@ class Backend(ABC):
         """How float32 tensors are computed with: how closely results must agree follows from it."""
         return Precision.FLOAT32
 
+    def stored_as(self, options: Any) -> Precision:
+        """What float32 values are computed in that no operator rounds to bytes.
+
+        Parameters
+        ----------
+        options : object
+            An instance of ``options_type``.
+        """
+        precision = self.precision(options)
+        return Precision.FLOAT32 if precision is Precision.INT8 else precision
+
     def precisions(self) -> Mapping[Precision, Mapping[str, Any]]:
         """The fewer digits that it can compute float32 tensors with where an error is allowed, and
         the attributes that make it; what a processor has no instructions for it refuses."""

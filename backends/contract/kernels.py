@@ -25,6 +25,8 @@ class Precision(enum.Enum):
     """Rounded to float16."""
     BFLOAT16 = "bfloat16"
     """Rounded to bfloat16, or to less."""
+    INT8 = "int8"
+    """Products of values that were rounded to 256 steps, whose scales samples told."""
 
     @property
     def form(self) -> str:

@@ -27,9 +27,10 @@ from collage.backends.contract import (
 from collage.backends.devices.cpu_flags import cpu_flags_here
 from collage.backends.onednn.codegen import compile_functions, runtime_compilation
 from collage.backends.onednn.library import find_installation
-from collage.backends.onednn.options import BFLOAT16_FLAG, OnednnOptions
+from collage.backends.onednn.options import BFLOAT16_FLAG, BYTES_FLAGS, OnednnOptions
 from collage.backends.onednn.patterns import pattern_table
 from collage.backends.onednn.patterns.products import multiplies
+from collage.backends.relax.byte_products import accepts_bytes
 from collage.backends.toolchain.compiling import Compilation
 
 
@@ -56,11 +57,16 @@ class OnednnBackend(ExternalBackend, BundlesLibraries, HoldsMemory, JudgesRegion
         return Precision(options.precision)
 
     def precisions(self) -> Mapping[Precision, Mapping[str, Any]]:
-        return {Precision.BFLOAT16: {"precision": "bfloat16"}}
+        return {
+            Precision.BFLOAT16: {"precision": "bfloat16"},
+            Precision.INT8: {"precision": "int8"},
+        }
 
     def accepts_region(self, operators: Sequence[relax.Expr], target: BackendTarget) -> Verdict:
         if target.options.precision == "float32":
             return Verdict.yes()
+        if target.options.precision == "int8":
+            return accepts_bytes(operators, bool(BYTES_FLAGS & cpu_flags_here()))
         if BFLOAT16_FLAG not in cpu_flags_here():
             return Verdict.no("this processor has no AMX for bfloat16")
         if not any(map(multiplies, operators)):

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 LAYOUTS = ("auto", "blocked", "nhwc", "plain")
 """Layouts of pictures inside a region; same order as ``Layout`` in ``templates/plan.h``."""
 
-PRECISIONS = ("float32", "bfloat16")
-"""What products are computed in; same order as ``Precision`` in ``templates/plan.h``."""
+PRECISIONS = ("float32", "bfloat16", "int8")
+"""What products are computed in; the first two in the order of ``Precision`` in
+``templates/plan.h``, where bytes are operators of their own."""
 
 BFLOAT16_FLAG = "amx_bf16"
 """The instruction set that is needed, as Linux names it: with AVX-512 BF16 alone oneDNN multiplies
 float32 tensors in float32 whatever it is allowed."""
+
+BYTES_FLAGS = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
+"""Any of these multiplies bytes."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,8 @@ class OnednnOptions:
     precision : str
         What convolutions and products of matrices multiply: ``float32``, or ``bfloat16``, to which
         they round their operands where the processor has AMX for it;
-        sums, and all that stands between them, keep all digits.
+        sums, and all that stands between them, keep all digits. With ``int8`` a search rounds
+        operands to 256 steps, as it knows them from samples; all else is float32.
 
     Raises
     ------

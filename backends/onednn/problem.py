@@ -86,7 +86,9 @@ def encode(graph: Graph, options: OnednnOptions) -> tuple[list[int], dict[str, n
     number = {tensor: index for index, tensor in enumerate(tensors)}
     constants: dict[str, np.ndarray] = {}
     positions: dict[str, int] = {}
-    precision = PRECISIONS.index(options.precision)
+    # Where bytes are multiplied, operators say.
+    in_bytes = options.precision == "int8"
+    precision = 0 if in_bytes else PRECISIONS.index(options.precision)
     words = [_PLAN_VERSION, LAYOUTS.index(options.layout), precision, len(tensors)]
     for tensor in tensors:
         index = tensor.index

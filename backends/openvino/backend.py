@@ -24,10 +24,12 @@ from collage.backends.contract import (
     ShipsLibraries,
     Verdict,
 )
+from collage.backends.devices.cpu_flags import cpu_flags_here
 from collage.backends.openvino.codegen import compile_functions, runtime_compilation
 from collage.backends.openvino.library import cpu_capabilities, find_installation
-from collage.backends.openvino.options import CAPABILITIES, OpenvinoOptions
+from collage.backends.openvino.options import BFLOAT16_FLAGS, CAPABILITIES, OpenvinoOptions
 from collage.backends.openvino.patterns import pattern_table
+from collage.backends.relax.byte_products import accepts_bytes
 from collage.backends.toolchain.compiling import Compilation
 
 
@@ -52,10 +54,14 @@ class OpenvinoBackend(ExternalBackend, HoldsMemory, ShipsLibraries, JudgesRegion
     def precision(self, options: OpenvinoOptions) -> Precision:
         return Precision(options.precision)
 
+    def stored_as(self, options: OpenvinoOptions) -> Precision:
+        return Precision(options.computed_in)
+
     def precisions(self) -> Mapping[Precision, Mapping[str, Any]]:
         return {
             Precision.BFLOAT16: {"precision": "bfloat16"},
             Precision.FLOAT16: {"precision": "float16"},
+            Precision.INT8: {"precision": "int8", **_between()},
         }
 
     def roofline(self, device: tvm.target.Target) -> Roofline:
@@ -67,6 +73,8 @@ class OpenvinoBackend(ExternalBackend, HoldsMemory, ShipsLibraries, JudgesRegion
     def accepts_region(self, operators: Sequence[relax.Expr], target: BackendTarget) -> Verdict:
         precision = target.options.precision
         # Every processor has float32; asking for more takes a moment.
+        if precision == "int8":
+            return accepts_bytes(operators, CAPABILITIES[precision] in cpu_capabilities())
         if precision != "float32" and CAPABILITIES[precision] not in cpu_capabilities():
             return Verdict.no(f"this processor has no instructions for {precision}")
         return Verdict.yes()
@@ -88,6 +96,11 @@ class OpenvinoBackend(ExternalBackend, HoldsMemory, ShipsLibraries, JudgesRegion
 
     def workspace_bytes(self, target: BackendTarget) -> int:
         return 0
+
+
+def _between() -> dict[str, str]:
+    """What stands between products of bytes may be off by as little as they are."""
+    return {"between": "bfloat16"} if BFLOAT16_FLAGS & cpu_flags_here() else {}
 
 
 def backend() -> OpenvinoBackend:

@@ -96,7 +96,7 @@ def _properties_of(options: OpenvinoOptions, context: BuildContext) -> dict[str,
     return {
         "PERFORMANCE_HINT": "LATENCY",
         "NUM_STREAMS": "1",
-        "INFERENCE_PRECISION_HINT": PRECISIONS[options.precision],
+        "INFERENCE_PRECISION_HINT": PRECISIONS[options.computed_in],
         "EXECUTION_MODE_HINT": "ACCURACY" if exact else "PERFORMANCE",
         # As many threads as the other backends have, on whatever cores; they share these cores.
         "ENABLE_HYPER_THREADING": "YES",

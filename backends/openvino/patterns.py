@@ -18,6 +18,7 @@ from collage.backends.openvino.converters.nn import (
 )
 from collage.backends.openvino.converters.reductions import REDUCTIONS
 from collage.backends.openvino.model import DTYPES, MAX_RANK
+from collage.backends.relax.byte_patterns import product_in_steps, round_to_bytes
 from collage.backends.relax.patterns import all_of
 from collage.backends.relax.patterns import operator_checks as checks
 from collage.backends.relax.patterns.operators import OperatorPatterns
@@ -47,6 +48,7 @@ def pattern_table() -> list[PatternTriple]:
         *_pictures(),
         *_multiply_accumulate(),
         *_recurrent(),
+        *_in_steps(),
     ]
 
 
@@ -134,3 +136,8 @@ def _recurrent() -> Iterator[PatternTriple]:
     check = all_of(_PATTERNS.static_tensors(("float32",)), is_whole_layer)
     for name, chain in whole_layers():
         yield PatternTriple(f"openvino.recurrent{name}", chain.pattern, check, chain.annotations)
+
+
+def _in_steps() -> Iterator[PatternTriple]:
+    yield round_to_bytes("openvino")
+    yield product_in_steps("openvino")

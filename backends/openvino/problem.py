@@ -72,6 +72,8 @@ class RegionWriter(ModelWriter, LayerWalk[OvTensor]):
         ModelWriter.__init__(self, symbol)
         PartitionWalk.__init__(self, symbol)
         self._parameters: list[Any] = []
+        self.stepped: dict[tuple[object, ...], OvTensor] = {}
+        """What was rounded to steps so far."""
 
     def write(self, function: relax.Function) -> Region:
         """The whole region.
@@ -128,7 +130,10 @@ class RegionWriter(ModelWriter, LayerWalk[OvTensor]):
             given, wanted = self.shape(tensor), static_shape(ty)
             if given != wanted:
                 raise self.error(f"{name} gives shape {given}, not {wanted}")
-            if tensor.get_element_type() != self.dtype(tensor_dtype(ty)):
+            # Bytes are what they stand for from here on.
+            if name != "relax.quantize" and tensor.get_element_type() != self.dtype(
+                tensor_dtype(ty)
+            ):
                 kind = tensor.get_element_type().get_type_name()
                 raise self.error(f"{name} gives dtype {kind}, not {tensor_dtype(ty)}")
 

@@ -142,10 +142,23 @@ def stepped_matmul(
     operands = [x, relax.const((weights - centres).astype(np.int8)), relax.const(whole)]
     if centres.any():
         operands.append(relax.const(centres.astype(np.float32)))
+    return stepped_call(operands, steps)
+
+
+def stepped_call(operands: Sequence[relax.Expr], steps: Steps | None = None) -> relax.Call:
+    """A call of the operator for operands as it takes them.
+
+    Parameters
+    ----------
+    operands : sequence of relax.Expr
+        Values, int8 weights, float32 scales, and where weights have them, centres.
+    steps : Steps, optional
+        As :func:`stepped_matmul` takes them.
+    """
     attrs = None
     if steps is not None:
         attrs = ir.make_node("ir.DictAttrs", step=steps.step, point=steps.point)
-    return relax.Call(ir.Op.get(NAME), operands, attrs, [])
+    return relax.Call(ir.Op.get(NAME), list(operands), attrs, [])
 
 
 def is_product(weights: np.ndarray, x_shape: Sequence[int]) -> bool:

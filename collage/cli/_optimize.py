@@ -131,10 +131,18 @@ def _optimize(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Of the precisions that --max-error allows only this: bfloat16, float16, tf32; "
-            "repeatable.",
+            help="Of the precisions that --max-error allows only this: int8, bfloat16, float16, "
+            "tf32; repeatable.",
         ),
     ] = None,
+    calibration: Annotated[
+        str,
+        typer.Option(
+            metavar="METHOD",
+            help="How the samples' values give int8 its steps: minmax, percentile or entropy; auto "
+            "takes the one with the least error.",
+        ),
+    ] = "auto",
     estimate: Annotated[
         bool,
         typer.Option(
@@ -242,6 +250,7 @@ def _optimize(
                 memory_limit_bytes=limit_bytes,
                 max_error=max_error,
                 precision=precision,
+                calibration=calibration,
                 refine_trials=refine,
                 refine_storage=refine_storage,
                 num_threads=threads,

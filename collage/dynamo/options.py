@@ -39,6 +39,7 @@ class Options:
     memory_limit_bytes: int | None = None
     max_error: float | None = None
     precision: Sequence[str] | None = None
+    calibration: str = "auto"
     refine_trials: int = 0
     refine_storage: str | None = None
     num_threads: int | None = None

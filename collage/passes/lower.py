@@ -17,6 +17,7 @@ from collage.backends.contract import (
     NativeBackend,
 )
 from collage.passes.align_weights import align_weights
+from collage.passes.in_bytes import BytesOf, rounding
 from collage.rewrite import map_leaves
 from collage.search.bindings import used_vars
 from collage.search.candidates import Candidate
@@ -164,16 +165,30 @@ class _Region:
         self.mapping: dict[relax.Var, relax.Expr] = dict(zip(inputs, self.params, strict=True))
         self.bindings: list[relax.VarBinding] = []
 
-    def bind(self, var: relax.Var, value: relax.Expr, ty: relax.Type | None = None) -> None:
-        fresh = relax.Var(f"v{len(self.bindings)}", ty if ty is not None else var.ty)
-        self.bindings.append(relax.VarBinding(fresh, value))
-        self.mapping[var] = fresh
+    def bind(self, var: relax.Var, value: relax.Expr) -> None:
+        self.mapping[var] = self.fresh(value, var.ty)
 
-    def take(self, graph: DataflowGraph, nodes: int) -> None:
-        """Bind what a node set holds, its variables renamed."""
+    def take(self, graph: DataflowGraph, nodes: int, in_bytes: BytesOf | None = None) -> None:
+        """Bind what a node set holds, its variables renamed; some of it computed in bytes."""
         for index in bits(nodes):
             binding = graph.bindings[index]
-            self.bind(binding.var, _renamed(binding.value, self.mapping))
+            value = _renamed(binding.value, self.mapping)
+            if in_bytes is not None:
+                value = in_bytes.value(index, value, self.fresh)
+            self.bind(binding.var, value)
+
+    def fresh(self, value: relax.Expr, ty: relax.Type) -> relax.Var:
+        """A variable for what the graph has none for."""
+        var = relax.Var(f"v{len(self.bindings)}", ty)
+        self.bindings.append(relax.VarBinding(var, value))
+        return var
+
+    def call(self, function: relax.Function, args: Sequence[relax.Expr]) -> relax.Var:
+        """The result of a composite function, which becomes a local one."""
+        ty = relax.FuncType([p.ty for p in function.params], function.ret_ty)
+        local = relax.Var(f"f{len(self.bindings)}", ty)
+        self.bindings.append(relax.VarBinding(local, function))
+        return self.fresh(relax.Call(local, list(args)), function.ret_ty)
 
     def function(self, outputs: Sequence[relax.Var], attrs: dict[str, object]) -> relax.Function:
         results = [self.mapping[var] for var in outputs]
@@ -266,18 +281,36 @@ def _external_function(
     name: str,
 ) -> relax.Function:
     region = _Region(inputs, "x")
+    in_bytes = BytesOf(graph, candidate)
+    exact: dict[relax.Var, relax.Expr] = {}
+    for var in inputs:
+        _round(region, var, in_bytes, exact)
     for composite in candidate.composites:
         inner_inputs, inner_outputs = boundary(graph, composite.nodes)
         inner = _Region(inner_inputs, "c")
-        inner.take(graph, composite.nodes)
+        inner.take(graph, composite.nodes, in_bytes)
         function = inner.function(inner_outputs, {"Composite": composite.name})
-        ty = relax.FuncType([p.ty for p in function.params], function.ret_ty)
-        local = relax.Var(f"f{len(region.bindings)}", ty)
-        region.bindings.append(relax.VarBinding(local, function))
-        call = relax.Call(local, [region.mapping[var] for var in inner_inputs])
-        region.bind(inner_outputs[0], call, function.ret_ty)
+        args = [region.mapping[var] for var in inner_inputs]
+        region.mapping[inner_outputs[0]] = region.call(function, args)
+        _round(region, inner_outputs[0], in_bytes, exact)
+    # Whoever is outside gets all digits.
+    region.mapping |= exact
     target = candidate.target
     attrs: dict[str, object] = {"Codegen": target.backend, "global_symbol": name}
     if target.alias:
         attrs[TARGET_ATTR] = target.alias
     return region.function(outputs, attrs)
+
+
+def _round(
+    region: _Region, var: relax.Var, in_bytes: BytesOf, exact: dict[relax.Var, relax.Expr]
+) -> None:
+    """Let what stands behind read a value rounded, where it is to be."""
+    steps = in_bytes.rounded.get(var)
+    if steps is None:
+        return
+    exact[var] = region.mapping[var]
+    inner = _Region([var], "c")
+    inner.mapping[var] = rounding(inner.params[0], steps, inner.fresh)
+    function = inner.function([var], {"Composite": in_bytes.composite})
+    region.mapping[var] = region.call(function, [exact[var]])

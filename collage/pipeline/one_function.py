@@ -28,8 +28,11 @@ from collage.pipeline.improving.second_look import SecondLook
 from collage.pipeline.inputs.samples import Inputs
 from collage.pipeline.limits import AnswerInHand, Budget
 from collage.pipeline.memory_limit import MemoryLimit
+from collage.pipeline.precision.calibrated import calibrated
+from collage.pipeline.precision.calibration import AUTO
 from collage.pipeline.precision.contenders import with_frontier
 from collage.pipeline.precision.error_model import ErrorModel
+from collage.pipeline.precision.targets import computes_in_bytes
 from collage.pipeline.prefetch import Prefetch
 from collage.pipeline.prepared import prepare_module
 from collage.pipeline.restrict import Wishes, restrict
@@ -62,7 +65,9 @@ class Search:
         What it gave when it was.
     prefetch : Prefetch
         What is being compiled in the background.
-    strategy, pin, ban, refine_trials, refine_storage, seed, memory_limit_bytes, max_error
+    strategy, pin, ban, refine_trials, refine_storage, seed
+        As :func:`collage.optimize` takes them.
+    memory_limit_bytes, max_error, calibration
         As :func:`collage.optimize` takes them.
     graphs : sequence of DataflowGraph
         Of all functions: what is pinned or banned has to be in one of them.
@@ -83,6 +88,7 @@ class Search:
     seed: int = 0
     memory_limit_bytes: int | None = None
     max_error: float | None = None
+    calibration: str = AUTO
     log_is_of_use: bool = True
 
     def best_of(self, imported: Imported, budget: Budget, inputs: Inputs | None) -> Result:
@@ -116,6 +122,8 @@ class Search:
         session, costing = self.session, self.costing
         targets, progress, replay = session.targets, session.progress, session.replay
         imported = prepare_module(imported, targets, self.seed, progress)
+        if self.max_error is not None and computes_in_bytes(targets):
+            imported = calibrated(imported, inputs, self.calibration, self.seed, progress)
         budget.operators = len(imported.graph)
         measuring = NEVER if replay else budget.measuring
         costs = WorkloadCosts(imported.mod, imported.graph, self.asked, measuring)

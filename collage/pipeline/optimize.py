@@ -26,6 +26,7 @@ from collage.pipeline.imported import import_functions
 from collage.pipeline.inputs.samples import Inputs
 from collage.pipeline.limits import Budget, answering, few_own_threads
 from collage.pipeline.one_function import Search
+from collage.pipeline.precision.calibration import AUTO, check_method
 from collage.pipeline.precision.targets import checked_error, in_precisions
 from collage.pipeline.prefetch import Prefetch
 from collage.pipeline.restrict import Wishes
@@ -52,6 +53,7 @@ def optimize(
     memory_limit_bytes: int | None = None,
     max_error: float | None = None,
     precision: Sequence[str] | None = None,
+    calibration: str = AUTO,
     refine_trials: int = 0,
     refine_storage: str | None = None,
     num_threads: int | None = None,
@@ -109,6 +111,9 @@ def optimize(
     precision : sequence of str, optional
         What they may compute in where ``max_error`` is given, for example ``["bfloat16"]``; by
         default all that the targets offer.
+    calibration : str
+        How steps of int8 are chosen by what samples show of values: ``minmax``, ``percentile`` or
+        ``entropy``; by default the one that makes the least error.
     refine_trials : int
         Afterwards, this many trials of changes to the best partitioning, on end-to-end time.
     refine_storage : str, optional
@@ -191,6 +196,7 @@ def optimize(
             value=memory_limit_bytes,
         )
     max_error = checked_error(max_error, precision)
+    check_method(calibration)
     if max_error is not None:
         targets = in_precisions(resolve_targets(targets), precision)
     budget = Budget(time_budget_sec)
@@ -220,6 +226,7 @@ def optimize(
             ban=ban,
             memory_limit_bytes=memory_limit_bytes,
             max_error=max_error,
+            calibration=calibration,
             refine_trials=refine_trials,
             refine_storage=refine_storage,
             seed=seed,

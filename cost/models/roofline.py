@@ -221,4 +221,5 @@ def _product_peak(spec: DeviceSpec, dtype: str, precision: Precision) -> float:
         Precision.TF32: spec.tf32_flops_per_sec,
         Precision.FLOAT16: spec.half_flops_per_sec,
         Precision.BFLOAT16: spec.half_flops_per_sec,
+        Precision.INT8: 2 * spec.half_flops_per_sec,  # Numbers of half the width.
     }[precision]

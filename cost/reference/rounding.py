@@ -81,8 +81,9 @@ def coarsest(forms: set[str] | frozenset[str]) -> str:
 
 
 def fewest_digits(targets: Iterable[BackendTarget]) -> str:
-    """The format with the fewest digits that any of some targets may round float32 values to."""
-    return coarsest({target.implementation.precision(target.options).form for target in targets})
+    """The format with the fewest digits that any of some targets may round float32 values to;
+    bytes are no format: operators round to them."""
+    return coarsest({target.implementation.stored_as(target.options).form for target in targets})
 
 
 def formats(mod: tvm.IRModule) -> frozenset[str]:

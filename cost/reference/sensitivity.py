@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 import tvm
 from tvm import relax
 
+from collage.backends.relax.byte_products import ByteProduct
+from collage.backends.relax.stepped import Steps
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.reference.arithmetic import MEANT
 from collage.cost.reference.compare import distance
@@ -26,17 +28,78 @@ def is_product(value: relax.Expr) -> bool:
     return str(value.op.name).startswith(_PRODUCTS)
 
 
+Operand = Callable[[Value, relax.Expr], Value]
+"""What a product computes with in place of an argument, given its value and its expression."""
+
+Rounding = Callable[[relax.Binding], Operand | None]
+"""For a binding, what becomes of its operands; None where it is left as it is."""
+
+
+def in_form(form: str) -> Rounding:
+    """Products with their float32 operands, weights among them, rounded to a format.
+
+    Parameters
+    ----------
+    form : str
+        A key of :data:`~collage.cost.reference.rounding.EPSILON`.
+
+    Examples
+    --------
+    >>> from collage.testing import graph
+    >>> mod = graph([(4,)], lambda _, x: relax.op.exp(x))
+    >>> in_form("bfloat16")(mod["main"].body.blocks[0].bindings[0]) is None
+    True
+    """
+    fewer = partial(_fewer, form)
+    return lambda binding: fewer if is_product(binding.value) else None
+
+
+def in_bytes(steps: Mapping[relax.Var, Steps], most: int) -> Rounding:
+    """Products with their first operand rounded to steps, and weights to signed bytes.
+
+    Parameters
+    ----------
+    steps : mapping of relax.Var to Steps
+        By the variable that is bound to the product.
+    most : int
+        Weights are whole numbers up to it.
+
+    Examples
+    --------
+    >>> in_bytes({}, 127)(relax.VarBinding(relax.Var("y"), relax.const(1.0))) is None
+    True
+    """
+
+    def rounding(binding: relax.Binding) -> Operand | None:
+        product = ByteProduct.of(binding.value)
+        known = steps.get(binding.var)
+        if product is None or known is None:
+            return None
+
+        def operand(value: Value, expr: relax.Expr) -> Value:
+            if expr.same_as(product.call.args[1]):
+                return product.rounded_weights(most)
+            if not expr.same_as(product.operand):
+                return value
+            whole = np.clip(np.rint(value / np.float32(known.step)) + known.point, 0, 255)
+            return (whole - np.float32(known.point)) * np.float32(known.step)
+
+        return operand
+
+    return rounding
+
+
 def sensitivities(
     mod: tvm.IRModule,
     inputs: Sequence[Array],
-    form: str,
+    rounding: Rounding,
     deadline: Deadline = NEVER,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[relax.Var, float]:
     """What rounding the operands of one product at a time does to the outputs of ``main``.
 
     The network is evaluated once as it is meant, and for each product once more from there on, with
-    that product's float32 operands, weights among them, rounded to a format and its sums in full.
+    that product's operands rounded and its sums in full.
 
     Parameters
     ----------
@@ -44,8 +107,8 @@ def sensitivities(
         Its ``main`` has one block of bindings.
     inputs : sequence of ndarray
         One per parameter.
-    form : str
-        A key of :data:`~collage.cost.reference.rounding.EPSILON`.
+    rounding : callable
+        From :func:`in_form` or :func:`in_bytes`; bindings that it leaves alone are left out.
     deadline : Deadline, optional
         Products that were not looked at by then are as bad as the worst of the others; where that
         is none, infinitely bad.
@@ -73,26 +136,35 @@ def sensitivities(
     >>> from collage.testing import constant, graph
     >>> mod = graph([(4, 8)], lambda emit, x: relax.op.matmul(x, constant(8, 8)))
     >>> x = np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)
-    >>> (found,) = sensitivities(mod, [x], "bfloat16").values()
+    >>> (found,) = sensitivities(mod, [x], in_form("bfloat16")).values()
     >>> 2**-12 < found < 2**-6
     True
     """
     found: dict[relax.Var, float] = {}
     with np.errstate(all="ignore"):
-        walk = _Walk(mod, inputs)
-        products = [i for i, binding in enumerate(walk.bindings) if is_product(binding.value)]
+        walk = Walk(mod, inputs)
+        rounded = {i: made for i, b in enumerate(walk.bindings) if (made := rounding(b))}
+        products = list(rounded)
         # Spread over the network, so that what there was time for tells of the rest.
         for done, index in enumerate(_spread(products)):
             if deadline.is_up:
                 break
-            found[walk.bindings[index].var] = walk.change(index, form)
+            found[walk.bindings[index].var] = walk.change(index, rounded[index])
             progress(done + 1, len(products))
     worst = max(found.values(), default=float("inf"))
     return {walk.bindings[i].var: found.get(walk.bindings[i].var, worst) for i in products}
 
 
-class _Walk:
-    """A network's values as they are meant, and what becomes of them from some binding on."""
+class Walk:
+    """A network's values as they are meant, and what becomes of them from some binding on.
+
+    Parameters
+    ----------
+    mod : IRModule
+        Its ``main`` has one block of bindings.
+    inputs : sequence of ndarray
+        One per parameter.
+    """
 
     def __init__(self, mod: tvm.IRModule, inputs: Sequence[Array]) -> None:
         function = mod["main"]
@@ -107,11 +179,19 @@ class _Walk:
         self._expected = leaves(self._evaluator.expr(self._result))
         self._meant = dict(env)
 
-    def change(self, index: int, form: str) -> float:
-        """How far the outputs are off when one product's operands are rounded."""
+    def change(self, index: int, operand: Operand) -> float:
+        """How far the outputs are off when one product's operands are rounded.
+
+        Parameters
+        ----------
+        index : int
+            Of the product among the bindings.
+        operand : callable
+            What becomes of them.
+        """
         env, binding = self._evaluator.env, self.bindings[index]
         touched = [index]
-        env[binding.var] = self._evaluator.call(binding.value, partial(_fewer, form))
+        env[binding.var] = self._evaluator.call(binding.value, operand)
         waiting = set(self._readers.get(binding.var, ()))
         while waiting:
             reader = min(waiting)
@@ -120,12 +200,34 @@ class _Walk:
             env[var] = self._evaluator.expr(self.bindings[reader].value)
             touched.append(reader)
             waiting.update(self._readers.get(var, ()))
+        error = self._error()
+        self._restore(touched)
+        return error
+
+    def together(self, rounding: Rounding) -> float:
+        """How far the outputs are off when all products are rounded."""
+        env = self._evaluator.env
+        with np.errstate(all="ignore"):
+            for binding in self.bindings:
+                operand = rounding(binding)
+                env[binding.var] = (
+                    self._evaluator.expr(binding.value)
+                    if operand is None
+                    else self._evaluator.call(binding.value, operand)
+                )
+            error = self._error()
+        self._restore(range(len(self.bindings)))
+        return error
+
+    def _error(self) -> float:
         got = leaves(self._evaluator.expr(self._result))
-        for position in touched:
-            var = self.bindings[position].var
-            env[var] = self._meant[var]
         pairs = zip(got, self._expected, strict=True)
         return max((distance(one, wanted).largest for one, wanted in pairs), default=0.0)
+
+    def _restore(self, touched: Iterable[int]) -> None:
+        for position in touched:
+            var = self.bindings[position].var
+            self._evaluator.env[var] = self._meant[var]
 
 
 def _readers(bindings: Sequence[relax.Binding]) -> dict[relax.Var, list[int]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvm import relax
 
+from collage.backends.openvino.converters.bytes import scaled, weights_in_bytes
 from collage.backends.openvino.model import OvTensor
 from collage.backends.openvino.problem import RegionWriter, converts
 from collage.backends.relax.calls.layouts import data_layout, order, spatial_rank
@@ -62,14 +63,8 @@ def _convolve(
 ) -> OvTensor:
     attrs, rank = call.attrs, spatial_rank(call)
     form = ChannelsFirst(w, call, str(attrs.data_layout))
-    kernel = w.permute(
-        w.tensor(call.args[1]), order(str(attrs.kernel_layout), channels + SPATIAL[rank])
-    )
+    kernel = _kernel(w, call, order(str(attrs.kernel_layout), channels + SPATIAL[rank]))
     groups = int(attrs.groups)
-    if groups > 1:
-        # The groups share out the first axis, whichever channels it counts.
-        first, *rest = w.shape(kernel)
-        kernel = w.reshape(kernel, (groups, first // groups, *rest))
     before, after = split_padding(attrs.padding, rank)
     made = (single if groups == 1 else grouped)(
         form.enter(call.args[0]),
@@ -81,6 +76,26 @@ def _convolve(
         **more,
     )
     return form.leave(made.output(0))
+
+
+def _kernel(w: RegionWriter, call: relax.Call, axes: Sequence[int]) -> OvTensor:
+    """Weights as OpenVINO wants them: channels first, the groups an axis of their own."""
+    groups = int(call.attrs.groups)
+
+    def shared_out(shape: Sequence[int]) -> tuple[int, ...]:
+        # The groups share out the first axis, whichever channels it counts.
+        first, *rest = shape
+        return (groups, first // groups, *rest) if groups > 1 else tuple(shape)
+
+    in_bytes = weights_in_bytes(w, call.args[1])
+    if in_bytes is None:
+        kernel = w.permute(w.tensor(call.args[1]), axes)
+        return w.reshape(kernel, shared_out(w.shape(kernel)))
+    # Nothing may stand between the scales and the product.
+    whole, scales = in_bytes[0].transpose(axes), in_bytes[1].transpose(axes)
+    return scaled(
+        w, whole.reshape(shared_out(whole.shape)), scales.reshape(shared_out(scales.shape))
+    )
 
 
 @converts(*(f"nn.{kind}_pool{rank}d" for kind in ("max", "avg") for rank in (1, 2, 3)))

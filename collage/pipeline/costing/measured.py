@@ -23,6 +23,7 @@ from collage.pipeline.imported import Imported
 from collage.pipeline.inputs.later import Later
 from collage.pipeline.inputs.samples import Inputs, Samples, digest, given_arrays, samples_of
 from collage.pipeline.limits import Budget
+from collage.pipeline.precision.targets import computes_in_bytes
 from collage.pipeline.session import Session
 
 
@@ -138,9 +139,10 @@ class MeasuredCosting(Costing):
         given = None if inputs is None else given_arrays(imported.inputs, inputs)
 
         def samples() -> Sequence[Sample]:
-            found = self._samples = samples_of(
-                *(imported.mod, imported.inputs, given, seed, form, imported.ranges)
-            )
+            found = samples_of(*(imported.mod, imported.inputs, given, seed, form, imported.ranges))
+            if max_error is not None and computes_in_bytes(self._session.targets):
+                found = found.judged_by(max_error)
+            self._samples = found
             for remark in found.remarks:
                 self._session.progress(ProgressEvent("inputs", 0, 0, remark))
             return found.samples

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,8 @@ import tvm
 from numpy.typing import NDArray
 
 from collage.backends.contract.errors import InputError, last_line
-from collage.cost.reference import Sample, sample_of
+from collage.cost.reference import Noise, Sample, sample_of
+from collage.cost.reference.compare import CHAOS
 from collage.pipeline.inputs.drawing import drawn_sample, problem_of
 from collage.pipeline.inputs.working_range import Range
 from collage.tensor_info import TensorInfo
@@ -51,6 +52,19 @@ class Samples:
         the largest value of it."""
         noises = [noise.largest for sample in self.samples for noise in sample.noise if noise.form]
         return max(noises, default=0.0)
+
+    def judged_by(self, max_error: float) -> Samples:
+        """The same where values rounded to bytes are right as long as they keep to an error.
+
+        What rounding to a format does says nothing of them.
+        """
+
+        def allowing(noise: Noise) -> Noise:
+            largest, rms = max(noise.largest, max_error), max(noise.rms, CHAOS)
+            return replace(noise, largest=largest, rms=rms)
+
+        samples = (replace(one, noise=tuple(map(allowing, one.noise))) for one in self.samples)
+        return replace(self, samples=tuple(samples))
 
 
 def samples_of(

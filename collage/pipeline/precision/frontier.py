@@ -125,10 +125,10 @@ class _Searches:
 
     def of_affordable(self, limit: float) -> Point | None:
         """The fastest that rounds only products which together keep to an error."""
-        others = ~self.errors.affordable(limit)
+        chosen = self.errors.affordable(limit)
 
         def too_many(candidate: Candidate) -> float:
-            return float(self.errors.rounded(candidate) & others != 0)
+            return float(not self.errors.is_affordable(candidate, chosen))
 
         return self._point(PricedCosts(self.costs, too_many, math.inf))
 

@@ -76,7 +76,7 @@ def in_precisions(targets: TargetSet, precisions: Sequence[str] | None = None) -
     --------
     >>> from collage.targets import resolve_targets
     >>> in_precisions(resolve_targets(["llvm", "onednn"])).names
-    ('tvm', 'onednn', 'onednn_bfloat16')
+    ('tvm', 'onednn', 'onednn_bfloat16', 'onednn_int8')
     """
     wanted = _wanted(precisions)
     offered: list[str] = []
@@ -100,6 +100,11 @@ def in_precisions(targets: TargetSet, precisions: Sequence[str] | None = None) -
                 f"no target computes in {lacking[0]}; those given offer: {known}", value=lacking[0]
             )
     return TargetSet(targets.native, tuple(members))
+
+
+def computes_in_bytes(targets: TargetSet) -> bool:
+    """Whether any of them multiplies bytes that stand for float32 values."""
+    return any(t.implementation.precision(t.options) is Precision.INT8 for t in targets)
 
 
 def _wanted(precisions: Sequence[str] | None) -> tuple[Precision, ...]:

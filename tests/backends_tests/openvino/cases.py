@@ -9,8 +9,9 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.backends.relax.recurrent import Recurrence
+from collage.backends.relax.stepped import Steps, stepped_matmul
 from collage.testing.backend_cases import PatternCase
-from collage.testing.graphs import constant, graph
+from collage.testing.graphs import Emit, constant, graph
 from tests.backends_tests.recurrent_layers import layer
 
 PICTURE = (2, 4, 9, 11)
@@ -40,7 +41,7 @@ def cases() -> list[PatternCase]:
     """All of them."""
     return [
         *_elementwise(), *_logic(), *_movement(), *_gathering(), *_reductions(), *_norms(),
-        *_pictures(), *_products(), *_recurrent(),
+        *_pictures(), *_products(), *_recurrent(), *_in_steps(),
     ]  # fmt: skip
 
 
@@ -173,3 +174,19 @@ def _recurrent() -> Iterator[PatternCase]:
     one = Recurrence("gru", "bidirectional", 5, 3, 37, "float32", False)
     for name in ("", "_bias"):
         yield PatternCase(f"openvino.recurrent{name}", layer(one, 11, bias=bool(name)), -1.0, 1.0)
+
+
+def _in_steps() -> Iterator[PatternCase]:
+    def rounded(emit: Emit, x: relax.Expr) -> relax.Expr:
+        step, zero = relax.const(np.float32(0.03)), relax.const(np.int8(-9))
+        there = emit(op.quantize(x, step, zero, axis=1, out_dtype="int8"))
+        return op.dequantize(there, step, zero, axis=1)
+
+    yield PatternCase("openvino.round_to_bytes", graph([PICTURE], rounded))
+    whole = np.random.default_rng().integers(-63, 64, (37, 5))
+    scales = np.linspace(0.01, 0.02, 5, dtype=np.float32)
+    yield case(
+        "product_in_steps",
+        [(2, 3, 37)],
+        lambda x: stepped_matmul(x, whole, scales, Steps(0.016, 120)),
+    )

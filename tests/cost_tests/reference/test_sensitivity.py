@@ -11,7 +11,7 @@ from tvm.relax import op
 from collage.cost.deadline import Deadline
 from collage.cost.reference import distance, evaluate
 from collage.cost.reference.rounding import rounded
-from collage.cost.reference.sensitivity import is_product, sensitivities
+from collage.cost.reference.sensitivity import in_form, is_product, sensitivities
 from collage.testing.graphs import Emit, graph
 
 WIDTH, DEPTH = 24, 4
@@ -50,7 +50,7 @@ def test_each_product_is_rounded_alone() -> None:
     mod = _network(weights)
     x = np.random.default_rng().standard_normal((5, WIDTH)).astype(np.float32)
     expected = evaluate(mod, [x])
-    found = sensitivities(mod, [x], "bfloat16")
+    found = sensitivities(mod, [x], in_form("bfloat16"))
     products = [b.var for b in mod["main"].body.blocks[0].bindings if is_product(b.value)]
     assert list(found) == products and len(products) == DEPTH
     for which, var in enumerate(products):
@@ -61,7 +61,9 @@ def test_each_product_is_rounded_alone() -> None:
 
 def test_without_time_everything_is_infinitely_bad() -> None:
     mod = _network(_weights())
-    found = sensitivities(mod, [np.ones((5, WIDTH), np.float32)], "bfloat16", Deadline.after(0))
+    found = sensitivities(
+        mod, [np.ones((5, WIDTH), np.float32)], in_form("bfloat16"), Deadline.after(0)
+    )
     assert set(found.values()) == {float("inf")}
 
 
@@ -73,4 +75,4 @@ def test_half_precision_is_left_as_it_is() -> None:
     )
     # Its values are float32 on the way, and exact in float16: not in bfloat16.
     x = np.full((4, 8), 1.0 + 2.0**-9, np.float16)
-    assert set(sensitivities(mod, [x], "bfloat16").values()) == {0.0}
+    assert set(sensitivities(mod, [x], in_form("bfloat16")).values()) == {0.0}

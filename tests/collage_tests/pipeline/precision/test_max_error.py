@@ -13,6 +13,7 @@ from tvm.relax import op
 import collage
 from collage.backends.contract import Precision
 from collage.backends.contract.errors import PrecisionError
+from collage.backends.contract.registry import get_backend
 from collage.backends.devices.cpu_flags import cpu_flags_here
 from collage.backends.onednn.options import BFLOAT16_FLAG
 from collage.cost.models.roofline import RooflineCostModel
@@ -76,7 +77,7 @@ def test_what_is_off_by_more_is_out(tmp_path: Path) -> None:
 def test_targets_come_in_the_precisions_that_are_wanted() -> None:
     targets = resolve_targets(["llvm", "onednn", {"kind": "onednn", "name": "b", "layout": "nhwc"}])
     assert in_precisions(targets).names == (
-        "tvm", "onednn", "onednn_bfloat16", "b", "b_bfloat16",
+        "tvm", "onednn", "onednn_bfloat16", "onednn_int8", "b", "b_bfloat16", "b_int8",
     )  # fmt: skip
     assert in_precisions(targets).named("b_bfloat16").option_dict() == {
         "layout": "nhwc",
@@ -95,10 +96,47 @@ def test_targets_come_in_the_precisions_that_are_wanted() -> None:
         ({"max_error": float("nan")}, "max_error is nan"),
         ({"precision": ["bfloat16"]}, "need max_error"),
         ({"max_error": 0.1, "precision": ["int3"]}, "unknown precision 'int3'"),
-        ({"max_error": 0.1, "precision": ["tf32"]}, "no target computes in tf32.*bfloat16"),
+        ({"max_error": 0.1, "precision": ["tf32"]}, "no target computes in tf32.*bfloat16, int8"),
+        ({"max_error": 0.1, "calibration": "mean"}, "unknown calibration 'mean'"),
         ({"max_error": 0.1, "cost_model": RooflineCostModel()}, "costs are estimated"),
     ],
 )
 def test_what_cannot_be_allowed_is_said(options: dict[str, object], message: str) -> None:
     with pytest.raises(PrecisionError, match=message):
         collage.optimize(_network(), ["llvm", "onednn"], **options)
+
+
+needs_openvino = pytest.mark.skipif(
+    not get_backend("openvino").probe().usable, reason="the extra [openvino] is not installed"
+)
+
+
+@needs_openvino
+def test_bytes_keep_to_the_error_on_samples_that_nobody_showed(tmp_path: Path) -> None:
+    def body(emit: Emit, x: relax.Expr) -> relax.Expr:
+        y = emit(op.nn.relu(emit(op.nn.conv2d(x, constant(64, 32, 3, 3, scale=1 / 17)))))
+        y = emit(op.nn.relu(emit(op.nn.conv2d(y, constant(64, 64, 3, 3, scale=1 / 24)))))
+        return op.nn.conv2d(y, constant(8, 64, 1, 1, scale=1 / 8))
+
+    mod, random = graph([(1, 32, 28, 28)], body), np.random.default_rng()
+
+    def sample() -> np.ndarray:
+        return random.standard_normal((1, 32, 28, 28)).astype(np.float32)
+
+    result = collage.optimize(
+        *(mod, ["llvm", "openvino"]),
+        max_error=0.08,
+        precision=["int8"],
+        calibration="minmax",
+        inputs=[{"x0": sample()} for _ in range(3)],
+        num_threads=1,
+    )
+    rows = {row.name: row for row in result.report.end_to_end}
+    in_bytes = rows["single:openvino_int8"].largest_error
+    assert in_bytes is not None
+    assert 1e-3 < in_bytes < 0.08
+    bundle = collage.load(result.export(tmp_path / "bundle"))
+    for _ in range(3):
+        x = sample()
+        (expected,) = evaluate(mod, [x])
+        assert largest_error(np.asarray(bundle(x)), expected) < 0.08
