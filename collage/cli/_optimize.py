@@ -143,6 +143,14 @@ def _optimize(
             "takes the one with the least error.",
         ),
     ] = "auto",
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="What --max-error is the largest allowed value of: top1, the share of classes "
+            "that differ on the samples.",
+        ),
+    ] = None,
     estimate: Annotated[
         bool,
         typer.Option(
@@ -251,6 +259,7 @@ def _optimize(
                 max_error=max_error,
                 precision=precision,
                 calibration=calibration,
+                metric=metric,
                 refine_trials=refine,
                 refine_storage=refine_storage,
                 num_threads=threads,

@@ -40,6 +40,7 @@ class Options:
     max_error: float | None = None
     precision: Sequence[str] | None = None
     calibration: str = "auto"
+    metric: Any = None
     refine_trials: int = 0
     refine_storage: str | None = None
     num_threads: int | None = None

@@ -51,6 +51,8 @@ class MeasuredComparison(EndToEndComparison):
     max_error : float, optional
         Whoever is off by more than this share of an output's largest value computes a wrong result,
         though rounding explains it.
+    metric : str, optional
+        What that is in place of such a share; the samples have it.
 
     Examples
     --------
@@ -94,9 +96,10 @@ class MeasuredComparison(EndToEndComparison):
         compiling: Deadline = NEVER,
         timing: Deadline = NEVER,
         max_error: float = math.inf,
+        metric: str = "",
     ) -> None:
         super().__init__(mod, graph, targets, context)
-        self._max_error = max_error
+        self._max_error, self._metric = max_error, metric
         self._model = model
         self._samples = samples
         self._data = data
@@ -184,8 +187,13 @@ class MeasuredComparison(EndToEndComparison):
             return Evaluation.of(variant, self._failures[variant.key])
         error = record.largest_error if record.cost.is_valid else None
         if error is not None and error > self._max_error:
+            what = (
+                f"{self._metric} is {error:.2g}"
+                if self._metric
+                else f"off by {error:.2g} of an output's largest value"
+            )
             reason = (
-                f"off by {error:.2g} of an output's largest value, {self._max_error:g} is allowed; "
+                f"{what}, {self._max_error:g} is allowed; "
                 f"it took {record.cost.median_sec * 1e3:.3g} ms"
             )
             return Evaluation.of(variant, Cost(CostStatus.WRONG_RESULT, reason=reason), error)

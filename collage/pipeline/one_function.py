@@ -12,6 +12,7 @@ from collage.backends.contract import is_native
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostModel
 from collage.cost.deadline import NEVER, Deadline
+from collage.cost.reference import Metric
 from collage.end_to_end import Contender, EndToEndComparison, NothingRunsError, PartitionRepair
 from collage.pipeline.costing import Costing
 from collage.pipeline.covers import Covers, find_covers, seeds_of
@@ -31,7 +32,7 @@ from collage.pipeline.memory_limit import MemoryLimit
 from collage.pipeline.precision.calibrated import calibrated
 from collage.pipeline.precision.calibration import AUTO
 from collage.pipeline.precision.contenders import with_frontier
-from collage.pipeline.precision.error_model import ErrorModel
+from collage.pipeline.precision.error_model import LARGEST_DIFFERENCE, ErrorModel
 from collage.pipeline.precision.targets import computes_in_bytes
 from collage.pipeline.prefetch import Prefetch
 from collage.pipeline.prepared import prepare_module
@@ -69,6 +70,8 @@ class Search:
         As :func:`collage.optimize` takes them.
     memory_limit_bytes, max_error, calibration
         As :func:`collage.optimize` takes them.
+    metric : Metric or None
+        What ``max_error`` is in terms of, if not outputs' largest difference.
     graphs : sequence of DataflowGraph
         Of all functions: what is pinned or banned has to be in one of them.
     log_is_of_use : bool
@@ -89,6 +92,7 @@ class Search:
     memory_limit_bytes: int | None = None
     max_error: float | None = None
     calibration: str = AUTO
+    metric: Metric | None = None
     log_is_of_use: bool = True
 
     def best_of(self, imported: Imported, budget: Budget, inputs: Inputs | None) -> Result:
@@ -127,7 +131,9 @@ class Search:
         budget.operators = len(imported.graph)
         measuring = NEVER if replay else budget.measuring
         costs = WorkloadCosts(imported.mod, imported.graph, self.asked, measuring)
-        comparison = costing.comparison(imported, costs, self.seed, inputs, self.max_error)
+        comparison = costing.comparison(
+            *(imported, costs, self.seed, inputs, self.max_error, self.metric)
+        )
         wishes = restrict(imported.graph, targets, self.pin, self.ban, self.graphs)
         began = budget.elapsed_sec
         seeds = seeds_of(imported.graph, targets, self.strategy, wishes.restrictions)
@@ -216,7 +222,8 @@ class Search:
             return None
         share_sec = _ERRORS_SHARE * budget.measuring.left_sec()
         return ErrorModel.of(
-            self.max_error,
+            # What a metric says of a difference shows when whole models are compared.
+            self.max_error if self.metric is None else LARGEST_DIFFERENCE,
             *(imported.mod, imported.graph, self.session.targets, samples.samples),
             Deadline.after(share_sec) if math.isfinite(share_sec) else NEVER,
             self.session.progress,

@@ -15,6 +15,7 @@ from collage.cost.base import CostModel
 from collage.cost.device import available_cores, policy_of
 from collage.cost.engines import LOCAL, WorkersLike, engine_of
 from collage.cost.progress import ProgressCallback
+from collage.cost.reference import OwnMetric
 from collage.end_to_end import check_strategy, taking_part
 from collage.importers import ExampleInputs
 from collage.importers.functions import MAIN
@@ -27,7 +28,7 @@ from collage.pipeline.inputs.samples import Inputs
 from collage.pipeline.limits import Budget, answering, few_own_threads
 from collage.pipeline.one_function import Search
 from collage.pipeline.precision.calibration import AUTO, check_method
-from collage.pipeline.precision.targets import checked_error, in_precisions
+from collage.pipeline.precision.targets import checked_error, checked_metric, in_precisions
 from collage.pipeline.prefetch import Prefetch
 from collage.pipeline.restrict import Wishes
 from collage.pipeline.results.result import Result
@@ -54,6 +55,7 @@ def optimize(
     max_error: float | None = None,
     precision: Sequence[str] | None = None,
     calibration: str = AUTO,
+    metric: str | OwnMetric | None = None,
     refine_trials: int = 0,
     refine_storage: str | None = None,
     num_threads: int | None = None,
@@ -114,6 +116,11 @@ def optimize(
     calibration : str
         How steps of int8 are chosen by what samples show of values: ``minmax``, ``percentile`` or
         ``entropy``; by default the one that makes the least error.
+    metric : str or callable, optional
+        What ``max_error`` is the largest allowed value of, in place of outputs' largest difference:
+        ``top1``, the share of classes that differ, or a function that takes a sample's outputs and
+        those of the reference, lists of arrays, and returns a number, 0 where nothing is wrong. The
+        mean over the samples counts.
     refine_trials : int
         Afterwards, this many trials of changes to the best partitioning, on end-to-end time.
     refine_storage : str, optional
@@ -197,6 +204,7 @@ def optimize(
         )
     max_error = checked_error(max_error, precision)
     check_method(calibration)
+    own_metric = checked_metric(metric, max_error)
     if max_error is not None:
         targets = in_precisions(resolve_targets(targets), precision)
     budget = Budget(time_budget_sec)
@@ -227,6 +235,7 @@ def optimize(
             memory_limit_bytes=memory_limit_bytes,
             max_error=max_error,
             calibration=calibration,
+            metric=own_metric,
             refine_trials=refine_trials,
             refine_storage=refine_storage,
             seed=seed,

@@ -16,13 +16,16 @@ from collage.cost.reference.compare import (
     largest_error,
 )
 from collage.cost.reference.evaluator import evaluate
+from collage.cost.reference.metrics import Metric, OwnMetric
 from collage.cost.reference.sample import Sample, sample_of
 
 __all__ = [
     "DEFAULT_RTOL",
     "Arithmetic",
     "Distance",
+    "Metric",
     "Noise",
+    "OwnMetric",
     "Sample",
     "distance",
     "evaluate",

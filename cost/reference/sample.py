@@ -15,6 +15,7 @@ from collage.backends.contract.errors import MeasurementError
 from collage.cost.reference.arithmetic import MEANT, Arithmetic
 from collage.cost.reference.compare import Noise, noise_of
 from collage.cost.reference.evaluator import evaluate
+from collage.cost.reference.metrics import Metric
 from collage.cost.reference.rounding import EPSILON, HALF, coarsest, formats, rounds_to_steps
 from collage.cost.reference.values import Array
 from collage.cost.workload.arrays import load_arrays, save_arrays
@@ -44,6 +45,8 @@ class Sample:
         What to run on, and what was meant to come out.
     noise : tuple of Noise
         By output, what rounding does to it.
+    metric : Metric or None
+        What says how wrong outputs are, if not their largest difference.
 
     Examples
     --------
@@ -55,6 +58,7 @@ class Sample:
     inputs: Sequence[Array]
     expected: Sequence[Array]
     noise: tuple[Noise, ...]
+    metric: Metric | None = None
 
     @classmethod
     def of(cls, inputs: Sequence[Array], expected: Sequence[Array]) -> Sample:
@@ -86,6 +90,8 @@ class Sample:
         save_arrays(folder / "expected", self.expected)
         values = [dataclasses.astuple(noise) for noise in self.noise]
         (folder / _NOISE).write_text(json.dumps(values), encoding="utf-8")
+        if self.metric is not None:
+            self.metric.save(folder)
 
     @classmethod
     def load(cls, folder: Path) -> Sample:
@@ -103,7 +109,8 @@ class Sample:
         if not place.exists():
             return cls.of(inputs, expected)
         values = json.loads(place.read_text(encoding="utf-8"))
-        return cls(inputs, expected, tuple(Noise(*value) for value in values))
+        noise = tuple(Noise(*value) for value in values)
+        return cls(inputs, expected, noise, Metric.load(folder))
 
 
 def sample_of(mod: tvm.IRModule, inputs: Sequence[Array], float32_as: str = "float32") -> Sample:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 from tvm import relax
 
-from collage.backends.contract.errors import MeasurementError
+from collage.backends.contract.errors import MeasurementError, PrecisionError
 from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.processes.messages import (
@@ -224,6 +224,7 @@ class _Loaded:
         """Call it on every sample but the one that it is timed on, which is set again."""
         answer = Checked(largest_error=self._error, first_call_sec=self.first_call_sec)
         timed_on, seen = self._sample, (self._checked, self._error)
+        errors = [self._error]
         for number, sample in enumerate(self._samples[1:], 2):
             self._sample, self._checked = sample, []
             self._set_inputs()
@@ -231,13 +232,14 @@ class _Loaded:
             found = self.check(self.outputs())
             if isinstance(found, Failure):
                 return replace(found, reason=f"sample {number}: {found.reason}")
-            if found.largest_error > answer.largest_error:
-                answer = replace(answer, largest_error=found.largest_error)
+            errors.append(found.largest_error)
         if len(self._samples) > 1:
             self._sample, (self._checked, self._error) = timed_on, seen
             self._set_inputs()
             self.session.call(self.machine)
-        return answer
+        by_metric = timed_on.metric is not None
+        error = sum(errors) / len(errors) if by_metric else max(errors)
+        return replace(answer, largest_error=error)
 
     def start(self) -> None:
         """The first call, which makes primitives and packs weights."""
@@ -310,6 +312,11 @@ class _Loaded:
             if not apart.fits(noise.bound()):
                 return f"output {index} is {_excess(apart, noise)}", apart.largest
             worst = max(worst, apart.largest)
+        if sample.metric is not None:
+            try:
+                return "", sample.metric.error(actual, sample.expected)
+            except PrecisionError as err:
+                return str(err), np.inf
         return "", worst
 
 

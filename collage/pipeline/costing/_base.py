@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostModel
 from collage.cost.measure.replay import MeasureStats
+from collage.cost.reference import Metric
 from collage.end_to_end import EndToEndComparison
 from collage.pipeline.imported import Imported
 from collage.pipeline.inputs.samples import Inputs, Samples
@@ -43,6 +44,7 @@ class Costing(ABC):
         seed: int,
         inputs: Inputs | None = None,
         max_error: float | None = None,
+        metric: Metric | None = None,
     ) -> EndToEndComparison:
         """What compares whole models; asked for while this is open.
 
@@ -58,6 +60,8 @@ class Costing(ABC):
             The user's samples, arrays by input name.
         max_error : float, optional
             What is allowed beside rounding to the model's own types.
+        metric : Metric, optional
+            What that is in terms of; by default outputs' largest difference.
 
         Returns
         -------

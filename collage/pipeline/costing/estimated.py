@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from collage.backends.contract.errors import PrecisionError
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostModel
+from collage.cost.reference import Metric
 from collage.end_to_end import EndToEndComparison, EstimatedComparison
 from collage.pipeline.costing._base import Costing
 from collage.pipeline.imported import Imported
@@ -47,6 +48,7 @@ class EstimatedCosting(Costing):
         seed: int,
         inputs: Inputs | None = None,
         max_error: float | None = None,
+        metric: Metric | None = None,
     ) -> EndToEndComparison:
         """A comparison by estimates.
 

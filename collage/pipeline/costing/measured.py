@@ -14,7 +14,7 @@ from collage.cost.measure.engine import Engine
 from collage.cost.measure.replay import MeasureStats
 from collage.cost.models.measured import MeasuredCostModel
 from collage.cost.progress import ProgressEvent
-from collage.cost.reference import Sample
+from collage.cost.reference import Metric, Sample
 from collage.cost.reference.rounding import fewest_digits
 from collage.end_to_end import EndToEndComparison, MeasuredComparison
 from collage.pipeline.costing._base import Costing
@@ -126,6 +126,7 @@ class MeasuredCosting(Costing):
         seed: int,
         inputs: Inputs | None = None,
         max_error: float | None = None,
+        metric: Metric | None = None,
     ) -> EndToEndComparison:
         """A comparison by times.
 
@@ -140,13 +141,16 @@ class MeasuredCosting(Costing):
 
         def samples() -> Sequence[Sample]:
             found = samples_of(*(imported.mod, imported.inputs, given, seed, form, imported.ranges))
-            if max_error is not None and computes_in_bytes(self._session.targets):
-                found = found.judged_by(max_error)
+            in_bytes = computes_in_bytes(self._session.targets)
+            if max_error is not None and (in_bytes or metric is not None):
+                found = found.judged_by(max_error, metric)
             self._samples = found
             for remark in found.remarks:
                 self._session.progress(ProgressEvent("inputs", 0, 0, remark))
             return found.samples
 
+        said = [] if given is None else [digest(given)]
+        said += [] if metric is None else [metric.key]
         return MeasuredComparison(
             imported.mod,
             imported.graph,
@@ -154,7 +158,8 @@ class MeasuredCosting(Costing):
             self._session.context,
             model=self._model,
             samples=Later(samples),
-            data="" if given is None else digest(given),
+            data=" ".join(said),
+            metric="" if metric is None else metric.name,
             compiling=self._budget.compiling,
             timing=self._budget.timing,
             max_error=math.inf if max_error is None else max_error,

@@ -12,8 +12,8 @@ import tvm
 from numpy.typing import NDArray
 
 from collage.backends.contract.errors import InputError, last_line
-from collage.cost.reference import Noise, Sample, sample_of
-from collage.cost.reference.compare import CHAOS
+from collage.cost.reference import Metric, Noise, Sample, sample_of
+from collage.cost.reference.compare import CHAOS, LARGEST_LIMIT
 from collage.pipeline.inputs.drawing import drawn_sample, problem_of
 from collage.pipeline.inputs.working_range import Range
 from collage.tensor_info import TensorInfo
@@ -53,17 +53,35 @@ class Samples:
         noises = [noise.largest for sample in self.samples for noise in sample.noise if noise.form]
         return max(noises, default=0.0)
 
-    def judged_by(self, max_error: float) -> Samples:
-        """The same where values rounded to bytes are right as long as they keep to an error.
+    def judged_by(self, max_error: float, metric: Metric | None = None) -> Samples:
+        """The same where whatever keeps to an error is right.
 
-        What rounding to a format does says nothing of them.
+        What rounding to a format does says nothing of values rounded to bytes, nor of a metric.
+
+        Parameters
+        ----------
+        max_error : float
+            What is allowed.
+        metric : Metric, optional
+            What that is in terms of.
+
+        Raises
+        ------
+        PrecisionError
+            When the metric fails on what the reference gives.
         """
+        if metric is not None:
+            # Found out here, before anybody is blamed for it.
+            metric.error(self.samples[0].expected, self.samples[0].expected)
+        least = max_error if metric is None else LARGEST_LIMIT
 
         def allowing(noise: Noise) -> Noise:
-            largest, rms = max(noise.largest, max_error), max(noise.rms, CHAOS)
-            return replace(noise, largest=largest, rms=rms)
+            return replace(noise, largest=max(noise.largest, least), rms=max(noise.rms, CHAOS))
 
-        samples = (replace(one, noise=tuple(map(allowing, one.noise))) for one in self.samples)
+        samples = (
+            replace(one, noise=tuple(map(allowing, one.noise)), metric=metric)
+            for one in self.samples
+        )
         return replace(self, samples=tuple(samples))
 
 

@@ -21,6 +21,9 @@ from collage.passes.in_bytes import Calibration
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
 
+LARGEST_DIFFERENCE = 0.2
+"""Up to which partitionings are looked for where a metric says what is allowed, and less of it."""
+
 
 @dataclass(frozen=True)
 class ErrorModel:

@@ -19,7 +19,7 @@ they do to the error: the finer the steps, the fewer of them change at once."""
 _USELESS = 1e3
 """As bad as any error. Some are infinite: there was no time to look, or rounding overflowed."""
 
-_SHARES = (1.0, 0.8, 0.5, 0.25)
+_SHARES = (1.0, 0.8, 0.5, 0.25, 0.1)
 """Of the allowed error, for which partitionings are looked for: where the model is too hopeful, the
 measured error rules the first ones out, and one of the others is the answer."""
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from collage.backends.contract import BackendTarget, Precision, TargetSet
 from collage.backends.contract.errors import PrecisionError
+from collage.cost.reference import Metric, OwnMetric
 
 _EXACT = frozenset({Precision.FLOAT32, Precision.TF32X3})
 
@@ -50,6 +51,36 @@ def checked_error(max_error: float | None, precisions: Sequence[str] | None) -> 
             value=max_error,
         )
     return max_error
+
+
+def checked_metric(metric: str | OwnMetric | None, max_error: float | None) -> Metric | None:
+    """The user's metric, checked.
+
+    Parameters
+    ----------
+    metric : str, callable or None
+        As the user gave it.
+    max_error : float or None
+        What is allowed of it.
+
+    Raises
+    ------
+    PrecisionError
+        When there is no such metric, or nothing says what is allowed of it.
+
+    Examples
+    --------
+    >>> checked_metric("top1", 0.01).name
+    'top1'
+    """
+    if metric is None:
+        return None
+    if max_error is None:
+        raise PrecisionError(
+            "a metric needs max_error, the largest value of it that is allowed, for example 0.01",
+            value=metric,
+        )
+    return Metric.of(metric)
 
 
 def in_precisions(targets: TargetSet, precisions: Sequence[str] | None = None) -> TargetSet:

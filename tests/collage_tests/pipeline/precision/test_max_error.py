@@ -97,6 +97,8 @@ def test_targets_come_in_the_precisions_that_are_wanted() -> None:
         ({"precision": ["bfloat16"]}, "need max_error"),
         ({"max_error": 0.1, "precision": ["int3"]}, "unknown precision 'int3'"),
         ({"max_error": 0.1, "precision": ["tf32"]}, "no target computes in tf32.*bfloat16, int8"),
+        ({"max_error": 0.1, "metric": "top5"}, "unknown metric 'top5'"),
+        ({"metric": "top1"}, "a metric needs max_error"),
         ({"max_error": 0.1, "calibration": "mean"}, "unknown calibration 'mean'"),
         ({"max_error": 0.1, "cost_model": RooflineCostModel()}, "costs are estimated"),
     ],
@@ -140,3 +142,32 @@ def test_bytes_keep_to_the_error_on_samples_that_nobody_showed(tmp_path: Path) -
         x = sample()
         (expected,) = evaluate(mod, [x])
         assert largest_error(np.asarray(bundle(x)), expected) < 0.08
+
+
+@needs_openvino
+def test_the_users_own_metric_decides() -> None:
+    """The same network with and without a metric that nobody but float32 keeps to."""
+
+    def largest(got: list[np.ndarray], wanted: list[np.ndarray]) -> float:
+        return 100 * float(np.abs(got[0] - wanted[0]).max())
+
+    def body(emit: Emit, x: relax.Expr) -> relax.Expr:
+        y = emit(op.nn.relu(emit(op.matmul(x, constant(256, 256, scale=1 / 16)))))
+        return op.matmul(y, constant(256, 16, scale=1 / 16))
+
+    mod = graph([(64, 256)], body)
+    found = {}
+    for name, metric in (("top1", "top1"), ("own", largest)):
+        result = collage.optimize(
+            *(mod, ["llvm", "openvino"]),
+            max_error=0.2,
+            metric=metric,
+            precision=["int8"],
+            calibration="minmax",
+            num_threads=1,
+        )
+        found[name] = {row.name: row for row in result.report.end_to_end}["single:openvino_int8"]
+    assert found["top1"].largest_error is not None
+    assert found["top1"].largest_error <= 0.2
+    assert "largest is" in found["own"].note
+    assert "0.2 is allowed" in found["own"].note
