@@ -18,6 +18,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import onnx
+import onnx.version_converter
 import typer
 
 import collage
@@ -59,6 +60,9 @@ def _quantized(model: onnx.ModelProto, samples: Sequence[Feeds], folder: Path) -
         pass
 
     plain, ready, made = (folder / f"{name}.onnx" for name in ("plain", "ready", "int8"))
+    if max(opset.version for opset in model.opset_import if not opset.domain) < 13:
+        # Before, weights had one scale for all channels.
+        model = onnx.version_converter.convert_version(model, 13)
     onnx.save(model, plain)
     quant_pre_process(plain, ready, skip_symbolic_shape=True)
     quantize_static(ready, made, Reader(samples), per_channel=True, reduce_range=_reduces_range())

@@ -154,6 +154,11 @@ def stepped_call(operands: Sequence[relax.Expr], steps: Steps | None = None) -> 
         Values, int8 weights, float32 scales, and where weights have them, centres.
     steps : Steps, optional
         As :func:`stepped_matmul` takes them.
+
+    Returns
+    -------
+    relax.Call
+        Its type is not inferred yet.
     """
     attrs = None
     if steps is not None:

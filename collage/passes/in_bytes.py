@@ -167,6 +167,11 @@ def rounding(
         From 0 to 255.
     bind : callable
         Binds an expression, given its type.
+
+    Returns
+    -------
+    relax.Var
+        Of the same shape and type.
     """
     step, point = relax.const(np.float32(steps.step)), relax.const(np.uint8(steps.point))
     last = len(x.ty.shape) - 1

@@ -85,6 +85,11 @@ class Metric:
         outputs, expected : sequence of ndarray
             A sample's, and those of the reference.
 
+        Returns
+        -------
+        float
+            0 where nothing is wrong.
+
         Raises
         ------
         PrecisionError

@@ -64,6 +64,11 @@ def in_bytes(steps: Mapping[relax.Var, Steps], most: int) -> Rounding:
     most : int
         Weights are whole numbers up to it.
 
+    Returns
+    -------
+    callable
+        Leaves products alone that bytes cannot stand for.
+
     Examples
     --------
     >>> in_bytes({}, 127)(relax.VarBinding(relax.Var("y"), relax.const(1.0))) is None
@@ -188,6 +193,11 @@ class Walk:
             Of the product among the bindings.
         operand : callable
             What becomes of them.
+
+        Returns
+        -------
+        float
+            The largest of an output's, relative to its largest value.
         """
         env, binding = self._evaluator.env, self.bindings[index]
         touched = [index]

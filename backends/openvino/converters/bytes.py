@@ -31,6 +31,11 @@ def in_steps(w: RegionWriter, x: OvTensor, steps: Steps) -> OvTensor:
         What is rounded.
     steps : Steps
         From 0 to 255.
+
+    Returns
+    -------
+    OvTensor
+        The numbers that bytes stand for.
     """
     # A tensor is the result of one node; nodes compare by what they are.
     key = (x.get_node().get_friendly_name(), x.get_index(), steps)
@@ -68,6 +73,11 @@ def weights_in_bytes(
         Knows what variables stand for.
     expr : relax.Expr
         An operand.
+
+    Returns
+    -------
+    tuple of ndarray or None
+        Whole numbers, and what they are multiples of.
     """
     call = w.resolved(expr)
     if not isinstance(call, relax.Call) or str(call.op.name) != "relax.dequantize":
@@ -89,6 +99,11 @@ def bytes_of(
         Says what they stand for.
     whole : ndarray
         The bytes.
+
+    Returns
+    -------
+    tuple of ndarray
+        The bytes and their scales, which broadcast.
 
     Raises
     ------
@@ -112,6 +127,11 @@ def scaled(w: RegionWriter, whole: NDArray[np.int8], scales: NDArray[np.float32]
         Gets the operators.
     whole, scales : ndarray
         That broadcast.
+
+    Returns
+    -------
+    OvTensor
+        Their product.
     """
     floats = w.op.convert(w.constant(whole), "f32").output(0)
     return w.op.multiply(floats, w.constant(scales)).output(0)

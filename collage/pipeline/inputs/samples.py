@@ -65,6 +65,11 @@ class Samples:
         metric : Metric, optional
             What that is in terms of.
 
+        Returns
+        -------
+        Samples
+            Of the same inputs and outputs.
+
         Raises
         ------
         PrecisionError

@@ -135,6 +135,11 @@ class ErrorModel:
             Of any target.
         chosen : Affordable
             From :meth:`affordable`.
+
+        Returns
+        -------
+        bool
+            False where it rounds others besides.
         """
         target = candidate.target
         others = ~chosen.others

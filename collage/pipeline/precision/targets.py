@@ -63,6 +63,11 @@ def checked_metric(metric: str | OwnMetric | None, max_error: float | None) -> M
     max_error : float or None
         What is allowed of it.
 
+    Returns
+    -------
+    Metric or None
+        None where none is given.
+
     Raises
     ------
     PrecisionError
