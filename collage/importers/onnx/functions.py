@@ -220,3 +220,28 @@ def _bind_attributes(node: onnx.NodeProto, given: dict[str, onnx.AttributeProto]
     for graph in graphs_of(node):
         for inner in graph.node:
             _bind_attributes(inner, given)
+
+
+def copy_under(node: onnx.NodeProto, names: dict[str, str], prefix: str) -> onnx.NodeProto:
+    """A node of a body with the names that its values have outside.
+
+    Parameters
+    ----------
+    node : onnx.NodeProto
+        Of the body.
+    names : dict of str to str
+        By name in the body, the name outside.
+    prefix : str
+        Before the node's own name.
+
+    Returns
+    -------
+    onnx.NodeProto
+        A copy.
+    """
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    copy.name = prefix + node_label(node)
+    copy.output[:] = [names.get(name, name) for name in node.output]
+    rename_inputs(copy, names)
+    return copy

@@ -16,11 +16,12 @@ import onnx
 from onnx import helper
 
 from collage.backends.contract.errors import ModelError
-from collage.importers.onnx.functions import rename_inputs
+from collage.importers.onnx.functions import copy_under
 from collage.importers.onnx.known import Known, inferred_shapes, settle
 from collage.importers.onnx.straight.refusals import (
     SHAPE_DEPENDS,
     DataDecideError,
+    declared_shape,
     refusal,
     require_cheap,
     require_tensors,
@@ -223,7 +224,7 @@ class _Flat:
         for node in graph.node:
             names.update((name, prefix + name) for name in node.output if name)
         for node in graph.node:
-            self.add(_renamed(node, names, prefix), expand=False)
+            self.add(copy_under(node, names, prefix), expand=False)
         return [names.get(value.name, value.name) for value in graph.output]
 
     def _if(self, node: onnx.NodeProto) -> None:
@@ -312,14 +313,9 @@ class _Flat:
             return self._emit("Concat", row, axis=axis)
         if row:
             return row[0]
-        tensor = value.type.tensor_type
-        if not tensor.HasField("shape") or any(
-            not d.HasField("dim_value") for d in tensor.shape.dim
-        ):
-            raise refusal(label, "it runs not once, and its result's shape is not declared")
-        shape = [int(dim.dim_value) for dim in tensor.shape.dim]
+        shape = declared_shape(value, label)
         shape.insert(axis, 0)
-        dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+        dtype = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
         return self._constant(np.zeros(shape, dtype), str(dtype))
 
     def _scan(self, node: onnx.NodeProto) -> None:
@@ -352,13 +348,3 @@ class _Flat:
         ]
         for output, value in zip(node.output, [*states, *gathered], strict=False):
             self._bind(output, value)
-
-
-def _renamed(node: onnx.NodeProto, names: dict[str, str], prefix: str) -> onnx.NodeProto:
-    """A node of a body with the names that its values have outside."""
-    copy = onnx.NodeProto()
-    copy.CopyFrom(node)
-    copy.name = prefix + node_label(node)
-    copy.output[:] = [names.get(name, name) for name in node.output]
-    rename_inputs(copy, names)
-    return copy

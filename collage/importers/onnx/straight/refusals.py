@@ -86,3 +86,29 @@ def require_cheap(body: onnx.GraphProto, label: str) -> None:
     """
     if any(node.op_type in _DEAR for node in all_nodes(body)):
         raise refusal(label, "its products would be computed whether they are chosen or not")
+
+
+def declared_shape(value: onnx.ValueInfoProto, label: str) -> list[int]:
+    """The shape that a body declares for a result, of which there is nothing to see it from.
+
+    Parameters
+    ----------
+    value : onnx.ValueInfoProto
+        A result of a body that runs not once.
+    label : str
+        The node.
+
+    Returns
+    -------
+    list of int
+        Of one round's.
+
+    Raises
+    ------
+    DataDecideError
+        When it is not declared in numbers.
+    """
+    tensor = value.type.tensor_type
+    if not tensor.HasField("shape") or any(not d.HasField("dim_value") for d in tensor.shape.dim):
+        raise refusal(label, "it runs not once, and its result's shape is not declared")
+    return [int(dim.dim_value) for dim in tensor.shape.dim]
