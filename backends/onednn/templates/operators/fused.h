@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "../long_sums.h"
 #include "../scaled_weights.h"
 #include "post_ops.h"
 
@@ -75,8 +76,16 @@ inline void Region::conv(const Op& op, size_t at, dnnl::algorithm algorithm) {
     return plan_.precision == Precision::bfloat16 &&
            (name.find("amx") != std::string::npos || name.find("bf16") != std::string::npos);
   };
+  const bool exact = !transposed && plan_.layout == Layout::automatic &&
+                     plan_.precision == Precision::float32 &&
+                     sums_long(tensor_dims(w), out, strides);
   // The layout the input has, unless the kernel would be a bad one in it: then whatever is best.
   auto choose = [&](const dnnl::primitive_attr& attr) {
+    if (exact) {
+      const tag t = blocks_of_16(rank);
+      PD blocked = make(with_tag(tensor_dims(x), t), with_tag(out, t), attr);
+      if (good(blocked)) return blocked;
+    }
     if (plan_.layout == Layout::blocked || plan_.layout == Layout::nhwc) {
       tag t = plan_.layout == Layout::nhwc ? channels_last(rank) : blocks_of_16(rank);
       PD forced = make(with_tag(tensor_dims(x), t), with_tag(out, t), attr);
@@ -151,11 +160,6 @@ inline void Region::conv(const Op& op, size_t at, dnnl::algorithm algorithm) {
   if (has_bias && !biased) add_bias(op.inputs[2], dst);
   apply_rest(op, fused, dst);
   bind(op.outputs[0], dst);
-}
-
-inline bool has_isa(dnnl::cpu_isa wanted) {
-  const auto bits = static_cast<unsigned>(wanted);
-  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
 }
 
 // Without these instructions pairs of products are added in 16 bits, and saturate.

@@ -1,0 +1,36 @@
+// Which convolutions add up so many products that the layout decides how exact they are.
+#pragma once
+
+#include <algorithm>
+
+#include "layouts.h"
+
+namespace collage_onednn {
+
+inline bool has_isa(dnnl::cpu_isa wanted) {
+  const auto bits = static_cast<unsigned>(wanted);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
+}
+
+// Whether a convolution adds up so many products that its kernel for channels last, which adds them
+// one by one, is three to seven times as far off as the one for blocks of channels, which adds up
+// each block from zero. With AVX2 the former is the better one. Blocks cost no time here; they would
+// on small pictures and with strides, a quarter to a third, which is left.
+inline bool sums_long(const dims& weights, const dims& out, const dims& strides) {
+  constexpr memory::dim kLong = 1024, kVeryLong = 2048, kManyPixels = 1024, kWide = 64;
+  if (!has_isa(dnnl::cpu_isa::avx512_core)) return false;
+  const size_t axes = strides.size(), groups = weights.size() - axes - 2;
+  memory::dim taps = 1, pixels = 1;
+  for (size_t i = 0; i < axes; ++i) {
+    taps *= weights[groups + 2 + i];
+    pixels *= out[2 + i];
+  }
+  const memory::dim terms = taps * weights[groups + 1];
+  if (terms >= 2 * kVeryLong) return true;
+  if (taps == 1 || std::any_of(strides.begin(), strides.end(), [](memory::dim s) { return s > 1; }))
+    return false;
+  return terms >= kVeryLong ||
+         (terms >= kLong && pixels >= kManyPixels && weights[groups] >= kWide);
+}
+
+}  // namespace collage_onednn
