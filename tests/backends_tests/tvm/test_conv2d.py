@@ -186,3 +186,22 @@ def test_other_machines_compile(device: dict[str, str], context: BuildContext) -
     lowered = tvm.IRModule({k: f.with_attr("global_symbol", k) for k, f in functions.items()})
     assembly = tvm.compile(lowered, target=target.device)
     assert assembly is not None
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case((1, 256, 8, 8), (16, 256, 3, 3), padding=(1, 1, 1, 1)),
+        Case((1, 2048, 5, 5), (12, 2048, 1, 1)),
+        Case((1, 128, 9, 9), (32, 64, 5, 5), groups=2, strides=(2, 2)),
+    ],
+    ids=["3x3", "1x1", "grouped"],
+)
+def test_long_sums_are_as_exact_as_short_ones(case: Case, context: BuildContext) -> None:
+    """Added up one by one, so many products are off by 7e-7 of root mean square and more."""
+    data, weights = arrays(case)
+    mod = tvm_cases.partition(body(case, weights), [data])
+    assert tvm_cases.families(tvm_cases.kernels(mod, context)) == ["conv2d"]
+    (got,) = tvm_cases.run(mod, [data], context)
+    exact = convolve(data, weights, case)
+    assert np.sqrt(np.mean((got - exact) ** 2) / np.mean(exact**2)) < 5e-7

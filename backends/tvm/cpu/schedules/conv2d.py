@@ -29,11 +29,21 @@ from collage.backends.tvm.common.families import OTHER_KIND, Refusal
 from collage.backends.tvm.common.machine import Machine
 from collage.backends.tvm.cpu.schedules import generic
 from collage.backends.tvm.cpu.schedules._epilogue import find_block, fold_epilogue
-from collage.backends.tvm.cpu.schedules._tile import Tile, schedule_tile, tiles, tiles_of_few_rows
+from collage.backends.tvm.cpu.schedules._tile import (
+    Tile,
+    cut_sum,
+    schedule_tile,
+    tiles,
+    tiles_of_few_rows,
+)
 
 ANNOTATION = "collage.conv2d"
 _PANEL_BYTES = 768 * 1024
 """Wanted size of an input panel: with a block of weights it has to stay in a core's L2 cache."""
+_MOST_UNROLLED = 128
+"""Vectors of multiply-adds up to which all points of a kernel are unrolled."""
+_SHORT_ROW = 3
+"""Points of a kernel's row that are unrolled whatever else is."""
 
 
 @dataclass(frozen=True)
@@ -294,11 +304,13 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     figures: Sequence[int] = [int(v) for v in sch.get(product).annotations[ANNOTATION]]
     tile, (rows, panels, pitch, blocks) = Tile(*figures[:3]), figures[3:]
     sch.unannotate(product, ANNOTATION)
-    panel = sch.get_producers(product)[0]
+    piece = cut_sum(sch, product)
+    products = [product] if piece is None else [piece, product]
+    panel = sch.get_producers(products[0])[0]
     view = sch.get_consumers(product)[0]
-    names = {sch.get(block).name_hint for block in (product, panel, view)}
+    names = {sch.get(block).name_hint for block in (*products, panel, view)}
     last = fold_epilogue(sch, view, names)
-    rest = other_blocks(sch, (product, panel, last))
+    rest = other_blocks(sch, (*products, panel, last))
 
     n, channel, height, width = sch.get_loops(last)
     block, _row = sch.split(channel, [blocks, tile.rows])
@@ -311,13 +323,14 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     vectorize(sch, fuse_all(sch, [line, width]) if touching else width, tile.lanes)
     _schedule_panel(sch, panel, pitch, machine)
     sch.parallel(task)
-    loops = list(sch.get_loops(product))
-    outer, (row, step, column), reduction = loops[1:4], loops[4:7], loops[7:]
-    kernel_points = loop_extent(sch, reduction[1]) * loop_extent(sch, reduction[2])
-    unroll = [loop for loop in reduction[1:] if kernel_points * tile.rows * tile.vectors <= 128]
-    if loop_extent(sch, reduction[2]) <= 3 and reduction[2] not in unroll:
-        unroll.append(reduction[2])
-    schedule_tile(sch, product, tile, [*outer, step], reduction, row, column, unroll)
+
+    def unrolled(reduction: Sequence[Any]) -> list[Any]:
+        points = loop_extent(sch, reduction[-2]) * loop_extent(sch, reduction[-1])
+        if points * tile.rows * tile.vectors <= _MOST_UNROLLED:
+            return list(reduction[-2:])
+        return [reduction[-1]] if loop_extent(sch, reduction[-1]) <= _SHORT_ROW else []
+
+    schedule_tile(sch, product, piece, tile, unrolled)
     for stage in rest:
         generic.schedule_stage(sch, stage, machine)
     return sch.mod["main"]

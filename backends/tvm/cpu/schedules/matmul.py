@@ -22,7 +22,13 @@ from collage.backends.tvm.common.legalization import broadcast_index
 from collage.backends.tvm.common.machine import Machine
 from collage.backends.tvm.cpu.schedules import generic
 from collage.backends.tvm.cpu.schedules._epilogue import find_block, fold_epilogue
-from collage.backends.tvm.cpu.schedules._tile import Tile, schedule_tile, tiles, tiles_of_few_rows
+from collage.backends.tvm.cpu.schedules._tile import (
+    Tile,
+    cut_sum,
+    schedule_tile,
+    tiles,
+    tiles_of_few_rows,
+)
 
 _ANNOTATION = "collage.matmul"
 MOST_ROWS = 48
@@ -235,10 +241,12 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     figures = [int(v) for v in sch.get(product).annotations[_ANNOTATION]]
     tile, (blocks_m, blocks_n, batch_axes) = Tile(*figures[:3]), figures[3:]
     sch.unannotate(product, _ANNOTATION)
-    panels = list(sch.get_producers(product))
+    piece = cut_sum(sch, product)
+    products = [product] if piece is None else [piece, product]
+    panels = list(sch.get_producers(products[0]))
     view = sch.get_consumers(product)[0]
-    last = fold_epilogue(sch, view, {sch.get(b).name_hint for b in (product, view, *panels)})
-    rest = other_blocks(sch, (product, last, *panels))
+    last = fold_epilogue(sch, view, {sch.get(b).name_hint for b in (*products, view, *panels)})
+    rest = other_blocks(sch, (*products, last, *panels))
 
     *lead, n = sch.get_loops(last)
     batch, rows = lead[:batch_axes], fuse_all(sch, lead[batch_axes:])
@@ -252,9 +260,7 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     sch.parallel(task)
     for panel in panels:
         parallelize_outer(sch, panel, machine)
-    loops = list(sch.get_loops(product))
-    outer, (product_row, column, k) = loops[1:-3], loops[-3:]
-    schedule_tile(sch, product, tile, outer, [k], product_row, column)
+    schedule_tile(sch, product, piece, tile)
     for stage in rest:
         generic.schedule_stage(sch, stage, machine)
     return sch.mod["main"]
