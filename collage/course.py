@@ -13,6 +13,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from collage.structure import Signature
 from collage.tensor_info import TensorInfo
 
 
@@ -187,6 +188,8 @@ class Course:
         Outputs that say how much there is of others, and which axes of which outputs these are.
     remarks : tuple of str
         What the user should know of it.
+    signature : Signature or None
+        How inputs and outputs lie in dicts, tuples and such; None where they lie side by side.
 
     Examples
     --------
@@ -201,6 +204,7 @@ class Course:
     constants: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     counts: tuple[tuple[int, tuple[tuple[int, int], ...]], ...] = ()
     remarks: tuple[str, ...] = ()
+    signature: Signature | None = None
 
 
 Step = Run | Choose | Repeat | Fail

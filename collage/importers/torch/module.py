@@ -96,15 +96,22 @@ def export_module(
     import torch
 
     args, kwargs = _call(module, example_inputs)
-    options = {"dynamic_shapes": dynamic_shapes, "strict": False}
-    try:
-        with _evaluating(module), torch.no_grad():
-            program = torch.export.export(module, args, kwargs, **options)
-        return ExportedModule(name, program, inspect.signature(module.forward))
-    except Exception as err:  # torch raises anything, its own errors and the model's
-        raise ModelError(
-            f"torch.export cannot export '{name}': {telling_line(err)}", value=name
-        ) from err
+    options = {"dynamic_shapes": dynamic_shapes}
+    # What bodies of control flow were traced with before must not open their dimensions.
+    fixed = torch._dynamo.config.patch(automatic_dynamic_shapes=False)
+    failed: Exception | None = None
+    # Strictly it reads the code, and takes bodies behind others that it otherwise does not.
+    for strict in (False, True):
+        try:
+            with _evaluating(module), torch.no_grad(), fixed:
+                program = torch.export.export(module, args, kwargs, strict=strict, **options)
+            return ExportedModule(name, program, inspect.signature(module.forward))
+        except Exception as err:  # noqa: BLE001 - torch raises anything; the first says why
+            failed = failed or err
+    assert failed is not None, "it was tried"
+    raise ModelError(
+        f"torch.export cannot export '{name}': {telling_line(failed)}", value=name
+    ) from failed
 
 
 def _call(module: Any, example_inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -23,6 +23,7 @@ from collage.importers._base import (
 )
 from collage.importers.torch.archive import is_archive, require_safe
 from collage.importers.torch.module import ExportedModule
+from collage.structure import Signature
 
 
 class TorchProgramImporter(FileImporter):
@@ -115,20 +116,28 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
     >>> [tensor.shape for tensor in import_exported_program(program, "net", {}).outputs]
     [(4, 8)]
     """
+    from collage.importers.torch.courses import has_control_flow, import_course, straightened
     from collage.importers.torch.dynamic import with_shapes
     from collage.importers.torch.structure import signature_of
     from collage.importers.torch.translate import translate
 
     program = with_shapes(program, shapes)
+    signature: Signature | None = None
 
     def imported(more: int | None = None) -> tuple[ImportedModel, list[str]]:
         mod, choosers = translate(program, more)
         _require_inference(mod, name)
+        assert signature is not None, "it is asked for first"
         names = [*signature.output_names(), *(f"rows_{i}" for i in range(len(choosers)))]
         return from_module(mod, name=name, source_format="pt2", output_names=names), choosers
 
     try:
-        signature = signature_of(program)
+        if has_control_flow(program):
+            straight = straightened(program)
+            program, signature = straight.program, straight.signature
+            if not straight.is_straight:
+                return reject_shapes(shapes, import_course(straight, name, translate))
+        signature = signature or signature_of(program)
         model, choosers = imported()
         first = len(model.outputs) - len(choosers)
         chosen = [
@@ -175,6 +184,10 @@ def import_exported_module(exported: ExportedModule, shapes: Shapes) -> Imported
     from collage.importers.torch.structure import as_forward_takes
 
     model = import_exported_program(exported.program, exported.name, shapes)
+    if model.course is not None:
+        assert model.course.signature is not None, "programs have one"
+        signature = as_forward_takes(model.course.signature, exported.forward)
+        return replace(model, course=replace(model.course, signature=signature))
     assert model.signature is not None, "programs have one"
     return replace(model, signature=as_forward_takes(model.signature, exported.forward))
 

@@ -65,7 +65,8 @@ class Bucketed:
         if self.course is not None:
             whole = Variant(self.name, self.course.inputs, self.course.outputs)
             rows = tuple(Rows(*counted) for counted in self.course.counts)
-            return FunctionEntry(self.name, (whole,), rows=rows)
+            signature = self.course.signature
+            return FunctionEntry(self.name, (whole,), signature=signature, rows=rows)
         variants = tuple(Variant(v.function, v.inputs, v.outputs) for v in self.variants)
         last = self.variants[-1]
         # Of what differs between buckets, the kernels take the nearest.

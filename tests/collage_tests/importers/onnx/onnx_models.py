@@ -14,11 +14,12 @@ from onnx.reference import ReferenceEvaluator
 from collage.bundle.signature import Rows
 from collage.cost.reference import evaluate
 from collage.course import Choose, Fail, Region, Repeat, Run, Step
-from collage.importers import load_model
+from collage.importers import ImportedModel, load_model
 from collage.normalize import normalize
 from tests.collage_tests.normalize.test_models import by_onnxruntime
 
 __all__ = [
+    "along_course",
     "by_course",
     "by_importer",
     "by_onnxruntime",
@@ -79,8 +80,13 @@ def by_importer(model: onnx.ModelProto, given: Mapping[str, Array]) -> list[Arra
 
 
 def by_course(model: onnx.ModelProto, given: Mapping[str, Array]) -> list[Array]:
-    """What a model in parts answers: steps followed here, parts evaluated as searches do it."""
-    loaded = load_model(model)
+    """What a model in parts answers."""
+    return along_course(load_model(model), given)
+
+
+def along_course(loaded: ImportedModel, given: Mapping[str, Array]) -> list[Array]:
+    """What an imported model in parts answers: steps followed here, parts evaluated as searches do
+    it."""
     assert loaded.course is not None
     parts = {part.function: normalize(part.mod) for part in (loaded, *loaded.others)}
 

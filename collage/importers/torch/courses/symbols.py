@@ -1,0 +1,154 @@
+"""Numbers that data choose, as tensors of rank 0.
+
+``x.item()``, and the counters of loops that are whole numbers of Python's, are symbols in an
+exported program. Here each is the tensor that it stands for.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+from collage.importers.torch.courses.writer import Writer
+from collage.importers.torch.nodes import label
+from collage.importers.torch.operators.errors import RefusedError
+
+aten = torch.ops.aten
+
+_ARITHMETIC: dict[Any, str] = {
+    operator.add: "add",
+    operator.sub: "sub",
+    operator.mul: "mul",
+    operator.mod: "remainder",
+    operator.truediv: "true_divide",
+    operator.lt: "lt",
+    operator.le: "le",
+    operator.gt: "gt",
+    operator.ge: "ge",
+    operator.eq: "eq",
+    operator.ne: "ne",
+    operator.and_: "bitwise_and",
+    operator.or_: "bitwise_or",
+    torch.sym_max: "maximum",
+    torch.sym_min: "minimum",
+}
+
+_CHECKS = ("_assert_scalar", "sym_constrain_range", "_assert_tensor_metadata", "_assert_async")
+"""What asserts of a number is what PyTorch asks, not the model."""
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number that data choose."""
+    return isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool)
+
+
+def is_check(node: fx.Node) -> bool:
+    """Whether a node gives nothing, and only asserts."""
+    return str(getattr(node.target, "__name__", node.target)).startswith(_CHECKS)
+
+
+def reads_numbers(node: fx.Node) -> bool:
+    """Whether a node gives such a number, or is given one."""
+    return any(is_number(one.meta.get("val")) for one in (node, *node.all_input_nodes))
+
+
+def as_tensors(writer: Writer, node: fx.Node, env: dict[fx.Node, Any]) -> fx.Node:
+    """A node that reads or gives numbers, written with tensors.
+
+    Parameters
+    ----------
+    writer : Writer
+        Gets the nodes.
+    node : fx.Node
+        Of another graph.
+    env : dict of fx.Node to object
+        What stands for each of its operands.
+
+    Returns
+    -------
+    fx.Node
+        What stands for its result.
+
+    Raises
+    ------
+    RefusedError
+        When it asks for a number where no tensor can be.
+    """
+    args = [env[one] if isinstance(one, fx.Node) else one for one in node.args]
+    name = getattr(node.target, "__name__", str(node.target))
+    if node.target in (aten.item.default, aten._local_scalar_dense.default):
+        return writer.emit(aten.reshape.default, args[0], [])
+    if node.target in _ARITHMETIC:
+        return _joined(writer, _ARITHMETIC[node.target], args)
+    if node.target is operator.neg:
+        return writer.emit(aten.neg.default, *args)
+    if node.target is torch.sym_not:
+        return writer.emit(aten.logical_not.default, *args)
+    if node.target in (torch.sym_float, torch.sym_int):
+        dtype = torch.float32 if node.target is torch.sym_float else torch.int64
+        return writer.emit(aten._to_copy.default, args[0], dtype=dtype)
+    wanted = node.meta["val"]
+    if name in _WRITTEN:
+        return _WRITTEN[name](writer, args, wanted)
+    form = _with_tensor(node)
+    if form is not None and not node.kwargs:
+        found = writer.emit(form, *args)
+        if found.meta["val"].dtype == wanted.dtype:
+            return found
+        return writer.emit(aten._to_copy.default, found, dtype=wanted.dtype)
+    raise RefusedError(f"{name} ({label(node)}) is given a number that depends on data")
+
+
+def _joined(writer: Writer, name: str, args: list[Any]) -> fx.Node:
+    """Arithmetic of numbers, of which one at least is a tensor here."""
+    if name in ("maximum", "minimum", "bitwise_and", "bitwise_or"):
+        args = [one if isinstance(one, fx.Node) else writer.constant(one) for one in args]
+    if not isinstance(args[0], fx.Node):
+        args = [writer.constant(args[0]), args[1]]
+    form = "Tensor" if isinstance(args[1], fx.Node) else "Scalar"
+    packet = getattr(aten, name)
+    if name in ("maximum", "minimum"):
+        form = "default"
+    elif form not in packet.overloads():
+        args, form = [args[0], writer.constant(args[1])], "Tensor"
+    return writer.emit(getattr(packet, form), *args)
+
+
+def _with_tensor(node: fx.Node) -> Any:
+    """The form of an operator that takes a tensor where this one takes a number."""
+    packet = getattr(node.target, "overloadpacket", None)
+    form = getattr(node.target, "_overloadname", "")
+    if packet is None or form not in ("Scalar", "Tensor", "Tensor_Scalar"):
+        return None
+    wanted = "Tensor_Tensor" if form == "Tensor_Scalar" else "Tensor"
+    return getattr(packet, wanted) if wanted in packet.overloads() else None
+
+
+def _row(writer: Writer, args: list[Any], wanted: torch.Tensor) -> fx.Node:
+    x, axis, place = args
+    place = writer.emit(aten.reshape.default, place, [1])
+    place = writer.emit(
+        aten.where.self,
+        writer.emit(aten.lt.Scalar, place, 0),
+        writer.emit(aten.add.Tensor, place, x.meta["val"].shape[axis]),
+        place,
+    )
+    found = writer.emit(aten.index_select.default, x, axis, place)
+    return writer.emit(aten.squeeze.dim, found, axis)
+
+
+def _filled(writer: Writer, args: list[Any], wanted: torch.Tensor) -> fx.Node:
+    kind = writer.emit(aten._to_copy.default, args[-1], dtype=wanted.dtype)
+    return writer.emit(aten.expand.default, kind, list(wanted.shape))
+
+
+_WRITTEN: dict[str, Callable[[Writer, list[Any], torch.Tensor], fx.Node]] = {
+    "select.int": _row,
+    "scalar_tensor.default": _filled,
+    "full.default": _filled,
+    "full_like.default": _filled,
+}

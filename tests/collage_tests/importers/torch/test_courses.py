@@ -1,0 +1,191 @@
+"""PyTorch's control flow, written out or cut into parts: beside PyTorch, on fresh inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from collage.backends.contract.errors import ModelError
+from collage.cost.reference import evaluate
+from collage.importers import ImportedModel, load_model
+from collage.normalize import normalize
+from tests.collage_tests.importers.onnx.onnx_models import along_course
+from tests.collage_tests.importers.torch.torch_functions import rows
+
+pytestmark = pytest.mark.torch
+torch = pytest.importorskip("torch")
+control = pytest.importorskip("torch._higher_order_ops")
+pytree = torch.utils._pytree
+
+
+class Net(torch.nn.Module):  # type: ignore[misc,name-defined]
+    """A function of a dense layer and inputs."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.dense = torch.nn.Linear(8, 8)
+        self.function = function
+
+    def forward(self, *given: Any) -> Any:
+        return self.function(self.dense, *given)
+
+
+def few() -> Any:
+    return torch.randint(0, 6, ())
+
+
+def up_to(n: Any, dense: Any, x: Any) -> Any:
+    return control.while_loop(
+        lambda i, h: i < n, lambda i, h: (i + 1, torch.tanh(dense(h))), (torch.tensor(0), x)
+    )
+
+
+def swinging(dense: Any, x: Any) -> Any:
+    return torch.cond(x.sum() > 0, lambda x: dense(x).relu(), lambda x: x.sin(), (x,))
+
+
+Case = tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]
+
+IN_PARTS: dict[str, Case] = {
+    "rounds that an input counts": (
+        lambda dense, x, n: {"both": up_to(n, dense, x), "x": [x + 1]},
+        lambda: (rows(4, 8), few()),
+    ),
+    "until data are large": (
+        lambda dense, x: control.while_loop(
+            lambda h, k: h.abs().max() < 30,
+            lambda h, k: (dense(h) * 2 + 1.5, k + 1),
+            (x, torch.tensor(0)),
+        ),
+        lambda: (rows(4, 8),),
+    ),
+    "a counter of Python's": (
+        lambda dense, x: control.while_loop(
+            lambda i, h: h.sum() < 50, lambda i, h: (i + 2, h.abs() * 1.5 + i), (0, x)
+        ),
+        lambda: (rows(4, 8),),
+    ),
+    "products in one branch": (lambda dense, x: swinging(dense, x) + 1, lambda: (rows(4, 8),)),
+    "a branch by a number in a tensor": (
+        lambda dense, x, n: torch.cond(n.item() > 2, dense, lambda x: x * 2, (x,)),
+        lambda: (rows(4, 8), few()),
+    ),
+    "branches in rounds": (
+        lambda dense, x, n: control.while_loop(
+            lambda i, h: i < n,
+            lambda i, h: (i + 1, swinging(dense, h)),
+            (torch.tensor(0), x),
+        )[1],
+        lambda: (rows(4, 8), few()),
+    ),
+    "rounds in rounds, with tensors of their own": (
+        lambda dense, x, n: control.while_loop(
+            lambda i, h: i < n,
+            lambda i, h: (i + 1, up_to(i, dense, h * torch.tensor([0.5, 2.0] * 4))[1]),
+            (torch.tensor(0), x),
+        )[1],
+        lambda: (rows(4, 8), few()),
+    ),
+    "a state that is a weight": (
+        lambda dense, x, n: control.while_loop(
+            lambda i, h: i < n, lambda i, h: (i + 1, h + x), (torch.tensor(0), dense.weight)
+        )[1],
+        lambda: (rows(8, 8), few()),
+    ),
+    "many rows": (
+        lambda dense, x, start: control.scan(
+            lambda h, row: (torch.tanh(dense(h) + row), (h * row).sum(-1)), start, x, dim=0
+        ),
+        lambda: (rows(12, 2, 8), rows(2, 8)),
+    ),
+}
+
+WRITTEN_OUT: dict[str, Case] = {
+    "rounds that are known": (
+        lambda dense, x: up_to(5, dense, x)[1],
+        lambda: (rows(4, 8),),
+    ),
+    "cheap branches": (
+        lambda dense, x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)),
+        lambda: (rows(4, 8),),
+    ),
+    "few rows, backwards": (
+        lambda dense, x, start: control.scan(
+            lambda s, row: (
+                {"a": torch.tanh(s["a"] + row), "b": s["b"] + 1},
+                (s["a"] + row).sum(),
+            ),
+            {"a": start, "b": torch.zeros(3)},
+            x,
+            dim=1,
+            reverse=True,
+        ),
+        lambda: (rows(4, 5, 8), rows(4, 8)),
+    ),
+    "prefixes": (
+        lambda dense, x: control.associative_scan(
+            lambda a, b: a * b + a, x, dim=0, combine_mode="generic"
+        ),
+        lambda: (rows(5, 4),),
+    ),
+    "every row": (
+        lambda dense, x: control.map(lambda row: (row.sum(), dense(row) * 2), x),
+        lambda: (rows(5, 4, 8),),
+    ),
+    "a number in a tensor": (
+        lambda dense, x, n: (x * x.sum().item(), n.item() + 1),
+        lambda: (rows(4, 8), few()),
+    ),
+}
+
+
+def loaded(function: Callable[..., Any], inputs: tuple[Any, ...]) -> tuple[Any, ImportedModel]:
+    torch._dynamo.reset()
+    net = Net(function).eval()
+    return net, load_model(torch.export.export(net, inputs, strict=False))
+
+
+def require_agreement(found: list[Any], wanted: Any) -> None:
+    expected = [torch.as_tensor(one).detach().numpy() for one in pytree.tree_leaves(wanted)]
+    assert len(found) == len(expected)
+    for mine, theirs in zip(found, expected, strict=True):
+        assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape)
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("what", IN_PARTS)
+def test_what_data_choose_is_cut(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("collage.importers.torch.courses.written._MOST_UNROLLED", 30)
+    function, draw = IN_PARTS[what]
+    net, model = loaded(function, draw())
+    assert model.course is not None
+    names = [info.name for info in model.course.inputs]
+    for _ in range(2):
+        inputs = draw()
+        given = {name: x.numpy() for name, x in zip(names, inputs, strict=True)}
+        require_agreement(along_course(model, given), net(*inputs))
+
+
+@pytest.mark.parametrize("what", WRITTEN_OUT)
+def test_what_is_known_or_cheap_is_a_straight_line(what: str) -> None:
+    function, draw = WRITTEN_OUT[what]
+    net, model = loaded(function, draw())
+    assert model.course is None
+    for _ in range(2):
+        inputs = draw()
+        found = evaluate(normalize(model.mod), [x.numpy() for x in inputs])
+        require_agreement([np.asarray(one) for one in found], net(*inputs))
+
+
+def test_a_number_where_a_size_is_wanted_is_refused() -> None:
+    def function(dense: Any, x: Any, n: Any) -> Any:
+        count = n.item()
+        torch._check(count >= 0)
+        torch._check(count < 9)
+        return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)), torch.zeros(count)
+
+    with pytest.raises(ModelError, match="depends on data"):
+        loaded(function, (rows(4, 8), few()))
