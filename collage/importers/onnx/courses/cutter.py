@@ -16,6 +16,7 @@ import onnx
 
 from collage.backends.contract.errors import ModelError
 from collage.course import Choose, Fail, Region, Repeat, Step
+from collage.importers.courses.values import Value
 from collage.importers.onnx.courses.larger import Cut, enlarged, fit_together, larger_of
 from collage.importers.onnx.courses.parts import ImpossibleError, Parts
 from collage.importers.onnx.courses.rounds import (
@@ -27,7 +28,6 @@ from collage.importers.onnx.courses.stages import copies_under, stages_of, witho
 from collage.importers.onnx.courses.values import (
     Constants,
     Scope,
-    Value,
     body_results,
     body_under,
     graph_attribute,

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import onnx
 from onnx import helper
 
-from collage.backends.contract.errors import ModelError
-from collage.course import Course, Region
 from collage.importers._base import ImportedModel, Shapes
+from collage.importers.courses import Value, whole_model
 from collage.importers.functions import MAIN
 from collage.importers.onnx.courses.cutter import Cutter, Graph
 from collage.importers.onnx.courses.parts import Importing, Parts
-from collage.importers.onnx.courses.values import Constants, Value, body_results
+from collage.importers.onnx.courses.values import Constants, body_results
 from collage.importers.onnx.fold import detach_weights
 from collage.importers.onnx.functions import expand_functions
 from collage.importers.onnx.shapes import concretize, real_inputs
@@ -79,33 +76,21 @@ def import_course(
     }
     results = body_results(small.graph)
     found = cutter.cut(Graph(list(small.graph.node), results, MAIN, outermost=True), dict(scope))
-    called = dict.fromkeys(found.region.parts())
-    if not called:
-        raise ModelError(f"'{name}' computes nothing: its inputs are chosen among", value=name)
-    counts = dict.fromkeys(count for value in found.values for _, count in value.counts)
-    names = [*found.region.results, *counts]
-    infos = [
-        TensorInfo(value.shape, value.dtype, result)
-        for value, result in zip(found.values, results, strict=True)
-    ]
-    course = Course(
-        tuple(TensorInfo(value.shape, value.dtype, key) for key, value in scope.items()),
-        (*infos, *(TensorInfo((1,), "int64", count) for count in counts)),
-        Region(found.region.steps, tuple(names)),
-        {key: array for key in found.region.used() if (array := constants.array(key)) is not None},
-        tuple(
-            (
-                len(infos) + place,
-                tuple(
-                    (index, axis)
-                    for index, value in enumerate(found.values)
-                    for axis, by in value.counts
-                    if by == count
-                ),
-            )
-            for place, count in enumerate(counts)
-        ),
-        tuple(dict.fromkeys(cutter.remarks)),
+    known = {
+        key: array for key in found.region.used() if (array := constants.array(key)) is not None
+    }
+    known |= {
+        count: array
+        for value in found.values
+        for _, count in value.counts
+        if (array := constants.array(count)) is not None
+    }
+    return whole_model(
+        name,
+        [TensorInfo(value.shape, value.dtype, key) for key, value in scope.items()],
+        dict(zip(results, found.values, strict=True)),
+        found.region,
+        parts,
+        known,
+        remarks=cutter.remarks,
     )
-    first, *others = (parts.imported[part] for part in called)
-    return replace(first, name=name, others=tuple(others), course=course)

@@ -6,16 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import onnx
-import tvm
 from onnx import helper
-from tvm import relax
 
 from collage.backends.contract.errors import ModelError
-from collage.cost.workload.data import array_of
 from collage.course import Run
 from collage.importers._base import ImportedModel
-from collage.importers.functions import MAIN
-from collage.importers.onnx.courses.values import Constants, Value
+from collage.importers.courses.kept import KeptParts, known_results
+from collage.importers.courses.values import Value
+from collage.importers.onnx.courses.values import Constants, declared
 from collage.importers.onnx.known import Known, names_used
 from collage.importers.onnx.straight import DataDecideError
 from collage.importers.onnx.support import node_label
@@ -23,15 +21,12 @@ from collage.importers.onnx.support import node_label
 Importing = Callable[[onnx.ModelProto, str, bool], ImportedModel]
 """Imports a straight-line graph of that name; at any price, or not what is dear."""
 
-_MOST_PARTS = 128
-"""Each is searched like a model of its own."""
-
 
 class ImpossibleError(ModelError):
     """The operators of a part do not take tensors of these shapes, whoever computes them."""
 
 
-class Parts:
+class Parts(KeptParts):
     """Imports parts, and remembers them.
 
     Parameters
@@ -42,15 +37,10 @@ class Parts:
         What is known before anything runs; parts whose results turn out to be, add to it.
     importing : callable
         See :data:`Importing`.
-
-    Attributes
-    ----------
-    imported : dict of str to ImportedModel
-        By the names that they are called by.
     """
 
     def __init__(self, model: onnx.ModelProto, constants: Constants, importing: Importing) -> None:
-        self.imported: dict[str, ImportedModel] = {}
+        super().__init__()
         self._opsets = list(model.opset_import)
         self._version = model.ir_version
         self._constants = constants
@@ -113,21 +103,14 @@ class Parts:
                 "course data choose as well; cut the model there, with onnx.utils.extract_model",
                 value=found.chosen[0].label,
             )
-        known = _known_results(found.mod)
+        known = known_results(found.mod)
         for name, info, array in zip(wanted, found.outputs, known, strict=True):
             scope[name] = Value(info.shape, info.dtype)
             if array is not None:
                 self._constants.add(name, array)
         if all(array is not None for array in known):
             return []
-        name = f"{role}_{len(self.imported) + 1}"
-        if len(self.imported) >= _MOST_PARTS:
-            raise ModelError(
-                f"the control flow of the model cuts it into more than {_MOST_PARTS} parts",
-                value=_MOST_PARTS,
-            )
-        self.imported[name] = _called(found, name)
-        return [Run(name, tuple(inputs), tuple(wanted))]
+        return [Run(self.keep(found, role), tuple(inputs), tuple(wanted))]
 
     def without_known(
         self, nodes: Sequence[onnx.NodeProto], scope: Mapping[str, Value]
@@ -157,11 +140,6 @@ class Parts:
                 left.append(node)
         return left
 
-    def forget(self, count: int) -> None:
-        """Keep the first parts alone; the others were imported to find out what they give."""
-        for name in list(self.imported)[count:]:
-            del self.imported[name]
-
     def _model(
         self, nodes: Sequence[onnx.NodeProto], results: Sequence[str], scope: Mapping[str, Value]
     ) -> tuple[onnx.ModelProto, list[str]]:
@@ -179,7 +157,7 @@ class Parts:
         graph = helper.make_graph(
             list(nodes),
             "part",
-            [scope[name].declared(name) for name in inputs],
+            [declared(scope[name], name) for name in inputs],
             [],
             initializer=[t for n, t in self._constants.tensors.items() if n in used],
         )
@@ -209,25 +187,3 @@ def _is_impossible(model: onnx.ModelProto) -> bool:
     except (onnx.shape_inference.InferenceError, ValueError) as err:
         return "ShapeInferenceError" in str(err)
     return False
-
-
-def _called(found: ImportedModel, name: str) -> ImportedModel:
-    return ImportedModel(
-        *(found.name, found.mod, found.inputs, found.outputs, found.source_format), function=name
-    )
-
-
-def _known_results(mod: tvm.IRModule) -> list[np.ndarray | None]:
-    """Results that are constants, of all."""
-    main = mod[MAIN]
-    bound = {b.var: b.value for block in main.body.blocks for b in block.bindings}
-
-    def resolved(expr: relax.Expr) -> relax.Expr:
-        while isinstance(expr, relax.Var) and expr in bound:
-            expr = bound[expr]
-        return expr
-
-    whole = resolved(main.body.body)
-    fields = list(whole.fields) if isinstance(whole, relax.Tuple) else [whole]
-    found = map(resolved, fields)
-    return [array_of(x) if isinstance(x, tvm.ir.GenericConst) else None for x in found]

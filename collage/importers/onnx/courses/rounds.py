@@ -14,9 +14,9 @@ import onnx
 from onnx import helper
 
 from collage.backends.contract.errors import ModelError
+from collage.importers.courses.values import Value
 from collage.importers.onnx.courses.values import (
     Constants,
-    Value,
     body_results,
     body_under,
     graph_attribute,

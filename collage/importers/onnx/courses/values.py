@@ -9,32 +9,23 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from collage.importers.courses import Value
 from collage.importers.onnx.functions import rename_inputs
 from collage.importers.onnx.support import node_label
 
 
-@dataclass(frozen=True)
-class Value:
-    """A tensor that is there when a part runs.
+def declared(value: Value, name: str) -> onnx.ValueInfoProto:
+    """A value as a graph declares it.
 
-    Attributes
+    Parameters
     ----------
-    shape : tuple of int
-        The most that there may be.
-    dtype : str
-        As numpy calls it.
-    counts : tuple of (int, str)
-        Of an axis of which data say how much there is, the value that says it.
+    value : Value
+        Of numbers alone.
+    name : str
+        What it is called.
     """
-
-    shape: tuple[int, ...]
-    dtype: str
-    counts: tuple[tuple[int, str], ...] = ()
-
-    def declared(self, name: str) -> onnx.ValueInfoProto:
-        """As a graph declares it."""
-        element = helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype))
-        return helper.make_tensor_value_info(name, element, list(self.shape))
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype))
+    return helper.make_tensor_value_info(name, element, list(value.shape))
 
 
 Scope = dict[str, Value]
