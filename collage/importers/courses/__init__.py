@@ -3,9 +3,3 @@
 Each format cuts its own graphs (``onnx/courses``, ``torch/courses``); what comes out is a
 :class:`collage.course.Course` over parts that are models of their own.
 """
-
-from collage.importers.courses.kept import KeptParts
-from collage.importers.courses.values import Value
-from collage.importers.courses.whole import whole_model
-
-__all__ = ["KeptParts", "Value", "whole_model"]

@@ -116,7 +116,7 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
     >>> [tensor.shape for tensor in import_exported_program(program, "net", {}).outputs]
     [(4, 8)]
     """
-    from collage.importers.torch.courses import has_control_flow, import_course, straightened
+    from collage.importers.torch.courses.model import has_control_flow, import_course, straightened
     from collage.importers.torch.dynamic import with_shapes
     from collage.importers.torch.structure import signature_of
     from collage.importers.torch.translate import translate

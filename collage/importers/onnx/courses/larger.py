@@ -9,8 +9,9 @@ import numpy as np
 from onnx import helper
 
 from collage.course import Region
+from collage.importers.courses.values import Value
 from collage.importers.onnx.courses.parts import Parts
-from collage.importers.onnx.courses.values import Constants, Value
+from collage.importers.onnx.courses.values import Constants
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ import onnx
 from onnx import helper
 
 from collage.importers._base import ImportedModel, Shapes
-from collage.importers.courses import Value, whole_model
+from collage.importers.courses.values import Value
+from collage.importers.courses.whole import whole_model
 from collage.importers.functions import MAIN
 from collage.importers.onnx.courses.cutter import Cutter, Graph
 from collage.importers.onnx.courses.parts import Importing, Parts

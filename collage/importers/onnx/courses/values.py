@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from collage.importers.courses import Value
+from collage.importers.courses.values import Value
 from collage.importers.onnx.functions import rename_inputs
 from collage.importers.onnx.support import node_label
 
@@ -23,6 +23,11 @@ def declared(value: Value, name: str) -> onnx.ValueInfoProto:
         Of numbers alone.
     name : str
         What it is called.
+
+    Returns
+    -------
+    onnx.ValueInfoProto
+        With its type and shape.
     """
     element = helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype))
     return helper.make_tensor_value_info(name, element, list(value.shape))

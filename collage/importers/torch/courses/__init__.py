@@ -4,8 +4,3 @@
 tensors, ``guessing`` what is known beforehand, ``looping`` what has to stay a loop); ``cutter``
 takes the rest apart, and ``parts`` imports what lies between.
 """
-
-from collage.importers.torch.courses.model import has_control_flow, import_course, straightened
-from collage.importers.torch.courses.written import is_cut
-
-__all__ = ["has_control_flow", "import_course", "is_cut", "straightened"]

@@ -9,7 +9,7 @@ from typing import Any
 from torch import fx
 
 from collage.course import Choose, Region, Repeat, Step
-from collage.importers.courses import Value
+from collage.importers.courses.values import Value
 from collage.importers.torch.courses.parts import Parts
 from collage.importers.torch.courses.written import choice, is_cut
 from collage.importers.torch.nodes import type_name

@@ -22,6 +22,11 @@ class Inlining(Protocol):
             With its bodies.
         given : sequence
             A node for each of its inputs.
+
+        Returns
+        -------
+        list
+            What stands for its results.
         """
 
 
@@ -38,6 +43,11 @@ def as_loop(condition: fx.GraphModule, body: fx.GraphModule, count: int) -> Loop
         Of a ``while_loop``.
     count : int
         Its states.
+
+    Returns
+    -------
+    Loop
+        Writes its rounds.
     """
 
     def write(writer: Writer, inner: Inlining, nodes: Sequence[fx.Node]) -> list[Any]:
@@ -64,6 +74,11 @@ def scanned(body: fx.GraphModule, count: int, rows: int, length: int) -> Loop:
         Its states, and the tensors whose rows it takes.
     length : int
         How many rows there are.
+
+    Returns
+    -------
+    Loop
+        Writes its rounds.
     """
 
     takes = len(body.graph.find_nodes(op="placeholder"))

@@ -23,7 +23,8 @@ from torch.export.graph_signature import (
 
 from collage.backends.contract.errors import ModelError
 from collage.importers._base import ImportedModel
-from collage.importers.courses import Value, whole_model
+from collage.importers.courses.values import Value
+from collage.importers.courses.whole import whole_model
 from collage.importers.torch.courses.cutter import Cutter
 from collage.importers.torch.courses.guessing import Known
 from collage.importers.torch.courses.hoisting import hoisted

@@ -25,8 +25,8 @@ from torch.utils import _pytree as pytree
 from collage.backends.contract.errors import ModelError
 from collage.course import Run
 from collage.importers._base import from_module
-from collage.importers.courses import KeptParts, Value
-from collage.importers.courses.kept import known_results
+from collage.importers.courses.kept import KeptParts, known_results
+from collage.importers.courses.values import Value
 from collage.importers.torch.courses.writer import Fakes
 from collage.importers.torch.nodes import type_name
 

@@ -40,7 +40,20 @@ class Fakes:
         return value
 
     def of(self, target: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """What an operator makes of what stands in for its arguments."""
+        """What an operator makes of what stands in for its arguments.
+
+        Parameters
+        ----------
+        target : callable
+            The operator.
+        args, kwargs : object
+            Stand-ins and plain values.
+
+        Returns
+        -------
+        object
+            A stand-in, or several.
+        """
         with self.mode:
             return target(*args, **kwargs)
 
@@ -77,6 +90,11 @@ class Writer:
             What it is called.
         like : Tensor
             What will be given.
+
+        Returns
+        -------
+        fx.Node
+            The new one.
         """
         node = self.graph.placeholder(name)
         node.meta["val"] = self.fakes.like(like)
@@ -91,6 +109,11 @@ class Writer:
             The operator.
         *args, **kwargs
             Nodes and plain values.
+
+        Returns
+        -------
+        fx.Node
+            The new one.
         """
         node = self.graph.call_function(target, args, kwargs)
         given = pytree.tree_map_only(fx.Node, lambda one: one.meta["val"], (args, kwargs))
@@ -106,6 +129,11 @@ class Writer:
             Of another graph.
         env : mapping of fx.Node to object
             What stands for each of its operands.
+
+        Returns
+        -------
+        fx.Node
+            The new one.
         """
         target = node.target
         args, kwargs = pytree.tree_map_only(fx.Node, env.__getitem__, (node.args, node.kwargs))
@@ -124,6 +152,11 @@ class Writer:
             What it reads.
         like : tuple of Tensor
             What it gives.
+
+        Returns
+        -------
+        fx.Node
+            The new one.
         """
         node = self.graph.call_function(target, tuple(args))
         node.meta["val"] = self.fakes.like(like)

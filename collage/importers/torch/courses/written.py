@@ -40,13 +40,45 @@ _DEAR = frozenset(
 
 
 def choice(condition: Any, operands: Any) -> Any:
-    """Marks one of two graphs, ``graphs`` of its node's ``meta``; never called."""
+    """Marks one of two graphs, ``graphs`` of its node's ``meta``; never called.
+
+    Parameters
+    ----------
+    condition, operands : object
+        What decides, and what the graphs take.
+
+    Returns
+    -------
+    tuple
+        What the one that ran gave.
+
+    Raises
+    ------
+    NotImplementedError
+        Always.
+    """
     raise NotImplementedError
 
 
 def rounds(states: Any, others: Any) -> Any:
     """Marks a loop over ``graph`` of its node's ``meta``, whose first state says whether there is
-    another round; never called."""
+    another round; never called.
+
+    Parameters
+    ----------
+    states, others : object
+        What rounds change, and what else they read.
+
+    Returns
+    -------
+    tuple
+        The states after the last round.
+
+    Raises
+    ------
+    NotImplementedError
+        Always.
+    """
     raise NotImplementedError
 
 
@@ -66,6 +98,11 @@ class Written:
         What of them is known.
     depth : int
         How many bodies this one is in.
+
+    Raises
+    ------
+    ModelError
+        When these are too many.
     """
 
     def __init__(self, writer: Writer, known: Known, depth: int = 0) -> None:
@@ -130,7 +167,7 @@ class Written:
             return as_tensors(self._writer, node, env)
         return self._writer.copy(node, env)
 
-    def choose(self, node: fx.Node, condition: Any, *rest: Any) -> Sequence[Any]:
+    def _choose(self, node: fx.Node, condition: Any, *rest: Any) -> Sequence[Any]:
         """One of two bodies."""
         then, otherwise, operands = rest
         known = self._known.value(condition)
@@ -149,7 +186,7 @@ class Written:
     def _selected(self, asked: fx.Node, one: Any, other: Any) -> Any:
         return one if one is other else self._writer.emit(aten.where.self, asked, one, other)
 
-    def repeat(self, node: fx.Node, *args: Any) -> Sequence[Any]:
+    def _repeat(self, node: fx.Node, *args: Any) -> Sequence[Any]:
         """A loop that goes on as long as its condition holds."""
         condition, body, initial, others = args
         most = _MOST_UNROLLED // max(1, len(body.graph.nodes))
@@ -165,7 +202,7 @@ class Written:
         states = [self._writer.emit(aten.reshape.default, going, []), *states]
         return self._looping(as_loop(condition, body, len(initial)), states, others)[1:]
 
-    def scan(self, node: fx.Node, *args: Any) -> Sequence[Any]:
+    def _scan(self, node: fx.Node, *args: Any) -> Sequence[Any]:
         """A loop over the rows of some tensors."""
         body, initial, rows, others = args
         length = int(rows[0].meta["val"].shape[0])
@@ -190,15 +227,15 @@ class Written:
         loop = scanned(body, len(initial), len(rows), length)
         return self._looping(loop, [*begin, *states, *empty], [*rows, *others])[2:]
 
-    def over_rows(self, node: fx.Node, *args: Any) -> Sequence[Any]:
+    def _over_rows(self, node: fx.Node, *args: Any) -> Sequence[Any]:
         """A body for every row, all at once where PyTorch knows how."""
         body, rows, others = args
         if any(isinstance(one.target, torch._ops.HigherOrderOperator) for one in body.graph.nodes):
-            return self.scan(node, body, [], rows, others)
+            return self._scan(node, body, [], rows, others)
         axes = (*(0 for _ in rows), *(None for _ in others))
         return self._traced(torch.vmap(body, in_dims=axes), [*rows, *others])
 
-    def combine(self, node: fx.Node, *args: Any) -> Sequence[Any]:
+    def _combine(self, node: fx.Node, *args: Any) -> Sequence[Any]:
         """Prefixes of rows under an operator, in steps that grow with the logarithm."""
         body, rows, others = args
 
@@ -295,10 +332,10 @@ def _graphs(body: fx.GraphModule) -> Iterator[fx.Graph]:
 
 
 _OPERATORS: dict[str, Callable[..., Sequence[Any]]] = {
-    "cond": Written.choose,
-    "while_loop": Written.repeat,
-    "scan": Written.scan,
-    "map_impl": Written.over_rows,
-    "associative_scan": Written.combine,
+    "cond": Written._choose,
+    "while_loop": Written._repeat,
+    "scan": Written._scan,
+    "map_impl": Written._over_rows,
+    "associative_scan": Written._combine,
 }
 """By the name of PyTorch's operator that has bodies."""

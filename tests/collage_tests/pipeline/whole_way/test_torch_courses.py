@@ -13,8 +13,8 @@ from tests.collage_tests.importers.onnx.onnx_models import along_course, require
 from tests.collage_tests.pipeline.flat_costs import FlatCosts
 
 pytestmark = pytest.mark.torch
-torch = pytest.importorskip("torch")
-control = pytest.importorskip("torch._higher_order_ops")
+torch = pytest.importorskip("torch", exc_type=ImportError)
+control = pytest.importorskip("torch._higher_order_ops", exc_type=ImportError)
 
 
 class Thinking(torch.nn.Module):  # type: ignore[misc,name-defined]
