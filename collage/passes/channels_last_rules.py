@@ -148,7 +148,7 @@ def _elementwise(orders: Orders, call: relax.Call) -> Answer | None:
     if any(len(static_shape(a)) not in (0, rank) and not is_constant(a) for a in tensors):
         return None
     args = [
-        arg if not is_tensor(arg) or static_shape(arg) == () else orders.get(arg, order)
+        orders.get(arg, order if static_shape(arg) else ()) if is_tensor(arg) else arg
         for arg in call.args
     ]
     return one(relax.Call(call.op, args, call.attrs, call.ty_args), order)

@@ -153,6 +153,16 @@ def test_half_precision_weights_keep_their_type() -> None:
     assert "float32" not in last.script()
 
 
+def test_a_computed_scalar_joins_what_has_axes() -> None:
+    """It has no axes to reorder, and is another variable afterwards all the same."""
+
+    def body(emit: Emit, x: relax.Expr, y: relax.Expr) -> relax.Expr:
+        scale = emit(op.exp(y))
+        return op.multiply(conv(emit, x, 8, 4), scale)
+
+    check(build(body, (1, 4, 5, 5), ()), permutes=2)
+
+
 def test_unknown_operators_see_their_own_order() -> None:
     def body(emit: Emit, x: relax.Var) -> relax.Expr:
         y = emit(op.tril(conv(emit, x, 8, 4)))
