@@ -41,6 +41,8 @@ inline float __int_as_float(unsigned bits) {
   std::memcpy(&value, &bits, sizeof value);
   return value;
 }
+inline float __fmul_rn(float x, float y) { return x * y; }
+inline double __dmul_rn(double x, double y) { return x * y; }
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 
 namespace cuda_on_host {

@@ -23,6 +23,11 @@ ScheduleAll = Callable[[Sequence[tirx.PrimFunc]], Sequence[tirx.PrimFunc]]
 """Schedules the fused kernels of a module, all at once so that equal ones can share the work."""
 
 
+_LOWERED_ATTR = "collage.lowered"
+"""Of a kernel that has been scheduled here: a module may bring others that importers wrote, which
+nothing fuses where they are opaque."""
+
+
 def lower_module(
     mod: tvm.IRModule,
     device: tvm.target.Target,
@@ -60,7 +65,6 @@ def lower_module(
     own = tvm.IRModule(
         {gv: func for gv, func in mod.functions.items() if gv not in foreign}, attrs=mod.attrs
     )
-    scheduled_before = {gv.name_hint for gv, func in own.functions.items() if _is_kernel(func)}
     # Relax fuses operators in dataflow blocks alone, and a partition's body is none yet.
     passes = [relax.transform.ConvertToDataflow(min_size=1), *legalize_passes]
     with device:
@@ -71,13 +75,13 @@ def lower_module(
     fresh = {
         gv: func
         for gv, func in own.functions.items()
-        if _is_kernel(func) and gv.name_hint not in scheduled_before
+        if _is_kernel(func) and not func.attrs.get(_LOWERED_ATTR)
     }
     with device:
         scheduled = schedule_all(list(fresh.values()))
     for gv, func in zip(fresh, scheduled, strict=True):
         inside = keep_inside(_unmarked(func))
-        own[gv] = inside.with_attr("op_pattern", OP_PATTERN_OPAQUE)
+        own[gv] = inside.with_attr({"op_pattern": OP_PATTERN_OPAQUE, _LOWERED_ATTR: True})
     return own
 
 

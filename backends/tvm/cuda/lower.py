@@ -14,6 +14,7 @@ from tvm import relax, tirx
 from collage.backends.tvm.common.numbers.exact import EXACT
 from collage.backends.tvm.common.numbers.wide import compute_wide
 from collage.backends.tvm.common.numbers.wide_operators import widen_operators
+from collage.backends.tvm.cuda.generated import as_generated
 from collage.backends.tvm.cuda.legalize import legalizations
 from collage.backends.tvm.cuda.schedules import Gpu, schedule_function
 
@@ -91,4 +92,4 @@ def finish(func: tirx.PrimFunc) -> tirx.PrimFunc:
     >>> bool(finish(func).attrs["tirx.is_scheduled"])
     True
     """
-    return func.with_attr("tirx.is_scheduled", True)
+    return as_generated(func).with_attr("tirx.is_scheduled", True)

@@ -37,6 +37,7 @@ from collage.backends.tvm.cuda.schedules._base import (
     has_opaque_threads,
     unbound_stores,
 )
+from collage.backends.tvm.cuda.schedules.empty import computes_nothing, nothing
 
 __all__ = ["Gpu", "schedule_function"]
 
@@ -121,6 +122,8 @@ def schedule_function(func: tirx.PrimFunc, gpu: Gpu, schedule: str = "default") 
     """
     if func.attrs.get("tirx.is_scheduled", False):
         return func.with_attr(SCHEDULE_ATTR, "own threads")
+    if computes_nothing(func):
+        return nothing(func).with_attr(SCHEDULE_ATTR, "empty")
     if has_opaque_threads(func):
         return own_threads.schedule(func, gpu).with_attr(SCHEDULE_ATTR, "own threads")
     attempts = [

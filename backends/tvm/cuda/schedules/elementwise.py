@@ -118,7 +118,9 @@ def bind_threads(sch: s_tir.Schedule, loop: Any, items: int, gpu: Gpu) -> Any:
     # Fewer where there is too little to fill every multiprocessor.
     while threads > 2 * WARP and items < threads * gpu.num_sms:
         threads //= 2
-    return _bind(sch, loop, threads)
+    # No more than there is work for: what stores a single result does not name the thread, so TVM
+    # would put no guard around it, and idle threads would store as well what they have not summed.
+    return _bind(sch, loop, min(threads, items))
 
 
 def _bind(sch: s_tir.Schedule, loop: Any, threads: int) -> Any:

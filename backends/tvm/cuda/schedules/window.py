@@ -144,12 +144,14 @@ def _last_stage(sch: s_tir.Schedule, sums: Any, pads: int) -> Any | Refusal:
         return sch.cache_write(sums, 0, "local")
     own, other = axes_of(sch, readers[0]), axes_of(sch, sums)
     stmt = sch.get(readers[0])
-    written = sch.get(sums).writes[0].source
+    written = [write.source for write in sch.get(sums).writes]
     if own is None or other is None or not is_elementwise(stmt):
         return Refusal("what follows the reduction is not elementwise")
-    if not reads_in_order(stmt, own, written):
+    if not all(reads_in_order(stmt, own, buffer) for buffer in written):
         return Refusal("what follows the reduction reads it in another order")
-    sch.set_scope(sums, 0, "local")
+    # An argmax has two: where the largest value is, and the value, which nobody else reads.
+    for index in range(len(written)):
+        sch.set_scope(sums, index, "local")
     return readers[0]
 
 
@@ -157,7 +159,8 @@ def _lanes(sch: s_tir.Schedule, sums: Any, last: Any, pads: list[Any], gpu: Gpu)
     """Results per thread along the last axis."""
     axes = spatial_axes(sch, sums)
     stages = [sch.get(block) for block in (sums, last, *pads)]
-    if not axes or any(reads_indices(stmt) for stmt in stages):
+    several = len(sch.get(sums).writes) > 1
+    if not axes or several or any(reads_indices(stmt) for stmt in stages):
         return 1
     inner = axes[-1]
     reads = [r for r in sch.get(sums).reads if in_a_row(r, inner.var)]

@@ -1,0 +1,90 @@
+"""Scheduled kernels, written so that the CUDA which TVM and nvcc make of them says the same.
+
+Two things are lost on the way. TVM's code generator moves several booleans at once as twice as many
+bytes as they have (``ushort2`` for two of them), so that masks are read, and written, beside their
+places. And nvcc contracts a product and a sum to one operation that rounds once: good for sums of
+values, but a place in a tensor that is computed in floating point, as the nearest one of a resize,
+may come out as its neighbour.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Var
+from tvm.ir.expr import TensorLoad
+
+_ROUNDED_PRODUCTS = {"float32": "__fmul_rn", "float64": "__dmul_rn"}
+"""CUDA's products that nvcc contracts with nothing (CUDA Math API, single and double precision
+intrinsics)."""
+
+
+def as_generated(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """A kernel that means the same to TVM's code generator and to nvcc.
+
+    Parameters
+    ----------
+    func : tirx.PrimFunc
+        Scheduled.
+
+    Returns
+    -------
+    tirx.PrimFunc
+        Vector loops over booleans are unrolled, and products that choose a place are rounded by
+        themselves; itself where there is neither.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> x = te.placeholder((8,), "float32", name="x")
+    >>> func = te.create_prim_func([x, te.compute((8,), lambda i: x[i] + 1)])
+    >>> as_generated(func).same_as(func)
+    True
+    """
+    body = tvm_ffi.structural_map(func.body, [(tirx.For, _boolean_by_boolean)])
+    body = tvm_ffi.structural_map(body, [(TensorLoad, _at_rounded_place)])
+    return func if body.same_as(func.body) else func.with_body(body)
+
+
+def _boolean_by_boolean(loop: tirx.For) -> Any:
+    if loop.kind != tirx.ForKind.VECTORIZED or not _moves_booleans(loop):
+        return loop
+    return tirx.For(
+        *(loop.loop_var, loop.min, loop.extent, tirx.ForKind.UNROLLED, loop.body),
+        annotations=loop.annotations,
+    )
+
+
+def _moves_booleans(loop: tirx.For) -> bool:
+    found: list[bool] = []
+
+    def load(expr: TensorLoad) -> None:
+        found.append(str(expr.source.dtype) == "bool")
+
+    def store(stmt: tirx.BufferStore) -> None:
+        found.append(str(stmt.buffer.dtype) == "bool")
+
+    tvm_ffi.structural_walk(loop.body, [(TensorLoad, load), (tirx.BufferStore, store)])
+    return any(found)
+
+
+def _at_rounded_place(load: TensorLoad) -> Any:
+    places = [_rounded(place) for place in load.indices]
+    if all(new.same_as(old) for new, old in zip(places, load.indices, strict=True)):
+        return load
+    return tirx.BufferLoad(load.source, places)
+
+
+def _rounded(place: Any) -> Any:
+    if isinstance(place, Var | tirx.IntImm):
+        return place
+
+    def product(expr: tirx.Mul) -> Any:
+        function = _ROUNDED_PRODUCTS.get(str(expr.ty))
+        if function is None:
+            return expr
+        return tirx.call_pure_extern(str(expr.ty), function, expr.a, expr.b)
+
+    return tvm_ffi.structural_map(place, [(tirx.Mul, product)])

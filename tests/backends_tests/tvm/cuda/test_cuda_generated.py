@@ -1,0 +1,123 @@
+"""What is lost between a scheduled kernel and the CUDA made of it, seen in the very source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import te
+from tvm.relax import op
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
+
+from benchmarks.gpu.cases.compiling import cuda_target
+from collage.backends.contract import BuildContext
+from collage.testing import graph
+from tests.backends_tests.cuda_on_host import HostProgram
+from tests.backends_tests.tvm.cuda.lowered import kernels, lower
+
+pytestmark = pytest.mark.cuda
+
+Array = np.ndarray[Any, Any]
+Body = Callable[..., Any]
+
+
+def _run(mod: tvm.IRModule, context: BuildContext, folder: Path, *inputs: Array) -> list[Array]:
+    return HostProgram(lower(mod, context), cuda_target(), folder)(*inputs)
+
+
+def _random(*shape: int) -> Array:
+    return np.random.default_rng().standard_normal(shape, np.float32)
+
+
+@pytest.mark.parametrize("shape", [(3, 2, 2), (1, 12), (61,)])
+def test_a_single_result_is_stored_by_a_thread_that_has_summed(
+    shape: tuple[int, ...], context: BuildContext, tmp_path: Path
+) -> None:
+    mod = graph([shape], lambda emit, x: op.log(emit(op.sum(emit(op.exp(x))))))
+    x = _random(*shape)
+    (found,) = _run(mod, context, tmp_path, x)
+    np.testing.assert_allclose(found, np.log(np.exp(x).sum()), rtol=1e-5)
+
+
+@pytest.mark.parametrize("function", [op.argmax, op.argmin])
+@pytest.mark.parametrize("axis", [0, 1, 2, None])
+def test_the_place_of_an_extreme_comes_out_of_registers(
+    function: Body, axis: int | None, context: BuildContext, tmp_path: Path
+) -> None:
+    x = _random(5, 7, 9)
+    mod = graph([x.shape], lambda emit, x: function(x, axis))
+    (found,) = _run(mod, context, tmp_path, x)
+    np.testing.assert_array_equal(found, getattr(np, function.__name__)(x, axis))
+
+
+def test_masks_are_read_boolean_by_boolean(context: BuildContext, tmp_path: Path) -> None:
+    mask = tvm.relax.const(np.tril(np.ones((4, 4), bool))[None])
+    low = tvm.relax.const(np.float32(-9.0))
+    mod = graph(
+        [(2, 4, 8), (2, 8, 4)],
+        lambda emit, x, y: op.where(mask, emit(op.matmul(x, y)), low),
+    )
+    x, y = _random(2, 4, 8), _random(2, 8, 4)
+    (found,) = _run(mod, context, tmp_path, x, y)
+    np.testing.assert_allclose(found, np.where(np.tril(np.ones((4, 4))), x @ y, -9), atol=1e-5)
+
+
+def test_products_that_choose_a_place_are_rounded_by_themselves(
+    context: BuildContext, tmp_path: Path
+) -> None:
+    """nvcc makes one operation of a product and a sum: (3 + 0.5) * 2 / 7 - 1 is no longer 0."""
+    mod = graph(
+        [(1, 1, 2, 2)],
+        lambda emit, x: op.image.resize2d(
+            x,
+            tvm.relax.ShapeExpr((7, 8)),
+            layout="NCHW",
+            method="nearest_neighbor",
+            coordinate_transformation_mode="half_pixel",
+            rounding_method="round_prefer_floor",
+        ),
+    )
+    program = HostProgram(lower(mod, context), cuda_target(), tmp_path)
+    assert program.source.count("__fmul_rn(") >= 2
+    x = _random(1, 1, 2, 2)
+    np.testing.assert_array_equal(program(x)[0], x[:, :, [0] * 4 + [1] * 3][..., [0] * 4 + [1] * 4])
+
+
+def test_a_kernel_without_results_launches_nothing(context: BuildContext) -> None:
+    mod = graph([(2, 0, 3)], lambda emit, x: op.exp(emit(op.permute_dims(x, [0, 2, 1]))))
+    lowered = lower(mod, context)
+    assert {str(k.attrs["collage.schedule"]) for k in kernels(lowered).values()} == {"empty"}
+
+
+def test_loops_that_an_importer_wrote_run_on_the_device(context: BuildContext) -> None:
+    """Nothing fuses them, so they come out under the name under which they came in."""
+    builder = tvm.relax.BlockBuilder()
+    x = tvm.relax.Var("x", tvm.relax.TensorType((4,), "float32"))
+
+    def doubled(values: te.Tensor) -> te.Tensor:
+        return te.extern(
+            [(4,)],
+            [values],
+            lambda ins, outs: _twice(ins[0], outs[0]),
+            name="doubled",
+            dtype="float32",
+        )
+
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            result = builder.emit_output(builder.emit_te(doubled, x, primfunc_name_hint="doubled"))
+        builder.emit_func_output(result)
+    lowered = lower(builder.finalize(), context)
+    assert "threadIdx.x" in kernels(lowered)["doubled"].script()
+
+
+def _twice(source: Any, target: Any) -> Any:
+    given, made = T.buffer_proxy(source), T.buffer_proxy(target)
+    with IRBuilder() as builder, T.serial(0, 4) as i:
+        made[i] = given[i] + given[i]
+    return builder.get()
