@@ -9,6 +9,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from collage.backends.relax.constant_data import constant_data
 from collage.backends.relax.static_shape import static_shape, tensor_shape
 
 RESHAPES = ("reshape", "expand_dims", "squeeze", "flatten", "nn.batch_flatten")
@@ -74,15 +75,7 @@ def constant(expr: relax.Expr) -> np.ndarray | None:
     >>> constant(relax.Var("x", relax.TensorType((2,), "float32"))) is None
     True
     """
-    if not isinstance(expr, tvm.ir.GenericConst):
-        return None
-    try:
-        value = np.from_dlpack(expr.value)
-    except RuntimeError:
-        # numpy's DLPack knows no bfloat16 and the like; TVM's own copy does.
-        return np.asarray(expr.value.numpy())
-    value.flags.writeable = False
-    return value
+    return constant_data(expr) if isinstance(expr, tvm.ir.GenericConst) else None
 
 
 def is_constant(expr: relax.Expr) -> bool:

@@ -13,13 +13,13 @@ from tvm import ir
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.digest.source_facts import facts_kept_in
 from collage.backends.devices import device_named
+from collage.backends.relax.constant_data import constant_data
 from collage.backends.relax.tensor_spec import TensorSpec
 from collage.backends.toolchain.compiling import compiler_version
 from collage.cost.config import MeasureConfig
 from collage.cost.database.record import PARTITION, RecordKey, canonical_json
 from collage.cost.device import Device, policy_of
 from collage.cost.workload.canonical import ConstantCollector, Rebuilder
-from collage.cost.workload.data import array_of
 from collage.cost.workload.workload import Workload
 
 
@@ -181,6 +181,6 @@ class ModuleKeys:
 
     def _digest(self, constant: ir.GenericConst) -> str:
         if constant not in self._digests:
-            data = np.ascontiguousarray(array_of(constant)).view(np.uint8).data
+            data = np.ascontiguousarray(constant_data(constant)).view(np.uint8).data
             self._digests[constant] = hashlib.sha256(data).hexdigest()
         return self._digests[constant]

@@ -14,6 +14,7 @@ import tvm
 from tvm import relax
 
 from collage.backends.contract.errors import MeasurementError
+from collage.backends.relax.constant_data import constant_data
 from collage.backends.relax.static_shape import leaf_types, static_shape, tensor_dtype
 from collage.cost.reference.arithmetic import MEANT, Arithmetic
 from collage.cost.reference.fallback import evaluate_call
@@ -28,7 +29,6 @@ from collage.cost.reference.values import (
     leaves,
     of_shape,
 )
-from collage.cost.workload.data import array_of
 
 _IN_FLOAT32 = frozenset({"float32", *WIDE})
 
@@ -189,7 +189,7 @@ class Evaluator:
             case relax.Var():
                 return self.env[expr]
             case tvm.ir.GenericConst():
-                return self._arithmetic.wide(array_of(expr))
+                return self._arithmetic.wide(constant_data(expr))
             case relax.SeqExpr():
                 return self._sequence(expr)
             case relax.Tuple():

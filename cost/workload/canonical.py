@@ -15,8 +15,8 @@ from tvm import ir, relax
 from tvm.relax.expr import _update_type
 
 from collage.backends.contract.errors import MeasurementError
+from collage.backends.relax.constant_data import constant_data
 from collage.backends.relax.tensor_spec import TensorSpec
-from collage.cost.workload.data import array_of
 
 PLACEHOLDER = "collage.constant"
 """Name of the packed function whose call stands for a constant, with its index; never run."""
@@ -56,7 +56,7 @@ def inline_digest(constant: ir.GenericConst) -> str | None:
     """A digest of the content of a constant that a workload keeps; None of one that it replaces."""
     spec = TensorSpec.of(constant.ty)
     if spec.size <= 1 or (spec.is_integer and spec.size <= INLINE_INTEGERS):
-        return hashlib.sha256(array_of(constant).tobytes()).hexdigest()
+        return hashlib.sha256(constant_data(constant).tobytes()).hexdigest()
     return None
 
 

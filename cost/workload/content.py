@@ -9,7 +9,7 @@ import tvm
 from tvm import ir, relax
 
 from collage.backends.contract.errors import MeasurementError
-from collage.cost.workload.data import array_of
+from collage.backends.relax.constant_data import constant_data
 
 
 def content_key(mod: tvm.IRModule) -> str:
@@ -97,6 +97,6 @@ class _Tracer:
 
     def _constant(self, constant: ir.GenericConst) -> str:
         if constant not in self._constants:
-            digest = hashlib.sha256(array_of(constant).tobytes()).hexdigest()
+            digest = hashlib.sha256(constant_data(constant).tobytes()).hexdigest()
             self._constants[constant] = self.name(f"constant {constant.ty} {digest}")
         return self._constants[constant]

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm import ir
 
+from collage.backends.relax.constant_data import constant_data
 from collage.backends.relax.tensor_spec import TensorSpec
 
 _BLOCK = 1_048_573
@@ -21,14 +22,6 @@ _BLOCK = 1_048_573
 
 _SAMPLE = 1 << 16
 """Elements that mean and deviation are taken from."""
-
-
-def array_of(constant: ir.GenericConst) -> NDArray[np.generic]:
-    """A constant's data, not copied where numpy knows the dtype: models hold gigabytes of it."""
-    if str(constant.ty.dtype) == "bfloat16":
-        copied: NDArray[np.generic] = constant.value.numpy()
-        return copied
-    return np.from_dlpack(constant.value)
 
 
 @dataclass(frozen=True)
@@ -114,7 +107,7 @@ def data_spec(constant: ir.GenericConst, known: dict[ir.GenericConst, DataSpec])
         Measured once for each constant; ``known`` remembers it.
     """
     if constant not in known:
-        known[constant] = DataSpec.measure(array_of(constant))
+        known[constant] = DataSpec.measure(constant_data(constant))
     return known[constant]
 
 

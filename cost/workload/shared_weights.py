@@ -12,9 +12,9 @@ from pathlib import Path
 import tvm
 from tvm import ir, relax
 
+from collage.backends.relax.constant_data import constant_data
 from collage.cost.workload.arrays import load_arrays, save_arrays
 from collage.cost.workload.canonical import ConstantCollector, Rebuilder
-from collage.cost.workload.data import array_of
 
 
 def module_file(folder: Path, index: int) -> Path:
@@ -59,7 +59,7 @@ def write_modules(modules: Sequence[tvm.IRModule], folder: Path) -> int:
     for index, module in enumerate(modules):
         text = tvm.ir.save_json(_WithConstants(collector).module(module))
         module_file(folder, index).write_text(text, encoding="utf-8")
-    arrays = [array_of(constant) for constant in collector.constants]
+    arrays = [constant_data(constant) for constant in collector.constants]
     save_arrays(weights_folder(folder), arrays)
     return sum(array.nbytes for array in arrays)
 

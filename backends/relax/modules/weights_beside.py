@@ -18,6 +18,7 @@ from tvm import ir, relax
 
 from collage.backends.contract import BuildContext
 from collage.backends.contract.context import AUTO, BESIDE
+from collage.backends.relax.constant_data import constant_data
 from collage.backends.relax.modules.exchanged_constants import (
     Exchange,
     Exchanged,
@@ -130,7 +131,7 @@ class _Weights:
     def index(self, constant: ir.GenericConst) -> int:
         """A constant's place in the list."""
         if constant not in self.known:
-            array = _array(constant)
+            array = constant_data(constant)
             symbol = native.constant_symbol(array)
             self.arrays.setdefault(symbol, array)
             self.shapes.setdefault(symbol, (tensor_dtype(constant.ty), static_shape(constant.ty)))
@@ -165,11 +166,3 @@ class _Weights:
 
 def _call(function: str, args: list[relax.Expr], ty: relax.Type) -> relax.Expr:
     return ir.Call(relax.ExternFunc(function), args, ty_args=[ty])
-
-
-def _array(constant: ir.GenericConst) -> np.ndarray:
-    """A constant's data, not copied where numpy knows the type."""
-    if tensor_dtype(constant.ty) == "bfloat16":
-        copied: np.ndarray = constant.value.numpy()
-        return copied
-    return np.from_dlpack(constant.value)

@@ -9,6 +9,7 @@ import tvm
 from tvm import relax
 
 from collage.backends.contract.errors import CodegenError
+from collage.backends.relax.constant_data import constant_data
 from collage.backends.tensorrt.library import Package, logged_reason
 from collage.backends.tensorrt.network.values import DTYPES, HALVES, Array, content_key, rounded
 from collage.backends.tensorrt.options import TensorrtOptions
@@ -137,11 +138,7 @@ class ConstantWriter:
 
     def array(self, expr: relax.Expr) -> Array | None:
         """A constant argument's values as they are in the module, or None."""
-        if not isinstance(expr, tvm.ir.GenericConst):
-            return None
-        if str(expr.ty.dtype) == "bfloat16":
-            return np.asarray(expr.value.numpy())
-        return np.from_dlpack(expr.value)
+        return constant_data(expr) if isinstance(expr, tvm.ir.GenericConst) else None
 
     def weights(self, array: Array, *, exact: bool = False) -> Any:
         """Weights over an array's memory; equal arrays are bound once.

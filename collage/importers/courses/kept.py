@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tvm import relax
 
 from collage.backends.contract.errors import ModelError
-from collage.cost.workload.data import array_of
+from collage.backends.relax.constant_data import constant_data
 from collage.importers._base import ImportedModel
 from collage.importers.functions import MAIN
 
@@ -99,4 +99,4 @@ def known_results(mod: tvm.IRModule) -> list[NDArray[Any] | None]:
     whole = resolved(main.body.body)
     fields = list(whole.fields) if isinstance(whole, relax.Tuple) else [whole]
     found = map(resolved, fields)
-    return [array_of(x) if isinstance(x, tvm.ir.GenericConst) else None for x in found]
+    return [constant_data(x) if isinstance(x, tvm.ir.GenericConst) else None for x in found]

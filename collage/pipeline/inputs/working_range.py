@@ -14,9 +14,9 @@ import numpy as np
 import tvm
 from tvm import ir, relax
 
+from collage.backends.relax.constant_data import constant_data
 from collage.backends.relax.static_shape import static_shape
 from collage.cost.reference import evaluate
-from collage.cost.workload.data import array_of
 
 _LINEAR = frozenset(
     {
@@ -100,7 +100,7 @@ def _range_before(
     shape = static_shape(func.params[index])
     if len(statistics) < 2 or math.prod(shape) == 0:
         return Range()
-    mean, variance = (array_of(arg).astype(np.float64).reshape(-1) for arg in statistics)
+    mean, variance = (constant_data(arg).astype(np.float64).reshape(-1) for arg in statistics)
     axis = int(norm.attrs.axis) % len(static_shape(var))
 
     param = func.params[index]

@@ -8,7 +8,7 @@ import tvm
 from tvm import ir, relax
 
 from collage.backends.link import CompiledLibrary
-from collage.cost.workload.data import array_of
+from collage.backends.relax.constant_data import constant_data
 from collage.report import size_text
 
 
@@ -43,7 +43,7 @@ def sizes_remark(mod: tvm.IRModule, library: CompiledLibrary, functions: int) ->
 
     def visit(expr: relax.Expr) -> None:
         if isinstance(expr, ir.GenericConst):
-            array = array_of(expr)
+            array = constant_data(expr)
             head = f"{array.dtype} {array.shape}".encode()
             uses.append((hashlib.sha256(head + array.tobytes()).hexdigest(), array.nbytes))
 

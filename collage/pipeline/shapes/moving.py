@@ -12,8 +12,8 @@ import numpy as np
 import tvm_ffi
 from tvm import relax
 
+from collage.backends.relax.constant_data import constant_data
 from collage.backends.relax.static_shape import static_shape
-from collage.cost.workload.data import array_of
 from collage.importers.choosing import CHOSEN_ROWS
 from collage.pipeline.shapes.operands import Axes, Operands, UnprovenError, has_extent
 from collage.rewrite import is_constant
@@ -136,7 +136,7 @@ def _require_inside(call: Operands, indices: relax.Expr, axis: int) -> None:
     if not is_constant(indices):
         call.mixes()
     extent = static_shape(call.small.args[0])[axis]
-    if not np.isin(array_of(indices), np.arange(extent)).all():
+    if not np.isin(constant_data(indices), np.arange(extent)).all():
         call.mixes()
 
 

@@ -16,8 +16,8 @@ import tvm_ffi
 from tvm import relax
 
 from collage.backends.contract.errors import ModelError
+from collage.backends.relax.constant_data import constant_data
 from collage.backends.relax.static_shape import tensor_shape
-from collage.cost.workload.data import array_of
 from collage.importers import ImportedModel
 from collage.normalize import constants
 from collage.pipeline.shapes import computing, moving
@@ -166,7 +166,7 @@ class _Walk:
                     raise UnprovenError("the model is another one for another extent")
                 return self._known[one][1]
             case tvm.ir.GenericConst():
-                return self._constant(array_of(one), array_of(two))
+                return self._constant(constant_data(one), constant_data(two))
             case relax.Tuple():
                 if len(one.fields) != len(two.fields):
                     raise UnprovenError("the model is another one for another extent")
