@@ -96,6 +96,8 @@ def _fold_once(model: onnx.ModelProto) -> onnx.ModelProto:
         options.optimized_model_filepath = str(path)
         options.log_severity_level = 4
         options.intra_op_num_threads = 1
+        # Without VNNI it adds pairs of products of bytes in 16 bits, and what is too large is cut.
+        options.add_session_config_entry("session.x64quantprecision", "1")
         try:
             onnxruntime.InferenceSession(
                 model.SerializeToString(),

@@ -6,13 +6,13 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import onnxruntime as ort
 import pytest
 
 import collage
 from benchmarks.networks.models import random_inputs
 from benchmarks.networks.quantized import Quantized
 from benchmarks.networks.tiny import tiny_mobilenet
+from tests.collage_tests.normalize.test_models import by_onnxruntime
 
 
 @pytest.mark.parametrize("form", ["static", "operators"])
@@ -22,11 +22,9 @@ def test_it_stays_in_bytes_and_comes_out_right(form: str, tmp_path: Path) -> Non
     result = collage.optimize(model, ["llvm", "onednn"], strategy="single:onednn")
     result.export(tmp_path / "bundle")
     loaded = collage.load(tmp_path / "bundle")
-    providers = ["CPUExecutionProvider"]
-    session = ort.InferenceSession(model.SerializeToString(), providers=providers)
     for seed in np.random.default_rng().integers(1000, size=3):
         inputs = random_inputs(model, int(seed))
-        (wanted,) = session.run(None, inputs)
+        (wanted,) = by_onnxruntime(model, inputs)
         (found,) = loaded.run(None, inputs)
         # What lies by a tie may be a step apart, and the result is rounded to 256.
         assert np.abs(found - wanted).max() <= 2 * np.ptp(wanted) / 100

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from collage.backends.devices.cpu_flags import cpu_flags_here
 from collage.bundle.signature import Rows
 from collage.cost.reference import evaluate
 from collage.course import Choose, Fail, Region, Repeat, Run, Step
@@ -24,11 +25,14 @@ __all__ = [
     "by_importer",
     "by_onnxruntime",
     "by_reference",
+    "byte_weights",
     "cut_rows",
     "fresh",
     "model_of",
     "require_same",
 ]
+
+_SUMS_IN_32_BITS = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
 
 Array = NDArray[Any]
 
@@ -125,6 +129,26 @@ def cut_rows(rows: Sequence[Rows], results: Sequence[Array]) -> list[Array]:
             assert found[index].shape[axis] >= count
             found[index] = np.take(found[index], np.arange(count), axis)
     return [*found.values()]
+
+
+def byte_weights(kind: str, *shape: int) -> Array:
+    """Random weights in bytes, that onnxruntime sums exactly on this processor.
+
+    Without VNNI its kernels add pairs of products in 16 bits, so signed weights have half of the
+    range there, as its own quantizer's ``reduce_range`` gives them.
+
+    Parameters
+    ----------
+    kind : str
+        ``int8`` or ``uint8``.
+    shape : int
+        Extents.
+    """
+    limits = np.iinfo(kind)
+    low, high = int(limits.min), int(limits.max)
+    if kind == "int8" and not cpu_flags_here() & _SUMS_IN_32_BITS:
+        low, high = low // 2, high // 2
+    return np.random.default_rng().integers(low, high, shape, kind, endpoint=True)
 
 
 def require_same(ours: Sequence[Array], wanted: Sequence[Array], tolerance: float = 1e-4) -> None:

@@ -14,6 +14,7 @@ from tests.collage_tests.importers.onnx.onnx_models import (
     Array,
     by_importer,
     by_onnxruntime,
+    byte_weights,
     model_of,
     require_same,
 )
@@ -248,7 +249,7 @@ def test_quantized_embeddings() -> None:
 
 def test_quantized_convolution_of_channels_last() -> None:
     given: dict[str, Array] = {"x": whole("uint8", 1, 7, 6, 4), "XS": np.float32(0.02)}
-    given |= {"XZ": np.uint8(110), "W": whole("int8", 5, 4, 3, 3)}
+    given |= {"XZ": np.uint8(110), "W": byte_weights("int8", 5, 4, 3, 3)}
     given |= {"WS": (0.01 + 0.01 * abs(real(5))), "WZ": np.zeros(5, "int8")}
     given |= {"YS": np.float32(0.1), "YZ": np.uint8(128)}
     given["B"] = np.arange(-100, 150, 50, "int32")

@@ -10,6 +10,7 @@ from tests.collage_tests.importers.onnx.onnx_models import (
     by_importer,
     by_onnxruntime,
     by_reference,
+    byte_weights,
     model_of,
     require_same,
 )
@@ -21,7 +22,7 @@ def test_quantized_convolution(kind: str, by_channel: bool) -> None:
     rng = np.random.default_rng()
     limits = np.iinfo(kind)
     x = rng.integers(limits.min, limits.max, (1, 4, 7, 8)).astype(kind)
-    w = rng.integers(-128, 127, (6, 2, 3, 3)).astype("int8")
+    w = byte_weights("int8", 6, 2, 3, 3)
     scale = rng.uniform(0.01, 0.02, 6).astype("float32")
     constants = {
         "xs": np.array(0.02, "float32"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import onnxruntime as ort
 import pytest
 from onnx import ModelProto, helper
 
@@ -11,7 +10,13 @@ from collage.importers import load_model
 from collage.normalize import normalize
 from collage.passes import fold_quantized
 from collage.rewrite import flat_bindings, op_name
-from tests.collage_tests.importers.onnx.onnx_models import Array, by_importer, model_of
+from tests.collage_tests.importers.onnx.onnx_models import (
+    Array,
+    by_importer,
+    by_onnxruntime,
+    byte_weights,
+    model_of,
+)
 
 KINDS = [("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8")]
 """Of what comes in and goes out, and of weights."""
@@ -29,9 +34,7 @@ def _steps(rng: np.random.Generator, kind: str, shape: tuple[int, ...] = ()) -> 
 
 
 def _require_as_onnxruntime(model: ModelProto, x: Array) -> None:
-    providers = ["CPUExecutionProvider"]
-    session = ort.InferenceSession(model.SerializeToString(), providers=providers)
-    wanted = session.run(None, {"x": x})[0]
+    (wanted,) = by_onnxruntime(model, {"x": x})
     (found,) = by_importer(model, {"x": x})
     assert found.dtype == wanted.dtype and found.shape == wanted.shape
     if found.dtype == np.float32:
@@ -54,7 +57,7 @@ def _operators(model: ModelProto) -> list[str]:
 def test_convolutions(kinds: tuple[str, str], biased: bool, groups: int) -> None:
     rng = np.random.default_rng()
     x = _whole(rng, kinds[0], (2, 6, 9, 8))
-    weights = _whole(rng, kinds[1], (12, 6 // groups, 3, 3))
+    weights = byte_weights(kinds[1], 12, 6 // groups, 3, 3)
     per_channel = kinds[1] == "int8"
     shape = (12,) if per_channel else ()
     xs, ws, ys = _steps(rng, kinds[0]), _steps(rng, kinds[1], shape), _steps(rng, kinds[0])
@@ -76,7 +79,7 @@ def test_convolutions(kinds: tuple[str, str], biased: bool, groups: int) -> None
 @pytest.mark.parametrize("kinds", KINDS, ids="-".join)
 def test_products(kinds: tuple[str, str]) -> None:
     rng = np.random.default_rng()
-    x, weights = _whole(rng, kinds[0], (5, 23)), _whole(rng, kinds[1], (23, 11))
+    x, weights = _whole(rng, kinds[0], (5, 23)), byte_weights(kinds[1], 23, 11)
     xs, ws, ys = _steps(rng, kinds[0]), _steps(rng, kinds[1]), _steps(rng, kinds[0])
     constants = {"w": weights, "xs": xs[0], "xz": xs[1], "ws": ws[0], "wz": ws[1]}
     constants |= {"ys": ys[0] * 6, "yz": ys[1]}
@@ -90,7 +93,7 @@ def test_products(kinds: tuple[str, str]) -> None:
 def test_dense_layers(kinds: tuple[str, str], turned: int, to_float: bool) -> None:
     rng = np.random.default_rng()
     x = _whole(rng, kinds[0], (5, 23))
-    weights = _whole(rng, kinds[1], (11, 23) if turned else (23, 11))
+    weights = byte_weights(kinds[1], *((11, 23) if turned else (23, 11)))
     xs, ws, ys = _steps(rng, kinds[0]), _steps(rng, kinds[1], (11,)), _steps(rng, kinds[0])
     constants = {"w": weights, "xs": xs[0], "xz": xs[1], "ws": ws[0], "wz": ws[1] * 0}
     constants["b"] = rng.integers(-9000, 9000, 11).astype("int32")
