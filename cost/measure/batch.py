@@ -17,11 +17,11 @@ from collage.cost.deadline import Deadline
 from collage.cost.measure.builder import Builder, BuildJob, BuildResult
 from collage.cost.measure.engine import Place
 from collage.cost.measure.feed import Feed
+from collage.cost.measure.interleaved.shelf import Shelf
 from collage.cost.measure.places.runner_pool import RunnerPool
 from collage.cost.measure.recorder import Recorder
 from collage.cost.measure.replay import MeasureStats
 from collage.cost.measure.runner import RunJob, RunResult
-from collage.cost.measure.shelf import Shelf
 from collage.cost.measure.watch import Watch
 
 

@@ -13,7 +13,7 @@ from collage.cost.contest import ContestRule
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, DevicePolicy, LocalDevice
 from collage.cost.device.load import LoadMeter
-from collage.cost.measure.local_rounds import LocalRounds
+from collage.cost.measure.interleaved.local_rounds import LocalRounds
 from collage.cost.measure.runner import (
     ExclusiveDevice,
     PlayedTogether,

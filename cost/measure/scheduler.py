@@ -18,6 +18,8 @@ from collage.cost.measure.batch import Batch
 from collage.cost.measure.builder import Builder
 from collage.cost.measure.engine import Engine, Place, Work
 from collage.cost.measure.feed import Feed, MoreQuestions, SettledError, no_more_questions
+from collage.cost.measure.interleaved.shelf import Shelf
+from collage.cost.measure.interleaved.together import TogetherQuestion, TogetherScheduler
 from collage.cost.measure.places.comparing import Comparing
 from collage.cost.measure.places.holding import Holding
 from collage.cost.measure.places.runner_pool import RunnerPool
@@ -25,8 +27,6 @@ from collage.cost.measure.recorder import Recorder
 from collage.cost.measure.replay import MeasureStats, Question, RecordLookup
 from collage.cost.measure.runner import RunJob, RunResult
 from collage.cost.measure.scratch import make_scratch
-from collage.cost.measure.shelf import Shelf
-from collage.cost.measure.together import TogetherQuestion, TogetherScheduler
 from collage.cost.measure.tuning import Tuning
 from collage.cost.measure.watch import CHECKS, PlaceUse, Watch
 from collage.cost.measure.whole_models.model_scheduler import ModelScheduler

@@ -11,9 +11,9 @@ from collage.cost.contest import Exchange
 from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import TOGETHER, RecordKey
 from collage.cost.deadline import Deadline
+from collage.cost.measure.interleaved.together import TogetherQuestion
 from collage.cost.measure.replay import RecordLookup
 from collage.cost.measure.scheduler import Measurer
-from collage.cost.measure.together import TogetherQuestion
 from collage.cost.workload.workload import Workload
 
 

@@ -14,8 +14,8 @@ inline bool has_isa(dnnl::cpu_isa wanted) {
 
 // Whether a convolution adds up so many products that its kernel for channels last, which adds them
 // one by one, is three to seven times as far off as the one for blocks of channels, which adds up
-// each block from zero. With AVX2 the former is the better one. Blocks took 0.68 to 1.10 of the time here; they take
-// a quarter to a third more on small pictures and with strides, which are left.
+// each block from zero. With AVX2 the former is the better one. Blocks took 0.68 to 1.10 of the time
+// here; they take a quarter to a third more on small pictures and with strides, which are left.
 inline bool sums_long(const dims& weights, const dims& out, const dims& strides) {
   constexpr memory::dim kLong = 1024, kVeryLong = 2048, kManyPixels = 1024, kWide = 64;
   if (!has_isa(dnnl::cpu_isa::avx512_core)) return false;

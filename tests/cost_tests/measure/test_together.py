@@ -16,7 +16,7 @@ from collage.cost.config import MeasureConfig
 from collage.cost.contest import ExchangeRounds
 from collage.cost.database.record import PARTITION, RecordKey
 from collage.cost.measure import BuildJob, LocalBuilder, LocalRunner, RunJob, Runner, RunResult
-from collage.cost.measure.shelf import Shelf
+from collage.cost.measure.interleaved.shelf import Shelf
 from collage.cost.reference import Sample
 from collage.cost.workload.workload import Workload
 from collage.testing import graph

@@ -26,12 +26,12 @@ from collage.cost.contest import (
 from collage.cost.database.record import RecordKey
 from collage.cost.measure.builder import Builder, BuildJob
 from collage.cost.measure.engine import Place, Work, Workers
+from collage.cost.measure.interleaved.shelf import Shelf
 from collage.cost.measure.places.holding import Holding
 from collage.cost.measure.places.runner_pool import RunnerPool
 from collage.cost.measure.recorder import Recorder
 from collage.cost.measure.replay import MeasureStats, Question
 from collage.cost.measure.runner import PlayedTogether, RunJob, RunResult
-from collage.cost.measure.shelf import Shelf
 from collage.cost.measure.watch import Watch
 
 _TOGETHER = "timed together"
