@@ -89,6 +89,8 @@ def how_far(stats: SearchStats) -> str:
 
 
 def _kept(wall_sec: float, budget_sec: float) -> str:
+    if budget_sec <= 0:
+        return f"{format_sec(wall_sec)}, with nothing left of the time asked for when it began"
     text = f"{format_sec(wall_sec)} of {format_sec(budget_sec)}"
     late_sec = wall_sec - budget_sec
     return f"{text}, {format_sec(late_sec)} too long" if late_sec > 0 else text
