@@ -23,6 +23,15 @@ _BLOCK = 1_048_573
 _SAMPLE = 1 << 16
 """Elements that mean and deviation are taken from."""
 
+_MOST_STEPS = 127
+"""Of a signed byte whose range is even."""
+
+_ROUNDED = 1e-3
+"""Of a step, that rounding to float32 may put an element off."""
+
+_ROWS, _OF_A_ROW = 8, 64
+"""Rows, and elements of each, that tell whether weights are bytes times a step."""
+
 
 @dataclass(frozen=True)
 class DataSpec(TensorSpec):
@@ -36,6 +45,9 @@ class DataSpec(TensorSpec):
     mean, deviation : float
         Of the elements. A deviation of infinity stands for evenly spread between ``low`` and
         ``high``, as integers are.
+    whole : bool
+        Floats that are whole multiples of a step, in each row at most 127 or 128 of them: the
+        weights of a quantized model, which backends take for bytes.
 
     Examples
     --------
@@ -49,6 +61,7 @@ class DataSpec(TensorSpec):
     high: int | float
     mean: float = 0.0
     deviation: float = math.inf
+    whole: bool = False
 
     @classmethod
     def measure(cls, array: NDArray[np.generic]) -> DataSpec:
@@ -66,15 +79,15 @@ class DataSpec(TensorSpec):
             sample = sample[np.isfinite(sample)]
         mean = float(sample.mean()) if sample.size else 0.0
         deviation = float(sample.std()) if sample.size else 0.0
-        return cls(shape, dtype, low, high, mean, deviation)
+        return cls(shape, dtype, low, high, mean, deviation, _is_whole(array))
 
     @property
     def range_key(self) -> str:
         """What of the distribution tells workloads apart: the range of integers (an index must
-        stay valid), nothing of floats."""
+        stay valid); of floats, whether they are bytes times a step."""
         if self.is_integer:
             return f"{self}[{self.low:.0f},{self.high:.0f}]"
-        return str(self)
+        return f"{self}[bytes]" if self.whole else str(self)
 
     def generate(self, seed: int) -> NDArray[np.generic]:
         """Seeded data of this distribution, the same in every process."""
@@ -85,10 +98,31 @@ class DataSpec(TensorSpec):
             block = rng.integers(int(self.low), int(self.high), count, np.int64, endpoint=True)
         elif math.isinf(self.deviation):
             block = rng.uniform(self.low, self.high, count)
+        elif self.whole:
+            step = max(abs(self.low), abs(self.high)) / _MOST_STEPS
+            block = rng.integers(-_MOST_STEPS, _MOST_STEPS, count, endpoint=True) * step
         else:
             drawn = rng.standard_normal(count, np.float32) * self.deviation + self.mean
             block = np.clip(drawn, self.low, self.high)
         return np.resize(block.astype(self.dtype), self.shape)
+
+
+def _is_whole(array: NDArray[np.generic]) -> bool:
+    """Whether the elements of each row are signed bytes times a step; rows may have several."""
+    if array.dtype != np.float32 or array.ndim < 2 or not array.size:
+        return False
+    rows = array.reshape(len(array), -1)[:: max(1, len(array) // _ROWS)].astype(np.float64)
+    largest = np.abs(rows).max(1)
+    if not np.isfinite(largest).all():
+        return False
+    rows, largest = rows[largest > 0], largest[largest > 0]
+    few = rows[:, :: max(1, rows.shape[1] // _OF_A_ROW)]
+    # The largest one is 127 steps with most quantizers, and may be any number of them.
+    steps = np.array([127, 128, *range(126, 1, -1)]) / largest[:, None]
+    apart = np.abs(few[:, None] * steps[:, :, None] - np.rint(few[:, None] * steps[:, :, None]))
+    # All zeros and signs are no quantizer's: anything is a multiple of its only value.
+    several = len(np.unique(np.abs(few))) > 3
+    return several and bool((apart.max(2) < _ROUNDED).any(1).all())
 
 
 def data_spec(constant: ir.GenericConst, known: dict[ir.GenericConst, DataSpec]) -> DataSpec:

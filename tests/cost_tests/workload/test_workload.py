@@ -224,6 +224,23 @@ def test_large_data_is_made_fast_and_has_no_equal_rows() -> None:
     assert len(np.unique(data[:, :8], axis=0)) > 4000
 
 
+@pytest.mark.parametrize("most", [127, 128, 63])
+def test_weights_that_are_bytes_times_a_step_stay_so(most: int) -> None:
+    """Backends take them for bytes, so a quantized layer is timed as it will run."""
+    rng = np.random.default_rng()
+    steps = rng.uniform(0.001, 0.02, (16, 1, 1, 1)).astype("float32")
+    weights = rng.integers(-most, min(most, 127), (16, 8, 3, 3), endpoint=True) * steps
+    spec = DataSpec.measure(weights.astype("float32"))
+    data = spec.generate(seed=1)
+    assert spec.whole
+    whole = data / (max(abs(spec.low), abs(spec.high)) / 127)
+    np.testing.assert_allclose(whole, np.rint(whole), atol=1e-3)
+    assert len(np.unique(np.rint(whole))) > 100
+    others = rng.standard_normal((16, 8, 3, 3)).astype("float32")
+    assert not DataSpec.measure(others).whole
+    assert DataSpec.measure(others).range_key != spec.range_key
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("size", [1, 1000, 200_001])
 def test_the_range_of_half_precision_is_exact(dtype: str, size: int) -> None:
