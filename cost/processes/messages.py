@@ -180,7 +180,7 @@ class Time(Request, frozen=True, tag="time"):
     """
 
     name: str
-    as_part: bool = False
+    as_part: bool
 
 
 class Check(Request, frozen=True, tag="check"):

@@ -158,7 +158,7 @@ class _Contest:
                 one.first_call_sec, one.largest_error = answer.first_call_sec, answer.largest_error
         turns = Turns(
             self._contestants,
-            lambda one: self._ask(one, Time(names[id(one)]), Timed),
+            lambda one: self._ask(one, Time(names[id(one)], as_part=False), Timed),
             lambda: _UNKNOWN_LOAD,
             question.rounds,
             self._progress,

@@ -180,7 +180,7 @@ class EndToEndTimer(ModelTimer):
 
     def _play(self, contestants: Sequence[_Contestant], question: EndToEndQuestion) -> Played:
         def ask(contestant: _Contestant) -> Timed | None:
-            return self._ask(contestant, Time(""), Timed)
+            return self._ask(contestant, Time("", as_part=False), Timed)
 
         meter = LoadMeter(contestant.worker.pid for contestant in contestants)
         turns = Turns(contestants, ask, meter.read, question.rounds, self._progress)

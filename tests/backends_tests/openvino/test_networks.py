@@ -112,6 +112,8 @@ NETWORKS: dict[str, tuple[tuple[int, ...], Any]] = {
 def test_a_network_is_one_region_and_right(
     name: str, precision: str, tolerance: float, context: BuildContext
 ) -> None:
+    if precision == "bfloat16" and "BF16" not in _capabilities():
+        pytest.skip("OpenVINO does not compute in bfloat16 on this processor")
     shape, body = NETWORKS[name]
     mod = normalize(graph([shape], body))
     native, wanted = resolve_targets(["llvm", {"kind": "openvino", "precision": precision}])
@@ -125,7 +127,7 @@ def test_a_network_is_one_region_and_right(
     (expected,) = evaluate(mod, [x])
     off = largest_error(machine["main"](tvm.runtime.tensor(x)).numpy(), expected)
     assert off < tolerance
-    if precision == "bfloat16" and "BF16" in _capabilities():
+    if precision == "bfloat16":
         assert off > 2e-5, "it was computed in float32"
 
 

@@ -73,7 +73,8 @@ def test_every_option_reaches_the_search(
         f"-o {tmp_path / 'b'} --time-budget 30 --refine 5 --refine-storage sqlite:///r.db "
         "--threads 2 --allow-code --workers ray://head:10001 --pin backbone.*=onednn "
         "--ban softmax=onednn --ban softmax=openblas --memory-limit 256M "
-        "--max-error 0.01 --precision bfloat16 --weights beside --most-buckets 3"
+        "--max-error 0.01 --precision bfloat16 --calibration entropy --metric top1 "
+        "--weights beside --most-buckets 3"
     )
     assert main([*text.split(), "-t", '{"kind": "openblas", "epilogues": false}']) == 0
     assert main(f"optimize {model} -t llvm -o {tmp_path / 'c'} --single-backend tvm".split()) == 0
@@ -103,6 +104,8 @@ def test_every_option_reaches_the_search(
         "memory_limit_bytes": 256 << 20,
         "max_error": 0.01,
         "precision": ["bfloat16"],
+        "calibration": "entropy",
+        "metric": "top1",
         "weights": "beside",
     }
     assert single["strategy"] == "single:tvm"
@@ -111,6 +114,7 @@ def test_every_option_reaches_the_search(
     assert single["workers"] == "local"
     assert single["memory_limit_bytes"] is None
     assert single["max_error"] is None and single["precision"] is None
+    assert single["calibration"] == "auto" and single["metric"] is None
     assert single["weights"] == "auto"
 
 
