@@ -7,7 +7,9 @@ PIP := $(BIN)/pip install --disable-pip-version-check -q
 
 # What else pytest is told, as in: make test FLAGS=--last-failed
 FLAGS ?=
-PYTEST = $(BIN)/python -m pytest $(FLAGS)
+# Files of tests are run two at a time: most of them wait for a process, or keep one core busy.
+JOBS ?= 2
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(FLAGS)
 
 # PyTorch is only needed for .pt2 inputs and for building the benchmark models; name a CPU build.
 TORCH ?= torch==2.13.0
