@@ -34,7 +34,7 @@ docs: $(VENV)/.docs
 
 # Whole networks, minutes each.
 test-slow: $(STAMP)
-	$(PYTEST) -m "slow and not gpu"
+	$(PYTEST) -n 0 -m "slow and not gpu"
 
 # The CUDA backends on a machine without a GPU: compiled, linked, exported, not run. Compiled
 # kernels are kept by content, so a second run takes a fraction of the first.
@@ -47,7 +47,7 @@ test-torch: $(VENV)/.bench
 
 # Every network of the zoo that is installed, imported and compiled; hours. The extra [zoo].
 test-zoo: $(VENV)/.bench
-	$(PYTEST) -m "zoo and not gpu"
+	$(PYTEST) -n 0 -m "zoo and not gpu"
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.run
