@@ -35,6 +35,7 @@ from collage.cost.measure.builder import (
     BuildJob,
     BuildResult,
     More,
+    NumberedJobs,
     nobody_waits,
     nothing_more,
 )
@@ -101,28 +102,16 @@ class ExecutorBuilder(Builder):
         done: BuildDone = nobody_waits,
         more: More = nothing_more,
     ) -> list[BuildResult]:
-        known = list(jobs)
-        results: dict[int, BuildResult] = {}
-
-        def take(index: int, result: BuildResult) -> None:
-            results[index] = result
-            done(index, result)
-
-        def another() -> int | None:
-            job = more()
-            if job is None:
-                return None
-            known.append(job)
-            return len(known) - 1
-
+        numbered = NumberedJobs(jobs, done, more)
+        take, another = numbered.take, numbered.another
         try:
-            while left := self._build_there(known, len(results), take, another):
-                self._build_here(known, left, take, another)
+            while left := self._build_there(numbered.known, len(numbered.results), take, another):
+                self._build_here(numbered.known, left, take, another)
         except BaseException:
             # An interrupt or a deadline: nobody reads what is under way.
             self.close()
             raise
-        return [results[index] for index in range(len(known))]
+        return numbered.in_order()
 
     def close(self) -> None:
         if self._wanted is not None:

@@ -86,6 +86,60 @@ def nothing_more() -> None:
     """The :data:`More` of those who know everything that is to be built."""
 
 
+class NumberedJobs:
+    """The jobs of one call, numbered as they become known, and what became of them.
+
+    Parameters
+    ----------
+    jobs : sequence of BuildJob
+        Known from the beginning.
+    done, more
+        As :meth:`Builder.build` is given them.
+
+    Attributes
+    ----------
+    known : list of BuildJob
+        By their numbers.
+    results : dict
+        Of those that are built, by their numbers.
+
+    Examples
+    --------
+    >>> jobs = NumberedJobs([], nobody_waits, nothing_more)
+    >>> jobs.another() is None, jobs.in_order()
+    (True, [])
+    """
+
+    def __init__(self, jobs: Sequence[BuildJob], done: BuildDone, more: More) -> None:
+        self.known, self.results = list(jobs), dict[int, BuildResult]()
+        self._done, self._more = done, more
+
+    def another(self) -> int | None:
+        """The number of a job that was not known; None where there is none now."""
+        job = self._more()
+        if job is None:
+            return None
+        self.known.append(job)
+        return len(self.known) - 1
+
+    def take(self, index: int, result: BuildResult) -> None:
+        """Keep a job's result, and tell of it.
+
+        Parameters
+        ----------
+        index : int
+            The job's number.
+        result : BuildResult
+            What became of it.
+        """
+        self.results[index] = result
+        self._done(index, result)
+
+    def in_order(self) -> list[BuildResult]:
+        """All results, in the order of their jobs."""
+        return [self.results[index] for index in range(len(self.known))]
+
+
 class Builder(ABC):
     """Compiles in parallel; use as a context manager.
 

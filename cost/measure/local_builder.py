@@ -20,6 +20,7 @@ from collage.cost.measure.builder import (
     BuildJob,
     BuildResult,
     More,
+    NumberedJobs,
     nobody_waits,
     nothing_more,
 )
@@ -103,21 +104,15 @@ class LocalBuilder(Builder):
         done: BuildDone = nobody_waits,
         more: More = nothing_more,
     ) -> list[BuildResult]:
-        known = list(jobs)
-        results: dict[int, BuildResult] = {}
-
-        def another() -> bool:
-            job = more()
-            if job is not None:
-                known.append(job)
-            return job is not None
-
-        def take(index: int, answer: Built | Failure) -> None:
-            result = results[index] = _result(answer)
-            done(index, result)
-
-        self._pool.ask(len(jobs), lambda index: self._request(known[index]), Built, take, another)
-        return [results[index] for index in range(len(known))]
+        numbered = NumberedJobs(jobs, done, more)
+        self._pool.ask(
+            len(jobs),
+            lambda index: self._request(numbered.known[index]),
+            Built,
+            lambda index, answer: numbered.take(index, _result(answer)),
+            lambda: numbered.another() is not None,
+        )
+        return numbered.in_order()
 
     def _request(self, job: BuildJob) -> Build:
         return Build(

@@ -23,6 +23,7 @@ from collage.cost.measure.builder import (
     BuildJob,
     BuildResult,
     More,
+    NumberedJobs,
     nobody_waits,
     nothing_more,
 )
@@ -75,8 +76,8 @@ class RayBuilder(Builder):
         done: BuildDone = nobody_waits,
         more: More = nothing_more,
     ) -> list[BuildResult]:
-        known = list(jobs)
-        results: dict[int, BuildResult] = {}
+        numbered = NumberedJobs(jobs, done, more)
+        known, results = numbered.known, numbered.results
         waiting = deque(range(len(jobs)))
         running: dict[Any, _Running] = {}
         tries: Counter[int] = Counter()
@@ -87,15 +88,12 @@ class RayBuilder(Builder):
                 waiting.appendleft(index)
                 return
             words = f"{tries[index]} workers were lost with it, the last one because: {reason}"
-            results[index] = BuildResult(CostStatus.UNKNOWN, words)
-            done(index, results[index])
+            numbered.take(index, BuildResult(CostStatus.UNKNOWN, words))
 
         def another() -> bool:
-            job = more()
-            if job is not None:
-                waiting.append(len(known))
-                known.append(job)
-            return job is not None
+            if (index := numbered.another()) is not None:
+                waiting.append(index)
+            return index is not None
 
         if not (jobs or another()):
             return []
@@ -111,17 +109,17 @@ class RayBuilder(Builder):
                     index, link = running[reference].index, running.pop(reference).link
                     try:
                         reply, files = link.finish(reference)
-                        results[index] = self._take(known[index], link, reply, files)
+                        result = self._take(known[index], link, reply, files)
                     except PlaceLostError as err:
                         again(index, str(err))
                         continue
-                    done(index, results[index])
+                    numbered.take(index, result)
         except BaseException:
             # A deadline or an interrupt: nobody will read what is under way.
             for link in {entry.link for entry in running.values()}:
                 link.stop()
             raise
-        return [results[index] for index in range(len(known))]
+        return numbered.in_order()
 
     def _hand_out(
         self,
