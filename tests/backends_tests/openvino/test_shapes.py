@@ -166,6 +166,11 @@ def test_long_integers_and_bounds_of_integers_are_left_to_others() -> None:
     # A bound is a number of float32 there, and 100000001 is none.
     clipped = graph([(3, 5)], lambda emit, x: op.clip(x, -5, 100000001), "int32")
     assert not is_taken_whole(clipped, target())
+    # With AVX2 alone it chose wrongly between integers.
+    chosen = relax.const(np.arange(5) % 3 > 0)
+    for dtype, taken in (("int32", False), ("float32", True)):
+        choice = graph([(3, 5)] * 2, lambda emit, x, y: op.where(chosen, x, y), dtype)
+        assert is_taken_whole(choice, target()) is taken
 
 
 def test_numbers_that_are_none(context: BuildContext) -> None:
